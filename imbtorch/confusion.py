@@ -1,0 +1,538 @@
+"""Predictions and targets to counts: confusion matrices, their margins, and every check of a tensor."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias, cast, get_args
+
+import torch
+from torch import Tensor
+
+__all__ = ["Counts", "Margins", "Task", "at_prevalence", "confusion_matrix", "margins", "normalized", "one_vs_rest"]
+
+Task: TypeAlias = Literal["binary", "multiclass", "multilabel"]
+Layout: TypeAlias = Literal["matrix", "margins"]
+Normalize: TypeAlias = Literal["true", "pred", "all"]
+
+# What can be wrong with a sample; each has a spare cell behind the counts, in this order (first match counts).
+FAULTS = ("targets out of range", "predictions out of range", "NaN scores", "probabilities outside [0, 1]")
+
+
+class Margins(NamedTuple):
+    """What the measures marked m need of a confusion matrix: 3 x K numbers in place of K x K.
+
+    Attributes:
+        correct: ``[..., K]``, the diagonal: samples of each class that were predicted right.
+        actual: ``[..., K]``, row sums: targets of each class.
+        predicted: ``[..., K]``, column sums: predictions of each class.
+    """
+
+    correct: Tensor
+    actual: Tensor
+    predicted: Tensor
+
+
+Counts: TypeAlias = Tensor | Margins
+
+
+def confusion_matrix(
+    preds: Tensor,
+    target: Tensor,
+    task: Task,
+    *,
+    num_classes: int | None = None,
+    num_labels: int | None = None,
+    threshold: float = 0.5,
+    logits: bool = False,
+    ignore_index: int | None = None,
+    normalize: Normalize | None = None,
+) -> Tensor:
+    """Confusion matrix of one batch; rows are true classes, columns predicted ones.
+
+    Args:
+        preds: class indices ``[N, ...]`` or scores ``[N, C, ...]`` (multiclass); 0/1 or probabilities ``[N, ...]``
+            (binary) or ``[N, L, ...]`` (multilabel). The class of the highest score is predicted; a probability
+            strictly above ``threshold`` predicts 1, as in torchmetrics.
+        target: class indices or 0/1 of any integer or bool dtype: ``[N, ...]``; multilabel ``[N, L, ...]``.
+        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+        num_classes: number of classes, required for multiclass.
+        num_labels: number of labels, required for multilabel.
+        threshold: a probability in [0, 1]; binary and multilabel only. It is rounded to the dtype of the scores.
+        logits: whether floating ``preds`` are logits rather than probabilities (binary and multilabel; never guessed).
+        ignore_index: samples with this target are left out; any integer, inside or outside the classes.
+        normalize: ``"true"`` divides by the row sums, ``"pred"`` by the column sums, ``"all"`` by the total.
+
+    Returns:
+        int64 ``[K, K]`` (``[2, 2]`` for binary, ``[L, 2, 2]`` for multilabel), or rates of the default dtype.
+
+    Raises:
+        ValueError: for shapes that do not fit, an argument that is missing or unknown, a class out of range, a NaN
+            score, or a probability outside [0, 1].
+        TypeError: for floating targets and inputs that are no tensors.
+
+    >>> confusion_matrix(torch.tensor([0, 1, 1, 2]), torch.tensor([0, 0, 1, 2]), "multiclass", num_classes=3)
+    tensor([[1, 1, 0],
+            [0, 1, 0],
+            [0, 0, 1]])
+    """
+    counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index)
+    check_choice("normalize", normalize, (None, *get_args(Normalize)))
+    state = counting.zeros(target.device if isinstance(target, Tensor) else torch.device("cpu"))
+    counting.count_(state, preds, target, defer=False)
+    counts = cast(Tensor, counting.counts(state))
+    return counts if normalize is None else normalized(counts, normalize).to(torch.get_default_dtype())
+
+
+def normalized(counts: Tensor, by: Normalize) -> Tensor:
+    """Counts as rates: divided by row sums (``"true"``), column sums (``"pred"``) or the total (``"all"``); 0/0 is 0.
+
+    Args:
+        counts: ``[..., K, K]``.
+        by: what to divide by.
+
+    Returns:
+        ``[..., K, K]``, float64 for integer counts, else the dtype of the counts.
+
+    >>> normalized(torch.tensor([[3, 1], [0, 4]]), "true")
+    tensor([[0.7500, 0.2500],
+            [0.0000, 1.0000]], dtype=torch.float64)
+    """
+    dims = {"true": (-1,), "pred": (-2,), "all": (-2, -1)}[by]
+    wide = double(square(counts))
+    return restore(ratio(wide, wide.sum(dims, keepdim=True)), counts)
+
+
+def margins(counts: Counts) -> Margins:
+    """Diagonal, row sums and column sums of a confusion matrix, in float64.
+
+    Args:
+        counts: ``[..., K, K]`` counts or rates, or :class:`Margins`, which are passed on in float64.
+
+    Returns:
+        :class:`Margins` of float64 ``[..., K]`` (on the CPU where the device has no float64).
+
+    >>> margins(torch.tensor([[8, 2], [1, 1]])).predicted
+    tensor([9., 3.], dtype=torch.float64)
+    """
+    if isinstance(counts, Margins):
+        if not counts.correct.shape == counts.actual.shape == counts.predicted.shape:
+            raise ValueError(
+                "the tensors of Margins must have one shape [..., K], got "
+                f"{[list(part.shape) for part in counts]} for correct, actual, predicted"
+            )
+        return Margins(*(double(part) for part in counts))
+    square(counts)
+    if not counts.is_floating_point():  # integers are summed exactly and widened afterwards: 3 K conversions, not K * K
+        return Margins(double(counts.diagonal(dim1=-2, dim2=-1)), double(counts.sum(-1)), double(counts.sum(-2)))
+    wide = double(counts)
+    return Margins(wide.diagonal(dim1=-2, dim2=-1), wide.sum(-1), wide.sum(-2))
+
+
+def one_vs_rest(counts: Counts) -> Counts:
+    """Binary counts of each class against all others.
+
+    Args:
+        counts: ``[..., K, K]`` counts or rates, or :class:`Margins` of ``[..., K]``.
+
+    Returns:
+        ``[..., K, 2, 2]`` (class 1 is the class itself, class 0 the rest), or :class:`Margins` of ``[..., K, 2]``.
+
+    >>> one_vs_rest(torch.tensor([[8, 2], [1, 1]]))[0]
+    tensor([[1, 1],
+            [2, 8]])
+    """
+    if isinstance(counts, Margins):
+        tp, actual, predicted = counts
+        total = actual.sum(-1, keepdim=True)
+        return Margins(
+            torch.stack((total - actual - predicted + tp, tp), -1),
+            torch.stack((total - actual, actual), -1),
+            torch.stack((total - predicted, predicted), -1),
+        )
+    tp, actual, predicted = square(counts).diagonal(dim1=-2, dim2=-1), counts.sum(-1), counts.sum(-2)
+    total = actual.sum(-1, keepdim=True)
+    rest = torch.stack((total - actual - predicted + tp, predicted - tp), -1)
+    return torch.stack((rest, torch.stack((actual - tp, tp), -1)), -2)
+
+
+def at_prevalence(counts: Counts, priors: Tensor | Sequence[float]) -> Counts:
+    """The same classifier in another population: rows rescaled to other class shares.
+
+    What the classifier does to each true class stays; how often the class comes changes. Every measure reads the
+    result, since measures take rates as well as counts.
+
+    Args:
+        counts: ``[..., K, K]``, or :class:`Margins` of two classes.
+        priors: ``[K]`` (or ``[..., K]``) shares of the classes there; normalised to sum to 1.
+
+    Returns:
+        Rates of the shape of ``counts`` whose rows sum to the priors: float64 for integer counts, else their dtype.
+
+    Raises:
+        ValueError: for a negative prior, priors that do not fit the classes or sum to 0, a positive prior for a class
+            without targets, or margins of more than two classes, which do not determine the predictions.
+
+    >>> at_prevalence(torch.tensor([[9, 1], [2, 8]]), [0.99, 0.01])
+    tensor([[0.8910, 0.0990],
+            [0.0020, 0.0080]], dtype=torch.float64)
+    """
+    if isinstance(counts, Margins):
+        if counts.correct.shape[-1] != 2:
+            raise ValueError(
+                f"at_prevalence needs the whole matrix for {counts.correct.shape[-1]} classes: margins do not say "
+                "where the errors of each class went; count with state='matrix'"
+            )
+        (tn, tp), (negatives, positives), _ = (part.unbind(-1) for part in margins(counts))
+        matrix = torch.stack((torch.stack((tn, negatives - tn), -1), torch.stack((positives - tp, tp), -1)), -2)
+        scaled = margins(at_prevalence(matrix, priors))
+        return Margins(*(restore(part, like) for part, like in zip(scaled, counts, strict=True)))
+    wide = double(square(counts))
+    actual = wide.sum(-1)
+    share = torch.as_tensor(priors, dtype=torch.float64, device=wide.device)
+    if share.shape[-1:] != actual.shape[-1:]:
+        raise ValueError(f"priors must hold one share for each of {actual.shape[-1]} classes, got {list(share.shape)}")
+    if not bool((share >= 0).all()) or not bool((share.sum(-1) > 0).all() & share.isfinite().all()):
+        raise ValueError(f"priors must be finite, non-negative and not all 0, got {share.tolist()}")
+    missing = (actual == 0) & (share > 0)
+    if bool(missing.any()):
+        classes = missing.reshape(-1, missing.shape[-1]).any(0).nonzero().flatten().tolist()
+        raise ValueError(f"classes {classes} have no targets, so what becomes of them is unknown; give them prior 0")
+    share = share / share.sum(-1, keepdim=True)
+    return restore(ratio(wide, actual.unsqueeze(-1)) * share.unsqueeze(-1), counts)
+
+
+# --- small pieces that measures share -------------------------------------------------------------------------------
+
+
+def square(counts: Tensor) -> Tensor:
+    """Return the tensor if it is ``[..., K, K]``, else raise."""
+    if not isinstance(counts, Tensor):
+        raise TypeError(f"counts must be a tensor [..., K, K] or Margins, got {type(counts).__name__}")
+    if counts.ndim < 2 or counts.shape[-1] != counts.shape[-2]:
+        raise ValueError(
+            f"counts must be a confusion matrix [..., K, K], got shape {list(counts.shape)}; "
+            "confusion_matrix(preds, target, task) makes one"
+        )
+    return counts
+
+
+def double(x: Tensor) -> Tensor:
+    """To float64, on the CPU where the device has none."""
+    return (x.cpu() if x.device.type == "mps" else x).double()
+
+
+def restore(value: Tensor, counts: Counts) -> Tensor:
+    """Return a float64 value in the floating dtype and on the device of ``counts`` (float64 for integer counts)."""
+    like = counts.correct if isinstance(counts, Margins) else counts
+    return value.to(like) if like.is_floating_point() else value
+
+
+def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
+    """Quotient with 0 where the denominator is 0; the denominator is replaced as well, so gradients stay finite."""
+    defined = denominator != 0
+    return torch.where(defined, numerator / torch.where(defined, denominator, 1.0), 0.0)
+
+
+def check_choice(name: str, value: object, allowed: Sequence[object]) -> None:
+    """Raise where an argument is none of the values that it can take."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+
+
+def reading_is_free(x: Tensor) -> bool:
+    """Whether a value can be read without waiting for a device or breaking a traced graph."""
+    return x.is_cpu and not torch.compiler.is_compiling()
+
+
+# --- counting -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Counting:
+    """How predictions and targets become counts: the one place that reads a sample.
+
+    Counts live in a flat int64 state: the cells of the matrix (or correct, actual, predicted for margins), then one
+    spare cell for each of :data:`FAULTS`. Use :meth:`of`, which checks what a user gave.
+    """
+
+    task: Task
+    size: int  # classes, or labels for multilabel
+    threshold: float = 0.5
+    logits: bool = False
+    ignore_index: int | None = None
+    layout: Layout = "matrix"
+
+    @classmethod
+    def of(
+        cls,
+        task: Task,
+        num_classes: int | None = None,
+        num_labels: int | None = None,
+        threshold: float = 0.5,
+        logits: bool = False,
+        ignore_index: int | None = None,
+        layout: Layout = "matrix",
+    ) -> Counting:
+        """Check the arguments that say how to count."""
+        check_choice("task", task, get_args(Task))
+        check_choice("state", layout, get_args(Layout))
+        if task == "binary" and num_classes is None:
+            num_classes = 2
+        wanted, size = ("num_labels", num_labels) if task == "multilabel" else ("num_classes", num_classes)
+        other, given = ("num_classes", num_classes) if task == "multilabel" else ("num_labels", num_labels)
+        if given is not None:
+            raise ValueError(f"task={task!r} takes {wanted}, got {other}={given!r}")
+        if size is None:
+            raise ValueError(f"task={task!r} needs {wanted}: the number of {wanted[4:]}, as in {wanted}=10")
+        if isinstance(size, bool) or not isinstance(size, int):
+            raise TypeError(f"{wanted} must be an int, got {size!r}")
+        if task == "binary" and size != 2:
+            raise ValueError(f"task='binary' has two classes, got num_classes={size}; use task='multiclass'")
+        if size < (1 if task == "multilabel" else 2):
+            raise ValueError(f"{wanted} must be at least {1 if task == 'multilabel' else 2}, got {size}")
+        if isinstance(threshold, bool) or not isinstance(threshold, (int, float)):
+            raise TypeError(f"threshold must be a number, got {threshold!r}")
+        if not 0 <= threshold <= 1:
+            raise ValueError(f"threshold must be a probability in [0, 1] (for logits too), got {threshold!r}")
+        if task == "multiclass" and threshold != 0.5:
+            raise ValueError(
+                f"threshold={threshold!r} has no meaning for task='multiclass', where the highest score is predicted; "
+                "use task='binary' or 'multilabel', or threshold the scores yourself"
+            )
+        if not isinstance(logits, bool):
+            raise TypeError(f"logits must be True or False, got {logits!r}")
+        if ignore_index is not None and (isinstance(ignore_index, bool) or not isinstance(ignore_index, int)):
+            raise TypeError(f"ignore_index must be an int or None, got {ignore_index!r}")
+        if layout == "margins" and task != "multiclass":
+            raise ValueError(f"state='margins' is for task='multiclass'; task={task!r} keeps 4 counts a label anyway")
+        return cls(task, size, float(threshold), logits, ignore_index, layout)
+
+    @property
+    def classes(self) -> int:
+        """Number of classes that a target can take."""
+        return self.size if self.task == "multiclass" else 2
+
+    @property
+    def cells(self) -> int:
+        """Number of counts; the spare cells come behind them."""
+        if self.task == "multilabel":
+            return 4 * self.size
+        return 3 * self.size if self.layout == "margins" else self.size * self.size
+
+    @property
+    def ignored_class(self) -> int | None:
+        """The class that ``ignore_index`` takes out, where it names one."""
+        inside = self.ignore_index is not None and 0 <= self.ignore_index < self.classes
+        return self.ignore_index if inside else None
+
+    @property
+    def name(self) -> str:
+        """An identifier that differs wherever the counts would; the state of a metric bears it."""
+        parts: list[object] = [self.layout, self.task, self.size]
+        if self.task != "multiclass":
+            parts += ["threshold", self.threshold] + ["logits"] * self.logits
+        if self.ignore_index is not None:
+            parts += ["ignore", self.ignore_index]
+        return re.sub(r"\W", "_", "_".join(map(str, parts)))
+
+    def zeros(self, device: torch.device | None = None) -> Tensor:
+        """Return an empty state."""
+        return torch.zeros(self.cells + len(FAULTS), dtype=torch.int64, device=device)
+
+    def counts(self, state: Tensor) -> Counts:
+        """View a state (or a stack ``[..., cells + 4]`` of them) as counts."""
+        lead, cells = state.shape[:-1], state[..., : self.cells]
+        if self.layout == "margins":
+            return Margins(*cells.reshape(*lead, 3, self.size).unbind(-2))
+        shape = (self.size, 2, 2) if self.task == "multilabel" else (self.size, self.size)
+        return cells.reshape(*lead, *shape)
+
+    def faults(self, state: Tensor) -> Tensor:
+        """Tally of the samples that were not counted, in the order of :data:`FAULTS`."""
+        return state[..., self.cells :]
+
+    def check(self, preds: Tensor, target: Tensor) -> None:
+        """Check types and shapes, which costs nothing; values are checked while counting."""
+        for name, value in (("preds", preds), ("target", target)):
+            if not isinstance(value, Tensor):
+                raise TypeError(
+                    f"{name} must be a torch.Tensor, got {type(value).__name__}; use torch.as_tensor({name})"
+                )
+            if value.is_complex():
+                raise TypeError(f"{name} must be real, got {value.dtype}")
+        if target.is_floating_point():
+            raise TypeError(f"target must hold integers or bools, got {target.dtype}; use target.long()")
+        if preds.device != target.device:
+            raise ValueError(f"preds are on {preds.device} but target is on {target.device}; move one of them")
+        expected = target.shape
+        if self.task == "multiclass" and preds.is_floating_point():
+            if preds.ndim != target.ndim + 1:
+                remedy = "use preds.long() if they are class indices" if preds.shape == target.shape else "reshape one"
+                raise ValueError(
+                    f"floating preds are scores [N, C, ...] beside target [N, ...], got shapes {list(preds.shape)} "
+                    f"and {list(target.shape)}; {remedy}"
+                )
+            if preds.shape[1] != self.size:
+                raise ValueError(f"preds hold scores of {preds.shape[1]} classes but num_classes={self.size}")
+            expected = torch.Size((*target.shape[:1], self.size, *target.shape[1:]))
+        elif self.task == "multilabel" and (target.ndim < 2 or target.shape[1] != self.size):
+            raise ValueError(
+                f"target must be [N, {self.size}, ...] for num_labels={self.size}, got {list(target.shape)}"
+            )
+        if preds.shape != expected:
+            remedy = ""
+            if preds.numel() == target.numel():
+                remedy = "; use preds.reshape(target.shape) if the order of elements agrees"
+            elif preds.ndim == target.ndim + 1 and self.task != "multilabel":
+                remedy = (
+                    "; for one score a class use task='multiclass'"
+                    if self.task == "binary"
+                    else "; integer preds are class indices, scores must be floating: preds.float()"
+                )
+            raise ValueError(
+                f"preds and target do not fit: got shapes {list(preds.shape)} and {list(target.shape)}, "
+                f"expected preds of {list(expected)}{remedy}"
+            )
+
+    def count_(self, state: Tensor, preds: Tensor, target: Tensor, *, defer: bool) -> None:
+        """Add a batch to a state in place.
+
+        Args:
+            state: int64 ``[cells + 4]``.
+            preds: see :func:`confusion_matrix`.
+            target: see :func:`confusion_matrix`.
+            defer: tally samples that cannot be counted, without waiting for the device, instead of raising.
+
+        Raises:
+            ValueError: for shapes that do not fit and, unless deferred, values that cannot be counted; the state is
+                then as before.
+            TypeError: for what is no tensor, or floating targets.
+        """
+        self.check(preds, target)
+        if preds.device != state.device:
+            raise ValueError(
+                f"preds are on {preds.device} but the counts are on {state.device}; move the metric: "
+                f"metric.to({str(preds.device)!r})"
+            )
+        if target.numel() == 0:
+            return
+        labels, quality = self._labels(preds.detach())
+        truth = _readable(target)
+        if reading_is_free(state) and self._sound(labels, truth, quality):
+            self._add(state, labels, truth)
+            return
+        labels, truth = labels.long(), truth.long()
+        keep = None if self.ignore_index is None else (truth != self.ignore_index).flatten()
+        index = self._route(labels, truth, quality).flatten()
+        if not defer:
+            bad = index >= self.cells if keep is None else (index >= self.cells) & keep
+            if bool(bad.any()):
+                fault = int(index[bad].min()) - self.cells
+                offender = ((index == fault + self.cells) & bad).nonzero().flatten()
+                values = (truth, labels, quality, quality)[fault]
+                assert values is not None
+                raise ValueError(self._complaint(fault, values.flatten()[offender], index.numel()))
+        if self.layout == "margins":
+            self._add_margins_masked(state, index, labels.flatten(), truth.flatten(), keep)
+        else:
+            state.index_add_(0, index, _ones(index) if keep is None else keep.long())
+
+    def _labels(self, preds: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Predicted classes; for scores also the numbers that show whether a sample can be trusted."""
+        if not preds.is_floating_point():
+            return _readable(preds), None
+        if self.task == "multiclass":
+            best = torch.max(preds, 1)  # NaN counts as the maximum, so the highest score shows it
+            return best.indices, best.values
+        chances = preds.sigmoid() if self.logits else preds
+        return chances > self.threshold, chances
+
+    def _sound(self, labels: Tensor, truth: Tensor, quality: Tensor | None) -> bool:
+        """Whether minimum and maximum show that every sample counts: on the CPU cheaper than masks."""
+        last = self.classes - 1
+        if self.ignored_class is not None or not _within(truth, 0, last):
+            return False
+        if quality is None:
+            return _within(labels, 0, last)
+        return not bool(quality.isnan().any()) if self.task == "multiclass" else _within(quality, 0, 1)
+
+    def _cell(self, labels: Tensor, truth: Tensor) -> Tensor:
+        """Flat index of each sample's cell: of the matrix, or for margins of its targets."""
+        if self.layout == "margins":
+            return truth + self.size
+        index = torch.add(labels, truth, alpha=self.classes)
+        if self.task == "multilabel":
+            label = torch.arange(0, 4 * self.size, 4, device=index.device)
+            index = index + label.view(-1, *[1] * (index.ndim - 2))
+        return index
+
+    def _route(self, labels: Tensor, truth: Tensor, quality: Tensor | None) -> Tensor:
+        """Each sample's cell, or the spare cell of what is wrong with it."""
+        index, last = self._cell(labels, truth), self.classes - 1
+        if quality is None:
+            index = index.masked_fill((labels < 0) | (labels > last), self.cells + 1)
+        else:
+            if self.task != "multiclass":
+                index = index.masked_fill((quality < 0) | (quality > 1), self.cells + 3)
+            index = index.masked_fill(quality.isnan(), self.cells + 2)
+        return index.masked_fill((truth < 0) | (truth > last), self.cells)
+
+    def _add(self, state: Tensor, labels: Tensor, truth: Tensor) -> None:
+        """Count samples that are known to be sound."""
+        truth = truth.long()
+        if self.layout == "matrix":
+            index = self._cell(labels, truth).flatten()
+            state.index_add_(0, index, _ones(index))
+            return
+        labels, truth = labels.long().flatten(), truth.flatten()
+        correct, actual, predicted = state[: self.cells].view(3, self.size)
+        correct.index_add_(0, truth, (labels == truth).long())
+        actual.index_add_(0, truth, _ones(truth))
+        predicted.index_add_(0, labels, _ones(labels))
+
+    def _add_margins_masked(
+        self, state: Tensor, index: Tensor, labels: Tensor, truth: Tensor, keep: Tensor | None
+    ) -> None:
+        sound = index < self.cells if keep is None else (index < self.cells) & keep
+        cells = (index, torch.where(sound, labels + 2 * self.size, 0), torch.where(sound, truth, 0))
+        weights = (_ones(index) if keep is None else keep.long(), sound.long(), (sound & (labels == truth)).long())
+        state.index_add_(0, torch.cat(cells), torch.cat(weights))
+
+    def _complaint(self, fault: int, values: Tensor, samples: int) -> str:
+        """What is wrong with a batch, by its first offending value."""
+        value, share = values[0].item(), f"{values.numel()} of {samples} values"
+        if fault == 2:
+            return f"preds hold NaN scores ({share}); a diverged model is the usual cause"
+        if fault == 3:
+            return f"preds hold {value:.6g}, which is no probability ({share}); pass logits=True for raw scores"
+        name = "target" if fault == 0 else "preds"
+        limit = f"num_classes={self.size}" if self.task == "multiclass" else f"task={self.task!r}"
+        text = f"{name} holds class {value} but {limit} allows 0..{self.classes - 1} ({share})"
+        if fault == 0:
+            text += f"; if {value} marks ignored samples, pass ignore_index={value}"
+            if value == self.classes:
+                text += f"; if classes run from 1 to {value}, subtract 1"
+        return text
+
+
+def _readable(labels: Tensor) -> Tensor:
+    """Labels of a dtype that minimum and maximum know."""
+    return labels if labels.dtype in _COMMON else labels.long()
+
+
+_COMMON = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+
+
+def _within(x: Tensor, low: int, high: int) -> bool:
+    """Whether all values lie in a range; NaN does not."""
+    if x.dtype == torch.bool:
+        return True
+    least, most = torch.aminmax(x)
+    return bool(low <= least.item()) and bool(most.item() <= high)
+
+
+def _ones(index: Tensor) -> Tensor:
+    """Return a weight of 1 for each sample, without memory for each."""
+    return torch.ones((), dtype=torch.int64, device=index.device).expand(index.numel())

@@ -1,0 +1,437 @@
+"""The metric that accumulates counts and reports one measure of them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, TypedDict, get_args
+
+import torch
+from torch import Tensor
+from torchmetrics.utilities.exceptions import TorchMetricsUserError
+from typing_extensions import Unpack
+
+from imbtorch.confusion import (
+    FAULTS,
+    Counting,
+    Counts,
+    Layout,
+    Margins,
+    Normalize,
+    Task,
+    check_choice,
+    margins,
+    normalized,
+    one_vs_rest,
+    reading_is_free,
+)
+from imbtorch.measures import Average, class_mean
+from imbtorch.plots import plot_confusion_matrix, plot_values
+from imbtorch.state import SummedState, rank_zero
+
+__all__ = ["ConfusionMatrix", "ConfusionMatrixMetric"]
+
+OnInvalid = Literal["raise", "warn"]
+
+
+class TorchmetricsArguments(TypedDict, total=False):
+    """Keyword arguments of :class:`torchmetrics.Metric`."""
+
+    dist_sync_on_step: bool
+    process_group: Any
+    dist_sync_fn: Callable[..., list[Tensor]] | None
+    distributed_available_fn: Callable[[], bool] | None
+    sync_on_compute: bool
+    compute_with_cache: bool
+    compute_on_cpu: bool
+
+
+class MetricArguments(TorchmetricsArguments, total=False):
+    """Keyword arguments of :class:`ConfusionMatrixMetric`, for metrics with a parameter of their own."""
+
+    num_labels: int | None
+    average: Average | Literal["auto"]
+    threshold: float
+    logits: bool
+    ignore_index: int | None
+    on_invalid: OnInvalid
+    state: Layout
+
+
+class ConfusionMatrixMetric(SummedState):
+    """Accumulates a confusion matrix on the device, over all processes, and reports one measure of it.
+
+    Subclasses set :attr:`measure`. Anything that can be computed from a confusion matrix is a few lines away::
+
+        class ErrorRate(ConfusionMatrixMetric):
+            higher_is_better = False
+            measure = staticmethod(lambda counts: 1 - accuracy(counts))
+
+    Args:
+        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+        num_classes: number of classes; required for multiclass.
+        num_labels: number of labels; required for multilabel.
+        average: how values of classes (or labels) become one: ``"macro"``, ``"weighted"`` by targets, ``"none"`` for
+            one value each, ``"micro"`` (sums before it divides), ``"binary"`` (the positive class alone). ``"auto"``
+            is ``"binary"`` for precision, recall, specificity, F-score and Fowlkes-Mallows in the binary task, else
+            ``"macro"``. Measures of the whole matrix take none but in the multilabel task, where it says how labels
+            are averaged; binary measures are averaged over classes, each against the rest, in the multiclass task.
+        threshold: a probability strictly above it predicts 1 (binary and multilabel).
+        logits: whether floating ``preds`` of the binary and multilabel tasks are logits; never guessed.
+        ignore_index: samples with this target are left out; any integer. If it is one of the classes, that class also
+            takes no part in a mean over classes.
+        on_invalid: what becomes of a class out of range, a NaN score, or a probability outside [0, 1], none of which
+            is ever counted: ``"raise"`` raises at once on the CPU of a single process, leaving the counts as they were,
+            and else in ``compute`` on all processes alike, so that no device waits for the check; after that error
+            call ``reset``. ``"warn"`` says in ``compute`` how many were left out.
+        state: ``"matrix"`` keeps K x K counts, ``"margins"`` 3 x K (multiclass): 3 MB in place of 123 GB for 128,256
+            classes. Measures that need the matrix refuse it.
+        kwargs: arguments of :class:`torchmetrics.Metric`: ``process_group``, ``dist_sync_on_step``,
+            ``sync_on_compute``, ``dist_sync_fn``, ``distributed_available_fn``. Values are computed anew each time.
+
+    Raises:
+        ValueError: for an argument that is missing, unknown, or has no meaning for the task or measure.
+        TypeError: for an argument of the wrong type.
+
+    States are not part of ``state_dict`` unless ``persistent(True)`` is called.
+    """
+
+    measure: ClassVar[Callable[..., Tensor]]
+    """The function of counts that is reported."""
+    averages: ClassVar[tuple[str, ...]] = ()
+    """Averages that the measure takes; empty for measures of the whole matrix."""
+    binary_only: ClassVar[bool] = False
+    """Whether the measure takes two classes only."""
+    needs_matrix: ClassVar[bool] = False
+    """Whether the measure cannot be read off margins."""
+    tells_unseen: ClassVar[bool] = True
+    """Whether classes without targets are worth a warning at compute."""
+
+    def __init__(
+        self,
+        task: Task,
+        num_classes: int | None = None,
+        *,
+        num_labels: int | None = None,
+        average: Average | Literal["auto"] = "auto",
+        threshold: float = 0.5,
+        logits: bool = False,
+        ignore_index: int | None = None,
+        on_invalid: OnInvalid = "raise",
+        state: Layout = "matrix",
+        **kwargs: Unpack[TorchmetricsArguments],
+    ) -> None:
+        counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index, state)
+        check_choice("on_invalid", on_invalid, get_args(OnInvalid))
+        if state == "margins" and self.needs_matrix:
+            raise ValueError(
+                f"{type(self).__name__} depends on which class was taken for which, so state='margins' is not enough "
+                "for it; use state='matrix'"
+            )
+        super().__init__(counting.name, counting.zeros().numel(), **kwargs)
+        self._counting = counting
+        self.task, self.threshold, self.logits, self.ignore_index = task, threshold, logits, ignore_index
+        self.num_classes = None if task == "multilabel" else counting.size
+        self.num_labels = counting.size if task == "multilabel" else None
+        self.on_invalid = on_invalid
+        self.average = self._check_average(average)
+        self.measure_arguments: dict[str, Any] = {}
+        self._warned = False
+
+    def _set_measure_arguments(self, **arguments: Any) -> None:
+        """Keep what the measure takes beside the counts, and let it check that at once."""
+        type(self).measure(torch.ones(2, 2), **arguments)
+        self.measure_arguments = arguments
+
+    def _check_average(self, average: str) -> str:
+        name, allowed = type(self).__name__, self.averages
+        if self.task == "multilabel":
+            allowed = ("macro", "weighted", "none", "micro")
+        elif self.binary_only and self.task == "multiclass":
+            allowed = ("macro", "weighted", "none")
+        elif self.task == "multiclass":
+            allowed = tuple(each for each in allowed if each != "binary")
+        if average == "auto":
+            return "binary" if self.task == "binary" and "binary" in allowed else "macro"
+        if not allowed:
+            raise ValueError(
+                f"{name} is one value of the whole matrix and takes no average in task={self.task!r}, got {average!r}; "
+                "BalancedAccuracy is the mean over classes"
+            )
+        if average is None:
+            raise ValueError("average=None is spelled average='none' here (one value for each class)")
+        check_choice(f"average of {name} in task={self.task!r}", average, ("auto", *allowed))
+        return average
+
+    # --- counting ---------------------------------------------------------------------------------------------------
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """Count a batch.
+
+        Args:
+            preds: class indices ``[N, ...]`` or scores ``[N, C, ...]`` (multiclass); 0/1, probabilities or logits
+                ``[N, ...]`` (binary) or ``[N, L, ...]`` (multilabel).
+            target: class indices or 0/1, ``[N, ...]`` or ``[N, L, ...]``, of any integer or bool dtype.
+
+        Raises:
+            ValueError: for shapes or devices that do not fit; on the CPU of a single process also for values that
+                cannot be counted (see ``on_invalid``). The counts are then as before.
+            TypeError: for what is no tensor, or floating targets.
+        """
+        self._counting.count_(self._writable(), preds, target, defer=self._defer())
+
+    def _defer(self) -> bool:
+        """Whether samples that cannot be counted are tallied rather than raised about at once."""
+        return self.on_invalid == "warn" or not reading_is_free(self._state) or self._distributed()
+
+    def forward(self, preds: Tensor, target: Tensor) -> Tensor:
+        """Count a batch and return its own value; arguments as for :meth:`update`.
+
+        With ``dist_sync_on_step=True`` the value is that of the batches of all processes.
+        """
+        if self._is_synced:
+            raise TorchMetricsUserError("The metric is synced; call unsync() before forward().")
+        counting = self._counting
+        small = counting.cells <= 4096 or self.needs_matrix
+        if not small and counting.layout == "matrix":  # the batch alone needs no second matrix
+            counting = replace(counting, layout="margins")
+        batch = counting.zeros(self._state.device)
+        counting.count_(batch, preds, target, defer=self._defer())
+        state = self._writable(exclusive=True)
+        if counting is self._counting:
+            state.add_(batch)
+        else:
+            self._counting.count_(state, preds, target, defer=True)
+        self._computed = None
+        self._update_count += 1
+        if self.dist_sync_on_step and self._distributed():
+            batch = self._summed(batch, self.dist_sync_fn, None)
+        value = self._reported(counting.counts(batch))
+        self._forward_cache = value
+        return value
+
+    @property
+    def confmat(self) -> Tensor:
+        """Copy of the counts of this process: int64 ``[K, K]``, for multilabel ``[L, 2, 2]``."""
+        counts = self._counting.counts(self._state)
+        if isinstance(counts, Margins):
+            raise ValueError("state='margins' keeps no confusion matrix; use state='matrix', or .margins")
+        return counts.clone()
+
+    @property
+    def margins(self) -> Margins:
+        """Copy of the diagonal, row sums and column sums of this process: int64 ``[K]`` each."""
+        counts = self._counting.counts(self._state)
+        if isinstance(counts, Margins):
+            return Margins(*(part.clone() for part in counts))
+        return Margins(counts.diagonal(dim1=-2, dim2=-1).clone(), counts.sum(-1), counts.sum(-2))
+
+    # --- computing --------------------------------------------------------------------------------------------------
+
+    def compute(self) -> Tensor:
+        """Value of all counts, of all processes; see the measure for its range and undefined cases.
+
+        Raises:
+            ValueError: if samples could not be counted and ``on_invalid="raise"``.
+        """
+        counts = self._counting.counts(self._state)
+        self._tell(counts)
+        return self._reported(counts)
+
+    def evaluate(self, counts: Counts) -> Tensor:
+        """Value of the measure for any counts of this task: pure, batched and differentiable.
+
+        Args:
+            counts: ``[..., K, K]`` or :class:`~imbtorch.confusion.Margins`; ``[..., L, 2, 2]`` for multilabel.
+
+        Returns:
+            ``[...]``, or ``[..., K]`` under ``average="none"``.
+        """
+        if self.task == "multilabel":
+            if not isinstance(counts, Tensor):
+                raise TypeError("the multilabel task reads matrices [..., L, 2, 2], not Margins")
+            inner = "binary" if "binary" in self.averages else "macro"
+            if self.average == "micro":
+                return self._measured(counts.sum(-3), inner)
+            actual, predicted = counts[..., 1, :].sum(-1), counts[..., :, 1].sum(-1)
+            values = self._measured(counts, inner)
+            return class_mean(values, actual, predicted, self.average, samples=counts.sum((-2, -1)))
+        if self.binary_only and self.task == "multiclass":
+            _, actual, predicted = self._without_ignored(counts)
+            values = self._measured(one_vs_rest(counts), "")
+            return class_mean(values.to(actual), actual, predicted, self.average).to(values)
+        return self._measured(counts, self.average)
+
+    def _measured(self, counts: Counts, average: str) -> Tensor:
+        measure = type(self).measure
+        if not self.averages:
+            return measure(counts, **self.measure_arguments)
+        if self._counting.ignored_class is not None and average in ("macro", "weighted", "none"):
+            like = counts.correct if isinstance(counts, Margins) else counts
+            value = measure(self._without_ignored(counts), average=average, **self.measure_arguments)
+            return value.to(like.dtype) if like.is_floating_point() else value
+        return measure(counts, average=average, **self.measure_arguments)
+
+    def _without_ignored(self, counts: Counts) -> Margins:
+        """Margins in which the ignored class has neither targets nor predictions, so that no mean holds it."""
+        result, ignored = margins(counts), self._counting.ignored_class
+        if ignored is None:
+            return result
+        kept = torch.arange(result.actual.shape[-1], device=result.actual.device) != ignored
+        return Margins(*(part * kept for part in result))
+
+    def _reported(self, counts: Counts) -> Tensor:
+        """Value in float32, or float64 where that is the default dtype: half precision would hide differences."""
+        value = self.evaluate(counts)
+        if not value.is_floating_point():
+            return value.clone()
+        wide = torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32
+        return value.to(device=self._state.device, dtype=wide)
+
+    def _tell(self, counts: Counts) -> None:
+        """Raise or warn about samples that were not counted; warn once about classes without targets."""
+        actual = counts.actual if isinstance(counts, Margins) else counts.sum(-1)
+        positives = actual[:, 1] if self.task == "multilabel" else actual
+        unseen = positives == 0
+        if self._counting.ignored_class is not None and self.task != "multilabel":
+            unseen = unseen.index_fill(0, torch.tensor(self._counting.ignored_class, device=unseen.device), False)
+        *tally, total, missing = torch.cat(
+            (self._counting.faults(self._state), actual.sum().view(1), unseen.sum().view(1))
+        ).tolist()
+        if any(tally):
+            found = ", ".join(f"{count} {fault}" for count, fault in zip(tally, FAULTS, strict=True) if count)
+            text = f"{type(self).__name__} did not count {sum(tally)} of the samples it was given: {found}"
+            if self.on_invalid == "raise":
+                raise ValueError(f"{text}; mend the input and call reset() to start anew (on_invalid='warn' goes on)")
+            self._warn_once(text)
+        elif total == 0:
+            self._warn_once(f"{type(self).__name__} has counted no sample, so its value is nan")
+        elif missing and self.tells_unseen:
+            self._warn_once(self._unseen_text(unseen))
+
+    def _unseen_text(self, unseen: Tensor) -> str:
+        names = [str(index) for index in unseen.nonzero().flatten().tolist()]
+        shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+        what = "labels had no positive target" if self.task == "multilabel" else "classes had no target"
+        return (
+            f"{type(self).__name__}: {len(names)} of {unseen.numel()} {what}: {shown}; "
+            "means over classes leave absent ones out, which flatters a partial validation"
+        )
+
+    def _warn_once(self, text: str) -> None:
+        """Warn once between resets, on rank zero."""
+        if not self._warned and rank_zero():
+            self._warned = True
+            warnings.warn(text, UserWarning, stacklevel=5)
+
+    def reset(self) -> None:
+        """Set all counts to zero and start anew."""
+        super().reset()
+        self._warned = False
+
+    # --- looks ------------------------------------------------------------------------------------------------------
+
+    def plot(self, val: Tensor | Sequence[Tensor] | None = None, ax: Any | None = None) -> tuple[Any, Any]:
+        """Draw a value, one bar for each class, or the course of values over epochs.
+
+        Args:
+            val: a value of ``compute`` or ``forward``, or a sequence of them; by default ``compute()``.
+            ax: matplotlib axes to draw into; by default a new figure.
+
+        Returns:
+            Figure (None if axes were given) and axes.
+
+        Raises:
+            ModuleNotFoundError: without matplotlib (``pip install imbtorch[plot]``).
+        """
+        return plot_values(
+            self.compute() if val is None else val,
+            ax,
+            name=type(self).__name__,
+            bounds=(self.plot_lower_bound, self.plot_upper_bound),
+            item="Label" if self.task == "multilabel" else "Class",
+        )
+
+    def extra_repr(self) -> str:
+        """Arguments that differ from the defaults."""
+        shown: dict[str, Any] = {"task": self.task}
+        if self.task == "multiclass":
+            shown["num_classes"] = self.num_classes
+        if self.task == "multilabel":
+            shown["num_labels"] = self.num_labels
+        shown |= self.measure_arguments
+        if self.averages or (self.binary_only and self.task == "multiclass") or self.task == "multilabel":
+            shown["average"] = self.average
+        defaults = {"threshold": 0.5, "logits": False, "ignore_index": None, "on_invalid": "raise"}
+        shown |= {name: value for name in defaults if (value := getattr(self, name)) != defaults[name]}
+        if self._counting.layout != "matrix":
+            shown["state"] = self._counting.layout
+        return ", ".join(f"{name}={getattr(value, '__name__', None) or repr(value)}" for name, value in shown.items())
+
+    def __repr__(self) -> str:
+        """One line, as the metric was made."""
+        return f"{type(self).__name__}({self.extra_repr()})"
+
+
+class ConfusionMatrix(ConfusionMatrixMetric):
+    """Confusion matrix, rows true and columns predicted: the counts that all other metrics read.
+
+    Args:
+        task: see :class:`ConfusionMatrixMetric`, like the keyword arguments.
+        num_classes: number of classes.
+        normalize: ``"true"`` for shares of the true class, ``"pred"`` of the predicted class, ``"all"`` of all samples;
+            None for int64 counts.
+        kwargs: arguments of :class:`ConfusionMatrixMetric`, but for ``average``.
+
+    >>> metric = ConfusionMatrix("multiclass", num_classes=3)
+    >>> metric(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]))
+    tensor([[1, 0, 0],
+            [1, 1, 0],
+            [0, 0, 1]])
+    """
+
+    needs_matrix = True
+    tells_unseen = False
+
+    def __init__(
+        self,
+        task: Task,
+        num_classes: int | None = None,
+        *,
+        normalize: Normalize | None = None,
+        **kwargs: Unpack[MetricArguments],
+    ) -> None:
+        check_choice("normalize", normalize, (None, *get_args(Normalize)))
+        if "average" in kwargs:
+            raise ValueError("ConfusionMatrix reports counts and takes no average; use normalize")
+        super().__init__(task, num_classes, **kwargs)
+        self.measure_arguments = {"normalize": normalize}
+
+    def evaluate(self, counts: Counts) -> Tensor:
+        """Return the counts, or rates of them: ``[..., K, K]``, for multilabel ``[..., L, 2, 2]``."""
+        if isinstance(counts, Margins):
+            raise TypeError("a confusion matrix cannot be read off Margins")
+        by = self.measure_arguments["normalize"]
+        return counts if by is None else normalized(counts, by)
+
+    def plot(
+        self,
+        val: Tensor | Sequence[Tensor] | None = None,
+        ax: Any | None = None,
+        labels: Sequence[str] | None = None,
+    ) -> tuple[Any, Any]:
+        """Draw the matrix with counts and rates.
+
+        Args:
+            val: a value of ``compute`` or ``forward``; by default ``compute()``.
+            ax: matplotlib axes to draw into; by default a new figure.
+            labels: class names.
+
+        Returns:
+            Figure (None if axes were given) and axes.
+        """
+        counts = self.compute() if val is None else val
+        if not isinstance(counts, Tensor):
+            raise TypeError("a confusion matrix is drawn from one tensor; choose an element of the sequence")
+        return plot_confusion_matrix(counts, ax, labels=labels, normalize=self.measure_arguments["normalize"] or "true")

@@ -1,0 +1,389 @@
+"""One small metric class for each measure; constructor arguments are documented on :class:`ConfusionMatrixMetric`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from typing_extensions import Unpack
+
+from imbtorch import measures
+from imbtorch.confusion import Task
+from imbtorch.measures import Measure
+from imbtorch.metric import ConfusionMatrixMetric, MetricArguments
+
+__all__ = [
+    "Accuracy",
+    "AccuracyDominanceArea",
+    "BalancedAccuracy",
+    "ClassBalanceAccuracy",
+    "ConfusionEntropy",
+    "Dominance",
+    "ExpectedCost",
+    "FScore",
+    "FowlkesMallows",
+    "GeometricMean",
+    "ImbalanceAccuracy",
+    "IndexBalancedAccuracy",
+    "MatthewsCorrCoef",
+    "OptimizedPrecision",
+    "Precision",
+    "Recall",
+    "RelativeClassifierInformation",
+    "Specificity",
+    "WeightedAccuracy",
+]
+
+PER_CLASS = ("macro", "weighted", "none")
+PER_CLASS_OR_POSITIVE = (*PER_CLASS, "micro", "binary")
+
+
+# --- of all classes -------------------------------------------------------------------------------------------------
+
+
+class Accuracy(ConfusionMatrixMetric):
+    """Accuracy; formula: :func:`imbtorch.measures.accuracy`.
+
+    One value of all samples. torchmetrics' ``MulticlassAccuracy`` averages recalls by default: that is
+    :class:`BalancedAccuracy` here.
+
+    >>> metric = Accuracy("multiclass", num_classes=3)
+    >>> metric(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]))
+    tensor(0.7500)
+    """
+
+    higher_is_better = True
+    plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    measure = staticmethod(measures.accuracy)
+
+
+class BalancedAccuracy(ConfusionMatrixMetric):
+    """Balanced accuracy; formula: :func:`imbtorch.measures.balanced_accuracy`.
+
+    >>> metric = BalancedAccuracy("multiclass", num_classes=3)
+    >>> metric(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]))
+    tensor(0.8333)
+    """
+
+    higher_is_better = True
+    plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    measure = staticmethod(measures.balanced_accuracy)
+
+
+class GeometricMean(ConfusionMatrixMetric):
+    """G-mean of the recalls; formula: :func:`imbtorch.measures.geometric_mean`.
+
+    Args:
+        task: see :class:`ConfusionMatrixMetric`, like the keyword arguments.
+        num_classes: number of classes.
+        correction: takes the place of a recall of 0, in [0, 1].
+        kwargs: arguments of :class:`ConfusionMatrixMetric`.
+
+    >>> metric = GeometricMean("multiclass", num_classes=3)
+    >>> metric(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]))
+    tensor(0.7937)
+    """
+
+    higher_is_better = True
+    plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    measure = staticmethod(measures.geometric_mean)
+
+    def __init__(
+        self, task: Task, num_classes: int | None = None, *, correction: float = 0.0, **kwargs: Unpack[MetricArguments]
+    ) -> None:
+        super().__init__(task, num_classes, **kwargs)
+        self._set_measure_arguments(correction=correction)
+
+
+class MatthewsCorrCoef(ConfusionMatrixMetric):
+    """Matthews correlation coefficient; formula: :func:`imbtorch.measures.matthews_corrcoef`.
+
+    >>> metric = MatthewsCorrCoef("multiclass", num_classes=3)
+    >>> metric(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]))
+    tensor(0.7000)
+    """
+
+    higher_is_better = True
+    plot_lower_bound, plot_upper_bound = -1.0, 1.0
+    measure = staticmethod(measures.matthews_corrcoef)
+
+
+class RelativeClassifierInformation(ConfusionMatrixMetric):
+    """Relative classifier information; formula: :func:`imbtorch.measures.relative_classifier_information`.
+
+    >>> metric = RelativeClassifierInformation("multiclass", num_classes=3)
+    >>> metric(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]))
+    tensor(0.6667)
+    """
+
+    higher_is_better = True
+    needs_matrix = True
+    plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    measure = staticmethod(measures.relative_classifier_information)
+
+
+class ConfusionEntropy(ConfusionMatrixMetric):
+    """Confusion entropy, lower is better; formula: :func:`imbtorch.measures.confusion_entropy`.
+
+    >>> metric = ConfusionEntropy("multiclass", num_classes=3)
+    >>> metric(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]))
+    tensor(0.1981)
+    """
+
+    higher_is_better = False
+    needs_matrix = True
+    plot_lower_bound = 0.0
+    measure = staticmethod(measures.confusion_entropy)
+
+
+class ExpectedCost(ConfusionMatrixMetric):
+    """Expected misclassification cost, lower is better; formula: :func:`imbtorch.measures.expected_cost`.
+
+    Args:
+        task: see :class:`ConfusionMatrixMetric`, like the keyword arguments.
+        num_classes: number of classes.
+        costs: ``[K, K]``, what a sample of the row's class costs when predicted as the column's.
+        normalize: report the mean of a sample rather than the total.
+        kwargs: arguments of :class:`ConfusionMatrixMetric`.
+
+    >>> metric = ExpectedCost("binary", costs=[[0.0, 1.0], [5.0, 0.0]])
+    >>> metric(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 0, 1]))
+    tensor(1.5000)
+    """
+
+    higher_is_better = False
+    needs_matrix = True
+    measure = staticmethod(measures.expected_cost)
+
+    def __init__(
+        self,
+        task: Task,
+        num_classes: int | None = None,
+        *,
+        costs: Tensor | Sequence[Sequence[float]],
+        normalize: bool = True,
+        **kwargs: Unpack[MetricArguments],
+    ) -> None:
+        super().__init__(task, num_classes, **kwargs)
+        weights = torch.as_tensor(costs, dtype=torch.float64, device="cpu")
+        size = self._counting.classes
+        if weights.shape != (size, size) or not bool(weights.isfinite().all()):
+            raise ValueError(f"costs must be {size} x {size} finite numbers, got shape {list(weights.shape)}")
+        self.measure_arguments = {"costs": weights, "normalize": normalize}
+
+
+# --- of each class, averaged ----------------------------------------------------------------------------------------
+
+
+class Precision(ConfusionMatrixMetric):
+    """Precision; formula: :func:`imbtorch.measures.precision`.
+
+    >>> metric = Precision("multiclass", num_classes=3, average="none")
+    >>> metric(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]))
+    tensor([0.5000, 1.0000, 1.0000])
+    """
+
+    higher_is_better = True
+    averages = PER_CLASS_OR_POSITIVE
+    plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    measure = staticmethod(measures.precision)
+
+
+class Recall(ConfusionMatrixMetric):
+    """Recall; formula: :func:`imbtorch.measures.recall`.
+
+    >>> metric = Recall("multiclass", num_classes=3, average="none")
+    >>> metric(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]))
+    tensor([1.0000, 0.5000, 1.0000])
+    """
+
+    higher_is_better = True
+    averages = PER_CLASS_OR_POSITIVE
+    plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    measure = staticmethod(measures.recall)
+
+
+class Specificity(ConfusionMatrixMetric):
+    """Specificity; formula: :func:`imbtorch.measures.specificity`.
+
+    >>> metric = Specificity("binary")
+    >>> metric(torch.tensor([0.1, 0.7, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
+    tensor(0.5000)
+    """
+
+    higher_is_better = True
+    averages = PER_CLASS_OR_POSITIVE
+    plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    measure = staticmethod(measures.specificity)
+
+
+class FScore(ConfusionMatrixMetric):
+    """F-score; formula: :func:`imbtorch.measures.f_score`.
+
+    Args:
+        task: see :class:`ConfusionMatrixMetric`, like the keyword arguments.
+        num_classes: number of classes.
+        beta: how many times as much recall counts as precision; 1 for F1.
+        kwargs: arguments of :class:`ConfusionMatrixMetric`.
+
+    >>> metric = FScore("binary", beta=2.0)
+    >>> metric(torch.tensor([0.1, 0.7, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
+    tensor(0.5000)
+    """
+
+    higher_is_better = True
+    averages = PER_CLASS_OR_POSITIVE
+    plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    measure = staticmethod(measures.f_score)
+
+    def __init__(
+        self, task: Task, num_classes: int | None = None, *, beta: float = 1.0, **kwargs: Unpack[MetricArguments]
+    ) -> None:
+        super().__init__(task, num_classes, **kwargs)
+        self._set_measure_arguments(beta=beta)
+
+
+class FowlkesMallows(ConfusionMatrixMetric):
+    """Fowlkes-Mallows index; formula: :func:`imbtorch.measures.fowlkes_mallows`.
+
+    >>> metric = FowlkesMallows("multiclass", num_classes=3)
+    >>> metric(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]))
+    tensor(0.8047)
+    """
+
+    higher_is_better = True
+    averages = PER_CLASS_OR_POSITIVE
+    plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    measure = staticmethod(measures.fowlkes_mallows)
+
+
+class ClassBalanceAccuracy(ConfusionMatrixMetric):
+    """Class balance accuracy (CBA); formula: :func:`imbtorch.measures.class_balance_accuracy`.
+
+    >>> metric = ClassBalanceAccuracy("multiclass", num_classes=3)
+    >>> metric(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]))
+    tensor(0.6667)
+    """
+
+    higher_is_better = True
+    averages = PER_CLASS
+    plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    measure = staticmethod(measures.class_balance_accuracy)
+
+
+class ImbalanceAccuracy(ConfusionMatrixMetric):
+    """Imbalance accuracy metric (IAM); formula and what to know of it: :func:`imbtorch.measures.imbalance_accuracy`.
+
+    >>> metric = ImbalanceAccuracy("multiclass", num_classes=3)
+    >>> metric(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]))
+    tensor(0.3333)
+    """
+
+    higher_is_better = True
+    averages = PER_CLASS
+    plot_lower_bound, plot_upper_bound = -1.0, 1.0
+    measure = staticmethod(measures.imbalance_accuracy)
+
+
+# --- of two classes; in the multiclass task each class against the rest, averaged -----------------------------------
+
+
+class WeightedAccuracy(ConfusionMatrixMetric):
+    """Weighted accuracy; formula: :func:`imbtorch.measures.weighted_accuracy`.
+
+    Args:
+        task: see :class:`ConfusionMatrixMetric`, like the keyword arguments.
+        num_classes: number of classes.
+        alpha: weight of the positive class in [0, 1].
+        kwargs: arguments of :class:`ConfusionMatrixMetric`.
+
+    >>> metric = WeightedAccuracy("binary", alpha=0.75)
+    >>> metric(torch.tensor([0.1, 0.2, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
+    tensor(0.6250)
+    """
+
+    higher_is_better = True
+    binary_only = True
+    plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    measure = staticmethod(measures.weighted_accuracy)
+
+    def __init__(
+        self, task: Task, num_classes: int | None = None, *, alpha: float = 0.5, **kwargs: Unpack[MetricArguments]
+    ) -> None:
+        super().__init__(task, num_classes, **kwargs)
+        self._set_measure_arguments(alpha=alpha)
+
+
+class Dominance(ConfusionMatrixMetric):
+    """Dominance of the positive class; formula: :func:`imbtorch.measures.dominance`. No direction is better.
+
+    >>> metric = Dominance("binary")
+    >>> metric(torch.tensor([0.1, 0.2, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
+    tensor(-0.5000)
+    """
+
+    binary_only = True
+    plot_lower_bound, plot_upper_bound = -1.0, 1.0
+    measure = staticmethod(measures.dominance)
+
+
+class AccuracyDominanceArea(ConfusionMatrixMetric):
+    """Area of the accuracy-dominance trapezium; formula: :func:`imbtorch.measures.accuracy_dominance_area`.
+
+    >>> metric = AccuracyDominanceArea("binary")
+    >>> metric(torch.tensor([0.1, 0.2, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
+    tensor(0.8839)
+    """
+
+    higher_is_better = True
+    binary_only = True
+    plot_lower_bound, plot_upper_bound = 0.0, 1.5
+    measure = staticmethod(measures.accuracy_dominance_area)
+
+
+class IndexBalancedAccuracy(ConfusionMatrixMetric):
+    """Index of balanced accuracy (IBA); formula: :func:`imbtorch.measures.index_balanced_accuracy`.
+
+    Args:
+        task: see :class:`ConfusionMatrixMetric`, like the keyword arguments.
+        num_classes: number of classes.
+        measure: what is weighted by dominance, a function of the counts.
+        alpha: influence of dominance, >= 0.
+        kwargs: arguments of :class:`ConfusionMatrixMetric`.
+
+    >>> metric = IndexBalancedAccuracy("binary")
+    >>> metric(torch.tensor([0.1, 0.2, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
+    tensor(0.6894)
+    """
+
+    higher_is_better = True
+    binary_only = True
+    plot_lower_bound = 0.0
+    measure = staticmethod(measures.index_balanced_accuracy)
+
+    def __init__(
+        self,
+        task: Task,
+        num_classes: int | None = None,
+        *,
+        measure: Measure = measures.geometric_mean,
+        alpha: float = 0.05,
+        **kwargs: Unpack[MetricArguments],
+    ) -> None:
+        super().__init__(task, num_classes, **kwargs)
+        self._set_measure_arguments(measure=measure, alpha=alpha)
+
+
+class OptimizedPrecision(ConfusionMatrixMetric):
+    """Optimized precision (OP); formula: :func:`imbtorch.measures.optimized_precision`.
+
+    >>> metric = OptimizedPrecision("binary")
+    >>> metric(torch.tensor([0.1, 0.2, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
+    tensor(0.4167)
+    """
+
+    higher_is_better = True
+    binary_only = True
+    plot_lower_bound, plot_upper_bound = -1.0, 1.0
+    measure = staticmethod(measures.optimized_precision)

@@ -1,0 +1,286 @@
+"""A torchmetrics metric with one integer state, counted in place and summed over processes by one all_reduce."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+from torchmetrics.utilities.data import dim_zero_sum
+from torchmetrics.utilities.exceptions import TorchMetricsUserError
+
+__all__ = ["SummedState", "rank_zero"]
+
+
+class SummedState(Metric):
+    """Base of the metrics whose only state is one flat int64 tensor that sums over batches and processes.
+
+    The state keeps its address through update, reset and compute, so that updates cost O(batch) and can be captured
+    in a CUDA graph. torchmetrics shares states by reference (compute groups, wrappers); this class therefore knows
+    whether it owns its tensor and whether somebody else got hold of it, and copies before it would write into a tensor
+    that another metric counts in.
+
+    Args:
+        name: attribute under which the state is reached; should differ wherever the counts mean something else, since
+            torchmetrics' ``MetricCollection`` merges metrics whose states have equal names and first values.
+        length: number of cells.
+        kwargs: arguments of :class:`torchmetrics.Metric`.
+    """
+
+    full_state_update = False
+    is_differentiable = False
+
+    def __init__(self, name: str, length: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        name = f"counts_{name}"
+        # add_state would keep a second tensor of the same size as default; a broadcast zero says as much
+        self._defaults[name] = torch.zeros((), dtype=torch.int64).expand(length)
+        self._persistent[name] = False
+        self._reductions[name] = dim_zero_sum
+        self._state_name = name
+        self._local: tuple[Tensor, bool, bool] | None = None  # the state of this process while a synced one is in place
+        self._bind(torch.zeros(length, dtype=torch.int64))
+
+    # --- whose tensor it is -----------------------------------------------------------------------------------------
+
+    def _bind(self, state: Tensor) -> None:
+        """Take a tensor that nobody else knows as the state."""
+        self._state, self._owned, self._lent = state, True, False
+
+    def _writable(self, exclusive: bool = False) -> Tensor:
+        """Return the state after making sure that writing into it harms nobody.
+
+        Args:
+            exclusive: whether those who hold the tensor must not see the change either. A compute group wants to see
+                the updates of its leader, but neither its ``forward`` nor its ``reset``.
+        """
+        frozen = self._state.is_inference() and not torch.is_inference_mode_enabled()
+        if frozen or not self._owned or (exclusive and self._lent):
+            self._bind(self._state.clone())
+        return self._state
+
+    def __getattr__(self, name: str) -> Any:
+        """Hand out the state under its name; from then on others may hold it."""
+        if name == self.__dict__.get("_state_name"):
+            self._lent = True
+            return self._state
+        return super().__getattr__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Accept a state from outside (compute groups set references), without counting into it later."""
+        if name != self.__dict__.get("_state_name"):
+            super().__setattr__(name, value)
+            return
+        if not self._fits(value):
+            raise ValueError(self._misfit(value))
+        self._state, self._owned, self._lent = value, False, True
+
+    def _fits(self, value: object) -> bool:
+        return isinstance(value, Tensor) and value.dtype == torch.int64 and value.shape == self._state.shape
+
+    def _misfit(self, value: object) -> str:
+        got = f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        return f"state {self._state_name!r} must be int64 {list(self._state.shape)}, got {got}"
+
+    def __hash__(self) -> int:
+        """Hash by identity, which unlike torchmetrics' hash stays when the state is replaced."""
+        return hash((type(self).__name__, id(self)))
+
+    # --- the life of the state --------------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Set all counts to zero, in place unless somebody else holds the tensor."""
+        self._unsync_state()
+        self._update_count = 0
+        self._forward_cache: Any = None
+        self._computed: Any = None
+        if self._owned and not self._lent and (not self._state.is_inference() or torch.is_inference_mode_enabled()):
+            self._state.zero_()
+        else:
+            self._bind(torch.zeros_like(self._state))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Any = ()) -> torch.nn.Module:
+        """Follow moves to another device; counts stay int64 whatever dtype is asked for."""
+        super()._apply(fn, exclude_state=(self._state_name,))
+        probe = fn(self._state.new_zeros(1))
+        if self._state.is_meta and not probe.is_meta:  # to_empty: there are no counts yet
+            self._bind(torch.zeros(self._state.shape, dtype=torch.int64, device=probe.device))
+        elif probe.device != self._state.device:
+            self._bind(self._state.to(probe.device))
+        if probe.device.type == "cpu" and probe.is_shared():  # type: ignore[no-untyped-call]
+            self._state.share_memory_()  # type: ignore[no-untyped-call]
+        return self
+
+    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
+        """Add the counts of another metric that counts alike, or of its ``metric_state``.
+
+        Raises:
+            ValueError: for another class, or counts that mean something else (task, classes, threshold, ...).
+        """
+        if isinstance(incoming_state, SummedState):
+            if type(incoming_state) is not type(self):
+                raise ValueError(f"cannot merge {type(incoming_state).__name__} into {type(self).__name__}")
+            counted, updates = {incoming_state._state_name: incoming_state._state}, incoming_state._update_count
+        elif isinstance(incoming_state, dict):
+            counted, updates = incoming_state, 1
+        else:
+            raise ValueError(f"incoming_state must be a dict or a {type(self).__name__}, got {type(incoming_state)}")
+        self._reduce_states(counted)
+        self._computed = None
+        self._update_count += updates
+
+    def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
+        if self._state_name not in incoming_state:
+            raise ValueError(f"cannot merge counts of {sorted(incoming_state)} into {self._state_name!r}")
+        incoming = incoming_state[self._state_name]
+        if not self._fits(incoming):
+            raise ValueError(self._misfit(incoming))
+        self._writable(exclusive=True).add_(incoming.to(self._state.device))
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Copy a saved state into this one's tensor; refuse one that counts differently."""
+        for key in [key for key in state_dict if key.startswith(f"{prefix}counts_")]:
+            value = state_dict.pop(key)
+            if key != prefix + self._state_name:
+                error_msgs.append(
+                    f"{key} counts differently from this {type(self).__name__}, whose state is {self._state_name!r}; "
+                    "build the metric with the arguments it was saved with, or leave its state out of the checkpoint"
+                )
+            elif not self._fits(value):
+                error_msgs.append(self._misfit(value))
+            else:
+                self._writable(exclusive=True).copy_(value)
+                self._computed = None
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
+    # --- update and compute -----------------------------------------------------------------------------------------
+
+    def _wrap_update(self, update: Callable[..., None]) -> Callable[..., None]:
+        """Note an update once it has succeeded; counting needs none of torchmetrics' gradient bookkeeping."""
+
+        @functools.wraps(update)
+        def wrapped(*args: Any, **kwargs: Any) -> None:
+            update(*args, **kwargs)
+            self._computed = None
+            self._update_count += 1
+
+        return wrapped
+
+    def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
+        """Compute on the summed state.
+
+        Nothing precedes the collective: neither a cached value nor a warning, which one process alone may have and
+        which would leave the others waiting.
+        """
+
+        @functools.wraps(compute)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with self.sync_context(
+                dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
+            ):
+                return compute(*args, **kwargs)
+
+        return wrapped
+
+    def _distributed(self) -> bool:
+        """Whether several processes count into one result."""
+        return bool(self.distributed_available_fn())
+
+    # --- several processes ------------------------------------------------------------------------------------------
+
+    def sync(
+        self,
+        dist_sync_fn: Callable[..., list[Tensor]] | None = None,
+        process_group: Any | None = None,
+        should_sync: bool = True,
+        distributed_available: Callable[[], bool] | None = None,
+    ) -> None:
+        """Put the sum over all processes in place of this process's counts.
+
+        Args:
+            dist_sync_fn: gathers a tensor from all processes, called as ``fn(tensor, group=...)``; by default one
+                ``all_reduce`` sums without gathering.
+            process_group: processes to sum over; default the metric's, else all.
+            should_sync: whether to do anything.
+            distributed_available: tells whether several processes run.
+
+        Raises:
+            TorchMetricsUserError: if the metric is synced already.
+        """
+        if self._is_synced and should_sync:
+            raise TorchMetricsUserError("The Metric has already been synced.")
+        available = distributed_available or self._distributed
+        if not should_sync or not available():
+            return
+        total = self._summed(self._state, dist_sync_fn, process_group)
+        self._local = self._state, self._owned, self._lent
+        self._bind(total)
+        self._is_synced = True
+
+    def _summed(
+        self, state: Tensor, dist_sync_fn: Callable[..., list[Tensor]] | None, process_group: Any | None
+    ) -> Tensor:
+        """Return the sum of a tensor over all processes, as a tensor of its own."""
+        group = process_group or self.process_group
+        if dist_sync_fn is not None:
+            return torch.stack(dist_sync_fn(state, group=group)).sum(0)
+        total = state.clone()
+        torch.distributed.all_reduce(total, group=group)
+        return total
+
+    def unsync(self, should_unsync: bool = True) -> None:
+        """Put this process's own counts back.
+
+        Raises:
+            TorchMetricsUserError: if the metric is not synced.
+        """
+        if not should_unsync:
+            return
+        if not self._is_synced:
+            raise TorchMetricsUserError("The Metric has already been un-synced.")
+        self._unsync_state()
+
+    def _unsync_state(self) -> None:
+        if self._local is not None:
+            self._state, self._owned, self._lent = self._local
+        self._local = None
+        self._is_synced = False
+
+    @contextmanager
+    def sync_context(
+        self,
+        dist_sync_fn: Callable[..., list[Tensor]] | None = None,
+        process_group: Any | None = None,
+        should_sync: bool = True,
+        should_unsync: bool = True,
+        distributed_available: Callable[[], bool] | None = None,
+    ) -> Generator[None, None, None]:
+        """Sync for the length of a ``with`` block; this process's counts come back even where the block raises."""
+        self.sync(dist_sync_fn, process_group, should_sync, distributed_available)
+        try:
+            yield
+        finally:
+            self.unsync(should_unsync=self._is_synced and should_unsync)
+
+
+def rank_zero() -> bool:
+    """Whether this process should speak for all."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank() == 0
+    return int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", 0))) == 0
