@@ -99,6 +99,7 @@ def normalized(counts: Tensor, by: Normalize) -> Tensor:
     tensor([[0.7500, 0.2500],
             [0.0000, 1.0000]], dtype=torch.float64)
     """
+    check_choice("by", by, get_args(Normalize))
     dims = {"true": (-1,), "pred": (-2,), "all": (-2, -1)}[by]
     wide = double(square(counts))
     return restore(ratio(wide, wide.sum(dims, keepdim=True)), counts)
@@ -144,17 +145,17 @@ def one_vs_rest(counts: Counts) -> Counts:
             [2, 8]])
     """
     if isinstance(counts, Margins):
-        tp, actual, predicted = counts
-        total = actual.sum(-1, keepdim=True)
-        return Margins(
-            torch.stack((total - actual - predicted + tp, tp), -1),
-            torch.stack((total - actual, actual), -1),
-            torch.stack((total - predicted, predicted), -1),
-        )
-    tp, actual, predicted = square(counts).diagonal(dim1=-2, dim2=-1), counts.sum(-1), counts.sum(-2)
+        tp, actual, predicted = (_wide_enough(part) for part in counts)
+    else:
+        matrix = _wide_enough(square(counts))
+        tp, actual, predicted = matrix.diagonal(dim1=-2, dim2=-1), matrix.sum(-1), matrix.sum(-2)
     total = actual.sum(-1, keepdim=True)
-    rest = torch.stack((total - actual - predicted + tp, predicted - tp), -1)
-    return torch.stack((rest, torch.stack((actual - tp, tp), -1)), -2)
+    fn, fp = actual - tp, predicted - tp
+    tn = total - actual - fp
+    if isinstance(counts, Margins):
+        pairs = ((tn, tp), (total - actual, actual), (total - predicted, predicted))
+        return Margins(*(restore(torch.stack(pair, -1), counts) for pair in pairs))
+    return restore(torch.stack((torch.stack((tn, fp), -1), torch.stack((fn, tp), -1)), -2), counts)
 
 
 def at_prevalence(counts: Counts, priors: Tensor | Sequence[float]) -> Counts:
@@ -208,6 +209,8 @@ def at_prevalence(counts: Counts, priors: Tensor | Sequence[float]) -> Counts:
 
 def square(counts: Tensor) -> Tensor:
     """Return the tensor if it is ``[..., K, K]``, else raise."""
+    if isinstance(counts, Margins):
+        raise TypeError("counts must be the whole matrix here: Margins do not say which class was taken for which")
     if not isinstance(counts, Tensor):
         raise TypeError(f"counts must be a tensor [..., K, K] or Margins, got {type(counts).__name__}")
     if counts.ndim < 2 or counts.shape[-1] != counts.shape[-2]:
@@ -221,6 +224,11 @@ def square(counts: Tensor) -> Tensor:
 def double(x: Tensor) -> Tensor:
     """To float64, on the CPU where the device has none."""
     return (x.cpu() if x.device.type == "mps" else x).double()
+
+
+def _wide_enough(x: Tensor) -> Tensor:
+    """To float64, or int64 for integers, so that sums and differences are exact."""
+    return double(x) if x.is_floating_point() else x.long()
 
 
 def restore(value: Tensor, counts: Counts) -> Tensor:
@@ -328,6 +336,12 @@ class Counting:
         return self.ignore_index if inside else None
 
     @property
+    def _ignored(self) -> int | None:
+        """The ``ignore_index``, where there is one that an int64 target can equal."""
+        index = self.ignore_index
+        return index if index is not None and -(2**63) <= index < 2**63 else None
+
+    @property
     def name(self) -> str:
         """An identifier that differs wherever the counts would; the state of a metric bears it."""
         parts: list[object] = [self.layout, self.task, self.size]
@@ -368,6 +382,11 @@ class Counting:
             raise ValueError(f"preds are on {preds.device} but target is on {target.device}; move one of them")
         expected = target.shape
         if self.task == "multiclass" and preds.is_floating_point():
+            if target.ndim == 0:
+                raise ValueError(
+                    f"scores need a batch dimension, got shapes {list(preds.shape)} and []; use preds.unsqueeze(0) and "
+                    "target.unsqueeze(0)"
+                )
             if preds.ndim != target.ndim + 1:
                 remedy = "use preds.long() if they are class indices" if preds.shape == target.shape else "reshape one"
                 raise ValueError(
@@ -375,7 +394,8 @@ class Counting:
                     f"and {list(target.shape)}; {remedy}"
                 )
             if preds.shape[1] != self.size:
-                raise ValueError(f"preds hold scores of {preds.shape[1]} classes but num_classes={self.size}")
+                found = f"{preds.shape[1]} class{'es' * (preds.shape[1] != 1)}"
+                raise ValueError(f"preds hold scores of {found} but num_classes={self.size}")
             expected = torch.Size((*target.shape[:1], self.size, *target.shape[1:]))
         elif self.task == "multilabel" and (target.ndim < 2 or target.shape[1] != self.size):
             raise ValueError(
@@ -424,7 +444,7 @@ class Counting:
             self._add(state, labels, truth)
             return
         labels, truth = labels.long(), truth.long()
-        keep = None if self.ignore_index is None else (truth != self.ignore_index).flatten()
+        keep = truth.ne(self._ignored).flatten() if self._ignored is not None else None
         index = self._route(labels, truth, quality).flatten()
         if not defer:
             bad = index >= self.cells if keep is None else (index >= self.cells) & keep
@@ -510,6 +530,8 @@ class Counting:
         name = "target" if fault == 0 else "preds"
         limit = f"num_classes={self.size}" if self.task == "multiclass" else f"task={self.task!r}"
         text = f"{name} holds class {value} but {limit} allows 0..{self.classes - 1} ({share})"
+        if fault == 1:
+            text += "; raise num_classes, or pass floating scores" if self.task == "multiclass" else "; pass 0 and 1"
         if fault == 0:
             text += f"; if {value} marks ignored samples, pass ignore_index={value}"
             if value == self.classes:

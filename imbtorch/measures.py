@@ -20,7 +20,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from imbtorch.confusion import Counts, check_choice, double, margins, ratio, restore, square
+from imbtorch.confusion import Counts, Margins, check_choice, double, margins, ratio, restore, square
 
 __all__ = [
     "accuracy",
@@ -180,13 +180,19 @@ def relative_classifier_information(counts: Tensor) -> Tensor:
     >>> relative_classifier_information(torch.tensor([[4, 0], [0, 4]]))
     tensor(1., dtype=torch.float64)
     """
-    joint = _shares(counts)
-    actual, predicted = joint.sum(-1, keepdim=True), joint.sum(-2, keepdim=True)
-    hit = joint > 0
-    gain = torch.where(hit, joint / torch.where(hit, actual * predicted, 1.0), 1.0)
-    information = (joint * gain.log()).sum((-2, -1))
-    entropy = -_xlogx(actual).sum((-2, -1))
-    return restore(_defined(ratio(information, entropy), joint.sum(-1)), counts)
+    wide = double(square(counts))
+    actual, predicted = wide.sum(-1), wide.sum(-2)
+    total = actual.sum(-1, keepdim=True)
+    r, p, n = actual.unsqueeze(-1), predicted.unsqueeze(-2), total.unsqueeze(-1)
+    hit = wide > 0
+    product = torch.where(hit, r * p, 1.0)
+    # logarithms near 0 come from the exact difference n c - r p, so that rare classes keep their digits
+    excess = torch.where(hit, (wide * (n - r - p + wide) - (r - wide) * (p - wide)) / product, 0.0)
+    close = excess.abs() < 0.5
+    far = torch.where(hit & ~close, n * wide / product, 1.0).log()
+    gain = torch.where(close, torch.where(close, excess, 0.0).log1p(), far)
+    entropy = (actual * ratio(total - actual, actual).log1p()).sum(-1)
+    return restore(_defined(ratio((wide * gain).sum((-2, -1)), entropy), actual), counts)
 
 
 def confusion_entropy(counts: Tensor) -> Tensor:
@@ -213,7 +219,7 @@ def confusion_entropy(counts: Tensor) -> Tensor:
     errors = wide - torch.diag_embed(wide.diagonal(dim1=-2, dim2=-1))
     in_row, in_column = ratio(errors, weight.unsqueeze(-1)), ratio(errors, weight.unsqueeze(-2))
     entropy = -(_xlogx(in_row).sum(-1) + _xlogx(in_column).sum(-2))
-    base = 2.0 * ((weight > 0).sum(-1) - 1)
+    base = 2.0 * ((weight > 0).sum(-1).to(weight) - 1)
     logs = torch.where(base > 1, base, 2.0).log()
     value = ratio((weight * entropy).sum(-1), weight.sum(-1)) / logs
     return restore(_defined(value, weight), counts)
@@ -241,7 +247,10 @@ def expected_cost(counts: Tensor, costs: Tensor, normalize: bool = True) -> Tens
     tensor(0.5833, dtype=torch.float64)
     """
     wide = double(square(counts))
-    weights = torch.as_tensor(costs, dtype=torch.float64, device=wide.device)
+    weights = torch.as_tensor(costs, dtype=torch.float64)
+    if not bool(weights.isfinite().all()):
+        raise ValueError("costs must be finite")
+    weights = weights.to(wide.device)
     if weights.shape != wide.shape[-2:]:
         raise ValueError(f"costs must be {list(wide.shape[-2:])} like the matrix, got {list(weights.shape)}")
     total = (wide * weights).sum((-2, -1))
@@ -546,8 +555,8 @@ def index_balanced_accuracy(
     if not (alpha >= 0 and math.isfinite(alpha)):
         raise ValueError(f"alpha must be a finite number >= 0, got {alpha!r}")
     tpr, tnr = _rates(counts)
-    value = measure(counts)
-    return restore((1 + alpha * (tpr - tnr)) * value.to(tpr), counts)
+    value = measure(margins(counts) if isinstance(counts, Margins) else double(counts))
+    return restore((1 + alpha * (tpr - tnr)) * value, counts)
 
 
 def optimized_precision(counts: Counts) -> Tensor:
@@ -612,7 +621,9 @@ def _averaged(parts: tuple[Tensor, Tensor], actual: Tensor, predicted: Tensor, a
     check_choice("average", average, ("macro", "weighted", "none", "micro", "binary"))
     numerator, denominator = parts
     if average == "micro":
-        return _defined(ratio(numerator.sum(-1), denominator.sum(-1)), actual)
+        present = (actual > 0) | (predicted > 0)
+        sums = [torch.where(present, part, 0.0).sum(-1) for part in parts]
+        return _defined(ratio(sums[0], sums[1]), actual)
     if average == "binary":
         _two(actual.shape[-1], "average='binary'")
         return _defined(ratio(numerator, denominator)[..., 1], actual)
@@ -653,9 +664,3 @@ def _xlogx(x: Tensor) -> Tensor:
     """Return x log x, with value and gradient 0 at 0."""
     positive = x > 0
     return x * torch.where(positive, x, 1.0).log()
-
-
-def _shares(counts: Tensor) -> Tensor:
-    """Counts as shares of all samples."""
-    wide = double(square(counts))
-    return ratio(wide, wide.sum((-2, -1), keepdim=True))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypedDict, get_args
 
 import torch
@@ -21,10 +21,13 @@ from imbtorch.confusion import (
     Normalize,
     Task,
     check_choice,
+    double,
     margins,
     normalized,
     one_vs_rest,
     reading_is_free,
+    restore,
+    square,
 )
 from imbtorch.measures import Average, class_mean
 from imbtorch.plots import plot_confusion_matrix, plot_values
@@ -59,7 +62,277 @@ class MetricArguments(TorchmetricsArguments, total=False):
     state: Layout
 
 
-class ConfusionMatrixMetric(SummedState):
+@dataclass(frozen=True)
+class Reading:
+    """How a measure is read off the counts of a task: which counts it sees, and how its values become one.
+
+    Attributes:
+        measure: function of counts.
+        task: what was counted.
+        average: how values of classes or labels become one; :func:`chosen_average` resolves ``"auto"``.
+        averages: averages that the measure itself takes.
+        binary_only: whether the measure takes two classes only.
+        needs_matrix: whether it must see the matrix rather than margins.
+        ignored: a class that takes no part in means.
+        arguments: what the measure takes beside the counts.
+    """
+
+    measure: Callable[..., Tensor]
+    task: Task
+    average: str = "macro"
+    averages: tuple[str, ...] = ()
+    binary_only: bool = False
+    needs_matrix: bool = False
+    ignored: int | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, metric: type[ConfusionMatrixMetric], counting: Counting, average: str, **arguments: Any) -> Reading:
+        """Read the measure of a metric class; the average must be one that it takes in this task."""
+        return cls(
+            metric.measure,
+            counting.task,
+            average,
+            metric.averages,
+            metric.binary_only,
+            metric.needs_matrix,
+            counting.ignored_class,
+            arguments,
+        )
+
+    def __call__(self, counts: Counts) -> Tensor:
+        """Value of ``[..., K, K]``, of ``[..., L, 2, 2]`` for multilabel, or of their :class:`Margins`."""
+        if self.task == "multilabel":
+            inner = "binary" if "binary" in self.averages else "macro"
+            if self.average == "micro":
+                summed = Margins(*(p.sum(-2) for p in counts)) if isinstance(counts, Margins) else counts.sum(-3)
+                return self._measured(summed, inner)
+            _, actual, predicted = margins(counts)
+            values = double(self._measured(counts, inner))
+            labels = class_mean(values, actual[..., 1], predicted[..., 1], self.average, samples=actual.sum(-1))
+            return restore(labels, counts)
+        if self.binary_only and self.task == "multiclass":
+            _, actual, predicted = self._without_ignored(counts)
+            values = double(self._measured(one_vs_rest(counts), ""))
+            return restore(class_mean(values, actual, predicted, self.average), counts)
+        return self._measured(counts, self.average)
+
+    def _measured(self, counts: Counts, average: str) -> Tensor:
+        if not self.averages:
+            return self.measure(counts, **self.arguments)
+        if self.ignored is not None and average in ("macro", "weighted", "none"):
+            return restore(self.measure(self._without_ignored(counts), average=average, **self.arguments), counts)
+        return self.measure(counts, average=average, **self.arguments)
+
+    def _without_ignored(self, counts: Counts) -> Margins:
+        """Margins in which the ignored class has neither targets nor predictions, so that no mean holds it."""
+        result = margins(counts)
+        if self.ignored is None:
+            return result
+        kept = torch.arange(result.actual.shape[-1], device=result.actual.device) != self.ignored
+        return Margins(*(part * kept for part in result))
+
+
+def chosen_average(metric: type[ConfusionMatrixMetric], task: Task, average: str = "auto") -> str:
+    """Resolve ``"auto"``, and check an average against what a metric takes in a task.
+
+    Raises:
+        ValueError: for an average that has no meaning for the measure and task.
+    """
+    allowed = metric.averages
+    if task == "multilabel":
+        allowed = ("macro", "weighted", "none", "micro")
+    elif metric.binary_only and task == "multiclass":
+        allowed = ("macro", "weighted", "none")
+    elif task == "multiclass":
+        allowed = tuple(each for each in allowed if each != "binary")
+    if average == "auto":
+        return "binary" if task == "binary" and "binary" in allowed else "macro"
+    if average is None:
+        raise ValueError("average=None is spelled average='none' here (one value for each class)")
+    if not allowed:
+        raise ValueError(
+            f"{metric.__name__} is one value of the whole matrix and takes no average in task={task!r}, got "
+            f"{average!r}; BalancedAccuracy is the mean over classes"
+        )
+    check_choice(f"average of {metric.__name__} in task={task!r}", average, ("auto", *allowed))
+    return average
+
+
+class CountsMetric(SummedState):
+    """Accumulates counts of predictions and targets; subclasses say what of them is reported.
+
+    Constructor arguments are those of :class:`ConfusionMatrixMetric`.
+    """
+
+    tells_unseen: ClassVar[bool] = True
+    """Whether classes without targets are worth a warning at compute."""
+
+    def __init__(
+        self, counting: Counting, on_invalid: OnInvalid = "raise", **kwargs: Unpack[TorchmetricsArguments]
+    ) -> None:
+        check_choice("on_invalid", on_invalid, get_args(OnInvalid))
+        super().__init__(counting.name, counting.cells + len(FAULTS), **kwargs)
+        self._counting = counting
+        self.task, self.threshold, self.logits = counting.task, counting.threshold, counting.logits
+        self.ignore_index = counting.ignore_index
+        self.num_classes = None if self.task == "multilabel" else counting.size
+        self.num_labels = counting.size if self.task == "multilabel" else None
+        self.on_invalid = on_invalid
+        self.quiet = False  # in Lightning's sanity check, whose few batches miss classes for no fault of anybody's
+        self._warned: set[str] = set()
+
+    def _reads_matrix(self) -> bool:
+        """Whether what is reported cannot be read off margins."""
+        raise NotImplementedError
+
+    def _reported(self, counts: Counts) -> Any:
+        """What is reported of counts."""
+        raise NotImplementedError
+
+    # --- counting ---------------------------------------------------------------------------------------------------
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """Count a batch.
+
+        Args:
+            preds: class indices ``[N, ...]`` or scores ``[N, C, ...]`` (multiclass); 0/1, probabilities or logits
+                ``[N, ...]`` (binary) or ``[N, L, ...]`` (multilabel).
+            target: class indices or 0/1, ``[N, ...]`` or ``[N, L, ...]``, of any integer or bool dtype.
+
+        Raises:
+            ValueError: for shapes or devices that do not fit; on the CPU of a single process also for values that
+                cannot be counted (see ``on_invalid``). The counts are then as before.
+            TypeError: for what is no tensor, or floating targets.
+        """
+        self._counting.count_(self._writable(exclusive=not self._leads), preds, target, defer=self._defer())
+
+    def _defer(self) -> bool:
+        """Whether samples that cannot be counted are tallied rather than raised about at once."""
+        return self.on_invalid == "warn" or not reading_is_free(self._state) or self._distributed()
+
+    def forward(self, preds: Tensor, target: Tensor) -> Any:
+        """Count a batch and return its own value; arguments as for :meth:`update`.
+
+        With ``dist_sync_on_step=True`` the value is that of the batches of all processes.
+        """
+        if self._is_synced:
+            raise TorchMetricsUserError("The metric is synced; call unsync() before forward().")
+        counting = self._counting
+        small = counting.cells <= 4096 or self._reads_matrix()
+        if not small and counting.layout == "matrix":  # the batch alone needs no second matrix
+            counting = replace(counting, layout="margins")
+        batch = counting.zeros(self._state.device)
+        counting.count_(batch, preds, target, defer=self._defer())
+        state = self._writable(exclusive=True)
+        if counting is self._counting:
+            state.add_(batch)
+        else:
+            self._counting.count_(state, preds, target, defer=True)
+        self._drop_value()
+        self._update_count += 1
+        if self.dist_sync_on_step and self._distributed():
+            batch = self._summed(batch, self.dist_sync_fn, None)
+        value = self._reported(counting.counts(batch))
+        self._forward_cache = value
+        return value
+
+    @property
+    def confmat(self) -> Tensor:
+        """Copy of the counts of this process: int64 ``[K, K]``, for multilabel ``[L, 2, 2]``."""
+        counts = self._counting.counts(self._state)
+        if isinstance(counts, Margins):
+            raise ValueError("state='margins' keeps no confusion matrix; use state='matrix', or .margins")
+        return counts.clone()
+
+    @property
+    def margins(self) -> Margins:
+        """Copy of the diagonal, row sums and column sums of this process: int64 ``[K]`` each."""
+        counts = self._counting.counts(self._state)
+        if isinstance(counts, Margins):
+            return Margins(*(part.clone() for part in counts))
+        return Margins(counts.diagonal(dim1=-2, dim2=-1).clone(), counts.sum(-1), counts.sum(-2))
+
+    # --- computing --------------------------------------------------------------------------------------------------
+
+    def compute(self) -> Any:
+        """Report all counts, of all processes.
+
+        Raises:
+            ValueError: if samples could not be counted and ``on_invalid="raise"``.
+        """
+        counts = self._counting.counts(self._state)
+        self._tell(counts)
+        return self._reported(counts)
+
+    def _narrow(self, value: Tensor) -> Tensor:
+        """To float32, or float64 where that is the default dtype: half precision would hide differences."""
+        wide = torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32
+        return value.to(device=self._state.device, dtype=wide)
+
+    def _tell(self, counts: Counts) -> None:
+        """Raise or warn about samples that were not counted; warn once about classes without targets."""
+        actual = counts.actual if isinstance(counts, Margins) else counts.sum(-1)
+        positives = actual[:, 1] if self.task == "multilabel" else actual
+        unseen = positives == 0
+        if self._counting.ignored_class is not None and self.task != "multilabel":
+            unseen = unseen.index_fill(0, torch.tensor(self._counting.ignored_class, device=unseen.device), False)
+        *tally, total, missing = torch.cat(
+            (self._counting.faults(self._state), actual.sum().view(1), unseen.sum().view(1))
+        ).tolist()
+        if any(tally):
+            found = ", ".join(f"{count} {fault}" for count, fault in zip(tally, FAULTS, strict=True) if count)
+            text = f"{type(self).__name__} did not count {sum(tally)} of the samples it was given: {found}"
+            if self.on_invalid == "raise":
+                raise ValueError(f"{text}; mend the input and call reset() to start anew (on_invalid='warn' goes on)")
+            self._warn_once("invalid", text)
+        elif total == 0:
+            self._warn_once("empty", f"{type(self).__name__} has counted no sample, so there is nothing to report")
+        elif missing and self.tells_unseen:
+            self._warn_once("unseen", self._unseen_text(unseen))
+
+    def _unseen_text(self, unseen: Tensor) -> str:
+        names = [str(index) for index in unseen.nonzero().flatten().tolist()]
+        shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+        what = "labels had no positive target" if self.task == "multilabel" else "classes had no target"
+        return (
+            f"{type(self).__name__}: {len(names)} of {unseen.numel()} {what}: {shown}; "
+            "means over classes leave absent ones out, which flatters a partial validation"
+        )
+
+    def _warn_once(self, kind: str, text: str) -> None:
+        """Warn once of each kind between resets, on rank zero."""
+        if kind not in self._warned and not self.quiet and rank_zero():
+            self._warned.add(kind)
+            warnings.warn(text, UserWarning, stacklevel=5)
+
+    def reset(self) -> None:
+        """Set all counts to zero and start anew."""
+        super().reset()
+        self._warned = set()
+
+    def _shown_arguments(self) -> dict[str, Any]:
+        """Arguments of the counting that differ from the defaults."""
+        shown: dict[str, Any] = {"task": self.task}
+        if self.task != "binary":
+            shown["num_labels" if self.task == "multilabel" else "num_classes"] = self._counting.size
+        defaults = {"threshold": 0.5, "logits": False, "ignore_index": None, "on_invalid": "raise"}
+        shown |= {name: value for name in defaults if (value := getattr(self, name)) != defaults[name]}
+        if self._counting.layout != "matrix":
+            shown["state"] = self._counting.layout
+        return shown
+
+    def extra_repr(self) -> str:
+        """Arguments that differ from the defaults."""
+        shown = self._shown_arguments().items()
+        return ", ".join(f"{name}={getattr(value, '__name__', None) or repr(value)}" for name, value in shown)
+
+    def __repr__(self) -> str:
+        """One line, as the metric was made."""
+        return f"{type(self).__name__}({self.extra_repr()})"
+
+
+class ConfusionMatrixMetric(CountsMetric):
     """Accumulates a confusion matrix on the device, over all processes, and reports one measure of it.
 
     Subclasses set :attr:`measure`. Anything that can be computed from a confusion matrix is a few lines away::
@@ -103,10 +376,8 @@ class ConfusionMatrixMetric(SummedState):
     """Averages that the measure takes; empty for measures of the whole matrix."""
     binary_only: ClassVar[bool] = False
     """Whether the measure takes two classes only."""
-    needs_matrix: ClassVar[bool] = False
-    """Whether the measure cannot be read off margins."""
-    tells_unseen: ClassVar[bool] = True
-    """Whether classes without targets are worth a warning at compute."""
+    needs_matrix: ClassVar[bool] = True
+    """Whether the measure must see the whole matrix; False if it takes :class:`~imbtorch.confusion.Margins` too."""
 
     def __init__(
         self,
@@ -123,111 +394,23 @@ class ConfusionMatrixMetric(SummedState):
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
         counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index, state)
-        check_choice("on_invalid", on_invalid, get_args(OnInvalid))
         if state == "margins" and self.needs_matrix:
             raise ValueError(
-                f"{type(self).__name__} depends on which class was taken for which, so state='margins' is not enough "
-                "for it; use state='matrix'"
+                f"{type(self).__name__} needs the matrix, which state='margins' does not keep; use state='matrix' (a "
+                "metric of your own whose measure takes Margins sets needs_matrix = False)"
             )
-        super().__init__(counting.name, counting.zeros().numel(), **kwargs)
-        self._counting = counting
-        self.task, self.threshold, self.logits, self.ignore_index = task, threshold, logits, ignore_index
-        self.num_classes = None if task == "multilabel" else counting.size
-        self.num_labels = counting.size if task == "multilabel" else None
-        self.on_invalid = on_invalid
-        self.average = self._check_average(average)
+        chosen = chosen_average(type(self), task, average)
+        super().__init__(counting, on_invalid, **kwargs)
+        self.average = chosen
         self.measure_arguments: dict[str, Any] = {}
-        self._warned = False
 
     def _set_measure_arguments(self, **arguments: Any) -> None:
         """Keep what the measure takes beside the counts, and let it check that at once."""
         type(self).measure(torch.ones(2, 2), **arguments)
         self.measure_arguments = arguments
 
-    def _check_average(self, average: str) -> str:
-        name, allowed = type(self).__name__, self.averages
-        if self.task == "multilabel":
-            allowed = ("macro", "weighted", "none", "micro")
-        elif self.binary_only and self.task == "multiclass":
-            allowed = ("macro", "weighted", "none")
-        elif self.task == "multiclass":
-            allowed = tuple(each for each in allowed if each != "binary")
-        if average == "auto":
-            return "binary" if self.task == "binary" and "binary" in allowed else "macro"
-        if not allowed:
-            raise ValueError(
-                f"{name} is one value of the whole matrix and takes no average in task={self.task!r}, got {average!r}; "
-                "BalancedAccuracy is the mean over classes"
-            )
-        if average is None:
-            raise ValueError("average=None is spelled average='none' here (one value for each class)")
-        check_choice(f"average of {name} in task={self.task!r}", average, ("auto", *allowed))
-        return average
-
-    # --- counting ---------------------------------------------------------------------------------------------------
-
-    def update(self, preds: Tensor, target: Tensor) -> None:
-        """Count a batch.
-
-        Args:
-            preds: class indices ``[N, ...]`` or scores ``[N, C, ...]`` (multiclass); 0/1, probabilities or logits
-                ``[N, ...]`` (binary) or ``[N, L, ...]`` (multilabel).
-            target: class indices or 0/1, ``[N, ...]`` or ``[N, L, ...]``, of any integer or bool dtype.
-
-        Raises:
-            ValueError: for shapes or devices that do not fit; on the CPU of a single process also for values that
-                cannot be counted (see ``on_invalid``). The counts are then as before.
-            TypeError: for what is no tensor, or floating targets.
-        """
-        self._counting.count_(self._writable(), preds, target, defer=self._defer())
-
-    def _defer(self) -> bool:
-        """Whether samples that cannot be counted are tallied rather than raised about at once."""
-        return self.on_invalid == "warn" or not reading_is_free(self._state) or self._distributed()
-
-    def forward(self, preds: Tensor, target: Tensor) -> Tensor:
-        """Count a batch and return its own value; arguments as for :meth:`update`.
-
-        With ``dist_sync_on_step=True`` the value is that of the batches of all processes.
-        """
-        if self._is_synced:
-            raise TorchMetricsUserError("The metric is synced; call unsync() before forward().")
-        counting = self._counting
-        small = counting.cells <= 4096 or self.needs_matrix
-        if not small and counting.layout == "matrix":  # the batch alone needs no second matrix
-            counting = replace(counting, layout="margins")
-        batch = counting.zeros(self._state.device)
-        counting.count_(batch, preds, target, defer=self._defer())
-        state = self._writable(exclusive=True)
-        if counting is self._counting:
-            state.add_(batch)
-        else:
-            self._counting.count_(state, preds, target, defer=True)
-        self._computed = None
-        self._update_count += 1
-        if self.dist_sync_on_step and self._distributed():
-            batch = self._summed(batch, self.dist_sync_fn, None)
-        value = self._reported(counting.counts(batch))
-        self._forward_cache = value
-        return value
-
-    @property
-    def confmat(self) -> Tensor:
-        """Copy of the counts of this process: int64 ``[K, K]``, for multilabel ``[L, 2, 2]``."""
-        counts = self._counting.counts(self._state)
-        if isinstance(counts, Margins):
-            raise ValueError("state='margins' keeps no confusion matrix; use state='matrix', or .margins")
-        return counts.clone()
-
-    @property
-    def margins(self) -> Margins:
-        """Copy of the diagonal, row sums and column sums of this process: int64 ``[K]`` each."""
-        counts = self._counting.counts(self._state)
-        if isinstance(counts, Margins):
-            return Margins(*(part.clone() for part in counts))
-        return Margins(counts.diagonal(dim1=-2, dim2=-1).clone(), counts.sum(-1), counts.sum(-2))
-
-    # --- computing --------------------------------------------------------------------------------------------------
+    def _reads_matrix(self) -> bool:
+        return self.needs_matrix
 
     def compute(self) -> Tensor:
         """Value of all counts, of all processes; see the measure for its range and undefined cases.
@@ -235,9 +418,8 @@ class ConfusionMatrixMetric(SummedState):
         Raises:
             ValueError: if samples could not be counted and ``on_invalid="raise"``.
         """
-        counts = self._counting.counts(self._state)
-        self._tell(counts)
-        return self._reported(counts)
+        value: Tensor = super().compute()
+        return value
 
     def evaluate(self, counts: Counts) -> Tensor:
         """Value of the measure for any counts of this task: pure, batched and differentiable.
@@ -248,87 +430,10 @@ class ConfusionMatrixMetric(SummedState):
         Returns:
             ``[...]``, or ``[..., K]`` under ``average="none"``.
         """
-        if self.task == "multilabel":
-            if not isinstance(counts, Tensor):
-                raise TypeError("the multilabel task reads matrices [..., L, 2, 2], not Margins")
-            inner = "binary" if "binary" in self.averages else "macro"
-            if self.average == "micro":
-                return self._measured(counts.sum(-3), inner)
-            actual, predicted = counts[..., 1, :].sum(-1), counts[..., :, 1].sum(-1)
-            values = self._measured(counts, inner)
-            return class_mean(values, actual, predicted, self.average, samples=counts.sum((-2, -1)))
-        if self.binary_only and self.task == "multiclass":
-            _, actual, predicted = self._without_ignored(counts)
-            values = self._measured(one_vs_rest(counts), "")
-            return class_mean(values.to(actual), actual, predicted, self.average).to(values)
-        return self._measured(counts, self.average)
-
-    def _measured(self, counts: Counts, average: str) -> Tensor:
-        measure = type(self).measure
-        if not self.averages:
-            return measure(counts, **self.measure_arguments)
-        if self._counting.ignored_class is not None and average in ("macro", "weighted", "none"):
-            like = counts.correct if isinstance(counts, Margins) else counts
-            value = measure(self._without_ignored(counts), average=average, **self.measure_arguments)
-            return value.to(like.dtype) if like.is_floating_point() else value
-        return measure(counts, average=average, **self.measure_arguments)
-
-    def _without_ignored(self, counts: Counts) -> Margins:
-        """Margins in which the ignored class has neither targets nor predictions, so that no mean holds it."""
-        result, ignored = margins(counts), self._counting.ignored_class
-        if ignored is None:
-            return result
-        kept = torch.arange(result.actual.shape[-1], device=result.actual.device) != ignored
-        return Margins(*(part * kept for part in result))
+        return Reading.of(type(self), self._counting, self.average, **self.measure_arguments)(counts)
 
     def _reported(self, counts: Counts) -> Tensor:
-        """Value in float32, or float64 where that is the default dtype: half precision would hide differences."""
-        value = self.evaluate(counts)
-        if not value.is_floating_point():
-            return value.clone()
-        wide = torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32
-        return value.to(device=self._state.device, dtype=wide)
-
-    def _tell(self, counts: Counts) -> None:
-        """Raise or warn about samples that were not counted; warn once about classes without targets."""
-        actual = counts.actual if isinstance(counts, Margins) else counts.sum(-1)
-        positives = actual[:, 1] if self.task == "multilabel" else actual
-        unseen = positives == 0
-        if self._counting.ignored_class is not None and self.task != "multilabel":
-            unseen = unseen.index_fill(0, torch.tensor(self._counting.ignored_class, device=unseen.device), False)
-        *tally, total, missing = torch.cat(
-            (self._counting.faults(self._state), actual.sum().view(1), unseen.sum().view(1))
-        ).tolist()
-        if any(tally):
-            found = ", ".join(f"{count} {fault}" for count, fault in zip(tally, FAULTS, strict=True) if count)
-            text = f"{type(self).__name__} did not count {sum(tally)} of the samples it was given: {found}"
-            if self.on_invalid == "raise":
-                raise ValueError(f"{text}; mend the input and call reset() to start anew (on_invalid='warn' goes on)")
-            self._warn_once(text)
-        elif total == 0:
-            self._warn_once(f"{type(self).__name__} has counted no sample, so its value is nan")
-        elif missing and self.tells_unseen:
-            self._warn_once(self._unseen_text(unseen))
-
-    def _unseen_text(self, unseen: Tensor) -> str:
-        names = [str(index) for index in unseen.nonzero().flatten().tolist()]
-        shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-        what = "labels had no positive target" if self.task == "multilabel" else "classes had no target"
-        return (
-            f"{type(self).__name__}: {len(names)} of {unseen.numel()} {what}: {shown}; "
-            "means over classes leave absent ones out, which flatters a partial validation"
-        )
-
-    def _warn_once(self, text: str) -> None:
-        """Warn once between resets, on rank zero."""
-        if not self._warned and rank_zero():
-            self._warned = True
-            warnings.warn(text, UserWarning, stacklevel=5)
-
-    def reset(self) -> None:
-        """Set all counts to zero and start anew."""
-        super().reset()
-        self._warned = False
+        return self._narrow(self.evaluate(counts))
 
     # --- looks ------------------------------------------------------------------------------------------------------
 
@@ -353,25 +458,11 @@ class ConfusionMatrixMetric(SummedState):
             item="Label" if self.task == "multilabel" else "Class",
         )
 
-    def extra_repr(self) -> str:
-        """Arguments that differ from the defaults."""
-        shown: dict[str, Any] = {"task": self.task}
-        if self.task == "multiclass":
-            shown["num_classes"] = self.num_classes
-        if self.task == "multilabel":
-            shown["num_labels"] = self.num_labels
-        shown |= self.measure_arguments
+    def _shown_arguments(self) -> dict[str, Any]:
+        shown = super()._shown_arguments() | self.measure_arguments
         if self.averages or (self.binary_only and self.task == "multiclass") or self.task == "multilabel":
             shown["average"] = self.average
-        defaults = {"threshold": 0.5, "logits": False, "ignore_index": None, "on_invalid": "raise"}
-        shown |= {name: value for name in defaults if (value := getattr(self, name)) != defaults[name]}
-        if self._counting.layout != "matrix":
-            shown["state"] = self._counting.layout
-        return ", ".join(f"{name}={getattr(value, '__name__', None) or repr(value)}" for name, value in shown.items())
-
-    def __repr__(self) -> str:
-        """One line, as the metric was made."""
-        return f"{type(self).__name__}({self.extra_repr()})"
+        return shown
 
 
 class ConfusionMatrix(ConfusionMatrixMetric):
@@ -393,6 +484,7 @@ class ConfusionMatrix(ConfusionMatrixMetric):
 
     needs_matrix = True
     tells_unseen = False
+    measure = staticmethod(square)
 
     def __init__(
         self,
@@ -406,14 +498,20 @@ class ConfusionMatrix(ConfusionMatrixMetric):
         if "average" in kwargs:
             raise ValueError("ConfusionMatrix reports counts and takes no average; use normalize")
         super().__init__(task, num_classes, **kwargs)
-        self.measure_arguments = {"normalize": normalize}
+        self.normalize = normalize
 
     def evaluate(self, counts: Counts) -> Tensor:
         """Return the counts, or rates of them: ``[..., K, K]``, for multilabel ``[..., L, 2, 2]``."""
         if isinstance(counts, Margins):
             raise TypeError("a confusion matrix cannot be read off Margins")
-        by = self.measure_arguments["normalize"]
-        return counts if by is None else normalized(counts, by)
+        return counts if self.normalize is None else normalized(counts, self.normalize)
+
+    def _reported(self, counts: Counts) -> Tensor:
+        value = self.evaluate(counts)
+        return value.clone() if self.normalize is None else self._narrow(value)
+
+    def _shown_arguments(self) -> dict[str, Any]:
+        return CountsMetric._shown_arguments(self) | ({"normalize": self.normalize} if self.normalize else {})
 
     def plot(
         self,
@@ -434,4 +532,4 @@ class ConfusionMatrix(ConfusionMatrixMetric):
         counts = self.compute() if val is None else val
         if not isinstance(counts, Tensor):
             raise TypeError("a confusion matrix is drawn from one tensor; choose an element of the sequence")
-        return plot_confusion_matrix(counts, ax, labels=labels, normalize=self.measure_arguments["normalize"] or "true")
+        return plot_confusion_matrix(counts, ax, labels=labels, normalize=self.normalize or "true")

@@ -9,7 +9,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from imbtorch import measures
-from imbtorch.confusion import Task
+from imbtorch.confusion import Task, margins
 from imbtorch.measures import Measure
 from imbtorch.metric import ConfusionMatrixMetric, MetricArguments
 
@@ -55,6 +55,7 @@ class Accuracy(ConfusionMatrixMetric):
 
     higher_is_better = True
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    needs_matrix = False
     measure = staticmethod(measures.accuracy)
 
 
@@ -68,6 +69,7 @@ class BalancedAccuracy(ConfusionMatrixMetric):
 
     higher_is_better = True
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    needs_matrix = False
     measure = staticmethod(measures.balanced_accuracy)
 
 
@@ -87,6 +89,7 @@ class GeometricMean(ConfusionMatrixMetric):
 
     higher_is_better = True
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    needs_matrix = False
     measure = staticmethod(measures.geometric_mean)
 
     def __init__(
@@ -106,6 +109,7 @@ class MatthewsCorrCoef(ConfusionMatrixMetric):
 
     higher_is_better = True
     plot_lower_bound, plot_upper_bound = -1.0, 1.0
+    needs_matrix = False
     measure = staticmethod(measures.matthews_corrcoef)
 
 
@@ -118,7 +122,6 @@ class RelativeClassifierInformation(ConfusionMatrixMetric):
     """
 
     higher_is_better = True
-    needs_matrix = True
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
     measure = staticmethod(measures.relative_classifier_information)
 
@@ -132,7 +135,6 @@ class ConfusionEntropy(ConfusionMatrixMetric):
     """
 
     higher_is_better = False
-    needs_matrix = True
     plot_lower_bound = 0.0
     measure = staticmethod(measures.confusion_entropy)
 
@@ -153,7 +155,6 @@ class ExpectedCost(ConfusionMatrixMetric):
     """
 
     higher_is_better = False
-    needs_matrix = True
     measure = staticmethod(measures.expected_cost)
 
     def __init__(
@@ -187,6 +188,7 @@ class Precision(ConfusionMatrixMetric):
     higher_is_better = True
     averages = PER_CLASS_OR_POSITIVE
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    needs_matrix = False
     measure = staticmethod(measures.precision)
 
 
@@ -201,6 +203,7 @@ class Recall(ConfusionMatrixMetric):
     higher_is_better = True
     averages = PER_CLASS_OR_POSITIVE
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    needs_matrix = False
     measure = staticmethod(measures.recall)
 
 
@@ -215,6 +218,7 @@ class Specificity(ConfusionMatrixMetric):
     higher_is_better = True
     averages = PER_CLASS_OR_POSITIVE
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    needs_matrix = False
     measure = staticmethod(measures.specificity)
 
 
@@ -235,6 +239,7 @@ class FScore(ConfusionMatrixMetric):
     higher_is_better = True
     averages = PER_CLASS_OR_POSITIVE
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    needs_matrix = False
     measure = staticmethod(measures.f_score)
 
     def __init__(
@@ -255,6 +260,7 @@ class FowlkesMallows(ConfusionMatrixMetric):
     higher_is_better = True
     averages = PER_CLASS_OR_POSITIVE
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    needs_matrix = False
     measure = staticmethod(measures.fowlkes_mallows)
 
 
@@ -269,6 +275,7 @@ class ClassBalanceAccuracy(ConfusionMatrixMetric):
     higher_is_better = True
     averages = PER_CLASS
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    needs_matrix = False
     measure = staticmethod(measures.class_balance_accuracy)
 
 
@@ -283,6 +290,7 @@ class ImbalanceAccuracy(ConfusionMatrixMetric):
     higher_is_better = True
     averages = PER_CLASS
     plot_lower_bound, plot_upper_bound = -1.0, 1.0
+    needs_matrix = False
     measure = staticmethod(measures.imbalance_accuracy)
 
 
@@ -306,6 +314,7 @@ class WeightedAccuracy(ConfusionMatrixMetric):
     higher_is_better = True
     binary_only = True
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    needs_matrix = False
     measure = staticmethod(measures.weighted_accuracy)
 
     def __init__(
@@ -325,6 +334,7 @@ class Dominance(ConfusionMatrixMetric):
 
     binary_only = True
     plot_lower_bound, plot_upper_bound = -1.0, 1.0
+    needs_matrix = False
     measure = staticmethod(measures.dominance)
 
 
@@ -339,6 +349,7 @@ class AccuracyDominanceArea(ConfusionMatrixMetric):
     higher_is_better = True
     binary_only = True
     plot_lower_bound, plot_upper_bound = 0.0, 1.5
+    needs_matrix = False
     measure = staticmethod(measures.accuracy_dominance_area)
 
 
@@ -360,6 +371,7 @@ class IndexBalancedAccuracy(ConfusionMatrixMetric):
     higher_is_better = True
     binary_only = True
     plot_lower_bound = 0.0
+    needs_matrix = False
     measure = staticmethod(measures.index_balanced_accuracy)
 
     def __init__(
@@ -373,6 +385,17 @@ class IndexBalancedAccuracy(ConfusionMatrixMetric):
     ) -> None:
         super().__init__(task, num_classes, **kwargs)
         self._set_measure_arguments(measure=measure, alpha=alpha)
+        try:
+            measure(margins(torch.ones(2, 2)))
+        except Exception:  # a function of one's own that reads cells, in whichever way it fails without them
+            self._of_cells = True
+            if self._counting.layout == "margins":
+                raise ValueError("measure does not take Margins; use state='matrix'") from None
+
+    _of_cells = False
+
+    def _reads_matrix(self) -> bool:
+        return self._of_cells
 
 
 class OptimizedPrecision(ConfusionMatrixMetric):
@@ -386,4 +409,5 @@ class OptimizedPrecision(ConfusionMatrixMetric):
     higher_is_better = True
     binary_only = True
     plot_lower_bound, plot_upper_bound = -1.0, 1.0
+    needs_matrix = False
     measure = staticmethod(measures.optimized_precision)

@@ -57,7 +57,7 @@ class SummedState(Metric):
 
         Args:
             exclusive: whether those who hold the tensor must not see the change either. A compute group wants to see
-                the updates of its leader, but neither its ``forward`` nor its ``reset``.
+                an update that its leader makes for all (:attr:`_leads`), and nothing else that a member does.
         """
         frozen = self._state.is_inference() and not torch.is_inference_mode_enabled()
         if frozen or not self._owned or (exclusive and self._lent):
@@ -73,6 +73,8 @@ class SummedState(Metric):
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Accept a state from outside (compute groups set references), without counting into it later."""
+        if name == "_computed":  # a collection drops its members' values right before a leader counts for its group
+            self.__dict__["_leads"] = value is None
         if name != self.__dict__.get("_state_name"):
             super().__setattr__(name, value)
             return
@@ -87,6 +89,10 @@ class SummedState(Metric):
         got = f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         return f"state {self._state_name!r} must be int64 {list(self._state.shape)}, got {got}"
 
+    def __copy__(self) -> SummedState:
+        """Copy with a state of its own: two metrics that count into one tensor are never meant."""
+        return self.clone()  # type: ignore[return-value]
+
     def __hash__(self) -> int:
         """Hash by identity, which unlike torchmetrics' hash stays when the state is replaced."""
         return hash((type(self).__name__, id(self)))
@@ -98,13 +104,15 @@ class SummedState(Metric):
         self._unsync_state()
         self._update_count = 0
         self._forward_cache: Any = None
-        self._computed: Any = None
+        self._drop_value()
         if self._owned and not self._lent and (not self._state.is_inference() or torch.is_inference_mode_enabled()):
             self._state.zero_()
         else:
             self._bind(torch.zeros_like(self._state))
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Any = ()) -> torch.nn.Module:
+    def _apply(  # type: ignore[override]
+        self, fn: Callable[[Tensor], Tensor], exclude_state: Any = (), recurse: bool = True
+    ) -> torch.nn.Module:
         """Follow moves to another device; counts stay int64 whatever dtype is asked for."""
         super()._apply(fn, exclude_state=(self._state_name,))
         probe = fn(self._state.new_zeros(1))
@@ -131,7 +139,7 @@ class SummedState(Metric):
         else:
             raise ValueError(f"incoming_state must be a dict or a {type(self).__name__}, got {type(incoming_state)}")
         self._reduce_states(counted)
-        self._computed = None
+        self._drop_value()
         self._update_count += updates
 
     def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
@@ -164,7 +172,7 @@ class SummedState(Metric):
                 error_msgs.append(self._misfit(value))
             else:
                 self._writable(exclusive=True).copy_(value)
-                self._computed = None
+                self._drop_value()
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
@@ -177,10 +185,14 @@ class SummedState(Metric):
         @functools.wraps(update)
         def wrapped(*args: Any, **kwargs: Any) -> None:
             update(*args, **kwargs)
-            self._computed = None
+            self._drop_value()
             self._update_count += 1
 
         return wrapped
+
+    def _drop_value(self) -> None:
+        """Forget a computed value; not by assignment, which is how a collection announces a group's update."""
+        self.__dict__.update(_computed=None, _leads=False)
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
         """Compute on the summed state.

@@ -1,0 +1,549 @@
+"""Slow, independent references for every measure, and the peers that compute the same.
+
+A reference reads the formula of the paper as loops over a nested list of ints and is exact: ``Fraction`` throughout,
+roots and logarithms rounded once, to 50 digits. Undefined values: a class with neither targets nor predictions takes no
+part (nan under "none"), a class with one of them counts 0 at 0/0, and only counts that are all zero give nan.
+"""
+
+import contextlib
+import functools
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Context, Decimal
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import imblearn.metrics
+import numpy as np
+import pycm
+import scipy.stats
+import sklearn.metrics
+import torch
+import torchmetrics.functional.classification as tm
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # torch.jit.script
+    import torcheval.metrics.functional as torcheval
+
+Matrix = Sequence[Sequence[int]]
+Value = Fraction | float | list[Any]
+
+NAN = math.nan
+DIGITS = Context(prec=50)
+
+
+# --- arithmetic -----------------------------------------------------------------------------------------------------
+
+
+def quotient(numerator: Fraction | int, denominator: Fraction | int) -> Fraction:
+    return Fraction(numerator, denominator) if denominator else Fraction(0)
+
+
+def decimal(x: Fraction | int) -> Decimal:
+    x = Fraction(x)
+    return DIGITS.divide(Decimal(x.numerator), Decimal(x.denominator))
+
+
+def root(x: Fraction | int, degree: int = 2) -> Fraction:
+    if degree == 2:
+        return Fraction(DIGITS.sqrt(decimal(x)))
+    return Fraction(DIGITS.power(decimal(x), DIGITS.divide(1, degree))) if x else Fraction(0)
+
+
+@functools.lru_cache(100_000)
+def log(x: Fraction | int) -> Fraction:
+    return Fraction(DIGITS.ln(decimal(x)))
+
+
+def rows(matrix: Matrix) -> list[int]:
+    return [sum(row) for row in matrix]
+
+
+def columns(matrix: Matrix) -> list[int]:
+    return [sum(row[j] for row in matrix) for j in range(len(matrix))]
+
+
+def total(matrix: Matrix) -> int:
+    return sum(rows(matrix))
+
+
+def one_vs_rest(matrix: Matrix) -> list[list[list[int]]]:
+    """``[[tn, fp], [fn, tp]]`` of each class, cell by cell."""
+    return _one_vs_rest(tuple(map(tuple, matrix)))
+
+
+@functools.lru_cache(10_000)
+def _one_vs_rest(matrix: tuple[tuple[int, ...], ...]) -> list[list[list[int]]]:
+    binary = []
+    for k in range(len(matrix)):
+        cells = [[0, 0], [0, 0]]
+        for i, row in enumerate(matrix):
+            for j, count in enumerate(row):
+                cells[i == k][j == k] += count
+        binary.append(cells)
+    return binary
+
+
+# --- of each class, averaged ----------------------------------------------------------------------------------------
+
+
+def averaged(formula: Callable[..., Fraction], matrix: Matrix, average: str) -> Value:
+    """Average a formula of (tp, fn, fp, tn) over the classes that have targets or predictions."""
+    cells = [(tp, fn, fp, tn) for (tn, fp), (fn, tp) in one_vs_rest(matrix)]
+    present = [k for k, (tp, fn, fp, _) in enumerate(cells) if tp + fn + fp]
+    if average == "none":
+        return [formula(*cells[k]) if k in present else NAN for k in range(len(cells))]
+    if not present:
+        return NAN
+    if average == "binary":
+        return formula(*cells[1])
+    if average == "micro":
+        return formula(*(sum(cells[k][part] for k in present) for part in range(4)))
+    weights = {k: cells[k][0] + cells[k][1] if average == "weighted" else 1 for k in present}
+    return sum(weights[k] * formula(*cells[k]) for k in present) / Fraction(sum(weights.values()))
+
+
+def precision(matrix: Matrix, average: str = "macro") -> Value:
+    return averaged(lambda tp, fn, fp, tn: quotient(tp, tp + fp), matrix, average)
+
+
+def recall(matrix: Matrix, average: str = "macro") -> Value:
+    return averaged(lambda tp, fn, fp, tn: quotient(tp, tp + fn), matrix, average)
+
+
+def specificity(matrix: Matrix, average: str = "macro") -> Value:
+    return averaged(lambda tp, fn, fp, tn: quotient(tn, tn + fp), matrix, average)
+
+
+def f_score(matrix: Matrix, beta: float = 1, average: str = "macro") -> Value:
+    square = Fraction(beta) ** 2
+
+    def formula(tp: int, fn: int, fp: int, tn: int) -> Fraction:
+        p, r = quotient(tp, tp + fp), quotient(tp, tp + fn)
+        return quotient((1 + square) * p * r, square * p + r)
+
+    return averaged(formula, matrix, average)
+
+
+def fowlkes_mallows(matrix: Matrix, average: str = "macro") -> Value:
+    return averaged(lambda tp, fn, fp, tn: root(quotient(tp, tp + fp) * quotient(tp, tp + fn)), matrix, average)
+
+
+def class_balance_accuracy(matrix: Matrix, average: str = "macro") -> Value:
+    return averaged(lambda tp, fn, fp, tn: Fraction(tp, max(tp + fn, tp + fp)), matrix, average)
+
+
+def imbalance_accuracy(matrix: Matrix, average: str = "macro") -> Value:
+    return averaged(lambda tp, fn, fp, tn: Fraction(tp - max(fn, fp), max(tp + fn, tp + fp)), matrix, average)
+
+
+# --- of all classes -------------------------------------------------------------------------------------------------
+
+
+def accuracy(matrix: Matrix) -> Value:
+    return Fraction(sum(matrix[k][k] for k in range(len(matrix))), total(matrix)) if total(matrix) else NAN
+
+
+def recalls(matrix: Matrix) -> list[Fraction]:
+    """Recalls of the classes that have targets."""
+    return [Fraction(row[k], sum(row)) for k, row in enumerate(matrix) if sum(row)]
+
+
+def balanced_accuracy(matrix: Matrix) -> Value:
+    found = recalls(matrix)
+    return sum(found) / len(found) if found else NAN
+
+
+def geometric_mean(matrix: Matrix, correction: float = 0) -> Value:
+    found = [rate or Fraction(correction) for rate in recalls(matrix)]
+    return root(math.prod(found), len(found)) if found else NAN
+
+
+def matthews_corrcoef(matrix: Matrix) -> Value:
+    n, r, p = total(matrix), rows(matrix), columns(matrix)
+    trace = sum(matrix[k][k] for k in range(len(matrix)))
+    covariance = trace * n - sum(a * b for a, b in zip(r, p, strict=True))
+    spread = (n * n - sum(a * a for a in r)) * (n * n - sum(b * b for b in p))
+    return quotient(covariance, root(spread)) if n else NAN
+
+
+def entropy(counts: Sequence[int]) -> Fraction:
+    n = sum(counts)
+    return -sum(Fraction(c, n) * log(Fraction(c, n)) for c in counts if c)
+
+
+def relative_classifier_information(matrix: Matrix) -> Value:
+    if not total(matrix):
+        return NAN
+    joint = entropy([count for row in matrix for count in row])
+    target = entropy(rows(matrix))
+    return quotient(target + entropy(columns(matrix)) - joint, target)
+
+
+def confusion_entropy(matrix: Matrix) -> Value:
+    n, r, p = total(matrix), rows(matrix), columns(matrix)
+    present = [k for k in range(len(matrix)) if r[k] + p[k]]
+    if not n:
+        return NAN
+    if len(present) == 1:
+        return Fraction(0)
+    base = log(2 * (len(present) - 1))
+    value = Fraction(0)
+    for j in present:
+        for k in present:
+            for count in (matrix[j][k], matrix[k][j]) if k != j else ():
+                if count:
+                    share = Fraction(count, r[j] + p[j])
+                    value -= Fraction(r[j] + p[j], 2 * n) * share * log(share) / base
+    return value
+
+
+def expected_cost(matrix: Matrix, costs: Sequence[Sequence[float]], normalize: bool = True) -> Value:
+    cost = Fraction(0)
+    for row, prices in zip(matrix, costs, strict=True):
+        for count, price in zip(row, prices, strict=True):
+            cost += count * Fraction(price)
+    if not normalize:
+        return cost
+    return cost / total(matrix) if total(matrix) else NAN
+
+
+# --- of two classes -------------------------------------------------------------------------------------------------
+
+
+def rates(matrix: Matrix) -> tuple[Fraction, Fraction] | None:
+    """TPR and TNR; each stands in for the other where that has no targets."""
+    (tn, fp), (fn, tp) = matrix
+    tpr = Fraction(tp, tp + fn) if tp + fn else None
+    tnr = Fraction(tn, tn + fp) if tn + fp else None
+    if tpr is None and tnr is None:
+        return None
+    return (tnr if tpr is None else tpr), (tpr if tnr is None else tnr)
+
+
+def weighted_accuracy(matrix: Matrix, alpha: float = 0.5) -> Value:
+    pair = rates(matrix)
+    return Fraction(alpha) * pair[0] + (1 - Fraction(alpha)) * pair[1] if pair else NAN
+
+
+def dominance(matrix: Matrix) -> Value:
+    pair = rates(matrix)
+    return pair[0] - pair[1] if pair else NAN
+
+
+def accuracy_dominance_area(matrix: Matrix) -> Value:
+    return geometric_mean(matrix) * (dominance(matrix) + 3) / 2
+
+
+def index_balanced_accuracy(matrix: Matrix, measure: str = "GeometricMean", alpha: float = 0.05) -> Value:
+    return (1 + Fraction(alpha) * dominance(matrix)) * ORACLES[measure](matrix) if total(matrix) else NAN
+
+
+def optimized_precision(matrix: Matrix) -> Value:
+    pair = rates(matrix)
+    if pair is None:
+        return NAN
+    tpr, tnr = pair
+    return accuracy(matrix) - (abs(tnr - tpr) / (tnr + tpr) if tnr + tpr else 1)
+
+
+ORACLES: dict[str, Callable[..., Value]] = {
+    "Accuracy": accuracy,
+    "AccuracyDominanceArea": accuracy_dominance_area,
+    "BalancedAccuracy": balanced_accuracy,
+    "ClassBalanceAccuracy": class_balance_accuracy,
+    "ConfusionEntropy": confusion_entropy,
+    "Dominance": dominance,
+    "ExpectedCost": expected_cost,
+    "FScore": f_score,
+    "FowlkesMallows": fowlkes_mallows,
+    "GeometricMean": geometric_mean,
+    "ImbalanceAccuracy": imbalance_accuracy,
+    "IndexBalancedAccuracy": index_balanced_accuracy,
+    "MatthewsCorrCoef": matthews_corrcoef,
+    "OptimizedPrecision": optimized_precision,
+    "Precision": precision,
+    "Recall": recall,
+    "RelativeClassifierInformation": relative_classifier_information,
+    "Specificity": specificity,
+    "WeightedAccuracy": weighted_accuracy,
+}
+
+
+def number(value: Value) -> Any:
+    """Floats of a reference's value."""
+    return [number(v) for v in value] if isinstance(value, list) else float(value)
+
+
+# --- peers ----------------------------------------------------------------------------------------------------------
+# A peer is a function of the matrix beside the measure that it should equal, on the matrices where both mean the same.
+
+
+def nonempty(matrix: Matrix) -> bool:
+    return total(matrix) > 0
+
+
+def hit_classes_have_targets(matrix: Matrix) -> bool:
+    return nonempty(matrix) and all(r or not p for r, p in zip(rows(matrix), columns(matrix), strict=True))
+
+
+def all_classes_have_both(matrix: Matrix) -> bool:
+    return all(rows(matrix)) and all(columns(matrix))
+
+
+def all_classes_present(matrix: Matrix) -> bool:
+    return all(r or p for r, p in zip(rows(matrix), columns(matrix), strict=True))
+
+
+def all_classes_are_hit(matrix: Matrix) -> bool:
+    return all(row[k] for k, row in enumerate(matrix))
+
+
+def all_classes_have_targets(matrix: Matrix) -> bool:
+    return all(rows(matrix))
+
+
+def several_classes_have_targets(matrix: Matrix) -> bool:
+    return sum(map(bool, rows(matrix))) > 1
+
+
+class Peer(NamedTuple):
+    name: str
+    measure: str
+    arguments: dict[str, Any]
+    value: Callable[[Matrix], Any]
+    where: Callable[[Matrix], bool] = nonempty
+    binary: bool = False  # for two classes alone
+    per_class: bool = False  # equals the binary measure of each class against the rest
+    tolerance: float = 1e-9
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Peers warn where a ratio is undefined."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def samples(matrix: Matrix) -> tuple[list[int], list[int]]:
+    """Targets and predictions with these counts."""
+    cells = [(i, j, count) for i, row in enumerate(matrix) for j, count in enumerate(row)]
+    return [i for i, _, count in cells for _ in range(count)], [j for _, j, count in cells for _ in range(count)]
+
+
+def of_samples(function: Callable[..., Any], **arguments: Any) -> Callable[[Matrix], Any]:
+    """As scikit-learn and imbalanced-learn take them: targets, predictions."""
+    return lambda matrix: function(*samples(matrix), **arguments)
+
+
+def of_tensors(function: Callable[..., Any], sized: bool = True, **arguments: Any) -> Callable[[Matrix], Any]:
+    """As torchmetrics and torcheval take them: predictions, targets, number of classes."""
+
+    def value(matrix: Matrix) -> Any:
+        target, preds = (torch.tensor(labels) for labels in samples(matrix))
+        size = {"num_classes": len(matrix)} if sized else {}
+        return function(preds, target, **size, **arguments).tolist()
+
+    return value
+
+
+@functools.lru_cache
+def _pycm(matrix: tuple[tuple[int, ...], ...]) -> pycm.ConfusionMatrix:
+    return pycm.ConfusionMatrix(matrix=[list(row) for row in matrix])
+
+
+def of_pycm(statistic: str | Callable[[pycm.ConfusionMatrix], Any]) -> Callable[[Matrix], Any]:
+    """One of PyCM's statistics: a name, of all or of each class, or a call; its string "None" becomes nan."""
+
+    def value(matrix: Matrix) -> Any:
+        table = _pycm(tuple(map(tuple, matrix)))
+        found = table.__dict__ | table.overall_stat
+        result = found[statistic] if isinstance(statistic, str) else statistic(table)
+        if isinstance(result, dict):
+            return [NAN if v == "None" else v for v in result.values()]
+        return NAN if result == "None" else result
+
+    return value
+
+
+def _sklearn_peers() -> Iterator[Peer]:
+    sk = sklearn.metrics
+    yield Peer("accuracy_score", "Accuracy", {}, of_samples(sk.accuracy_score))
+    yield Peer("balanced_accuracy_score", "BalancedAccuracy", {}, of_samples(sk.balanced_accuracy_score))
+    yield Peer("matthews_corrcoef", "MatthewsCorrCoef", {}, of_samples(sk.matthews_corrcoef))
+    for average in ("macro", "weighted", "micro", "binary"):
+        shared = {"average": average, "zero_division": 0.0}
+        for name, function in (("Precision", sk.precision_score), ("Recall", sk.recall_score)):
+            value = of_samples(function, **shared)
+            yield Peer(f"{name} {average}", name, {"average": average}, value, binary=average == "binary")
+        for beta in (0, 0.5, 1, 2):
+            value = of_samples(sk.fbeta_score, beta=beta, **shared)
+            arguments = {"beta": beta, "average": average}
+            yield Peer(f"fbeta {beta} {average}", "FScore", arguments, value, binary=average == "binary")
+    for name, function in (("Precision", sk.precision_score), ("Recall", sk.recall_score), ("FScore", sk.f1_score)):
+
+        def each(matrix: Matrix, function: Any = function) -> Any:
+            return function(*samples(matrix), labels=range(len(matrix)), average=None, zero_division=0.0).tolist()
+
+        yield Peer(f"{name} none", name, {"average": "none"}, each, all_classes_present)
+
+    value = of_samples(sk.recall_score, pos_label=0, zero_division=0.0)
+    yield Peer("recall of class 0", "Specificity", {"average": "binary"}, value, binary=True)
+    value = of_samples(sk.roc_auc_score)
+    for name in ("BalancedAccuracy", "WeightedAccuracy"):
+        yield Peer("roc_auc_score", name, {}, value, all_classes_have_targets, binary=True)
+    value = of_samples(sk.zero_one_loss)
+    yield Peer("zero_one_loss", "ExpectedCost", {"costs": [[0, 1], [1, 0]]}, value, binary=True)
+    value = of_samples(sk.zero_one_loss, normalize=False)
+    arguments = {"costs": [[0, 1], [1, 0]], "normalize": False}
+    yield Peer("number of errors", "ExpectedCost", arguments, value, binary=True)
+
+    def information(matrix: Matrix) -> float:
+        target, preds = samples(matrix)
+        return sk.mutual_info_score(target, preds) / scipy.stats.entropy(rows(matrix))
+
+    yield Peer("mutual_info_score", "RelativeClassifierInformation", {}, information, several_classes_have_targets)
+    value = of_samples(sk.homogeneity_score)  # 1 - H(target | prediction) / H(target)
+    yield Peer("homogeneity_score", "RelativeClassifierInformation", {}, value, several_classes_have_targets)
+
+    def geometric(matrix: Matrix) -> float:
+        target, preds = samples(matrix)
+        return math.sqrt(
+            sk.precision_score(target, preds, zero_division=0.0) * sk.recall_score(target, preds, zero_division=0.0)
+        )
+
+    yield Peer("sqrt(P R)", "FowlkesMallows", {"average": "binary"}, geometric, binary=True)
+
+
+def _imblearn_peers() -> Iterator[Peer]:
+    im = imblearn.metrics
+    for average in ("macro", "weighted", "micro", "binary"):
+        for name, function in (("Recall", im.sensitivity_score), ("Specificity", im.specificity_score)):
+            value = of_samples(function, average=average)
+            # without a positive sample or prediction imbalanced-learn reports 0 whatever the negatives are
+            where = all_classes_present if average == "binary" else nonempty
+            yield Peer(f"{name} {average}", name, {"average": average}, value, where, binary=average == "binary")
+    for correction in (0.0, 0.001):
+        value = of_samples(im.geometric_mean_score, correction=correction)
+        arguments = {"correction": correction}
+        yield Peer(f"gmean {correction}", "GeometricMean", arguments, value, hit_classes_have_targets)
+    for alpha in (0.05, 0.1, 1.0):
+        score = im.make_index_balanced_accuracy(alpha=alpha, squared=False)(im.geometric_mean_score)
+        value = of_samples(score, average="binary")
+        arguments = {"alpha": alpha}
+        yield Peer(f"iba {alpha}", "IndexBalancedAccuracy", arguments, value, all_classes_have_targets, binary=True)
+        score = im.make_index_balanced_accuracy(alpha=alpha, squared=False)(sklearn.metrics.accuracy_score)
+        arguments = {"alpha": alpha, "measure": "Accuracy"}
+        value = of_samples(score)
+        yield Peer(f"iba {alpha} acc", "IndexBalancedAccuracy", arguments, value, all_classes_have_targets, binary=True)
+    score = im.make_index_balanced_accuracy(alpha=1 / 3, squared=False)(im.geometric_mean_score)
+    area = of_samples(score, average="binary")
+    where = all_classes_have_targets
+    yield Peer("1.5 iba 1/3", "AccuracyDominanceArea", {}, lambda m: 1.5 * area(m), where, binary=True)
+    sensitivity = of_samples(im.sensitivity_score, average="binary")
+    specificity = of_samples(im.specificity_score, average="binary")
+    yield Peer("dominance", "Dominance", {}, lambda m: sensitivity(m) - specificity(m), where, binary=True)
+
+
+def _pycm_peers() -> Iterator[Peer]:
+    overall = {
+        "Overall ACC": ("Accuracy", {}, nonempty),
+        "Overall MCC": ("MatthewsCorrCoef", {}, all_classes_have_both),
+        "Overall CEN": ("ConfusionEntropy", {}, all_classes_present),
+        "RCI": ("RelativeClassifierInformation", {}, several_classes_have_targets),
+        "CBA": ("ClassBalanceAccuracy", {}, all_classes_present),
+        "PPV Macro": ("Precision", {}, all_classes_have_both),
+        "TPR Macro": ("Recall", {}, all_classes_have_both),
+        "TNR Macro": ("Specificity", {}, all_classes_have_both),
+        "F1 Macro": ("FScore", {}, all_classes_present),
+        "PPV Micro": ("Precision", {"average": "micro"}, nonempty),
+        "TPR Micro": ("Recall", {"average": "micro"}, nonempty),
+        "TNR Micro": ("Specificity", {"average": "micro"}, all_classes_present),
+        "F1 Micro": ("FScore", {"average": "micro"}, nonempty),
+    }
+    for statistic, (name, arguments, where) in overall.items():
+        yield Peer(statistic, name, arguments, of_pycm(statistic), where)
+    yield Peer("2 CBA - 1", "ImbalanceAccuracy", {}, lambda m: 2 * of_pycm("CBA")(m) - 1, all_classes_present)
+    for statistic, name in (("PPV", "Precision"), ("TPR", "Recall"), ("TNR", "Specificity"), ("F1", "FScore")):
+        value = of_pycm(lambda table, statistic=statistic: table.weighted_average(statistic))
+        yield Peer(f"{statistic} weighted", name, {"average": "weighted"}, value, all_classes_have_both)
+    for statistic, name, beta in (
+        ("PPV", "Precision", {}),
+        ("TPR", "Recall", {}),
+        ("TNR", "Specificity", {}),
+        ("F1", "FScore", {}),
+        ("F2", "FScore", {"beta": 2}),
+        ("F05", "FScore", {"beta": 0.5}),
+        ("G", "FowlkesMallows", {}),
+    ):
+        arguments = beta | {"average": "none"}
+        yield Peer(f"{statistic} of each", name, arguments, of_pycm(statistic), all_classes_have_both)
+    for statistic, name, where in (
+        ("AUC", "WeightedAccuracy", all_classes_have_both),
+        ("AUC", "BalancedAccuracy", all_classes_have_both),
+        ("GM", "GeometricMean", all_classes_have_both),
+        ("OP", "OptimizedPrecision", all_classes_are_hit),
+        ("MCC", "MatthewsCorrCoef", all_classes_have_both),
+        ("ACC", "Accuracy", nonempty),
+    ):
+        yield Peer(f"{statistic} of each", name, {}, of_pycm(statistic), where, per_class=True)
+
+
+def _torchmetrics_peers() -> Iterator[Peer]:
+    near = {"tolerance": 2e-6}  # float32
+    yield Peer("accuracy", "Accuracy", {}, of_tensors(tm.multiclass_accuracy, average="micro"), **near)
+    value = of_tensors(tm.multiclass_accuracy, average="macro")
+    yield Peer("accuracy, macro", "BalancedAccuracy", {}, value, hit_classes_have_targets, **near)
+    value = of_tensors(tm.multiclass_matthews_corrcoef)
+    yield Peer("mcc", "MatthewsCorrCoef", {}, value, all_classes_have_both, tolerance=2e-5)
+    value = of_tensors(tm.binary_matthews_corrcoef, sized=False)
+    yield Peer("binary mcc", "MatthewsCorrCoef", {}, value, all_classes_have_both, binary=True, tolerance=2e-5)
+    functions = {"Precision": tm.multiclass_precision, "Recall": tm.multiclass_recall}
+    functions["Specificity"] = tm.multiclass_specificity
+    for average in ("macro", "weighted", "micro", "none"):
+        where = nonempty if average in ("macro", "weighted") else all_classes_present
+        for name, function in functions.items():
+            value = of_tensors(function, average=average)
+            yield Peer(f"{name} {average}", name, {"average": average}, value, where, **near)
+        for beta in (0.5, 1.0, 2.0):
+            value = of_tensors(tm.multiclass_fbeta_score, average=average, beta=beta)
+            yield Peer(f"fbeta {beta} {average}", "FScore", {"beta": beta, "average": average}, value, where, **near)
+    functions = {"Precision": tm.binary_precision, "Recall": tm.binary_recall, "FScore": tm.binary_f1_score}
+    functions["Specificity"] = tm.binary_specificity
+    for name, function in functions.items():
+        value = of_tensors(function, sized=False)
+        yield Peer(f"binary {name}", name, {"average": "binary"}, value, binary=True, **near)
+
+
+def _torcheval_peers() -> Iterator[Peer]:
+    near = {"tolerance": 2e-6}
+    value = of_tensors(torcheval.multiclass_accuracy, average="micro")
+    yield Peer("accuracy", "Accuracy", {}, value, **near)
+    value = of_tensors(torcheval.multiclass_accuracy, average="macro")
+    yield Peer("accuracy, macro", "BalancedAccuracy", {}, value, **near)
+    functions = {"Precision": torcheval.multiclass_precision, "Recall": torcheval.multiclass_recall}
+    functions["FScore"] = torcheval.multiclass_f1_score
+    for name, function in functions.items():
+        for average in ("macro", "weighted", "micro", "none"):
+            value = of_tensors(function, average=None if average == "none" else average)
+            yield Peer(f"{name} {average}", name, {"average": average}, value, all_classes_have_both, **near)
+    functions = {"Precision": torcheval.binary_precision, "Recall": torcheval.binary_recall}
+    functions["FScore"] = torcheval.binary_f1_score
+    for name, function in functions.items():
+        value = of_tensors(function, sized=False)
+        yield Peer(f"binary {name}", name, {"average": "binary"}, value, all_classes_have_both, binary=True, **near)
+
+
+PEERS = [
+    peer._replace(name=f"{library}: {peer.name} = {peer.measure}")
+    for library, peers in (
+        ("scikit-learn", _sklearn_peers()),
+        ("imbalanced-learn", _imblearn_peers()),
+        ("PyCM", _pycm_peers()),
+        ("torchmetrics", _torchmetrics_peers()),
+        ("torcheval", _torcheval_peers()),
+    )
+    for peer in peers
+]

@@ -1,0 +1,671 @@
+"""Counting: every cell of every task, whatever the dtype or layout, and every complaint about unusable input."""
+
+import itertools
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics as sklearn_metrics
+from torchmetrics.functional import classification as tm
+
+from imbtorch import Margins, at_prevalence, confusion_matrix, margins, one_vs_rest
+from imbtorch.confusion import FAULTS, Counting
+
+INTEGERS = (
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.uint16,
+    torch.int16,
+    torch.uint32,
+    torch.int32,
+    torch.uint64,
+    torch.int64,
+)
+LARGEST = {torch.bool: 1, torch.int8: 127}  # the others hold 199 and more
+SIZE = {"binary": {}, "multiclass": {"num_classes": 3}, "multilabel": {"num_labels": 3}}
+NAN = float("nan")
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def counted(preds, target, size):
+    """Confusion matrix by a plain loop over class indices."""
+    matrix = [[0] * size for _ in range(size)]
+    for predicted, true in zip(preds.flatten().tolist(), target.flatten().tolist(), strict=True):
+        matrix[int(true)][int(predicted)] += 1
+    return torch.tensor(matrix)
+
+
+def labels_first(x):
+    """[N, L, ...] to [samples, L], as scikit-learn wants multilabel data."""
+    return x.movedim(1, -1).flatten(0, -2).int().numpy()
+
+
+def count(counting, state, preds, target, masked):
+    """Add a batch; masked as on an accelerator, where no value can be read beforehand."""
+    with patch("imbtorch.confusion.reading_is_free", lambda _: not masked):
+        counting.count_(state, preds, target, defer=masked)
+    return state
+
+
+def state_of(counting, preds, target, masked=False):
+    return count(counting, counting.zeros(), preds, target, masked)
+
+
+# --- against scikit-learn and torchmetrics ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("extra", [(), (7,), (4, 5)], ids=str)
+@pytest.mark.parametrize("size", [2, 5, 17])
+def test_multiclass_equals_peers(size, extra):
+    target = torch.randint(size, (40, *extra), generator=generator())
+    scores = torch.randn(40, size, *extra, generator=generator(1))
+    labels = scores.argmax(1)
+    expected = sklearn_metrics.confusion_matrix(target.flatten(), labels.flatten(), labels=range(size))
+    for preds in (scores, scores.softmax(1), labels):
+        counts = confusion_matrix(preds, target, "multiclass", num_classes=size)
+        assert counts.dtype == torch.int64
+        assert counts.tolist() == expected.tolist()
+        assert torch.equal(counts, tm.multiclass_confusion_matrix(preds, target, size))
+
+
+@pytest.mark.parametrize("extra", [(), (7,), (4, 5)], ids=str)
+def test_binary_equals_peers(extra):
+    target = torch.randint(2, (40, *extra), generator=generator())
+    chances = torch.rand(40, *extra, generator=generator(1))
+    labels = (chances > 0.5).long()
+    expected = sklearn_metrics.confusion_matrix(target.flatten(), labels.flatten(), labels=[0, 1])
+    for preds in (chances, labels):
+        counts = confusion_matrix(preds, target, "binary")
+        assert counts.tolist() == expected.tolist()
+        assert torch.equal(counts, tm.binary_confusion_matrix(preds, target))
+
+
+@pytest.mark.parametrize("extra", [(), (7,), (4, 5)], ids=str)
+@pytest.mark.parametrize("size", [2, 5])
+def test_multilabel_equals_peers(size, extra):
+    target = torch.randint(2, (40, size, *extra), generator=generator())
+    chances = torch.rand(40, size, *extra, generator=generator(1))
+    labels = (chances > 0.5).long()
+    expected = sklearn_metrics.multilabel_confusion_matrix(labels_first(target), labels_first(labels))
+    for preds in (chances, labels):
+        counts = confusion_matrix(preds, target, "multilabel", num_labels=size)
+        assert counts.tolist() == expected.tolist()
+        assert torch.equal(counts, tm.multilabel_confusion_matrix(preds, target, size))
+
+
+@pytest.mark.parametrize(
+    ("preds", "target"),
+    [
+        pytest.param([0, 2, 2, 0], [0, 2, 0, 2], id="absent class"),
+        pytest.param([0, 1, 2, 1], [0, 0, 2, 2], id="class without targets"),
+        pytest.param([1, 1, 1], [1, 1, 1], id="single class"),
+        pytest.param([2], [0], id="one sample"),
+        pytest.param([], [], id="empty batch"),
+    ],
+)
+def test_degenerate_batches(preds, target):
+    preds, target = torch.tensor(preds, dtype=torch.long), torch.tensor(target, dtype=torch.long)
+    expected = counted(preds, target, 3)
+    scores = torch.eye(3)[preds]
+    for either in (preds, scores):
+        assert torch.equal(confusion_matrix(either, target, "multiclass", num_classes=3), expected)
+        counting = Counting.of("multiclass", 3, layout="margins")
+        correct, actual, predicted = counting.counts(state_of(counting, either, target))
+        assert torch.equal(correct, expected.diagonal())
+        assert torch.equal(actual, expected.sum(1))
+        assert torch.equal(predicted, expected.sum(0))
+
+
+@pytest.mark.parametrize("task", SIZE)
+@pytest.mark.parametrize("masked", [False, True])
+def test_empty_batches_of_scores(task, masked):
+    shapes = {"binary": ((0,), (0,)), "multiclass": ((0, 3, 4), (0, 4)), "multilabel": ((0, 3), (0, 3))}
+    preds, target = (torch.zeros(shape) for shape in shapes[task])
+    assert not state_of(Counting.of(task, **SIZE[task]), preds, target.long(), masked).any()
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+@pytest.mark.parametrize("predicted_dtype", INTEGERS, ids=str)
+def test_every_integer_dtype(dtype, predicted_dtype):
+    size = min(LARGEST.get(dtype, 199), LARGEST.get(predicted_dtype, 199)) + 1
+    target = torch.cat((torch.tensor([size - 1]), torch.randint(size, (300,), generator=generator())))
+    preds = torch.cat((torch.tensor([size - 1]), torch.randint(size, (300,), generator=generator(1))))
+    expected = counted(preds, target, size)
+    batch = preds.to(predicted_dtype), target.to(dtype)
+    assert torch.equal(confusion_matrix(*batch, "multiclass", num_classes=size), expected)
+    for layout, masked in itertools.product(("matrix", "margins"), (False, True)):
+        counting = Counting.of("multiclass", size, layout=layout)
+        counts = counting.counts(state_of(counting, *batch, masked))
+        actual = counts.actual if isinstance(counts, Margins) else counts.sum(1)
+        assert actual.tolist() == expected.sum(1).tolist()
+    preds, target = preds % 2, target % 2
+    batch = preds.to(predicted_dtype), target.to(dtype)
+    expected = counted(preds, target, 2)
+    assert torch.equal(confusion_matrix(*batch, "binary"), expected)
+    batch = tuple(each.unsqueeze(1) for each in batch)
+    assert torch.equal(confusion_matrix(*batch, "multilabel", num_labels=1)[0], expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_every_floating_dtype(dtype):
+    scores = torch.randn(200, 6, generator=generator()).to(dtype)
+    target = torch.randint(6, (200,), generator=generator(1))
+    best = torch.tensor([row.index(max(row)) for row in scores.tolist()])  # bfloat16 ties: the first of the highest
+    assert torch.equal(confusion_matrix(scores, target, "multiclass", num_classes=6), counted(best, target, 6))
+    chances, truth = scores[:, :1].sigmoid(), target[:, None] % 2
+    for threshold in (0.3, 0.5, chances[7].item()):
+        limit = torch.tensor(threshold, dtype=dtype).item()
+        expected = counted(torch.tensor([chance > limit for chance in chances.flatten().tolist()]), truth, 2)
+        assert torch.equal(confusion_matrix(chances, truth, "binary", threshold=threshold), expected)
+        several = confusion_matrix(chances, truth, "multilabel", num_labels=1, threshold=threshold)
+        assert torch.equal(several[0], expected)
+
+
+def test_ties_go_to_the_first_class():
+    scores = torch.tensor([[0.2, 0.4, 0.4], [0.0, 0.0, 0.0], [-1.0, -2.0, -1.0]])
+    target = torch.tensor([0, 1, 2])
+    expected = counted(torch.tensor(np.argmax(scores.numpy(), 1)), target, 3)
+    assert torch.equal(confusion_matrix(scores, target, "multiclass", num_classes=3), expected)
+
+
+def test_infinite_scores_count():
+    inf = float("inf")
+    scores, target = torch.tensor([[-inf, 0.0, -inf], [0.0, 1.0, inf]]), torch.tensor([1, 0])
+    expected = [[0, 0, 1], [0, 1, 0], [0, 0, 0]]
+    assert confusion_matrix(scores, target, "multiclass", num_classes=3).tolist() == expected
+    assert confusion_matrix(torch.tensor([-inf, inf]), torch.tensor([0, 0]), "binary", logits=True).tolist() == [
+        [1, 1],
+        [0, 0],
+    ]
+
+
+@pytest.mark.parametrize("threshold", [0, 0.0, 0.25, 0.5, 0.75, 1, 1.0])
+def test_strictly_above_the_threshold_predicts_1(threshold):
+    chances = torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0, 0.1, 0.6])
+    target = torch.tensor([0, 1, 0, 1, 1, 1, 0])
+    expected = counted(torch.tensor([chance > threshold for chance in chances.tolist()]), target, 2)
+    assert torch.equal(confusion_matrix(chances, target, "binary", threshold=threshold), expected)
+    assert torch.equal(tm.binary_confusion_matrix(chances, target, threshold=float(threshold)), expected)
+    columns = chances[:, None], target[:, None]
+    assert torch.equal(confusion_matrix(*columns, "multilabel", num_labels=1, threshold=threshold)[0], expected)
+
+
+@pytest.mark.parametrize("threshold", [0.1, 0.5, 0.9])
+def test_logits_equal_their_probabilities(threshold):
+    logits = 4 * torch.randn(200, 3, generator=generator())
+    target = torch.randint(2, (200, 3), generator=generator(1))
+    for task in ("binary", "multilabel"):
+        counts = confusion_matrix(logits, target, task, **SIZE[task], threshold=threshold, logits=True)
+        assert torch.equal(counts, confusion_matrix(logits.sigmoid(), target, task, **SIZE[task], threshold=threshold))
+    assert torch.equal(counts, tm.multilabel_confusion_matrix(logits, target, 3, threshold=threshold))
+
+
+@pytest.mark.parametrize("normalize", ["true", "pred", "all"])
+def test_normalize_equals_sklearn(normalize):
+    target = torch.tensor([0, 0, 1, 1, 1, 3, 3, 0])
+    preds = torch.tensor([0, 1, 1, 1, 2, 3, 0, 0])  # class 2 has no targets, class 4 neither
+    rates = confusion_matrix(preds, target, "multiclass", num_classes=5, normalize=normalize)
+    expected = sklearn_metrics.confusion_matrix(target, preds, labels=range(5), normalize=normalize)
+    assert rates.dtype == torch.get_default_dtype()
+    np.testing.assert_allclose(rates, expected, rtol=1e-6)
+    columns = preds.view(4, 2) % 2, target.view(4, 2) % 2
+    rates = confusion_matrix(*columns, "multilabel", num_labels=2, normalize=normalize)
+    for label in range(2):
+        one = sklearn_metrics.confusion_matrix(
+            columns[1][:, label], columns[0][:, label], labels=[0, 1], normalize=normalize
+        )
+        np.testing.assert_allclose(rates[label], one, rtol=1e-6)
+    np.testing.assert_allclose(
+        confusion_matrix(columns[0], columns[1], "binary", normalize=normalize),
+        sklearn_metrics.confusion_matrix(target % 2, preds % 2, normalize=normalize),
+        rtol=1e-6,
+    )
+
+
+def test_what_torchmetrics_counts_wrong():
+    # class indices out of range land in other classes' cells, with its validation on
+    wrong = tm.multiclass_confusion_matrix(torch.tensor([3, -1]), torch.tensor([0, 1]), 3, validate_args=True)
+    assert wrong.tolist() == [[0, 0, 1], [1, 0, 0], [0, 0, 0]]
+    for bad in ([3, 1], [0, -1]):
+        with pytest.raises(ValueError, match="preds"):
+            confusion_matrix(torch.tensor(bad), torch.tensor([0, 1]), "multiclass", num_classes=3)
+    # a diverged model predicts class 0
+    scores, target = torch.full((2, 3), NAN), torch.tensor([0, 1])
+    assert tm.multiclass_confusion_matrix(scores, target, 3)[:, 0].sum() == 2
+    with pytest.raises(ValueError, match="NaN"):
+        confusion_matrix(scores, target, "multiclass", num_classes=3)
+    # whether scores are logits is guessed anew for each batch
+    small, target = torch.tensor([0.1, 0.4]), torch.tensor([1, 1])
+    assert tm.binary_confusion_matrix(small, target)[1].tolist() == [2, 0]
+    assert tm.binary_confusion_matrix(torch.tensor([0.1, 0.4, 2.0]), torch.tensor([1, 1, 1]))[1].tolist() == [0, 3]
+    assert confusion_matrix(small, target, "binary", logits=True)[1].tolist() == [0, 2]
+
+
+# --- ignore_index ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("layout", ["matrix", "margins"])
+@pytest.mark.parametrize(
+    ("ignore_index", "dtype"),
+    [
+        (-100, torch.int64),
+        (-1, torch.int8),
+        (255, torch.uint8),
+        (255, torch.int64),
+        (3, torch.uint16),
+        (0, torch.uint8),
+        (2, torch.int32),
+        (2**63 - 1, torch.int64),
+    ],
+)
+def test_ignored_samples_leave_no_trace(ignore_index, dtype, layout, masked):
+    target = torch.randint(3, (60,), generator=generator())
+    scores = torch.rand(60, 3, generator=generator(1))
+    target[::4] = ignore_index
+    ignored = target == ignore_index
+    preds = scores.argmax(1)
+    garbage_preds, garbage_scores = preds.clone(), scores.clone()
+    garbage_preds[ignored], garbage_scores[ignored] = 10**12, NAN
+    counting = Counting.of("multiclass", 3, ignore_index=ignore_index, layout=layout)
+    plain = Counting.of("multiclass", 3, layout=layout)
+    expected = state_of(plain, preds[~ignored], target[~ignored])
+    assert plain.faults(expected).sum() == 0
+    for each in (preds, scores, garbage_preds, garbage_scores):
+        assert torch.equal(state_of(counting, each, target.to(dtype), masked), expected)
+    if layout == "matrix":
+        matrix = counted(preds[~ignored], target[~ignored], 3)
+        assert torch.equal(counting.counts(expected), matrix)
+        peer = tm.multiclass_confusion_matrix(preds, target, 3, ignore_index=ignore_index)
+        assert torch.equal(peer, matrix)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("task", ["binary", "multilabel"])
+@pytest.mark.parametrize("ignore_index", [-1, 0, 1, 255])
+def test_ignored_labels_leave_no_trace(task, ignore_index, masked):
+    target = torch.randint(2, (50, 3), generator=generator())
+    chances = torch.rand(50, 3, generator=generator(1))
+    target[torch.rand(50, 3, generator=generator(2)) < 0.3] = ignore_index
+    ignored = target == ignore_index
+    garbage = chances.masked_fill(ignored, NAN)
+    garbage[ignored.nonzero()[0].tolist()[0], ignored.nonzero()[0].tolist()[1]] = 7.0
+    expected = [counted(chances[:, i][~ignored[:, i]] > 0.5, target[:, i][~ignored[:, i]], 2) for i in range(3)]
+    expected = torch.stack(expected) if task == "multilabel" else sum(expected)
+    counting = Counting.of(task, **SIZE[task], ignore_index=ignore_index)
+    for preds in (chances, garbage):
+        state = state_of(counting, preds, target, masked)
+        assert torch.equal(counting.counts(state), expected)
+        assert not counting.faults(state).any()
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64], ids=str)
+@pytest.mark.parametrize("ignore_index", [-1, 300, -(2**63), 2**70])
+def test_an_ignore_index_that_no_target_has_ignores_nothing(ignore_index, dtype, masked):
+    target = torch.tensor([0, 1, 2, 2], dtype=dtype)
+    counting = Counting.of("multiclass", 3, ignore_index=ignore_index)
+    for preds in (target, torch.eye(3)[target.long()]):
+        state = state_of(counting, preds, target, masked)
+        assert counting.counts(state).tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 2]]
+
+
+def test_255_in_uint8_targets_is_not_minus_1():
+    target = torch.tensor([0, 1, 2, 255], dtype=torch.uint8)
+    with pytest.raises(ValueError, match="target holds class 255"):
+        confusion_matrix(target, target, "multiclass", num_classes=3, ignore_index=-1)
+
+
+# --- layouts, chunks, memory -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", SIZE)
+def test_strided_inputs(task):
+    shape = (12, 3) if task == "multilabel" else (12,)
+    target = torch.randint(3 if task == "multiclass" else 2, (*shape, 2), generator=generator())[..., 0]
+    preds = torch.rand(*shape[:1], 3, *shape[2:], 2, generator=generator(1))[..., 1]
+    preds = preds[:, 0] if task == "binary" else preds
+    assert not preds.is_contiguous()
+    contiguous = confusion_matrix(preds.contiguous(), target.contiguous(), task, **SIZE[task])
+    assert torch.equal(confusion_matrix(preds, target, task, **SIZE[task]), contiguous)
+    assert contiguous.sum() == target.numel()
+    expanded = target[:1].expand(target.shape), preds[:1].expand(preds.shape)
+    repeated = confusion_matrix(preds[:1], target[:1], task, **SIZE[task])
+    assert torch.equal(confusion_matrix(expanded[1], expanded[0], task, **SIZE[task]), 12 * repeated)
+
+
+def test_segmentation_scores_in_channels_last():
+    scores = torch.randn(2, 5, 6, 7, generator=generator()).to(memory_format=torch.channels_last)
+    target = torch.randint(5, (2, 7, 6), generator=generator(1)).transpose(1, 2)
+    expected = sklearn_metrics.confusion_matrix(target.flatten(), scores.argmax(1).flatten(), labels=range(5))
+    assert confusion_matrix(scores, target, "multiclass", num_classes=5).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("task", SIZE)
+def test_counts_of_scores_that_require_grad(task, masked):
+    preds = torch.rand(4) if task == "binary" else torch.rand(4, 3)
+    target = torch.zeros(preds.shape if task == "multilabel" else 4, dtype=torch.long)
+    state = state_of(Counting.of(task, **SIZE[task]), preds.requires_grad_(), target, masked)
+    assert not state.requires_grad
+    assert state.sum() == target.numel()
+
+
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(
+    task=st.sampled_from(["binary", "multiclass", "margins", "multilabel"]),
+    cuts=st.lists(st.integers(0, 60), max_size=8),
+    masked=st.lists(st.booleans(), min_size=9, max_size=9),
+    ignore_index=st.sampled_from([None, -1, 0]),
+    scores=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_chunks_of_any_size_equal_one_update(task, cuts, masked, ignore_index, scores, seed):
+    layout = "margins" if task == "margins" else "matrix"
+    task = "multiclass" if task == "margins" else task
+    random = generator(seed)
+    target = torch.randint(2 if task != "multiclass" else 3, (60, 3), generator=random)
+    target = target if task == "multilabel" else target[:, 0]
+    if ignore_index is not None:
+        target[::5] = ignore_index
+    preds = torch.rand(60, 3, generator=random)
+    if not scores:
+        preds = preds.argmax(1) if task == "multiclass" else preds.round().long()
+    preds = preds[:, 0] if task == "binary" else preds
+    counting = Counting.of(task, **SIZE[task], ignore_index=ignore_index, layout=layout)
+    state = counting.zeros()
+    bounds = [0, *sorted(cuts), 60]
+    for (start, stop), mask in zip(itertools.pairwise(bounds), masked, strict=False):
+        count(counting, state, preds[start:stop], target[start:stop], mask)
+    assert torch.equal(state, state_of(counting, preds, target))
+    kept = target != ignore_index if ignore_index is not None else torch.ones_like(target, dtype=torch.bool)
+    actual = margins(counting.counts(state)).actual
+    assert actual.sum() == kept.sum()
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("ignore_index", [None, 1, -1])
+@pytest.mark.parametrize("scores", [False, True])
+def test_margins_layout_equals_margins_of_the_matrix(scores, ignore_index, masked):
+    preds = torch.randn(100, 4, generator=generator())
+    target = torch.randint(0 if ignore_index != -1 else -1, 4, (100,), generator=generator(1))
+    preds = preds if scores else preds.argmax(1)
+    kept = target != ignore_index
+    expected = counted((preds.argmax(1) if scores else preds)[kept], target[kept], 4)
+    counting = Counting.of("multiclass", 4, ignore_index=ignore_index, layout="margins")
+    correct, actual, predicted = counting.counts(state_of(counting, preds, target, masked))
+    assert torch.equal(correct, expected.diagonal())
+    assert torch.equal(actual, expected.sum(1))
+    assert torch.equal(predicted, expected.sum(0))
+
+
+def test_one_vs_rest_equals_sklearn():
+    target = torch.randint(4, (80,), generator=generator())
+    preds = torch.randint(4, (80,), generator=generator(1))
+    counts = confusion_matrix(preds, target, "multiclass", num_classes=5)
+    expected = torch.tensor(sklearn_metrics.multilabel_confusion_matrix(target, preds, labels=range(5)))
+    assert torch.equal(one_vs_rest(counts), expected)
+    for part, whole in zip(one_vs_rest(margins(counts)), margins(expected), strict=True):
+        assert torch.equal(part, whole)
+
+
+@pytest.mark.parametrize(
+    ("counts", "priors", "match"),
+    [
+        ([[9, 1], [2, 8]], [-0.5, 1.5], "non-negative"),
+        ([[9, 1], [2, 8]], [0.0, 0.0], "not all 0"),
+        ([[9, 1], [2, 8]], [NAN, 1.0], "finite"),
+        ([[9, 1], [2, 8]], [0.2, 0.3, 0.5], "one share for each of 2 classes"),
+        ([[9, 1], [0, 0]], [0.5, 0.5], r"classes \[1\] have no targets.*prior 0"),
+    ],
+)
+def test_priors_that_cannot_be(counts, priors, match):
+    with pytest.raises(ValueError, match=match):
+        at_prevalence(torch.tensor(counts), priors)
+
+
+def test_at_prevalence_rescales_rows():
+    counts = torch.tensor([[6, 2, 0], [1, 1, 2], [0, 3, 9]])
+    rates = at_prevalence(counts, [2, 1, 1])
+    expected = [[0.375, 0.125, 0], [0.0625, 0.0625, 0.125], [0, 0.0625, 0.1875]]
+    np.testing.assert_allclose(rates, expected, rtol=1e-12)
+    with pytest.raises(ValueError, match=r"whole matrix for 3 classes.*state='matrix'"):
+        at_prevalence(margins(counts), [1, 1, 1])
+    two = torch.tensor([[9, 1], [2, 8]])
+    whole, parts = at_prevalence(two, [1, 3]), at_prevalence(margins(two), [1, 3])
+    np.testing.assert_allclose(parts.predicted, whole.sum(0), rtol=1e-12)
+    np.testing.assert_allclose(parts.correct, whole.diagonal(), rtol=1e-12)
+
+
+# --- values that cannot be counted -----------------------------------------------------------------------------------
+
+BAD = [  # task, preds, target, place of the spare cell, words of the message
+    pytest.param(
+        "multiclass", [0, 1, 2], [0, 3, 1], 0, ["target", "class 3", "num_classes=3", "ignore_index=3", "subtract 1"]
+    ),
+    pytest.param("multiclass", [0, 1, 2], [0, 255, 1], 0, ["target", "class 255", "0..2", "ignore_index=255"]),
+    pytest.param("multiclass", [0, 1, 2], [0, -1, 1], 0, ["target", "class -1", "0..2", "ignore_index=-1"]),
+    pytest.param("multiclass", [0, 3, 2], [0, 1, 1], 1, ["preds", "class 3", "num_classes=3", "0..2"]),
+    pytest.param("multiclass", [0, -1, 2], [0, 1, 1], 1, ["preds", "class -1", "num_classes=3", "0..2"]),
+    pytest.param(
+        "multiclass", [[0.9, 0.1, 0.0], [0.0, NAN, 0.0], [0.0, 0.0, 1.0]], [0, 1, 1], 2, ["preds", "NaN", "1 of 3"]
+    ),
+    pytest.param("binary", [0, 1, 1], [0, 2, 1], 0, ["target", "class 2", "task='binary'", "ignore_index=2"]),
+    pytest.param("binary", [0, 2, 1], [0, 1, 1], 1, ["preds", "class 2", "0..1"]),
+    pytest.param("binary", [0.1, NAN, 0.8], [0, 1, 1], 2, ["preds", "NaN", "1 of 3"]),
+    pytest.param("binary", [0.1, 1.25, 0.8], [0, 1, 1], 3, ["preds", "1.25", "no probability", "logits=True"]),
+    pytest.param("binary", [0.1, -0.5, 0.8], [0, 1, 1], 3, ["preds", "-0.5", "no probability", "logits=True"]),
+    pytest.param("multilabel", [[0, 1, 1]], [[0, -7, 1]], 0, ["target", "class -7", "ignore_index=-7"]),
+    pytest.param("multilabel", [[0, 9, 1]], [[0, 1, 1]], 1, ["preds", "class 9", "0..1"]),
+    pytest.param("multilabel", [[0.1, NAN, 0.8]], [[0, 1, 1]], 2, ["preds", "NaN"]),
+    pytest.param("multilabel", [[0.1, 3.5, 0.8]], [[0, 1, 1]], 3, ["preds", "3.5", "logits=True"]),
+]
+
+
+def layouts(task):
+    return ("matrix", "margins") if task == "multiclass" else ("matrix",)
+
+
+@pytest.mark.parametrize(("task", "preds", "target", "fault", "words"), BAD)
+def test_bad_values_raise_at_once_and_leave_no_trace(task, preds, target, fault, words):
+    preds, target = torch.tensor(preds), torch.tensor(target)
+    with pytest.raises(ValueError, match="target" if fault == 0 else "preds") as error:
+        confusion_matrix(preds, target, task, **SIZE[task])
+    assert not [word for word in words if word not in str(error.value)]
+    for layout, ignore_index in itertools.product(layouts(task), (None, 99)):
+        counting = Counting.of(task, **SIZE[task], layout=layout, ignore_index=ignore_index)
+        state = torch.arange(counting.zeros().numel())
+        with pytest.raises(ValueError, match="target" if fault == 0 else "preds"):
+            counting.count_(state, preds, target, defer=False)
+        assert torch.equal(state, torch.arange(len(state)))
+
+
+@pytest.mark.parametrize(("task", "preds", "target", "fault", "words"), BAD)
+def test_bad_values_are_tallied_when_deferred(task, preds, target, fault, words):
+    preds, target = torch.tensor(preds), torch.tensor(target)
+    for layout, ignore_index in itertools.product(layouts(task), (None, 99)):
+        counting = Counting.of(task, **SIZE[task], layout=layout, ignore_index=ignore_index)
+        state = counting.zeros()
+        for _ in range(2):
+            counting.count_(state, preds, target, defer=True)
+        assert counting.faults(state).tolist() == [2 * (place == fault) for place in range(len(FAULTS))]
+        good = Counting.of(task, **SIZE[task], layout=layout, ignore_index=99)
+        hidden = target.clone()
+        hidden.view(-1)[1] = 99
+        assert torch.equal(state[: counting.cells], 2 * state_of(good, preds, hidden)[: counting.cells])
+        assert margins(counting.counts(state)).actual.sum() == 2 * 2
+
+
+def test_first_match_counts():
+    counting = Counting.of("binary")
+    preds = torch.tensor([NAN, 2.0, NAN, 0.9])
+    assert counting.faults(state_of(counting, preds, torch.tensor([5, -1, 1, 1]), True)).tolist() == [2, 0, 1, 0]
+    counting = Counting.of("multiclass", 3)
+    state = state_of(counting, torch.tensor([9, 9, 0]), torch.tensor([9, 0, 9]), True)
+    assert counting.faults(state).tolist() == [2, 1, 0, 0]
+    with pytest.raises(ValueError, match="target holds class 7"):
+        confusion_matrix(torch.tensor([9, 9]), torch.tensor([0, 7]), "multiclass", num_classes=3)
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(
+    samples=st.lists(st.tuples(st.integers(-2, 5), st.integers(-2, 5)), min_size=1, max_size=30),
+    layout=st.sampled_from(["matrix", "margins"]),
+    ignore_index=st.sampled_from([None, -2, 1, 5]),
+)
+def test_deferred_counts_of_any_class_indices(samples, layout, ignore_index):
+    kept = [(p, t) for p, t in samples if t != ignore_index]
+    good = [(p, t) for p, t in kept if 0 <= t < 4 and 0 <= p < 4]
+    bad_targets = sum(not 0 <= t < 4 for _, t in kept)
+    counting = Counting.of("multiclass", 4, ignore_index=ignore_index, layout=layout)
+    preds, target = torch.tensor(samples).T
+    state = state_of(counting, preds, target, True)
+    assert counting.faults(state).tolist() == [bad_targets, len(kept) - len(good) - bad_targets, 0, 0]
+    matrix = counted(*torch.tensor(good, dtype=torch.long).reshape(-1, 2).T, 4)
+    for got, expected in zip(margins(counting.counts(state)), margins(matrix), strict=True):
+        assert torch.equal(got, expected)
+    if layout == "matrix":
+        assert torch.equal(counting.counts(state), matrix)
+
+
+# --- shapes, types, arguments ----------------------------------------------------------------------------------------
+
+
+def zeros(*shape, dtype=torch.long):
+    return torch.zeros(shape, dtype=dtype)
+
+
+def scores(*shape):
+    return torch.rand(shape, generator=generator())
+
+
+@pytest.mark.parametrize(
+    ("task", "preds", "target", "error", "words"),
+    [
+        ("multiclass", zeros(4), scores(4), TypeError, ["target", "torch.float32", "target.long()"]),
+        ("binary", zeros(4), scores(4), TypeError, ["target", "torch.float32", "target.long()"]),
+        ("multilabel", zeros(4, 3), scores(4, 3), TypeError, ["target", "target.long()"]),
+        ("multiclass", [0, 1], zeros(2), TypeError, ["preds", "list", "torch.as_tensor(preds)"]),
+        ("multiclass", zeros(2), [0, 1], TypeError, ["target", "list", "torch.as_tensor(target)"]),
+        ("binary", np.zeros(2), zeros(2), TypeError, ["preds", "ndarray", "torch.as_tensor(preds)"]),
+        ("binary", zeros(2, dtype=torch.complex64), zeros(2), TypeError, ["preds", "complex64"]),
+        ("binary", zeros(2), zeros(2, dtype=torch.complex64), TypeError, ["target", "complex64"]),
+        ("binary", scores(4, 2), zeros(4), ValueError, ["preds", "[4, 2]", "[4]", "task='multiclass'"]),
+        ("binary", scores(4, 1), zeros(4), ValueError, ["preds", "[4, 1]", "reshape(target.shape)"]),
+        ("binary", scores(4), zeros(4, 1), ValueError, ["preds", "[4, 1]", "reshape(target.shape)"]),
+        ("binary", scores(4), zeros(5), ValueError, ["preds", "[4]", "[5]"]),
+        ("binary", scores(0), zeros(5), ValueError, ["preds", "[0]", "[5]"]),
+        ("multiclass", scores(4, 2), zeros(4), ValueError, ["preds", "2 classes", "num_classes=3"]),
+        ("multiclass", scores(4, 1), zeros(4), ValueError, ["preds", "1 class", "num_classes=3"]),
+        ("multiclass", scores(4), zeros(4), ValueError, ["preds", "[N, C, ...]", "preds.long()"]),
+        ("multiclass", scores(4, 3), zeros(4, 1), ValueError, ["preds", "[4, 3]", "[4, 1]"]),
+        ("multiclass", scores(3), torch.tensor(1), ValueError, ["preds", "[3]", "[]"]),
+        ("multiclass", scores(4, 3), zeros(5), ValueError, ["preds", "[4, 3]", "[5]"]),
+        ("multiclass", scores(2, 3, 4, 5), zeros(2, 5, 4), ValueError, ["[2, 3, 4, 5]", "[2, 5, 4]"]),
+        ("multiclass", zeros(4, 3), zeros(4), ValueError, ["preds", "[4, 3]", "preds.float()"]),
+        ("multiclass", zeros(4, 1), zeros(4), ValueError, ["preds", "[4, 1]", "reshape(target.shape)"]),
+        ("multiclass", zeros(4), zeros(4, 1), ValueError, ["preds", "[4, 1]", "reshape(target.shape)"]),
+        ("multiclass", zeros(4), zeros(0), ValueError, ["preds", "[4]", "[0]"]),
+        ("multilabel", scores(4, 2), zeros(4, 2), ValueError, ["target", "num_labels=3", "[4, 2]"]),
+        ("multilabel", scores(4, 2), zeros(4, 3), ValueError, ["preds", "[4, 2]", "[4, 3]"]),
+        ("multilabel", scores(4), zeros(4), ValueError, ["target", "num_labels=3", "[4]"]),
+        ("multilabel", scores(4, 3), zeros(4), ValueError, ["target", "num_labels=3", "[4]"]),
+        ("binary", scores(4).to("meta"), zeros(4), ValueError, ["preds", "meta", "cpu", "move"]),
+        ("binary", scores(4), zeros(4).to("meta"), ValueError, ["target", "meta", "cpu", "move"]),
+    ],
+)
+def test_input_that_does_not_fit(task, preds, target, error, words):
+    counting = Counting.of(task, **SIZE[task])
+    for defer in (False, True):
+        state = counting.zeros()
+        with pytest.raises(error) as caught:
+            counting.count_(state, preds, target, defer=defer)
+        assert not [word for word in words if word not in str(caught.value)]
+        assert not state.any()
+    with pytest.raises(error):
+        confusion_matrix(preds, target, task, **SIZE[task])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"task": "multi"}, ValueError, ["task", "'multi'", "'multiclass'"]),
+        ({"task": None}, ValueError, ["task", "None", "'binary'"]),
+        ({"task": "multiclass"}, ValueError, ["num_classes", "num_classes=10"]),
+        ({"task": "multilabel"}, ValueError, ["num_labels", "num_labels=10"]),
+        ({"task": "binary", "num_classes": 3}, ValueError, ["num_classes=3", "task='multiclass'"]),
+        ({"task": "binary", "num_labels": 3}, ValueError, ["num_labels=3", "task='binary'"]),
+        ({"task": "multiclass", "num_classes": 3, "num_labels": 3}, ValueError, ["num_labels=3", "num_classes"]),
+        ({"task": "multilabel", "num_classes": 3}, ValueError, ["num_classes=3", "num_labels"]),
+        ({"task": "multiclass", "num_classes": "3"}, TypeError, ["num_classes", "'3'", "int"]),
+        ({"task": "multiclass", "num_classes": 3.0}, TypeError, ["num_classes", "3.0", "int"]),
+        ({"task": "multiclass", "num_classes": True}, TypeError, ["num_classes", "True", "int"]),
+        ({"task": "multilabel", "num_labels": True}, TypeError, ["num_labels", "True", "int"]),
+        ({"task": "multiclass", "num_classes": 1}, ValueError, ["num_classes", "at least 2", "got 1"]),
+        ({"task": "multiclass", "num_classes": -1}, ValueError, ["num_classes", "at least 2", "got -1"]),
+        ({"task": "multilabel", "num_labels": 0}, ValueError, ["num_labels", "at least 1", "got 0"]),
+        ({"task": "binary", "threshold": 1.5}, ValueError, ["threshold", "[0, 1]", "1.5"]),
+        ({"task": "binary", "threshold": -0.1}, ValueError, ["threshold", "[0, 1]", "-0.1"]),
+        ({"task": "binary", "threshold": NAN}, ValueError, ["threshold", "[0, 1]", "nan"]),
+        ({"task": "binary", "threshold": True}, TypeError, ["threshold", "number", "True"]),
+        ({"task": "binary", "threshold": "0.5"}, TypeError, ["threshold", "number", "'0.5'"]),
+        ({"task": "multiclass", "num_classes": 3, "threshold": 0.7}, ValueError, ["threshold=0.7", "task='binary'"]),
+        ({"task": "binary", "logits": 1}, TypeError, ["logits", "True or False", "1"]),
+        ({"task": "binary", "logits": "no"}, TypeError, ["logits", "True or False", "'no'"]),
+        ({"task": "binary", "ignore_index": "0"}, TypeError, ["ignore_index", "int", "'0'"]),
+        ({"task": "binary", "ignore_index": True}, TypeError, ["ignore_index", "int", "True"]),
+        ({"task": "binary", "ignore_index": 1.0}, TypeError, ["ignore_index", "int", "1.0"]),
+        ({"task": "binary", "normalize": "rows"}, ValueError, ["normalize", "'rows'", "'true'"]),
+        ({"task": "binary", "normalize": True}, ValueError, ["normalize", "True", "'true'"]),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else None,
+)
+def test_arguments_that_cannot_be(arguments, error, words):
+    with pytest.raises(error) as caught:
+        confusion_matrix(zeros(4), zeros(4), **arguments)
+    assert not [word for word in words if word not in str(caught.value)]
+
+
+def test_margins_are_for_multiclass():
+    for task in ("binary", "multilabel"):
+        with pytest.raises(ValueError, match=f"state='margins' is for task='multiclass'; task='{task}'"):
+            Counting.of(task, **SIZE[task], layout="margins")
+    with pytest.raises(ValueError, match="state must be one of 'matrix', 'margins', got 'sparse'"):
+        Counting.of("multiclass", 3, layout="sparse")
+
+
+COUNTINGS = st.one_of(
+    st.builds(
+        lambda k, i, layout: Counting.of("multiclass", k, ignore_index=i, layout=layout),
+        st.integers(2, 4),
+        st.none() | st.integers(-2, 2),
+        st.sampled_from(["matrix", "margins"]),
+    ),
+    st.builds(
+        lambda t, logits, i: Counting.of("binary", threshold=t, logits=logits, ignore_index=i),
+        st.sampled_from([0, 0.05, 0.5, 5e-05, 1]) | st.floats(0, 1),
+        st.booleans(),
+        st.none() | st.integers(-2, 2),
+    ),
+    st.builds(
+        lambda size, t, logits, i: Counting.of("multilabel", None, size, t, logits, i),
+        st.integers(1, 3),
+        st.sampled_from([0, 0.05, 0.5, 5e-05, 1]),
+        st.booleans(),
+        st.none() | st.integers(-2, 2),
+    ),
+)
+
+
+@settings(deadline=None, derandomize=True, max_examples=300)
+@given(COUNTINGS, COUNTINGS)
+def test_names_differ_wherever_the_counts_do(one, other):
+    assert (one.name == other.name) == (one == other)
+    assert one.name.isidentifier()

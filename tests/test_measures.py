@@ -1,0 +1,1116 @@
+import functools
+import itertools
+import math
+import random
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import imblearn.metrics
+import oracles
+import pytest
+import sklearn.metrics
+import torch
+import torcheval.metrics
+import torchmetrics.classification
+import torchmetrics.functional.classification as tm
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from oracles import ORACLES, PEERS, of_pycm, of_samples, of_tensors
+from torch import Tensor
+
+import imbtorch
+from imbtorch import Margins, at_prevalence, margins, metrics, one_vs_rest
+from imbtorch.confusion import normalized
+
+NAN = math.nan
+ALL = set(metrics.__all__)
+SIZES = range(1, 13)
+
+
+# --- what holds of each measure at its default arguments ------------------------------------------------------------
+
+MARGINS = "needs the margins alone"
+SYMMETRIC = "targets and predictions can change places"
+RENAMED = "classes can be put in another order"
+RELABELLED = "predictions can be put in another order, targets kept"
+RESAMPLED = "how often each class comes does not matter"
+SCALED = "all counts can be multiplied"
+
+
+class Traits(NamedTuple):
+    holds: set[str]  # the others do not
+    low: float
+    high: float
+    perfect: float
+
+
+TRAITS = {
+    "Accuracy": Traits({MARGINS, SYMMETRIC, RENAMED, SCALED}, 0, 1, 1),
+    "AccuracyDominanceArea": Traits({MARGINS, RESAMPLED, SCALED}, 0, 1.5, 1.5),
+    "BalancedAccuracy": Traits({MARGINS, RENAMED, RESAMPLED, SCALED}, 0, 1, 1),
+    "ClassBalanceAccuracy": Traits({MARGINS, SYMMETRIC, RENAMED, SCALED}, 0, 1, 1),
+    "ConfusionEntropy": Traits({SYMMETRIC, RENAMED, SCALED}, 0, 1.062, 0),
+    "Dominance": Traits({MARGINS, RESAMPLED, SCALED}, -1, 1, 0),
+    "ExpectedCost": Traits({SCALED}, -1, 12 * 11, 0),
+    "FScore": Traits({MARGINS, SYMMETRIC, RENAMED, SCALED}, 0, 1, 1),
+    "FowlkesMallows": Traits({MARGINS, SYMMETRIC, RENAMED, SCALED}, 0, 1, 1),
+    "GeometricMean": Traits({MARGINS, RENAMED, RESAMPLED, SCALED}, 0, 1, 1),
+    "ImbalanceAccuracy": Traits({MARGINS, SYMMETRIC, RENAMED, SCALED}, -1, 1, 1),
+    "IndexBalancedAccuracy": Traits({MARGINS, RESAMPLED, SCALED}, 0, 1.05, 1),
+    "MatthewsCorrCoef": Traits({MARGINS, SYMMETRIC, RENAMED, SCALED}, -1, 1, 1),
+    "OptimizedPrecision": Traits({MARGINS, RENAMED, SCALED}, -1, 1, 1),
+    "Precision": Traits({MARGINS, RENAMED, SCALED}, 0, 1, 1),
+    "Recall": Traits({MARGINS, RENAMED, RESAMPLED, SCALED}, 0, 1, 1),
+    "RelativeClassifierInformation": Traits({RENAMED, RELABELLED, SCALED}, 0, 1, 1),
+    "Specificity": Traits({MARGINS, RENAMED, SCALED}, 0, 1, 1),
+    "WeightedAccuracy": Traits({MARGINS, RENAMED, RESAMPLED, SCALED}, 0, 1, 1),
+}
+
+PER_CLASS = ("macro", "weighted", "none")
+POOLED = (*PER_CLASS, "micro", "binary")
+AVERAGES = dict.fromkeys(("Precision", "Recall", "Specificity", "FScore", "FowlkesMallows"), POOLED)
+AVERAGES |= dict.fromkeys(("ClassBalanceAccuracy", "ImbalanceAccuracy"), PER_CLASS)
+BINARY = ("AccuracyDominanceArea", "Dominance", "IndexBalancedAccuracy", "OptimizedPrecision", "WeightedAccuracy")
+NEEDS_MATRIX = [name for name, traits in TRAITS.items() if MARGINS not in traits.holds]
+
+
+def test_references_peers_traits_and_cases_cover_the_catalogue():
+    assert ORACLES.keys() == ALL
+    assert {peer.measure for peer in PEERS} == ALL
+    assert TRAITS.keys() == ALL
+    assert {case.name for case in CASES} == ALL
+
+
+# --- cases: a measure and its arguments -----------------------------------------------------------------------------
+
+
+def prices(size: int) -> list[list[int]]:
+    return [[(i + 1) * abs(i - j) for j in range(size)] for i in range(size)]
+
+
+class Case(NamedTuple):
+    name: str
+    arguments: dict[str, Any]
+
+    def __str__(self) -> str:
+        return "-".join([self.name, *(f"{key}={value}" for key, value in self.arguments.items())])
+
+    @property
+    def binary(self) -> bool:
+        return self.name in BINARY or self.arguments.get("average") == "binary" or "costs" in self.arguments
+
+    def sizes(self, sizes=SIZES) -> list[int]:
+        return [size for size in sizes if size == 2 or not self.binary]
+
+    def costs(self, size: int) -> dict[str, Any]:
+        return {"costs": prices(size)} if self.name == "ExpectedCost" and "costs" not in self.arguments else {}
+
+    def ours(self, counts: Any) -> Tensor:
+        size = (counts.correct if isinstance(counts, Margins) else counts).shape[-1]
+        arguments = self.costs(size) | self.arguments
+        if "measure" in arguments:
+            arguments["measure"] = getattr(metrics, arguments["measure"]).measure
+        if "costs" in arguments:
+            arguments["costs"] = torch.tensor(arguments["costs"])
+        return getattr(metrics, self.name).measure(counts, **arguments)
+
+    def reference(self, matrix: oracles.Matrix) -> Any:
+        return oracles.number(ORACLES[self.name](matrix, **(self.costs(len(matrix)) | self.arguments)))
+
+
+DEFAULTS = [Case(name, {}) for name in TRAITS]
+MEANS = [case for case in DEFAULTS if case.name not in AVERAGES]
+MEANS += [Case(name, {"average": average}) for name, averages in AVERAGES.items() for average in averages]
+MEANS += [Case("FScore", {"beta": b, "average": a}) for b, a in zip((0, 0.5, 3, 0.5, 3), POOLED, strict=True)]
+MEANS += [Case("GeometricMean", {"correction": correction}) for correction in (0.001, 1)]
+MEANS += [Case("WeightedAccuracy", {"alpha": alpha}) for alpha in (0, 0.3, 1)]
+MEANS += [Case("IndexBalancedAccuracy", {"alpha": alpha}) for alpha in (0, 0.5, 1)]
+MEANS += [
+    Case("IndexBalancedAccuracy", {"measure": measure, "alpha": 0.08})
+    for measure in ("Accuracy", "FScore", "ClassBalanceAccuracy")
+]
+MEANS += [Case("ExpectedCost", {"costs": [[-1, 2], [5, 0]]})]
+TOTAL = Case("ExpectedCost", {"normalize": False})
+CASES = [*MEANS, Case("IndexBalancedAccuracy", {"measure": "MatthewsCorrCoef"}), TOTAL]
+
+every_default = pytest.mark.parametrize("case", DEFAULTS, ids=str)
+every_mean = pytest.mark.parametrize("case", MEANS, ids=str)
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+def close(value: Tensor, expected: Any, tolerance: float = 1e-9) -> None:
+    expected = torch.as_tensor(expected, dtype=torch.float64)
+    torch.testing.assert_close(value.double(), expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def same(value: Tensor, other: Tensor) -> bool:
+    return torch.allclose(value, other, rtol=1e-9, atol=1e-9, equal_nan=True)
+
+
+# --- matrices -------------------------------------------------------------------------------------------------------
+
+
+def special_matrices(size: int) -> list[list[list[int]]]:
+    """Empty, one sample, diagonal, always wrong, one class in targets or predictions, absent classes, huge."""
+    last = size - 1
+    formulas = [
+        lambda i, j: 0,
+        lambda i, j: i == j == 0,
+        lambda i, j: i == j == last,
+        lambda i, j: (i, j) == (0, last),
+        lambda i, j: (i, j) == (last, 0),
+        lambda i, j: (i + 1) * (i == j),
+        lambda i, j: (i + 1) % size == j,
+        lambda i, j: j + 1,
+        lambda i, j: (i == 0) * (j + 1),
+        lambda i, j: (i == last) * (j + 1),
+        lambda i, j: (j == 0) * (i + 1),
+        lambda i, j: (j == last) * (i + 1),
+        lambda i, j: (i != last) * (i + 2 * j + 1),
+        lambda i, j: (j != last) * (2 * i + j + 1),
+        lambda i, j: (i != last and j != last) * (i + j + 1),
+        lambda i, j: (i != j) * (3 * i + j),
+        lambda i, j: (i != j or i == 0) * (i + 2 * j),
+        lambda i, j: 10**12 * (i == j),
+        lambda i, j: 10**12 if i == j == 0 else i + j,
+        lambda i, j: 10**12 - i * j,
+    ]
+    return [[[int(formula(i, j)) for j in range(size)] for i in range(size)] for formula in formulas]
+
+
+def random_matrix(rng: random.Random, size: int, largest: tuple[int, ...]) -> list[list[int]]:
+    most, zeros, skill = rng.choice(largest), rng.choice((0.0, 0.2, 0.5, 0.8, 0.95)), rng.choice((1, 1, 5, 50))
+    matrix = [[0 if rng.random() < zeros else rng.randint(0, most) for _ in range(size)] for _ in range(size)]
+    if rng.random() < 0.3:  # imbalance
+        matrix = [[count // 10 ** rng.randrange(6) for count in row] for row in matrix]
+    for k in range(size):
+        matrix[k][k] *= skill if most < 10**12 else 1
+    if rng.random() < 0.2:  # a class without targets
+        matrix[rng.randrange(size)] = [0] * size
+    if rng.random() < 0.2:  # a class without predictions
+        gone = rng.randrange(size)
+        for row in matrix:
+            row[gone] = 0
+    return matrix
+
+
+@functools.cache
+def pool(size: int) -> list[list[list[int]]]:
+    rng, largest = random.Random(size), (1, 3, 30, 1000, 10**6, 10**12)
+    return special_matrices(size) + [random_matrix(rng, size, largest) for _ in range(1000 if size == 2 else 50)]
+
+
+@functools.cache
+def small_pool(size: int) -> list[list[list[int]]]:
+    """Few enough samples to list them for a peer."""
+    rng = random.Random(size)
+    dense = [[[rng.randint(1, 20) for _ in range(size)] for _ in range(size)] for _ in range(4)]
+    return special_matrices(size)[:-3] + [random_matrix(rng, size, (1, 3, 30)) for _ in range(5)] + dense
+
+
+class_counts = st.integers(1, 12)
+cells = st.one_of(st.just(0), st.integers(0, 5), st.integers(0, 10**12))
+
+
+@st.composite
+def matrices(draw, sizes=class_counts, cells=cells):
+    size = draw(sizes)
+    row = st.lists(cells, min_size=size, max_size=size)
+    return draw(st.lists(row, min_size=size, max_size=size))
+
+
+def for_any(*strategies, examples: int = 100):
+    slow = [HealthCheck.too_slow]  # a busy machine is no failure
+    run = settings(deadline=None, derandomize=True, max_examples=examples, suppress_health_check=slow)
+    return lambda test: run(given(*strategies)(test))
+
+
+def margins_of(counts: Tensor) -> Margins:
+    return Margins(counts.diagonal(dim1=-2, dim2=-1), counts.sum(-1), counts.sum(-2))
+
+
+def layouts(case: Case, counts: Tensor) -> list[Any]:
+    return [counts] if case.name in NEEDS_MATRIX else [counts, margins_of(counts)]
+
+
+def present(matrix: oracles.Matrix) -> int:
+    return sum(r + p > 0 for r, p in zip(oracles.rows(matrix), oracles.columns(matrix), strict=True))
+
+
+# --- against the references -----------------------------------------------------------------------------------------
+
+
+@every_case
+def test_equals_its_reference(case):
+    for size in case.sizes():
+        counts = torch.tensor(pool(size))
+        expected = [case.reference(matrix) for matrix in pool(size)]
+        for layout in layouts(case, counts) + layouts(case, counts.double()):
+            value = case.ours(layout)
+            assert value.dtype == torch.float64
+            close(value, expected)
+
+
+@for_any(matrices(sizes=st.integers(1, 6)), examples=60)
+def test_all_equal_their_references_on_any_matrix(matrix):
+    for case in CASES:
+        if len(matrix) in case.sizes():
+            close(case.ours(torch.tensor(matrix)), case.reference(matrix))
+
+
+@for_any(matrices(sizes=st.just(2)))
+def test_all_equal_their_references_on_any_two_classes(matrix):
+    for case in CASES:
+        close(case.ours(torch.tensor(matrix)), case.reference(matrix))
+
+
+UNSEEN = [[1, 0, 1], [0, 2, 0], [0, 0, 0]]  # targets 0011, predictions 0211: class 2 is predicted without targets
+ABSENT = [[1, 1, 0], [0, 2, 0], [0, 0, 0]]  # class 2 has neither
+LONE = [[3, 2], [0, 0]]  # all targets are of class 0
+MISSED = [[0, 2], [1, 0]]  # both rates are 0
+
+
+@pytest.mark.parametrize(
+    ("matrix", "name", "arguments", "expected"),
+    [
+        (UNSEEN, "Recall", {"average": "none"}, [0.5, 1, 0]),
+        (UNSEEN, "Recall", {}, 0.5),
+        (UNSEEN, "BalancedAccuracy", {}, 0.75),
+        (UNSEEN, "GeometricMean", {}, 0.5**0.5),
+        (UNSEEN, "ImbalanceAccuracy", {"average": "none"}, [0, 1, -1]),
+        (ABSENT, "Recall", {"average": "none"}, [0.5, 1, NAN]),
+        (ABSENT, "Recall", {}, 0.75),
+        (ABSENT, "ClassBalanceAccuracy", {}, 7 / 12),
+        (LONE, "Precision", {"average": "none"}, [1, 0]),
+        (LONE, "Precision", {"average": "binary"}, 0),
+        (LONE, "Specificity", {"average": "none"}, [0, 0.6]),
+        (LONE, "BalancedAccuracy", {}, 0.6),
+        (LONE, "GeometricMean", {}, 0.6),
+        (LONE, "WeightedAccuracy", {"alpha": 0.9}, 0.6),
+        (LONE, "Dominance", {}, 0),
+        (LONE, "AccuracyDominanceArea", {}, 0.9),
+        (LONE, "IndexBalancedAccuracy", {"alpha": 1}, 0.6),
+        (LONE, "OptimizedPrecision", {}, 0.6),
+        (LONE, "MatthewsCorrCoef", {}, 0),
+        (LONE, "RelativeClassifierInformation", {}, 0),
+        ([[5, 0], [0, 0]], "Recall", {"average": "binary"}, 0),
+        ([[0, 5], [0, 0]], "OptimizedPrecision", {}, -1),
+        (MISSED, "OptimizedPrecision", {}, -1),
+    ],
+)
+def test_undefined_values_follow_one_rule(matrix, name, arguments, expected):
+    close(Case(name, arguments).ours(torch.tensor(matrix)), expected)
+
+
+@every_case
+def test_only_empty_counts_are_undefined(case):
+    for size in case.sizes():
+        counts = torch.tensor(pool(size))
+        expected = counts.sum((-2, -1)) == 0
+        if case.arguments.get("average") == "none":
+            expected = counts.sum(-1) + counts.sum(-2) == 0
+        assert torch.equal(case.ours(counts).isnan(), expected & (case != TOTAL))
+
+
+# --- against the peers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("peer", PEERS, ids=lambda peer: f"{peer.name}-{peer.arguments}")
+def test_equals_its_peer(peer):
+    case, compared = Case(peer.measure, peer.arguments), 0
+    for size in (2,) if peer.binary else (2, 4):
+        for matrix in filter(peer.where, small_pool(size)):
+            with oracles.quiet():
+                expected = peer.value(matrix)
+            counts = torch.tensor(matrix)
+            close(case.ours(one_vs_rest(counts) if peer.per_class else counts), expected, peer.tolerance)
+            compared += 1
+    assert compared >= 8
+
+
+SKEWED = [[8, 2], [1, 3]]  # TPR .75, TNR .8
+HUGE = [[10**12, 7], [3, 10]]
+PIXELS = [[1049598400, 500], [300, 800]]  # 1.05e9 pixels, 1e-6 of them foreground
+tm_mcc = of_tensors(tm.binary_matthews_corrcoef, sized=False)
+gmean = imblearn.metrics.geometric_mean_score
+balanced = imblearn.metrics.make_index_balanced_accuracy
+
+DIFFERENCES = {  # matrix, measure, arguments, our value; peer, its value
+    "torchmetrics' macro recall counts 0 for a class without targets": (
+        (UNSEEN, "BalancedAccuracy", {}, 0.75),
+        (of_tensors(tm.multiclass_recall, average="macro"), 0.5),
+    ),
+    "torchmetrics' macro accuracy counts 0 for a class without targets": (
+        (UNSEEN, "BalancedAccuracy", {}, 0.75),
+        (of_tensors(tm.multiclass_accuracy, average="macro"), 0.5),
+    ),
+    "torchmetrics' multiclass accuracy is a mean of recalls": (
+        ([[8, 0], [1, 1]], "Accuracy", {}, 0.9),
+        (of_tensors(tm.multiclass_accuracy), 0.75),
+    ),
+    "imbalanced-learn's G-mean is 0 once a class without targets is predicted": (
+        (UNSEEN, "GeometricMean", {}, 0.5**0.5),
+        (of_samples(gmean), 0.0),
+    ),
+    "torchmetrics gives 0 rather than nan for an absent class": (
+        (ABSENT, "Recall", {"average": "none"}, [0.5, 1.0, NAN]),
+        (of_tensors(tm.multiclass_recall, average="none"), [0.5, 1.0, 0.0]),
+    ),
+    "torcheval gives 0 rather than nan for an absent class": (
+        (ABSENT, "Precision", {"average": "none"}, [1.0, 2 / 3, NAN]),
+        (of_tensors(oracles.torcheval.multiclass_precision, average=None), [1.0, 2 / 3, 0.0]),
+    ),
+    "torchmetrics pools the specificity of absent classes": (
+        (ABSENT, "Specificity", {"average": "micro"}, 0.75),
+        (of_tensors(tm.multiclass_specificity, average="micro"), 0.875),
+    ),
+    "PyCM pools the specificity of absent classes": (
+        (ABSENT, "Specificity", {"average": "micro"}, 0.75),
+        (of_pycm("TNR Micro"), 0.875),
+    ),
+    "PyCM has no CBA with an absent class": (
+        (ABSENT, "ClassBalanceAccuracy", {}, 7 / 12),
+        (of_pycm("CBA"), NAN),
+    ),
+    "PyCM has no confusion entropy with an absent class": (
+        (ABSENT, "ConfusionEntropy", {}, (math.log2(3) + math.log2(5)) / 8),
+        (of_pycm("Overall CEN"), NAN),
+    ),
+    "PyCM has no RCI of one class": (
+        (LONE, "RelativeClassifierInformation", {}, 0.0),
+        (of_pycm("RCI"), NAN),
+    ),
+    "PyCM has no MCC of one class": (
+        (LONE, "MatthewsCorrCoef", {}, 0.0),
+        (of_pycm("Overall MCC"), NAN),
+    ),
+    "PyCM has no optimized precision where both rates are 0": (
+        (MISSED, "OptimizedPrecision", {}, -1.0),
+        (of_pycm(lambda table: table.OP[1]), NAN),
+    ),
+    "torchmetrics' MCC of one class, all right, is 1": (([[5, 0], [0, 0]], "MatthewsCorrCoef", {}, 0.0), (tm_mcc, 1.0)),
+    "torchmetrics' MCC of one class, all wrong, is -1": (
+        ([[0, 5], [0, 0]], "MatthewsCorrCoef", {}, 0.0),
+        (tm_mcc, -1.0),
+    ),
+    "torchmetrics' MCC of one class is not 0": ((LONE, "MatthewsCorrCoef", {}, 0.0), (tm_mcc, 0.1825742)),
+    "imbalanced-learn's specificity without positives is 0": (
+        ([[5, 0], [0, 0]], "Specificity", {"average": "binary"}, 1.0),
+        (of_samples(imblearn.metrics.specificity_score, average="binary"), 0.0),
+    ),
+    "imbalanced-learn's default IBA is the squared G-mean, without dominance": (
+        (SKEWED, "IndexBalancedAccuracy", {"alpha": 0.1}, (1 - 0.1 * 0.05) * 0.6**0.5),
+        (of_samples(balanced()(gmean)), 0.6),
+    ),
+    "imbalanced-learn's binary IBA weights the squared G-mean": (
+        (SKEWED, "IndexBalancedAccuracy", {"alpha": 0.1}, (1 - 0.1 * 0.05) * 0.6**0.5),
+        (of_samples(balanced()(gmean), average="binary"), (1 - 0.1 * 0.05) * 0.6),
+    ),
+    "PyCM's IBA is alpha 1 on the squared G-mean": (
+        (SKEWED, "IndexBalancedAccuracy", {"alpha": 1}, 0.95 * 0.6**0.5),
+        (of_pycm(lambda table: table.IBA[1]), 0.95 * 0.6),
+    ),
+    "PyCM's IBA takes another alpha, on the squared G-mean still": (
+        (SKEWED, "IndexBalancedAccuracy", {}, (1 - 0.05 * 0.05) * 0.6**0.5),
+        (of_pycm(lambda table: table.IBA_alpha(0.05)[1]), (1 - 0.05 * 0.05) * 0.6),
+    ),
+    "scikit-learn's Fowlkes-Mallows score compares pairs of samples, as clusters": (
+        (MISSED, "FowlkesMallows", {}, 0.0),
+        (of_samples(sklearn.metrics.fowlkes_mallows_score), 1.0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_differs_from_a_peer_as_documented(name):
+    (matrix, measure, arguments, expected), (peer, theirs) = DIFFERENCES[name]
+    close(Case(measure, arguments).ours(torch.tensor(matrix)), expected)
+    with oracles.quiet():
+        found = peer(matrix)
+    assert found == pytest.approx(theirs, abs=1e-6, nan_ok=True)
+    assert found != pytest.approx(expected, abs=1e-3, nan_ok=True)
+
+
+def test_torcheval_raises_for_an_absent_class():
+    with oracles.quiet(), pytest.raises(RuntimeError, match="must match the size"):
+        of_tensors(oracles.torcheval.multiclass_recall, average="macro")(ABSENT)
+
+
+def test_alpha_has_no_effect_in_the_default_iba_of_imbalanced_learn():
+    scores = [of_samples(balanced(alpha=alpha)(gmean))(SKEWED) for alpha in (0.0, 0.9)]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-12)
+    values = [imbtorch.index_balanced_accuracy(torch.tensor(SKEWED), alpha=alpha) for alpha in (0.0, 0.9)]
+    close(values[0] - values[1], 0.9 * 0.05 * 0.6**0.5)
+
+
+def test_torcheval_stops_counting_at_2_to_the_24():
+    right = 2**24
+    metric = torcheval.metrics.MulticlassAccuracy()
+    metric.num_correct, metric.num_total = torch.tensor(float(right)), torch.tensor(float(right))
+    for _ in range(100):
+        metric.update(torch.tensor([0]), torch.tensor([1]))
+    assert metric.compute() == 1
+    close(imbtorch.accuracy(torch.tensor([[right, 0], [100, 0]])), right / (right + 100), 1e-15)
+
+
+@pytest.mark.parametrize(("matrix", "printed"), [(PIXELS, 0.6690), (HUGE, 0.6726728)])
+def test_mcc_of_huge_counts_keeps_its_digits(matrix, printed):
+    counts, exact = torch.tensor(matrix), oracles.number(oracles.matthews_corrcoef(matrix))
+    assert exact == pytest.approx(printed, abs=5e-5 if matrix is PIXELS else 5e-8)
+    for layout in (counts, counts.double(), margins_of(counts)):
+        close(imbtorch.matthews_corrcoef(layout), exact, 1e-12)
+
+
+def test_mcc_of_the_peers_loses_digits_of_huge_counts():
+    metric = torchmetrics.classification.BinaryMatthewsCorrCoef()
+    metric.update(torch.tensor([1]), torch.tensor([1]))
+    metric.confmat = torch.tensor(PIXELS)  # float32 inside
+    assert metric.compute().item() == pytest.approx(0.6969, abs=1e-4)
+    theirs = sklearn.metrics.matthews_corrcoef([0, 0, 1, 1], [0, 1, 0, 1], sample_weight=[*HUGE[0], *HUGE[1]])
+    assert theirs == pytest.approx(0.6726757, abs=5e-8)
+    with oracles.quiet():
+        assert of_pycm("Overall MCC")(HUGE) == pytest.approx(0.6726737, abs=5e-8)
+
+
+# --- worked examples and counter-examples ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("matrix", "printed"),
+    [
+        ([[4900, 90, 10, 0], [255, 245, 0, 0], [45, 5, 45, 5], [11, 3, 1, 10]], ".92 .78 .58 .65 .57 .1402"),
+        ([[4900, 90, 10, 0], [250, 250, 0, 0], [50, 10, 35, 5], [9, 4, 2, 10]], ".92 .76 .56 .63 .55 .0953"),
+        ([[100, 102, 99], [105, 100, 10], [102, 10, 90]], ".40 .42 .41 .4154 .41 -.1757"),
+        ([[114, 86, 101], [100, 100, 15], [110, 10, 82]], ".41 .4254 .42 .42 .4076 -.1847"),
+    ],
+)
+def test_worked_examples_of_the_iam_paper(matrix, printed):
+    names = ("accuracy", "precision", "recall", "f_score", "class_balance_accuracy", "imbalance_accuracy")
+    for name, text in zip(names, printed.split(), strict=True):
+        decimals = len(text.partition(".")[2])
+        value = getattr(imbtorch, name)(torch.tensor(matrix)).item()
+        assert abs(value - float(text)) < 10.0**-decimals, name  # some printed digits are truncated
+
+
+@for_any(matrices())
+def test_iam_is_twice_cba_minus_one_class_by_class(matrix):
+    for average in PER_CLASS:
+        iam = oracles.imbalance_accuracy(matrix, average)
+        half = [(value + 1) / 2 for value in iam] if average == "none" else (iam + 1) / 2
+        close(imbtorch.class_balance_accuracy(torch.tensor(matrix), average), oracles.number(half), 1e-12)
+
+
+@for_any(matrices())
+def test_cba_is_the_mean_of_the_smaller_of_precision_and_recall(matrix):
+    assume(oracles.total(matrix))
+    counts = torch.tensor(matrix)
+    pairs = zip(oracles.precision(matrix, "none"), oracles.recall(matrix, "none"), strict=True)
+    cba = imbtorch.class_balance_accuracy(counts)
+    close(cba, float(sum(min(p, r) for p, r in pairs if p is not oracles.NAN) / present(matrix)))
+    p, r = imbtorch.precision(counts), imbtorch.recall(counts)
+    harmonic = 2 * p * r / (p + r) if p + r else p
+    assert imbtorch.imbalance_accuracy(counts) <= cba + 1e-12
+    assert cba <= min(p, r, harmonic, imbtorch.f_score(counts)) + 1e-12
+
+
+def test_the_f_score_of_theorem_3_is_not_that_of_equation_6():
+    counts = torch.tensor([[1, 1], [0, 1]])
+    close(imbtorch.precision(counts), 0.75)
+    close(imbtorch.recall(counts), 0.75)
+    close(imbtorch.f_score(counts), 2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("block", "perfect", "iam", "accuracy"),
+    [
+        ([[0, 1], [6, 0]], 5, Fraction(3, 7), Fraction(5, 12)),
+        ([[4, 2], [2, 5]], 3, Fraction(79, 105), Fraction(12, 16)),
+    ],
+)
+def test_theorem_4_fails_from_five_classes_on(block, perfect, iam, accuracy):
+    counts = torch.block_diag(torch.tensor(block), *torch.ones(perfect, 1, 1, dtype=torch.int64))
+    close(imbtorch.imbalance_accuracy(counts), float(iam))
+    close(imbtorch.accuracy(counts), float(accuracy))
+    assert iam > accuracy
+
+
+@for_any(matrices(sizes=st.integers(2, 4)))
+def test_theorem_4_holds_up_to_four_classes(matrix):
+    assume(oracles.total(matrix))
+    counts = torch.tensor(matrix)
+    assert imbtorch.imbalance_accuracy(counts) <= imbtorch.accuracy(counts) + 1e-12
+    if len(matrix) == 2:
+        assert imbtorch.class_balance_accuracy(counts) <= imbtorch.accuracy(counts) + 1e-12
+
+
+def test_cba_exceeds_accuracy_for_three_classes():
+    counts = torch.tensor([[0, 0, 1], [0, 1, 0], [2, 0, 0]])
+    close(imbtorch.class_balance_accuracy(counts), 1 / 3)
+    close(imbtorch.accuracy(counts), 1 / 4)
+
+
+@for_any(matrices())
+def test_corrected_bounds_of_cba_and_iam(matrix):
+    assume(oracles.total(matrix))
+    counts = torch.tensor(matrix)
+    error = 1 - imbtorch.accuracy(counts)
+    assert imbtorch.class_balance_accuracy(counts) <= 1 - 2 / present(matrix) * error + 1e-12
+    assert imbtorch.imbalance_accuracy(counts) <= 1 - 4 / present(matrix) * error + 1e-12
+
+
+def test_the_bound_of_cba_is_tight():
+    counts = torch.tensor([[3, 1, 0], [1, 3, 0], [0, 0, 0]])
+    close(imbtorch.class_balance_accuracy(counts), 1 - 2 / 2 * (1 - 6 / 8))
+
+
+def test_the_sign_of_iam_does_not_say_that_most_samples_are_right():
+    counts = torch.tensor([[95, 3], [2, 0]])
+    close(imbtorch.accuracy(counts), 0.95)
+    close(imbtorch.imbalance_accuracy(counts), -0.031, 5e-4)
+
+
+@pytest.mark.parametrize("size", [2, 3, 10])
+def test_iam_of_a_random_guess(size):
+    close(imbtorch.imbalance_accuracy(torch.ones(size, size, dtype=torch.int64)), 2 / size - 1)
+
+
+def test_leaving_an_absent_class_out_raises_iam():
+    whole, part = torch.tensor([[8, 2, 0], [2, 8, 0], [5, 5, 2]]), torch.tensor([[8, 2, 0], [2, 8, 0], [0, 0, 0]])
+    close(imbtorch.imbalance_accuracy(whole), (1 / 15 + 1 / 15 - 8 / 12) / 3)
+    close(imbtorch.imbalance_accuracy(part), 0.6)
+
+
+AREAS = """
+.59 -.31 .79  .60 -.24 .83  .60 .05 .92   .70 -.43 .90   .83 -.14 1.19  .85 .04 1.30
+.59 -.31 .79  .61 -.16 .86  .61 .02 .93   .55 -.63 .65   .71 -.32 .95   .69 .12 1.08
+.50 -.44 .64  .55 -.24 .77  .55 -.07 .81  .87 -.14 1.25  .88 -.09 1.28  .87 .00 1.30
+.64 -.27 .88  .68 -.11 .98  .68 -.05 1.00 .82 -.26 1.13  .90 -.03 1.33  .87 .06 1.34
+.62 -.39 .81  .66 -.19 .94  .71 -.01 1.06 .63 -.34 .83   .65 -.20 .91   .66 -.02 .98
+.55 -.52 .69  .65 -.02 .97  .64 -.04 .95  .00 -1.00 .00  .88 .04 1.33   .85 .19 1.35
+.65 -.41 .85  .72 .01 1.09  .71 .02 1.07  .00 -1.00 .00  .55 .60 1.00   .55 .59 .98
+.00 -1.00 .00 .56 -.56 .69  .56 -.49 .70  .70 -.28 .95   .75 .10 1.16   .75 .09 1.15
+.94 -.36 1.24 .74 -.06 1.09 .74 -.07 1.09 .00 -1.00 .00  .70 .43 1.20   .68 .47 1.19
+.00 -1.00 .00 .74 .08 1.15  .72 .07 1.10  .42 -.79 .47   .71 .05 1.08   .71 .06 1.08
+.56 -.48 .70  .57 -.30 .77  .58 -.02 .86  .83 -.24 1.14  .88 -.09 1.29  .87 .05 1.32
+.64 -.31 .86  .66 -.12 .95  .67 .00 1.00  .37 -.83 .40   .74 -.32 1.00  .75 .07 1.15
+.49 -.65 .57  .63 -.01 .95  .63 -.03 .93  .78 -.13 1.12  .81 .10 1.26   .81 .11 1.26
+.68 -.31 .92  .73 .03 1.10  .72 -.04 1.07 .78 -.33 1.05  .86 -.13 1.24  .87 .04 1.32
+.75 -.29 1.01 .78 -.10 1.13 .78 .00 1.17  .67 -.35 .88   .71 -.04 1.05  .69 -.03 1.03
+"""  # G-mean, dominance, area
+
+
+def at_rates(tpr: Tensor, tnr: Tensor) -> Tensor:
+    return torch.stack((torch.stack((tnr, 1 - tnr), -1), torch.stack((1 - tpr, tpr), -1)), -2)
+
+
+def test_area_reproduces_table_3_of_garcia_2009():
+    g, d, area = torch.tensor([float(text) for text in AREAS.split()], dtype=torch.float64).view(90, 3).T
+    tnr = (-d + (d * d + 4 * g * g).sqrt()) / 2
+    counts = at_rates(tnr + d, tnr)
+    close(imbtorch.geometric_mean(counts), g)
+    close(imbtorch.dominance(counts), d)
+    rounding = 0.005 * ((d + 3) / 2 + g / 2 + 1)
+    assert bool(((imbtorch.accuracy_dominance_area(counts) - area).abs() <= rounding + 1e-9).all())
+    infeasible = g - 0.005 > (1 - d.abs() + 0.005).sqrt()
+    assert torch.stack((g, d, area), -1)[infeasible].tolist() == [[0.94, -0.36, 1.24]]  # Pima by SVM
+
+
+@for_any(matrices(sizes=st.just(2)))
+def test_area_is_one_and_a_half_iba_and_has_a_feasible_region(matrix):
+    assume(all(oracles.rows(matrix)))
+    counts = torch.tensor(matrix)
+    close(imbtorch.accuracy_dominance_area(counts), 1.5 * float(oracles.index_balanced_accuracy(matrix, alpha=1 / 3)))
+    assert imbtorch.geometric_mean(counts) <= (1 - imbtorch.dominance(counts).abs()).sqrt() + 1e-7
+
+
+def test_iba_exceeds_the_perfect_classifier_above_alpha_one_half():
+    grid = torch.linspace(0, 1, 101, dtype=torch.float64)
+    counts = at_rates(*torch.meshgrid(grid, grid, indexing="ij"))
+    for alpha in (0.05, 0.5):
+        assert imbtorch.index_balanced_accuracy(counts, alpha=alpha).max() <= 1 + 1e-12
+    assert imbtorch.index_balanced_accuracy(counts, alpha=0.6).max() > 1
+    close(imbtorch.index_balanced_accuracy(torch.tensor([[2, 1], [0, 3]]), alpha=1), 1.0887, 5e-5)
+
+
+def test_iba_of_a_negative_measure_turns_the_reward_round():
+    counts = torch.tensor([[10, 90], [30, 70]])  # worse than chance, TPR .7 and TNR .1
+    both = torch.stack((counts, counts.flip(0, 1)))
+    close(imbtorch.dominance(both), [0.6, -0.6])
+    for measure, reward in ((imbtorch.geometric_mean, 1), (imbtorch.matthews_corrcoef, -1)):
+        favouring_positives, favouring_negatives = imbtorch.index_balanced_accuracy(both, measure, alpha=0.2)
+        assert (favouring_positives - favouring_negatives) * reward > 0.01
+
+
+@for_any(st.integers(1, 10**6), st.integers(1, 10**6))
+def test_predicting_only_positives_is_a_coin_toss(positives, negatives):
+    counts, share = torch.tensor([[0, negatives], [0, positives]]), positives / (positives + negatives)
+    close(imbtorch.weighted_accuracy(counts), 0.5)
+    close(imbtorch.weighted_accuracy(counts, alpha=share), share)
+    close(imbtorch.accuracy(counts), share)
+
+
+# --- skew: derivatives by the correct counts of the two classes, class totals fixed (Liu et al. 2007) ---------------
+
+
+def skews(measure, tp: Tensor, tn: Tensor, positives: float, negatives: float) -> tuple[Tensor, Tensor]:
+    tp, tn = tp.double().requires_grad_(), tn.double().requires_grad_()
+    counts = torch.stack((torch.stack((tn, negatives - tn), -1), torch.stack((positives - tp, tp), -1)), -2)
+    return torch.autograd.grad(measure(counts).sum(), (tp, tn))
+
+
+def macro_precision_skew(tp, tn, pos, neg):
+    predicted, rejected = tp + neg - tn, tn + pos - tp
+    by_positives = (neg - tn) / predicted**2 + tn / rejected**2
+    return by_positives / (tp / predicted**2 + (pos - tp) / rejected**2)
+
+
+SKEW_RATIOS = {
+    "accuracy": (imbtorch.accuracy, lambda tp, tn, pos, neg: 1 + 0 * tp),
+    "total cost": (
+        lambda counts: imbtorch.expected_cost(counts, torch.tensor([[0, 1], [7, 0]]), normalize=False),
+        lambda tp, tn, pos, neg: 7 + 0 * tp,
+    ),
+    "three-point AUC": (imbtorch.balanced_accuracy, lambda tp, tn, pos, neg: neg / pos + 0 * tp),
+    "macro recall": (imbtorch.recall, lambda tp, tn, pos, neg: neg / pos + 0 * tp),
+    "micro recall": (lambda counts: imbtorch.recall(counts, "micro"), lambda tp, tn, pos, neg: 1 + 0 * tp),
+    "precision": (lambda counts: imbtorch.precision(counts, "binary"), lambda tp, tn, pos, neg: (neg - tn) / tp),
+    "F1": (lambda counts: imbtorch.f_score(counts, 1, "binary"), lambda tp, tn, pos, neg: (pos + neg - tn) / tp),
+    "sqrt(P R)": (
+        lambda counts: imbtorch.fowlkes_mallows(counts, "binary"),
+        lambda tp, tn, pos, neg: (2 * neg + tp - 2 * tn) / tp,
+    ),
+    "macro precision": (imbtorch.precision, macro_precision_skew),
+}
+
+
+@pytest.mark.parametrize("name", SKEW_RATIOS)
+def test_skew_ratios_in_closed_form(name):
+    measure, closed = SKEW_RATIOS[name]
+    grid = torch.linspace(0.1, 0.9, 9, dtype=torch.float64)
+    for positives, negatives in ((100, 100), (100, 1000), (30, 7)):
+        tp, tn = torch.meshgrid(grid * positives, grid * negatives, indexing="ij")
+        positive, negative = skews(measure, tp, tn, positives, negatives)
+        close(positive / negative, closed(tp, tn, positives, negatives))
+
+
+def test_micro_recall_gives_each_sample_the_same_weight():
+    for skew in skews(lambda counts: imbtorch.recall(counts, "micro"), torch.tensor(3.0), torch.tensor(4.0), 5, 15):
+        close(skew, 1 / 20)
+
+
+@pytest.mark.parametrize(
+    ("average", "printed"), [("binary", [0.5, 0.75, 0.9, 0.95]), ("macro", [0.49, 0.75, 0.86, 0.92])]
+)
+def test_share_of_the_grid_on_which_precision_is_skewed_to_positives(average, printed):
+    for negatives, share in zip((100, 200, 500, 1000), printed, strict=True):
+        tp, tn = torch.meshgrid(torch.arange(101), torch.arange(negatives + 1), indexing="ij")
+        positive, negative = skews(lambda counts: imbtorch.precision(counts, average), tp, tn, 100, negatives)
+        assert (positive > negative).double().mean().item() == pytest.approx(share, abs=0.006)
+
+
+# --- invariances (Garcia et al. 2010): classes swapped, TN changed, FP changed, predicted columns scaled ------------
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "signs"),
+    [
+        ("Accuracy", {}, "+---"),
+        ("BalancedAccuracy", {}, "+---"),
+        ("GeometricMean", {}, "+---"),
+        ("OptimizedPrecision", {}, "+---"),
+        ("Recall", {"average": "binary"}, "-++-"),
+        ("Specificity", {"average": "binary"}, "----"),
+        ("Dominance", {}, "----"),
+        ("AccuracyDominanceArea", {}, "----"),
+        ("IndexBalancedAccuracy", {}, "----"),
+    ],
+)
+def test_invariances_of_garcia_2010(name, arguments, signs):
+    case = Case(name, arguments)
+    counts = torch.tensor([[[9, 4], [2, 7]], [[3, 8], [5, 6]], [[90, 7], [1, 4]]])
+    changed = (
+        counts.flip(-2, -1),
+        counts + torch.tensor([[5, 0], [0, 0]]),
+        counts + torch.tensor([[0, 5], [0, 0]]),
+        counts * torch.tensor([2, 7]),
+    )
+    assert "".join("-+"[same(case.ours(counts), case.ours(other))] for other in changed) == signs
+
+
+# --- properties -----------------------------------------------------------------------------------------------------
+
+
+@every_default
+@pytest.mark.parametrize("trait", [SYMMETRIC, RENAMED, RELABELLED, RESAMPLED, SCALED])
+def test_traits(trait, case):
+    found = []
+    for size in case.sizes(range(2, 9)):
+        counts = torch.tensor(pool(size))
+        if trait == RESAMPLED:
+            counts = counts[(counts.sum(-1) > 0).all(-1) & (counts.sum((-2, -1)) < 10**12)]
+        order = torch.arange(size).roll(1)
+        changed = {
+            SYMMETRIC: counts.mT,
+            RENAMED: counts[:, order][:, :, order],
+            RELABELLED: counts[:, :, order],
+            RESAMPLED: counts * torch.arange(1, size + 1).unsqueeze(-1) ** 2,
+            SCALED: counts * 7,
+        }[trait]
+        assert len(counts) > 5
+        found.append(same(case.ours(counts), case.ours(changed)))
+    assert all(found) == (trait in TRAITS[case.name].holds)
+
+
+@pytest.mark.parametrize("name", AVERAGES)
+@pytest.mark.parametrize("average", ["weighted", "micro", "none"])
+def test_averages_follow_the_order_of_classes(name, average):
+    case = Case(name, {"average": average if average in AVERAGES[name] else "macro"})
+    for size in SIZES:
+        counts, order = torch.tensor(pool(size)), torch.arange(size).roll(1)
+        value = case.ours(counts)
+        close(case.ours(counts[:, order][:, :, order]), value[:, order] if value.ndim == 2 else value)
+
+
+@pytest.mark.parametrize("average", ["macro", "none", "micro", "binary"])
+def test_precision_and_recall_change_places_under_transposition(average):
+    for size in (2,) if average == "binary" else SIZES:
+        counts = torch.tensor(pool(size))
+        close(imbtorch.precision(counts, average), imbtorch.recall(counts.mT, average), 1e-14)
+
+
+@every_case
+@pytest.mark.parametrize("scale", [3.0, 2.0**-60])
+def test_scaled_counts(scale, case):
+    for size in case.sizes():
+        counts = torch.tensor(pool(size)).double()
+        close(case.ours(counts * scale), case.ours(counts) * (scale if case == TOTAL else 1), 1e-11)
+
+
+@every_mean
+def test_rates_give_the_same_value(case):
+    for size in case.sizes():
+        counts = torch.tensor([matrix for matrix in pool(size) if 0 < oracles.total(matrix) < 10**8])
+        for layout in layouts(case, counts / counts.sum((-2, -1), keepdim=True).double()):
+            close(case.ours(layout), case.ours(counts))
+
+
+@every_mean
+def test_stays_within_its_bounds(case):
+    _, low, high, _ = TRAITS[case.name]
+    if case.name == "IndexBalancedAccuracy":
+        high = 1 + case.arguments.get("alpha", 0.05)
+    for size in case.sizes():
+        value = case.ours(torch.tensor(pool(size)))
+        value = value[value.isfinite()]
+        assert low - 1e-12 <= value.min() <= value.max() <= high + 1e-12
+
+
+@for_any(matrices(sizes=st.integers(3, 8)))
+def test_confusion_entropy_of_three_classes_stays_within_one(matrix):
+    assume(present(matrix) > 2)
+    assert -1e-12 <= imbtorch.confusion_entropy(torch.tensor(matrix)) <= 1 + 1e-12
+
+
+def test_confusion_entropy_of_two_classes_can_exceed_one():
+    expected = -2 * 3 / 8 * math.log2(3 / 8)
+    assert expected > 1
+    close(imbtorch.confusion_entropy(torch.tensor([[1, 3], [3, 1]])), expected)
+
+
+@every_default
+def test_perfect_predictions(case):
+    for size in case.sizes((2, 5)):
+        close(case.ours(torch.diag(torch.arange(1, size + 1))), TRAITS[case.name].perfect)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if not case.binary], ids=str)
+def test_an_empty_class_changes_nothing(case):
+    for size, first in itertools.product((1, 2, 3, 6, 11), (False, True)):
+        counts = torch.tensor(pool(size)[:100])
+        edges = (1, 0, 1, 0) if first else (0, 1, 0, 1)
+        padded = torch.nn.functional.pad(counts, edges)
+        if case.name == "ExpectedCost":
+            costs = torch.nn.functional.pad(torch.tensor(prices(size)), edges, value=9)
+            value = imbtorch.expected_cost(padded, costs, **case.arguments)
+        else:
+            value = case.ours(padded)
+        if case.arguments.get("average") == "none":
+            empty = 0 if first else -1
+            assert value[:, empty].isnan().all()
+            value = value[:, 1:] if first else value[:, :-1]
+        close(value, case.ours(counts), 1e-12)
+
+
+@every_case
+def test_batched_equals_looped(case):
+    for size in case.sizes((1, 2, 3, 7)):
+        counts = torch.tensor(pool(size)[:24])
+        looped = torch.stack([case.ours(matrix) for matrix in counts])
+        for lead in ((24,), (2, 3, 4), (1, 24, 1)):
+            close(case.ours(counts.view(*lead, size, size)), looped.view(*lead, *looped.shape[1:]), 1e-14)
+        assert case.ours(counts[:0]).shape == looped[:0].shape
+
+
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+@every_case
+def test_the_value_has_the_dtype_of_floating_counts_and_is_rounded_once(case):
+    for dtype, size in itertools.product((*INTEGERS, *FLOATS), case.sizes((2, 3))):
+        rng = random.Random(size)
+        counts = torch.tensor([random_matrix(rng, size, (1, 4)) for _ in range(40)])
+        counts = counts.clamp_max(80)  # so that sums are exact in bfloat16
+        for layout in layouts(case, counts.to(dtype)):
+            value = case.ours(layout)
+            assert value.dtype == (dtype if dtype.is_floating_point else torch.float64)
+            torch.testing.assert_close(value, case.ours(counts).to(value.dtype), rtol=0, atol=0, equal_nan=True)
+
+
+@every_case
+def test_the_default_dtype_does_not_matter(case):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        for size in case.sizes((2, 3)):
+            close(case.ours(torch.tensor(small_pool(size))), [case.reference(matrix) for matrix in small_pool(size)])
+    finally:
+        torch.set_default_dtype(before)
+
+
+# --- gradients ------------------------------------------------------------------------------------------------------
+
+
+@every_case
+def test_gradients_are_finite_wherever_the_value_is(case):
+    for size, dtype in itertools.product(case.sizes((1, 2, 3, 6)), (torch.float64, torch.float32)):
+        counts = torch.tensor(pool(size)[:120]).to(dtype).requires_grad_()
+        for layout in layouts(case, counts):
+            value = case.ours(layout)
+            finite = value.isfinite()
+            (gradient,) = torch.autograd.grad(value[finite].sum(), counts)
+            assert gradient[finite if finite.ndim == 1 else finite.any(-1)].isfinite().all()
+
+
+PATTERNS = [  # 1: a positive count, 0: none, and none in its neighbourhood
+    [[1, 1], [1, 1]],
+    [[0, 0], [1, 1]],  # one class without targets
+    [[1, 1], [0, 0]],
+    [[1, 0], [1, 0]],  # without predictions
+    [[1, 1], [1, 0]],  # without hits
+    [[0, 1], [1, 0]],
+    [[1, 0], [0, 1]],  # without errors
+    [[1, 1, 1], [1, 1, 1], [1, 1, 1]],
+    [[1, 0, 1], [0, 0, 0], [1, 0, 1]],  # absent
+    [[1, 1, 1], [0, 0, 0], [1, 1, 1]],
+    [[1, 1, 0], [1, 1, 0], [1, 1, 0]],
+    [[1, 1, 1], [1, 0, 1], [1, 1, 1]],
+]
+
+
+@every_case
+def test_gradients_are_right(case):
+    generator = torch.Generator().manual_seed(0)
+    for pattern in PATTERNS if not case.binary else PATTERNS[:7]:
+        where = torch.tensor(pattern, dtype=torch.bool)
+        values = 1 + 9 * torch.rand(int(where.sum()), dtype=torch.float64, generator=generator)
+
+        def value(values, where=where):
+            result = case.ours(torch.zeros(where.shape, dtype=torch.float64).masked_scatter(where, values))
+            return result[result.isfinite()]
+
+        assert torch.autograd.gradcheck(value, values.requires_grad_())
+
+
+def test_gradients_pass_through_one_vs_rest_and_at_prevalence():
+    counts = 1 + torch.rand(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    counts.requires_grad_()
+    assert torch.autograd.gradcheck(lambda c: imbtorch.geometric_mean(one_vs_rest(c)), counts)
+    assert torch.autograd.gradcheck(lambda c: imbtorch.f_score(at_prevalence(c, [0.2, 0.3, 0.5])), counts)
+    lone = torch.tensor([[1.0, 2.0], [0.0, 0.0]], requires_grad=True)
+    (gradient,) = torch.autograd.grad(at_prevalence(lone, [1, 0]).square().sum(), lone)
+    assert gradient.isfinite().all()
+
+
+# --- margins, one against the rest, other populations ---------------------------------------------------------------
+
+
+@for_any(matrices())
+def test_margins(matrix):
+    parts = margins(torch.tensor(matrix))
+    diagonal = [matrix[k][k] for k in range(len(matrix))]
+    assert [part.tolist() for part in parts] == [diagonal, oracles.rows(matrix), oracles.columns(matrix)]
+    again = margins(Margins(*(part.long() for part in parts)))
+    assert all(part.dtype == torch.float64 for part in (*parts, *again))
+    assert all(map(torch.equal, parts, again))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.uint8])
+def test_margins_of_narrow_counts_are_exact(dtype):
+    assert margins(torch.full((30, 30), 251).to(dtype)).actual.tolist() == [30 * 251.0] * 30
+
+
+@for_any(matrices())
+def test_one_vs_rest(matrix):
+    counts, expected = torch.tensor(matrix), oracles.one_vs_rest(matrix)
+    assert one_vs_rest(counts).tolist() == expected
+    for parts in (margins_of(counts), margins(counts)):
+        for part, exact in zip(one_vs_rest(parts), margins_of(torch.tensor(expected)), strict=True):
+            assert part.tolist() == exact.tolist()
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, torch.float64, torch.float32, torch.float16])
+def test_one_vs_rest_of_other_dtypes(dtype):
+    batch = [[[120, 7, 0], [100, 127, 3], [90, 80, 110]], [[0, 0, 0], [0, 1, 0], [0, 0, 0]]]
+    assert one_vs_rest(torch.tensor(batch).to(dtype)).tolist() == [oracles.one_vs_rest(matrix) for matrix in batch]
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        torch.tensor([[0.999997, 1e-6], [0.5e-6, 1.5e-6]], dtype=torch.float32),
+        torch.tensor([[60000, 3], [5, 40000]], dtype=torch.float16),
+        torch.tensor([[40000, 30000], [20000, 10000]], dtype=torch.float16),
+    ],
+)
+def test_one_vs_rest_of_narrow_counts_keeps_their_digits(counts):
+    expected = torch.stack((counts.flip(0, 1), counts))
+    torch.testing.assert_close(one_vs_rest(counts), expected, rtol=1e-6, atol=0)
+
+
+@for_any(matrices(cells=st.integers(0, 50)), st.data())
+def test_at_prevalence(matrix, data):
+    counts, sums = torch.tensor(matrix), oracles.rows(matrix)
+    priors = [data.draw(st.integers(0, 9)) if r else 0 for r in sums]
+    assume(any(priors))
+    expected = [
+        [float(oracles.quotient(count * prior, r * sum(priors))) for count in row]
+        for row, prior, r in zip(matrix, priors, sums, strict=True)
+    ]
+    close(at_prevalence(counts, priors), expected, 1e-12)
+    close(at_prevalence(counts, priors).sum(-1), [prior / sum(priors) for prior in priors], 1e-12)
+    many = torch.tensor([priors, [2 * prior for prior in priors]])
+    close(at_prevalence(counts, many), [expected] * 2, 1e-12)
+    close(at_prevalence(counts.expand(2, *counts.shape), many), [expected] * 2, 1e-12)
+    if len(matrix) == 2:
+        exact = margins_of(torch.tensor(expected, dtype=torch.float64))
+        for part, whole in zip(at_prevalence(margins_of(counts), priors), exact, strict=True):
+            close(part, whole, 1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, *FLOATS])
+def test_at_prevalence_keeps_the_dtype_of_floating_counts(dtype):
+    counts = torch.tensor([[9, 1], [2, 8]]).to(dtype)
+    expected = dtype if dtype.is_floating_point else torch.float64
+    assert at_prevalence(counts, [0.99, 0.01]).dtype == expected
+    assert {part.dtype for part in at_prevalence(margins_of(counts), [0.99, 0.01])} == {expected}
+
+
+@every_mean
+def test_at_its_own_prevalence_nothing_changes(case):
+    for size in case.sizes((2, 3, 6)):
+        suited = [m for m in pool(size) if all(oracles.rows(m)) and oracles.total(m) < 10**7][:40]
+        counts = torch.tensor(suited)
+        close(case.ours(at_prevalence(counts, counts.sum(-1))), case.ours(counts))
+        if size == 2:
+            for layout in layouts(case, counts)[1:]:
+                close(case.ours(at_prevalence(layout, counts.sum(-1))), case.ours(counts))
+
+
+@pytest.mark.parametrize("by", ["true", "pred", "all"])
+def test_normalized(by):
+    for matrix in (matrix for size in (1, 2, 5) for matrix in pool(size)[:60]):
+        r, p, n = oracles.rows(matrix), oracles.columns(matrix), oracles.total(matrix)
+        expected = [
+            [float(oracles.quotient(c, {"true": r[i], "pred": p[j], "all": n}[by])) for j, c in enumerate(row)]
+            for i, row in enumerate(matrix)
+        ]
+        close(normalized(torch.tensor(matrix), by), expected, 1e-14)
+    assert normalized(torch.ones(2, 2, dtype=torch.float16), by).dtype == torch.float16
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------
+
+TWO, THREE = torch.tensor(SKEWED), torch.ones(3, 3)
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_binary_measures_refuse_other_sizes_and_read_each_class(name):
+    for counts in (THREE, margins_of(THREE), torch.ones(1, 1), torch.ones(4, 5, 5)):
+        with pytest.raises(ValueError, match="one_vs_rest"):
+            Case(name, {}).ours(counts)
+    matrix = [[8, 2, 1], [0, 5, 3], [1, 1, 9]]
+    expected = [Case(name, {}).reference(binary) for binary in oracles.one_vs_rest(matrix)]
+    close(Case(name, {}).ours(one_vs_rest(torch.tensor(matrix))), expected)
+    close(Case(name, {}).ours(one_vs_rest(margins(torch.tensor(matrix)))), expected)
+
+
+@pytest.mark.parametrize("name", AVERAGES)
+def test_averages_that_a_measure_does_not_take(name):
+    for average in {*POOLED, "samples", None} - set(AVERAGES[name]):
+        with pytest.raises(ValueError, match="average"):
+            Case(name, {"average": average}).ours(TWO)
+    if "binary" in AVERAGES[name]:
+        with pytest.raises(ValueError, match=r"average.*one_vs_rest"):
+            Case(name, {"average": "binary"}).ours(THREE)
+
+
+BAD_ARGUMENTS = {
+    ("f_score", "beta"): (-1, -1e-9, math.inf, NAN),
+    ("weighted_accuracy", "alpha"): (-0.01, 1.01, NAN),
+    ("index_balanced_accuracy", "alpha"): (-0.01, math.inf, NAN),
+    ("geometric_mean", "correction"): (-0.01, 1.01, NAN),
+    ("expected_cost", "costs"): (torch.ones(3, 3), torch.ones(2), torch.ones(2, 3)),
+    ("at_prevalence", "priors"): ([-0.1, 1.1], [0, 0], [NAN, 1], [math.inf, 1], [1], [1, 1, 1]),
+}
+
+
+@pytest.mark.parametrize(
+    ("function", "argument", "value"), [(*names, value) for names, values in BAD_ARGUMENTS.items() for value in values]
+)
+def test_bad_arguments_are_named(function, argument, value):
+    with pytest.raises(ValueError, match=argument):
+        getattr(imbtorch, function)(TWO, **{argument: value})
+
+
+@pytest.mark.parametrize("value", [math.inf, NAN])
+def test_costs_must_be_finite(value):
+    with pytest.raises(ValueError, match="costs"):
+        imbtorch.expected_cost(TWO, torch.tensor([[0, value], [1, 0]]))
+
+
+def test_normalized_names_what_it_cannot_divide_by():
+    with pytest.raises(ValueError, match=r"\bby\b"):
+        normalized(TWO, "rows")
+
+
+def test_at_prevalence_names_classes_without_targets():
+    with pytest.raises(ValueError, match=r"\[1\] have no targets"):
+        at_prevalence(torch.tensor(LONE), [0.5, 0.5])
+    close(at_prevalence(torch.tensor(LONE), [0.5, 0]), [[0.6, 0.4], [0, 0]])
+
+
+def test_at_prevalence_refuses_margins_of_three_classes():
+    with pytest.raises(ValueError, match="whole matrix"):
+        at_prevalence(margins_of(THREE), [0.2, 0.3, 0.5])
+
+
+@pytest.mark.parametrize("name", NEEDS_MATRIX)
+def test_measures_of_the_whole_matrix_say_so_when_given_margins(name):
+    with pytest.raises((TypeError, ValueError), match="matrix"):
+        Case(name, {}).ours(margins_of(TWO))
+
+
+@every_default
+def test_what_is_no_confusion_matrix_is_refused(case):
+    arguments = {"costs": torch.ones(2, 2)} if case.name == "ExpectedCost" else {}
+    for counts in (torch.ones(2, 3), torch.ones(2)):
+        with pytest.raises(ValueError, match=r"counts must be a confusion matrix \[..., K, K\], got shape"):
+            getattr(metrics, case.name).measure(counts, **arguments)
+    with pytest.raises(TypeError, match="counts must be a tensor"):
+        getattr(metrics, case.name).measure(SKEWED, **arguments)
+
+
+def test_margins_must_have_one_shape():
+    with pytest.raises(ValueError, match="one shape"):
+        imbtorch.accuracy(Margins(torch.ones(2), torch.ones(3), torch.ones(2)))

@@ -1,0 +1,1169 @@
+"""Metrics: what every class reports for every task and average, and the life of the counts behind it."""
+
+import copy
+import math
+import pickle
+import statistics
+import sys
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import torch
+from sklearn import metrics as sklearn_metrics
+
+import imbtorch
+from imbtorch import ConfusionMatrix, ConfusionMatrixMetric, Margins, margins, metrics
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+NAN = float("nan")
+TASKS = ("binary", "multiclass", "multilabel")
+EVERY_AVERAGE = ("macro", "weighted", "none", "micro", "binary")
+
+# what each metric reads, stated here independently of the classes
+POSITIVE = {"Precision", "Recall", "Specificity", "FScore", "FowlkesMallows"}  # per class; in binary the class 1 alone
+PER_CLASS = {"ClassBalanceAccuracy", "ImbalanceAccuracy"}
+TWO_CLASSES = {
+    "AccuracyDominanceArea",
+    "Dominance",
+    "IndexBalancedAccuracy",
+    "OptimizedPrecision",
+    "WeightedAccuracy",
+}
+NEED_MATRIX = {"ConfusionEntropy", "ExpectedCost", "RelativeClassifierInformation"}
+WHOLE = {"Accuracy", "BalancedAccuracy", "GeometricMean", "MatthewsCorrCoef"} | NEED_MATRIX
+OWN_ARGUMENTS = {
+    "FScore": {"beta": 2.0},
+    "GeometricMean": {"correction": 0.1},
+    "IndexBalancedAccuracy": {"measure": imbtorch.balanced_accuracy, "alpha": 0.3},
+    "WeightedAccuracy": {"alpha": 0.7},
+}
+
+
+def averages(name, task):
+    """Averages that a metric takes."""
+    if task == "multilabel":
+        return ("macro", "weighted", "none", "micro")
+    if name in POSITIVE:
+        return EVERY_AVERAGE if task == "binary" else EVERY_AVERAGE[:-1]
+    if name in PER_CLASS or (name in TWO_CLASSES and task == "multiclass"):
+        return ("macro", "weighted", "none")
+    return ()
+
+
+def own_arguments(name, classes):
+    if name == "ExpectedCost":
+        return {"costs": [[float(abs(i - j) * (1 + i)) for j in range(classes)] for i in range(classes)]}
+    return dict(OWN_ARGUMENTS.get(name, {}))
+
+
+def build(name, task, size=5, **kwargs):
+    sizes = {"binary": {}, "multiclass": {"num_classes": size}, "multilabel": {"num_labels": size}}[task]
+    own = own_arguments(name, size if task == "multiclass" else 2)
+    return getattr(imbtorch, name)(task, **sizes, **own, **kwargs)
+
+
+def batch(task, size=5, samples=120, seed=0):
+    """Scores and targets in which every class, or label, occurs."""
+    random = torch.Generator().manual_seed(seed)
+    if task == "multiclass":
+        target = torch.arange(samples)[torch.randperm(samples, generator=random)] % size
+        noise = torch.rand(samples, size, generator=random)
+        return noise + torch.eye(size)[target] * torch.rand(samples, 1, generator=random), target
+    shape = (samples, size) if task == "multilabel" else (samples,)
+    target = (torch.rand(shape, generator=random) < 0.3).long()
+    return (torch.rand(shape, generator=random) + 0.4 * target).clamp(max=1.0), target
+
+
+def joined(batches):
+    return tuple(torch.cat(parts) for parts in zip(*batches, strict=True))
+
+
+def expected(name, task, average, preds, target):
+    """Measure of scikit-learn's confusion matrix; means over labels and one-vs-rest classes in plain Python."""
+    size = preds.shape[1] if task != "binary" else 2
+    labels = preds.argmax(1) if task == "multiclass" else (preds > 0.5).long()
+    if name == "ConfusionMatrix":
+        prefix = "multilabel_" if task == "multilabel" else ""
+        return getattr(sklearn_metrics, f"{prefix}confusion_matrix")(target, labels)
+    cls, own = getattr(imbtorch, name), own_arguments(name, size if task == "multiclass" else 2)
+    if "costs" in own:
+        own = {"costs": torch.tensor(own["costs"])}
+
+    def measured(matrix, average):
+        if name in POSITIVE | PER_CLASS:
+            own["average"] = average
+        return cls.measure(torch.as_tensor(matrix), **own)
+
+    if task == "multilabel" or (task == "multiclass" and name in TWO_CLASSES):
+        inner = "binary" if name in POSITIVE else "macro"
+        ranks = range(size) if task == "multiclass" else None
+        matrices = sklearn_metrics.multilabel_confusion_matrix(target, labels, labels=ranks)
+        if average == "micro":
+            return measured(matrices.sum(0), inner)
+        values = torch.stack([measured(matrix, inner) for matrix in matrices])
+        if average == "none":
+            return values
+        weights = matrices[:, 1].sum(1) if average == "weighted" else [1] * size
+        return torch.tensor(statistics.fmean(values.tolist(), list(map(float, weights))), dtype=torch.float64)
+    matrix = sklearn_metrics.confusion_matrix(target, labels, labels=range(size))
+    return measured(matrix, average)
+
+
+def assert_equal(value, wanted, tolerance=2e-6):
+    wanted = torch.as_tensor(wanted, dtype=torch.float64)
+    torch.testing.assert_close(value.double(), wanted, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def multiclass(preds, target, name="ConfusionMatrix", size=3, **kwargs):
+    """A metric that has seen one batch of class indices."""
+    metric = build(name, "multiclass", size, **kwargs)
+    metric.update(torch.tensor(preds), torch.tensor(target))
+    return metric
+
+
+CASES = [
+    pytest.param(name, task, average, id=f"{name}-{task}-{average}")
+    for name in metrics.__all__
+    for task in TASKS
+    for average in ("auto", *averages(name, task))
+]
+EVERY_METRIC = pytest.mark.parametrize("name", [*metrics.__all__, "ConfusionMatrix"])
+EVERY_TASK = pytest.mark.parametrize("task", TASKS)
+
+
+def layouts(name, task):
+    lean = task == "multiclass" and name not in NEED_MATRIX | {"ConfusionMatrix"}
+    return ("matrix", "margins") if lean else ("matrix",)
+
+
+def resolved(name, task, average):
+    if average != "auto":
+        return average
+    return "binary" if task == "binary" and name in POSITIVE else "macro"
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+def test_tables_cover_the_catalogue():
+    assert set(metrics.__all__) == POSITIVE | PER_CLASS | TWO_CLASSES | WHOLE
+    assert len(metrics.__all__) == len(POSITIVE) + len(PER_CLASS) + len(TWO_CLASSES) + len(WHOLE)
+
+
+@pytest.mark.parametrize(("name", "task", "average"), CASES)
+def test_value_is_the_measure_of_sklearns_matrix(name, task, average):
+    preds, target = batch(task)
+    metric = build(name, task, average=average)
+    for rows in torch.arange(len(preds)).split(50):  # chunks of 50, 50 and 20
+        metric.update(preds[rows], target[rows])
+    value = metric.compute()
+    assert value.dtype == torch.float32
+    assert_equal(value, expected(name, task, resolved(name, task, average), preds, target))
+    assert_equal(metric.evaluate(metric.confmat), expected(name, task, resolved(name, task, average), preds, target))
+    if "margins" in layouts(name, task):
+        lean = build(name, task, average=average, state="margins")
+        lean.update(preds, target)
+        assert torch.equal(lean.compute(), value)
+        assert torch.equal(lean(preds, target), value)
+        assert lean.margins.correct.sum() == 2 * metric.confmat.trace()
+
+
+@pytest.mark.parametrize("name", metrics.__all__)
+@EVERY_TASK
+def test_other_averages_are_refused(name, task):
+    for average in {*EVERY_AVERAGE, "samples", None} - set(averages(name, task)):
+        with pytest.raises(ValueError, match=f"{name}.*average|average.*{name}|average='none'"):
+            build(name, task, average=average)
+
+
+def test_refusals_say_what_to_do():
+    with pytest.raises(ValueError, match=r"Accuracy .*takes no average in task='multiclass', got 'macro'; Balanced"):
+        imbtorch.Accuracy("multiclass", 3, average="macro")
+    with pytest.raises(ValueError, match="average=None is spelled average='none'"):
+        imbtorch.Recall("multiclass", 3, average=None)
+    with pytest.raises(ValueError, match=r"average of Recall in task='multiclass' must be one of .*, got 'binary'"):
+        imbtorch.Recall("multiclass", 3, average="binary")
+    with pytest.raises(ValueError, match=r"ConfusionMatrix .*takes no average; use normalize"):
+        ConfusionMatrix("multiclass", 3, average="macro")
+
+
+@pytest.mark.parametrize("name", sorted(NEED_MATRIX | {"ConfusionMatrix"}))
+def test_margins_are_refused_where_the_matrix_is_needed(name):
+    with pytest.raises(ValueError, match=rf"{name} .*state='margins'.*use state='matrix'"):
+        build(name, "multiclass", state="margins")
+
+
+@EVERY_METRIC
+@pytest.mark.parametrize(("task", "size"), [(task, 5) for task in TASKS] + [("multiclass", 100)])
+def test_forward_returns_the_batch_value_and_accumulates(name, task, size):
+    batches = [batch(task, size, samples, seed) for seed, samples in enumerate((300, 200, 100))]
+    average = resolved(name, task, "auto")
+    for state in layouts(name, task):
+        metric = build(name, task, size, state=state)
+        for each in batches:
+            assert_equal(metric(*each), expected(name, task, average, *each))
+        metric.update(*batches[0])
+        assert_equal(metric.compute(), expected(name, task, average, *joined([*batches, batches[0]])))
+
+
+@pytest.mark.parametrize("normalize", [None, "true", "pred", "all"])
+def test_confusion_matrix_equals_sklearn(normalize):
+    target, preds = [0, 0, 1, 1, 1, 3, 3, 0], [0, 1, 1, 1, 2, 3, 0, 0]
+    metric = multiclass(preds, target, size=5, normalize=normalize)
+    wanted = sklearn_metrics.confusion_matrix(target, preds, labels=range(5), normalize=normalize)
+    value = metric.compute()
+    assert value.dtype == (torch.int64 if normalize is None else torch.float32)
+    assert_equal(value, wanted)
+    assert_equal(metric(torch.tensor(preds), torch.tensor(target)), wanted)
+
+
+@pytest.mark.parametrize("average", ["macro", "weighted", "micro", "none"])
+@pytest.mark.parametrize(
+    ("name", "score"),
+    [
+        ("Precision", sklearn_metrics.precision_score),
+        ("Recall", sklearn_metrics.recall_score),
+        ("FScore", lambda *args, **kwargs: sklearn_metrics.fbeta_score(*args, beta=2.0, **kwargs)),
+    ],
+)
+def test_multilabel_averages_equal_sklearns(name, score, average):
+    preds, target = batch("multilabel")
+    metric = build(name, "multilabel", average=average)
+    wanted = score(target, preds > 0.5, average=None if average == "none" else average)
+    assert_equal(metric(preds, target), wanted)
+
+
+def test_a_label_without_positives_and_predictions_takes_no_part():
+    target = torch.tensor([[1, 0, 0], [0, 0, 1], [1, 0, 0], [1, 0, 0]])
+    preds = torch.tensor([[1, 0, 0], [1, 0, 0], [1, 0, 0], [0, 0, 0]])
+    # recalls 2/3, absent, 0; accuracies of the labels 1/2, absent, 3/4
+    for name, values, micro in (("Recall", (2 / 3, 0), 2 / 4), ("Accuracy", (1 / 2, 3 / 4), 9 / 12)):
+        wanted = {
+            "none": [values[0], NAN, values[1]],
+            "macro": sum(values) / 2,
+            "weighted": (3 * values[0] + values[1]) / 4,
+            "micro": micro,
+        }
+        for average, value in wanted.items():
+            assert_equal(build(name, "multilabel", 3, average=average)(preds, target), value)
+
+
+@pytest.mark.parametrize("average", ["macro", "weighted", "micro", "none"])
+def test_all_labels_absent(average):
+    nothing = torch.zeros(6, 3, dtype=torch.long)
+    for name, value in (("Accuracy", 1.0), ("Recall", 0.0), ("FScore", 0.0), ("Specificity", 1.0)):
+        wanted = [NAN] * 3 if average == "none" else value
+        assert_equal(build(name, "multilabel", 3, average=average)(nothing, nothing), wanted)
+
+
+def plain_values(matrix):
+    """Binary measures of one 2 x 2 matrix, from their formulas."""
+    (tn, fp), (fn, tp) = matrix
+    tpr = tp / (tp + fn) if tp + fn else tn / (tn + fp)
+    tnr = tn / (tn + fp) if tn + fp else tpr
+    accuracy = (tp + tn) / (tp + tn + fp + fn)
+    return {
+        "WeightedAccuracy": 0.7 * tpr + 0.3 * tnr,
+        "Dominance": tpr - tnr,
+        "AccuracyDominanceArea": math.sqrt(tpr * tnr) * (tpr - tnr + 3) / 2,
+        "IndexBalancedAccuracy": (1 + 0.3 * (tpr - tnr)) * (tpr + tnr) / 2,
+        "OptimizedPrecision": accuracy - (abs(tpr - tnr) / (tpr + tnr) if tpr + tnr else 1),
+    }
+
+
+@pytest.mark.parametrize("name", sorted(TWO_CLASSES))
+def test_one_against_the_rest_leaves_absent_classes_out(name):
+    target = [0, 0, 0, 0, 1, 1, 2, 2, 2]
+    preds = [0, 0, 1, 4, 1, 0, 2, 2, 0]  # class 3 is absent, class 4 predicted only
+    present = (0, 1, 2, 4)
+    matrices = sklearn_metrics.multilabel_confusion_matrix(target, preds, labels=range(5)).tolist()
+    values = {rank: plain_values(matrices[rank])[name] for rank in present}
+    wanted = {
+        "none": [values.get(rank, NAN) for rank in range(5)],
+        "macro": statistics.fmean(values.values()),
+        "weighted": statistics.fmean(values.values(), [float(target.count(rank)) for rank in present]),
+    }
+    for average, value in wanted.items():
+        assert_equal(build(name, "multiclass", average=average)(torch.tensor(preds), torch.tensor(target)), value)
+
+
+@pytest.mark.parametrize("ignored", [0, 1, 2])
+@pytest.mark.parametrize("state", ["matrix", "margins"])
+def test_an_ignored_class_takes_no_part_in_means(ignored, state):
+    preds, target = batch("multiclass", 4, 100)
+    labels = preds.argmax(1)
+    kept = target != ignored
+    others = [rank for rank in range(4) if rank != ignored]
+    assert (labels[kept] == ignored).any()
+    truth = target[kept].numpy(), labels[kept].numpy()
+    precision, recall, f2, support = sklearn_metrics.precision_recall_fscore_support(*truth, beta=2.0, labels=others)
+    matrices = sklearn_metrics.multilabel_confusion_matrix(*truth, labels=others)
+    wanted = {
+        "Precision": precision,
+        "Recall": recall,
+        "FScore": f2,
+        "FowlkesMallows": np.sqrt(precision * recall),
+        "Specificity": matrices[:, 0, 0] / matrices[:, 0].sum(1),
+        "ClassBalanceAccuracy": np.minimum(precision, recall),
+        "ImbalanceAccuracy": 2 * np.minimum(precision, recall) - 1,
+    } | {name: np.array([plain_values(matrix)[name] for matrix in matrices.tolist()]) for name in TWO_CLASSES}
+    assert set(wanted) == POSITIVE | PER_CLASS | TWO_CLASSES
+    for name, values in wanted.items():
+        for average in ("none", "macro", "weighted"):
+            metric = build(name, "multiclass", 4, average=average, ignore_index=ignored, state=state)
+            metric.update(preds, target)
+            full = np.insert(values, ignored, NAN)
+            mean = np.average(values, weights=support if average == "weighted" else None)
+            assert_equal(metric.compute(), full if average == "none" else mean)  # and no warning of unseen classes
+            assert_equal(metric(preds, target), full if average == "none" else mean)
+
+
+def test_whole_matrix_measures_with_an_ignored_class():
+    target, preds = [0, 0, 1, 1, 2, 2, 2], [0, 2, 1, 1, 0, 1, 2]
+    metric = multiclass(preds, target, "BalancedAccuracy", ignore_index=2)
+    assert_equal(metric.compute(), (1 / 2 + 1) / 2)
+    metric = multiclass(preds, target, "Accuracy", ignore_index=2)
+    assert_equal(metric.compute(), 3 / 4)
+
+
+@pytest.mark.filterwarnings("ignore:.*has counted no sample")
+@EVERY_METRIC
+@EVERY_TASK
+def test_empty_state_and_empty_batch(name, task):
+    metric = build(name, task)
+    preds, target = batch(task)
+    for value in (metric.compute(), metric(preds[:0], target[:0])):
+        assert (value == 0).all() if name == "ConfusionMatrix" else value.isnan().all()
+    metric.update(preds, target)
+    assert not metric.compute().isnan().any()
+
+
+# --- looks -----------------------------------------------------------------------------------------------------------
+
+
+@EVERY_METRIC
+@EVERY_TASK
+def test_copies_count_apart_and_repr_builds_the_metric_again(name, task):
+    metric = build(name, task)
+    metric.update(*batch(task))
+    value, counts = metric.compute(), metric.confmat
+    names = {**vars(imbtorch), "tensor": torch.tensor, "torch": torch}
+    assert repr(eval(repr(metric), names)) == repr(metric) == f"{name}({metric.extra_repr()})"
+    copies = pickle.loads(pickle.dumps(metric)), copy.deepcopy(metric), metric.clone()
+    metric.update(*batch(task, seed=1))
+    for other in copies:
+        assert repr(other) == repr(metric)
+        assert torch.equal(other.compute(), value)
+        other.update(*batch(task, seed=1))
+        assert torch.equal(other.confmat, metric.confmat)
+        other.reset()
+        other.update(*batch(task))
+        assert torch.equal(other.compute(), value)
+    assert metric.confmat.sum() == 2 * counts.sum()
+
+
+def test_a_shallow_copy_counts_apart():
+    metric = multiclass([0, 1], [0, 1])
+    other = copy.copy(metric)
+    other.update(torch.tensor([2]), torch.tensor([2]))
+    assert [int(each.confmat.sum()) for each in (metric, other)] == [2, 3]
+    metric.update(torch.tensor([2, 2]), torch.tensor([2, 2]))
+    assert [int(each.confmat.sum()) for each in (metric, other)] == [4, 3]
+
+
+def test_repr_tells_what_differs_from_the_defaults():
+    metric = imbtorch.FScore("binary", beta=0.5, threshold=0.3, logits=True, ignore_index=-1, on_invalid="warn")
+    arguments = repr(metric).removeprefix("FScore(").removesuffix(")").split(", ")
+    assert sorted(arguments) == [
+        "average='binary'",
+        "beta=0.5",
+        "ignore_index=-1",
+        "logits=True",
+        "on_invalid='warn'",
+        "task='binary'",
+        "threshold=0.3",
+    ]
+    assert repr(imbtorch.MatthewsCorrCoef("multiclass", 7, state="margins")) == (
+        "MatthewsCorrCoef(task='multiclass', num_classes=7, state='margins')"
+    )
+    nested = torch.nn.ModuleDict({"val": imbtorch.Recall("multilabel", num_labels=2)})
+    assert "(val): Recall(task='multilabel', num_labels=2, average='macro')" in repr(nested)
+
+
+@EVERY_METRIC
+def test_direction_and_bounds(name):
+    metric = build(name, "binary")
+    direction = {"Dominance": None, "ConfusionMatrix": None, "ConfusionEntropy": False, "ExpectedCost": False}
+    assert metric.higher_is_better is direction.get(name, True)
+    assert metric.full_state_update is False
+    assert metric.is_differentiable is False
+    worst, best = torch.tensor([1, 0, 0, 1]), torch.tensor([0, 1, 1, 0])
+    values = [build(name, "binary")(each, best).max().item() for each in (worst, best)]
+    if metric.plot_lower_bound is not None:
+        assert min(values) >= metric.plot_lower_bound
+    if metric.plot_upper_bound is not None:
+        assert max(values) == pytest.approx(0.0 if name == "Dominance" else metric.plot_upper_bound)
+
+
+def test_hash_stays():
+    metric = build("Recall", "multiclass")
+    before = hash(metric)
+    held = {metric}
+    for act in (metric.update, metric):
+        act(*batch("multiclass"))
+    metric.compute()
+    metric.reset()
+    metric.double().to(torch.float16)
+    assert hash(metric) == before
+    assert metric in held
+    assert metric.clone() not in held
+
+
+# --- the life of the counts ------------------------------------------------------------------------------------------
+
+
+@EVERY_METRIC
+@EVERY_TASK
+def test_reset_starts_anew(name, task):
+    metric = build(name, task)
+    metric.update(*batch(task, seed=1))
+    metric(*batch(task, seed=2))
+    metric.reset()
+    assert metric.confmat.sum() == 0
+    assert not metric.update_called
+    metric.update(*batch(task))
+    fresh = build(name, task)
+    fresh.update(*batch(task))
+    assert metric.update_count == 1
+    assert torch.equal(metric.compute(), fresh.compute())
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+def test_the_state_keeps_its_address(task):
+    metric = build("Recall", task)
+    address = metric._state.data_ptr()
+    for _ in range(2):
+        metric.update(*batch(task))
+        metric(*batch(task))
+        metric.compute()
+        _ = metric.confmat, metric.margins
+        assert metric._state.data_ptr() == address
+        assert metric.confmat.sum() == 240
+        metric.reset()
+        assert metric._state.data_ptr() == address
+        assert metric.confmat.sum() == 0
+
+
+def test_results_are_copies():
+    preds, target = torch.tensor([0, 1, 1]), torch.tensor([0, 1, 2])
+    metric = multiclass([0, 1, 1], [0, 1, 2])
+    results = [metric.compute(), metric.confmat, metric(preds, target), *metric.margins]
+    before = [result.clone() for result in results]
+    metric.update(preds, target)
+    assert all(map(torch.equal, results, before))
+    for result in results:
+        result.fill_(77)
+    assert metric.confmat.tolist() == [[3, 0, 0], [0, 3, 0], [0, 3, 0]]
+    lean = multiclass([0, 1, 1], [0, 1, 2], "Recall", state="margins")
+    for part in lean.margins:
+        part.fill_(77)
+    assert [part.tolist() for part in lean.margins] == [[1, 1, 0], [1, 1, 1], [1, 2, 0]]
+
+
+def test_confmat_and_margins():
+    preds, target = batch("multiclass")
+    metric, lean = build("Recall", "multiclass"), build("Recall", "multiclass", state="margins")
+    for each in (metric, lean):
+        each.update(preds, target)
+    matrix = sklearn_metrics.confusion_matrix(target, preds.argmax(1))
+    assert metric.confmat.tolist() == matrix.tolist()
+    for each in (metric, lean):
+        assert isinstance(each.margins, Margins)
+        wanted = matrix.diagonal(), matrix.sum(1), matrix.sum(0)
+        assert [part.tolist() for part in each.margins] == [part.tolist() for part in wanted]
+        assert all(part.dtype == torch.int64 for part in each.margins)
+    with pytest.raises(ValueError, match="state='margins' keeps no confusion matrix; use state='matrix'"):
+        _ = lean.confmat
+    preds, target = batch("multilabel")
+    metric = build("Recall", "multilabel")
+    metric.update(preds, target)
+    wanted = sklearn_metrics.multilabel_confusion_matrix(target, preds > 0.5)
+    assert metric.confmat.tolist() == wanted.tolist()
+    assert metric.margins.predicted.tolist() == wanted.sum(1).tolist()
+
+
+def test_compute_again_gives_the_same_value():
+    metric = multiclass([0, 1, 1], [0, 1, 2], "Recall")
+    first, second = metric.compute(), metric.compute()
+    assert torch.equal(first, second)
+    assert_equal(first, 2 / 3)
+    first.fill_(7.0)
+    assert_equal(metric.compute(), 2 / 3)
+
+
+CONVERSIONS = {
+    "half": lambda module: module.half(),
+    "float": lambda module: module.float(),
+    "double": lambda module: module.double(),
+    "bfloat16": lambda module: module.bfloat16(),
+    "to float16": lambda module: module.to(torch.float16),
+    "to float64": lambda module: module.to(torch.float64),
+    "to cpu, bfloat16": lambda module: module.to("cpu", torch.bfloat16),
+    "type": lambda module: module.type(torch.float16),
+    "set_dtype": lambda module: [each.set_dtype(torch.float16) for each in module.modules() if each is not module],
+}
+
+
+@pytest.mark.parametrize("convert", CONVERSIONS.values(), ids=CONVERSIONS)
+def test_counts_stay_int64(convert):
+    metric = ConfusionMatrix("binary")
+    module = torch.nn.Sequential(metric)
+    ones = torch.ones(2049, dtype=torch.long)
+    metric.update(ones, ones)
+    convert(module)
+    metric.update(ones, ones)
+    metric(torch.zeros(1), torch.ones(1, dtype=torch.long))
+    assert metric.confmat.dtype == torch.int64
+    assert metric.confmat.tolist() == [[0, 0], [1, 4098]]
+    metric.reset()
+    metric.update(ones, ones)
+    assert metric.compute().tolist() == [[0, 0], [0, 2049]]
+    recall = multiclass([0, 1, 1], [0, 1, 2], "Recall")
+    convert(torch.nn.Sequential(recall))
+    assert recall.compute().dtype == torch.float32
+    assert_equal(recall.compute(), 2 / 3)
+
+
+@pytest.fixture
+def default_dtype(request):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(request.param)
+    yield request.param
+    torch.set_default_dtype(before)
+
+
+@pytest.mark.parametrize(
+    "default_dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], indirect=True, ids=str
+)
+@EVERY_METRIC
+@EVERY_TASK
+def test_values_have_float32_or_wider(name, task, default_dtype):
+    preds, target = batch(task)
+    preds = preds.float()
+    metric = build(name, task, **({"normalize": "true"} if name == "ConfusionMatrix" else {}))
+    wide = torch.float64 if default_dtype == torch.float64 else torch.float32
+    forwarded = metric(preds, target)
+    for value in (forwarded, metric.compute()):
+        assert value.dtype == wide
+        if name != "ConfusionMatrix":
+            wanted = expected(name, task, resolved(name, task, "auto"), preds, target)
+            assert_equal(value, wanted, 1e-12 if wide == torch.float64 else 2e-6)
+
+
+@pytest.mark.parametrize("default_dtype", [torch.bfloat16], indirect=True, ids=str)
+def test_bfloat16_does_not_hide_which_epoch_is_better(default_dtype):
+    matrix = torch.tensor([[4900, 90, 10, 0], [255, 245, 0, 0], [45, 5, 45, 5], [11, 3, 1, 10]])
+    better = matrix + torch.tensor([[0] * 4, [-8, 0, 8, 0], [0] * 4, [0] * 4])
+    values = []
+    for each in (matrix, better):
+        cells = torch.arange(16).repeat_interleave(each.flatten())
+        metric = build("ImbalanceAccuracy", "multiclass", 4)
+        metric.update(cells % 4, cells // 4)
+        values.append(metric.compute())
+    assert_equal(values[0], 0.1402, 5e-5)
+    assert values[0] < values[1]
+    assert values[0].bfloat16() == values[1].bfloat16()
+
+
+@EVERY_METRIC
+@EVERY_TASK
+def test_meta_device(name, task):
+    with torch.device("meta"):
+        metric = build(name, task)
+    assert metric.device.type == "meta"
+    assert torch.nn.Sequential(metric).to_empty(device="cpu")[0] is metric
+    assert metric.confmat.sum() == 0
+    metric.update(*batch(task))
+    moved = build(name, task)
+    moved.update(*batch(task))
+    assert torch.equal(metric.compute(), moved.compute())
+    assert moved.to("meta").device.type == "meta"
+    with pytest.raises(ValueError, match=r"preds are on cpu but the counts are on meta; .*metric\.to\('cpu'\)"):
+        moved.update(*batch(task))
+
+
+def test_to_empty_of_a_metric_itself():
+    metric = multiclass([0, 1], [0, 1]).to("meta")
+    assert metric.to_empty(device="cpu") is metric
+    assert metric.confmat.sum() == 0
+    metric.update(torch.tensor([2]), torch.tensor([2]))
+    assert metric.confmat.tolist() == [[0, 0, 0], [0, 0, 0], [0, 0, 1]]
+
+
+def test_to_empty_leaves_no_garbage_where_nothing_moves():
+    metric = multiclass([0, 1], [0, 1])
+    torch.nn.Sequential(metric).to_empty(device="cpu")
+    assert metric.confmat.tolist() in ([[1, 0, 0], [0, 1, 0], [0, 0, 0]], [[0] * 3] * 3)
+
+
+def test_inference_then_training():
+    data = [batch("multiclass", seed=seed) for seed in range(3)]
+    metric = build("Recall", "multiclass")
+    metric.update(*data[0])
+    with torch.inference_mode():
+        metric.update(*data[1])
+        metric(*data[1])
+        metric.compute()
+    metric.update(*data[2])
+    metric(*data[2])
+    wanted = joined([data[0], data[1], data[1], data[2], data[2]])
+    assert_equal(metric.compute(), expected("Recall", "multiclass", "macro", *wanted))
+    with torch.inference_mode():
+        metric.reset()
+        metric.update(*data[0])
+    metric.update(*data[1])
+    assert_equal(metric.compute(), expected("Recall", "multiclass", "macro", *joined(data[:2])))
+
+
+@pytest.mark.parametrize("act", ["update", "forward", "reset", "merge_state", "load_state_dict", "to", "deepcopy"])
+def test_born_under_inference_mode(act):
+    data = batch("multiclass")
+    source = build("ConfusionMatrix", "multiclass")
+    source.persistent(True)
+    source.update(*data)
+    with torch.inference_mode():
+        metric = build("ConfusionMatrix", "multiclass")
+        metric.update(*data)
+    times = 2
+    if act in ("update", "forward"):
+        getattr(metric, act)(*data)
+    elif act == "reset":
+        metric.reset()
+        times = 0
+    elif act == "merge_state":
+        metric.merge_state(source)
+    elif act == "load_state_dict":
+        metric.load_state_dict(source.state_dict())
+        times = 1
+    else:
+        metric = copy.deepcopy(metric) if act == "deepcopy" else metric.to("cpu", torch.float64)
+        times = 1
+    metric.update(*data)
+    assert torch.equal(metric.compute(), (times + 1) * source.compute())
+
+
+# --- saving, loading, merging ----------------------------------------------------------------------------------------
+
+
+def saved(metric):
+    metric.persistent(True)
+    return metric.state_dict()
+
+
+def test_counts_stay_out_of_checkpoints_unless_asked_for():
+    metric = multiclass([0, 1], [0, 1])
+    assert not metric.state_dict()
+    assert len(saved(metric)) == 1
+    metric.persistent(False)
+    assert not torch.nn.Sequential(metric).state_dict()
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@EVERY_TASK
+def test_saved_and_loaded(task, nested, tmp_path):
+    metric, other = (build("ConfusionMatrix", task) for _ in range(2))
+    metric.update(*batch(task))
+    metric.persistent(True)
+    before = metric.compute()
+    modules = [torch.nn.ModuleDict({"val": each}) if nested else each for each in (metric, other)]
+    torch.save(modules[0].state_dict(), tmp_path / "state.pt")
+    metric.update(*batch(task, seed=1))
+    other.update(*batch(task, seed=2))
+    other(*batch(task, seed=2))
+    other.persistent(True)
+    address = other._state.data_ptr()
+    modules[1].load_state_dict(torch.load(tmp_path / "state.pt"))
+    assert other._state.data_ptr() == address
+    assert torch.equal(other.compute(), before)
+    other.update(*batch(task, seed=1))
+    assert torch.equal(other.compute(), metric.compute())
+
+
+def test_two_metrics_loaded_from_one_dict_count_apart():
+    data = batch("multiclass")
+    source = build("ConfusionMatrix", "multiclass")
+    source.update(*data)
+    state = saved(source)
+    kept = copy.deepcopy(dict(state))
+    pair = [build("ConfusionMatrix", "multiclass") for _ in range(2)]
+    for each in pair:
+        each.load_state_dict(state)
+    pair[0].update(*data)
+    pair[0](*data)
+    assert torch.equal(pair[0].compute(), 3 * source.compute())
+    assert torch.equal(pair[1].compute(), source.compute())
+    pair[0].reset()
+    assert torch.equal(pair[1].compute(), source.compute())
+    assert list(state) == list(kept)
+    assert all(torch.equal(state[key], kept[key]) for key in kept)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize(
+    ("task", "arguments", "name"),
+    [
+        ("multiclass", {"num_classes": 4}, "multiclass_4"),
+        ("multiclass", {"num_classes": 3, "ignore_index": 0}, "ignore_0"),
+        ("multilabel", {"num_labels": 3}, "multilabel_3"),
+        ("binary", {}, "binary"),
+        ("binary", {"threshold": 0.25}, "0_25"),
+        ("binary", {"logits": True}, "logits"),
+    ],
+)
+def test_counts_of_another_kind_are_refused_by_name(task, arguments, name, strict):
+    other = ConfusionMatrix(task, **arguments)
+    state = saved(other)
+    metric = ConfusionMatrix("binary", threshold=0.75) if task == "binary" else multiclass([0, 1], [0, 1])
+    before = metric.confmat
+    for module, prefix in ((metric, ""), (torch.nn.ModuleDict({"val": metric}), "val.")):
+        prefixed = {prefix + key: value for key, value in state.items()}
+        with pytest.raises(RuntimeError, match=rf"{prefix}counts_\w*{name}\w* counts differently") as error:
+            module.load_state_dict(prefixed, strict=strict)
+        assert metric._state_name in str(error.value)
+        assert torch.equal(metric.confmat, before)
+    with pytest.raises(ValueError, match=rf"cannot merge counts of .*{name}"):
+        metric.merge_state(other)
+    assert torch.equal(metric.confmat, before)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("value", [torch.zeros(3, dtype=torch.long), torch.zeros(13), [1, 2]])
+def test_a_state_of_another_shape_or_type_is_refused(value, strict):
+    metric = multiclass([0, 1], [0, 1])
+    (key,) = saved(metric)
+    with pytest.raises(RuntimeError, match=rf"state '{key}' must be int64 \[13\], got"):
+        metric.load_state_dict({key: value}, strict=strict)
+    with pytest.raises(ValueError, match=rf"state '{key}' must be int64 \[13\], got"):
+        metric.merge_state({key: value})
+    with pytest.raises(ValueError, match=rf"state '{key}' must be int64 \[13\], got"):
+        setattr(metric, key, value)
+    assert metric.compute().trace() == 2
+
+
+def test_merge_state_adds():
+    data = [batch("multiclass", seed=seed) for seed in range(2)]
+    pair = [build("Recall", "multiclass") for _ in range(2)]
+    for metric, each in zip(pair, data, strict=True):
+        metric.update(*each)
+        metric.compute()
+    pair[0].merge_state(pair[1])
+    assert pair[0].update_count == 2
+    assert_equal(pair[0].compute(), expected("Recall", "multiclass", "macro", *joined(data)))
+    assert_equal(pair[1].compute(), expected("Recall", "multiclass", "macro", *data[1]))
+    pair[0].merge_state(pair[1].metric_state)
+    assert_equal(pair[0].compute(), expected("Recall", "multiclass", "macro", *joined([*data, data[1]])))
+    pair[0].update(*data[0])
+    assert_equal(pair[1].compute(), expected("Recall", "multiclass", "macro", *data[1]))
+
+
+def test_merge_state_refuses_what_is_no_such_metric():
+    metric = multiclass([0, 1], [0, 1], "Recall")
+    with pytest.raises(ValueError, match="cannot merge Precision into Recall"):
+        metric.merge_state(build("Precision", "multiclass", 3))
+    with pytest.raises(ValueError, match="incoming_state must be a dict or a Recall, got"):
+        metric.merge_state([1])
+    with pytest.raises(ValueError, match="cannot merge counts of"):
+        metric.merge_state({})
+    assert metric.confmat.sum() == 2
+
+
+# --- warnings and values that cannot be counted ----------------------------------------------------------------------
+
+# Where nothing is said, a warning fails the test: warnings are errors here.
+
+
+def test_unseen_classes_are_told_once_between_resets():
+    metric = multiclass([0, 1, 1], [0, 1, 0], "Recall")
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="Recall: 1 of 3 classes had no target: 2; "):
+            metric.compute()
+        metric(torch.tensor([0]), torch.tensor([1]))
+        metric.compute()
+        metric.reset()
+        metric(torch.tensor([0]), torch.tensor([1]))
+        metric.reset()
+        metric.update(torch.tensor([0, 1]), torch.tensor([0, 1]))
+
+
+@pytest.mark.parametrize("average", ["macro", "none"])
+def test_unseen_classes_are_named(average):
+    several = multiclass([0, 1], [5, 5], "Recall", size=10, average=average, state="margins")
+    with pytest.warns(UserWarning, match="9 of 10 classes had no target: 0, 1, 2, 3, 4, 6, 7, 8, 9;"):
+        several.compute()
+    many = multiclass([0, 1], [0, 0], "Recall", size=40, average=average)
+    with pytest.warns(UserWarning, match=r"39 of 40 classes had no target: 1, 2, .*, 20, \.\.\.;"):
+        many.compute()
+    labels = build("Recall", "multilabel", 3, average=average)
+    labels.update(torch.ones(2, 3), torch.tensor([[0, 0, 1], [0, 0, 1]]))
+    with pytest.warns(UserWarning, match="2 of 3 labels had no positive target: 0, 1;"):
+        labels.compute()
+    binary = build("Recall", "binary")
+    binary.update(torch.ones(2), torch.zeros(2, dtype=torch.long))
+    with pytest.warns(UserWarning, match="1 of 2 classes had no target: 1;"):
+        binary.compute()
+
+
+def test_nothing_is_said_of_ignored_classes_by_other_ranks_and_by_matrices(monkeypatch):
+    multiclass([0, 1, 1], [0, 1, 2], "Recall", ignore_index=2).compute()
+    multiclass([0, 1, 1], [0, 1, 1]).compute()
+    build("Recall", "binary", ignore_index=0)(torch.ones(3), torch.tensor([1, 1, 0]))
+    monkeypatch.setenv("RANK", "1")
+    multiclass([0, 1, 1], [0, 1, 1], "Recall").compute()
+    build("Recall", "binary").compute()
+
+
+@pytest.mark.parametrize("name", ["Recall", "MatthewsCorrCoef", "ExpectedCost", "ConfusionMatrix"])
+@EVERY_TASK
+def test_an_empty_state_is_told(name, task):
+    metric = build(name, task)
+    with pytest.warns(UserWarning, match=f"{name} has counted no sample") as told:
+        value = metric.compute()
+    assert "nan" not in str(told[0].message) or value.isnan().all()  # a matrix of zeros is none
+
+
+GOOD, BAD = ([0, 1, 2, 2], [0, 1, 2, 1]), ([0, 1, 777, 0, 0], [0, 1, 2, 333, -1])
+
+
+def assert_goes_on(metric):
+    metric.reset()
+    metric.update(*map(torch.tensor, GOOD))
+    assert metric.confmat.tolist() == [[1, 0, 0], [0, 1, 1], [0, 0, 1]]
+    assert_equal(metric.compute(), (1 + 1 / 2 + 1) / 3)
+
+
+@pytest.mark.parametrize("act", ["update", "forward"])
+@pytest.mark.parametrize("size", [3, 100])
+def test_bad_values_raise_at_once_on_the_cpu(act, size):
+    metric = build("Recall", "multiclass", size)
+    metric.update(*map(torch.tensor, GOOD))
+    before = metric.confmat
+    with pytest.raises(ValueError, match="target holds class -1 but"):
+        getattr(metric, act)(torch.tensor([0, 0]), torch.tensor([1, -1]))
+    assert torch.equal(metric.confmat, before)
+    assert metric.update_count == 1
+
+
+@pytest.fixture
+def accelerator(monkeypatch):
+    """Make the CPU count as an accelerator does, where no value is read during an update."""
+    for module in ("confusion", "metric"):
+        monkeypatch.setattr(f"imbtorch.{module}.reading_is_free", lambda _: False)
+
+
+@pytest.mark.usefixtures("accelerator")
+@pytest.mark.parametrize("act", ["update", "forward"])
+def test_bad_values_raise_in_compute_on_an_accelerator(act):
+    metric = build("Recall", "multiclass", 3)
+    getattr(metric, act)(*map(torch.tensor, BAD))
+    metric.update(torch.tensor([[0.5, NAN, 0.0]]), torch.tensor([1]))
+    assert metric.confmat.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
+    text = r"Recall did not count 4 .*: 2 targets out of range, 1 predictions out of range, 1 NaN scores; .*reset\(\)"
+    for _ in range(2):
+        with pytest.raises(ValueError, match=text):
+            metric.compute()
+    assert_goes_on(metric)
+
+
+@pytest.mark.usefixtures("accelerator")
+@pytest.mark.parametrize("size", [5, 100])
+@pytest.mark.parametrize("act", ["update", "forward"])
+@EVERY_TASK
+def test_an_accelerator_counts_the_same(task, act, size):
+    data = batch(task, size, 300)
+    for state in layouts("Recall", task):
+        metric = build("Recall", task, size, state=state)
+        getattr(metric, act)(*data)
+        assert_equal(metric.compute(), expected("Recall", task, resolved("Recall", task, "auto"), *data))
+
+
+@pytest.mark.parametrize("act", ["update", "forward"])
+def test_on_invalid_warn_goes_on_and_tells(act):
+    metric = build("Recall", "multiclass", 3, on_invalid="warn")
+    getattr(metric, act)(*map(torch.tensor, BAD))
+    metric.update(*map(torch.tensor, GOOD))
+    text = "Recall did not count 3 .*: 2 targets out of range, 1 predictions out of range"
+    with pytest.warns(UserWarning, match=text):
+        value = metric.compute()
+    assert_equal(value, (1 + 2 / 3 + 1) / 3)
+    assert_equal(metric.compute(), (1 + 2 / 3 + 1) / 3)  # told once
+    assert_goes_on(metric)
+    probabilities = build("Accuracy", "binary", on_invalid="warn")
+    probabilities.update(torch.tensor([0.2, 1.7, NAN, 0.9]), torch.tensor([0, 1, 1, 1]))
+    with pytest.warns(UserWarning, match=r"1 NaN scores, 1 probabilities outside \[0, 1\]"):
+        assert_equal(probabilities.compute(), 1.0)
+
+
+def test_forward_tallies_bad_values_once_where_it_counts_the_batch_twice():
+    metric = build("Recall", "multiclass", 100, on_invalid="warn")
+    assert_equal(metric(*map(torch.tensor, BAD)), 1.0)
+    assert metric.confmat.sum() == 2
+    with pytest.warns(UserWarning, match="did not count 3 .*: 2 targets out of range, 1 predictions out of range"):
+        metric.compute()
+
+
+def test_unseen_classes_do_not_hide_bad_values():
+    metric = build("Recall", "multiclass", 3, on_invalid="warn")
+    metric.update(torch.tensor([0]), torch.tensor([0]))
+    with pytest.warns(UserWarning, match="had no target"):
+        metric.compute()
+    metric.update(torch.tensor([0]), torch.tensor([9]))
+    with pytest.warns(UserWarning, match="1 targets out of range"):
+        metric.compute()
+
+
+# --- arguments and subclasses ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "match"),
+    [
+        ("Recall", {"task": "multi"}, "task must be one of"),
+        ("Recall", {"task": "multiclass"}, "task='multiclass' needs num_classes"),
+        ("Recall", {"task": "multilabel"}, "task='multilabel' needs num_labels"),
+        ("Recall", {"task": "binary", "num_classes": 3}, "use task='multiclass'"),
+        ("Recall", {"task": "binary", "threshold": 2}, "threshold must be a probability"),
+        ("Recall", {"task": "multiclass", "num_classes": 3, "threshold": 0.1}, "threshold=0.1 has no meaning"),
+        ("Recall", {"task": "binary", "on_invalid": "ignore"}, "on_invalid must be one of 'raise', 'warn'"),
+        ("Recall", {"task": "binary", "state": "margins"}, "state='margins' is for task='multiclass'"),
+        ("Recall", {"task": "multiclass", "num_classes": 3, "state": "x"}, "state must be one of 'matrix', 'margins'"),
+        ("Recall", {"task": "binary", "num_clases": 3}, "num_clases"),
+        ("GeometricMean", {"task": "binary", "correction": 2}, r"correction must lie in \[0, 1\], got 2"),
+        ("FScore", {"task": "binary", "beta": -1}, "beta must be .* >= 0, got -1"),
+        ("FScore", {"task": "binary", "beta": NAN}, "beta must be a finite number"),
+        ("WeightedAccuracy", {"task": "binary", "alpha": 2}, r"alpha must lie in \[0, 1\], got 2"),
+        ("IndexBalancedAccuracy", {"task": "binary", "alpha": -1}, "alpha must be .* >= 0, got -1"),
+        (
+            "ExpectedCost",
+            {"task": "binary", "costs": [[1.0]]},
+            r"costs must be 2 x 2 finite numbers, got shape \[1, 1\]",
+        ),
+        ("ExpectedCost", {"task": "binary", "costs": [[0, NAN], [1, 0]]}, "costs must be 2 x 2 finite numbers"),
+        ("ConfusionMatrix", {"task": "binary", "normalize": "rows"}, "normalize must be one of None, 'true'"),
+    ],
+)
+def test_constructor_errors(name, arguments, match):
+    with pytest.raises(ValueError, match=match):
+        getattr(imbtorch, name)(**arguments)
+
+
+def test_constants_cannot_be_changed_on_an_instance():
+    metric = build("Recall", "binary")
+    with pytest.raises(RuntimeError, match="higher_is_better"):
+        metric.higher_is_better = False
+
+
+def test_update_errors_pass_through():
+    metric = build("Recall", "multiclass", 3)
+    with pytest.raises(TypeError, match="target must hold integers"):
+        metric.update(torch.rand(4, 3), torch.rand(4))
+    with pytest.raises(ValueError, match="scores of 4 classes"):
+        metric(torch.rand(4, 4), torch.zeros(4, dtype=torch.long))
+    assert not metric.update_called
+
+
+class ErrorRate(ConfusionMatrixMetric):
+    higher_is_better = False
+    measure = staticmethod(lambda counts: 1 - imbtorch.accuracy(counts))
+
+
+class LeanErrorRate(ErrorRate):
+    needs_matrix = False
+
+
+class LargestConfusion(ConfusionMatrixMetric):
+    measure = staticmethod(lambda counts: (counts - torch.diag_embed(counts.diagonal(0, -2, -1))).amax((-2, -1)))
+
+
+@pytest.mark.parametrize("size", [3, 100])
+def test_a_measure_of_ones_own(size):
+    preds, target = batch("multiclass", size, 300)
+    wanted = sklearn_metrics.zero_one_loss(target, preds.argmax(1))
+    for cls, state in ((ErrorRate, "matrix"), (LeanErrorRate, "matrix"), (LeanErrorRate, "margins")):
+        metric = cls("multiclass", size, state=state)
+        assert_equal(metric(preds, target), wanted)
+        assert_equal(metric.compute(), wanted)
+        assert_equal(pickle.loads(pickle.dumps(metric)).compute(), wanted)
+    assert repr(ErrorRate("multiclass", size)) == f"ErrorRate(task='multiclass', num_classes={size})"
+    with pytest.raises(ValueError, match=r"ErrorRate needs the matrix.*use state='matrix'.*needs_matrix = False"):
+        ErrorRate("multiclass", size, state="margins")
+
+
+@pytest.mark.parametrize("size", [3, 100])
+def test_a_measure_of_ones_own_that_reads_cells(size):
+    preds, target = batch("multiclass", size, 300)
+    matrix = sklearn_metrics.confusion_matrix(target, preds.argmax(1))
+    np.fill_diagonal(matrix, 0)
+    metric = LargestConfusion("multiclass", size)
+    metric.update(preds, target)
+    assert metric.compute().item() == matrix.max()
+    assert metric(preds, target).item() == matrix.max()
+
+
+@pytest.mark.parametrize("size", [3, 100])
+def test_index_balanced_accuracy_of_a_measure_that_reads_cells(size):
+    preds, target = batch("multiclass", size, 300)
+    metric = imbtorch.IndexBalancedAccuracy(
+        "multiclass", size, measure=lambda counts: counts[..., 1, 1] / counts[..., 1, :].sum(-1), alpha=0.0
+    )
+    wanted = sklearn_metrics.recall_score(target, preds.argmax(1), average="macro")
+    assert_equal(metric(preds, target), wanted)
+    assert_equal(metric.compute(), wanted)
+    with pytest.raises(ValueError, match=r"measure .*Margins; use state='matrix'"):
+        imbtorch.IndexBalancedAccuracy("multiclass", size, measure=lambda counts: counts[..., 1, 1], state="margins")
+
+
+def test_evaluate_is_batched_and_differentiable():
+    metric = build("Dominance", "multiclass", 3)
+    counts = torch.rand(4, 3, 3, dtype=torch.float64, requires_grad=True)
+    values = metric.evaluate(counts)
+    assert values.shape == (4,)
+    for value, one in zip(values, counts, strict=True):
+        assert_equal(metric.evaluate(one), value.item())
+    assert torch.autograd.gradcheck(metric.evaluate, counts)
+    with pytest.raises(TypeError, match="cannot be read off Margins"):
+        build("ConfusionMatrix", "multiclass").evaluate(margins(torch.ones(2, 2)))
+
+
+@pytest.mark.parametrize("name", sorted(set(metrics.__all__) - NEED_MATRIX))
+@EVERY_TASK
+def test_evaluate_takes_margins(name, task):
+    preds, target = batch(task)
+    for average in ("auto", *averages(name, task)):
+        metric = build(name, task, average=average)
+        metric.update(preds, target)
+        assert_equal(metric.evaluate(metric.margins), expected(name, task, metric.average, preds, target), 1e-12)
+
+
+# --- pictures --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    yield
+    plt.close("all")
+
+
+@pytest.mark.parametrize(
+    ("name", "bounds"), [("Recall", [0, 1]), ("Dominance", [-1, 1]), ("ConfusionEntropy", [0]), ("ExpectedCost", [])]
+)
+def test_plot_of_a_value(name, bounds):
+    preds, target = batch("multiclass")
+    metric = build(name, "multiclass")
+    metric.update(preds, target)
+    fig, ax = metric.plot()
+    value = expected(name, "multiclass", "macro", preds, target).item()
+    point, *lines = ax.lines
+    assert ax.figure is fig
+    assert point.get_ydata() == pytest.approx([value], rel=1e-5)
+    assert [line.get_ydata()[0] for line in lines] == bounds
+    assert [text.get_text() for text in ax.texts] == [f"{metric.compute().item():.4g}"]
+    assert ax.get_ylabel() == name
+
+
+def test_plot_into_given_axes():
+    _, axes = plt.subplots(1, 2)
+    metric = multiclass([0, 1, 2], [0, 1, 2], "Recall")
+    fig, ax = metric.plot(torch.tensor(0.25), ax=axes[1])
+    assert fig is None
+    assert ax is axes[1]
+    assert ax.lines[0].get_ydata() == pytest.approx([0.25])
+    assert not axes[0].lines
+    fig, ax = multiclass([0, 1, 2], [0, 1, 2]).plot(ax=axes[0])
+    assert fig is None
+    assert ax is axes[0]
+    assert len(plt.get_fignums()) == 1
+
+
+@pytest.mark.parametrize(("task", "item"), [("multiclass", "Class"), ("multilabel", "Label")])
+def test_plot_of_classes(task, item):
+    preds, target = batch(task)
+    metric = build("Recall", task, average="none")
+    value = metric(preds, target)
+    _, ax = metric.plot(value)
+    assert [bar.get_height() for bar in ax.patches] == pytest.approx(value.tolist())
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["0", "1", "2", "3", "4"]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == (item, "Recall")
+    value[2] = NAN
+    _, ax = metric.plot(value)
+    assert ax.patches[2].get_height() == 0
+    assert [(text.get_text(), text.xy[0]) for text in ax.texts] == [("none", 2)]
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_plot_of_a_sequence(kind):
+    steps = kind(torch.tensor(value) for value in (0.2, 0.5, 0.4))
+    _, ax = build("Recall", "binary").plot(steps)
+    assert ax.lines[0].get_ydata() == pytest.approx([0.2, 0.5, 0.4])
+    assert len(ax.lines) == 1 + 2
+    assert ax.get_legend() is None
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("Step", "Recall")
+    steps = kind(torch.tensor([step, 1 - step, 0.5]) for step in (0.1, 0.2))
+    _, ax = build("Recall", "multilabel", 3, average="none").plot(steps)
+    assert [line.get_ydata() for line in ax.lines[:3]] == [
+        pytest.approx([0.1, 0.2]),
+        pytest.approx([0.9, 0.8]),
+        pytest.approx([0.5, 0.5]),
+    ]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["Label 0", "Label 1", "Label 2"]
+
+
+@pytest.mark.parametrize("normalize", [None, "true", "pred", "all"])
+def test_plot_of_a_confusion_matrix(normalize):
+    target, preds = [0, 0, 0, 1, 2, 2, 2, 2], [0, 0, 1, 1, 2, 2, 2, 0]
+    metric = multiclass(preds, target, normalize=normalize)
+    fig, ax = metric.plot(labels=["cat", "dog", "owl"])
+    assert ax.figure is fig
+    (image,) = ax.images
+    wanted = sklearn_metrics.confusion_matrix(target, preds, normalize=normalize or "true")
+    np.testing.assert_allclose(image.get_array(), wanted, atol=1e-6)
+    assert image.get_clim() == pytest.approx((0, 1 if normalize != "all" else wanted.max()))
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["cat", "dog", "owl"]
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["cat", "dog", "owl"]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("Predicted class", "True class")
+    places = {text.get_position(): text.get_text() for text in ax.texts}
+    assert sorted(places) == [(0, 0), (0, 2), (1, 0), (1, 1), (2, 2)]  # x, y of the cells that are not empty
+    if normalize in (None, "true"):
+        assert places[0, 2].endswith("25%")
+        assert places[1, 0].endswith("33%")
+    if normalize is None:
+        assert places[2, 2].splitlines() == ["3", "75%"]
+
+
+def test_plot_of_many_classes():
+    preds, target = batch("multiclass", 100, 300)
+    metric = build("ConfusionMatrix", "multiclass", 100)
+    _, ax = metric.plot(metric(preds, target))
+    assert len(ax.texts) == 0
+    assert ax.images[0].get_array().shape == (100, 100)
+    assert 20 <= len(ax.get_xticklabels()) <= 40
+    assert [tick.get_text() for tick in ax.get_yticklabels()][:2] == ["0", "3"]
+
+
+def test_plot_errors(monkeypatch):
+    metric = multiclass([0, 1, 2], [0, 1, 2])
+    with pytest.raises(ValueError, match="labels must hold 3 names, got 2"):
+        metric.plot(labels=["cat", "dog"])
+    with pytest.raises(TypeError, match="one tensor; choose"):
+        metric.plot([metric.compute()])
+    labels = build("ConfusionMatrix", "multilabel", 3)
+    labels.update(*batch("multilabel", 3))
+    with pytest.raises(ValueError, match=r"got shape \[3, 2, 2\]; choose one"):
+        labels.plot()
+    assert labels.plot(labels.compute()[1])[1].images
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for each in (metric, multiclass([0, 1, 2], [0, 1, 2], "Recall")):
+        with pytest.raises(ModuleNotFoundError, match=r"pip install 'imbtorch\[plot\]'"):
+            each.plot()

@@ -1,0 +1,265 @@
+"""What an update asks of an accelerator: its operators, whether a compiler can trace it, and what modules import."""
+
+import ast
+import graphlib
+import itertools
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import imbtorch
+from imbtorch import ConfusionMatrix, Recall, confusion_matrix
+from imbtorch.confusion import Counting
+
+SIZE = {"binary": {}, "multiclass": {"num_classes": 5}, "multilabel": {"num_labels": 5}}
+LAYOUTS = [("binary", "matrix"), ("multiclass", "matrix"), ("multiclass", "margins"), ("multilabel", "matrix")]
+CASES = [
+    pytest.param(task, layout, scores, ignore, id=f"{task}-{layout}-{'scores' if scores else 'indices'}-{ignore}")
+    for (task, layout), scores, ignore in itertools.product(LAYOUTS, (True, False), (None, 0, -100))
+]
+SYNCHRONISING = ("bincount", "unique", "nonzero", "_local_scalar_dense", "masked_select", "(bool)")
+
+
+def batch(task, scores=True, ignore_index=None, samples=40, seed=0):
+    random = torch.Generator().manual_seed(seed)
+    shape = (samples, 5) if task == "multilabel" else (samples,)
+    target = torch.randint(5 if task == "multiclass" else 2, shape, generator=random)
+    preds = torch.rand((samples, 5) if task == "multiclass" else shape, generator=random)
+    if not scores:
+        preds = preds.argmax(1) if task == "multiclass" else preds.round().long()
+    if ignore_index is not None:
+        target[::7] = ignore_index
+    return preds, target
+
+
+class OperatorLog(TorchDispatchMode):
+    """Names of the operators that reach a device."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        masked = name in ("index", "index_put", "index_put_") and any(
+            isinstance(each, torch.Tensor) and each.dtype in (torch.bool, torch.uint8) for each in args[1]
+        )
+        self.names.append(f"{name}(bool)" if masked else name)
+        return func(*args, **(kwargs or {}))
+
+    def synchronising(self):
+        return [name for name in self.names if any(part in name for part in SYNCHRONISING)]
+
+
+@pytest.fixture
+def accelerator(monkeypatch):
+    """Make the CPU count as an accelerator does, where no value is read during an update."""
+    for module in ("confusion", "metric"):
+        monkeypatch.setattr(f"imbtorch.{module}.reading_is_free", lambda _: False)
+
+
+def test_the_log_sees_what_it_looks_for():
+    x = torch.tensor([1, 0, 2])
+    with OperatorLog() as log:
+        _ = x[x > 0], x.unique(), x.bincount(), x.nonzero(), x.masked_select(x > 0), x.max().item()
+        x[x > 1] = 0
+    found = log.synchronising()
+    assert not [part for part in SYNCHRONISING if not any(part in name for name in found)]
+    assert [name for name in found if name.startswith("index_put")]
+
+
+def test_the_cpu_reads_values_beforehand():
+    with OperatorLog() as log:
+        ConfusionMatrix("multiclass", 5).update(*batch("multiclass"))
+    assert "_local_scalar_dense" in log.synchronising()
+
+
+@pytest.mark.usefixtures("accelerator")
+@pytest.mark.parametrize(("task", "layout", "scores", "ignore_index"), CASES)
+def test_an_update_is_one_index_add(task, layout, scores, ignore_index):
+    preds, target = batch(task, scores, ignore_index)
+    metric = Recall(task, **SIZE[task], ignore_index=ignore_index, state=layout)
+    with OperatorLog() as log:
+        metric.update(preds, target)
+    assert log.synchronising() == []
+    assert log.names.count("index_add_") == 1
+    assert not {name for name in log.names if name.startswith(("scatter", "index_put"))}
+    with OperatorLog() as log:
+        metric(preds, target)
+        metric.reset()
+    assert log.synchronising() == []
+
+
+@pytest.mark.usefixtures("accelerator")
+def test_bad_values_change_nothing_about_the_operators():
+    logs = []
+    for bad in (False, True):
+        preds, target = batch("multiclass")
+        if bad:
+            preds[3], target[5] = float("nan"), 77
+        metric = ConfusionMatrix("multiclass", 5)
+        with OperatorLog() as log:
+            metric.update(preds, target)
+        logs.append(log.names)
+    assert logs[0] == logs[1]
+    assert metric.confmat.sum() == 38
+
+
+def reference(task, layout, preds, target, ignore_index):
+    counts = confusion_matrix(preds, target, task, **SIZE[task], ignore_index=ignore_index)
+    if layout == "margins":
+        counts = torch.stack((counts.diagonal(), counts.sum(1), counts.sum(0)))
+    return counts.flatten()
+
+
+@pytest.fixture
+def compiled():
+    """Compile Counting.count_ as one graph; recompiling for each counting must not hit dynamo's limit."""
+    torch.compiler.reset()
+    yield lambda counting, backend: torch.compile(counting.count_, fullgraph=True, backend=backend)
+    torch.compiler.reset()
+
+
+@pytest.mark.parametrize(("task", "layout", "scores", "ignore_index"), CASES)
+def test_counting_is_one_graph(task, layout, scores, ignore_index, compiled):
+    counting = Counting.of(task, **SIZE[task], ignore_index=ignore_index, layout=layout)
+    count, state = compiled(counting, "eager"), counting.zeros()
+    wanted = torch.zeros(counting.cells, dtype=torch.long)
+    for seed, samples in enumerate((40, 40, 17)):
+        preds, target = batch(task, scores, ignore_index, samples, seed)
+        count(state, preds, target, defer=True)
+        wanted += reference(task, layout, preds, target, ignore_index)
+    assert torch.equal(state[: counting.cells], wanted)
+    assert not counting.faults(state).any()
+    preds, target = batch(task, scores, ignore_index)
+    target.view(-1)[3] = 77
+    count(state, preds, target, defer=True)
+    assert counting.faults(state).tolist() == [1, 0, 0, 0]
+
+
+@pytest.fixture(scope="module")
+def inductor():
+    """Skip where no C++ compiler works."""
+    try:
+        torch.compile(lambda x: x + 1, backend="inductor")(torch.ones(2))
+    except Exception as error:  # a missing or broken toolchain shows in many ways
+        pytest.skip(f"inductor cannot compile here: {type(error).__name__}: {str(error)[:200]}")
+
+
+@pytest.mark.usefixtures("inductor")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(("task", "layout"), [("multiclass", "matrix"), ("multilabel", "matrix")])
+def test_inductor_counts_the_same(task, layout, compiled):
+    preds, target = batch(task, ignore_index=-100)
+    counting = Counting.of(task, **SIZE[task], ignore_index=-100, layout=layout)
+    count, state = compiled(counting, "inductor"), counting.zeros()
+    for _ in range(2):
+        count(state, preds, target, defer=True)
+    assert torch.equal(state[: counting.cells], 2 * reference(task, layout, preds, target, -100))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device: synchronisation shows only there")
+@pytest.mark.parametrize(("task", "layout", "scores", "ignore_index"), CASES)
+def test_an_update_does_not_wait_for_cuda(task, layout, scores, ignore_index):
+    preds, target = batch(task, scores, ignore_index)
+    metric = Recall(task, **SIZE[task], ignore_index=ignore_index, state=layout).to("cuda")
+    on_device = preds.cuda(), target.cuda()
+    bad = target.cuda()
+    bad.view(-1)[3] = 77
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(2):
+            metric.update(*on_device)
+            metric(*on_device)
+        metric.reset()
+        metric.update(*on_device)
+        metric.update(on_device[0], bad)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    wanted = reference(task, layout, preds, target, ignore_index)
+    metric_bad = Recall(task, **SIZE[task], ignore_index=ignore_index, state=layout, on_invalid="warn")
+    metric_bad.update(preds, target)
+    metric_bad.update(preds, bad.cpu())
+    assert metric.margins.actual.tolist() == metric_bad.margins.actual.tolist()
+    metric.reset()
+    metric.update(*on_device)
+    counts = torch.stack(metric.margins) if layout == "margins" else metric.confmat
+    assert counts.flatten().tolist() == wanted.tolist()
+
+
+# --- imports ---------------------------------------------------------------------------------------------------------
+
+LAYERS = [  # each imports only from its own layer and those above it in this list; beside torch, what is named
+    ({"confusion", "measures", "sampler"}, set()),
+    ({"analysis"}, set()),
+    ({"plots"}, {"matplotlib"}),
+    ({"state", "metric", "metrics", "report", "thresholds", "scores"}, {"torchmetrics", "typing_extensions"}),
+    ({"lightning"}, {"torchmetrics", "typing_extensions", "lightning", "pytorch_lightning", "matplotlib"}),
+]
+LAYER = {name: place for place, (names, _) in enumerate(LAYERS) for name in names}
+PACKAGE = Path(imbtorch.__file__).parent
+MODULES = {path: path.relative_to(PACKAGE).with_suffix("").parts for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def imports(path):
+    """Dotted names that a file imports, wherever in it, and whether each import stands in a function."""
+    tree = ast.parse(path.read_text())
+    inside = {
+        node
+        for function in ast.walk(tree)
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for node in ast.walk(function)
+    }
+    typing_only = {
+        node
+        for branch in ast.walk(tree)
+        if isinstance(branch, ast.If) and "TYPE_CHECKING" in ast.dump(branch.test)
+        for node in ast.walk(branch)
+    }
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} has a relative import"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        yield from ((name, node in inside, node in typing_only) for name in names)
+
+
+def inner(name):
+    """The part of imbtorch that a dotted name is in; None for other packages and for imbtorch itself."""
+    head, *rest = name.split(".")
+    return rest[0] if head == "imbtorch" and rest and rest[0] in LAYER else None
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: ".".join(MODULES[path]))
+def test_imports_point_down_the_layers(path):
+    part = MODULES[path][0]
+    if part == "__init__":
+        assert {inner(name) for name, *_ in imports(path)} <= set(LAYER) - {"lightning"}
+        return
+    assert part in LAYER, f"{part} has no layer; say which"
+    layer = LAYER[part]
+    allowed = {"torch", "imbtorch", "__future__", *sys.stdlib_module_names, *LAYERS[layer][1]}
+    for name, in_function, typing_only in imports(path):
+        root = name.split(".")[0]
+        assert root in allowed, f"{part} must not import {name}"
+        if root == "imbtorch" and (part != "lightning" or inner(name)):
+            assert inner(name), f"{part} imports {name} from the top level, which imports {part}; name the module"
+            assert LAYER[inner(name)] <= layer, f"{part} must not import {name}, which is above it"
+        if root == "matplotlib":
+            assert in_function or typing_only, f"{part} must import {name} inside its functions"
+
+
+def test_no_module_imports_itself_round_a_corner():
+    graph = {}
+    for path, (part, *_) in MODULES.items():
+        if part in LAYER:
+            used = {inner(name) for name, _, typing_only in imports(path) if not typing_only}
+            graph.setdefault(part, set()).update(used - {None, part})
+    assert {"confusion", "metric"} <= set(graph)
+    assert "confusion" in graph["metric"]
+    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
