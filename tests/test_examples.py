@@ -1,0 +1,99 @@
+"""The example is run as a reader runs it, with few epochs."""
+
+import csv
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from matplotlib import image
+
+import imbtorch
+
+SCRIPT = Path(__file__).parent.parent / "examples" / "train_digits.py"
+HEADER = r"kept by +epoch +accuracy +balanced accuracy +IAM +recall of 7 +recall of 8 +recall of 9"
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the example in a folder; its output is in ``folder / "out"``, the default."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "MPLBACKEND": "Agg"}
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def history(folder: Path) -> list[dict[str, float]]:
+    with (folder / "out" / "version_0" / "metrics.csv").open(newline="") as file:
+        return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
+
+
+def check(folder: Path, done: subprocess.CompletedProcess[str], epochs: int) -> dict[str, dict[str, object]]:
+    """Check what every run must leave behind; return the kept checkpoints by what they were kept for."""
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = [line for line in done.stderr.splitlines() if re.search(r"Warning|\.py:\d+:", line)]
+    assert [line for line in shown if "twice" not in line] == []  # a padded validation set may be spoken of
+    assert done.stdout.count("kept by") == 1  # rank zero alone speaks
+    for words in ("Noise was added", "chosen to show the effect", "accuracy selects as well as IAM"):
+        assert words in " ".join(done.stdout.split())
+
+    logged = history(folder)
+    assert [row["epoch"] for row in logged] == list(range(epochs))
+    lines = done.stdout.splitlines()
+    start = next(number for number, line in enumerate(lines) if re.fullmatch(HEADER, line))
+    kept = {}
+    for line, name in zip(lines[start + 1 : start + 3], ("val_iam", "val_acc"), strict=True):
+        label, epoch, accuracy, balanced, iam, *recalls = line.split()
+        assert len(line) == len(lines[start])  # aligned
+        assert label == name
+        best = max(logged, key=lambda row: row[name])  # the first of equals
+        (path,) = (folder / "out" / "version_0" / "checkpoints").glob(f"{name}-*.ckpt")
+        kept[name] = torch.load(path, weights_only=True)
+        assert kept[name]["epoch"] == int(epoch) == best["epoch"]
+        assert path.name == f"{name}-epoch={int(epoch):02d}.ckpt"
+        assert accuracy == balanced  # the test set is balanced
+        assert -1 <= float(iam) <= 2 * float(balanced) - 1 + 0.002  # rounded; CBA is at most macro recall
+        assert len(recalls) == 3
+        assert all(0 <= float(recall) <= 1 for recall in recalls)
+
+    pixels = image.imread(folder / "out" / "train_digits.png")
+    assert min(pixels.shape[:2]) > 500
+    assert pixels[..., :3].std() > 0.1
+    return kept
+
+
+@pytest.mark.timeout(280)
+def test_train_digits_keeps_the_best_epoch_and_logs_exact_values(tmp_path):
+    epochs = 17  # two of them with weights
+    kept = check(tmp_path, run(tmp_path, "--epochs", str(epochs), "--imbalance", "10"), epochs)
+
+    spec = importlib.util.spec_from_file_location("train_digits", SCRIPT)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)  # importing it starts nothing
+    train, val, test = example.digits(imbalance=10, seed=0)
+    assert train.tensors[1].bincount().tolist() == val.tensors[1].bincount().tolist() == [60] * 7 + [6] * 3
+    assert test.tensors[1].bincount().tolist() == [50] * 10
+
+    model = example.DigitClassifier(torch.ones(10))
+    for name, saved in kept.items():
+        model.load_state_dict(saved["state_dict"])
+        with torch.inference_mode():
+            counts = imbtorch.confusion_matrix(model(val.tensors[0]), val.tensors[1], "multiclass", num_classes=10)
+        row = history(tmp_path)[saved["epoch"]]
+        assert row["val_iam"] == pytest.approx(float(imbtorch.imbalance_accuracy(counts)), abs=1e-6), name
+        assert row["val_acc"] == pytest.approx(float(imbtorch.accuracy(counts)), abs=1e-6), name
+        assert row["val_bal_acc"] == pytest.approx(float(imbtorch.balanced_accuracy(counts)), abs=1e-6), name
+
+
+@pytest.mark.timeout(280)
+def test_train_digits_runs_in_two_processes(tmp_path):
+    check(tmp_path, run(tmp_path, "--epochs", "3", "--devices", "2", "--seed", "1"), 3)

@@ -1,0 +1,206 @@
+"""The README is run and held against the package: snippets, commands, catalogue, and what it says about peers."""
+
+import io
+import math
+import re
+import warnings
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import imblearn.metrics
+import numpy as np
+import pycm
+import pytest
+import sklearn.metrics
+import torch
+import torchmetrics
+from torchmetrics.classification import (
+    BinaryConfusionMatrix,
+    BinaryF1Score,
+    BinaryMatthewsCorrCoef,
+    MulticlassAccuracy,
+    MulticlassConfusionMatrix,
+)
+
+import imbtorch
+from imbtorch import measures, metrics
+
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+SNIPPETS = re.findall(r"^```python\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
+COMMANDS = re.findall(r"^```bash\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
+SETUP = 'python3 -m venv .venv && .venv/bin/pip install -q -e ".[dev]" && '
+
+# arguments that a class cannot do without
+REQUIRED = {"ExpectedCost": {"costs": [[0.0, 1.0], [5.0, 0.0]]}}
+
+
+def catalogue() -> list[dict[str, str]]:
+    lines = README.split("## Catalogue")[1].split("\n## ")[0].splitlines()
+    head, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    return [dict(zip(head, row, strict=True)) for row in rows]
+
+
+# --- snippets and commands ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings(
+    "ignore:.*LeafSpec",  # Lightning and torch
+    "ignore:.*does not have many workers",
+    "ignore:.*smaller than the logging interval",
+    "ignore:.*GPU available but not used",
+    "ignore:.*[Tt]ensor[Bb]oard",
+)
+@pytest.mark.parametrize("snippet", SNIPPETS, ids=range(len(SNIPPETS)))
+def test_snippets_run_and_print_what_they_say(snippet, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    names = {"__name__": "readme"}
+    with redirect_stdout(io.StringIO()) as printed:
+        exec(compile(snippet, "README.md", "exec"), names)
+    said = re.findall(r"^print\(.*\)  # (.*)$", snippet, flags=re.MULTILINE)
+    assert len(said) == snippet.count("print(")
+    if said:
+        assert printed.getvalue().splitlines() == said
+    if "best" in names:  # the checkpoint of the best epoch was kept
+        assert names["best"].best_model_score >= names["trainer"].callback_metrics["val_iam"]
+        assert Path(names["best"].best_model_path).is_file()
+
+
+def test_there_are_snippets_for_lightning_and_for_torch_alone():
+    lightning = [snippet for snippet in SNIPPETS if "lightning" in snippet]
+    assert len(lightning) == 1
+    assert 'ModelCheckpoint(monitor="val_iam", mode="max")' in lightning[0]
+    assert len(SNIPPETS) >= 3
+
+
+def test_both_commands_are_complete():
+    assert f"{SETUP}.venv/bin/python examples/train_digits.py\n" in COMMANDS
+    assert f"{SETUP}.venv/bin/python -m pytest -q -n auto\n" in COMMANDS
+    assert (Path(__file__).parent.parent / "examples" / "train_digits.py").is_file()
+
+
+# --- the catalogue --------------------------------------------------------------------------------------------------
+
+
+def test_catalogue_has_one_row_for_each_metric_and_measure():
+    rows = catalogue()
+    assert sorted(row["Class"].strip("`") for row in rows) == sorted(metrics.__all__)
+    assert sorted(row["Function"].strip("`") for row in rows) == sorted(measures.__all__)
+    assert all(row[column] for row in rows for column in row)
+
+
+@pytest.mark.parametrize("row", catalogue(), ids=lambda row: row["Class"].strip("`"))
+def test_catalogue_agrees_with_the_class(row):
+    name = row["Class"].strip("`")
+    cls = getattr(imbtorch, name)
+    assert cls.measure is getattr(imbtorch, row["Function"].strip("`"))
+    assert cls.higher_is_better is {"higher": True, "lower": False, "neither": None}[row["Better"]]
+    assert cls.binary_only is {"two": True, "any": False}[row["Classes"]]
+    bounds = {"any": (None, None), "0 or more": (0.0, None)}.get(row["Range"])
+    if bounds is None:
+        bounds = tuple(float(end) for end in row["Range"].strip("[]").split(","))
+    assert (cls.plot_lower_bound, cls.plot_upper_bound) == bounds
+
+
+@pytest.mark.parametrize("row", catalogue(), ids=lambda row: row["Class"].strip("`"))
+def test_averaged_rows_are_those_that_take_an_average(row):
+    cls = getattr(imbtorch, row["Class"].strip("`"))
+    assert ("averaged" in row["Formula"]) == bool(cls.averages)
+    positive = {"Precision", "Recall", "Specificity", "FScore", "FowlkesMallows"}  # "from precision to Fowlkes-Mallows"
+    assert ("binary" in cls.averages) == (cls.__name__ in positive)
+
+
+@pytest.mark.parametrize("name", metrics.__all__)
+def test_margins_serve_all_but_three(name):
+    arguments = REQUIRED.get(name, {})
+    if name in ("RelativeClassifierInformation", "ConfusionEntropy", "ExpectedCost"):
+        with pytest.raises(ValueError, match="state='matrix'"):
+            getattr(imbtorch, name)("multiclass", num_classes=2, state="margins", **arguments)
+    else:
+        getattr(imbtorch, name)("multiclass", num_classes=2, state="margins", **arguments)
+
+
+# --- what it says about itself and about peers ----------------------------------------------------------------------
+
+TARGET, PREDS = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 2, 1, 1])  # class 2 is predicted but has no targets
+
+
+def test_a_class_without_targets_tells_conventions_apart():
+    counts = imbtorch.confusion_matrix(PREDS, TARGET, "multiclass", num_classes=3)
+    assert imbtorch.balanced_accuracy(counts) == 0.75
+    assert imbtorch.recall(counts) == 0.5
+    assert imbtorch.geometric_mean(counts) == pytest.approx(0.71, abs=0.005)
+    assert torchmetrics.functional.recall(PREDS, TARGET, "multiclass", num_classes=3, average="macro") == 0.5
+    with pytest.warns(UserWarning, match="not in y_true"):
+        assert sklearn.metrics.balanced_accuracy_score(TARGET, PREDS) == 0.75
+    with pytest.warns(UserWarning, match="ill-defined"):
+        assert sklearn.metrics.recall_score(TARGET, PREDS, average="macro") == 0.5
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert imblearn.metrics.geometric_mean_score(TARGET.numpy(), PREDS.numpy()) == 0
+    assert pycm.ConfusionMatrix(TARGET.tolist(), PREDS.tolist()).TPR_Macro == "None"
+
+
+def test_torchmetrics_differs_as_described():
+    assert MulticlassAccuracy(3)(PREDS, TARGET) == 0.5
+    assert MulticlassAccuracy(3, average="micro")(PREDS, TARGET) == imbtorch.Accuracy("multiclass", 3)(PREDS, TARGET)
+
+    def cell(preds, target):
+        return MulticlassConfusionMatrix(3)(torch.tensor([preds]), torch.tensor([target])).nonzero().tolist()
+
+    assert cell(3, 0) == [[1, 0]]
+    assert cell(-1, 1) == [[0, 2]]
+    assert cell([math.nan] * 3, 2) == [[2, 0]]
+    for preds, target in ((3, 0), (-1, 1), ([math.nan] * 3, 2)):
+        with pytest.raises(ValueError, match="preds hold"):
+            imbtorch.confusion_matrix(torch.tensor([preds]), torch.tensor([target]), "multiclass", num_classes=3)
+
+    ones = torch.tensor([1, 1])
+    assert BinaryConfusionMatrix()(torch.tensor([0.3, 0.4]), ones).tolist() == [[0, 0], [2, 0]]
+    assert BinaryConfusionMatrix()(torch.tensor([0.3, 1.4]), ones).tolist() == [[0, 0], [0, 2]]
+
+    def f1(low, high):
+        both = torchmetrics.MetricCollection({"low": low, "high": high})
+        both.update(torch.tensor([0.95, 0.1]), torch.tensor([1, 0]))
+        both.update(torch.tensor([0.7, 0.6]), ones)
+        return both.compute()
+
+    merged = f1(BinaryF1Score(threshold=0.5), BinaryF1Score(threshold=0.9))
+    assert merged["low"] == merged["high"]
+    apart = f1(imbtorch.FScore("binary", threshold=0.5), imbtorch.FScore("binary", threshold=0.9))
+    assert apart == {"low": 1, "high": 0.5}
+
+    counts = torch.tensor([[1_050_000_000 - 1397, 347], [348, 702]])
+    peer = BinaryMatthewsCorrCoef()
+    peer.update(ones, ones)
+    peer.confmat = counts
+    assert peer.compute() == pytest.approx(0.688, abs=0.0006)
+    assert imbtorch.matthews_corrcoef(counts) == pytest.approx(0.669, abs=0.0005)
+
+
+def test_the_others_differ_as_described():
+    absent = {"y_true": [0, 0, 1, 1], "y_pred": [0, 1, 1, 1], "labels": [0, 1, 2], "average": "macro"}
+    assert sklearn.metrics.recall_score(**absent, zero_division=0) == 0.5
+    assert sklearn.metrics.recall_score(**absent, zero_division=np.nan) == 0.75
+    counts = torch.tensor([[1, 1, 0], [0, 2, 0], [0, 0, 0]])
+    assert imbtorch.recall(counts) == 0.75
+
+    target, preds = [0] * 10 + [1] * 5, [0] * 8 + [1] * 2 + [1] * 2 + [0] * 3  # TPR .4, TNR .8
+    squared, dominance = 0.32, -0.4
+    for alpha in (0.1, 1.0):
+        score = imblearn.metrics.make_index_balanced_accuracy(alpha=alpha)(imblearn.metrics.geometric_mean_score)
+        assert score(target, preds) == pytest.approx(squared)
+        assert score(target, preds, average="binary") == pytest.approx((1 + alpha * dominance) * squared)
+    peer = pycm.ConfusionMatrix(target, preds)
+    assert peer.IBA[1] == pytest.approx((1 + dominance) * squared)
+    assert peer.IBA_alpha(0.05)[1] == pytest.approx((1 + 0.05 * dominance) * squared)
+    assert peer.GM[1] == pytest.approx(math.sqrt(squared))
+    assert peer.G[1] == pytest.approx(float(imbtorch.fowlkes_mallows(torch.tensor([[8, 2], [3, 2]]), average="binary")))
+    peer = pycm.ConfusionMatrix(matrix={i: dict(enumerate(row)) for i, row in enumerate(counts.tolist())})
+    assert peer.TPR_Macro == peer.CBA == peer.Overall_CEN == "None"
+    assert pycm.ConfusionMatrix([0, 1], [1, 1]).Overall_MCC == "None"
+
+
+def test_a_sample_that_counts_twice_moves_iam():
+    assert imbtorch.imbalance_accuracy(torch.tensor([[96, 2], [1, 2]])) == pytest.approx(0.480, abs=0.0005)
+    assert imbtorch.imbalance_accuracy(torch.tensor([[96, 2], [1, 3]])) == pytest.approx(0.580, abs=0.0005)
