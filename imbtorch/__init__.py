@@ -44,6 +44,8 @@ from imbtorch.metrics import (
     Specificity,
     WeightedAccuracy,
 )
+from imbtorch.report import ImbalanceReport
+from imbtorch.sampler import ExactBatchSampler
 
 __version__ = "0.1.0"
 
@@ -57,11 +59,13 @@ __all__ = [
     "ConfusionMatrixMetric",
     "Counts",
     "Dominance",
+    "ExactBatchSampler",
     "ExpectedCost",
     "FScore",
     "FowlkesMallows",
     "GeometricMean",
     "ImbalanceAccuracy",
+    "ImbalanceReport",
     "IndexBalancedAccuracy",
     "Margins",
     "MatthewsCorrCoef",

@@ -292,13 +292,17 @@ class CountsMetric(SummedState):
             self._warn_once("unseen", self._unseen_text(unseen))
 
     def _unseen_text(self, unseen: Tensor) -> str:
-        names = [str(index) for index in unseen.nonzero().flatten().tolist()]
+        names = [self._label(index) for index in unseen.nonzero().flatten().tolist()]
         shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
         what = "labels had no positive target" if self.task == "multilabel" else "classes had no target"
         return (
             f"{type(self).__name__}: {len(names)} of {unseen.numel()} {what}: {shown}; "
             "means over classes leave absent ones out, which flatters a partial validation"
         )
+
+    def _label(self, index: int) -> str:
+        """What a class or label is called."""
+        return str(index)
 
     def _warn_once(self, kind: str, text: str) -> None:
         """Warn once of each kind between resets, on rank zero."""

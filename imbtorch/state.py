@@ -44,6 +44,7 @@ class SummedState(Metric):
         self._reductions[name] = dim_zero_sum
         self._state_name = name
         self._local: tuple[Tensor, bool, bool] | None = None  # the state of this process while a synced one is in place
+        self._bindings = 0
         self._bind(torch.zeros(length, dtype=torch.int64))
 
     # --- whose tensor it is -----------------------------------------------------------------------------------------
@@ -51,6 +52,12 @@ class SummedState(Metric):
     def _bind(self, state: Tensor) -> None:
         """Take a tensor that nobody else knows as the state."""
         self._state, self._owned, self._lent = state, True, False
+        self._bindings += 1
+
+    def _mark(self) -> tuple[int, int, int]:
+        """What differs whenever this process's counts may: updates, the state's identity and its version."""
+        state = self._state if self._local is None else self._local[0]
+        return self._update_count, self._bindings, 0 if state.is_inference() else state._version
 
     def _writable(self, exclusive: bool = False) -> Tensor:
         """Return the state after making sure that writing into it harms nobody.
@@ -81,6 +88,7 @@ class SummedState(Metric):
         if not self._fits(value):
             raise ValueError(self._misfit(value))
         self._state, self._owned, self._lent = value, False, True
+        self._bindings += 1
 
     def _fits(self, value: object) -> bool:
         return isinstance(value, Tensor) and value.dtype == torch.int64 and value.shape == self._state.shape
@@ -88,6 +96,12 @@ class SummedState(Metric):
     def _misfit(self, value: object) -> str:
         got = f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         return f"state {self._state_name!r} must be int64 {list(self._state.shape)}, got {got}"
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Unpickle; what was sent to another process must not count into memory that both share."""
+        super().__setstate__(state)
+        if not self._state.is_cpu or self._state.is_shared():  # type: ignore[no-untyped-call]
+            self.__dict__["_state"] = self._state.clone()
 
     def __copy__(self) -> SummedState:
         """Copy with a state of its own: two metrics that count into one tensor are never meant."""
@@ -242,7 +256,7 @@ class SummedState(Metric):
             return
         total = self._summed(self._state, dist_sync_fn, process_group)
         self._local = self._state, self._owned, self._lent
-        self._bind(total)
+        self._state, self._owned, self._lent = total, True, False
         self._is_synced = True
 
     def _summed(

@@ -1,0 +1,534 @@
+"""One state, many names: the report that a training loop logs."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torchmetrics import Metric
+from typing_extensions import Unpack
+
+from imbtorch import metrics as catalogue
+from imbtorch.confusion import Counting, Counts, Layout, Margins, Task, check_choice, margins
+from imbtorch.metric import (
+    ConfusionMatrixMetric,
+    CountsMetric,
+    OnInvalid,
+    Reading,
+    TorchmetricsArguments,
+    chosen_average,
+)
+from imbtorch.plots import plot_confusion_matrix, plot_values
+
+__all__ = ["ImbalanceReport", "ReportTable", "ReportedValue"]
+
+Measured: TypeAlias = (
+    type[ConfusionMatrixMetric] | Callable[[Counts], Tensor] | tuple[Callable[[Counts], Tensor], bool | None]
+)
+
+PER_CLASS: dict[str, type[ConfusionMatrixMetric]] = {
+    "recall": catalogue.Recall,
+    "precision": catalogue.Precision,
+    "specificity": catalogue.Specificity,
+    "f1": catalogue.FScore,
+    "fowlkes_mallows": catalogue.FowlkesMallows,
+    "cba": catalogue.ClassBalanceAccuracy,
+    "iam": catalogue.ImbalanceAccuracy,
+}
+FEW_CLASSES = 20  # classes up to which per-class values are reported without being asked for
+
+
+class ImbalanceReport(CountsMetric):
+    """Many measures of one state: one update, one all_reduce, as many logged values as wanted.
+
+    In Lightning each name is a metric of its own, so that values are computed once at the end of the epoch, exact over
+    all processes, and reset::
+
+        self.val = ImbalanceReport("multiclass", class_names=["cat", "dog", "emu"], prefix="val_")
+        self.val.update(logits, y)  # in validation_step
+        self.log_dict(self.val)  # in on_validation_epoch_end: val_iam, val_cba, ..., val_recall/cat, ...
+
+    In plain PyTorch and Fabric ``compute()`` returns a dict of scalars: ``fabric.log_dict(report.compute())``.
+
+    Args:
+        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+        num_classes: number of classes; from ``class_names`` if those are given.
+        num_labels: number of labels; from ``class_names`` if those are given.
+        class_names: names of the classes (labels for multilabel), in the order of their indices.
+        measures: name -> metric class, function of the counts, or ``(function, higher_is_better)``; by default those of
+            :meth:`default_measures`. A function sees ``[K, K]`` (each label's ``[2, 2]`` for multilabel, averaged),
+            or :class:`~imbtorch.confusion.Margins` under ``state="margins"``, and returns one value.
+        per_class: measures to report for each class as ``<measure>/<class>``, among recall, precision, specificity, f1,
+            fowlkes_mallows, cba, iam; by default recall and precision where names were given or up to 20 classes.
+        prefix: comes before each name.
+        postfix: comes after each name.
+        threshold: see :class:`ConfusionMatrixMetric`, like the following.
+        logits: whether floating ``preds`` are logits.
+        ignore_index: target of the samples to leave out.
+        on_invalid: ``"raise"`` or ``"warn"``.
+        state: ``"matrix"`` or ``"margins"``.
+        kwargs: arguments of :class:`torchmetrics.Metric`.
+
+    Raises:
+        ValueError: for arguments that do not fit each other, and names that occur twice.
+
+    Reading a value (``report["iam"].compute()``, logging it) is a collective step like ``compute()``: all processes, in
+    the same order, all names in one go. :meth:`table` and :meth:`plot` show the last computed result and never
+    communicate.
+
+    >>> report = ImbalanceReport("multiclass", class_names=["cat", "dog"], num_classes=2)
+    >>> report.update(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 0, 0, 1]))
+    >>> report.compute()["recall/cat"]
+    tensor(0.6667)
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        num_classes: int | None = None,
+        *,
+        num_labels: int | None = None,
+        class_names: Sequence[str] | None = None,
+        measures: Mapping[str, Measured] | None = None,
+        per_class: Sequence[str] | None = None,
+        prefix: str = "",
+        postfix: str = "",
+        threshold: float = 0.5,
+        logits: bool = False,
+        ignore_index: int | None = None,
+        on_invalid: OnInvalid = "raise",
+        state: Layout = "matrix",
+        **kwargs: Unpack[TorchmetricsArguments],
+    ) -> None:
+        if class_names is not None:
+            class_names = _checked_names(class_names)
+            if task == "multilabel" and num_labels is None:
+                num_labels = len(class_names)
+            elif task != "multilabel" and num_classes is None:
+                num_classes = len(class_names)
+        counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index, state)
+        if class_names is not None and len(class_names) != counting.size:
+            raise ValueError(f"class_names holds {len(class_names)} names for {counting.size} classes")
+        super().__init__(counting, on_invalid, **kwargs)
+        self.prefix, self.postfix = prefix, postfix
+        named = class_names is not None
+        self.class_names = list(class_names) if class_names is not None else [str(i) for i in range(counting.size)]
+        if per_class is None:
+            per_class = ("recall", "precision") if named or counting.size <= FEW_CLASSES else ()
+        if isinstance(per_class, str):
+            raise TypeError(f"per_class must be a sequence of names such as ({per_class!r},), got a string")
+        for each in per_class:
+            check_choice("per_class", each, tuple(PER_CLASS))
+        if len(set(per_class)) < len(per_class):
+            raise ValueError(f"per_class must not name a measure twice, got {list(per_class)}")
+        self.per_class = tuple(per_class)
+        self._readings: dict[str, Reading] = {}
+        directions: dict[str, bool | None] = {}
+        for name, measured in (self.default_measures(task) if measures is None else measures).items():
+            self._readings[name], directions[name] = self._read(name, measured)
+        for each in self.per_class:
+            for class_name in self.class_names:
+                name = f"{each}/{class_name}"
+                if name in directions:
+                    raise ValueError(f"measures already holds {name!r}, which per_class adds; rename it there")
+                directions[name] = True
+        if not directions:
+            raise ValueError("measures and per_class are both empty, so there is nothing to report")
+        self._values = nn.ModuleList(ReportedValue(self, name, better) for name, better in directions.items())
+        self._index = {name: index for index, name in enumerate(directions)}
+        self._index |= {f"{prefix}{name}{postfix}": index for index, name in enumerate(directions)}
+        self._result: _Result | None = None  # what the values read; dropped wherever it could be stale
+        self._fresh = self._mark()  # tells whether there is anything to reset
+        self._shown: _Result | None = None  # what table() and plot() show; outlives a reset
+
+    @staticmethod
+    def default_measures(task: Task) -> dict[str, Measured]:
+        """Names and metrics that are reported unless told otherwise, to add to or take from."""
+        chosen: dict[str, Measured] = {
+            "iam": catalogue.ImbalanceAccuracy,
+            "cba": catalogue.ClassBalanceAccuracy,
+            "accuracy": catalogue.Accuracy,
+            "balanced_accuracy": catalogue.BalancedAccuracy,
+            "precision": catalogue.Precision,
+            "recall": catalogue.Recall,
+            "f1": catalogue.FScore,
+            "gmean": catalogue.GeometricMean,
+            "mcc": catalogue.MatthewsCorrCoef,
+        }
+        if task == "binary":
+            chosen |= {
+                "dominance": catalogue.Dominance,
+                "iba": catalogue.IndexBalancedAccuracy,
+                "op": catalogue.OptimizedPrecision,
+                "area": catalogue.AccuracyDominanceArea,
+            }
+        return chosen
+
+    def _read(self, name: str, measured: Measured) -> tuple[Reading, bool | None]:
+        """How a measure is read, and which direction of it is better."""
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"measures must map names to measures, got the name {name!r}")
+        if isinstance(measured, type) and issubclass(measured, ConfusionMatrixMetric):
+            if measured.needs_matrix and self._counting.layout == "margins":
+                raise ValueError(f"{name!r} needs the whole matrix, which state='margins' does not keep")
+            needed = [each for each in signature(measured.measure).parameters.values() if each.default is each.empty]
+            if len(needed) > 1:
+                raise TypeError(
+                    f"{measured.__name__} takes arguments of its own; give {name!r} a function of the counts, such as "
+                    f"lambda counts: {measured.measure.__name__}(counts, {needed[1].name})"
+                )
+            reading = Reading.of(measured, self._counting, chosen_average(measured, self.task))
+            return reading, measured.higher_is_better
+        function, better = measured if isinstance(measured, tuple) and len(measured) == 2 else (measured, None)
+        if not callable(function) or isinstance(function, (type, Metric)) or better not in (True, False, None):
+            raise TypeError(
+                f"measures[{name!r}] must be a metric class of imbtorch, a function of the counts, or a pair "
+                f"(function, higher_is_better), got {measured!r}"
+            )
+        return Reading(_OneValue(name, function, self.task), self.task, needs_matrix=True), better
+
+    # --- names ------------------------------------------------------------------------------------------------------
+
+    def keys(self) -> list[str]:
+        """All names, with prefix and postfix."""
+        return [value.full_name for value in self.values()]
+
+    def values(self) -> Iterator[ReportedValue]:
+        """All values, each a metric that reads this report."""
+        yield from self._values  # type: ignore[misc]
+
+    def items(self) -> Iterator[tuple[str, ReportedValue]]:
+        """Names with prefix and postfix, and the metric of each: what ``self.log_dict(report)`` logs."""
+        for value in self.values():
+            yield value.full_name, value
+
+    def __contains__(self, name: object) -> bool:
+        """Whether a name is reported, with prefix and postfix or without both."""
+        return name in self._index
+
+    def __iter__(self) -> Iterator[str]:  # type: ignore[override]
+        """Names with prefix and postfix."""
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        """Number of values."""
+        return len(self._values)
+
+    def __getitem__(self, name: str) -> ReportedValue:  # type: ignore[override]
+        """Metric of one name, with prefix and postfix or without both."""
+        if name not in self._index:
+            raise KeyError(f"{name!r} is not reported; names are {', '.join(value.name for value in self.values())}")
+        return self._values[self._index[name]]  # type: ignore[return-value]
+
+    # --- computing --------------------------------------------------------------------------------------------------
+
+    def _reads_matrix(self) -> bool:
+        return any(reading.needs_matrix for reading in self._readings.values())
+
+    def _reported(self, counts: Counts) -> dict[str, Tensor]:
+        return {f"{self.prefix}{name}{self.postfix}": value for name, value in self._evaluated(counts).items()}
+
+    def _evaluated(self, counts: Counts) -> dict[str, Tensor]:
+        """All values of counts, whose margins are taken once."""
+        sums, values = margins(counts), {}
+        for name, reading in self._readings.items():
+            values[name] = self._narrow(reading(counts if reading.needs_matrix else sums))
+        for name in self.per_class:
+            each = self._narrow(self._of_each_class(name, sums))
+            values |= {f"{name}/{label}": part for label, part in zip(self.class_names, each.unbind(), strict=True)}
+        return values
+
+    def _of_each_class(self, name: str, sums: Margins) -> Tensor:
+        """One value for each class or label; nan for one with neither targets nor predictions."""
+        return Reading.of(PER_CLASS[name], self._counting, "none")(sums)
+
+    def _label(self, index: int) -> str:
+        return self.class_names[index]
+
+    def compute(self) -> dict[str, Tensor]:
+        """All values of all counts, of all processes, by name.
+
+        Raises:
+            ValueError: if samples could not be counted and ``on_invalid="raise"``.
+        """
+        counts = self._counting.counts(self._state)
+        self._tell(counts)
+        # a synced state is this call's own; the local one goes on counting, so what is shown later is a copy of it
+        kept = counts if self._is_synced else _copy(counts)
+        self._shown = _Result(kept, self._evaluated(counts), self._mark(), set())
+        self._result = None
+        return {f"{self.prefix}{name}{self.postfix}": value.clone() for name, value in self._shown.values.items()}
+
+    def _value_of(self, name: str) -> Tensor:
+        """One value for a :class:`ReportedValue`, from a result that all of them share.
+
+        A result serves each name once: whoever reads a name again wants it anew. On a single process it also serves
+        only while the counts are unchanged. Several processes must not ask that, since one of them alone may have
+        counted in between: it would wait for a sum that the others do not see the need for.
+        """
+        result = self._result
+        changed = result is not None and result.mark != self._mark()
+        if result is None or name in result.served or (changed and not self._distributed()):
+            self.compute()
+            result = self._result = self._shown
+            assert result is not None
+        elif changed:
+            warnings.warn(
+                f"{name!r} is read from the same sum over processes as the names before it, although counts came "
+                "since; read all names in one go, or call compute() for new ones",
+                stacklevel=3,
+            )
+        result.served.add(name)
+        return result.values[name].clone()
+
+    def counts(self) -> Counts:
+        """Copy of the counts of all processes (a collective step): int64 ``[K, K]``, ``[L, 2, 2]``, or Margins."""
+        with self.sync_context(dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync):
+            return _copy(self._counting.counts(self._state))
+
+    def reset(self) -> None:
+        """Set all counts to zero and start anew; the last result can still be shown."""
+        super().reset()
+        self._result = None
+        self._fresh = self._mark()
+
+    def _reset_by_value(self) -> None:
+        """Reset once, however many values are told to."""
+        if self._result is not None or self._mark() != self._fresh:
+            self.reset()
+
+    # --- looks ------------------------------------------------------------------------------------------------------
+
+    def _last(self) -> _Result:
+        """Last computed result; on a single process, a fresh one if counts came since."""
+        stale = self._shown is None or self._mark() not in (self._shown.mark, self._fresh)
+        if stale and not self._distributed():
+            self.compute()
+        if self._shown is None:
+            raise RuntimeError(
+                "nothing was computed yet; call compute() on all processes first (table() and plot() never communicate)"
+            )
+        return self._shown
+
+    def table(self) -> ReportTable:
+        """Per-class table beside the overall values, of the last computed result; never communicates.
+
+        >>> report = ImbalanceReport("binary", class_names=["ok", "fraud"], per_class=())
+        >>> report.update(torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 1, 1]))
+        >>> print(report.table().overall["accuracy"])
+        0.75
+        """
+        result = self._last()
+        sums = margins(result.counts)
+        shown = 1 if self.task == "multilabel" else slice(None)
+        columns: dict[str, list[float]] = {
+            "support": sums.actual[..., shown].tolist(),
+            "predicted": sums.predicted[..., shown].tolist(),
+        }
+        for name in ("precision", "recall", "f1", "cba", "iam"):
+            columns[name] = self._of_each_class(name, sums).tolist()
+        overall = {name: float(result.values[name]) for name in self._readings}
+        return ReportTable(list(self.class_names), columns, overall)
+
+    def plot(self, val: Any | None = None, ax: Any | None = None) -> tuple[Any, Any]:
+        """Draw the confusion matrix of the last computed result with the class names; never communicates.
+
+        Args:
+            val: results of ``compute``, one or a sequence: draws the course of each value over epochs instead.
+            ax: matplotlib axes to draw into; by default a new figure.
+
+        Returns:
+            Figure (None if axes were given) and axes. Multilabel draws one bar a label, its recall; so does
+            ``state="margins"``, which keeps no matrix.
+        """
+        if val is not None:
+            results = [val] if isinstance(val, Mapping) else val
+            names = [f"{self.prefix}{name}{self.postfix}" for name in self._readings] or self.keys()
+            steps = [torch.stack([torch.as_tensor(step[name]) for name in names]) for step in results]
+            return plot_values(steps, ax, labels=names)
+        counts = self._last().counts
+        if isinstance(counts, Tensor) and counts.ndim == 2:
+            return plot_confusion_matrix(counts, ax, labels=self.class_names)
+        recalls = self._of_each_class("recall", margins(counts))
+        item = "Label" if self.task == "multilabel" else "Class"
+        return plot_values(recalls, ax, name="recall", bounds=(0.0, 1.0), item=item, labels=self.class_names)
+
+    def _shown_arguments(self) -> dict[str, Any]:
+        shown = super()._shown_arguments()
+        shown |= {name: value for name in ("prefix", "postfix") if (value := getattr(self, name))}
+        return shown | {"measures": list(self._readings), "per_class": list(self.per_class)}
+
+
+class ReportedValue(Metric):
+    """One name of a report: a metric without a state that reads the report's one result.
+
+    Args:
+        report: where the counts are.
+        name: name in the report, without prefix and postfix.
+        better: whether higher is better; None without a direction.
+    """
+
+    full_state_update = False
+    is_differentiable = False
+
+    def __init__(self, report: ImbalanceReport, name: str, better: bool | None) -> None:
+        super().__init__()
+        object.__setattr__(self, "report", report)  # not a submodule: the report holds its values, not they it
+        self.name = name
+        self._better = better
+
+    report: ImbalanceReport
+
+    @property
+    def full_name(self) -> str:
+        """Name with prefix and postfix, as it is logged."""
+        return f"{self.report.prefix}{self.name}{self.report.postfix}"
+
+    @property
+    def higher_is_better(self) -> bool | None:  # type: ignore[override]
+        """Whether higher is better; None without a direction."""
+        return self._better
+
+    @property  # type: ignore[override]
+    def _forward_cache(self) -> Tensor | None:
+        """Value of the report's last batch, which Lightning logs for ``on_step=True``."""
+        cache = self.report._forward_cache
+        return None if cache is None else cache[self.full_name]
+
+    @_forward_cache.setter
+    def _forward_cache(self, value: object) -> None:
+        """Ignore what torchmetrics sets: the report keeps the batch values."""
+
+    def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
+        return compute
+
+    def update(self, *_: Any, **__: Any) -> None:
+        """Refuse: the report counts for all its values.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(f"{self.name!r} is read off a report; call update of the report itself, once for all values")
+
+    def forward(self, *_: Any, **__: Any) -> Tensor:
+        """Refuse: the report counts for all its values.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(f"{self.name!r} is read off a report; call the report itself, once for all values")
+
+    def compute(self) -> Tensor:
+        """Value of all counts, of all processes (a collective step)."""
+        return self.report._value_of(self.name)
+
+    def reset(self) -> None:
+        """Reset the report."""
+        self.report._reset_by_value()
+
+    def __hash__(self) -> int:
+        """Hash by identity."""
+        return hash((type(self).__name__, id(self)))
+
+    def __repr__(self) -> str:
+        """One line."""
+        return f"{type(self).__name__}({self.full_name!r}, higher_is_better={self._better})"
+
+
+@dataclass(frozen=True)
+class ReportTable:
+    """A report as text: a row for each class, the overall values below.
+
+    Attributes:
+        names: class names.
+        columns: column name -> one number a class: support (targets), predicted, precision, recall, f1, and the terms
+            that CBA and IAM average.
+        overall: name -> value of the measures of all classes.
+    """
+
+    names: list[str]
+    columns: dict[str, list[float]]
+    overall: dict[str, float]
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """Nested dict: ``["classes"][name][column]`` and ``["overall"][measure]``."""
+        rows = {
+            name: {column: numbers[index] for column, numbers in self.columns.items()}
+            for index, name in enumerate(self.names)
+        }
+        return {"classes": rows, "overall": dict(self.overall)}
+
+    def to_pandas(self) -> Any:
+        """``pandas.DataFrame`` with a row for each class; needs pandas, which imbtorch does not install."""
+        return importlib.import_module("pandas").DataFrame(self.columns, index=self.names)
+
+    def __str__(self) -> str:
+        """Return aligned text."""
+        rows = [["", *self.columns]]
+        for index, name in enumerate(self.names):
+            rows.append([name, *(_cell(column, numbers[index]) for column, numbers in self.columns.items())])
+        widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+        wide = max(map(len, self.overall), default=0)
+        lines += ["", *(f"{name.rjust(wide)}  {_cell('', value)}" for name, value in self.overall.items())]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class _OneValue:
+    """A user's function, called for each label apart, with a clear error where it does not return one value."""
+
+    name: str
+    function: Callable[[Counts], Tensor]
+    task: Task
+
+    def __call__(self, counts: Counts) -> Tensor:
+        if self.task == "multilabel":
+            assert isinstance(counts, Tensor)
+            return torch.stack([self._of(label) for label in counts.unbind()])
+        return self._of(counts)
+
+    def _of(self, counts: Counts) -> Tensor:
+        value = self.function(counts)
+        if not isinstance(value, Tensor) or value.numel() != 1:
+            got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            raise ValueError(f"measure {self.name!r} must return a tensor of one value, got {got}")
+        return value.reshape(())
+
+
+@dataclass
+class _Result:
+    """Values and the counts they are of."""
+
+    counts: Counts
+    values: dict[str, Tensor]
+    mark: tuple[int, int, int]
+    served: set[str]
+
+
+def _copy(counts: Counts) -> Counts:
+    return Margins(*(part.clone() for part in counts)) if isinstance(counts, Margins) else counts.clone()
+
+
+def _cell(column: str, value: float) -> str:
+    if column in ("support", "predicted"):
+        return f"{value:.0f}"
+    return "-" if value != value else f"{value:.4f}"
+
+
+def _checked_names(class_names: Sequence[str]) -> list[str]:
+    if isinstance(class_names, str):
+        raise TypeError(f"class_names must be a sequence of names, got the string {class_names!r}")
+    names = list(class_names)
+    if not all(isinstance(name, str) and name for name in names):
+        raise TypeError(f"class_names must be non-empty strings, got {names!r}")
+    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) != len(names) else []
+    if twice:
+        raise ValueError(f"class_names must differ, got {', '.join(twice)} more than once")
+    return names

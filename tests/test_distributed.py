@@ -1,0 +1,408 @@
+"""One state over all processes: the same number on 1, 2 and 3, one collective, and never a hang."""
+
+import contextlib
+import functools
+import warnings
+
+import pytest
+import torch
+from processes import launch
+from sklearn.metrics import balanced_accuracy_score, confusion_matrix
+from torch.utils.data import DataLoader, SequentialSampler, TensorDataset
+from torchmetrics.utilities.distributed import gather_all_tensors
+
+import imbtorch
+from imbtorch import ExactBatchSampler, ImbalanceReport
+
+WORLDS = (1, 2, 3)
+COLLECTIVES = [
+    "all_reduce",
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_gather_object",
+    "barrier",
+    "broadcast",
+    "broadcast_object_list",
+    "gather",
+    "gather_object",
+    "reduce",
+    "reduce_scatter",
+    "scatter",
+    "all_to_all",
+    "monitored_barrier",
+]
+
+
+def long_tail(samples=101, rare=3, seed=0):
+    """Targets of three classes, the last of them rare, and predictions that are right in two of three."""
+    generator = torch.Generator().manual_seed(seed)
+    target = torch.randint(2, (samples,), generator=generator)
+    target[torch.randperm(samples, generator=generator)[:rare]] = 2
+    noise = torch.randint(3, (samples,), generator=generator)
+    return torch.where(torch.rand(samples, generator=generator) < 0.66, target, noise), target
+
+
+@contextlib.contextmanager
+def counted_collectives():
+    """Names of the collectives that are called within."""
+    calls, originals = [], {}
+    for name in COLLECTIVES:
+        originals[name] = original = getattr(torch.distributed, name)
+
+        def wrapper(*args, _name=name, _original=original, **kwargs):
+            calls.append(_name)
+            return _original(*args, **kwargs)
+
+        setattr(torch.distributed, name, functools.wraps(original)(wrapper))
+    try:
+        yield calls
+    finally:
+        for name, original in originals.items():
+            setattr(torch.distributed, name, original)
+
+
+# --- the same number, whatever the number of processes --------------------------------------------------------------
+
+
+def exact_epoch(rank, world):
+    preds, target = long_tail()
+    loader = DataLoader(
+        TensorDataset(preds, target),
+        batch_sampler=ExactBatchSampler(SequentialSampler(range(len(target))), batch_size=16),
+        num_workers=0,
+    )
+    report = ImbalanceReport("multiclass", num_classes=3)
+    metric = imbtorch.ImbalanceAccuracy("multiclass", num_classes=3, state="margins")
+    batches = 0
+    for some_preds, some_target in loader:
+        report.update(some_preds, some_target)
+        metric.update(some_preds, some_target)
+        batches += 1
+    values = {name: value.item() for name, value in report.compute().items()}
+    return batches, report.counts().tolist(), values, metric.compute().item(), int(report.confmat.sum())
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_every_sample_counts_once_on_any_number_of_processes(world):
+    preds, target = long_tail()
+    answers = launch(world, exact_epoch)
+    expected = confusion_matrix(target, preds).tolist()
+    assert sum(map(sum, expected)) == 101
+    assert sum(local for *_, local in answers) == 101  # what the ranks counted themselves came back after the sync
+    assert len({batches for batches, *_ in answers}) == 1
+    single = ImbalanceReport("multiclass", num_classes=3)
+    single.update(preds, target)
+    for _, counts, values, margins_value, _ in answers:
+        assert counts == expected
+        assert values == {name: value.item() for name, value in single.compute().items()}
+        assert values["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(target, preds))
+        assert margins_value == values["iam"]
+
+
+def uneven(rank, world):
+    """Rank r sees r batches of different sizes, so that rank 0 sees none."""
+    results = {}
+    for task, classes in (("binary", {}), ("multiclass", {"num_classes": 4}), ("multilabel", {"num_labels": 2})):
+        metric = imbtorch.ClassBalanceAccuracy(task, **classes)
+        whole = imbtorch.ClassBalanceAccuracy(task, **classes, distributed_available_fn=lambda: False)
+        for source in range(world):
+            generator = torch.Generator().manual_seed(source)
+            for batch in range(source):
+                shape = (5 + 3 * batch, 2) if task == "multilabel" else (5 + 3 * batch,)
+                high = 4 if task == "multiclass" else 2
+                preds = torch.randint(high, shape, generator=generator)
+                target = torch.randint(high, shape, generator=generator)
+                whole.update(preds, target)
+                if source == rank:
+                    metric.update(preds, target)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            results[task] = metric.compute().item(), whole.compute().item()
+    return results
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_uneven_batches_and_a_rank_without_data(world):
+    for answer in launch(world, uneven):
+        for found, expected in answer.values():
+            assert found == expected
+
+
+def empty_rank_with_warnings_as_errors(rank, world):
+    warnings.simplefilter("error")
+    metric = imbtorch.BalancedAccuracy("binary")
+    report = ImbalanceReport("binary")
+    if rank == 1:
+        for each in (metric, report):
+            each.update(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]))
+    return metric.compute().item(), report.compute()["iam"].item(), report["iam"].compute().item()
+
+
+def test_a_rank_without_data_warns_of_nothing():
+    assert len(set(launch(2, empty_rank_with_warnings_as_errors))) == 1
+
+
+# --- collectives ----------------------------------------------------------------------------------------------------
+
+
+def collectives_of_a_report(rank, world):
+    report = ImbalanceReport("multiclass", num_classes=8)  # 9 measures and 2 x 8 per-class values
+    assert len(report) == 25
+    report.update(torch.arange(8), torch.arange(8).roll(1))
+    with counted_collectives() as whole:
+        report.compute()
+    with counted_collectives() as singly:
+        values = {name: value.compute().item() for name, value in report.items()}
+    report.reset()
+    report.update(torch.arange(8), torch.arange(8))
+    with counted_collectives() as after_reset:
+        fresh = {name: value.compute().item() for name, value in report.items()}
+    metric = imbtorch.ConfusionMatrix("multiclass", num_classes=8)
+    with counted_collectives() as forward:
+        metric(torch.arange(8), torch.arange(8))
+    with counted_collectives() as single:
+        metric.compute()
+    return whole, singly, after_reset, forward, single, values["accuracy"], fresh["accuracy"]
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_one_all_reduce_serves_all_values(world):
+    for whole, singly, after_reset, forward, single, before, after in launch(world, collectives_of_a_report):
+        assert whole == singly == after_reset == single == ["all_reduce"]
+        assert forward == []
+        assert (before, after) == (0.0, 1.0)
+
+
+def nobody_skips(rank, world):
+    report = ImbalanceReport("binary", per_class=())
+    metric = imbtorch.Accuracy("binary")
+    both, seen = (report, metric), []
+    for each in both:
+        each.update(torch.tensor([1, 0]), torch.tensor([1, 1]))
+    seen.append((metric.compute().item(), report["accuracy"].compute().item(), report["iam"].compute().item()))
+    if rank == 1:  # rank 0 could now answer from a cache, and rank 1 could not
+        for each in both:
+            each.update(torch.tensor([1, 1, 1, 1]), torch.tensor([1, 1, 1, 1]))
+    seen.append((metric.compute().item(), report["accuracy"].compute().item(), report.compute()["accuracy"].item()))
+    return seen
+
+
+def test_no_rank_answers_from_what_it_alone_has_cached():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for first, second in launch(2, nobody_skips):
+            assert first[:2] == (0.5, 0.5)
+            assert second == (0.75, 0.75, 0.75)
+
+
+def reads_that_differ(rank, world):
+    report = ImbalanceReport("binary", per_class=())
+    report.update(torch.tensor([1, 0]), torch.tensor([1, 1]))
+    first = report["accuracy"].compute().item()
+    if rank == 1:
+        report.update(torch.tensor([1, 1, 1, 1]), torch.tensor([1, 1, 1, 1]))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        second = report["precision"].compute().item()
+    return (
+        first,
+        second,
+        len([each for each in told if "counts came since" in str(each.message)]),
+        [
+            report.compute()["accuracy"].item(),
+            report["precision"].compute().item(),
+            report["accuracy"].compute().item(),
+        ],
+    )
+
+
+def test_a_rank_that_counts_between_two_reads_waits_for_nobody():
+    for rank, (first, second, told, fresh) in enumerate(launch(2, reads_that_differ, timeout=60)):
+        assert (first, second, told) == (0.5, 1.0, rank)  # the sum of the first read, and who knows better says so
+        assert fresh == [0.75, 1.0, 0.75]
+
+
+# --- invalid input on one rank --------------------------------------------------------------------------------------
+
+
+def invalid_on_one_rank(rank, world, kind, on_invalid):
+    metric = imbtorch.ImbalanceAccuracy("multiclass", num_classes=3, on_invalid=on_invalid)
+    report = ImbalanceReport("multiclass", num_classes=3, on_invalid=on_invalid)
+    scores, target = torch.eye(3), torch.arange(3)
+    if rank == 1 and kind == "label":
+        target = torch.tensor([0, 1, 3])
+    if rank == 1 and kind == "nan":
+        scores = scores.clone()
+        scores[2, 0] = torch.nan
+    errors = []
+    for each in (metric, report):
+        each.update(scores, target)
+        before = each._state.clone()
+        if on_invalid == "warn":
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                value = each.compute()
+            errors.append((str(caught[0].message) if caught else "", float(value if each is metric else value["iam"])))
+        else:
+            with pytest.raises(ValueError, match="did not count 1 of the samples") as error:
+                each.compute()
+            errors.append(str(error.value))
+        assert torch.equal(before, each._state)
+        assert not each._is_synced
+        each.reset()
+        each.update(torch.eye(3), torch.arange(3))
+        assert float(each.compute() if each is metric else each.compute()["iam"]) == 1.0
+    return errors
+
+
+@pytest.mark.parametrize("kind", ["label", "nan"])
+def test_invalid_input_of_one_rank_raises_on_all(kind):
+    answers = launch(2, invalid_on_one_rank, kind, "raise")
+    assert answers[0] == answers[1]
+    assert ("1 targets out of range" if kind == "label" else "1 NaN scores") in answers[0][0]
+
+
+def test_invalid_input_can_be_left_out_with_a_warning_of_rank_zero():
+    zero, one = launch(2, invalid_on_one_rank, "label", "warn")
+    assert "1 targets out of range" in zero[0][0]
+    assert one[0][0] == ""
+    assert zero[0][1] == one[0][1] == 1.0
+
+
+# --- torchmetrics' arguments and methods ----------------------------------------------------------------------------
+
+
+def torchmetrics_contract(rank, world):
+    preds, target = torch.tensor([0, 1]), torch.tensor([0, rank % 2])
+
+    def made(**kwargs):
+        metric = imbtorch.Accuracy("binary", **kwargs)
+        metric.update(preds, target)
+        return metric
+
+    def counts(metric):
+        return metric.confmat.tolist()
+
+    local, every = [[1, 1 - rank % 2], [0, rank % 2]], [[3, 2], [0, 1]]
+    found = {}
+    metric = made()
+    tensor = metric._state
+    metric.compute()
+    assert metric._state is tensor, "the original tensor comes back"
+    assert counts(metric) == local
+    inside = []
+
+    def fail():
+        with metric.sync_context():
+            inside.append(counts(metric))
+            raise RuntimeError("inside")
+
+    with pytest.raises(RuntimeError, match="inside"):
+        fail()
+    assert inside == [every]
+    assert metric._state is tensor
+    assert not metric._is_synced
+    metric.sync()
+    assert counts(metric) == every
+    with pytest.raises(Exception, match="already been synced"):
+        metric.sync()
+    with pytest.raises(Exception, match="synced"):
+        metric(preds, target)
+    metric.unsync()
+    assert counts(metric) == local
+    with pytest.raises(Exception, match="un-synced"):
+        metric.unsync()
+    metric.sync(should_sync=False)
+    assert counts(metric) == local
+    metric.sync()
+    metric.reset()
+    assert metric._state is tensor
+    assert counts(metric) == [[0, 0], [0, 0]]
+
+    found["local"] = made(sync_on_compute=False).compute().item()
+    found["unavailable"] = made(distributed_available_fn=lambda: False).compute().item()
+    calls = []
+
+    def gather(state, group=None):
+        calls.append(group)
+        return gather_all_tensors(state, group=group)
+
+    found["gathered"] = made(dist_sync_fn=gather).compute().item()
+    assert len(calls) == 1
+    found["all"] = made().compute().item()
+    pair = torch.distributed.new_group([0, 1])
+    metric = made(process_group=pair)
+    if rank < 2:
+        found["pair"] = metric.compute().item()
+    on_step = imbtorch.Accuracy("binary", dist_sync_on_step=True)
+    found["on_step"] = on_step(preds, target).item()
+    assert counts(on_step) == local
+    plain = imbtorch.Accuracy("binary")
+    found["off_step"] = plain(preds, target).item()
+    whole, part = made(), made()
+    part.merge_state(whole)
+    found["merged"] = counts(part)
+    return found
+
+
+def test_the_contract_of_torchmetrics():
+    for rank, found in enumerate(launch(3, torchmetrics_contract)):
+        alone = 0.5 + 0.5 * (rank % 2)
+        assert found["local"] == found["unavailable"] == found["off_step"] == alone
+        assert found["gathered"] == found["all"] == found["on_step"] == pytest.approx(4 / 6)
+        assert found["merged"] == [[2, 2 - 2 * (rank % 2)], [0, 2 * (rank % 2)]]
+        if rank < 2:
+            assert found["pair"] == pytest.approx(0.75)
+
+
+def inference_epochs(rank, world):
+    metric = imbtorch.Accuracy("binary")
+    for _ in range(2):
+        with torch.inference_mode():
+            metric.update(torch.tensor([0, 1]), torch.tensor([0, 1]))
+            assert metric.compute() == 1
+        metric.update(torch.tensor([0, 1]), torch.tensor([1, 0]))
+        assert metric.compute() == 0.5
+        metric.reset()
+    return True
+
+
+def test_a_synced_compute_under_inference_mode_leaves_a_state_that_counts_on():
+    assert all(launch(2, inference_epochs))
+
+
+# --- the sampler ----------------------------------------------------------------------------------------------------
+
+
+def batches_of_all_ranks(rank, world, samples, batch_size):
+    sampler = ExactBatchSampler(SequentialSampler(range(samples)), batch_size)
+    try:
+        batches = list(sampler)
+    except ValueError as error:
+        with pytest.raises(ValueError, match="processes"):
+            len(sampler)
+        return str(error)
+    assert len(batches) == len(sampler)
+    return batches
+
+
+@pytest.mark.parametrize(
+    ("world", "samples", "batch_size"), [(1, 10, 4), (2, 101, 16), (2, 97, 16), (3, 101, 7), (3, 3, 64), (3, 9, 1)]
+)
+def test_each_sample_once_in_equally_many_batches(world, samples, batch_size):
+    answers = launch(world, batches_of_all_ranks, samples, batch_size)
+    assert sorted(index for batches in answers for batch in batches for index in batch) == list(range(samples))
+    assert len({len(batches) for batches in answers}) == 1
+    sizes = [len(batch) for batches in answers for batch in batches]
+    assert min(sizes) >= 1
+    assert max(sizes) <= batch_size
+    assert all(max(map(len, batches)) - min(map(len, batches)) <= 1 for batches in answers)
+
+
+def test_what_cannot_be_dealt_out_is_an_error_on_every_rank():
+    few = launch(3, batches_of_all_ranks, 2, 4)
+    assert few == [few[0]] * 3
+    assert "2 samples" in few[0]
+    single = launch(2, batches_of_all_ranks, 5, 1)
+    assert single == [single[0]] * 2
+    assert "batch_size=1" in single[0]

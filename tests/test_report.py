@@ -1,0 +1,1093 @@
+"""ImbalanceReport on one process: names, values, what reading one of them means, and how it looks."""
+
+import copy
+import functools
+import itertools
+import json
+import math
+import pickle
+import re
+import warnings
+from multiprocessing.reduction import ForkingPickler
+
+import matplotlib as mpl
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from imblearn import metrics as imblearn_metrics
+from sklearn import metrics as sklearn_metrics
+from torchmetrics import MetricCollection, MetricTracker
+from torchmetrics.classification import MulticlassAccuracy
+
+import imbtorch
+from imbtorch import ImbalanceReport, metrics
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+OVERALL = ["iam", "cba", "accuracy", "balanced_accuracy", "precision", "recall", "f1", "gmean", "mcc"]
+BINARY = [*OVERALL, "dominance", "iba", "op", "area"]
+NAMES = {"binary": BINARY, "multiclass": OVERALL, "multilabel": OVERALL}
+SIZES = {"binary": {}, "multiclass": {"num_classes": 3}, "multilabel": {"num_labels": 3}}
+TASKS = tuple(SIZES)
+SINGLE = {
+    "iam": "ImbalanceAccuracy",
+    "cba": "ClassBalanceAccuracy",
+    "accuracy": "Accuracy",
+    "balanced_accuracy": "BalancedAccuracy",
+    "precision": "Precision",
+    "recall": "Recall",
+    "f1": "FScore",
+    "gmean": "GeometricMean",
+    "mcc": "MatthewsCorrCoef",
+    "dominance": "Dominance",
+    "iba": "IndexBalancedAccuracy",
+    "op": "OptimizedPrecision",
+    "area": "AccuracyDominanceArea",
+}
+PER_CLASS = {
+    "recall": "Recall",
+    "precision": "Precision",
+    "specificity": "Specificity",
+    "f1": "FScore",
+    "fowlkes_mallows": "FowlkesMallows",
+    "cba": "ClassBalanceAccuracy",
+    "iam": "ImbalanceAccuracy",
+}
+COLUMNS = ["support", "predicted", "precision", "recall", "f1", "cba", "iam"]
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+def data(task, samples=60, seed=0, classes=3):
+    """Predicted and true classes (or labels), mostly equal, in which everything occurs."""
+    random = torch.Generator().manual_seed(seed)
+    high = classes if task == "multiclass" else 2
+    shape = (samples, classes) if task == "multilabel" else (samples,)
+    target = torch.randint(high, shape, generator=random)
+    noise = torch.randint(high, shape, generator=random)
+    target[:high] = torch.arange(high).reshape(-1, *[1] * (len(shape) - 1)).expand(target[:high].shape)
+    return torch.where(torch.rand(shape, generator=random) < 0.6, target, noise), target
+
+
+def filled(task, seed=0, **kwargs):
+    sizes = {} if "class_names" in kwargs else SIZES[task]
+    report = ImbalanceReport(task, **sizes, **kwargs)
+    report.update(*data(task, seed=seed))
+    return report
+
+
+def numbers(values):
+    return {name: value.item() for name, value in values.items()}
+
+
+def assert_same(found, wanted, tolerance=2e-6):
+    assert list(found) == list(wanted)
+    for name, value in wanted.items():
+        assert float(found[name]) == pytest.approx(float(value), rel=tolerance, abs=tolerance, nan_ok=True), name
+
+
+def error_rate(counts):
+    return 1 - imbtorch.accuracy(counts)
+
+
+def hits_of_last(counts):
+    """Recall of the last class, read off the cells of one matrix."""
+    return counts[-1, -1] / counts[-1].sum()
+
+
+# --- names ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_default_names(task):
+    report = ImbalanceReport(task, **SIZES[task])
+    classes = ["0", "1"] if task == "binary" else ["0", "1", "2"]
+    names = NAMES[task] + [f"{each}/{name}" for each in ("recall", "precision") for name in classes]
+    assert report.keys() == names
+    assert list(ImbalanceReport.default_measures(task)) == NAMES[task]
+    assert len(report) == len(names) == len(list(report.values()))
+    assert [name for name, _ in report.items()] == names
+    report.update(*data(task))
+    assert list(report.compute()) == names
+    assert list(dict(report)) == names  # keys() and [] make it a mapping
+
+
+@pytest.mark.parametrize(("classes", "per_class"), [(20, 40), (21, 0), (1000, 0)])
+def test_per_class_names_up_to_20_classes(classes, per_class):
+    assert len(ImbalanceReport("multiclass", num_classes=classes)) == len(OVERALL) + per_class
+
+
+def test_per_class_names_can_be_chosen():
+    many = [f"class {index}" for index in range(21)]
+    assert len(ImbalanceReport("multiclass", class_names=many)) == len(OVERALL) + 2 * 21
+    assert len(ImbalanceReport("multiclass", class_names=many, per_class=())) == len(OVERALL)
+    report = ImbalanceReport("multiclass", num_classes=21, per_class=("f1", "specificity"))
+    assert report.keys()[len(OVERALL) :] == [f"{each}/{index}" for each in ("f1", "specificity") for index in range(21)]
+    only = ImbalanceReport("multiclass", class_names=["cat", "dog"], measures={}, per_class=["recall"])
+    assert only.keys() == ["recall/cat", "recall/dog"]
+
+
+@pytest.mark.parametrize("name", ["a.b", "a/b", "a b", "ü - 1", "_values", "report"])
+def test_any_class_name_will_do(name):
+    report = ImbalanceReport("multiclass", class_names=[name, "other"], prefix="val_")
+    report.update(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]))
+    assert report.compute()[f"val_recall/{name}"] == 0.5
+    assert report[f"val_recall/{name}"].compute() == report[f"recall/{name}"].compute() == 0.5
+    assert name in str(report.table())
+    restored = pickle.loads(pickle.dumps(report))
+    assert restored[f"precision/{name}"].compute() == 1
+
+
+def test_prefix_and_postfix():
+    plain, report = filled("multiclass"), filled("multiclass", prefix="val_", postfix="_ema")
+    assert report.keys() == [f"val_{name}_ema" for name, _ in plain.items()]
+    assert_same(report.compute(), {f"val_{name}_ema": value for name, value in plain.compute().items()})
+    assert report["iam"] is report["val_iam_ema"]
+    assert report["recall/2"] is report["val_recall/2_ema"]
+    assert [value.full_name for value in report.values()] == report.keys()
+    assert "val_recall/2_ema" in repr(report["recall/2"])
+    with pytest.raises(KeyError, match=r"val_oops.*not reported; names are iam, cba"):
+        report["val_oops"]
+
+
+def test_a_prefix_that_begins_a_name_hides_nothing():
+    report = filled("multiclass", prefix="val_", measures={"iam": metrics.ImbalanceAccuracy, "val_iam": error_rate})
+    assert report.keys()[:2] == ["val_iam", "val_val_iam"]
+    for key, value in report.items():
+        assert report[key] is value
+    assert report["iam"] is report["val_iam"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        ({"class_names": ["a", "b"], "num_classes": 3}, ValueError, "class_names holds 2 names for 3 classes"),
+        ({"class_names": ["a", "b", "a"]}, ValueError, "class_names must differ, got a more than once"),
+        ({"class_names": "abc"}, TypeError, "sequence of names"),
+        ({"class_names": ["a", 1]}, TypeError, "non-empty strings"),
+        ({"class_names": ["a", ""]}, TypeError, "non-empty strings"),
+        ({"class_names": ["a"]}, ValueError, "num_classes must be at least 2"),
+        ({}, ValueError, "needs num_classes"),
+        ({"num_classes": 3, "per_class": "recall"}, TypeError, r"such as \('recall',\)"),
+        ({"num_classes": 3, "per_class": ("gmean",)}, ValueError, "per_class must be one of 'recall', .*'gmean'"),
+        ({"num_classes": 3, "measures": {"recall/1": error_rate}}, ValueError, "already holds 'recall/1'.*rename"),
+        ({"num_classes": 3, "measures": {}, "per_class": ()}, ValueError, "nothing to report"),
+        ({"num_classes": 3, "state": "rows"}, ValueError, "state must be one of"),
+        ({"num_classes": 3, "on_invalid": "skip"}, ValueError, "on_invalid must be one of"),
+        ({"num_classes": 3, "measures": {"": error_rate}}, TypeError, "map names to measures"),
+        ({"num_classes": 3, "measures": {1: error_rate}}, TypeError, "map names to measures, got the name 1"),
+    ],
+)
+def test_arguments_that_do_not_fit(arguments, error, match):
+    with pytest.raises(error, match=match):
+        ImbalanceReport("multiclass", **arguments)
+
+
+def test_per_class_twice_is_an_error():
+    with pytest.raises(ValueError, match="per_class"):
+        ImbalanceReport("multiclass", num_classes=3, per_class=("recall", "recall"))
+
+
+def test_names_of_other_tasks_must_fit_too():
+    with pytest.raises(ValueError, match="class_names holds 3 names for 2 classes"):
+        ImbalanceReport("binary", class_names=["a", "b", "c"], num_classes=2)
+    with pytest.raises(ValueError, match="class_names holds 2 names for 3"):
+        ImbalanceReport("multilabel", class_names=["a", "b"], num_labels=3)
+    assert ImbalanceReport("multilabel", class_names=["a", "b"]).num_labels == 2
+    assert ImbalanceReport("binary", class_names=["ok", "fraud"]).keys()[-2:] == ["precision/ok", "precision/fraud"]
+
+
+# --- values ---------------------------------------------------------------------------------------------------------
+
+
+def peers(preds, target, average):
+    """The default names by scikit-learn, imbalanced-learn, and plain Python on their precision and recall."""
+    precision, recall, _, _ = sklearn_metrics.precision_recall_fscore_support(target, preds)
+    mean_precision, mean_recall, mean_f1, _ = sklearn_metrics.precision_recall_fscore_support(
+        target, preds, average=average
+    )
+    cba = sum(map(min, zip(precision, recall, strict=True))) / len(recall)
+    return {
+        "iam": 2 * cba - 1,
+        "cba": cba,
+        "accuracy": sklearn_metrics.accuracy_score(target, preds),
+        "balanced_accuracy": sklearn_metrics.balanced_accuracy_score(target, preds),
+        "precision": mean_precision,
+        "recall": mean_recall,
+        "f1": mean_f1,
+        "gmean": imblearn_metrics.geometric_mean_score(target, preds, correction=0.0),
+        "mcc": sklearn_metrics.matthews_corrcoef(target, preds),
+    }
+
+
+def binary_peers(preds, target):
+    values = peers(preds, target, "binary")
+    tpr = imblearn_metrics.sensitivity_score(target, preds, average="binary")
+    tnr = imblearn_metrics.specificity_score(target, preds, average="binary")
+    weighted = imblearn_metrics.make_index_balanced_accuracy(alpha=0.05, squared=False)
+    values["dominance"] = tpr - tnr
+    values["iba"] = weighted(imblearn_metrics.geometric_mean_score)(target, preds, average="binary")
+    values["op"] = values["accuracy"] - abs(tnr - tpr) / (tnr + tpr)
+    values["area"] = (
+        values["gmean"] * (values["dominance"] + 3) / 2
+    )  # the mean height of the trapezium, times its width
+    return values
+
+
+@pytest.mark.parametrize("state", ["matrix", "margins"])
+@pytest.mark.parametrize("seed", range(3))
+def test_multiclass_values_equal_the_peers(seed, state):
+    preds, target = data("multiclass", seed=seed)
+    wanted = peers(preds, target, "macro")
+    precision, recall, *_ = sklearn_metrics.precision_recall_fscore_support(target, preds)
+    wanted |= {f"recall/{index}": value for index, value in enumerate(recall)}
+    wanted |= {f"precision/{index}": value for index, value in enumerate(precision)}
+    assert_same(filled("multiclass", seed, state=state).compute(), wanted)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_binary_values_equal_the_peers(seed):
+    preds, target = data("binary", seed=seed)
+    values = filled("binary", seed, per_class=()).compute()
+    assert_same(values, binary_peers(preds, target))
+    # precision, recall and F1 are those of the positive class, not means over both
+    assert values["recall"] == pytest.approx(sklearn_metrics.recall_score(target, preds, pos_label=1))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_multilabel_values_equal_the_peers(seed):
+    """Precision, recall and F1 of each label's positive class, the others of each label's two classes; then means."""
+    preds, target = data("multilabel", seed=seed)
+    labels = [peers(preds[:, index], target[:, index], "binary") for index in range(3)]
+    wanted = {name: sum(each[name] for each in labels) / 3 for name in OVERALL}
+    wanted |= {f"{name}/{index}": labels[index][name] for name in ("recall", "precision") for index in range(3)}
+    assert_same(filled("multilabel", seed).compute(), wanted)
+
+
+COUNTING = [
+    ("binary", {}),
+    ("binary", {"ignore_index": -1}),
+    ("multiclass", {}),
+    ("multiclass", {"state": "margins"}),
+    ("multiclass", {"ignore_index": 1}),
+    ("multiclass", {"ignore_index": 1, "state": "margins"}),
+    ("multilabel", {}),
+    ("multilabel", {"ignore_index": -1}),
+]
+
+
+@pytest.mark.parametrize(("task", "arguments"), COUNTING)
+def test_values_equal_the_single_metrics(task, arguments):
+    report = filled(task, per_class=tuple(PER_CLASS), **arguments)
+    classes = 2 if task == "binary" else 3
+    wanted = {}
+    for name in NAMES[task]:
+        single = getattr(imbtorch, SINGLE[name])(task, **SIZES[task], **arguments)
+        single.update(*data(task))
+        wanted[name] = single.compute()
+        assert report[name].higher_is_better is single.higher_is_better
+    for name, metric in PER_CLASS.items():
+        each = getattr(imbtorch, metric)(task, **SIZES[task], average="none", **arguments)
+        each.update(*data(task))
+        wanted |= {f"{name}/{index}": each.compute()[index] for index in range(classes)}
+    values = report.compute()
+    assert_same(values, wanted)
+    for value in values.values():
+        assert (value.shape, value.dtype, value.device.type) == ((), torch.float32, "cpu")
+
+
+@pytest.mark.parametrize("task", ["binary", "multilabel"])
+def test_threshold_and_logits_are_passed_on(task):
+    _, target = data(task)
+    logits = torch.randn(target.shape, generator=torch.Generator().manual_seed(3))
+    report = ImbalanceReport(task, **SIZES[task], threshold=0.7, logits=True)
+    report.update(logits, target)
+    wanted = ImbalanceReport(task, **SIZES[task])
+    wanted.update((logits.double().sigmoid() > 0.7).long(), target)
+    assert_same(report.compute(), wanted.compute())
+
+
+def test_forward_returns_the_batch_and_accumulates():
+    report = ImbalanceReport("multiclass", num_classes=3, prefix="train_")
+    assert report["iam"]._forward_cache is None
+    batches = [data("multiclass", samples=20, seed=seed) for seed in range(3)]
+    for preds, target in batches:
+        values = report(preds, target)
+        alone = ImbalanceReport("multiclass", num_classes=3, prefix="train_")
+        alone.update(preds, target)
+        assert_same(values, alone.compute())
+        for name, child in report.items():
+            torch.testing.assert_close(child._forward_cache, values[name], equal_nan=True)
+    preds, target = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    assert report.counts().tolist() == sklearn_metrics.confusion_matrix(target, preds).tolist()
+    assert_same({name: report[name].compute() for name in OVERALL}, peers(preds, target, "macro"))
+    report.reset()
+    assert report["iam"]._forward_cache is None
+
+
+def random_matrices():
+    sizes = st.integers(2, 4)
+    return sizes.flatmap(
+        lambda k: st.lists(st.lists(st.integers(0, 3), min_size=k, max_size=k), min_size=k, max_size=k)
+    )
+
+
+EVERY_MEASURE = {name: getattr(metrics, name) for name in metrics.__all__ if name != "ExpectedCost"}  # it needs costs
+
+
+@given(random_matrices(), st.sampled_from(["matrix", "margins"]))
+@settings(deadline=None, max_examples=60)
+def test_only_values_of_a_class_that_does_not_occur_are_nan(matrix, state):
+    size = len(matrix)
+    cells = [(i, j) for i, row in enumerate(matrix) for j, count in enumerate(row) for _ in range(count)]
+    measures = {name: metric for name, metric in EVERY_MEASURE.items() if state == "matrix" or not metric.needs_matrix}
+    report = ImbalanceReport("multiclass", num_classes=size, measures=measures, per_class=tuple(PER_CLASS), state=state)
+    if cells:
+        report.update(torch.tensor([j for _, j in cells]), torch.tensor([i for i, _ in cells]))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        values = numbers(report.compute())
+        report.compute()
+        words = str(report.table()).split()
+    support, predicted = [sum(row) for row in matrix], [sum(column) for column in zip(*matrix, strict=True)]
+    unseen = [str(index) for index in range(size) if not support[index]]
+    told = [f"{len(unseen)} of {size} classes had no target: {', '.join(unseen)};"] if cells else ["counted no sample"]
+    assert len(caught) == bool(unseen)
+    assert all(text in str(each.message) for text, each in zip(told, caught, strict=False))
+    assert all(math.isnan(values[name]) == (not cells) for name in measures)
+    for index, (actual, of_class) in enumerate(zip(support, predicted, strict=True)):
+        for name in PER_CLASS:
+            assert math.isnan(values[f"{name}/{index}"]) == (not actual and not of_class), (name, index)
+        if actual or of_class:
+            hits = matrix[index][index]
+            assert values[f"recall/{index}"] == pytest.approx(hits / actual if actual else 0)
+            assert values[f"cba/{index}"] == pytest.approx(hits / max(actual, of_class))
+    assert "nan" not in words
+
+
+def test_warnings_come_once_between_resets():
+    report = ImbalanceReport("multiclass", class_names=["cat", "dog", "owl"])
+    for _ in range(2):
+        report.update(torch.tensor([0, 1]), torch.tensor([0, 1]))
+        with pytest.warns(UserWarning, match="1 of 3 classes had no target: owl;") as caught:
+            report.compute()
+        assert len(caught) == 1
+        for value in report.values():  # filterwarnings = error: a second warning would raise
+            value.compute()
+        report.table()
+        report.counts()
+        report.reset()
+
+
+def test_unseen_labels_are_named():
+    report = ImbalanceReport("multilabel", class_names=["cat", "dog"])
+    report.update(torch.tensor([[0, 1]]), torch.tensor([[0, 1]]))
+    with pytest.warns(UserWarning, match="1 of 2 labels had no positive target: cat;"):
+        report["iam"].compute()
+
+
+def test_classes_are_named_in_what_update_complains_of():
+    report = ImbalanceReport("multiclass", class_names=["cat", "dog"])
+    with pytest.raises(ValueError, match="target holds class 2"):
+        report.update(torch.tensor([0]), torch.tensor([2]))
+    assert report.counts().sum() == 0
+
+
+def test_invalid_input_can_be_left_out():
+    report = ImbalanceReport("multiclass", num_classes=2, on_invalid="warn", per_class=())
+    report.update(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 5]))
+    with pytest.warns(UserWarning, match="did not count 1 .*1 targets out of range"):
+        values = report.compute()
+    assert values["accuracy"] == 1
+
+
+# --- measures of one's own ------------------------------------------------------------------------------------------
+
+
+class ShareOfThird(imbtorch.ConfusionMatrixMetric):
+    """Reads a cell that only a matrix of three classes or more has."""
+
+    higher_is_better = False
+    measure = staticmethod(lambda counts: counts[..., 2, :].sum(-1) / counts.sum((-2, -1)))
+
+
+def test_measures_are_metrics_functions_and_pairs():
+    chosen = {
+        "iam": metrics.ImbalanceAccuracy,
+        "cen": metrics.ConfusionEntropy,
+        "dominance": metrics.Dominance,
+        "error": error_rate,
+        "error_min": (error_rate, False),
+        "hits": (hits_of_last, True),
+        "open": (error_rate, None),
+        "f2": functools.partial(imbtorch.f_score, beta=2.0),
+        "cost": (functools.partial(imbtorch.expected_cost, costs=torch.ones(3, 3) - torch.eye(3)), False),
+    }
+    report = filled("multiclass", measures=chosen, per_class=())
+    assert report.keys() == list(chosen)
+    directions = {name: report[name].higher_is_better for name in chosen}
+    assert directions == {
+        "iam": True,
+        "cen": False,
+        "dominance": None,
+        "error": None,
+        "error_min": False,
+        "hits": True,
+        "open": None,
+        "f2": None,
+        "cost": False,
+    }
+    preds, target = data("multiclass")
+    error = sklearn_metrics.zero_one_loss(target, preds)
+    wanted = {
+        "error": error,
+        "error_min": error,
+        "hits": sklearn_metrics.recall_score(target, preds, average=None)[2],
+        "open": error,
+        "f2": sklearn_metrics.fbeta_score(target, preds, beta=2.0, average="macro"),
+        "cost": error,
+    }
+    values = report.compute()
+    assert_same({name: values[name] for name in wanted}, wanted)
+    assert report.table().overall["hits"] == pytest.approx(wanted["hits"])
+
+
+def test_defaults_can_be_added_to_and_taken_from():
+    measures = {name: each for name, each in ImbalanceReport.default_measures("binary").items() if name != "op"}
+    report = filled("binary", measures=measures | {"error": error_rate}, per_class=())
+    assert report.keys() == [name for name in BINARY if name != "op"] + ["error"]
+    assert ImbalanceReport("binary", per_class=()).keys() == BINARY
+
+
+@pytest.mark.parametrize("state", ["matrix", "margins"])
+def test_a_function_sees_the_counts(state):
+    seen = []
+
+    def see(counts):
+        seen.append(counts)
+        return torch.tensor(0.25)
+
+    report = filled("multiclass", measures={"seen": see}, state=state)
+    assert report.compute()["seen"] == 0.25
+    preds, target = data("multiclass")
+    matrix = sklearn_metrics.confusion_matrix(target, preds)
+    counts = seen[-1]
+    if state == "matrix":
+        assert counts.tolist() == matrix.tolist()
+    else:
+        assert counts.correct.tolist() == matrix.diagonal().tolist()
+        assert counts.actual.tolist() == matrix.sum(1).tolist()
+        assert counts.predicted.tolist() == matrix.sum(0).tolist()
+
+
+def test_a_function_reads_each_label():
+    """Not the stack of their matrices, in which the first two labels would be taken for rows."""
+    preds, target = data("multilabel", classes=2)
+    report = ImbalanceReport("multilabel", num_labels=2, measures={"hits": hits_of_last})
+    report.update(preds, target)
+    wanted = sklearn_metrics.recall_score(target, preds, average="macro")
+    assert report.compute()["hits"] == pytest.approx(wanted)
+
+
+def test_a_metric_of_ones_own_may_read_any_cell():
+    preds, target = data("multiclass")
+    report = ImbalanceReport("multiclass", num_classes=3, measures={"third": ShareOfThird}, per_class=())
+    report.update(preds, target)
+    assert report.compute()["third"] == pytest.approx((target == 2).float().mean().item())
+    assert report["third"].higher_is_better is False
+
+
+@pytest.mark.parametrize(
+    ("measured", "error", "match"),
+    [
+        (metrics.ExpectedCost, TypeError, "ExpectedCost takes arguments of its own; give 'x' a function.*lambda"),
+        (metrics.Accuracy("binary"), TypeError, r"measures\['x'\] must be a metric class of imbtorch"),
+        (MulticlassAccuracy, TypeError, "must be a metric class of imbtorch"),
+        (MulticlassAccuracy(num_classes=3), TypeError, "must be a metric class of imbtorch"),
+        (ImbalanceReport, TypeError, "must be a metric class of imbtorch"),
+        ("accuracy", TypeError, "must be a metric class of imbtorch.*'accuracy'"),
+        (None, TypeError, "must be a metric class of imbtorch"),
+        ((error_rate,), TypeError, "or a pair"),
+        ((error_rate, "max"), TypeError, r"or a pair \(function, higher_is_better\)"),
+        ((error_rate, True, 1), TypeError, "or a pair"),
+        ((metrics.Accuracy, True), TypeError, "or a pair"),
+    ],
+)
+def test_what_is_no_measure(measured, error, match):
+    with pytest.raises(error, match=match):
+        ImbalanceReport("multiclass", num_classes=3, measures={"x": measured})
+
+
+@pytest.mark.parametrize("name", [name for name in metrics.__all__ if getattr(metrics, name).needs_matrix])
+def test_margins_are_refused_where_the_matrix_is_needed(name):
+    with pytest.raises(ValueError, match=r"'x' needs the whole matrix, which state='margins' does not keep"):
+        ImbalanceReport("multiclass", num_classes=3, measures={"x": getattr(metrics, name)}, state="margins")
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(
+    ("function", "got"),
+    [
+        (lambda counts: 0.5, "float"),
+        (lambda counts: None, "NoneType"),
+        (lambda counts: torch.ones(2, 5), r"\[2, 5\]"),
+        (lambda counts: torch.ones(0), r"\[0\]"),
+    ],
+    ids=["float", "None", "matrix", "empty"],
+)
+def test_a_function_must_return_one_value(task, function, got):
+    report = filled(task, measures={"mine": function})
+    with pytest.raises(ValueError, match=f"measure 'mine' must return a tensor of one value, got {got}"):
+        report.compute()
+
+
+def test_a_value_with_one_element_is_a_scalar():
+    report = filled("multiclass", measures={"one": lambda counts: counts.sum().reshape(1, 1)}, per_class=())
+    value = report.compute()["one"]
+    assert (value.shape, value.dtype, value.item()) == ((), torch.float32, 60.0)
+
+
+# --- reading a value ------------------------------------------------------------------------------------------------
+
+
+def test_children_refuse_to_count():
+    report = filled("multiclass")
+    before = report.counts()
+    with pytest.raises(TypeError, match="'iam' is read off a report; call update of the report itself"):
+        report["iam"].update(*data("multiclass"))
+    with pytest.raises(TypeError, match="'iam' is read off a report; call the report itself"):
+        report["iam"](*data("multiclass"))
+    assert torch.equal(report.counts(), before)
+
+
+def test_children_have_no_state():
+    report = filled("multiclass")
+    report.persistent(True)
+    assert list(report.state_dict()) == ["counts_matrix_multiclass_3"]
+    assert report["iam"].metric_state == {}
+    assert sum(isinstance(module, ImbalanceReport) for module in report.modules()) == 1
+
+
+def joined(*seeds):
+    """Predictions and targets of several batches."""
+    return tuple(torch.cat(part) for part in zip(*(data("multiclass", seed=seed) for seed in seeds), strict=True))
+
+
+class Reader:
+    """Reads the next names of a report, each in its turn, and compares them with the peers' values of these batches.
+
+    A name that is read again is computed again; what another name left behind must be noticed to be stale.
+    """
+
+    def __init__(self, report):
+        self.report, self.names = report, itertools.cycle(OVERALL)
+
+    def check(self, *seeds, names=2):
+        expected = peers(*joined(*seeds), "macro")
+        for name in itertools.islice(self.names, names):
+            assert self.report[name].compute().item() == pytest.approx(expected[name], rel=2e-6, abs=2e-6), name
+
+
+def support_of(*seeds):
+    return torch.bincount(joined(*seeds)[1], minlength=3).tolist()
+
+
+def test_a_value_is_fresh_after_whatever_changes_the_counts():
+    report = filled("multiclass", seed=0)
+    reader = Reader(report)
+    reader.check(0)
+    report.update(*data("multiclass", seed=1))
+    reader.check(0, 1)
+    report(*data("multiclass", seed=2))
+    reader.check(0, 1, 2)
+    report.merge_state(filled("multiclass", seed=3))
+    reader.check(0, 1, 2, 3)
+    report.merge_state(dict(filled("multiclass", seed=4).metric_state))
+    reader.check(0, 1, 2, 3, 4)
+    saved = filled("multiclass", seed=5)
+    saved.persistent(True)
+    report.load_state_dict(saved.state_dict())
+    reader.check(5)
+    report.reset()
+    report.update(*data("multiclass", seed=6))
+    reader.check(6)
+    report.counts_matrix_multiclass_3 = filled("multiclass", seed=7).counts_matrix_multiclass_3
+    reader.check(7)
+    with torch.inference_mode():
+        report.update(*data("multiclass", seed=8))
+        reader.check(7, 8)
+        report.update(*data("multiclass", seed=9))
+        reader.check(7, 8, 9)
+    report.update(*data("multiclass", seed=10))
+    reader.check(7, 8, 9, 10)
+
+
+def test_a_value_is_fresh_after_any_number_of_loads():
+    """Whatever addresses the replaced states had."""
+    report = ImbalanceReport("multiclass", num_classes=3)
+    report.persistent(True)
+    saved = []
+    for seed in range(4):
+        each = filled("multiclass", seed=seed)
+        each.persistent(True)
+        saved.append(each.state_dict())
+    reader = Reader(report)
+    for turn in range(60):
+        for seed in (turn, turn + 1):
+            report.load_state_dict(saved[seed % 4])
+            report.state_dict()  # hands the state out, so that the next load takes a new one
+        reader.check((turn + 1) % 4, names=1)
+
+
+def test_the_table_is_fresh_after_any_number_of_epochs():
+    """Whatever addresses the states had that reset replaced."""
+    report = ImbalanceReport("multiclass", num_classes=3)
+    for epoch in range(40):
+        report.update(*data("multiclass", seed=epoch))
+        assert report.metric_state  # hands the state out, so that reset takes a new one
+        if epoch % 2 == 0:
+            found = report.table().columns["support"]
+            assert found == support_of(epoch)
+        report.reset()
+
+
+def test_the_same_name_twice():
+    report = filled("multiclass")
+    first = report["iam"].compute()
+    assert report["iam"].compute() == first
+    report.update(*data("multiclass", seed=1))
+    assert report["iam"].compute() != first
+
+
+def test_values_read_one_result(monkeypatch):
+    report = filled("multiclass")
+    computed = []
+    original = ImbalanceReport._evaluated
+    monkeypatch.setattr(
+        ImbalanceReport, "_evaluated", lambda self, counts: computed.append(1) or original(self, counts)
+    )
+    for value in report.values():
+        value.compute()
+    assert len(computed) == 1
+    values = {name: value.compute() for name, value in report.items()}
+    assert len(computed) == 2
+    assert_same(values, report.compute())
+
+
+@pytest.mark.parametrize("inference", [False, True])
+@pytest.mark.parametrize("first", ["report", "accuracy"])
+def test_grouped_in_a_collection(first, inference):
+    with torch.inference_mode(inference):
+        check_in_a_collection(first)
+
+
+def check_in_a_collection(first):
+    report = ImbalanceReport("multiclass", num_classes=3, prefix="val_", per_class=())
+    accuracy = imbtorch.Accuracy("multiclass", num_classes=3)
+    both = {"report": report, "accuracy": accuracy}
+    collection = MetricCollection({first: both.pop(first), **both})
+    reader = Reader(report)
+    for epoch in range(2):
+        collection.update(*data("multiclass", seed=0))
+        collection.update(*data("multiclass", seed=1))
+        assert len(collection.compute_groups) == 1  # one of them counts for both
+        reader.check(0, 1)
+        collection.update(*data("multiclass", seed=2))
+        reader.check(0, 1, 2)
+        if epoch:
+            collection(*data("multiclass", seed=3))
+            reader.check(0, 1, 2, 3)
+        assert report.table().columns["support"] == support_of(*range(3 + epoch))
+        preds, target = joined(*range(3 + epoch))
+        values = numbers(collection.compute())
+        assert values["accuracy"] == values["val_accuracy"]
+        assert values["accuracy"] == pytest.approx(sklearn_metrics.accuracy_score(target, preds))
+        assert set(values) == {"accuracy", *(f"val_{name}" for name in OVERALL)}
+        collection.reset()
+        assert report.counts().sum() == 0
+
+
+def test_reset_by_values_happens_once(monkeypatch):
+    report = filled("multiclass", prefix="val_")
+    resets = []
+    original = ImbalanceReport.reset
+    monkeypatch.setattr(ImbalanceReport, "reset", lambda self: resets.append(1) or original(self))
+    for _ in range(2):
+        for value in report.values():
+            value.compute()
+        for value in report.values():
+            value.reset()
+        assert report.counts().sum() == 0
+        report.update(*data("multiclass"))
+    assert len(resets) == 2
+    for value in report.values():  # nobody has read it since
+        value.reset()
+    assert len(resets) == 3
+    assert report.counts().sum() == 0
+
+
+@pytest.mark.parametrize("way", ["loaded", "merged", "set"])
+def test_reset_by_a_value_whatever_the_counts_came_from(way):
+    report, source = ImbalanceReport("multiclass", num_classes=3), filled("multiclass")
+    if way == "loaded":
+        source.persistent(True)
+        report.load_state_dict(source.state_dict())
+    elif way == "merged":
+        report.merge_state(source)
+    else:
+        report.counts_matrix_multiclass_3 = source.counts_matrix_multiclass_3
+    assert report.counts().sum() == 60
+    report["iam"].reset()
+    assert report.counts().sum() == 0
+    assert source.counts().sum() == 60
+
+
+def test_counts_and_values_are_copies():
+    for task, state in (("multiclass", "matrix"), ("multiclass", "margins"), ("multilabel", "matrix")):
+        report = filled(task, state=state)
+        for part in report.counts() if state == "margins" else [report.counts()]:
+            part.fill_(7)
+        wanted = numbers(filled(task, state=state).compute())
+        assert numbers(report.compute()) == wanted
+        text = str(report.table())
+        for value in report.compute().values():
+            value.fill_(7.0)
+        report.compute().clear()
+        assert str(report.table()) == text
+        report["cba"].compute().fill_(7.0)
+        assert report["iam"].compute() == wanted["iam"]
+        assert str(report.table()) == text
+
+
+# --- copies, devices, checkpoints -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(
+    "duplicate",
+    [
+        copy.deepcopy,
+        lambda report: report.clone(),
+        lambda report: pickle.loads(pickle.dumps(report)),
+        lambda report: pickle.loads(ForkingPickler.dumps(report)),
+    ],
+    ids=["deepcopy", "clone", "pickle", "sent to a process"],
+)
+def test_copies_count_apart_and_their_values_read_the_copy(task, duplicate):
+    report = filled(
+        task, prefix="val_", measures=ImbalanceReport.default_measures(task) | {"error": (error_rate, False)}
+    )
+    before = numbers(report.compute())
+    twin = duplicate(report)
+    assert all(value.report is twin for value in twin.values())
+    assert all(value.report is report for value in report.values())
+    assert numbers(twin.compute()) == before
+    assert repr(twin) == repr(report)
+    assert [value.higher_is_better for value in twin.values()] == [value.higher_is_better for value in report.values()]
+    twin.update(*data(task, seed=1))
+    report["iam"].reset()
+    assert report.counts().sum() == 0
+    wanted = filled(task, prefix="val_")
+    wanted.update(*data(task, seed=1))
+    assert twin["iam"].compute() == wanted["iam"].compute()
+    with pytest.raises(TypeError, match="call update of the report itself"):
+        twin["iam"].update(*data(task))
+
+
+def test_a_copy_of_a_module_reads_its_own_report():
+    module = torch.nn.ModuleDict({"val": filled("multiclass")})
+    twin = copy.deepcopy(module)
+    assert {id(value.report) for value in twin["val"].values()} == {id(twin["val"])}
+    child = copy.deepcopy(module["val"]["iam"])
+    assert child.report is not module["val"]
+    assert child.compute() == module["val"]["iam"].compute()
+
+
+def test_counts_stay_out_of_checkpoints_unless_asked_for():
+    report = filled("multiclass")
+    assert report.state_dict() == {}
+    ImbalanceReport("multiclass", num_classes=3).load_state_dict(report.state_dict())
+    report.persistent(True)
+    restored = ImbalanceReport("multiclass", num_classes=3)
+    restored.persistent(True)
+    restored.load_state_dict(report.state_dict())
+    assert numbers(restored.compute()) == numbers(report.compute())
+    other = ImbalanceReport("multiclass", num_classes=4)
+    other.persistent(True)
+    with pytest.raises(RuntimeError, match="counts differently from this ImbalanceReport"):
+        other.load_state_dict(report.state_dict())
+
+
+def test_merge_refuses_what_counts_differently():
+    report = filled("multiclass")
+    with pytest.raises(ValueError, match="cannot merge counts"):
+        report.merge_state(ImbalanceReport("multiclass", num_classes=4))
+    with pytest.raises(ValueError, match="cannot merge Accuracy into ImbalanceReport"):
+        report.merge_state(imbtorch.Accuracy("multiclass", num_classes=3))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_born_on_the_meta_device(task):
+    with torch.device("meta"):
+        report = ImbalanceReport(task, **SIZES[task])
+    assert report._state.is_meta
+    report.to_empty(device="cpu")
+    assert report.counts().sum() == 0
+    report.update(*data(task))
+    assert numbers(report.compute()) == numbers(filled(task).compute())
+
+
+@pytest.mark.parametrize(
+    "convert", [lambda m: m.half(), lambda m: m.to(torch.bfloat16), lambda m: m.to("cpu").double()]
+)
+def test_conversions_leave_the_counts(convert):
+    report = filled("multiclass")
+    before = numbers(report.compute())
+    module = convert(torch.nn.ModuleDict({"net": torch.nn.Linear(2, 2), "val": report}))
+    assert module["val"].counts().dtype == torch.int64
+    assert numbers(module["val"].compute()) == before
+    assert {value.dtype for value in report.compute().values()} == {torch.float32}
+
+
+# --- table ----------------------------------------------------------------------------------------------------------
+
+
+def table_peers(preds, target):
+    precision, recall, f1, support = sklearn_metrics.precision_recall_fscore_support(target, preds)
+    predicted = sklearn_metrics.confusion_matrix(target, preds).sum(0)
+    cba = [min(pair) for pair in zip(precision, recall, strict=True)]
+    iam = [2 * term - 1 for term in cba]
+    return dict(zip(COLUMNS, map(list, (support, predicted, precision, recall, f1, cba, iam)), strict=True))
+
+
+@pytest.mark.parametrize("state", ["matrix", "margins"])
+def test_table_of_classes(state):
+    names = ["a cat", "dog", "long-eared owl"]
+    report = filled("multiclass", class_names=names, state=state, prefix="val_")
+    wanted = table_peers(*data("multiclass"))
+    table = report.table()
+    nested = json.loads(json.dumps(table.to_dict()))
+    assert list(nested["classes"]) == names
+    for index, name in enumerate(names):
+        assert nested["classes"][name] == pytest.approx({column: wanted[column][index] for column in COLUMNS})
+    assert nested["overall"] == pytest.approx(peers(*data("multiclass"), "macro"), rel=1e-6)
+
+    head, *lines = str(table).splitlines()
+    assert head.split() == COLUMNS
+    assert len({len(head), *map(len, lines[:3])}) == 1  # all end in one column
+    for index, name in enumerate(names):
+        assert lines[index].lstrip().startswith(name)
+        cells = [f"{wanted[column][index]:{'.0f' if column in COLUMNS[:2] else '.4f'}}" for column in COLUMNS]
+        assert lines[index].split()[-7:] == cells
+        for column, cell in zip(COLUMNS, cells, strict=True):
+            end = head.index(f" {column}") + 1 + len(column)
+            assert lines[index][:end].endswith(f" {cell}")
+    assert lines[3] == ""
+    overall = {line.split()[0]: line.split()[1] for line in lines[4:]}
+    assert overall == {name: f"{value:.4f}" for name, value in peers(*data("multiclass"), "macro").items()}
+    assert len({len(line.rpartition("  ")[0]) for line in lines[4:]}) == 1
+
+
+@pytest.mark.parametrize(("task", "arguments"), COUNTING)
+def test_columns_hold_the_terms_of_the_overall_values(task, arguments):
+    table = filled(task, **arguments).table()
+    means = ("cba", "iam") if task == "binary" else ("precision", "recall", "f1", "cba", "iam")
+    for name in means:
+        terms = [term for term in table.columns[name] if not math.isnan(term)]
+        assert sum(terms) / len(terms) == pytest.approx(table.overall[name], rel=1e-6, abs=1e-6), name
+
+
+def test_table_of_labels():
+    names = ["cat", "dog", "owl"]
+    table = filled("multilabel", class_names=names).table()
+    preds, target = data("multilabel")
+    precision, recall, f1, support = sklearn_metrics.precision_recall_fscore_support(target, preds)
+    columns = {"support": support, "predicted": preds.sum(0), "precision": precision, "recall": recall, "f1": f1}
+    for column, values in columns.items():
+        assert table.columns[column] == pytest.approx(values.tolist()), column
+    assert [line.split()[0] for line in str(table).splitlines()[1:4]] == names
+
+
+def test_a_class_that_does_not_occur_has_dashes():
+    report = ImbalanceReport("multiclass", class_names=["cat", "dog", "owl"])
+    report.update(torch.tensor([0, 1]), torch.tensor([0, 1]))
+    with pytest.warns(UserWarning, match="no target"):
+        table = report.table()
+    assert str(table).splitlines()[3].split() == ["owl", "0", "0", "-", "-", "-", "-", "-"]
+    assert math.isnan(table.to_dict()["classes"]["owl"]["recall"])
+
+
+def test_table_in_pandas():
+    pandas = pytest.importorskip("pandas")
+    names = ["cat", "dog", "owl"]
+    frame = filled("multiclass", class_names=names).table().to_pandas()
+    wanted = pandas.DataFrame(table_peers(*data("multiclass")), index=names)
+    pandas.testing.assert_frame_equal(frame, wanted, check_dtype=False)
+
+
+def test_table_shows_the_last_result():
+    report = ImbalanceReport("multiclass", num_classes=3, on_invalid="raise")
+    report.update(*data("multiclass", seed=0))
+    assert report.table().columns["support"] == support_of(0)  # computed for the occasion
+    report.update(*data("multiclass", seed=1))
+    assert report.table().columns["support"] == support_of(0, 1)
+    report.compute()
+    report.reset()
+    assert report.table().columns["support"] == support_of(0, 1)  # an epoch's report, after the epoch
+    report["iam"].reset()
+    assert report.table().columns["support"] == support_of(0, 1)
+    report.update(*data("multiclass", seed=2))
+    assert report.table().columns["support"] == support_of(2)
+
+
+@pytest.mark.parametrize("way", ["loaded", "set"])
+def test_table_after_a_reset_shows_counts_from_elsewhere(way):
+    report, source = filled("multiclass", seed=0), filled("multiclass", seed=1)
+    report.compute()
+    report.reset()
+    if way == "loaded":
+        source.persistent(True)
+        report.load_state_dict(source.state_dict())
+    else:
+        report.counts_matrix_multiclass_3 = source.counts_matrix_multiclass_3
+    assert report.table().columns["support"] == support_of(1)
+
+
+def test_table_of_nothing():
+    report = ImbalanceReport("multiclass", num_classes=3)
+    with pytest.warns(UserWarning, match="counted no sample"):
+        table = report.table()
+    assert table.columns["support"] == [0, 0, 0]
+    assert all(map(math.isnan, table.overall.values()))
+    assert "nan" not in str(table)
+
+
+def test_several_processes_must_compute_before_they_show():
+    """Showing never communicates, so rank zero alone may do it."""
+    several = []
+    report = ImbalanceReport("multiclass", num_classes=3, distributed_available_fn=lambda: bool(several))
+    report.update(*data("multiclass", seed=0))
+    several.append(1)
+    for show in (report.table, report.plot):
+        with pytest.raises(RuntimeError, match=r"call compute\(\) on all processes first"):
+            show()
+    several.clear()
+    report.compute()
+    several.append(1)
+    report.update(*data("multiclass", seed=1))
+    assert report.table().columns["support"] == support_of(0)
+
+
+# --- pictures and looks ---------------------------------------------------------------------------------------------
+
+
+def ticks(ax, axis):
+    return [tick.get_text() for tick in getattr(ax, f"get_{axis}ticklabels")()]
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+def test_plot_of_the_matrix(task):
+    names = ["cat", "dog", "owl"][: 2 if task == "binary" else 3]
+    report = filled(task, class_names=names)
+    fig, ax = report.plot()
+    preds, target = data(task)
+    matrix = sklearn_metrics.confusion_matrix(target, preds)
+    assert fig is ax.figure
+    assert ticks(ax, "x") == ticks(ax, "y") == names
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("Predicted class", "True class")
+    shares = matrix / matrix.sum(1, keepdims=True)
+    torch.testing.assert_close(torch.tensor(ax.images[0].get_array().data), torch.tensor(shares))
+    written = {text.get_position(): text.get_text() for text in ax.texts}
+    assert matrix.all()
+    for row, column in itertools.product(range(len(names)), repeat=2):
+        assert written[column, row] == f"{matrix[row][column]}\n{shares[row][column]:.0%}"
+    figure, axes = plt.subplots(1, 2)
+    assert report.plot(ax=axes[1]) == (None, axes[1])
+    assert axes[1].images
+    assert not axes[0].images
+    assert figure.axes == list(axes)
+
+
+@pytest.mark.parametrize(
+    ("task", "arguments", "item"), [("multiclass", {"state": "margins"}, "Class"), ("multilabel", {}, "Label")]
+)
+def test_plot_without_a_matrix_shows_recalls(task, arguments, item):
+    names = ["cat", "dog", "owl"]
+    _, ax = filled(task, class_names=names, **arguments).plot()
+    preds, target = data(task)
+    wanted = sklearn_metrics.recall_score(target, preds, average=None)
+    assert [bar.get_height() for bar in ax.patches] == pytest.approx(wanted.tolist())
+    assert ticks(ax, "x") == names
+    assert (ax.get_xlabel(), ax.get_ylabel()) == (item, "recall")
+
+
+def test_plot_of_a_course():
+    results = [filled("multiclass", seed=seed, prefix="val_").compute() for seed in range(3)]
+    report = ImbalanceReport("multiclass", num_classes=3, prefix="val_")
+    _, ax = report.plot(results)
+    lines = {line.get_label(): list(line.get_ydata()) for line in ax.lines}
+    for name in OVERALL:
+        wanted = [peers(*data("multiclass", seed=seed), "macro")[name] for seed in range(3)]
+        assert lines[f"val_{name}"] == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [f"val_{name}" for name in OVERALL]
+
+
+def test_plot_of_a_course_of_classes_alone():
+    report = filled("multiclass", measures={}, per_class=("recall",))
+    _, ax = report.plot([report.compute(), report.compute()])
+    assert [line.get_label() for line in ax.lines] == report.keys()
+
+
+def test_plot_shows_the_last_result():
+    report = filled("multiclass", seed=0)
+    report.compute()
+    report.reset()
+    _, ax = report.plot()
+    assert sum(int(text.get_text().split("\n")[0]) for text in ax.texts) == 60
+
+
+def test_repr_is_one_line_with_what_matters():
+    report = ImbalanceReport(
+        "multiclass", class_names=["cat", "dog"], prefix="val_", ignore_index=-1, per_class=("f1",), state="margins"
+    )
+    text = repr(report)
+    assert re.fullmatch(r"ImbalanceReport\(.*\)", text)
+    for part in ("task='multiclass'", "num_classes=2", "prefix='val_'", "ignore_index=-1", "state='margins'", "f1"):
+        assert part in text
+    assert "postfix" not in text
+    assert repr(report["iam"]) == "ReportedValue('val_iam', higher_is_better=True)"
+    assert "val_" in str(torch.nn.ModuleDict({"val": report}))
+
+
+# --- size, and torchmetrics' tools ----------------------------------------------------------------------------------
+
+
+def test_a_thousand_classes():
+    report = ImbalanceReport("multiclass", num_classes=1000, per_class=("recall", "precision"))
+    assert len(report) == len(OVERALL) + 2000
+    target = torch.arange(2000) % 1000
+    preds = target.clone()
+    preds[999] = 0
+    report.update(preds, target)
+    values = report.compute()
+    assert values["recall/999"] == 0.5
+    assert values["precision/0"] == pytest.approx(2 / 3)
+    assert report["recall/998"].compute() == 1
+    assert report["accuracy"].compute() == pytest.approx(1999 / 2000)
+
+
+def test_a_tracker_follows_the_values():
+    tracker = MetricTracker(ImbalanceReport("multiclass", num_classes=3), maximize=True)
+    for seed in range(3):
+        tracker.increment()
+        tracker.update(*data("multiclass", seed=seed))
+        assert_same({name: tracker.compute()[name] for name in OVERALL}, peers(*data("multiclass", seed=seed), "macro"))
+    every = tracker.compute_all()
+    wanted = [peers(*data("multiclass", seed=seed), "macro")["mcc"] for seed in range(3)]
+    assert every["mcc"].tolist() == pytest.approx(wanted, rel=1e-5)
