@@ -1,0 +1,40 @@
+"""Which of the two Lightning packages to build on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from imbtorch.report import ImbalanceReport
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Callback
+else:
+    try:  # the package that the program has imported already, else whichever is installed
+        if "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
+            raise ImportError
+        from lightning.pytorch import Callback
+    except ImportError:
+        try:
+            from pytorch_lightning import Callback
+        except ImportError as error:
+            raise ModuleNotFoundError(
+                "imbtorch.lightning needs Lightning: pip install 'imbtorch[lightning]'"
+            ) from error
+
+__all__ = ["Callback", "reports"]
+
+
+def reports(module: nn.Module) -> Iterator[tuple[str, ImbalanceReport]]:
+    """All reports of a module, by the path of their attribute."""
+    for path, child in module.named_modules():
+        if isinstance(child, ImbalanceReport):
+            yield path, child
+
+
+def is_fitting(trainer: Any) -> bool:
+    """Whether the trainer is in ``fit`` rather than ``validate`` or ``test``."""
+    return bool(trainer.state.fn == "fit")
