@@ -1,0 +1,86 @@
+"""The validation of train_digits.py without Lightning, on any number of processes.
+
+    torchrun --nproc-per-node 2 examples/plain_torch_ddp.py
+    python examples/plain_torch_ddp.py
+
+Training repeats samples so that the processes stay in step; validation sees each sample once, so that the counts, and
+with them the epoch that is kept, do not depend on how many processes there are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import os
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, SequentialSampler
+from torch.utils.data.distributed import DistributedSampler
+from train_digits import digits
+
+import imbtorch
+
+
+def main() -> None:
+    args = arguments()
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world > 1:
+        torch.distributed.init_process_group("gloo")
+    rank = int(os.environ.get("RANK", "0"))
+    torch.manual_seed(args.seed)
+    train, val, test = digits(args.imbalance, args.seed)
+    net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+    model = DistributedDataParallel(net) if world > 1 else net
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, weight_decay=1e-2)
+    shuffled = DistributedSampler(train, num_replicas=world, rank=rank, seed=args.seed)
+    train_loader = DataLoader(train, batch_size=max(1, 32 // world), sampler=shuffled)
+    val_loader = DataLoader(val, batch_sampler=imbtorch.ExactBatchSampler(SequentialSampler(val), batch_size=256))
+    report = imbtorch.ImbalanceReport("multiclass", num_classes=10)
+
+    best, kept, kept_epoch = -1.0, net.state_dict(), -1
+    for epoch in range(args.epochs):
+        shuffled.set_epoch(epoch)
+        model.train()
+        for images, labels in train_loader:
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(images), labels).backward()
+            optimizer.step()
+        iam, samples = validate(net, val_loader, report)
+        if iam > best:  # the same on every process, since all of them hold the same sum
+            best, kept, kept_epoch = iam, copy.deepcopy(net.state_dict()), epoch
+        if rank == 0:
+            print(f"epoch {epoch:2d}  val_iam {iam:+.4f}  of {samples} samples on {world} process(es)")
+
+    if rank == 0:  # table() and functions of counts never communicate, so one process alone may call them
+        print(f"\nlast epoch\n{report.table()}")
+        net.load_state_dict(kept)
+        images, labels = test.tensors
+        counts = imbtorch.confusion_matrix(net.eval()(images), labels, "multiclass", num_classes=10)
+        print(f"\nkept epoch {kept_epoch}: IAM {imbtorch.imbalance_accuracy(counts):+.4f} on the balanced test set")
+    if world > 1:
+        torch.distributed.destroy_process_group()
+
+
+@torch.inference_mode()
+def validate(net: nn.Module, loader: DataLoader[Tensor], report: imbtorch.ImbalanceReport) -> tuple[float, int]:
+    """IAM of one epoch over all processes, and how many samples were counted."""
+    net.eval()  # not the DDP wrapper: without gradients there is nothing to synchronise
+    report.reset()
+    for images, labels in loader:
+        report.update(net(images), labels)
+    values = report.compute()  # the one collective of the epoch
+    return float(values["iam"]), int(sum(report.table().columns["support"]))
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--imbalance", type=float, default=20.0, help="images of a common digit for one of a rare one")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
