@@ -1,0 +1,23 @@
+"""What a measure does: skew, invariance, correlation, and which model it selects. Takes any function of counts."""
+
+from imbtorch.analysis.correlation import Correlations, measure_correlations, perturbed_scores
+from imbtorch.analysis.invariance import InvarianceTable, invariance_table, invariances
+from imbtorch.analysis.selection import Selection, select_model
+from imbtorch.analysis.skew import effective_skew_ratio, implied_cost, skew, skew_delta, skew_map, skew_ratio
+
+__all__ = [
+    "Correlations",
+    "InvarianceTable",
+    "Selection",
+    "effective_skew_ratio",
+    "implied_cost",
+    "invariance_table",
+    "invariances",
+    "measure_correlations",
+    "perturbed_scores",
+    "select_model",
+    "skew",
+    "skew_delta",
+    "skew_map",
+    "skew_ratio",
+]

@@ -1,0 +1,146 @@
+"""Which changes of the confusion matrix a measure does not see (Garcia, Mollineda and Sanchez 2010, section 4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from imbtorch.analysis.skew import Measure, evaluated
+
+__all__ = ["InvarianceTable", "invariance_table", "invariances"]
+
+BINARY = ("p1", "p2", "p3", "p4")
+ANY = ("permutation", "transpose", "scaling", "prior shift")
+
+
+def invariances(
+    measure: Measure, *, samples: int = 256, tolerance: float = 1e-9, generator: torch.Generator | None = None
+) -> dict[str, bool]:
+    """Which transformations leave a measure unchanged, tried exactly on many random matrices without empty cells.
+
+    On two classes, class 1 positive:
+
+    - ``p1``: TP and TN change places, and FN and FP.
+    - ``p2``: TN changes, all else stays.
+    - ``p3``: FP changes, all else stays.
+    - ``p4``: the predicted columns are scaled, TP and FP by one factor, TN and FN by another.
+
+    On two, three and five classes (two alone for a measure that refuses more with a ``ValueError``):
+
+    - ``permutation``: the classes change places, in rows and columns alike.
+    - ``transpose``: targets and predictions change places.
+    - ``scaling``: all counts are multiplied.
+    - ``prior shift``: the samples of each true class are multiplied, by a factor of its own.
+
+    Args:
+        measure: function of ``[..., K, K]`` counts with a value ``[...]``; must take two classes.
+        samples: matrices for each number of classes.
+        tolerance: largest difference, relative or absolute, that is rounding.
+        generator: source of randomness; by default a fixed seed.
+
+    Returns:
+        Transformation -> whether the measure is invariant to it.
+
+    Raises:
+        ValueError: for a measure that does not return one value for each matrix, or does not take two classes.
+
+    Source: Garcia et al. (2010), Table 4; Sokolova (2006). IBA is not the only measure that sees all four changes, as
+    the paper says: so do TNrate, dominance and the accuracy-dominance area.
+
+    >>> from imbtorch import accuracy
+    >>> invariances(accuracy)["p1"], invariances(accuracy)["p2"]
+    (True, False)
+    """
+    generator = generator or torch.Generator().manual_seed(0)
+    found = dict.fromkeys((*BINARY, *ANY), True)
+    for classes in (2, 3, 5):
+        counts = torch.randint(1, 100, (samples, classes, classes), generator=generator).double()
+        try:
+            measure(counts[:1])
+        except ValueError:
+            if classes == 2:
+                raise
+            break  # of two classes only
+        before = evaluated(measure, counts)
+        changes = _any_changes(counts, generator)
+        if classes == 2:
+            changes |= _binary_changes(counts, generator)
+        for name, changed in changes.items():
+            found[name] &= torch.allclose(before, evaluated(measure, changed), rtol=tolerance, atol=tolerance)
+    return found
+
+
+def invariance_table(
+    measures: Mapping[str, Measure],
+    *,
+    samples: int = 256,
+    tolerance: float = 1e-9,
+    generator: torch.Generator | None = None,
+) -> InvarianceTable:
+    """:func:`invariances` of several measures, as a table.
+
+    Args:
+        measures: name -> measure.
+        samples: see :func:`invariances`, like the following.
+        tolerance: largest difference that is rounding.
+        generator: source of randomness; by default the same fixed seed for each measure.
+
+    Returns:
+        :class:`InvarianceTable`; print it.
+
+    >>> from imbtorch import accuracy, dominance
+    >>> print(invariance_table({"accuracy": accuracy, "dominance": dominance}))
+               p1  p2  p3  p4  permutation  transpose  scaling  prior shift
+    accuracy    +   -   -   -            +          +        +            -
+    dominance   -   -   -   -            -          -        +            +
+    """
+    return InvarianceTable(
+        {
+            name: invariances(measure, samples=samples, tolerance=tolerance, generator=generator)
+            for name, measure in measures.items()
+        }
+    )
+
+
+@dataclass(frozen=True)
+class InvarianceTable:
+    """Rows of measures, columns of transformations; prints ``+`` where the measure is invariant.
+
+    Attributes:
+        rows: measure -> transformation -> whether it is invariant.
+    """
+
+    rows: dict[str, dict[str, bool]]
+
+    def __str__(self) -> str:
+        """Return aligned text."""
+        wide = max(map(len, self.rows), default=0)
+        columns = (*BINARY, *ANY)
+        lines = [" " * wide + "".join(f"  {name}" for name in columns)]
+        for name, row in self.rows.items():
+            marks = "".join(("+" if row[column] else "-").rjust(len(column) + 2) for column in columns)
+            lines.append(name.ljust(wide) + marks)
+        return "\n".join(lines)
+
+
+def _binary_changes(counts: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+    factors = torch.randint(2, 10, (len(counts), 3, 2), generator=generator).double()
+    factors[..., 0] += 0.5  # so that the columns' two always differ
+    more_tn, more_fp = counts.clone(), counts.clone()
+    more_tn[:, 0, 0] *= factors[:, 0, 0]
+    more_fp[:, 0, 1] *= factors[:, 1, 1]
+    return {"p1": counts.flip(-1, -2), "p2": more_tn, "p3": more_fp, "p4": counts * factors[:, 2:]}
+
+
+def _any_changes(counts: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+    order = torch.rand(counts.shape[:-1], generator=generator).argsort(-1)  # an order of its own for each matrix
+    each = torch.arange(len(counts))[:, None, None]
+    return {
+        "permutation": counts[each, order[:, :, None], order[:, None, :]],
+        "transpose": counts.transpose(-1, -2),
+        "scaling": counts * 3,
+        "prior shift": counts * torch.randint(1, 10, counts.shape[:-1], generator=generator).unsqueeze(-1),
+    }
