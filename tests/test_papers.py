@@ -1,0 +1,343 @@
+"""The scripts that draw the papers' tables again are run as a reader runs them, with ``--quick``."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from matplotlib import image
+
+FOLDER = Path(__file__).parent.parent / "examples" / "papers"
+SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "common")
+DATA = os.environ.get("IMBTORCH_DATA")
+with_data = pytest.mark.skipif(
+    not DATA, reason="IMBTORCH_DATA is not set; examples/papers/README.md says what it names"
+)
+pytestmark = pytest.mark.timeout(280)
+
+
+def run(script, out, *arguments, data=None):
+    """Run a script in quick mode in an empty folder, with the data of a folder or without."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    environment.pop("IMBTORCH_DATA", None)
+    if data is not None:
+        environment["IMBTORCH_DATA"] = str(data)
+    return subprocess.run(
+        [sys.executable, str(FOLDER / f"{script}.py"), "--quick", *arguments],
+        cwd=out,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def results(script, folder):
+    """The Markdown that a script wrote, after a look at its pictures."""
+    text = (folder / f"{script}.md").read_text()
+    names = re.findall(r"!\[[^]]+\]\((.+?)\)", text)
+    assert sorted(names) == sorted(path.name for path in folder.glob("*.png"))
+    for name in names:
+        pixels = image.imread(folder / name)
+        assert min(pixels.shape[:2]) > 400
+        assert pixels[..., :3].std() > 0.05  # not blank
+    return text
+
+
+def tables(text):
+    """Every Markdown table as rows of a heading -> cell mapping, the first column under its own heading."""
+    found = []
+    for block in re.findall(r"(?:^\|.*\|\n?)+", text, re.M):
+        heading, rule, *rows = ([cell.strip() for cell in line.strip("| ").split("|")] for line in block.splitlines())
+        assert set("".join(rule)) == {"-"}
+        width = len(rule)
+        heading = [""] * (width - len(heading)) + heading  # an empty corner is stripped
+        for row in rows:
+            assert len(row) == width, row
+        found.append([dict(zip(heading, row, strict=True)) for row in rows])
+    return found
+
+
+def both(cell):
+    """Value of this run and of the paper."""
+    here, paper = cell.split(" / ")
+    return float(here), float(paper)
+
+
+def ended_well(done, folder, script):
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not re.search(r"Warning|Traceback", done.stderr), done.stderr
+    assert (folder / f"{script}.md").read_text().split() == done.stdout.split()  # what is printed is what is written
+
+
+def ended_without_data(done, folder, script, *files):
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert not re.search(r"Warning|Traceback", done.stderr), done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert "data are missing" in last
+    assert "examples/papers/README.md" in last
+    for file in files:
+        assert file in last
+    assert (folder / f"{script}.md").read_text().split() == done.stdout.split()
+
+
+def module(script):
+    """A script as a module; importing it starts nothing."""
+    spec = importlib.util.spec_from_file_location(f"papers_{script}", FOLDER / f"{script}.py")
+    loaded = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(FOLDER))
+    try:
+        spec.loader.exec_module(loaded)
+    finally:
+        sys.path.remove(str(FOLDER))
+        sys.modules.pop("common", None)
+    return loaded
+
+
+# --- skew ------------------------------------------------------------------------------------------------------------
+
+
+def test_skew_maps(tmp_path):
+    done = run("skew_maps", tmp_path, "--out", ".")
+    ended_well(done, tmp_path, "skew_maps")
+    text = results("skew_maps", tmp_path)
+    first, second, shares = tables(text)
+    assert [row["measure"] for row in first] == ["accuracy", "precision", "recall", "F1"]
+    for row in first:
+        for case in ("case 1: here / paper", "case 2: here / paper"):
+            here, paper = both(row[case])
+            assert here == paper
+    assert len(second) == 12
+    for row in second:
+        assert row["by differentiation"] == row["by closed form"]
+        assert float(row["largest difference"]) < 1e-12
+    at = {row["measure"]: row["by differentiation"] for row in second}
+    assert at["precision"] == "0.625"  # (200 - 150) / 80
+    assert at["F1"] == "1.875"  # (300 - 150) / 80
+    assert at["three-point AUC"] == at["macro recall"] == "2.000"
+    assert at["recall"] == "inf"
+    assert "0.625 here; its text has (n - tn) / tp, which differentiation confirms: 1.875" in text
+    assert [list(row.values()) for row in shares] == [
+        ["precision", "0.50", "0.75", "0.90", "0.95"],
+        ["macro precision", "0.49", "0.75", "0.86", "0.92"],
+    ]
+
+
+# --- invariance and correlation --------------------------------------------------------------------------------------
+
+
+def test_invariance_and_correlation(tmp_path):
+    done = run("invariance_and_correlation", tmp_path)  # into "out", the default
+    ended_well(done, tmp_path / "out", "invariance_and_correlation")
+    assert "simulations" in done.stderr  # the bar
+    text = results("invariance_and_correlation", tmp_path / "out")
+    seven, seen, *correlations, remarks = tables(text)
+    assert len(seven) == 8
+    kept = seven[-1]
+    assert kept[""] == "keeps"
+    chosen = {"accuracy": "θ1", "AUC": "all", "G-mean": "θ4", "OP": "θ4", "IBA 0.05": "θ5", "IBA 0.2": "θ7"}
+    assert {name: kept[name] for name in chosen} == chosen
+    assert kept["IBA 0.1"] in ("θ5", "θ6")
+    assert {row["AUC"] for row in seven[:-1]} == {"0.750"}
+    marks = {row[""]: "".join(row[key] for key in ("p1", "p2", "p3", "p4")) for row in seen}
+    for name in ("accuracy", "AUC", "G-mean", "OP"):
+        assert marks[name] == "+---"
+    assert marks["TPrate"] == "-++-"
+    for name in ("TNrate", "dominance", "area", "IBA"):
+        assert marks[name] == "----"
+    assert "So do TNrate, dominance, area." in text
+
+    small, large = correlations  # of n = 200 and n = 2000
+    means = [{row["positives"]: float(row["accuracy"].split()[0]) for row in table} for table in (small, large)]
+    assert list(means[0]) == list(means[1]) == ["5%", "10%", "15%", "20%", "25%"]
+    assert all(mean < 0 for mean in means[1].values())
+    assert means[0]["25%"] > 0 > means[1]["25%"]  # the sign depends on n
+    for table in correlations:
+        for row in table:
+            assert float(row["AUC"].split()[0]) > 0.8
+            assert float(row["G-mean"].split()[0]) > 0.8
+    said = {row["remark"]: (row["n = 200"], row["n = 2000"]) for row in remarks}
+    assert said["IBA is negatively correlated with accuracy"][1] == "5 of 5"
+    assert said["IBA is negatively correlated with accuracy"][0] != "5 of 5"
+    assert len(said) == 7
+
+
+# --- IAM -------------------------------------------------------------------------------------------------------------
+
+EXAMPLES = {  # as printed in the paper
+    "1a": ("0.92", "0.57", "0.58", "0.78", "0.65", "0.14"),
+    "1b": ("0.92", "0.55", "0.56", "0.76", "0.63", "0.10"),
+    "2a": ("0.40", "0.41", "0.41", "0.42", "0.41", "-0.175"),
+    "2b": ("0.41", "0.40", "0.42", "0.42", "0.42", "-0.185"),
+}
+MEASURES = ("ACC", "CBA", "MAR", "MAP", "F", "IAM")
+
+
+def check_examples(text):
+    """Examples 1 and 2 equal the paper's numbers, and its tables contradict the identity where they do."""
+    rows = tables(text)[0]
+    assert [row["example"] for row in rows] == list(EXAMPLES)
+    for row in rows:
+        cells = [row[f"{key}: here / paper"] for key in MEASURES]
+        assert tuple(cell.split(" / ")[1] for cell in cells) == EXAMPLES[row["example"]]
+        for here, paper in map(both, cells):
+            assert here == pytest.approx(paper, abs=0.0101)  # some are cut off rather than rounded
+        assert both(cells[5])[0] == pytest.approx(2 * both(cells[1])[0] - 1, abs=2e-4)
+    assert "cut off in the paper: 2a F, 2a IAM, 2b CBA, 2b MAP." in text
+    assert "Example 1: lowest measures cba, cba; the largest lowest keeps 1a, IAM keeps 1a." in text
+    assert "Example 2: lowest measures accuracy, cba; the largest lowest keeps 2b, IAM keeps 2a." in text
+    assert "ML7 (-0.5 beside -0.40)" in text
+    assert "Table 16 (glass): 10 of 18 rows contradict" in text
+    assert "Table 18 (satimage): 12 of 18 rows contradict" in text
+
+
+def test_iam_tables_without_data(tmp_path):
+    done = run("iam_tables", tmp_path, "--out", ".")
+    ended_without_data(done, tmp_path, "iam_tables", "IMBTORCH_DATA is not set", "glass.csv, sat.trn, sat.tst")
+    text = results("iam_tables", tmp_path)
+    check_examples(text)
+    assert [path.name for path in tmp_path.glob("*.png")] == ["iam_sensitivity.png"]
+
+
+@with_data
+def test_iam_tables(tmp_path):
+    done = run("iam_tables", tmp_path, "--out", ".", data=DATA)
+    ended_well(done, tmp_path, "iam_tables")
+    text = results("iam_tables", tmp_path)
+    check_examples(text)
+    assert {path.name for path in tmp_path.glob("*.png")} == {"iam_sensitivity.png", "iam_identity.png"}
+    printed = module("iam_tables").PRINTED
+    _, glass, satimage = tables(text)
+    for name, table in (("Glass", glass), ("Satimage", satimage)):
+        assert len(table) == 18
+        for row in table:
+            pairs = {key: both(row[f"{key}: here / paper"]) for key in MEASURES}
+            assert tuple(paper for _, paper in pairs.values()) == printed[name][row["classifier"]]
+            here = {key: value for key, (value, _) in pairs.items()}
+            assert here["IAM"] == pytest.approx(2 * here["CBA"] - 1, abs=0.00151)
+            assert here["CBA"] <= min(here["MAR"], here["MAP"], here["F"]) + 1e-9
+            assert all(0 <= here[key] <= 1 for key in MEASURES[:5])
+    forest = next(row for row in glass if row["classifier"] == "RF")
+    assert both(forest["ACC: here / paper"])[0] == pytest.approx(0.78, abs=0.08)  # five folds of 214 samples
+    assert text.count("Here IAM = 2 CBA - 1 in all 18 rows") == 2
+    assert text.count("Chosen in the paper: RF by IAM") == text.count("Chosen in the paper: GBM by IAM") == 1
+    assert "180/180" in done.stderr or "126/126" in done.stderr
+
+
+# --- accuracy-dominance space ----------------------------------------------------------------------------------------
+
+
+def check_printed(text):
+    assert "explains 90 of the 90 areas" in text
+    assert "SVM original on Pima (G-mean 0.94 at dominance -0.36, at most 0.80)." in text
+    assert "it does not for SVM SMOTE on Pima, SVM RUS on Pima," in text
+
+
+def test_dominance_table_without_data(tmp_path):
+    done = run("dominance_table", tmp_path, "--out", ".")
+    ended_without_data(
+        done, tmp_path, "dominance_table", "is not set", "glass.csv, pima-indians-diabetes.csv, vehicle.arff"
+    )
+    check_printed(results("dominance_table", tmp_path))
+    assert {path.name for path in tmp_path.glob("*.png")} == {"dominance_space.png", "dominance_points.png"}
+
+
+@with_data
+def test_dominance_table(tmp_path):
+    done = run("dominance_table", tmp_path, "--out", ".", data=DATA)
+    ended_well(done, tmp_path, "dominance_table")
+    text = results("dominance_table", tmp_path)
+    check_printed(text)
+    printed = module("dominance_table").PRINTED
+    found = tables(text)
+    assert len(found) == 3
+    values = {}
+    for classifier, table in zip(("1-NN", "SVM", "MLP"), found, strict=True):
+        assert [row[""] for row in table] == ["Glass", "Pima", "Vehicle"]
+        for row in table:
+            name, *cells = row.values()
+            pairs = [both(cell) for cell in cells]
+            assert tuple(paper for _, paper in pairs) == printed[classifier][name]
+            for start, way in zip((0, 3, 6), ("original", "SMOTE", "RUS"), strict=True):
+                gmean, dominance, area = (here for here, _ in pairs[start : start + 3])
+                assert area == pytest.approx(gmean * (dominance + 3) / 2, abs=0.02)
+                assert gmean <= max(0.0, 1.005 - abs(dominance)) ** 0.5 + 0.005
+                values[classifier, way, name] = gmean, dominance, area
+    for name in ("Glass", "Vehicle"):  # the linear machine never takes a sample for positive, as in the paper
+        assert values["SVM", "original", name] == (0.0, -1.0, 0.0)
+    assert values["SVM", "original", "Pima"][:2] == pytest.approx((0.69, -0.36), abs=0.05)
+    assert values["1-NN", "RUS", "Pima"][2] == pytest.approx(1.0, abs=0.1)
+    assert "SVM on Pima as it is, comes out as G-mean 0.6" in text or "comes out as G-mean 0.7" in text
+    assert "135/135" in done.stderr
+
+
+# --- data ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_lacks_a_file_is_named(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "glass.csv").touch()
+    done = run("iam_tables", tmp_path, data=tmp_path / "data")
+    ended_without_data(done, tmp_path / "out", "iam_tables", f"{tmp_path / 'data'} has no sat.trn, sat.tst.")
+
+
+def test_files_are_read_as_they_lie(tmp_path, monkeypatch):
+    common = module("common")
+    monkeypatch.setenv("IMBTORCH_DATA", str(tmp_path))
+    (tmp_path / "vehicle.arff").write_text(
+        "% a comment\n@relation vehicle\n@attribute a INTEGER\n@DATA\n95,48, van\n% another\n91,41,opel\n\n"
+    )
+    inputs, classes = common.load("Vehicle")
+    assert inputs.tolist() == [[95, 48], [91, 41]]
+    assert classes.tolist() == ["van", "opel"]
+    (tmp_path / "breast-cancer.csv").write_text(
+        "'40-49','3','no','recurrence-events'\n'50-59','2','no','none'\n'40-49',nan,'yes','none'\n'50-59','?','yes','x'\n"
+    )
+    inputs, classes = common.load("Breast")  # incomplete rows are dropped, numbers stay numbers
+    assert inputs.tolist() == [[1, 0, 3, 1], [0, 1, 2, 1]]
+    assert classes.tolist() == ["recurrence-events", "none"]
+    (tmp_path / "sat.trn").write_text("1\t2\t37\n92\t115\t3\n84\t102\t4\n")
+    (tmp_path / "sat.tst").write_text("80 102 3\n")  # without a heading, as UCI has it
+    inputs, classes = common.load("Satimage")
+    assert inputs.tolist() == [[92, 115], [84, 102], [80, 102]]
+    assert classes.tolist() == ["3", "4", "3"]
+    with pytest.raises(SystemExit, match=r"Satimage: \(1, 2\) positives and negatives, Table 2 has \(626, 5809\)"):
+        common.load_binary("Satimage")
+
+
+@with_data
+def test_sizes_are_those_of_the_paper(monkeypatch):
+    common = module("common")
+    monkeypatch.setenv("IMBTORCH_DATA", DATA)
+    for name, source in common.SOURCES.items():
+        inputs, target = common.load_binary(name)
+        assert (int(target.sum()), int((1 - target).sum())) == source.sizes
+        assert inputs.shape[0] == len(target)
+        assert (inputs == inputs).all()
+
+
+def test_the_readme_names_every_script_and_file():
+    text = (FOLDER / "README.md").read_text()
+    for script in SCRIPTS:
+        assert f"`{script}.py`" in text
+    for name, source in module("common").SOURCES.items():
+        for file in source.files:
+            (line,) = [each for each in text.splitlines() if each.startswith("|") and f"`{file}`" in each]
+            assert re.findall(r"\((\d+)\)", line) == [str(size) for size in source.sizes], name
+    assert "IMBTORCH_DATA" in text
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_every_script_says_what_it_does(script, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [script, "--help"])
+    with pytest.raises(SystemExit, match="0"):
+        module(script).main()
+    said = capsys.readouterr().out
+    for word in ("--quick", "--out", "(20"):
+        assert word in said
+    assert not list(tmp_path.iterdir())
