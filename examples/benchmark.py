@@ -25,6 +25,7 @@ import torchmetrics.classification as tm
 from torch.utils import benchmark
 
 import imbtorch
+from imbtorch.analysis import bootstrap, posterior
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 PEERS = {name: importlib.util.find_spec(name) is not None for name in ("torcheval", "sklearn")}
@@ -175,7 +176,37 @@ def sync(seconds: float) -> None:
     table("end of epoch: nine values, two processes (gloo)", columns, rows)
 
 
-SECTIONS = {"update": update, "memory": memory, "sync": sync}
+def intervals(seconds: float) -> None:
+    """Draws of nine measures from a matrix of ten classes, and one measure beside torchmetrics' BootStrapper."""
+    measures = {name: metric.measure for name, metric in NINE.items()}
+    counts = torch.randint(1, 30, (10, 10)) + torch.diag(torch.randint(50, 500, (10,)))
+    rows: list[list[object]] = []
+    for name, draw in (("posterior", posterior), ("bootstrap", bootstrap)):
+        rows.append([name, 10_000, median(lambda draw=draw: draw(measures, counts, samples=10_000), seconds)])
+    table("intervals of nine measures, K = 10", ["method", "draws", "seconds"], rows)
+
+    resamples = 100 if seconds < 0.2 else 500
+    preds, target = torch.randint(10, (10_000,)), torch.randint(10, (10_000,))
+    ours = imbtorch.Recall("multiclass", num_classes=10)
+
+    def mine() -> object:
+        ours.reset()
+        ours.update(preds, target)
+        return ours.interval("bootstrap", samples=resamples)
+
+    def theirs() -> object:
+        metric = torchmetrics.BootStrapper(tm.MulticlassRecall(10, average="macro"), resamples, quantile=0.95)
+        metric.update(preds, target)
+        return metric.compute()
+
+    start = time.perf_counter()
+    theirs()
+    other, own = time.perf_counter() - start, median(mine, seconds)
+    columns = ["resamples", "imbtorch ms", "torchmetrics ms", "ratio"]
+    table("bootstrap of macro recall, 10,000 samples", columns, [[resamples, 1e3 * own, 1e3 * other, other / own]])
+
+
+SECTIONS = {"update": update, "memory": memory, "sync": sync, "intervals": intervals}
 
 
 def main() -> None:

@@ -46,6 +46,8 @@ from imbtorch.metrics import (
 )
 from imbtorch.report import ImbalanceReport
 from imbtorch.sampler import ExactBatchSampler
+from imbtorch.scores import HandTill
+from imbtorch.thresholds import ThresholdSweep
 
 __version__ = "0.1.0"
 
@@ -64,6 +66,7 @@ __all__ = [
     "FScore",
     "FowlkesMallows",
     "GeometricMean",
+    "HandTill",
     "ImbalanceAccuracy",
     "ImbalanceReport",
     "IndexBalancedAccuracy",
@@ -74,6 +77,7 @@ __all__ = [
     "Recall",
     "RelativeClassifierInformation",
     "Specificity",
+    "ThresholdSweep",
     "WeightedAccuracy",
     "accuracy",
     "accuracy_dominance_area",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Literal, TypedDict, get_args
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
+from imbtorch.analysis.intervals import Interval, bootstrap, posterior
 from imbtorch.confusion import (
     FAULTS,
     Counting,
@@ -229,8 +231,7 @@ class CountsMetric(SummedState):
             state.add_(batch)
         else:
             self._counting.count_(state, preds, target, defer=True)
-        self._drop_value()
-        self._update_count += 1
+        self._counted()
         if self.dist_sync_on_step and self._distributed():
             batch = self._summed(batch, self.dist_sync_fn, None)
         value = self._reported(counting.counts(batch))
@@ -462,11 +463,58 @@ class ConfusionMatrixMetric(CountsMetric):
             item="Label" if self.task == "multilabel" else "Class",
         )
 
+    def interval(
+        self,
+        method: Literal["posterior", "bootstrap"] = "posterior",
+        samples: int = 10_000,
+        level: float = 0.95,
+        generator: torch.Generator | None = None,
+    ) -> Interval:
+        """How sure the value is, from the counts of all processes (a collective step).
+
+        Processes draw each for themselves: give all of them a generator of one seed where they must agree.
+
+        Args:
+            method: :func:`imbtorch.analysis.posterior` or :func:`imbtorch.analysis.bootstrap`.
+            samples: number of draws.
+            level: probability that the interval holds.
+            generator: source of randomness, on the device of the metric.
+
+        Returns:
+            :class:`imbtorch.analysis.Interval` of the shape of ``compute()``.
+
+        Raises:
+            ValueError: for ``state="margins"``, which does not keep what is drawn.
+        """
+        check_choice("method", method, ("posterior", "bootstrap"))
+        with self.sync_context(dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync):
+            counts = self.confmat
+        draw = posterior if method == "posterior" else bootstrap
+        if self.average != "none" and self.task == "multilabel":  # one value of all labels: say it for each, take one
+            found = draw(
+                lambda drawn: self.evaluate(drawn).unsqueeze(-1).expand(drawn.shape[:-2]),
+                counts,
+                samples=samples,
+                level=level,
+                generator=generator,
+            )
+            return replace(found, estimate=found.estimate[0], low=found.low[0], high=found.high[0])
+        if self.average != "none" or self.task == "multilabel":
+            return draw(self.evaluate, counts, samples=samples, level=level, generator=generator)
+        classes = {str(index): partial(_of_class, self.evaluate, index) for index in range(counts.shape[-1])}
+        each = draw(classes, counts, samples=samples, level=level, generator=generator).values()
+        low, high = (torch.stack([getattr(one, end) for one in each]) for end in ("low", "high"))
+        return Interval(torch.stack([one.estimate for one in each]), low, high, level, method)
+
     def _shown_arguments(self) -> dict[str, Any]:
         shown = super()._shown_arguments() | self.measure_arguments
         if self.averages or (self.binary_only and self.task == "multiclass") or self.task == "multilabel":
             shown["average"] = self.average
         return shown
+
+
+def _of_class(evaluate: Callable[[Tensor], Tensor], index: int, counts: Tensor) -> Tensor:
+    return evaluate(counts)[..., index]
 
 
 class ConfusionMatrix(ConfusionMatrixMetric):

@@ -15,6 +15,7 @@ from torchmetrics import Metric
 from typing_extensions import Unpack
 
 from imbtorch import metrics as catalogue
+from imbtorch.analysis.intervals import posterior
 from imbtorch.confusion import Counting, Counts, Layout, Margins, Task, check_choice, margins
 from imbtorch.metric import (
     ConfusionMatrixMetric,
@@ -41,10 +42,108 @@ PER_CLASS: dict[str, type[ConfusionMatrixMetric]] = {
     "cba": catalogue.ClassBalanceAccuracy,
     "iam": catalogue.ImbalanceAccuracy,
 }
+DRAWS = 2000  # of the posterior of an interval
 FEW_CLASSES = 20  # classes up to which per-class values are reported without being asked for
 
 
-class ImbalanceReport(CountsMetric):
+class NamedValues(CountsMetric):
+    """A metric with many values, each of them a :class:`ReportedValue` that reads one shared result."""
+
+    def _name(self, directions: Mapping[str, bool | None], prefix: str = "", postfix: str = "") -> None:
+        """Make a metric of each name, given which direction of it is better."""
+        self.prefix, self.postfix = prefix, postfix
+        self._values = nn.ModuleList(ReportedValue(self, name, better) for name, better in directions.items())
+        self._index = {name: index for index, name in enumerate(directions)}
+        self._index |= {f"{prefix}{name}{postfix}": index for index, name in enumerate(directions)}
+        self._result: _Result | None = None  # what the values read; dropped wherever it could be stale
+        self._fresh = self._mark()  # tells whether there is anything to reset
+        self._shown: _Result | None = None  # what is drawn and tabled; outlives a reset
+
+    def keys(self) -> list[str]:
+        """All names, with prefix and postfix."""
+        return [value.full_name for value in self.values()]
+
+    def values(self) -> Iterator[ReportedValue]:
+        """All values, each a metric that reads this report."""
+        yield from self._values  # type: ignore[misc]
+
+    def items(self) -> Iterator[tuple[str, ReportedValue]]:
+        """Names with prefix and postfix, and the metric of each: what ``self.log_dict(report)`` logs."""
+        for value in self.values():
+            yield value.full_name, value
+
+    def __contains__(self, name: object) -> bool:
+        """Whether a name is reported, with prefix and postfix or without both."""
+        return name in self._index
+
+    def __iter__(self) -> Iterator[str]:  # type: ignore[override]
+        """Names with prefix and postfix."""
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        """Number of values."""
+        return len(self._values)
+
+    def __getitem__(self, name: str) -> ReportedValue:  # type: ignore[override]
+        """Metric of one name, with prefix and postfix or without both."""
+        if name not in self._index:
+            raise KeyError(f"{name!r} is not reported; names are {', '.join(value.name for value in self.values())}")
+        return self._values[self._index[name]]  # type: ignore[return-value]
+
+    def _keep(self, counts: Counts, values: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Keep a result for what is shown later, and return its values by full name."""
+        # a synced state is this call's own; the local one goes on counting, so what is shown later is a copy of it
+        kept = counts if self._is_synced else _copy(counts)
+        self._shown = _Result(kept, values, self._mark(), set())
+        self._result = None
+        return {f"{self.prefix}{name}{self.postfix}": value.clone() for name, value in values.items()}
+
+    def _value_of(self, name: str) -> Tensor:
+        """One value for a :class:`ReportedValue`, from a result that all of them share.
+
+        A result serves each name once: whoever reads a name again wants it anew. On a single process it also serves
+        only while the counts are unchanged. Several processes must not ask that, since one of them alone may have
+        counted in between: it would wait for a sum that the others do not see the need for.
+        """
+        result = self._result
+        changed = result is not None and result.mark != self._mark()
+        if result is None or name in result.served or (changed and not self._distributed()):
+            self.compute()
+            result = self._result = self._shown
+            assert result is not None
+        elif changed:
+            warnings.warn(
+                f"{name!r} is read from the same sum over processes as the names before it, although counts came "
+                "since; read all names in one go, or call compute() for new ones",
+                stacklevel=3,
+            )
+        result.served.add(name)
+        return result.values[name].clone()
+
+    def _last(self) -> _Result:
+        """Last computed result; on a single process, a fresh one if counts came since."""
+        stale = self._shown is None or self._mark() not in (self._shown.mark, self._fresh)
+        if stale and not self._distributed():
+            self.compute()
+        if self._shown is None:
+            raise RuntimeError(
+                "nothing was computed yet; call compute() on all processes first (table() and plot() never communicate)"
+            )
+        return self._shown
+
+    def reset(self) -> None:
+        """Set all counts to zero and start anew; the last result can still be shown."""
+        super().reset()
+        self._result = None
+        self._fresh = self._mark()
+
+    def _reset_by_value(self) -> None:
+        """Reset once, however many values are told to."""
+        if self._result is not None or self._mark() != self._fresh:
+            self.reset()
+
+
+class ImbalanceReport(NamedValues):
     """Many measures of one state: one update, one all_reduce, as many logged values as wanted.
 
     In Lightning each name is a metric of its own, so that values are computed once at the end of the epoch, exact over
@@ -64,6 +163,9 @@ class ImbalanceReport(CountsMetric):
         measures: name -> metric class, function of the counts, or ``(function, higher_is_better)``; by default those of
             :meth:`default_measures`. A function sees ``[K, K]`` (each label's ``[2, 2]`` for multilabel, averaged),
             or :class:`~imbtorch.confusion.Margins` under ``state="margins"``, and returns one value.
+        intervals: report ``<name>_low`` and ``<name>_high`` of each measure as well: the limits of its 95 % posterior
+            interval (:func:`imbtorch.analysis.posterior`, 2,000 draws with a fixed seed, so that all processes agree).
+            Not for the values of a batch that ``forward`` returns. The cost grows with K * K.
         per_class: measures to report for each class as ``<measure>/<class>``, among recall, precision, specificity, f1,
             fowlkes_mallows, cba, iam; by default recall and precision where names were given or up to 20 classes.
         prefix: comes before each name.
@@ -97,6 +199,7 @@ class ImbalanceReport(CountsMetric):
         class_names: Sequence[str] | None = None,
         measures: Mapping[str, Measured] | None = None,
         per_class: Sequence[str] | None = None,
+        intervals: bool = False,
         prefix: str = "",
         postfix: str = "",
         threshold: float = 0.5,
@@ -106,6 +209,8 @@ class ImbalanceReport(CountsMetric):
         state: Layout = "matrix",
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
+        if intervals and state == "margins":
+            raise ValueError("intervals=True draws whole matrices; use state='matrix'")
         if class_names is not None:
             class_names = _checked_names(class_names)
             if task == "multilabel" and num_labels is None:
@@ -116,7 +221,6 @@ class ImbalanceReport(CountsMetric):
         if class_names is not None and len(class_names) != counting.size:
             raise ValueError(f"class_names holds {len(class_names)} names for {counting.size} classes")
         super().__init__(counting, on_invalid, **kwargs)
-        self.prefix, self.postfix = prefix, postfix
         named = class_names is not None
         self.class_names = list(class_names) if class_names is not None else [str(i) for i in range(counting.size)]
         if per_class is None:
@@ -132,6 +236,12 @@ class ImbalanceReport(CountsMetric):
         directions: dict[str, bool | None] = {}
         for name, measured in (self.default_measures(task) if measures is None else measures).items():
             self._readings[name], directions[name] = self._read(name, measured)
+        self.intervals = intervals
+        for name in list(directions) if intervals else ():
+            for limit in (f"{name}_low", f"{name}_high"):
+                if limit in directions:
+                    raise ValueError(f"measures already holds {limit!r}, which intervals=True adds; rename it there")
+                directions[limit] = directions[name]
         for each in self.per_class:
             for class_name in self.class_names:
                 name = f"{each}/{class_name}"
@@ -140,12 +250,7 @@ class ImbalanceReport(CountsMetric):
                 directions[name] = True
         if not directions:
             raise ValueError("measures and per_class are both empty, so there is nothing to report")
-        self._values = nn.ModuleList(ReportedValue(self, name, better) for name, better in directions.items())
-        self._index = {name: index for index, name in enumerate(directions)}
-        self._index |= {f"{prefix}{name}{postfix}": index for index, name in enumerate(directions)}
-        self._result: _Result | None = None  # what the values read; dropped wherever it could be stale
-        self._fresh = self._mark()  # tells whether there is anything to reset
-        self._shown: _Result | None = None  # what table() and plot() show; outlives a reset
+        self._name(directions, prefix, postfix)
 
     @staticmethod
     def default_measures(task: Task) -> dict[str, Measured]:
@@ -191,40 +296,7 @@ class ImbalanceReport(CountsMetric):
                 f"measures[{name!r}] must be a metric class of imbtorch, a function of the counts, or a pair "
                 f"(function, higher_is_better), got {measured!r}"
             )
-        return Reading(_OneValue(name, function, self.task), self.task, needs_matrix=True), better
-
-    # --- names ------------------------------------------------------------------------------------------------------
-
-    def keys(self) -> list[str]:
-        """All names, with prefix and postfix."""
-        return [value.full_name for value in self.values()]
-
-    def values(self) -> Iterator[ReportedValue]:
-        """All values, each a metric that reads this report."""
-        yield from self._values  # type: ignore[misc]
-
-    def items(self) -> Iterator[tuple[str, ReportedValue]]:
-        """Names with prefix and postfix, and the metric of each: what ``self.log_dict(report)`` logs."""
-        for value in self.values():
-            yield value.full_name, value
-
-    def __contains__(self, name: object) -> bool:
-        """Whether a name is reported, with prefix and postfix or without both."""
-        return name in self._index
-
-    def __iter__(self) -> Iterator[str]:  # type: ignore[override]
-        """Names with prefix and postfix."""
-        return iter(self.keys())
-
-    def __len__(self) -> int:
-        """Number of values."""
-        return len(self._values)
-
-    def __getitem__(self, name: str) -> ReportedValue:  # type: ignore[override]
-        """Metric of one name, with prefix and postfix or without both."""
-        if name not in self._index:
-            raise KeyError(f"{name!r} is not reported; names are {', '.join(value.name for value in self.values())}")
-        return self._values[self._index[name]]  # type: ignore[return-value]
+        return Reading(_OneValue(name, function), self.task, needs_matrix=True), better
 
     # --- computing --------------------------------------------------------------------------------------------------
 
@@ -259,62 +331,20 @@ class ImbalanceReport(CountsMetric):
         """
         counts = self._counting.counts(self._state)
         self._tell(counts)
-        # a synced state is this call's own; the local one goes on counting, so what is shown later is a copy of it
-        kept = counts if self._is_synced else _copy(counts)
-        self._shown = _Result(kept, self._evaluated(counts), self._mark(), set())
-        self._result = None
-        return {f"{self.prefix}{name}{self.postfix}": value.clone() for name, value in self._shown.values.items()}
-
-    def _value_of(self, name: str) -> Tensor:
-        """One value for a :class:`ReportedValue`, from a result that all of them share.
-
-        A result serves each name once: whoever reads a name again wants it anew. On a single process it also serves
-        only while the counts are unchanged. Several processes must not ask that, since one of them alone may have
-        counted in between: it would wait for a sum that the others do not see the need for.
-        """
-        result = self._result
-        changed = result is not None and result.mark != self._mark()
-        if result is None or name in result.served or (changed and not self._distributed()):
-            self.compute()
-            result = self._result = self._shown
-            assert result is not None
-        elif changed:
-            warnings.warn(
-                f"{name!r} is read from the same sum over processes as the names before it, although counts came "
-                "since; read all names in one go, or call compute() for new ones",
-                stacklevel=3,
-            )
-        result.served.add(name)
-        return result.values[name].clone()
+        values = self._evaluated(counts)
+        if self.intervals:
+            assert isinstance(counts, Tensor)
+            generator = torch.Generator(counts.device).manual_seed(0)
+            for name, found in posterior(self._readings, counts, samples=DRAWS, generator=generator).items():
+                values |= {f"{name}_low": self._narrow(found.low), f"{name}_high": self._narrow(found.high)}
+        return self._keep(counts, values)
 
     def counts(self) -> Counts:
         """Copy of the counts of all processes (a collective step): int64 ``[K, K]``, ``[L, 2, 2]``, or Margins."""
         with self.sync_context(dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync):
             return _copy(self._counting.counts(self._state))
 
-    def reset(self) -> None:
-        """Set all counts to zero and start anew; the last result can still be shown."""
-        super().reset()
-        self._result = None
-        self._fresh = self._mark()
-
-    def _reset_by_value(self) -> None:
-        """Reset once, however many values are told to."""
-        if self._result is not None or self._mark() != self._fresh:
-            self.reset()
-
     # --- looks ------------------------------------------------------------------------------------------------------
-
-    def _last(self) -> _Result:
-        """Last computed result; on a single process, a fresh one if counts came since."""
-        stale = self._shown is None or self._mark() not in (self._shown.mark, self._fresh)
-        if stale and not self._distributed():
-            self.compute()
-        if self._shown is None:
-            raise RuntimeError(
-                "nothing was computed yet; call compute() on all processes first (table() and plot() never communicate)"
-            )
-        return self._shown
 
     def table(self) -> ReportTable:
         """Per-class table beside the overall values, of the last computed result; never communicates.
@@ -377,13 +407,13 @@ class ReportedValue(Metric):
     full_state_update = False
     is_differentiable = False
 
-    def __init__(self, report: ImbalanceReport, name: str, better: bool | None) -> None:
+    def __init__(self, report: NamedValues, name: str, better: bool | None) -> None:
         super().__init__()
         object.__setattr__(self, "report", report)  # not a submodule: the report holds its values, not they it
         self.name = name
         self._better = better
 
-    report: ImbalanceReport
+    report: NamedValues
 
     @property
     def full_name(self) -> str:
@@ -399,7 +429,7 @@ class ReportedValue(Metric):
     def _forward_cache(self) -> Tensor | None:
         """Value of the report's last batch, which Lightning logs for ``on_step=True``."""
         cache = self.report._forward_cache
-        return None if cache is None else cache[self.full_name]
+        return None if cache is None else cache.get(self.full_name)
 
     @_forward_cache.setter
     def _forward_cache(self, value: object) -> None:
@@ -486,12 +516,11 @@ class _OneValue:
 
     name: str
     function: Callable[[Counts], Tensor]
-    task: Task
 
     def __call__(self, counts: Counts) -> Tensor:
-        if self.task == "multilabel":
-            assert isinstance(counts, Tensor)
-            return torch.stack([self._of(label) for label in counts.unbind()])
+        """Value of one matrix (one for each label), or of each of a stack of draws."""
+        if isinstance(counts, Tensor) and counts.ndim > 2:
+            return torch.stack([self(each) for each in counts.unbind()])
         return self._of(counts)
 
     def _of(self, counts: Counts) -> Tensor:

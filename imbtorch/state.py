@@ -199,10 +199,14 @@ class SummedState(Metric):
         @functools.wraps(update)
         def wrapped(*args: Any, **kwargs: Any) -> None:
             update(*args, **kwargs)
-            self._drop_value()
-            self._update_count += 1
+            self._counted()
 
         return wrapped
+
+    def _counted(self) -> None:
+        """Note an update, past the checks of ``Module.__setattr__``, which cost as much as counting a small batch."""
+        self.__dict__["_update_count"] += 1
+        self._drop_value()
 
     def _drop_value(self) -> None:
         """Forget a computed value; not by assignment, which is how a collection announces a group's update."""

@@ -1,20 +1,38 @@
 """What a measure does: skew, invariance, correlation, and which model it selects. Takes any function of counts."""
 
 from imbtorch.analysis.correlation import Correlations, measure_correlations, perturbed_scores
+from imbtorch.analysis.intervals import (
+    BalancedAccuracyPosterior,
+    Comparison,
+    Interval,
+    balanced_accuracy_posterior,
+    bootstrap,
+    compare,
+    paired_compare,
+    posterior,
+)
 from imbtorch.analysis.invariance import InvarianceTable, invariance_table, invariances
 from imbtorch.analysis.selection import Selection, select_model
 from imbtorch.analysis.skew import effective_skew_ratio, implied_cost, skew, skew_delta, skew_map, skew_ratio
 
 __all__ = [
+    "BalancedAccuracyPosterior",
+    "Comparison",
     "Correlations",
+    "Interval",
     "InvarianceTable",
     "Selection",
+    "balanced_accuracy_posterior",
+    "bootstrap",
+    "compare",
     "effective_skew_ratio",
     "implied_cost",
     "invariance_table",
     "invariances",
     "measure_correlations",
+    "paired_compare",
     "perturbed_scores",
+    "posterior",
     "select_model",
     "skew",
     "skew_delta",

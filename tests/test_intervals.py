@@ -1,0 +1,783 @@
+"""Expected values come from SciPy's Beta distribution, numerical integration, enumeration and NumPy's generator."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import optimize, stats
+
+import imbtorch
+from imbtorch import balanced_accuracy, geometric_mean, imbalance_accuracy
+from imbtorch.analysis import intervals
+from imbtorch.analysis.intervals import (
+    Interval,
+    balanced_accuracy_posterior,
+    bootstrap,
+    compare,
+    paired_compare,
+    posterior,
+)
+
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+WEIGHT = {"jeffreys": 0.5, "uniform": 1.0}  # on either side of each recall, for two classes
+MATRICES = {
+    "errors in both": [[90, 10], [1, 9]],
+    "few positives": [[180, 20], [1, 2]],
+    "no errors in one": [[80, 20], [0, 5]],
+    "no errors": [[30, 0], [0, 4]],
+    "no hits in one": [[95, 5], [4, 0]],
+    "no hits": [[0, 7], [3, 0]],
+}
+CASES = [
+    pytest.param(MATRICES[name], prior, id=f"{name}-{prior}") for name, prior in itertools.product(MATRICES, WEIGHT)
+]
+
+
+def seeded(seed=0, device="cpu"):
+    return torch.Generator(device).manual_seed(seed)
+
+
+def betas(matrix, weight):
+    """Posterior of each recall of two classes."""
+    (tn, fp), (fn, tp) = matrix
+    return stats.beta(tn + weight, fp + weight), stats.beta(tp + weight, fn + weight)
+
+
+def mean_cdf(matrix, weight):
+    """CDF of the mean of two recalls: that of one, averaged over the other's quantiles."""
+    first, second = betas(matrix, weight)
+    nodes = second.ppf((np.arange(4000) + 0.5) / 4000)
+    return lambda z: first.cdf(2 * z - nodes).mean()
+
+
+def mean_density(matrix, weight):
+    first, second = betas(matrix, weight)
+    nodes = second.ppf((np.arange(20_000) + 0.5) / 20_000)
+    return lambda z: 2 * first.pdf(2 * z - nodes).mean()
+
+
+def distance(draws, cdf, points=100):
+    """Kolmogorov distance of draws from a distribution, in units of what chance gives (1 in 1500 is above 2)."""
+    ordered = np.sort(np.asarray(draws))
+    places = np.unique(np.linspace(0, len(ordered) - 1, points).astype(int))
+    return max(abs(cdf(ordered[i]) - (i + 0.5) / len(ordered)) for i in places) * math.sqrt(len(ordered))
+
+
+def apart(first, second):
+    """Two-sample Kolmogorov distance in units of what chance gives."""
+    return stats.ks_2samp(first, second).statistic * math.sqrt(len(first) * len(second) / (len(first) + len(second)))
+
+
+def score(c):
+    """A measure without symmetries, of Torch and NumPy alike, defined for every matrix."""
+    return (c[..., 0, 0] + 2.0 * c[..., 1, 1]) / (1 + c[..., 1, 0] + 3 * c[..., 0, 1])
+
+
+# --- posterior ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("matrix", "prior"), CASES)
+def test_draws_follow_numerical_integration(matrix, prior):
+    found = posterior(balanced_accuracy, torch.tensor(matrix), prior, 40_000, generator=seeded(), draws=True)
+    assert distance(found.draws, mean_cdf(matrix, WEIGHT[prior])) < 2
+    first, second = betas(matrix, WEIGHT[prior])
+    assert float(found.draws.mean()) == pytest.approx((first.mean() + second.mean()) / 2, abs=0.003)
+
+
+@pytest.mark.parametrize(("matrix", "prior"), CASES)
+def test_draws_follow_the_convolution(matrix, prior):
+    draws = posterior(balanced_accuracy, torch.tensor(matrix), prior, 40_000, generator=seeded(1), draws=True).draws
+    exact = balanced_accuracy_posterior(torch.tensor(matrix), prior)
+    for q in (0.01, 0.025, 0.25, 0.5, 0.9, 0.975):
+        share = float((draws <= exact.quantile(q)).double().mean())
+        assert share == pytest.approx(q, abs=4 * math.sqrt(q * (1 - q) / len(draws)) + 1e-3)
+
+
+@pytest.mark.parametrize("prior", WEIGHT)
+def test_limits_are_equal_tailed_where_both_classes_have_hits_and_errors(prior):
+    cdf = mean_cdf(MATRICES["errors in both"], WEIGHT[prior])
+    for level in (0.5, 0.9, 0.95):
+        found = posterior(
+            balanced_accuracy, torch.tensor(MATRICES["errors in both"]), prior, 100_000, level, generator=seeded(2)
+        )
+        assert cdf(float(found.low)) == pytest.approx((1 - level) / 2, abs=0.006)
+        assert cdf(float(found.high)) == pytest.approx((1 + level) / 2, abs=0.006)
+
+
+@pytest.mark.parametrize("size", [2, 3, 10])
+@pytest.mark.parametrize("prior", WEIGHT)
+def test_mean_of_a_recall(size, prior):
+    # for K classes Jeffreys' weight is 1/K: the pull on the mean recall is that of two classes at most
+    weight = 1 / size if prior == "jeffreys" else 1.0
+    counts = torch.arange(size**2, dtype=torch.float64).reshape(size, size) % 7 + torch.eye(size, dtype=torch.float64)
+    recall = posterior(
+        lambda c: c[..., 1, 1] / c[..., 1, :].sum(-1), counts, prior, 40_000, generator=seeded(), draws=True
+    )
+    hits, total = float(counts[1, 1]), float(counts[1].sum())
+    expected = stats.beta(hits + weight, total - hits + weight)
+    assert float(recall.draws.mean()) == pytest.approx(
+        (hits + weight) / (total + 2 * weight), abs=5 * expected.std() / 200
+    )
+    assert distance(recall.draws, expected.cdf) < 2
+
+
+def test_weight_counts_the_classes_that_have_targets():
+    counts = torch.zeros(10, 10)
+    counts[:2, :2] = torch.tensor([[20.0, 3], [2, 5]])
+    found = posterior(
+        lambda c: c[..., 1, 1] / c[..., 1, :].sum(-1), counts, samples=40_000, generator=seeded(), draws=True
+    )
+    assert distance(found.draws, stats.beta(5.5, 2.5).cdf) < 2
+
+
+def test_prior_spreads_over_the_wrong_cells():
+    counts = torch.tensor([[5, 2, 0], [1, 4, 3], [0, 0, 6]])
+    cell = posterior(lambda c: c[..., 0, 2] / 7, counts, "uniform", 40_000, generator=seeded(), draws=True)
+    assert distance(cell.draws, stats.beta(0.5, 9 - 0.5).cdf) < 2
+
+
+def test_pseudo_counts_per_cell():
+    prior = torch.tensor([[3.0, 0.25], [2.0, 7.0]])
+    counts = torch.tensor([[5, 2], [1, 4]])
+    for row, column in itertools.product(range(2), repeat=2):
+        found = posterior(
+            lambda c, i=row, j=column: c[..., i, j] / c[..., i, :].sum(-1),
+            counts,
+            prior,
+            20_000,
+            generator=seeded(),
+            draws=True,
+        )
+        a = float(prior[row, column] + counts[row, column])
+        assert distance(found.draws, stats.beta(a, float(prior[row].sum() + counts[row].sum()) - a).cdf) < 2
+
+
+def test_class_totals_are_fixed_and_measures_are_called_with_all_draws():
+    seen = []
+
+    def measure(counts):
+        seen.append(counts)
+        return counts.diagonal(dim1=-2, dim2=-1).sum(-1)
+
+    counts = torch.tensor([[[90, 10, 0], [1, 9, 2], [0, 0, 0]], [[3, 0, 0], [0, 5, 0], [0, 9, 0]]])
+    posterior(measure, counts, samples=50, generator=seeded())
+    assert seen[0].shape == (50, 2, 3, 3)
+    for each in seen:  # the draws, their variants at the limits, and the counts themselves
+        torch.testing.assert_close(each.sum(-1), counts.sum(-1).double().expand(each.shape[:-1]))
+        assert bool((each >= 0).all())
+
+
+def test_class_without_targets_stays_empty():
+    seen = []
+
+    def measure(counts):
+        seen.append(counts[..., 1, :])
+        return balanced_accuracy(counts)
+
+    counts = torch.tensor([[40, 3, 7], [0, 0, 0], [2, 0, 6]])
+    found = posterior(measure, counts, "uniform", 40_000, generator=seeded(), draws=True)
+    assert all(bool((each == 0).all()) for each in seen)
+    assert distance(found.draws, mean_cdf([[40, 10], [2, 6]], 1.0)) < 2
+
+
+def test_no_counts_at_all_have_no_interval():
+    found = posterior(balanced_accuracy, torch.zeros(2, 2), samples=20)
+    assert all(bool(each.isnan()) for each in (found.estimate, found.low, found.high))
+
+
+# --- classes without errors, or without hits ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("measure", [balanced_accuracy, imbalance_accuracy, geometric_mean])
+@pytest.mark.parametrize("size", [2, 5])
+def test_no_errors_at_all_reach_the_best_value(measure, size):
+    found = posterior(measure, torch.diag(torch.arange(3, 3 + size)), generator=seeded())
+    assert float(found.high) == float(found.estimate) == 1
+    assert float(found.low) < 1
+
+
+@pytest.mark.parametrize(("measure", "worst"), [(balanced_accuracy, 0), (imbalance_accuracy, -1), (geometric_mean, 0)])
+def test_no_hits_at_all_reach_the_worst_value(measure, worst):
+    found = posterior(measure, 4 * (1 - torch.eye(3)), generator=seeded())
+    assert float(found.low) == float(found.estimate) == worst
+    assert float(found.high) > worst
+
+
+@pytest.mark.parametrize("prior", WEIGHT)
+def test_upper_limit_is_that_with_the_recall_at_one(prior):
+    matrix = MATRICES["no errors in one"]
+    found = posterior(balanced_accuracy, torch.tensor(matrix), prior, 100_000, generator=seeded())
+    other, _ = betas(matrix, WEIGHT[prior])
+    assert float(found.high) == pytest.approx((other.ppf(0.975) + 1) / 2, abs=1e-3)
+    assert mean_cdf(matrix, WEIGHT[prior])(float(found.low)) == pytest.approx(0.025, abs=0.003)
+
+
+@pytest.mark.parametrize("prior", WEIGHT)
+def test_lower_limit_is_that_with_the_recall_at_zero(prior):
+    matrix = MATRICES["no hits in one"]
+    found = posterior(balanced_accuracy, torch.tensor(matrix), prior, 100_000, generator=seeded())
+    other, _ = betas(matrix, WEIGHT[prior])
+    assert float(found.low) == pytest.approx(other.ppf(0.025) / 2, abs=1e-3)
+    assert mean_cdf(matrix, WEIGHT[prior])(float(found.high)) == pytest.approx(0.975, abs=0.003)
+
+
+def test_limits_hold_for_losses_as_well():
+    found = posterior(lambda c: 1 - balanced_accuracy(c), torch.tensor(MATRICES["no errors"]), generator=seeded())
+    assert float(found.low) == float(found.estimate) == 0
+
+
+def test_class_without_errors_does_not_touch_its_neighbours_in_the_batch():
+    both = torch.tensor([MATRICES["errors in both"], MATRICES["no errors in one"]])
+    found = posterior(balanced_accuracy, both, samples=100_000, generator=seeded())
+    assert mean_cdf(MATRICES["errors in both"], 0.5)(float(found.high[0])) == pytest.approx(0.975, abs=0.003)
+
+
+@pytest.mark.parametrize("size", [10, 40])
+def test_prior_does_not_pull_the_mean_of_many_classes_away(size):
+    # one pseudo-count on either side of each recall would move the mean by several standard errors
+    total = 10
+    counts = torch.eye(size) * 9 + (1 - torch.eye(size)) / (size - 1)
+    draws = posterior(balanced_accuracy, counts, samples=1000, generator=seeded(), draws=True).draws
+    error = math.sqrt(0.9 * 0.1 / total / size)
+    assert float(draws.mean()) == pytest.approx(0.9, abs=0.5 * error)
+
+
+# --- exact posterior of balanced accuracy ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("matrix", "prior"), CASES)
+def test_convolution_against_numerical_integration(matrix, prior):
+    found = balanced_accuracy_posterior(torch.tensor(matrix), prior)
+    first, second = betas(matrix, WEIGHT[prior])
+    spacing = float(found.grid[1] - found.grid[0])
+    assert spacing == pytest.approx(1 / 8192)
+    assert float(found.density.sum()) * spacing == pytest.approx(1)
+    assert found.mean == pytest.approx((first.mean() + second.mean()) / 2, abs=1e-5)
+    cdf = mean_cdf(matrix, WEIGHT[prior])
+    for q in (0.001, 0.025, 0.3, 0.5, 0.8, 0.975, 0.999):
+        assert cdf(found.quantile(q) - spacing) - 5e-4 <= q <= cdf(found.quantile(q) + spacing) + 5e-4
+    places = [found.quantile(q) for q in np.linspace(0, 1, 101).tolist()]
+    assert places == sorted(places)
+    assert 0 <= places[0] < places[-1] <= 1
+
+
+@pytest.mark.parametrize("name", ["errors in both", "few positives", "no errors in one"])
+def test_density_and_mode_of_the_convolution(name):
+    density = mean_density(MATRICES[name], 1.0)
+    found = balanced_accuracy_posterior(torch.tensor(MATRICES[name]))
+    for place in range(200, len(found.grid), 777):
+        assert float(found.density[place]) == pytest.approx(density(float(found.grid[place])), rel=1e-2, abs=1e-3)
+    best = optimize.minimize_scalar(lambda z: -density(z), bounds=(0, 1), method="bounded", options={"xatol": 1e-7})
+    assert found.mode == pytest.approx(best.x, abs=2e-3)
+
+
+def test_convolution_of_one_and_of_three_classes():
+    one = balanced_accuracy_posterior(torch.tensor([[7, 3], [0, 0]]))
+    assert one.mode == pytest.approx(0.7, abs=1 / 4096)
+    for q in (0.025, 0.5, 0.975):
+        assert one.quantile(q) == pytest.approx(stats.beta(8, 4).ppf(q), abs=1e-4)
+    three = balanced_accuracy_posterior(torch.tensor([[7, 1, 2], [0, 5, 0], [9, 0, 0]]), "jeffreys")
+    third = 1 / 3
+    expected = ((7 + third) / (10 + 2 * third) + (5 + third) / (5 + 2 * third) + third / (9 + 2 * third)) / 3
+    assert three.mean == pytest.approx(expected, abs=1e-4)
+
+
+def test_convolution_of_many_samples():
+    matrix = [[90_000, 10_000], [150, 850]]
+    found = balanced_accuracy_posterior(torch.tensor(matrix))
+    cdf = mean_cdf(matrix, 1.0)
+    assert [cdf(found.quantile(q)) for q in (0.025, 0.5, 0.975)] == pytest.approx([0.025, 0.5, 0.975], abs=2e-3)
+
+
+# --- bootstrap ------------------------------------------------------------------------------------------------------
+
+
+def outcomes(cells):
+    """Every multinomial outcome of the cells with its probability."""
+    total = sum(cells)
+    found = [c for c in itertools.product(range(total + 1), repeat=len(cells)) if sum(c) == total]
+    chances = stats.multinomial(total, np.array(cells) / total).pmf(np.array(found))
+    return [(outcome, chance) for outcome, chance in zip(found, chances, strict=True) if chance > 0]
+
+
+def enumerated(matrix, stratified):
+    """Values of the score and their probabilities, in order."""
+    if stratified:
+        rows = [outcomes(row) for row in matrix]
+        every = [((a, b), p * q) for (a, p), (b, q) in itertools.product(*rows)]
+    else:
+        every = [((c[:2], c[2:]), p) for c, p in outcomes([*matrix[0], *matrix[1]])]
+    values = np.round(score(np.array([each for each, _ in every], dtype=float)), 9)
+    chances = np.array([chance for _, chance in every])
+    order = np.argsort(values)
+    return values[order], chances[order].cumsum()
+
+
+@pytest.mark.parametrize("stratified", [True, False])
+@pytest.mark.parametrize("matrix", [[[4, 1], [2, 3]], [[5, 0], [1, 2]], [[1, 1], [1, 1]], [[6, 2], [0, 1]]])
+def test_bootstrap_against_enumeration(matrix, stratified):
+    found = bootstrap(score, torch.tensor(matrix), 50_000, stratified=stratified, generator=seeded(), draws=True)
+    values, cumulative = enumerated(matrix, stratified)
+    assert cumulative[-1] == pytest.approx(1)
+    draws = np.sort(np.round(found.draws.numpy(), 9))
+    assert set(draws) <= set(values)
+    last = np.searchsorted(values, values, side="right") - 1
+    gaps = np.abs(np.searchsorted(draws, values, side="right") / len(draws) - cumulative[last])
+    assert gaps.max() * math.sqrt(len(draws)) < 2
+    for limit, q in ((float(found.low), 0.025), (float(found.high), 0.975)):
+        below = cumulative[values < limit - 1e-6]
+        upto = cumulative[values <= limit + 1e-6]
+        assert (below[-1] if len(below) else 0) <= q + 0.003
+        assert (upto[-1] if len(upto) else 0) >= q - 0.003
+
+
+@pytest.mark.parametrize("cells", [[[5, 0, 3, 12]], [[7, 2], [0, 4]], [[0, 0, 0, 9]]])
+def test_moments_of_resamples(cells):
+    draws = intervals._resampled(torch.tensor(cells).double(), 40_000, seeded()).numpy()
+    assert (draws == draws.round()).all()
+    assert (draws >= 0).all()
+    for stratum, counts in enumerate(np.array(cells)):
+        law = stats.multinomial(counts.sum(), counts / counts.sum())
+        each = draws[:, stratum]
+        assert (each.sum(-1) == counts.sum()).all()
+        assert (each[:, counts == 0] == 0).all()
+        np.testing.assert_allclose(each.mean(0), counts, atol=5 * math.sqrt(counts.max() / 40_000))
+        np.testing.assert_allclose(np.cov(each.T), law.cov(), atol=0.15)
+
+
+def test_bootstrap_of_a_class_without_errors_cannot_tell():
+    found = bootstrap(balanced_accuracy, torch.tensor(MATRICES["no errors"]), stratified=True, generator=seeded())
+    assert float(found.low) == float(found.high) == 1
+
+
+def test_bootstrap_names_its_kind():
+    counts = torch.tensor([[5, 1], [2, 3]])
+    assert bootstrap(score, counts, 20).method == "bootstrap"
+    assert bootstrap(score, counts, 20, stratified=True).method == "stratified bootstrap"
+    assert posterior(score, counts, samples=20).method == "posterior"
+
+
+# --- both -----------------------------------------------------------------------------------------------------------
+
+FINDERS = {
+    "posterior": posterior,
+    "bootstrap": bootstrap,
+    "stratified": lambda *arguments, **named: bootstrap(*arguments, **named, stratified=True),
+}
+each_finder = pytest.mark.parametrize("find", FINDERS.values(), ids=FINDERS)
+
+
+@each_finder
+@pytest.mark.parametrize("device", DEVICES)
+def test_generator_and_seed_reproduce(find, device):
+    counts = torch.tensor([[50, 9], [3, 8]], device=device)
+
+    def once(generator):
+        found = find(score, counts, samples=300, generator=generator, draws=True)
+        assert found.draws.device.type == device
+        return found.draws
+
+    first = once(seeded(3, device))
+    assert torch.equal(first, once(seeded(3, device)))
+    assert not torch.equal(first, once(seeded(4, device)))
+    state = torch.get_rng_state()
+    once(seeded(3, device))
+    assert torch.equal(state, torch.get_rng_state())
+    torch.manual_seed(7)
+    from_seed = once(None)
+    torch.manual_seed(7)
+    assert torch.equal(from_seed, once(None))
+
+
+@each_finder
+def test_batched_equals_looped(find):
+    matrices = [MATRICES[name] for name in ("errors in both", "few positives", "no errors in one", "no hits in one")]
+    stacked = torch.tensor([matrices, matrices])
+    samples = 20_000
+    found = find(score, stacked, samples=samples, generator=seeded(), draws=True)
+    assert found.draws.shape == (samples, 2, 4)
+    for each in (found.estimate, found.low, found.high):
+        assert each.shape == (2, 4)
+    for index, matrix in enumerate(matrices):
+        alone = find(score, torch.tensor(matrix), samples=samples, generator=seeded(index + 1), draws=True)
+        assert float(alone.estimate) == float(found.estimate[0, index])
+        assert alone.low.shape == ()
+        # values that one resample has are the others' as well, so that the distances are at most those of chance
+        assert apart(alone.draws, found.draws[:, 0, index]) < 2
+        assert apart(alone.draws, found.draws[:, 1, index]) < 2
+        spread = float(alone.draws.std())
+        assert float(found.low[0, index]) == pytest.approx(float(alone.low), abs=0.15 * spread)
+        assert float(found.high[0, index]) == pytest.approx(float(alone.high), abs=0.25 * spread)
+
+
+@each_finder
+def test_batches_may_be_empty(find):
+    found = find(score, torch.zeros(0, 2, 2), samples=5)
+    assert found.low.shape == found.high.shape == found.estimate.shape == (0,)
+
+
+@each_finder
+@pytest.mark.parametrize("cells", [1, 30])
+def test_chunks_give_the_same_distribution(find, cells, monkeypatch):
+    counts = torch.tensor([MATRICES["errors in both"], MATRICES["no errors in one"]])
+    whole = find(score, counts, samples=20_000, generator=seeded(), draws=True)
+    sizes = []
+
+    def measure(matrices):
+        sizes.append(matrices.numel())
+        return score(matrices)
+
+    monkeypatch.setattr(intervals, "CELLS_AT_ONCE", cells)
+    chunked = find(measure, counts, samples=1001, generator=seeded(1), draws=True)
+    assert max(sizes) <= max(cells, counts.numel())
+    assert chunked.draws.shape == (1001, 2)
+    for index in range(2):
+        assert apart(whole.draws[:, index], chunked.draws[:, index]) < 2
+    assert bool((chunked.low <= chunked.estimate).all())
+    assert bool((chunked.estimate <= chunked.high).all())
+
+
+@each_finder
+def test_measures_of_a_mapping_share_their_draws(find):
+    counts = torch.tensor(MATRICES["errors in both"])
+    measures = {"right": imbtorch.accuracy, "wrong": lambda c: 1 - imbtorch.accuracy(c)}
+    found = find(measures, counts, samples=500, generator=seeded(), draws=True)
+    assert list(found) == list(measures)
+    torch.testing.assert_close(found["right"].draws + found["wrong"].draws, torch.ones(500, dtype=torch.float64))
+    alone = find(imbtorch.accuracy, counts, samples=500, generator=seeded(), draws=True)
+    assert torch.equal(alone.draws, found["right"].draws)
+    assert find(measures, counts, samples=5)["right"].draws is None
+
+
+@each_finder
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float32])
+def test_dtypes_of_counts(find, dtype):
+    found = find(score, torch.tensor(MATRICES["errors in both"], dtype=dtype), samples=50, generator=seeded())
+    assert torch.equal(found.low, find(score, torch.tensor([[90, 10], [1, 9]]), samples=50, generator=seeded()).low)
+    assert found.low.dtype == found.high.dtype == torch.float64
+
+
+@each_finder
+def test_level_narrows(find):
+    widths = []
+    for level in (0.5, 0.8, 0.95, 0.99):
+        found = find(score, torch.tensor([[50, 9], [3, 8]]), samples=4000, level=level, generator=seeded())
+        assert found.level == level
+        widths.append(float(found.high - found.low))
+    assert widths == sorted(widths)
+    assert len(set(widths)) == 4
+
+
+def test_limits_are_numpys_quantiles():
+    draws = posterior(score, torch.tensor([[50, 9], [3, 8]]), samples=777, level=0.9, generator=seeded(), draws=True)
+    assert [float(draws.low), float(draws.high)] == pytest.approx(
+        np.quantile(draws.draws.numpy(), [0.05, 0.95]).tolist()
+    )
+
+
+def test_draws_without_a_value_leave_no_limits():
+    # resamples without positives have no recall: they must not pass for the highest
+    found = bootstrap(
+        lambda c: c[..., 1, 1] / c[..., 1, :].sum(-1), torch.tensor([[20, 0], [1, 1]]), generator=seeded()
+    )
+    assert bool(found.low.isnan())
+    assert bool(found.high.isnan())
+    assert float(found.estimate) == 0.5
+
+
+# --- comparisons ----------------------------------------------------------------------------------------------------
+
+A, B = [[90, 10], [2, 18]], [[95, 5], [8, 12]]
+
+
+def test_compare_against_simulation():
+    found = compare(balanced_accuracy, torch.tensor(A), torch.tensor(B), samples=100_000, generator=seeded())
+    rng = np.random.default_rng(0)
+    simulated = sum(
+        sign * law.rvs(200_000, random_state=rng) / 2
+        for sign, matrix in ((1, A), (-1, B))
+        for law in betas(matrix, 0.5)
+    )
+    assert float(found.difference.estimate) == pytest.approx((0.9 + 0.9 - 0.95 - 0.6) / 2)
+    expected = np.quantile(simulated, [0.025, 0.975])
+    assert [float(found.difference.low), float(found.difference.high)] == pytest.approx(expected.tolist(), abs=0.004)
+    assert float(found.probability) == pytest.approx((simulated > 0).mean(), abs=0.004)
+    assert float(found.probability) > 0.9
+
+
+def test_compare_with_itself_and_the_other_way_round():
+    a, b = torch.tensor(A), torch.tensor(B)
+    assert float(compare(balanced_accuracy, a, a, generator=seeded()).probability) == pytest.approx(0.5, abs=0.025)
+    there, back = (compare(balanced_accuracy, *pair, generator=seeded()) for pair in ((a, b), (b, a)))
+    assert float(there.probability + back.probability) == pytest.approx(1, abs=0.02)
+    assert float(there.difference.low) == pytest.approx(-float(back.difference.high), abs=0.01)
+
+
+def test_direction_is_mirrored():
+    a, b = torch.tensor(A), torch.tensor(B)
+    up = compare(balanced_accuracy, a, b, generator=seeded())
+    down = compare(balanced_accuracy, a, b, higher_is_better=False, generator=seeded())
+    assert float(up.probability + down.probability) == pytest.approx(1)
+    assert torch.equal(up.difference.draws, down.difference.draws)
+    target = torch.tensor([0] * 40 + [1] * 20)
+    preds_a, preds_b = target.clone(), target.clone()
+    preds_a[55:], preds_b[:5] = 0, 1
+    pair = [
+        paired_compare(balanced_accuracy, preds_a, preds_b, target, 2, higher_is_better=way, generator=seeded())
+        for way in (True, False)
+    ]
+    assert float(pair[0].probability + pair[1].probability) == pytest.approx(1)
+
+
+def test_ties_count_one_half():
+    same = torch.tensor([0, 1, 1, 0, 1])
+    found = paired_compare(balanced_accuracy, same, same, torch.tensor([0, 1, 0, 0, 1]), 2, samples=50)
+    assert float(found.probability) == 0.5
+    assert float(found.difference.low) == float(found.difference.high) == 0
+
+
+def test_compare_is_batched():
+    found = compare(balanced_accuracy, torch.tensor([A, B]), torch.tensor([B, A]), samples=4000, generator=seeded())
+    assert found.probability.shape == found.difference.low.shape == (2,)
+    assert float(found.probability.sum()) == pytest.approx(1, abs=0.04)
+
+
+def labels(size=3):
+    """Targets and two predictions that often err on the same samples."""
+    rng = np.random.default_rng(5)
+    target = rng.choice(size, 90, p=[0.6, 0.25, 0.15][:size])
+    shared = rng.random(90) < 0.3
+    wrong = (target + rng.integers(1, size, 90)) % size
+    first, second = np.where(shared, wrong, target), np.where(shared, wrong, target)
+    first[::29], second[::13] = 0, 1
+    return first, second, target
+
+
+def recalls(preds, target, size):
+    """Mean recall of each resample ``[samples, N]`` over the classes that have targets."""
+    hits = np.stack([((preds == k) & (target == k)).sum(-1) for k in range(size)], -1)
+    totals = np.stack([(target == k).sum(-1) for k in range(size)], -1)
+    return np.nanmean(np.where(totals > 0, hits / np.maximum(totals, 1), np.nan), -1)
+
+
+def test_paired_compare_against_resampled_samples():
+    a, b, target = labels()
+    found = paired_compare(
+        balanced_accuracy, *(torch.from_numpy(each) for each in (a, b, target)), 3, samples=20_000, generator=seeded()
+    )
+    index = np.random.default_rng(1).integers(len(target), size=(20_000, len(target)))
+    simulated = recalls(a[index], target[index], 3) - recalls(b[index], target[index], 3)
+    estimate = recalls(a, target, 3) - recalls(b, target, 3)
+    assert float(found.difference.estimate) == pytest.approx(float(estimate))
+    assert apart(np.round(found.difference.draws.numpy(), 9), np.round(simulated, 9)) < 2
+    expected = np.quantile(simulated, [0.025, 0.975])
+    spread = simulated.std()
+    assert [float(found.difference.low), float(found.difference.high)] == pytest.approx(
+        expected.tolist(), abs=0.1 * spread
+    )
+    better = (simulated > 1e-12).mean() + (np.abs(simulated) <= 1e-12).mean() / 2
+    assert float(found.probability) == pytest.approx(better, abs=0.015)
+
+
+def test_pairs_are_narrower_than_independent_test_sets_where_errors_coincide():
+    a, b, target = (torch.from_numpy(each) for each in labels())
+    paired = paired_compare(balanced_accuracy, a, b, target, 3, generator=seeded()).difference
+    counts = [imbtorch.confusion_matrix(each, target, "multiclass", num_classes=3) for each in (a, b)]
+    apart_ = compare(balanced_accuracy, *counts, generator=seeded()).difference
+    torch.testing.assert_close(paired.estimate, apart_.estimate)
+    assert float(paired.high - paired.low) < 0.7 * float(apart_.high - apart_.low)
+
+
+def test_comparisons_reproduce_and_chunk(monkeypatch):
+    a, b, target = (torch.from_numpy(each) for each in labels())
+
+    def once():
+        return paired_compare(balanced_accuracy, a, b, target, 3, samples=400, generator=seeded())
+
+    first = once()
+    assert torch.equal(first.difference.draws, once().difference.draws)
+    monkeypatch.setattr(intervals, "CELLS_AT_ONCE", 50)
+    assert once().difference.draws.shape == (400,)
+    assert apart(once().difference.draws, first.difference.draws) < 2
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------
+
+COUNTS = torch.tensor(A)
+LABELS = torch.tensor([0, 1, 1])
+
+
+@each_finder
+@pytest.mark.parametrize("level", [0, 1, 95, -0.1, math.nan])
+def test_levels_outside_are_refused(find, level):
+    with pytest.raises(ValueError, match=r"level must lie in \(0, 1\)"):
+        find(score, COUNTS, level=level)
+
+
+@each_finder
+@pytest.mark.parametrize("samples", [-1, 0, 1])
+def test_too_few_samples_are_refused(find, samples):
+    with pytest.raises(ValueError, match="samples must be at least 2"):
+        find(score, COUNTS, samples=samples)
+
+
+@each_finder
+def test_measures_with_several_values_are_refused(find):
+    with pytest.raises(ValueError, match="measure must return one value"):
+        find(lambda c: c.diagonal(dim1=-2, dim2=-1), COUNTS, samples=5)
+    with pytest.raises(ValueError, match=r"measure must return one value.*float"):
+        find(lambda c: 0.5, COUNTS, samples=5)
+
+
+@each_finder
+def test_counts_must_be_square(find):
+    with pytest.raises(ValueError, match="counts"):
+        find(score, torch.ones(2, 3), samples=5)
+
+
+@pytest.mark.parametrize(
+    "prior",
+    ["flat", torch.ones(3, 3), torch.zeros(2, 2), torch.tensor([[1.0, -1], [1, 1]]), torch.full((2, 2), math.nan)],
+)
+def test_priors_that_do_not_fit_are_refused(prior):
+    with pytest.raises(ValueError, match="prior must be"):
+        posterior(score, COUNTS, prior, 5)
+    with pytest.raises(ValueError, match="prior must be"):
+        compare(score, COUNTS, COUNTS, prior=prior, samples=5)
+
+
+@pytest.mark.parametrize("counts", [[[0.9, 0.1], [0.2, 0.8]], [[5.0, -1.0], [2.0, 3.0]]])
+@pytest.mark.parametrize("stratified", [True, False])
+def test_bootstrap_refuses_what_cannot_be_resampled(counts, stratified):
+    with pytest.raises(ValueError, match=r"counts must be whole and not negative.*posterior"):
+        bootstrap(score, torch.tensor(counts), 5, stratified=stratified)
+
+
+def test_exact_posterior_refuses():
+    with pytest.raises(ValueError, match="prior must be one of"):
+        balanced_accuracy_posterior(COUNTS, "flat")
+    for counts in (torch.zeros(2, 2), torch.ones(3, 2, 2)):
+        with pytest.raises(ValueError, match="counts must be one matrix"):
+            balanced_accuracy_posterior(counts)
+    for q in (-0.1, 1.1, math.nan):
+        with pytest.raises(ValueError, match="q must lie in"):
+            balanced_accuracy_posterior(COUNTS).quantile(q)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "match"),
+    [
+        ("preds_a", torch.tensor([0, 1]), "preds_a must hold class indices"),
+        ("preds_b", torch.tensor([0.0, 1.0, 1.0]), "preds_b must hold class indices"),
+        ("preds_b", torch.tensor([0, 1, 2]), r"preds_b holds classes outside 0\.\.1"),
+        ("target", torch.tensor([0, -1, 1]), r"target holds classes outside 0\.\.1"),
+    ],
+)
+def test_paired_compare_refuses(name, wrong, match):
+    arguments = {"preds_a": LABELS, "preds_b": LABELS, "target": LABELS, "num_classes": 2} | {name: wrong}
+    with pytest.raises(ValueError, match=match):
+        paired_compare(balanced_accuracy, **arguments)
+
+
+def test_comparisons_check_level_and_samples():
+    with pytest.raises(ValueError, match="level"):
+        compare(score, COUNTS, COUNTS, level=95)
+    with pytest.raises(ValueError, match="level"):
+        paired_compare(score, LABELS, LABELS, LABELS, 2, level=95)
+    with pytest.raises(ValueError, match="samples"):
+        paired_compare(score, LABELS, LABELS, LABELS, 2, samples=1)
+
+
+# --- printing -------------------------------------------------------------------------------------------------------
+
+
+def test_printing():
+    one = Interval(torch.tensor(0.5), torch.tensor(-0.25), torch.tensor(0.75), 0.95, "posterior")
+    assert str(one) == "0.500 [-0.250, 0.750] (95 % posterior)"
+    two = Interval(*torch.tensor([[0.5, 1.0], [0.25, 0.5], [0.75, 1.0]]), 0.9, "bootstrap")
+    assert str(two).splitlines() == ["0.500 [0.250, 0.750] (90 % bootstrap)", "1.000 [0.500, 1.000] (90 % bootstrap)"]
+    assert "draws" not in repr(one)
+    found = intervals.Comparison(two, torch.tensor([0.25, 1.0]))
+    assert str(found).splitlines() == [
+        "a - b: 0.500 [0.250, 0.750] (90 % bootstrap); a is better with probability 0.250",
+        "a - b: 1.000 [0.500, 1.000] (90 % bootstrap); a is better with probability 1.000",
+    ]
+
+
+# --- of metrics and reports -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["posterior", "bootstrap"])
+def test_a_class_that_never_came_stays_away(method):
+    """Its recall would be 0 in every draw, and drag means below what was counted."""
+    counts = torch.tensor([[40, 10, 0], [5, 45, 0], [0, 0, 0]])
+    interval = getattr(imbtorch.analysis, method)
+    padded = interval(imbtorch.imbalance_accuracy, counts, generator=torch.Generator().manual_seed(0))
+    plain = interval(imbtorch.imbalance_accuracy, counts[:2, :2], generator=torch.Generator().manual_seed(1))
+    for name in ("estimate", "low", "high"):
+        assert getattr(padded, name) == pytest.approx(getattr(plain, name).item(), abs=0.02)
+
+
+@pytest.mark.parametrize("method", ["posterior", "bootstrap"])
+@pytest.mark.parametrize("average", ["auto", "none"])
+@pytest.mark.parametrize(
+    ("task", "size", "shape"),
+    [("binary", {}, ()), ("multiclass", {"num_classes": 3}, ()), ("multilabel", {"num_labels": 2}, (2,))],
+)
+def test_interval_of_a_metric(task, size, shape, average, method):
+    generator = torch.Generator().manual_seed(0)
+    metric = imbtorch.Recall(task, average=average, **size)
+    high = 3 if task == "multiclass" else 2
+    metric.update(*(torch.randint(high, (80, *shape), generator=generator) for _ in range(2)))
+    found = metric.interval(method, samples=2000, generator=generator)
+    assert found.estimate.shape == metric.compute().shape
+    assert found.estimate.tolist() == pytest.approx(metric.compute().tolist(), abs=1e-6)
+    assert bool((found.low < found.estimate).all())
+    assert bool((found.estimate < found.high).all())
+    if average == "none":  # each recall has a Beta posterior of its own
+        counts = metric.confmat if task != "multilabel" else metric.confmat[:, 1]
+        rows = counts.tolist() if task == "multilabel" else None
+        weight = 1 / max(2, counts.shape[-1] if task != "multilabel" else 2)
+        hits = [row[1] for row in rows] if rows else counts.diagonal().tolist()
+        totals = [sum(row) for row in rows] if rows else counts.sum(1).tolist()
+        if method == "posterior":
+            for index, (hit, total) in enumerate(zip(hits, totals, strict=True)):
+                low, high = stats.beta(hit + weight, total - hit + weight).ppf([0.025, 0.975])
+                assert found.low[index].item() == pytest.approx(low, abs=0.02)
+                assert found.high[index].item() == pytest.approx(high, abs=0.02)
+
+
+def test_interval_needs_the_matrix():
+    with pytest.raises(ValueError, match="state='matrix'"):
+        imbtorch.Recall("multiclass", num_classes=3, state="margins").interval()
+    with pytest.raises(ValueError, match="method must be one of 'posterior', 'bootstrap'"):
+        imbtorch.Recall("binary").interval("jackknife")
+
+
+def test_a_report_with_intervals():
+    report = imbtorch.ImbalanceReport("binary", intervals=True, prefix="val_", per_class=())
+    preds, target = torch.tensor([0, 0, 0, 1, 1, 0, 1, 1, 1, 0] * 8), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1, 1, 0] * 8)
+    report.update(preds, target)
+    values = report.compute()
+    assert len(values) == 3 * 13
+    for name in imbtorch.ImbalanceReport.default_measures("binary"):
+        low, value, high = (values[f"val_{name}{end}"].item() for end in ("_low", "", "_high"))
+        assert low < value < high, name
+        assert report[f"{name}_low"].compute().item() == low  # the seed is fixed
+        assert report[f"{name}_low"].higher_is_better == report[name].higher_is_better
+    (tnr_hits, tnr_all), (tpr_hits, tpr_all) = (32, 40), (32, 40)
+    rates = (
+        stats.beta(hits + 0.5, total - hits + 0.5).rvs(200_000, random_state=seed)
+        for seed, (hits, total) in enumerate(((tnr_hits, tnr_all), (tpr_hits, tpr_all)))
+    )
+    expected = np.quantile(sum(rates) / 2, [0.025, 0.975])
+    assert [values["val_balanced_accuracy_low"].item(), values["val_balanced_accuracy_high"].item()] == pytest.approx(
+        expected.tolist(), abs=0.01
+    )
+    assert set(report(preds, target)) == {f"val_{name}" for name in imbtorch.ImbalanceReport.default_measures("binary")}
+    with pytest.raises(ValueError, match="intervals=True draws whole matrices"):
+        imbtorch.ImbalanceReport("multiclass", num_classes=3, intervals=True, state="margins")
+    with pytest.raises(ValueError, match="measures already holds 'a_low'"):
+        imbtorch.ImbalanceReport("binary", intervals=True, measures={"a": imbtorch.Accuracy, "a_low": imbtorch.Recall})
