@@ -25,7 +25,7 @@ import torchmetrics.classification as tm
 from torch.utils import benchmark
 
 import imbtorch
-from imbtorch.analysis import bootstrap, posterior
+from imbtorch.analysis import bootstrap, posterior, skew_map
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 PEERS = {name: importlib.util.find_spec(name) is not None for name in ("torcheval", "sklearn")}
@@ -206,7 +206,17 @@ def intervals(seconds: float) -> None:
     table("bootstrap of macro recall, 10,000 samples", columns, [[resamples, 1e3 * own, 1e3 * other, other / own]])
 
 
-SECTIONS = {"update": update, "memory": memory, "sync": sync, "intervals": intervals}
+def skew(seconds: float) -> None:
+    """Skew of a measure at every result of a test set of 999 positives and 999 negatives."""
+    rows: list[list[object]] = []
+    for name, measure in (("precision", imbtorch.precision), ("iam", imbtorch.imbalance_accuracy)):
+        start, before = time.perf_counter(), peak_bytes()
+        skew_map(measure, 999, 999)
+        rows.append([name, time.perf_counter() - start, (peak_bytes() - before) / 1e6])
+    table("skew_map of 1000 x 1000 results", ["measure", "seconds", "MB above what was held"], rows)
+
+
+SECTIONS = {"skew": skew, "update": update, "memory": memory, "sync": sync, "intervals": intervals}
 
 
 def main() -> None:

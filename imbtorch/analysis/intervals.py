@@ -125,7 +125,7 @@ def posterior(
 
     Use the posterior with ``"jeffreys"``; ``"uniform"`` for binary classifiers far from perfection, or to repeat
     published intervals; :func:`bootstrap` once each class has errors and some hundred samples, and where class totals
-    are to vary as well. Of 32 cases, 24 of them binary, ``"jeffreys"`` covers .91 to .99 in all except:
+    are to vary as well. Of 32 cases, 24 of them binary, ``"jeffreys"`` covers .91 to .99 in all but these:
 
     - IAM .89 at n+ 30, TPR .9, TNR .99, where both kinds of error are equally many: IAM has a kink there.
     - K 100: G-mean .65 and .68 with recalls down to .5 and .4. The logarithm of a recall from ten samples is biased,
