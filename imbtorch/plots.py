@@ -342,6 +342,7 @@ def plot_sensitivity(
     ax: Axes | None = None,
     *,
     classes: Sequence[int] | None = None,
+    labels: Sequence[str] | None = None,
     until: float = 1.0,
     steps: int = 41,
 ) -> tuple[Figure | None, Axes]:
@@ -355,6 +356,7 @@ def plot_sensitivity(
         support: ``[K]``, samples of each class.
         ax: axes to draw into; by default those of a new figure.
         classes: the classes that lose samples; by default the rarest one.
+        labels: K class names; by default 0 to K-1.
         until: the largest share that they lose, in (0, 1].
         steps: points of each line, at least 2.
 
@@ -362,14 +364,15 @@ def plot_sensitivity(
         The new figure (None if axes were given) and the axes.
 
     Raises:
-        ValueError: for fewer than two classes, a class without samples or out of range, a share or a number of steps
-            out of range, and a measure that does not return one value a matrix.
+        ValueError: for fewer than two classes, a class without samples or out of range, names that do not fit, a share
+            or a number of steps out of range, and a measure that does not return one value a matrix.
 
     Source: Mortaz (2020), Figures 1 to 4, on the class frequencies of Tables 11 to 14.
     """
     numbers = torch.as_tensor(support, dtype=torch.float64).detach().cpu()
     if numbers.ndim != 1 or len(numbers) < 2 or not bool((numbers > 0).all()):
         raise ValueError(f"support must hold the samples of two classes or more, each above 0, got {support!r}")
+    names = _names(labels, len(numbers))
     chosen = [int(numbers.argmin())] if classes is None else list(classes)
     if not chosen or any(not 0 <= index < len(numbers) for index in chosen):
         raise ValueError(f"classes must hold indices 0..{len(numbers) - 1}, got {classes!r}")
@@ -393,7 +396,7 @@ def plot_sensitivity(
     elif len(chosen) > 4:
         which = f"each of {len(chosen)} classes"
     else:
-        which = f"class{'es' * (len(chosen) > 1)} {', '.join(map(str, chosen))}"
+        which = f"class{'es' * (len(chosen) > 1)} {', '.join(names[index] for index in chosen)}"
     ax.set_xlabel(f"Share of {which} that is misclassified")
     ax.set_ylabel("Measure")
     ax.set_xlim(0.0, until)

@@ -564,7 +564,14 @@ def test_the_classes_that_degrade_are_named(support, classes, which):
     assert len(line(ax, "own").get_xdata()) == 41
 
 
+def test_the_classes_that_degrade_have_names():
+    _, ax = plots.plot_sensitivity(THREE, [5, 6, 7], classes=[0, 2], labels=["cat", "dog", "owl"])
+    assert ax.get_xlabel() == "Share of classes cat, owl that is misclassified"
+
+
 def test_what_cannot_degrade_is_refused():
+    with pytest.raises(ValueError, match="labels must hold 2 names, got 1"):
+        plots.plot_sensitivity(THREE, [5, 5], labels=["cat"])
     for wrong in ([5], [], [5, 0], [[1, 2]], [5, math.nan]):
         with pytest.raises(ValueError, match="support must hold the samples of two classes or more"):
             plots.plot_sensitivity(THREE, wrong)
