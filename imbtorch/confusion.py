@@ -395,7 +395,10 @@ class Counting:
                 )
             if preds.shape[1] != self.size:
                 found = f"{preds.shape[1]} class{'es' * (preds.shape[1] != 1)}"
-                raise ValueError(f"preds hold scores of {found} but num_classes={self.size}")
+                raise ValueError(
+                    f"preds hold scores of {found} but num_classes={self.size}; make the metric with num_classes="
+                    f"{preds.shape[1]}, or check the last layer of the model"
+                )
             expected = torch.Size((*target.shape[:1], self.size, *target.shape[1:]))
         elif self.task == "multilabel" and (target.ndim < 2 or target.shape[1] != self.size):
             raise ValueError(

@@ -232,6 +232,11 @@ class ImbalanceReport(NamedValues):
         if len(set(per_class)) < len(per_class):
             raise ValueError(f"per_class must not name a measure twice, got {list(per_class)}")
         self.per_class = tuple(per_class)
+        if measures is not None and not isinstance(measures, Mapping):
+            raise TypeError(
+                f"measures must map names to metric classes or functions, as in {{'iam': ImbalanceAccuracy}}, got "
+                f"{type(measures).__name__}"
+            )
         self._readings: dict[str, Reading] = {}
         directions: dict[str, bool | None] = {}
         for name, measured in (self.default_measures(task) if measures is None else measures).items():
