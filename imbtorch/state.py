@@ -46,6 +46,7 @@ class SummedState(Metric):
         self._local: tuple[Tensor, bool, bool] | None = None  # the state of this process while a synced one is in place
         self._bindings = 0
         self._bind(torch.zeros(length, dtype=torch.int64))
+        self._device = self._state.device  # torchmetrics before 1.9 does not ask for the default device
 
     # --- whose tensor it is -----------------------------------------------------------------------------------------
 
