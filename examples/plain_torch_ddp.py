@@ -60,6 +60,8 @@ def main() -> None:
         counts = imbtorch.confusion_matrix(net.eval()(images), labels, "multiclass", num_classes=10)
         print(f"\nkept epoch {kept_epoch}: IAM {imbtorch.imbalance_accuracy(counts):+.4f} on the balanced test set")
     if world > 1:
+        torch.distributed.barrier()  # nobody hangs up on rank zero, which has more to do
+        del model, optimizer  # the wrapper holds the process group as well
         torch.distributed.destroy_process_group()
 
 
