@@ -609,11 +609,12 @@ def class_mean(
     present = (actual > 0) | (predicted > 0)
     if average == "none":
         return torch.where(present, values, math.nan)
-    weight = actual if average == "weighted" else present.to(values)
+    weight = actual if average == "weighted" else present
     if samples is not None:
-        weight = torch.where((weight > 0).any(-1, keepdim=True), weight, (samples > 0).to(values))
-    values = torch.where(weight > 0, values, 0.0)
-    return _defined(ratio((values * weight).sum(-1), weight.sum(-1)), weight)
+        weight = torch.where((weight > 0).any(-1, keepdim=True), weight, (samples > 0).to(weight.dtype))
+    if average == "macro":
+        return _mean_where(values, weight)
+    return (torch.where(weight > 0, values, 0.0) * weight).sum(-1) / weight.sum(-1)
 
 
 def _averaged(parts: tuple[Tensor, Tensor], actual: Tensor, predicted: Tensor, average: str) -> Tensor:
@@ -651,7 +652,7 @@ def _defined(value: Tensor, weight: Tensor, keepdim: bool = False) -> Tensor:
 
 def _mean_where(values: Tensor, present: Tensor) -> Tensor:
     """Mean over the last dimension of the values that are present; nan without any."""
-    return _defined(ratio(torch.where(present, values, 0.0).sum(-1), present.sum(-1).to(values)), present)
+    return torch.where(present, values, 0.0).sum(-1) / present.sum(-1)
 
 
 def _sqrt(x: Tensor) -> Tensor:

@@ -30,6 +30,7 @@ from imbtorch.confusion import (
     reading_is_free,
     restore,
     square,
+    sums,
 )
 from imbtorch.measures import Average, class_mean
 from imbtorch.plots import plot_confusion_matrix, plot_values
@@ -207,7 +208,7 @@ class CountsMetric(SummedState):
                 cannot be counted (see ``on_invalid``). The counts are then as before.
             TypeError: for what is no tensor, or floating targets.
         """
-        self._counting.count_(self._writable(exclusive=not self._leads), preds, target, defer=self._defer())
+        self._counting.count_(self._writable(exclusive=not self._leads), preds, target, defer=self._defer)
 
     def _defer(self) -> bool:
         """Whether samples that cannot be counted are tallied rather than raised about at once."""
@@ -225,12 +226,12 @@ class CountsMetric(SummedState):
         if not small and counting.layout == "matrix":  # the batch alone needs no second matrix
             counting = replace(counting, layout="margins")
         batch = counting.zeros(self._state.device)
-        counting.count_(batch, preds, target, defer=self._defer())
+        counting.count_(batch, preds, target, defer=self._defer)
         state = self._writable(exclusive=True)
         if counting is self._counting:
             state.add_(batch)
         else:
-            self._counting.count_(state, preds, target, defer=True)
+            self._counting.count_(state, preds, target, defer=lambda: True)
         self._counted()
         if self.dist_sync_on_step and self._distributed():
             batch = self._summed(batch, self.dist_sync_fn, None)
@@ -250,9 +251,7 @@ class CountsMetric(SummedState):
     def margins(self) -> Margins:
         """Copy of the diagonal, row sums and column sums of this process: int64 ``[K]`` each."""
         counts = self._counting.counts(self._state)
-        if isinstance(counts, Margins):
-            return Margins(*(part.clone() for part in counts))
-        return Margins(counts.diagonal(dim1=-2, dim2=-1).clone(), counts.sum(-1), counts.sum(-2))
+        return Margins(*(part.clone() for part in sums(counts)))
 
     # --- computing --------------------------------------------------------------------------------------------------
 
@@ -263,6 +262,7 @@ class CountsMetric(SummedState):
             ValueError: if samples could not be counted and ``on_invalid="raise"``.
         """
         counts = self._counting.counts(self._state)
+        counts = counts if self._reads_matrix() else sums(counts)  # once, for the value and for what there is to tell
         self._tell(counts)
         return self._reported(counts)
 

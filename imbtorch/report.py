@@ -16,7 +16,7 @@ from typing_extensions import Unpack
 
 from imbtorch import metrics as catalogue
 from imbtorch.analysis.intervals import posterior
-from imbtorch.confusion import Counting, Counts, Layout, Margins, Task, check_choice, margins
+from imbtorch.confusion import Counting, Counts, Layout, Margins, Task, check_choice, margins, sums
 from imbtorch.metric import (
     ConfusionMatrixMetric,
     CountsMetric,
@@ -92,10 +92,10 @@ class NamedValues(CountsMetric):
 
     def _keep(self, counts: Counts, values: dict[str, Tensor]) -> dict[str, Tensor]:
         """Keep a result for what is shown later, and return its values by full name."""
+        self._shown = self._result = None  # first, so that the copy can take their memory
         # a synced state is this call's own; the local one goes on counting, so what is shown later is a copy of it
         kept = counts if self._is_synced else _copy(counts)
         self._shown = _Result(kept, values, self._mark(), set())
-        self._result = None
         return {f"{self.prefix}{name}{self.postfix}": value.clone() for name, value in values.items()}
 
     def _value_of(self, name: str) -> Tensor:
@@ -309,15 +309,16 @@ class ImbalanceReport(NamedValues):
         return any(reading.needs_matrix for reading in self._readings.values())
 
     def _reported(self, counts: Counts) -> dict[str, Tensor]:
-        return {f"{self.prefix}{name}{self.postfix}": value for name, value in self._evaluated(counts).items()}
+        values = self._evaluated(counts, margins(counts))
+        return {f"{self.prefix}{name}{self.postfix}": value for name, value in values.items()}
 
-    def _evaluated(self, counts: Counts) -> dict[str, Tensor]:
+    def _evaluated(self, counts: Counts, marginal: Margins) -> dict[str, Tensor]:
         """All values of counts, whose margins are taken once."""
-        sums, values = margins(counts), {}
+        values = {}
         for name, reading in self._readings.items():
-            values[name] = self._narrow(reading(counts if reading.needs_matrix else sums))
+            values[name] = self._narrow(reading(counts if reading.needs_matrix else marginal))
         for name in self.per_class:
-            each = self._narrow(self._of_each_class(name, sums))
+            each = self._narrow(self._of_each_class(name, marginal))
             values |= {f"{name}/{label}": part for label, part in zip(self.class_names, each.unbind(), strict=True)}
         return values
 
@@ -335,8 +336,9 @@ class ImbalanceReport(NamedValues):
             ValueError: if samples could not be counted and ``on_invalid="raise"``.
         """
         counts = self._counting.counts(self._state)
-        self._tell(counts)
-        values = self._evaluated(counts)
+        marginal = sums(counts)
+        self._tell(marginal)
+        values = self._evaluated(counts, margins(marginal))
         if self.intervals:
             assert isinstance(counts, Tensor)
             generator = torch.Generator(counts.device).manual_seed(0)

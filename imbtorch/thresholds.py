@@ -325,12 +325,9 @@ class _Binning(Counting):
         wide = torch.float64 if preds.dtype == torch.float64 else torch.float32
         return torch.bucketize(chances.to(wide), rounded.to(wide), right=True), chances
 
-    def _cell(self, labels: Tensor, truth: Tensor) -> Tensor:
-        index = torch.add(labels, truth, alpha=self.bins)
-        if self.task == "multilabel":
-            label = torch.arange(0, 2 * self.bins * self.size, 2 * self.bins, device=index.device)
-            index = index + label.view(-1, *[1] * (index.ndim - 2))
-        return index
+    @property
+    def _columns(self) -> int:
+        return self.bins
 
 
 def _grid(thresholds: int | Tensor) -> Tensor:

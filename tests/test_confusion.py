@@ -50,7 +50,7 @@ def labels_first(x):
 def count(counting, state, preds, target, masked):
     """Add a batch; masked as on an accelerator, where no value can be read beforehand."""
     with patch("imbtorch.confusion.reading_is_free", lambda _: not masked):
-        counting.count_(state, preds, target, defer=masked)
+        counting.count_(state, preds, target, defer=lambda: masked)
     return state
 
 
@@ -483,7 +483,7 @@ def test_bad_values_raise_at_once_and_leave_no_trace(task, preds, target, fault,
         counting = Counting.of(task, **SIZE[task], layout=layout, ignore_index=ignore_index)
         state = torch.arange(counting.zeros().numel())
         with pytest.raises(ValueError, match="target" if fault == 0 else "preds"):
-            counting.count_(state, preds, target, defer=False)
+            counting.count_(state, preds, target, defer=lambda: False)
         assert torch.equal(state, torch.arange(len(state)))
 
 
@@ -494,7 +494,7 @@ def test_bad_values_are_tallied_when_deferred(task, preds, target, fault, words)
         counting = Counting.of(task, **SIZE[task], layout=layout, ignore_index=ignore_index)
         state = counting.zeros()
         for _ in range(2):
-            counting.count_(state, preds, target, defer=True)
+            counting.count_(state, preds, target, defer=lambda: True)
         assert counting.faults(state).tolist() == [2 * (place == fault) for place in range(len(FAULTS))]
         good = Counting.of(task, **SIZE[task], layout=layout, ignore_index=99)
         hidden = target.clone()
@@ -533,6 +533,100 @@ def test_deferred_counts_of_any_class_indices(samples, layout, ignore_index):
         assert torch.equal(got, expected)
     if layout == "matrix":
         assert torch.equal(counting.counts(state), matrix)
+
+
+# --- blocks of a large batch on the CPU ------------------------------------------------------------------------------
+
+LARGE = [
+    pytest.param(task, layout, ignore_index, id=f"{task}-{layout}-{ignore_index}")
+    for task, layout in (
+        ("binary", "matrix"),
+        ("multiclass", "matrix"),
+        ("multiclass", "margins"),
+        ("multilabel", "matrix"),
+    )
+    for ignore_index in (None, 0, 1, -100, 255, 2**40)
+]
+
+
+def large(task, ignore_index, seed=0):
+    """10,000 samples in rows of 50, a tenth of them ignored."""
+    random = generator(seed)
+    shape = (200, 3, 50) if task == "multilabel" else (200, 50)
+    classes = 3 if task == "multiclass" else 2
+    preds, target = (torch.randint(classes, shape, generator=random) for _ in range(2))
+    if ignore_index is not None:
+        target[torch.rand(shape, generator=random) < 0.1] = ignore_index
+    return preds, target
+
+
+def expected_of(task, layout, preds, target, ignore_index):
+    """Counts by scikit-learn of what is not ignored."""
+
+    def matrix(preds, target, classes):
+        kept = target != ignore_index if ignore_index is not None else torch.ones_like(target, dtype=torch.bool)
+        return sklearn_metrics.confusion_matrix(target[kept], preds[kept], labels=range(classes))
+
+    if task == "multilabel":
+        return np.stack([matrix(preds[:, label], target[:, label], 2) for label in range(3)])
+    whole = matrix(preds, target, 3 if task == "multiclass" else 2)
+    return whole if layout == "matrix" else np.stack((whole.diagonal(), whole.sum(1), whole.sum(0)))
+
+
+@pytest.mark.parametrize("block", [333, 65_536])
+@pytest.mark.parametrize(("task", "layout", "ignore_index"), LARGE)
+def test_blocks_count_as_one_batch(task, layout, ignore_index, block, monkeypatch):
+    monkeypatch.setattr("imbtorch.confusion.BLOCK", block)
+    counting = Counting.of(task, **SIZE[task], layout=layout, ignore_index=ignore_index)
+    preds, target = large(task, ignore_index)
+    state = state_of(counting, preds, target)
+    wanted = expected_of(task, layout, preds, target, ignore_index)
+    assert state[: counting.cells].tolist() == wanted.flatten().tolist()
+    assert torch.equal(state, state_of(counting, preds, target, masked=True))
+    count(counting, state, preds.transpose(0, -1).contiguous().transpose(0, -1), target, False)
+    assert state[: counting.cells].tolist() == (2 * wanted).flatten().tolist()
+    if ignore_index is not None:  # predictions for ignored samples may be anything
+        count(counting, state, preds.masked_fill(target == ignore_index, -7), target, False)
+        assert state[: counting.cells].tolist() == (3 * wanted).flatten().tolist()
+    assert not counting.faults(state).any()
+
+
+@pytest.mark.parametrize("wrong", ["target", "preds"])
+@pytest.mark.parametrize("block", [333, 65_536])
+@pytest.mark.parametrize(("task", "layout", "ignore_index"), LARGE)
+def test_a_bad_value_in_a_late_block_leaves_no_trace(task, layout, ignore_index, block, wrong, monkeypatch):
+    monkeypatch.setattr("imbtorch.confusion.BLOCK", block)
+    counting = Counting.of(task, **SIZE[task], layout=layout, ignore_index=ignore_index)
+    preds, target = large(task, ignore_index)
+    kept = (target != ignore_index) if ignore_index is not None else torch.ones_like(target, dtype=torch.bool)
+    place = tuple(kept.nonzero()[-1])
+    (target if wrong == "target" else preds)[place] = -3
+    state = torch.arange(counting.zeros().numel())
+    with pytest.raises(ValueError, match=f"{wrong} holds class -3"):
+        counting.count_(state, preds, target, defer=lambda: False)
+    assert torch.equal(state, torch.arange(len(state)))
+    state = counting.zeros()
+    counting.count_(state, preds, target, defer=lambda: True)
+    assert counting.faults(state).tolist() == [wrong == "target", wrong == "preds", 0, 0]
+    assert margins(counting.counts(state)).actual.sum() == kept.sum() - 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("classes", [2, 3, 70])
+def test_of_equal_scores_the_first_counts(classes, dtype):
+    scores = torch.randint(3, (500, classes), generator=generator()).to(dtype)
+    scores[:5] = torch.inf
+    scores[5:9, 0] = -torch.inf
+    first = [row.index(max(row)) for row in scores.tolist()]
+    target = torch.randint(classes, (500,), generator=generator(1))
+    counting = Counting.of("multiclass", classes)
+    for logits in (scores, scores.T.contiguous().T, scores.clone().requires_grad_()):
+        for masked in (False, True):
+            state = state_of(counting, logits, target, masked)
+            assert torch.equal(counting.counts(state), counted(torch.tensor(first), target, classes))
+    scores[7, classes - 1] = NAN
+    with pytest.raises(ValueError, match=r"NaN scores \(1 of 500"):
+        counting.count_(state, scores, target, defer=lambda: False)
 
 
 # --- shapes, types, arguments ----------------------------------------------------------------------------------------
@@ -586,7 +680,7 @@ def test_input_that_does_not_fit(task, preds, target, error, words):
     for defer in (False, True):
         state = counting.zeros()
         with pytest.raises(error) as caught:
-            counting.count_(state, preds, target, defer=defer)
+            counting.count_(state, preds, target, defer=lambda defer=defer: defer)
         assert not [word for word in words if word not in str(caught.value)]
         assert not state.any()
     with pytest.raises(error):
