@@ -277,7 +277,7 @@ class CountsMetric(SummedState):
         positives = actual[:, 1] if self.task == "multilabel" else actual
         unseen = positives == 0
         if self._counting.ignored_class is not None and self.task != "multilabel":
-            unseen = unseen.index_fill(0, torch.tensor(self._counting.ignored_class, device=unseen.device), False)
+            unseen[self._counting.ignored_class] = False
         *tally, total, missing = torch.cat(
             (self._counting.faults(self._state), actual.sum().view(1), unseen.sum().view(1))
         ).tolist()

@@ -47,12 +47,13 @@ class SummedState(Metric):
         self._bindings = 0
         self._bind(torch.zeros(length, dtype=torch.int64))
         self._device = self._state.device  # torchmetrics before 1.9 does not ask for the default device
+        self._drop_value()
 
     # --- whose tensor it is -----------------------------------------------------------------------------------------
 
     def _bind(self, state: Tensor) -> None:
         """Take a tensor that nobody else knows as the state."""
-        self._state, self._owned, self._lent = state, True, False
+        self._state, self._owned, self._lent = _normal(state), True, False
         self._bindings += 1
 
     def _mark(self) -> tuple[int, int, int]:
@@ -67,8 +68,7 @@ class SummedState(Metric):
             exclusive: whether those who hold the tensor must not see the change either. A compute group wants to see
                 an update that its leader makes for all (:attr:`_leads`), and nothing else that a member does.
         """
-        frozen = self._state.is_inference() and not torch.is_inference_mode_enabled()
-        if frozen or not self._owned or (exclusive and self._lent):
+        if not self._owned or (exclusive and self._lent):
             self._bind(self._state.clone())
         return self._state
 
@@ -101,8 +101,8 @@ class SummedState(Metric):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Unpickle; what was sent to another process must not count into memory that both share."""
         super().__setstate__(state)
-        if not self._state.is_cpu or self._state.is_shared():  # type: ignore[no-untyped-call]
-            self.__dict__["_state"] = self._state.clone()
+        shared = not self._state.is_cpu or self._state.is_shared()  # type: ignore[no-untyped-call]
+        self.__dict__["_state"] = _normal(self._state.clone() if shared else self._state)
 
     def __copy__(self) -> SummedState:
         """Copy with a state of its own: two metrics that count into one tensor are never meant."""
@@ -120,7 +120,7 @@ class SummedState(Metric):
         self._update_count = 0
         self._forward_cache: Any = None
         self._drop_value()
-        if self._owned and not self._lent and (not self._state.is_inference() or torch.is_inference_mode_enabled()):
+        if self._owned and not self._lent:
             self._state.zero_()
         else:
             self._bind(torch.zeros_like(self._state))
@@ -206,7 +206,8 @@ class SummedState(Metric):
 
     def _counted(self) -> None:
         """Note an update, past the checks of ``Module.__setattr__``, which cost as much as counting a small batch."""
-        self.__dict__["_update_count"] += 1
+        # a graph that read the number would be compiled anew for each; that the state changed shows in its version
+        self.__dict__["_update_count"] = 1 if torch.compiler.is_compiling() else self.__dict__["_update_count"] + 1
         self._drop_value()
 
     def _drop_value(self) -> None:
@@ -308,6 +309,12 @@ class SummedState(Metric):
             yield
         finally:
             self.unsync(should_unsync=self._is_synced and should_unsync)
+
+
+def _normal(state: Tensor) -> Tensor:
+    """Return a tensor that can be written to outside ``inference_mode`` too, wherever it was born."""
+    with torch.inference_mode(False):
+        return state.clone() if state.is_inference() else state
 
 
 def rank_zero() -> bool:

@@ -1,6 +1,7 @@
 """What an update asks of an accelerator: its operators, whether a compiler can trace it, and what modules import."""
 
 import ast
+import copy
 import graphlib
 import itertools
 import sys
@@ -161,33 +162,104 @@ def test_inductor_counts_the_same(task, layout, compiled):
     assert torch.equal(state[: counting.cells], 2 * reference(task, layout, preds, target, -100))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device: synchronisation shows only there")
-@pytest.mark.parametrize(("task", "layout", "scores", "ignore_index"), CASES)
-def test_an_update_does_not_wait_for_cuda(task, layout, scores, ignore_index):
-    preds, target = batch(task, scores, ignore_index)
-    metric = Recall(task, **SIZE[task], ignore_index=ignore_index, state=layout).to("cuda")
-    on_device = preds.cuda(), target.cuda()
-    bad = target.cuda()
-    bad.view(-1)[3] = 77
-    torch.cuda.set_sync_debug_mode("error")
+STEPS = {
+    "matrix": lambda: ConfusionMatrix("multiclass", 5),
+    "margins": lambda: Recall("multiclass", 5, state="margins", ignore_index=2),
+    "report": lambda: imbtorch.ImbalanceReport("multiclass", 5, prefix="val_"),
+    "binary": lambda: imbtorch.MatthewsCorrCoef("binary", logits=True),
+    "multilabel": lambda: imbtorch.FScore("multilabel", num_labels=5, on_invalid="warn"),
+    "sweep": lambda: imbtorch.ThresholdSweep(imbtorch.FScore, task="multiclass", num_classes=5, per_class=True),
+}
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+@pytest.mark.parametrize("name", STEPS)
+def test_a_compiled_validation_step(name, mode):
+    torch.compiler.reset()
+    graphs = []
+
+    def backend(graph, _):
+        graphs.append(graph)
+        return graph.forward
+
+    with mode():
+        metric = STEPS[name]()  # born under inference_mode as well
+    expected, net = STEPS[name](), torch.nn.Linear(5, 5)
+    task = metric.task if name != "sweep" else "multiclass"
+
+    def step(inputs, target):
+        scores = net(inputs).softmax(-1)
+        metric.update(scores[:, 0] if task == "binary" else scores, target)
+        return scores
+
+    compiled = torch.compile(step, backend=backend, fullgraph=True)
+    with mode():
+        for seed in range(100):
+            _, target = batch(task, seed=seed)
+            scores = compiled(torch.randn(40, 5, generator=torch.Generator().manual_seed(seed)), target)
+            expected.update(scores[:, 0] if task == "binary" else scores, target)
+    assert len(graphs) == 1  # neither a break nor a second compilation
+    assert metric.update_called
+    state = metric.metric_state
+    assert [each.tolist() for each in state.values()] == [each.tolist() for each in expected.metric_state.values()]
+    metric.update(*([0.3 * torch.ones(4)] if task == "binary" else [torch.rand(4, 5).softmax(-1)]), target[:4])
+    assert metric.update_count == 2  # a graph cannot count its calls: they are one
+    torch.compiler.reset()
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_modes_leave_a_state_that_can_be_written_to(name):
+    metric = STEPS[name]()
+    task = metric.task if name != "sweep" else "multiclass"
+    preds, target = batch(task)
+    updates = 0
+    for mode in (torch.inference_mode, torch.no_grad, torch.enable_grad):
+        with mode(), torch.autocast("cpu", dtype=torch.bfloat16):
+            for given in (preds, preds.bfloat16(), preds.clone().requires_grad_()):
+                metric.update(given, target)
+                metric(given, target)
+                updates += 2
+            metric.compute()
+        copies = copy.deepcopy(metric), metric.clone()
+        for each in copies:
+            each.update(preds, target)
+            assert each.update_count == updates + 1
+        metric.update(preds, target)
+        updates += 1
+        counted = sum(int(each.sum()) for each in metric.metric_state.values())
+        assert counted == updates * sum(int(each.sum()) for each in fresh(name, preds, target).values())
+
+
+def fresh(name, preds, target):
+    metric = STEPS[name]()
+    metric.update(preds, target)
+    return metric.metric_state
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_deterministic_algorithms(name):
+    metric = STEPS[name]()
+    preds, target = batch(metric.task if name != "sweep" else "multiclass")
+    torch.use_deterministic_algorithms(True)
     try:
-        for _ in range(2):
-            metric.update(*on_device)
-            metric(*on_device)
-        metric.reset()
-        metric.update(*on_device)
-        metric.update(on_device[0], bad)
+        metric.update(preds, target)
+        metric(preds, target)
+        metric.compute()
     finally:
-        torch.cuda.set_sync_debug_mode("default")
-    wanted = reference(task, layout, preds, target, ignore_index)
-    metric_bad = Recall(task, **SIZE[task], ignore_index=ignore_index, state=layout, on_invalid="warn")
-    metric_bad.update(preds, target)
-    metric_bad.update(preds, bad.cpu())
-    assert metric.margins.actual.tolist() == metric_bad.margins.actual.tolist()
-    metric.reset()
-    metric.update(*on_device)
-    counts = torch.stack(metric.margins) if layout == "margins" else metric.confmat
-    assert counts.flatten().tolist() == wanted.tolist()
+        torch.use_deterministic_algorithms(False)
+    doubled = {key: (2 * each).tolist() for key, each in fresh(name, preds, target).items()}
+    assert {key: each.tolist() for key, each in metric.metric_state.items()} == doubled
+
+
+@pytest.mark.parametrize("samples", [10, 100])
+def test_compute_reads_one_value(samples):
+    metric = imbtorch.ImbalanceReport("multiclass", 5)
+    for _ in range(samples // 10):
+        metric.update(*batch("multiclass"))
+    with OperatorLog() as log:
+        metric.compute()
+    assert log.names.count("_local_scalar_dense") <= 10  # of one tensor: Tensor.tolist reads them one by one on the CPU
+    assert not {name for name in log.names if name in ("nonzero", "is_nonzero", "equal", "index(bool)")}
 
 
 # --- imports ---------------------------------------------------------------------------------------------------------
