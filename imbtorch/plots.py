@@ -5,6 +5,7 @@ Lines differ in style and marker, areas in brightness and hatching, so that each
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.analysis.correlation import Correlations
+from imbtorch.analysis.intervals import Interval
 from imbtorch.analysis.selection import Selection
 from imbtorch.analysis.skew import Measure
 from imbtorch.confusion import check_choice, normalized, square
@@ -25,6 +27,7 @@ __all__ = [
     "plot_accuracy_dominance",
     "plot_confusion_matrix",
     "plot_correlations",
+    "plot_selection",
     "plot_sensitivity",
     "plot_skew_map",
     "plot_values",
@@ -336,6 +339,80 @@ def plot_correlations(
     return fig, ax
 
 
+def plot_selection(
+    values: Mapping[str, Tensor | Sequence[float]],
+    ax: Axes | None = None,
+    *,
+    selected: Mapping[str, int] | None = None,
+    intervals: Mapping[str, Interval] | None = None,
+    places: Sequence[float] | None = None,
+    xlabel: str = "Epoch",
+) -> tuple[Figure | None, Axes]:
+    """Draw measures over epochs, and above them which epoch each way of choosing selects.
+
+    Every way has a line of its own above the curves, so that no mark hides another where several select one epoch.
+
+    Args:
+        values: name of a measure -> ``[M]``, its value at each epoch; where it is nan the line has a gap.
+        ax: axes to draw into; by default those of a new figure.
+        selected: way of choosing -> index 0..M-1 of the epoch that it selects. A way that bears the name of a measure
+            is marked like its line, any other with a black star.
+        intervals: name of a measure -> interval with ``low`` and ``high`` of ``[M]``, drawn as a band behind its line.
+        places: M positions along the x axis, increasing; by default 0 to M-1.
+        xlabel: what they are.
+
+    Returns:
+        The new figure (None if axes were given) and the axes of the curves.
+
+    Raises:
+        ValueError: without measures, and for values, intervals, positions or indices that do not fit each other.
+
+    Source: Mortaz (2020), section 3.5, for choosing between models by several measures.
+    """
+    lines = {name: torch.as_tensor(line).detach().cpu().double() for name, line in values.items()}
+    sizes = {name: list(line.shape) for name, line in lines.items()}
+    if not lines or len(set(map(tuple, sizes.values()))) > 1 or any(len(shape) != 1 for shape in sizes.values()):
+        raise ValueError(f"values must hold one measure or more, of equally many epochs [M] each, got {sizes}")
+    count = len(next(iter(lines.values())))
+    xs = [float(index) for index in range(count)] if places is None else [float(place) for place in places]
+    if len(xs) != count or any(b <= a for a, b in itertools.pairwise(xs)):
+        raise ValueError(f"places must hold {count} increasing positions, got {xs}")
+    ways, bands = dict(selected or {}), dict(intervals or {})
+    for way, index in ways.items():
+        if not 0 <= index < count:
+            raise ValueError(f"selected must hold indices 0..{count - 1}, got {index!r} for {way!r}")
+    for name, band in bands.items():
+        check_choice("intervals", name, tuple(lines))
+        if band.low.shape != (count,) or band.high.shape != (count,):
+            raise ValueError(f"the interval of {name!r} must have limits [{count}], got {list(band.low.shape)}")
+    strip = 0.2 * len(ways)  # inches
+    fig, ax = _axes(ax, (8.5, 4.2 + strip))
+    looks = {name: _style(index, count) for index, name in enumerate(lines)}
+    for index, look in enumerate(looks.values()):  # so that lines and points can be told apart where they coincide
+        look["linestyle"] = (0, (8, 4)) if index and index % len(LINES) == 0 else look["linestyle"]
+        look["markersize"] = 5 + min(4, len(lines) - 1 - index) if count < 20 else 5
+    for name, band in bands.items():
+        low, high = (limit.detach().cpu().tolist() for limit in (band.low, band.high))
+        shade: dict[str, Any] = {"color": looks[name]["color"], "label": f"{100 * band.level:g} % interval of {name}"}
+        if count == 1:  # an area of no width cannot be seen
+            ax.vlines(xs, low, high, alpha=0.25, linewidth=12, **shade)
+        else:
+            ax.fill_between(xs, low, high, alpha=0.15, linewidth=0, **shade)
+    for name, line in lines.items():
+        ax.plot(xs, line.tolist(), label=name, **looks[name])
+    ax.set_xlabel(xlabel)
+    ax.set_ylabel("Measure")
+    if count == 1:
+        ax.set_xticks(xs, [f"{xs[0]:g}"])
+    else:
+        ax.locator_params(axis="x", integer=True)
+    ax.grid(visible=True, axis="y", alpha=0.3)
+    ax.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    if ways:
+        _mark_selected(ax, strip, ways, xs, looks)
+    return fig, ax
+
+
 def plot_sensitivity(
     measures: Mapping[str, Measure],
     support: Tensor | Sequence[float],
@@ -403,6 +480,45 @@ def plot_sensitivity(
     ax.grid(visible=True, alpha=0.3)
     ax.legend(fontsize="small")
     return fig, ax
+
+
+def _mark_selected(
+    ax: Axes, strip: float, ways: Mapping[str, int], xs: Sequence[float], looks: Mapping[str, dict[str, Any]]
+) -> None:
+    """Draw, in a strip of so many inches above axes, a line for each way of choosing with its mark."""
+    from matplotlib.transforms import Bbox
+
+    above = ax.inset_axes((0.0, 1.0, 1.0, 1.0), sharex=ax)
+
+    def locate(*_: object) -> Bbox:  # in inches: a strip that grows with the axes would never settle in a layout
+        box, inches = ax.get_position(), ax.get_figure().bbox.height / ax.get_figure().dpi  # type: ignore[union-attr]
+        return Bbox.from_bounds(box.x0, box.y1 + 0.06 / inches, box.width, strip / inches)
+
+    above.set_axes_locator(locate)
+    for place in {xs[index] for index in ways.values()}:
+        for axes in (above, ax):
+            axes.axvline(place, color="0.5", linestyle=":", linewidth=0.8, zorder=0)
+    for row, (way, index) in enumerate(ways.items()):
+        above.axhline(row, color="0.9", linewidth=0.8, zorder=0)
+        look: dict[str, Any] = {"color": "black", "marker": "*", "markersize": 9}
+        if way in looks:
+            look = {"color": looks[way]["color"], "marker": looks[way]["marker"], "markersize": 6}
+        above.plot([xs[index]], [row], linestyle="None", **look)
+        late = xs[index] > (xs[0] + xs[-1]) / 2
+        above.annotate(
+            f"{xs[index]:g}",
+            (xs[index], row),
+            (-7 if late else 7, 0),
+            textcoords="offset points",
+            ha="right" if late else "left",
+            va="center",
+            fontsize=8,
+        )
+    above.set_yticks(range(len(ways)), list(ways), fontsize=8)
+    above.set_ylim(len(ways) - 0.5, -0.5)
+    above.tick_params(left=False, bottom=False, labelbottom=False)
+    above.spines[:].set_visible(False)
+    above.set_title("Selected by", fontsize=8, loc="left", pad=2)
 
 
 def _dominance_points(

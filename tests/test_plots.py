@@ -17,7 +17,7 @@ from matplotlib import pyplot as plt
 
 import imbtorch
 from imbtorch import plots
-from imbtorch.analysis import Correlations, measure_correlations, select_model, skew_map
+from imbtorch.analysis import Correlations, Interval, measure_correlations, select_model, skew_map
 
 COUNTS = torch.tensor([[90, 10, 0], [5, 15, 0], [1, 1, 3]])
 DRAWINGS = {
@@ -26,6 +26,7 @@ DRAWINGS = {
     "plot_accuracy_dominance": lambda ax=None: plots.plot_accuracy_dominance(torch.tensor([[0.1, 0.8]]), ax),
     "plot_skew_map": lambda ax=None: plots.plot_skew_map(skew_map(imbtorch.precision, 5, 8), ax),
     "plot_correlations": lambda ax=None: plots.plot_correlations(correlations(), "b", ax),
+    "plot_selection": lambda ax=None: plots.plot_selection({"a": [0.1, 0.5], "b": [0.9, 0.4]}, ax, selected={"a": 1}),
     "plot_sensitivity": lambda ax=None: plots.plot_sensitivity({"accuracy": imbtorch.accuracy}, [5, 9], ax),
 }
 
@@ -506,6 +507,88 @@ def test_correlations_of_unknown_measures():
         plots.plot_correlations(correlations(), "d")
     with pytest.raises(ValueError, match="others must be one of 'a', 'b', 'c', got 'e'"):
         plots.plot_correlations(correlations(), "a", others=["b", "e"])
+    assert not plt.get_fignums()
+
+
+# --- selection -------------------------------------------------------------------------------------------------------
+
+
+def courses(epochs, measures=5):
+    random = torch.Generator().manual_seed(0)
+    return {f"m{index}": torch.rand(epochs, generator=random) for index in range(measures)}
+
+
+def interval(values, level=0.9):
+    return Interval(values, values - 0.1, values + 0.2, level, "posterior")
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 30, 300])
+def test_every_choice_has_its_mark_above_the_curves(epochs):
+    """No mark hides another, and all are within the figure, whatever the layout makes of it."""
+    values = courses(epochs)
+    ways = {name: int(line.argmax()) for name, line in values.items()} | {"max-min": epochs - 1, "kept": epochs - 1}
+    fig, ax = plots.plot_selection(values, selected=ways, intervals={"m2": interval(values["m2"])})
+    pixels(fig)
+    (strip,) = ax.child_axes
+    assert ticks(strip, "y") == list(ways)
+    marks = [each for each in strip.lines if each.get_linestyle() == "None"]
+    assert [(each.get_xdata()[0], each.get_ydata()[0]) for each in marks] == list(
+        zip(ways.values(), range(7), strict=True)
+    )
+    assert [text.get_text() for text in strip.texts] == [str(index) for index in ways.values()]
+    for name, mark in zip(values, marks, strict=False):
+        assert (mark.get_color(), mark.get_marker()) == (line(ax, name).get_color(), line(ax, name).get_marker())
+    places = [strip.transData.transform((0, row))[1] for row in range(7)]
+    assert min(a - b for a, b in itertools.pairwise(places)) > 0.15 * fig.dpi  # inches: room for their names
+    box = strip.get_tightbbox()
+    assert fig.bbox.x0 <= box.x0 < box.x1 <= fig.bbox.x1
+    assert box.y1 <= fig.bbox.y1
+    assert strip.get_window_extent().y0 >= ax.get_window_extent().y1
+    assert strip.get_xlim() == ax.get_xlim()
+    assert legend(ax) == ["90 % interval of m2", *values]
+
+
+def test_the_band_is_the_interval():
+    values = courses(4, 2) | {"gaps": torch.tensor([0.1, math.nan, 0.3, 0.4])}
+    fig, ax = plots.plot_selection(
+        values, intervals={"m0": interval(values["m0"])}, places=[10, 20, 40, 80], xlabel="Step"
+    )
+    pixels(fig)
+    (band,) = ax.collections
+    corners = {tuple(corner) for corner in np.round(band.get_paths()[0].vertices, 6).tolist()}
+    for place, value in zip((10, 20, 40, 80), values["m0"].tolist(), strict=True):
+        assert {(place, round(value - 0.1, 6)), (place, round(value + 0.2, 6))} <= corners
+    np.testing.assert_allclose(line(ax, "gaps").get_ydata(), values["gaps"])
+    assert list(line(ax, "m1").get_xdata()) == [10, 20, 40, 80]
+    assert (ax.get_xlabel(), ax.child_axes) == ("Step", [])
+
+
+def test_measures_that_coincide_can_be_told_apart():
+    same = torch.linspace(0, 1, 30)
+    _, ax = plots.plot_selection(dict.fromkeys("abcde", same))
+    assert len({each.get_color() for each in ax.lines}) == 5
+    assert len({each.get_markevery() for each in ax.lines}) > 2  # few markers lie on one another
+    assert [each.get_linestyle() for each in ax.lines].count("-") == 1  # gaps let the others through
+    _, ax = plots.plot_selection(dict.fromkeys("abcde", same[:3]))
+    sizes = [each.get_markersize() for each in ax.lines]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) == 5  # where all markers coincide, the later are smaller
+
+
+def test_what_cannot_be_selected_from_is_refused():
+    for wrong in ({}, {"a": [0.5], "b": [0.5, 0.6]}, {"a": torch.ones(2, 2)}):
+        with pytest.raises(ValueError, match="values must hold one measure or more, of equally many epochs"):
+            plots.plot_selection(wrong)
+    for wrong in ([1], [1, 1], [2, 1]):
+        with pytest.raises(ValueError, match="places must hold 2 increasing positions"):
+            plots.plot_selection({"a": [0.5, 0.6]}, places=wrong)
+    for wrong in (-1, 2):
+        with pytest.raises(ValueError, match=r"selected must hold indices 0\.\.1, got .* for 'kept'"):
+            plots.plot_selection({"a": [0.5, 0.6]}, selected={"kept": wrong})
+    with pytest.raises(ValueError, match="intervals must be"):
+        plots.plot_selection({"a": [0.5, 0.6]}, intervals={"b": interval(torch.ones(2))})
+    with pytest.raises(ValueError, match=r"interval of 'a' must have limits \[2\], got \[3\]"):
+        plots.plot_selection({"a": [0.5, 0.6]}, intervals={"a": interval(torch.ones(3))})
     assert not plt.get_fignums()
 
 

@@ -2,6 +2,7 @@
 
 from imbtorch.lightning.figures import ConfusionFigures
 from imbtorch.lightning.monitor_guard import MonitorGuard
+from imbtorch.lightning.selection_summary import SelectionSummary
 from imbtorch.sampler import ExactBatchSampler
 
-__all__ = ["ConfusionFigures", "ExactBatchSampler", "MonitorGuard"]
+__all__ = ["ConfusionFigures", "ExactBatchSampler", "MonitorGuard", "SelectionSummary"]

@@ -1,0 +1,715 @@
+"""What SelectionSummary tells of real trainings, whose confusion matrices are scripted and known exactly."""
+
+import functools
+import itertools
+import math
+import sys
+import types
+
+import lightning
+import matplotlib as mpl
+import numpy as np
+import oracles
+import pytest
+import pytorch_lightning
+import torch
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from processes import launch
+from sklearn import metrics as sklearn_metrics
+from test_distributed import counted_collectives
+from test_lightning import CALLBACKS, EVERY_PACKAGE, QUIET, THIRD_PARTY, exact, join_lightning, listening
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from imbtorch import ImbalanceReport, accuracy, imbalance_accuracy
+from imbtorch.analysis import select_model
+from imbtorch.lightning import SelectionSummary, selection_table
+
+mpl.use("Agg")
+from matplotlib import image
+from matplotlib import pyplot as plt
+
+pytestmark = [
+    *(pytest.mark.filterwarnings(f"ignore:{text}") for text in THIRD_PARTY),
+    pytest.mark.filterwarnings(r"ignore:Checkpoint directory .* exists and is not empty"),
+    pytest.mark.filterwarnings(r"ignore:You're resuming from a checkpoint that ended before the epoch ended"),
+]
+
+# 20, 12 and 8 targets; IAM, accuracy and max-min choose otherwise, and the fourth is as the second
+MATRICES = [
+    [[14, 3, 3], [3, 8, 1], [3, 1, 4]],
+    [[20, 0, 0], [3, 9, 0], [5, 0, 3]],
+    [[15, 2, 3], [2, 9, 1], [1, 1, 6]],
+    [[20, 0, 0], [3, 9, 0], [5, 0, 3]],
+    [[18, 1, 1], [2, 9, 1], [4, 1, 3]],
+]
+MEASURES = ("iam", "accuracy", "balanced_accuracy", "gmean", "mcc")
+EXACT = {
+    "iam": oracles.imbalance_accuracy,
+    "accuracy": oracles.accuracy,
+    "balanced_accuracy": oracles.balanced_accuracy,
+    "gmean": oracles.geometric_mean,
+    "mcc": oracles.matthews_corrcoef,
+}
+STEPS = 2  # training batches of an epoch
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    plt.close("all")
+
+
+def values(measure, matrices=None):
+    return [float(EXACT[measure](matrix)) for matrix in (MATRICES if matrices is None else matrices)]
+
+
+def best(values):
+    return values.index(max(values))
+
+
+def samples(matrix):
+    """Targets and predictions that a matrix counts, targets in order."""
+    cells = [(i, j) for i, row in enumerate(matrix) for j, count in enumerate(row) for _ in range(count)]
+    return [torch.tensor(each) for each in zip(*cells, strict=True)]
+
+
+@functools.cache
+def scripted(package):
+    class Scripted(package.LightningModule):
+        """Predicts, after so many steps, what the matrix of that validation counts."""
+
+        def __init__(self, matrices=None, every=STEPS, log=("val",), sanity=True, count=None, **reports):
+            super().__init__()
+            self.net = nn.Linear(1, 1)
+            self.matrices, self.every, self.log_names, self.sanity = matrices or MATRICES, every, log, sanity
+            self.pairs = [samples(matrix) for matrix in self.matrices]
+            self.count = count or (lambda report, preds, target: report.update(preds, target))
+            defaults = {"val": ImbalanceReport("multiclass", num_classes=len(self.matrices[0]), prefix="val_")}
+            for name, report in (reports or defaults).items():
+                setattr(self, name, report)
+            self.counted, self.steps = tuple(reports or defaults), 0
+
+        def training_step(self, batch, batch_idx):
+            self.steps += 1
+            return self.net(torch.ones(1)).sum()
+
+        def validation_step(self, batch, batch_idx):
+            target, preds = self.pairs[max(0, self.trainer.global_step // self.every - 1)]
+            for name in self.counted:
+                self.count(getattr(self, name), preds[batch[0]], target[batch[0]])
+
+        def on_validation_epoch_end(self):
+            for name in self.log_names if self.sanity or not self.trainer.sanity_checking else ():
+                self.log_dict(getattr(self, name))
+
+        test_step, on_test_epoch_end = validation_step, on_validation_epoch_end
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    return Scripted
+
+
+def loaders(size=40, batches=STEPS):
+    data = TensorDataset(torch.arange(size))
+    return DataLoader(TensorDataset(torch.arange(2 * batches)), 2), exact(data, 7)
+
+
+def run(module, *callbacks, package=lightning, checkpoint=None, batches=STEPS, **options):
+    options = {"max_epochs": len(module.matrices), "logger": False, **QUIET, **options}
+    saves = any(isinstance(each, CALLBACKS[package].ModelCheckpoint) for each in callbacks)
+    trainer = package.Trainer(callbacks=list(callbacks), enable_checkpointing=saves, **options)
+    resume = {} if checkpoint is None else {"ckpt_path": checkpoint, "weights_only": True}
+    trainer.fit(module, *loaders(int(torch.tensor(module.matrices[0]).sum()), batches), **resume)
+    return trainer
+
+
+def summary(*callbacks, module=None, trainer=None, **options):
+    """A summary after a run with other callbacks."""
+    made = SelectionSummary(**options)
+    run(module or scripted(lightning)(), made, *callbacks, **(trainer or {}))
+    return made
+
+
+def matrices(history):
+    return [counts.tolist() for counts in history.counts.values()]
+
+
+# --- the table ------------------------------------------------------------------------------------------------------
+
+
+@EVERY_PACKAGE
+def test_each_row_is_the_epoch_that_exact_values_select(package, capsys):
+    made = SelectionSummary()
+    run(scripted(package)(), made, package=package)
+    table = made.table()
+    assert table.measures == MEASURES
+    assert [row.how for row in table.rows] == [*MEASURES, "max-min"]
+    columns = {name: values(name) for name in MEASURES}
+    lowest = [min(row) for row in zip(*columns.values(), strict=True)]
+    for row, wanted in zip(table.rows, [*columns.values(), lowest], strict=True):
+        assert row.epoch == best(wanted)
+        assert row.step == STEPS * (row.epoch + 1)
+        assert row.values == pytest.approx({name: column[row.epoch] for name, column in columns.items()}, abs=1e-12)
+        assert row.tied == sum(math.isclose(value, max(wanted), rel_tol=1e-12) for value in wanted) - 1
+        second = best([value if epoch != row.epoch else -9 for epoch, value in enumerate(wanted)])
+        assert row.runner_up == f"epoch {second}"
+        assert set(row.best) == {name for name, column in columns.items() if column[row.epoch] >= max(column) - 1e-12}
+    assert {table["iam"].epoch, table["accuracy"].epoch} == {2, 1}  # the script has them differ
+    assert table["accuracy"].tied == 1
+    printed = capsys.readouterr().out
+    assert printed == f"\n{table}\n"
+    assert "Selection by 'val' among 5 validations\nselected by        epoch  step  tied" in printed
+    assert f"*{max(columns['iam']):.4f}" in printed
+    assert "Both saw the same samples" in printed
+
+
+def test_the_probability_is_that_of_independent_posteriors():
+    pair = [[[80, 20], [6, 14]], [[90, 10], [9, 11]]]
+    module = scripted(lightning)(pair, val=ImbalanceReport("binary", prefix="val_"))
+    table = summary(module=module, measures=("accuracy", "recall", "balanced_accuracy")).table()
+    random = np.random.default_rng(0)
+    drawn = []
+    for (tn, fp), (fn, tp) in pair:  # Jeffreys' prior on either recall
+        tnr = random.beta(tn + 0.5, fp + 0.5, 400_000)
+        tpr = random.beta(tp + 0.5, fn + 0.5, 400_000)
+        drawn.append({"accuracy": (100 * tnr + 20 * tpr) / 120, "recall": tpr, "balanced_accuracy": (tnr + tpr) / 2})
+    for name, first in (("accuracy", 1), ("recall", 0), ("balanced_accuracy", 0)):
+        wanted = (drawn[first][name] > drawn[1 - first][name]).mean()
+        assert 0.55 < wanted < 0.99
+        assert (table[name].epoch, table[name].runner_up) == (first, f"epoch {1 - first}")
+        assert table[name].probability == pytest.approx(wanted, abs=0.04)  # of 2,000 draws: 3.5 standard errors
+    lowest = [np.min(list(each.values()), axis=0) for each in drawn]
+    first = table["max-min"].epoch
+    assert table["max-min"].probability == pytest.approx((lowest[first] > lowest[1 - first]).mean(), abs=0.04)
+
+
+def test_the_history_is_what_was_counted_and_select_model_takes_it():
+    made = summary()
+    history = made.history()
+    assert matrices(history) == MATRICES
+    assert (history.epochs, history.steps) == ((0, 1, 2, 3, 4), (2, 4, 6, 8, 10))
+    for name in MEASURES:
+        assert history.values[name].dtype == torch.float64
+        assert history.values[name].tolist() == pytest.approx(values(name), abs=1e-12)
+    found = select_model(history.counts, {"accuracy": accuracy, "iam": imbalance_accuracy})
+    assert found.by_measure["accuracy"] == ("epoch 1", "epoch 3")
+    assert found.by_iam == (f"epoch {made.table()['iam'].epoch}",)
+
+
+def test_lower_is_better_where_the_report_says_so_and_without_a_direction_nothing_is_selected():
+    report = ImbalanceReport(
+        "multiclass",
+        num_classes=3,
+        prefix="val_",
+        measures={
+            "wrong": (lambda counts: (counts.sum() - counts.trace()).double(), False),
+            "first": lambda counts: counts[0, 0],
+        },
+    )
+    made = summary(
+        module=scripted(lightning)(val=report), measures=("wrong", "first", "val_recall/2", "iam", "accuracy")
+    )
+    table = made.table()
+    assert [row.how for row in table.rows] == ["wrong", "recall/2", "iam", "accuracy", "max-min"]
+    wrong = [sum(map(sum, matrix)) - sum(matrix[k][k] for k in range(3)) for matrix in MATRICES]
+    rare = [matrix[2][2] / 8 for matrix in MATRICES]
+    assert table["wrong"].epoch == wrong.index(min(wrong))
+    assert table["wrong"].probability >= 0.5
+    assert table["wrong"].values["first"] == MATRICES[table["wrong"].epoch][0][0]
+    assert made.history().values["wrong"].tolist() == wrong
+    assert made.history().values["recall/2"].tolist() == pytest.approx(rare)
+    lowest = [min(each) for each in zip(rare, values("iam"), values("accuracy"), strict=True)]
+    assert table["max-min"].epoch == best(lowest)
+    assert "wrong: lower is better, so no part of max-min" in table.notes
+    assert "first: no direction, so selects nothing" in table.notes
+
+
+def test_what_is_monitored_besides_is_no_part_of_max_min(tmp_path):
+    made = summary(ModelCheckpoint(tmp_path, monitor="val_iam", mode="max"), measures=("accuracy", "mcc"))
+    table = made.table()
+    assert table.measures == ("accuracy", "mcc", "iam")
+    assert (table["iam"].epoch, table["max-min"].epoch) == (2, best(list(map(min, values("accuracy"), values("mcc")))))
+    assert table["max-min"].epoch != 2
+    assert "max-min: the lowest of accuracy, mcc is highest" in table.notes
+
+
+def test_one_measure_has_no_max_min_and_one_epoch_no_runner_up():
+    made = summary(measures=("mcc",), trainer={"max_epochs": 1})
+    (row,) = made.table().rows
+    assert (row.how, row.epoch, row.runner_up, row.probability) == ("mcc", 0, None, None)
+    assert "P(better)" not in str(made.table())
+    assert "among 1 validation\n" in str(made.table())
+
+
+def test_names_of_the_catalogue_are_read_as_the_report_would():
+    names = ("geometric_mean", "specificity", "iba", "confusion_entropy")
+    report = ImbalanceReport("binary", prefix="val_", measures={}, per_class=("recall",))
+    pair = [[[80, 20], [6, 14]], [[90, 10], [9, 11]]]
+    made = summary(module=scripted(lightning)(pair, val=report), measures=names)
+    found = made.history().values
+    for name, oracle, arguments in (
+        ("geometric_mean", oracles.geometric_mean, {}),
+        ("specificity", oracles.specificity, {"average": "binary"}),
+        ("iba", oracles.ORACLES["IndexBalancedAccuracy"], {}),
+        ("confusion_entropy", oracles.confusion_entropy, {}),
+    ):
+        assert found[name].tolist() == pytest.approx([float(oracle(matrix, **arguments)) for matrix in pair])
+    assert made.table()["confusion_entropy"].epoch == best([-value for value in found["confusion_entropy"].tolist()])
+
+
+# --- tasks ----------------------------------------------------------------------------------------------------------
+
+
+def test_labels_are_averaged_and_have_intervals():
+    def count(report, preds, target):
+        report.update(torch.stack((preds == 1, preds == 2), 1).long(), torch.stack((target == 1, target == 2), 1))
+
+    report = ImbalanceReport("multilabel", num_labels=2, prefix="val_")
+    made = summary(module=scripted(lightning)(val=report, count=count), measures=("accuracy", "recall", "recall/1"))
+    assert [list(counts.shape) for counts in made.history().counts.values()] == [[2, 2, 2]] * 5
+    wanted = {"accuracy": [], "recall": [], "recall/1": []}
+    for matrix in MATRICES:
+        target, preds = (each.numpy() for each in samples(matrix))
+        wanted["accuracy"].append(np.mean([((target == k) == (preds == k)).mean() for k in (1, 2)]))
+        recalls = sklearn_metrics.recall_score(target, preds, average=None)[1:]
+        wanted["recall"].append(recalls.mean())
+        wanted["recall/1"].append(recalls[1])
+    for name, column in wanted.items():
+        assert made.history().values[name].tolist() == pytest.approx(column)
+        row = made.table()[name]
+        assert row.epoch == best([round(value, 12) for value in column])
+        assert 0.5 <= row.probability <= 1
+    _, ax = made.plot()
+    assert "95 % interval of accuracy" in [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def test_margins_are_selected_from_without_intervals():
+    report = ImbalanceReport("multiclass", num_classes=3, prefix="val_", state="margins")
+    made = summary(module=scripted(lightning)(val=report))
+    table = made.table()
+    assert table["iam"].epoch == best(values("iam"))
+    assert made.history().values["mcc"].tolist() == pytest.approx(values("mcc"))
+    assert made.history().counts["epoch 1"].predicted.tolist() == [28, 9, 3]
+    assert {row.probability for row in table.rows} == {None}
+    assert "no probabilities and no interval: state='margins' keeps no matrix to draw from" in str(table)
+    _, ax = made.plot()
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == list(MEASURES)
+    with pytest.raises(ValueError, match="'confusion_entropy' needs the whole matrix"):
+        summary(module=scripted(lightning)(val=report), measures=("confusion_entropy",))
+
+
+def test_a_class_that_is_ignored_is_left_out():
+    report = ImbalanceReport("multiclass", num_classes=3, prefix="val_", ignore_index=0)
+    module = scripted(lightning)(val=report)
+    made = summary(module=module, measures=("iam", "balanced_accuracy", "gmean"))
+    for matrix, rate in zip(MATRICES, made.history().values["balanced_accuracy"].tolist(), strict=True):
+        assert rate == pytest.approx((matrix[1][1] / 12 + matrix[2][2] / 8) / 2)
+    assert made.history().counts["epoch 0"][0].tolist() == [0, 0, 0]
+    for name in ("iam", "gmean"):  # the report's own reading
+        assert made.history().values[name][-1].item() == pytest.approx(
+            module.trainer.callback_metrics[f"val_{name}"].item()
+        )
+
+
+def test_matrices_too_large_to_draw_are_said_to_be(monkeypatch):
+    made = summary()
+    monkeypatch.setattr(selection_table, "CELLS", 9 * 2 * 6 * selection_table.FEWEST_DRAWS)
+    assert made.table()["iam"].probability is not None
+    monkeypatch.setattr(selection_table, "CELLS", 9 * 2 * 6 * selection_table.FEWEST_DRAWS - 1)
+    assert made.table()["iam"].probability is None
+    assert "no probabilities: drawing so large matrices would take long" in str(made.table())
+    monkeypatch.setattr(selection_table, "CELLS", 1)
+    _, ax = made.plot()
+    assert not ax.collections
+
+
+# --- checkpoints ----------------------------------------------------------------------------------------------------
+
+
+class Deleter(lightning.Callback):
+    """Removes a checkpoint as soon as it is there."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def on_train_batch_start(self, *_):
+        for path in self.folder.glob("*.ckpt"):
+            path.unlink()
+
+
+KEEPERS = {
+    "iam": {"monitor": "val_iam", "mode": "max"},
+    "accuracy": {"monitor": "val_accuracy", "mode": "max"},
+    "the last": {},
+    "every epoch": {"save_top_k": -1, "monitor": "val_mcc", "mode": "max"},
+    "last as well": {"monitor": "val_iam", "mode": "max", "save_last": True},
+    "every second": {"monitor": "val_iam", "mode": "max", "every_n_epochs": 2},
+    "one file": {"monitor": "val_iam", "mode": "max", "filename": "best"},
+    "one file, the last": {"filename": "best"},
+    "weights": {"monitor": "val_iam", "mode": "max", "save_weights_only": True},
+    "after validation": {"monitor": "val_iam", "mode": "max", "save_on_train_epoch_end": False},
+}
+
+
+@pytest.mark.parametrize(("package", "kind"), [*((lightning, kind) for kind in KEEPERS), (pytorch_lightning, "iam")])
+def test_the_epoch_that_a_checkpoint_kept(package, kind, tmp_path):
+    saver = CALLBACKS[package].ModelCheckpoint(tmp_path, **KEEPERS[kind])
+    made = SelectionSummary()
+    run(scripted(package)(), made, saver, package=package)
+    (row,) = [row for row in made.table().rows if row.how.startswith("kept by")]
+    saved = torch.load(saver.best_model_path, weights_only=True)
+    assert (row.epoch, row.step) == (saved["epoch"], saved["global_step"])
+    assert row.values["accuracy"] == pytest.approx(values("accuracy")[row.epoch])
+    monitor = KEEPERS[kind].get("monitor")
+    assert row.how == (
+        "kept by ModelCheckpoint, the last" if monitor is None else f"kept by ModelCheckpoint({monitor})"
+    )
+    wanted = {"val_iam": 2, "val_accuracy": 1, "val_mcc": best(values("mcc")), None: 4}[monitor]
+    assert row.epoch == (wanted if kind != "every second" else 1 + 2 * best(values("iam", MATRICES[1::2])))
+
+
+def test_several_checkpoints_and_one_whose_file_is_gone(tmp_path):
+    keepers = [
+        ModelCheckpoint(tmp_path / "a", monitor="val_iam", mode="max"),
+        ModelCheckpoint(tmp_path / "b", monitor="val_iam", mode="max", every_n_epochs=2),
+        ModelCheckpoint(tmp_path / "c", monitor="val_precision/2", mode="max"),
+        ModelCheckpoint(tmp_path / "none", save_top_k=0),
+    ]
+    made = summary(*keepers, Deleter(tmp_path / "c"))
+    table = made.table()
+    assert [row.how for row in table.rows][-3:] == [
+        "kept by ModelCheckpoint(val_iam) (1)",
+        "kept by ModelCheckpoint(val_iam) (2)",
+        "kept by ModelCheckpoint(val_precision/2)",
+    ]
+    precision = [matrix[2][2] / max(1, sum(row[2] for row in matrix)) for matrix in MATRICES]
+    assert [row.epoch for row in table.rows][-3:] == [2, 1, best(precision)]
+    assert table.measures == (*MEASURES, "precision/2")  # what is monitored is shown as well
+    assert table["precision/2"].epoch == best(precision)
+    assert table["max-min"].epoch == best([min(row) for row in zip(*map(values, MEASURES), strict=True)])
+
+
+def test_a_checkpoint_of_a_step_without_a_validation_has_no_values(tmp_path):
+    saver = ModelCheckpoint(tmp_path, every_n_train_steps=3)
+    made = summary(saver, module=scripted(lightning)(MATRICES[:2]), trainer={"max_epochs": 2})
+    row = made.table()["kept by ModelCheckpoint, the last"]
+    assert (row.epoch, row.step, row.values) == (1, 3, {})
+    assert "kept by ModelCheckpoint, the last: the weights of that step were not validated" in made.table().notes
+    made.plot()
+
+
+def test_the_band_is_of_what_is_monitored(tmp_path):
+    def banded(*callbacks, measures=MEASURES, **options):
+        report = ImbalanceReport("multiclass", num_classes=3, prefix="val_", postfix="_x", **options)
+        made = summary(*callbacks, module=scripted(lightning)(val=report), measures=measures, trainer={"max_epochs": 2})
+        _, ax = made.plot()
+        (label,) = [each.get_label() for each in ax.collections]
+        return label.removeprefix("95 % interval of "), made.table().measures
+
+    def keeper(name):
+        return ModelCheckpoint(tmp_path, monitor=name, mode="max")
+
+    assert banded() == ("iam", MEASURES)
+    assert banded(EarlyStopping("val_gmean_x", mode="max"), ModelCheckpoint(tmp_path)) == ("iam", MEASURES)
+    assert banded(keeper("val_mcc_x")) == ("mcc", MEASURES)
+    assert banded(keeper("val_f1_x")) == ("f1", (*MEASURES, "f1"))
+    assert banded(keeper("val_f1_low_x"), intervals=True) == ("f1", (*MEASURES, "f1"))
+    assert banded(keeper("val_iam_x"), measures=("imbalance_accuracy",)) == (
+        "imbalance_accuracy",
+        ("imbalance_accuracy",),
+    )
+
+
+# --- what enters the history ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sanity", [0, 1, -1])
+def test_neither_the_sanity_check_nor_validate_nor_test_enters(sanity):
+    module, made = scripted(lightning)(), SelectionSummary()
+    trainer = run(module, made, num_sanity_val_steps=sanity, max_epochs=2)
+    trainer.validate(module, loaders()[1], verbose=False)
+    trainer.test(module, loaders()[1], verbose=False)
+    assert matrices(made.history()) == MATRICES[:2]
+
+
+def test_validations_of_one_epoch_are_told_apart(tmp_path):
+    keeper = ModelCheckpoint(tmp_path, monitor="val_iam", mode="max")
+    made = summary(keeper, module=scripted(lightning)(every=1), trainer={"val_check_interval": 0.5, "max_epochs": 2})
+    history = made.history()
+    assert list(history.counts) == [f"epoch {epoch}, step {step}" for epoch, step in ((0, 1), (0, 2), (1, 3), (1, 4))]
+    assert matrices(history) == MATRICES[:4]
+    table = made.table()
+    assert (table["iam"].epoch, table["iam"].step) == (1, 3)
+    assert (table["kept by ModelCheckpoint(val_iam)"].epoch, table["kept by ModelCheckpoint(val_iam)"].step) == (1, 3)
+    assert table["accuracy"].runner_up == "epoch 1, step 4"
+    _, ax = made.plot()
+    assert ax.get_xlabel() == "Step"
+    assert list(ax.lines[0].get_xdata()) == [1, 2, 3, 4]
+
+
+def test_validations_of_the_same_step_are_of_the_same_weights():
+    made = summary(trainer={"val_check_interval": 0.25, "accumulate_grad_batches": 4, "batches": 4, "max_epochs": 1})
+    assert (made.history().epochs, made.history().steps) == ((0, 0), (0, 1))
+
+
+def test_validation_every_second_epoch():
+    made = summary(trainer={"check_val_every_n_epoch": 2, "max_epochs": 4})
+    assert made.history().epochs == (1, 3)
+    assert matrices(made.history()) == [MATRICES[1], MATRICES[3]]
+
+
+def test_a_callback_used_again_starts_anew():
+    made = SelectionSummary()
+    run(scripted(lightning)(), made)
+    report = ImbalanceReport("binary", prefix="val_")
+    pair = [[[80, 20], [6, 14]], [[90, 10], [9, 11]]]
+    trainer = run(scripted(lightning)(pair, val=report), made)
+    assert matrices(made.history()) == pair
+    trainer.fit_loop.max_epochs = 3  # goes on where it was
+    module = scripted(lightning)([*pair, pair[0]], val=report)
+    trainer.fit(module, *loaders(120))
+    assert matrices(made.history()) == [*pair, pair[0]]
+
+
+def test_nothing_to_tell():
+    made = SelectionSummary()
+    assert made.history().counts == {}
+    for result in (made.table, made.plot):
+        with pytest.raises(RuntimeError, match="no validation of fit was kept yet"):
+            result()
+    with listening() as told:
+        run(scripted(lightning)(), made, limit_val_batches=0, max_epochs=1)
+    assert told == ["SelectionSummary: fit ended without a validation, so there is nothing to tell"]
+
+
+# --- resuming -------------------------------------------------------------------------------------------------------
+
+
+def test_a_resumed_run_has_the_history_of_an_uninterrupted_one(tmp_path):
+    script = [MATRICES[2], *MATRICES[:2], MATRICES[4], MATRICES[3]]  # the best by IAM comes first
+
+    def go(folder, epochs, checkpoint=None, **options):
+        keepers = [
+            ModelCheckpoint(folder, "best-{epoch}", monitor="val_iam", mode="max"),
+            ModelCheckpoint(folder, "last-{epoch}", save_top_k=-1, every_n_epochs=1),
+        ]
+        made = SelectionSummary(**options)
+        run(scripted(lightning)(script), *keepers, made, max_epochs=epochs, checkpoint=checkpoint)
+        return made
+
+    whole = go(tmp_path / "whole", 5)
+    go(tmp_path / "parts", 3)
+    resumed = go(tmp_path / "parts", 5, tmp_path / "parts" / "last-epoch=2.ckpt")
+    for made in (whole, resumed):
+        assert matrices(made.history()) == script
+        assert made.history().epochs == (0, 1, 2, 3, 4)
+    assert str(resumed.table()) == str(whole.table())
+    assert resumed.table()["kept by ModelCheckpoint(val_iam)"].epoch == 0
+    # from an earlier checkpoint, whose own epoch is the one that is kept, and with other measures
+    again = go(tmp_path / "parts", 3, tmp_path / "parts" / "best-epoch=0.ckpt", measures=("gmean",))
+    assert matrices(again.history()) == script[:3]
+    assert again.table()["kept by ModelCheckpoint(val_iam)"].epoch == 0
+    assert again.table().measures == ("gmean", "iam")
+
+
+def test_a_run_that_began_without_the_callback(tmp_path):
+    keeper = {"dirpath": tmp_path / "a", "monitor": "val_iam", "mode": "max"}
+    script = [MATRICES[2], *MATRICES[:2]]
+    first = ModelCheckpoint(**keeper)
+    run(scripted(lightning)(script), first, max_epochs=1)
+    made = summary(ModelCheckpoint(tmp_path / "b", monitor="val_iam", mode="max"))  # of another run
+    run(scripted(lightning)(script), made, ModelCheckpoint(**keeper), checkpoint=first.best_model_path)
+    assert made.history().epochs == (1, 2)
+    row = made.table()["kept by ModelCheckpoint(val_iam)"]
+    assert (row.epoch, row.values) == (None, {})
+    assert "kept by a run before this history" in str(made.table())
+
+
+def test_a_history_that_counts_otherwise_is_refused(tmp_path):
+    keeper = {"dirpath": tmp_path, "monitor": "val_iam", "mode": "max"}
+    first = ModelCheckpoint(**keeper)
+    run(scripted(lightning)(), first, SelectionSummary(), max_epochs=1)
+    report = ImbalanceReport("multiclass", num_classes=3, prefix="val_", ignore_index=0)
+    module = scripted(lightning)(val=report)
+    with pytest.raises(ValueError, match=r"the report 'val' counts otherwise \(matrix_multiclass_3_ignore_0\) than"):
+        run(module, SelectionSummary(), ModelCheckpoint(**keeper), checkpoint=first.best_model_path)
+    assert module.steps == 0
+
+
+@pytest.mark.filterwarnings("ignore:ImbalanceReport. 997 of 1000 classes had no target")
+def test_many_classes_weigh_little_in_a_checkpoint():
+    made, report = SelectionSummary(), ImbalanceReport("multiclass", num_classes=1000, prefix="val_", per_class=())
+    run(scripted(lightning)(val=report), made, max_epochs=1)
+    (entry,) = made.state_dict()["validations"]
+    assert len(entry["cells"]) == len(entry["counts"]) == 9
+    (counts,) = made.history().counts.values()
+    assert counts.shape == (1000, 1000)
+    assert counts[:3, :3].tolist() == MATRICES[0]
+    assert counts.sum() == 40
+
+
+# --- which report and which measures --------------------------------------------------------------------------------
+
+
+def two(**options):
+    reports = {name: ImbalanceReport("multiclass", num_classes=3, prefix=f"{name}_") for name in ("val", "other")}
+    return scripted(lightning)(**options, **reports)
+
+
+def test_of_several_reports_the_one_that_validation_computes():
+    assert matrices(summary(module=two(log=("other",))).history()) == MATRICES
+    with pytest.raises(
+        ValueError, match=r"several reports \(val, other\); choose one, as in SelectionSummary\(report='val'"
+    ):
+        summary(module=two(log=("val", "other")))
+    assert matrices(summary(module=two(log=("val", "other")), report="other").history()) == MATRICES
+    with listening() as told:  # where it shows after an epoch only, that epoch is not lost
+        made = summary(module=two(log=("val", "other")), trainer={"num_sanity_val_steps": 0})
+    assert len(told) == 1
+    assert "several reports (val, other)" in told[0]
+    assert made.history().counts == {}
+
+
+def test_a_report_that_is_not_logged_is_told_once():
+    with listening() as told:
+        summary(module=scripted(lightning)(log=()))
+    assert len(told) == 1
+    assert (
+        "call self.val.update(...) in validation_step and self.log_dict(self.val) in on_validation_epoch_end" in told[0]
+    )
+    with listening() as told:
+        summary(module=two(log=("val",)), report="other")
+    assert len(told) == 1
+    assert "self.log_dict(self.other)" in told[0]
+    with listening() as told:  # whoever logs nothing in the sanity check is not told of it
+        made = summary(module=scripted(lightning)(sanity=False))
+    assert told == []
+    assert len(made.history().counts) == 5
+
+
+def test_several_summaries_beside_each_other(tmp_path):
+    both = [SelectionSummary(name, out=tmp_path) for name in ("val", "other")]
+    keeper = ModelCheckpoint(tmp_path / "saved", monitor="val_iam", mode="max")
+    run(two(log=("val", "other")), *both, keeper, max_epochs=2)
+    assert sorted(path.name for path in tmp_path.glob("*_selection.*")) == [
+        "other_selection.png",
+        "other_selection.txt",
+        "val_selection.png",
+        "val_selection.txt",
+    ]
+    states = torch.load(keeper.best_model_path, weights_only=True)["callbacks"]
+    assert {"SelectionSummary{'report': 'val'}", "SelectionSummary{'report': 'other'}"} <= set(states)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"report": "oops"}, r"no report 'oops'; it has \['val'\]"),
+        ({"measures": ("iam", "oops")}, "'oops', which is unknown; names are iam, cba, .*recall/..., .*, dominance"),
+        ({"measures": ("recall/oops",)}, "'recall/oops', which is unknown"),
+    ],
+)
+def test_unknown_names_raise_before_the_first_step(options, error):
+    module = scripted(lightning)()
+    with pytest.raises(ValueError, match=error):
+        summary(module=module, **options)
+    assert module.steps == 0
+
+
+def test_a_module_without_a_report():
+    module = scripted(lightning)(val=nn.Identity(), log=(), count=lambda *_: None)
+    with pytest.raises(ValueError, match="needs an ImbalanceReport, and the module has none"):
+        summary(module=module)
+
+
+@pytest.mark.parametrize(
+    ("measures", "error", "text"),
+    [
+        ("iam", TypeError, "sequence of names such as"),
+        ((imbalance_accuracy,), TypeError, "sequence of names"),
+        ((), ValueError, "one measure or more"),
+        (("iam", "mcc", "iam"), ValueError, "none twice"),
+    ],
+)
+def test_measures_are_names(measures, error, text):
+    with pytest.raises(error, match=text):
+        SelectionSummary(measures=measures)
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+def test_table_and_picture_are_written(tmp_path, capsys):
+    made = summary(
+        ModelCheckpoint(tmp_path / "saved", monitor="val_iam", mode="max"), out=str(tmp_path / "new" / "out")
+    )
+    text = (tmp_path / "new" / "out" / "val_selection.txt").read_text(encoding="utf-8")
+    assert capsys.readouterr().out == f"\n{text}"
+    assert text == f"{made.table()}\n"
+    picture = image.imread(tmp_path / "new" / "out" / "val_selection.png")
+    assert min(picture.shape[:2]) > 500
+    assert len({tuple(pixel) for row in picture[::3, ::3, :3].tolist() for pixel in row}) > 20
+
+
+def test_the_picture_shows_all_measures_and_marks_every_choice(tmp_path):
+    made = summary(ModelCheckpoint(tmp_path, monitor="val_iam", mode="max"))
+    _, ax = made.plot()
+    lines = {line.get_label(): list(line.get_ydata()) for line in ax.lines}
+    for name in MEASURES:
+        assert lines[name] == pytest.approx(values(name))
+    (strip,) = ax.child_axes
+    named = [text.get_text() for text in strip.get_yticklabels()]
+    assert named == [*MEASURES, "max-min", "kept by ModelCheckpoint(val_iam)"]
+    marked = {
+        line.get_ydata()[0]: line.get_xdata()[0] for line in strip.lines if line.get_marker() not in ("None", None)
+    }
+    assert [marked[row] for row in range(len(named))] == [made.table()[how].epoch for how in named]
+
+
+def test_matplotlib_is_asked_for_before_the_training_and_only_for_a_picture(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    module = scripted(lightning)()
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'imbtorch\[plot\]'"):
+        summary(module=module, out=tmp_path)
+    assert module.steps == 0
+    made = summary()
+    assert made.table()["iam"].epoch == 2
+
+
+# --- two processes --------------------------------------------------------------------------------------------------
+
+
+def trained(rank, world, folder):
+    join_lightning(world)
+    made = SelectionSummary(out=folder)
+    calls = []
+    for callbacks in ([made], []):
+        module = scripted(lightning)(every=STEPS // world)
+        with listening() as told, counted_collectives() as made_now:
+            run(module, *callbacks, EarlyStopping("val_iam", mode="max", patience=9), strategy="ddp", devices=world)
+        calls.append(list(made_now))
+    history, iam = made.history(), made.table()["iam"]
+    return types.SimpleNamespace(matrices=matrices(history), epoch=iam.epoch, calls=calls, told=told)
+
+
+def test_two_processes_have_the_history_of_one(tmp_path):
+    alone = matrices(summary().history())
+    for rank in launch(2, trained, str(tmp_path)):
+        assert rank.matrices == alone == MATRICES
+        assert rank.epoch == 2
+        assert rank.told == []
+        with_summary, without = rank.calls
+        assert with_summary == without != []  # it never communicates
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["val_selection.png", "val_selection.txt"]
+
+
+def test_the_script_is_what_the_tests_take_it_for():
+    picks = {name: best(values(name)) for name in MEASURES}
+    assert picks["iam"] != picks["accuracy"]
+    for matrix in MATRICES:
+        target, preds = samples(matrix)
+        assert sklearn_metrics.confusion_matrix(target, preds).tolist() == matrix
+        assert [sum(row) for row in matrix] == [20, 12, 8]
+    assert len({tuple(itertools.chain(*matrix)) for matrix in MATRICES}) == 4
