@@ -32,6 +32,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, SequentialSampler, TensorDataset
 
 import imbtorch
+from imbtorch.lightning import SelectionSummary
 from imbtorch.plots import plot_confusion_matrix
 
 RARE = (7, 8, 9)
@@ -100,12 +101,13 @@ def main() -> None:
     model = DigitClassifier(class_weights=len(train) / (10 * class_counts))
     logger = CSVLogger(args.out, name=None)
     checkpoints = [ModelCheckpoint(monitor=name, mode="max", filename=name + "-{epoch:02d}") for name in MONITORS]
+    summary = SelectionSummary(measures=("iam", "acc", "bal_acc", "mcc"), out=args.out)  # printed when fit ends
     trainer = lightning.Trainer(
         accelerator="cpu",
         devices=args.devices,
         strategy="ddp" if args.devices > 1 else "auto",
         max_epochs=args.epochs,
-        callbacks=checkpoints,
+        callbacks=[*checkpoints, summary],
         logger=logger,
         log_every_n_steps=1,  # an epoch has fewer steps than the default, 50
         enable_model_summary=False,
@@ -125,7 +127,9 @@ def main() -> None:
     print(table(tested), ABOUT, sep="\n")
     picture = args.out / "train_digits.png"
     draw(Path(logger.log_dir) / "metrics.csv", tested, picture)
-    print(f"Picture: {picture}\nCheckpoints and the metrics of each epoch: {logger.log_dir}")
+    print(
+        f"Pictures: {picture}, {args.out / 'val_selection.png'}\nCheckpoints and the metrics of each epoch: {logger.log_dir}"
+    )
 
 
 def on_test_set(model: DigitClassifier, path: str, test: TensorDataset) -> tuple[int, Tensor]:

@@ -43,7 +43,7 @@ def check(folder: Path, done: subprocess.CompletedProcess[str], epochs: int) -> 
     assert done.returncode == 0, done.stdout + done.stderr
     shown = [line for line in done.stderr.splitlines() if re.search(r"Warning|\.py:\d+:", line)]
     assert shown == []
-    assert done.stdout.count("kept by") == 1  # rank zero alone speaks
+    assert done.stdout.count("\nkept by  ") == 1  # rank zero alone speaks
     for words in ("Noise was added", "chosen to show the effect", "accuracy selects as well as IAM"):
         assert words in " ".join(done.stdout.split())
 
@@ -61,14 +61,17 @@ def check(folder: Path, done: subprocess.CompletedProcess[str], epochs: int) -> 
         kept[name] = torch.load(path, weights_only=True)
         assert kept[name]["epoch"] == int(epoch) == best["epoch"]
         assert path.name == f"{name}-epoch={int(epoch):02d}.ckpt"
+        (summary,) = re.findall(rf"kept by ModelCheckpoint\({name}\) +(\d+) ", done.stdout)
+        assert summary == epoch
         assert accuracy == balanced  # the test set is balanced
         assert -1 <= float(iam) <= 2 * float(balanced) - 1 + 0.002  # rounded; CBA is at most macro recall
         assert len(recalls) == 3
         assert all(0 <= float(recall) <= 1 for recall in recalls)
 
-    pixels = image.imread(folder / "out" / "train_digits.png")
-    assert min(pixels.shape[:2]) > 500
-    assert pixels[..., :3].std() > 0.1
+    for picture in ("train_digits.png", "val_selection.png"):
+        pixels = image.imread(folder / "out" / picture)
+        assert min(pixels.shape[:2]) > 500
+        assert pixels[..., :3].std() > 0.1
     return kept
 
 
@@ -113,3 +116,23 @@ def test_plain_torch_validates_the_same_samples_on_one_and_two_processes(tmp_pat
         ]
         best = max(epochs, key=lambda found: float(found[1]))
         assert f"kept epoch {best[0]}:" in done.stdout
+
+
+def test_benchmark_prints_tables_of_medians_ratios_and_targets(tmp_path):
+    done = run(tmp_path, "--quick", "--logits", "--ignore", command=(str(EXAMPLES / "benchmark.py"),))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    assert done.stdout.startswith(f"torch {torch.__version__}, torchmetrics ")
+    first, *found = done.stdout.split("\n### ")
+    assert "one core" in first
+    titles = [table.splitlines()[0] for table in found]
+    for title, start in zip(titles, ("update: logits", "update: a tenth", "targets"), strict=True):
+        assert title.startswith(start)
+    for table in found:
+        header, line, *rows = (row.split("|")[1:-1] for row in table.splitlines() if row.startswith("|"))
+        assert rows, table
+        assert set(line) == {"---"}, table
+        assert all(len(row) == len(header) for row in rows), table
+    aimed = [row.split("|")[2].strip() for row in found[-1].splitlines()[4:]]
+    assert aimed == ["≥ 4", "≤ 1.3", "≤ 1.3"]  # reached or not: a busy machine must not fail a test
+    assert all(aim in "".join(found[:-1]) for aim in aimed)
