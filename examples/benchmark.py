@@ -1,23 +1,38 @@
-"""Measures imbtorch beside torchmetrics, torcheval and scikit-learn on the same tensors and prints medians and ratios.
+"""Measures imbtorch beside torchmetrics, torcheval and scikit-learn on the same tensors; prints medians and ratios.
 
     python examples/benchmark.py --update --memory     # some sections
-    python examples/benchmark.py --all --quick         # all of them, in about a minute
+    python examples/benchmark.py --all                 # all of them, in some minutes
+    python examples/benchmark.py --all --quick         # in about two minutes, with more scatter
 
-A ratio says how many times as long the peer takes. Run it on an idle machine; ratios of one run can be compared, times
-of different machines cannot. A peer that is not installed is left out, with a line that says so.
+A ratio says how many times as long the peer takes. All that stands in one row was timed in turns, so that the noise of
+the machine falls on all alike; run it on an idle machine all the same. Ratios can be compared, times of different
+machines cannot. A target beside a ratio is what we aim at for one CPU core; the last table says which were reached.
+Every library validates its input as it does by default. On CUDA times are taken between two events.
+
+Two lower bounds stand beside the updates. "read" reads predictions and targets once (their sums). "bare" is the same
+counting without any check, bookkeeping or protection: ``counts.index_add_(0, target * K + preds, ones)``.
+
+A peer that is not installed is left out, with a line that says so.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import gc
 import importlib.util
-import multiprocessing
+import logging
 import os
-import resource
+import pickle
+import platform
+import statistics
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import torch
 import torchmetrics
@@ -28,76 +43,269 @@ import imbtorch
 from imbtorch.analysis import bootstrap, posterior, skew_map
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-PEERS = {name: importlib.util.find_spec(name) is not None for name in ("torcheval", "sklearn")}
+PEERS = {name: importlib.util.find_spec(name) is not None for name in ("torcheval", "sklearn", "lightning")}
+Work = Callable[[], object]
 
 
-def median(work: Callable[[], object], seconds: float) -> float:
-    """Median time of a call in seconds; on CUDA the benchmark synchronises."""
-    return (
-        benchmark.Timer("work()", globals={"work": work}, num_threads=1).blocked_autorange(min_run_time=seconds).median
-    )
+@dataclass
+class Bench:
+    """How long to measure, and what came of the targets so far."""
+
+    quick: bool
+    aims: list[list[object]] = field(default_factory=list)
+
+    def medians(self, **works: Work) -> dict[str, float]:
+        """Median seconds of one call of each, measured in turns."""
+        gc.collect()  # a metric is in cycles; those of the row before need not be held beside these
+        rounds, seconds = (4, 0.1) if self.quick else (10, 0.5)
+        times: dict[str, list[float]] = {name: [] for name in works}
+        blocks = cuda_blocks if DEVICE == "cuda" else cpu_blocks
+        for turn in range(rounds):
+            for name, work in works.items():
+                if turn < 3 or sum(times[name]) < seconds:  # a slow one has had its time after three turns
+                    times[name] += blocks(work, seconds / rounds)
+        return {name: statistics.median(found) for name, found in times.items()}
+
+    def at_least(self, wanted: float, came: float, what: str) -> str:
+        """Target of a ratio that should be large, as it is printed."""
+        return self._aim(f"≥ {wanted:g}", came >= wanted, came, what)
+
+    def at_most(self, wanted: float, came: float, what: str) -> str:
+        """Target of a ratio that should be small, as it is printed."""
+        return self._aim(f"≤ {wanted:g}", came <= wanted, came, what)
+
+    def _aim(self, target: str, reached: bool, came: float, what: str) -> str:
+        if DEVICE != "cpu":
+            return "-"  # the targets are for one CPU core
+        self.aims.append([what, target, came, "yes" if reached else "no"])
+        return target if reached else f"{target}, missed"
 
 
-def table(title: str, columns: list[str], rows: list[list[object]]) -> None:
-    """Print a Markdown table."""
-    print(f"\n### {title}\n\n| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
+def cpu_blocks(work: Work, seconds: float) -> list[float]:
+    """Seconds of a call, of each block of calls."""
+    timer = benchmark.Timer("work()", globals={"work": work}, num_threads=1)
+    return timer.blocked_autorange(min_run_time=seconds).times
+
+
+def cuda_blocks(work: Work, seconds: float) -> list[float]:
+    """Seconds of a call, of each block of calls queued between two events; nobody waits within a block."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+    def block(calls: int) -> float:
+        start.record()
+        for _ in range(calls):
+            work()
+        end.record()
+        end.synchronize()
+        return start.elapsed_time(end) / 1e3
+
+    calls = 1
+    block(calls)  # warms up
+    while calls < 1000 and block(calls) < 1e-3:
+        calls *= 2
+    blocks = [block(calls)]
+    while sum(blocks) < seconds:
+        blocks.append(block(calls))
+    return [took / calls for took in blocks]
+
+
+def table(title: str, columns: list[str], rows: list[list[object]], note: str = "") -> None:
+    """Print a Markdown table; None becomes a dash."""
+    print(f"\n### {title}\n\n{note + chr(10) * 2 if note else ''}| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
     for row in rows:
-        print("| " + " | ".join(f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row) + " |")
+        print("| " + " | ".join(map(cell, row)) + " |", flush=True)
 
 
-def labels(classes: int, batch: int) -> tuple[torch.Tensor, torch.Tensor]:
+def cell(value: object) -> str:
+    """Three digits of a number, without an exponent."""
+    if value is None:
+        return "-"
+    if not isinstance(value, float):
+        return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def labels(classes: int, batch: int, device: str = DEVICE) -> tuple[torch.Tensor, torch.Tensor]:
     """Random predictions and targets."""
-    return torch.randint(classes, (batch,), device=DEVICE), torch.randint(classes, (batch,), device=DEVICE)
+    return torch.randint(classes, (batch,), device=device), torch.randint(classes, (batch,), device=device)
 
 
-def update(seconds: float) -> None:
-    """Class indices, validation as each library does it by default."""
+def ours(classes: int, **arguments: Any) -> imbtorch.ConfusionMatrix:
+    """Confusion matrix of imbtorch."""
+    return imbtorch.ConfusionMatrix("multiclass", num_classes=classes, **arguments).to(DEVICE)
+
+
+def theirs(classes: int, **arguments: Any) -> tm.MulticlassConfusionMatrix:
+    """Confusion matrix of torchmetrics."""
+    return tm.MulticlassConfusionMatrix(classes, **arguments).to(DEVICE)
+
+
+def feed(metric: Any, *batch: torch.Tensor) -> Work:
+    """One update with a batch."""
+    return lambda: metric.update(*batch)
+
+
+def call(metric: Any, *batch: torch.Tensor) -> Work:
+    """One forward with a batch: its value, and accumulation."""
+    return lambda: metric(*batch)
+
+
+def read(*tensors: torch.Tensor) -> Work:
+    """Read tensors once."""
+    return lambda: [tensor.sum() for tensor in tensors]
+
+
+def bare(classes: int, preds: torch.Tensor, target: torch.Tensor) -> Work:
+    """Count without any check."""
+    counts = torch.zeros(classes * classes, dtype=torch.int64, device=DEVICE)
+    ones = torch.ones_like(target)
+    return lambda: counts.index_add_(0, target * classes + preds, ones)
+
+
+# --- updates --------------------------------------------------------------------------------------------------------
+
+
+def update(bench: Bench) -> None:
+    """Class indices into a confusion matrix, and how the cost grows with K and with the batch."""
+    wanted = {(10, 256): 3, (10, 65_536): 15, (1000, 256): 40, (10_000, 256): 5000}
     rows: list[list[object]] = []
     for classes, batch in ((10, 256), (10, 65_536), (100, 4096), (1000, 256), (10_000, 256)):
         preds, target = labels(classes, batch)
-        ours = imbtorch.ConfusionMatrix("multiclass", num_classes=classes).to(DEVICE)
-        theirs = tm.MulticlassConfusionMatrix(classes).to(DEVICE)
-        bound = median(lambda preds=preds, target=target: (preds.sum(), target.sum()), seconds)
-        mine = median(lambda ours=ours, preds=preds, target=target: ours.update(preds, target), seconds)
-        other = median(lambda theirs=theirs, preds=preds, target=target: theirs.update(preds, target), seconds)
-        row: list[object] = [classes, batch, 1e6 * mine, 1e6 * other, other / mine, mine / bound]
-        for name, peer in peers_of_update(classes, preds, target):
-            row.append(median(peer, seconds) / mine if name else "-")
-        rows.append(row)
-    columns = ["K", "batch", "imbtorch µs", "torchmetrics µs", "torchmetrics ratio", "over read bound"]
-    table("update", [*columns, "torcheval ratio", "scikit-learn ratio"], rows)
+        took = bench.medians(
+            read=read(preds, target),
+            bare=bare(classes, preds, target),
+            ours=feed(ours(classes), preds, target),
+            theirs=feed(theirs(classes), preds, target),
+            **peers_of_update(classes, preds, target),
+        )
+        what = f"update, K = {classes:,}, batch {batch:,}"
+        mine, ratio = took["ours"], took["theirs"] / took["ours"]
+        aim, bound = wanted.get((classes, batch)), mine / took["read"]
+        rows.append(
+            [classes, batch, *(1e6 * took[name] for name in ("read", "bare", "ours", "theirs")), ratio]
+            + [bench.at_least(aim, ratio, f"{what}: torchmetrics / imbtorch") if aim else None, bound]
+            + [bench.at_most(4, bound, f"{what}: imbtorch / read") if batch == 65_536 else None, mine / took["bare"]]
+            + [bench.at_most(2, mine / took["bare"], f"{what}: imbtorch / bare (no check)")]
+            + [took[name] / mine if name in took else None for name in ("torcheval", "sklearn")]
+        )
+    columns = ["K", "batch", "read µs", "bare µs", "imbtorch µs", "torchmetrics µs", "ratio", "target", "over read"]
+    columns += ["target", "over bare", "target", "torcheval ratio", "scikit-learn ratio"]
+    table("update: class indices into a confusion matrix", columns, rows)
+    growth_with_classes(bench)
+    growth_with_batch(bench)
 
 
-def peers_of_update(classes: int, preds: torch.Tensor, target: torch.Tensor) -> list[tuple[str, Callable[[], object]]]:
-    """Updates of the other peers, which accumulate a matrix as well."""
-    found: list[tuple[str, Callable[[], object]]] = [("", lambda: None), ("", lambda: None)]
+def peers_of_update(classes: int, preds: torch.Tensor, target: torch.Tensor) -> dict[str, Work]:
+    """Updates of the peers besides torchmetrics (scikit-learn keeps no state: it counts the batch)."""
+    found: dict[str, Work] = {}
     if PEERS["torcheval"] and classes <= 1000:
         from torcheval.metrics import MulticlassConfusionMatrix
 
-        metric = MulticlassConfusionMatrix(classes, device=torch.device(DEVICE))
-        found[0] = ("torcheval", lambda: metric.update(preds, target))
-    if PEERS["sklearn"] and classes <= 1000:
+        found["torcheval"] = feed(MulticlassConfusionMatrix(classes, device=torch.device(DEVICE)), preds, target)
+    if PEERS["sklearn"] and classes <= 1000 and not preds.is_floating_point():
         from sklearn.metrics import confusion_matrix
 
         truth, guess = target.cpu().numpy(), preds.cpu().numpy()
-        found[1] = ("sklearn", lambda: confusion_matrix(truth, guess, labels=range(classes)))
+        found["sklearn"] = lambda: confusion_matrix(truth, guess, labels=range(classes))
     return found
 
 
-def memory(seconds: float) -> None:
-    """Bytes of state, and the time of an update where many classes are kept as margins."""
+def growth_with_classes(bench: Bench) -> None:
+    """Update of 4096 samples for more and more classes."""
     rows: list[list[object]] = []
-    for classes in (1000, 21_841, 128_256, 1_000_000):
-        metric = imbtorch.ImbalanceAccuracy("multiclass", num_classes=classes, state="margins").to(DEVICE)
+    for classes in (10, 100, 1000, 10_000, 100_000, 1_000_000):
         preds, target = labels(classes, 4096)
-        took = median(lambda metric=metric, preds=preds, target=target: metric.update(preds, target), seconds)
-        held = sum(t.untyped_storage().nbytes() for t in metric.__dict__.values() if isinstance(t, torch.Tensor))
-        held += sum(default.untyped_storage().nbytes() for default in metric._defaults.values())
-        rows.append([classes, held / 1e6, 8 * classes**2 / 1e6, 1e3 * took])
-    table("state='margins'", ["K", "MB held", "MB of a matrix (computed)", "update of 4096, ms"], rows)
+        works = {"margins": feed(margins_metric(classes).to(DEVICE), preds, target)}
+        if classes <= 10_000:
+            works |= {"matrix": feed(ours(classes), preds, target), "theirs": feed(theirs(classes), preds, target)}
+        took = bench.medians(**works)
+        times = [1e6 * took[name] if name in took else None for name in ("matrix", "margins", "theirs")]
+        rows.append([classes, *times, took["theirs"] / took["matrix"] if "theirs" in took else None])
+    columns = ["K", "imbtorch matrix µs", "imbtorch margins µs", "torchmetrics matrix µs", "ratio of matrices"]
+    table("update: growth with K, batch 4096", columns, rows)
 
 
-# --- end of an epoch on several processes ---------------------------------------------------------------------------
+def growth_with_batch(bench: Bench) -> None:
+    """Update of ten classes for larger and larger batches."""
+    rows: list[list[object]] = []
+    for batch in (64, 1024, 16_384, 131_072, 1_000_000):
+        preds, target = labels(10, batch)
+        works = {"read": read(preds, target), "ours": feed(ours(10), preds, target)}
+        took = bench.medians(**works, theirs=feed(theirs(10), preds, target))
+        times = [1e6 * took[name] for name in ("read", "ours", "theirs")]
+        rows.append([batch, *times, took["theirs"] / took["ours"], 1e9 * took["ours"] / batch])
+    columns = ["batch", "read µs", "imbtorch µs", "torchmetrics µs", "ratio", "imbtorch ns a sample"]
+    table("update: growth with the batch, K = 10", columns, rows)
+
+
+def logits(bench: Bench) -> None:
+    """Scores ``[4096, K]`` into a confusion matrix."""
+    rows: list[list[object]] = []
+    for classes in (10, 100, 1000):
+        scores, (_, target) = torch.randn(4096, classes, device=DEVICE), labels(classes, 4096)
+        works = {"read": read(scores, target), "argmax": lambda scores=scores: scores.argmax(1)}
+        works |= {"ours": feed(ours(classes), scores, target), "theirs": feed(theirs(classes), scores, target)}
+        took = bench.medians(**works, **peers_of_update(classes, scores, target))
+        ratio = took["theirs"] / took["ours"]
+        times = [1e6 * took[name] for name in ("read", "argmax", "ours", "theirs")]
+        what = "logits, K = 1000, batch 4096: torchmetrics / imbtorch"
+        rows.append([classes, *times, ratio, bench.at_least(4, ratio, what) if classes == 1000 else None])
+        rows[-1].append(took["torcheval"] / took["ours"] if "torcheval" in took else None)
+    columns = ["K", "read µs", "argmax µs", "imbtorch µs", "torchmetrics µs", "ratio", "target", "torcheval ratio"]
+    table("update: logits of a batch of 4096", columns, rows)
+
+
+def ignore(bench: Bench) -> None:
+    """Updates of which a tenth is ignored, beside the same updates without ``ignore_index``."""
+    rows: list[list[object]] = []
+    for batch in (256, 65_536):
+        preds, target = labels(10, batch)
+        for index in (-100, 0):
+            some = target if index == 0 else target.masked_fill(target == 0, index)
+            took = bench.medians(
+                ours=feed(ours(10), preds, target),
+                ours_ignoring=feed(ours(10, ignore_index=index), preds, some),
+                theirs=feed(theirs(10), preds, target),
+                theirs_ignoring=feed(theirs(10, ignore_index=index), preds, some),
+            )
+            cost = took["ours_ignoring"] / took["ours"]
+            what = f"ignore_index={index}, K = 10, batch {batch:,}: with / without"
+            aim = bench.at_most(1.3, cost, what) if batch == 65_536 else None
+            rows.append([batch, index, 1e6 * took["ours"], 1e6 * took["ours_ignoring"], cost, aim])
+            rows[-1] += [1e6 * took["theirs"], 1e6 * took["theirs_ignoring"], took["theirs_ignoring"] / took["theirs"]]
+            rows[-1].append(took["theirs_ignoring"] / took["ours_ignoring"])
+    columns = ["batch", "ignore_index", "imbtorch without µs", "with µs", "with / without", "target"]
+    columns += ["torchmetrics without µs", "with µs", "with / without", "ratio with"]
+    table("update: a tenth of the targets ignored, K = 10", columns, rows)
+
+
+def contention(bench: Bench) -> None:
+    """All samples in few cells, where parallel additions collide, beside uniform ones."""
+    rows: list[list[object]] = []
+    for batch in (10**5, 10**6) if bench.quick or DEVICE == "cpu" else (10**5, 10**6, 10**7):
+        for classes in (2, 10, 100):
+            for name in ("uniform", "99 % in one cell"):
+                preds, target = labels(classes, batch)
+                if name != "uniform":
+                    rare = torch.rand(batch, device=DEVICE) < 0.01
+                    preds, target = preds * rare, target * rare
+                took = bench.medians(
+                    bincount=bincount(classes, preds, target),
+                    ours=feed(ours(classes), preds, target),
+                    theirs=feed(theirs(classes), preds, target),
+                )
+                row = [batch, classes, name, *(1e6 * took[each] for each in ("bincount", "ours", "theirs"))]
+                rows.append([*row, took["bincount"] / took["ours"], took["theirs"] / took["ours"]])
+    columns = ["batch", "K", "samples", "torch.bincount µs", "imbtorch µs", "torchmetrics µs"]
+    table("update: contention", [*columns, "bincount ratio", "torchmetrics ratio"], rows)
+
+
+def bincount(classes: int, preds: torch.Tensor, target: torch.Tensor) -> Work:
+    """Count with the function that torch has for it, without any further check."""
+    return lambda: torch.bincount(target * classes + preds, minlength=classes * classes)
+
+
+# --- values ---------------------------------------------------------------------------------------------------------
 
 NINE = {
     "iam": imbtorch.ImbalanceAccuracy,
@@ -112,6 +320,11 @@ NINE = {
 }
 
 
+def report_of_nine(classes: int, **arguments: Any) -> imbtorch.ImbalanceReport:
+    """Nine values as imbtorch reports them."""
+    return imbtorch.ImbalanceReport("multiclass", num_classes=classes, measures=NINE, per_class=(), **arguments)
+
+
 def torchmetrics_of_one_matrix(measure: Callable[..., torch.Tensor]) -> type[tm.MulticlassConfusionMatrix]:
     """Metric as a torchmetrics user writes it: subclass the confusion matrix, so that a collection shares the state."""
 
@@ -122,101 +335,547 @@ def torchmetrics_of_one_matrix(measure: Callable[..., torch.Tensor]) -> type[tm.
     return OfTheMatrix
 
 
-def end_of_epoch(rank: int, world: int, folder: str, classes: int, repeats: int, which: str, answers: object) -> None:
-    """Time nine values at the end of an epoch, and the memory that the process peaks at above its states."""
-    torch.set_num_threads(1)
-    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world))
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
-    preds, target = labels(classes, 4096)
-    if which == "imbtorch":
-        metric = imbtorch.ImbalanceReport("multiclass", num_classes=classes, measures=NINE, per_class=())
-    else:
-        metric = torchmetrics.MetricCollection(
-            {name: torchmetrics_of_one_matrix(each.measure)(classes) for name, each in NINE.items()}
-        )
-    metric.update(preds, target)
-    metric.update(preds, target)
-    torch.distributed.barrier()
-    before, times = peak_bytes(), []
-    for _ in range(repeats):
-        torch.distributed.barrier()
-        start = time.perf_counter()
-        metric.compute()
-        times.append(time.perf_counter() - start)
-        metric.update(preds, target)
-    if rank == 0:
-        answers.put((sorted(times)[len(times) // 2], (peak_bytes() - before) / (8 * classes**2)))
-    torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
+def nine_of_one_matrix(classes: int) -> torchmetrics.MetricCollection:
+    """The same nine values by such subclasses; no value is kept from one call to the next."""
+    return torchmetrics.MetricCollection(
+        {
+            name: torchmetrics_of_one_matrix(each.measure)(classes, compute_with_cache=False)
+            for name, each in NINE.items()
+        }
+    )
 
 
-def peak_bytes() -> int:
-    """Most memory that this process has held so far."""
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def six_of_torchmetrics(classes: int) -> torchmetrics.MetricCollection:
+    """Those of the nine that torchmetrics has (not IAM, CBA, G-mean), as its documentation combines them."""
+    averages = {
+        "accuracy": tm.MulticlassAccuracy(classes, average="micro", compute_with_cache=False),
+        "balanced_accuracy": tm.MulticlassAccuracy(classes, average="macro", compute_with_cache=False),
+        "precision": tm.MulticlassPrecision(classes, average="macro", compute_with_cache=False),
+        "recall": tm.MulticlassRecall(classes, average="macro", compute_with_cache=False),
+        "f1": tm.MulticlassF1Score(classes, average="macro", compute_with_cache=False),
+        "mcc": tm.MulticlassMatthewsCorrCoef(classes, compute_with_cache=False),
+    }
+    return torchmetrics.MetricCollection(averages)
 
 
-def sync(seconds: float) -> None:
-    """Nine values at the end of an epoch on two processes."""
-    context, rows = multiprocessing.get_context("spawn"), []
-    for classes in (100, 1000, 5000) if seconds > 0.2 else (100, 1000):
-        found = {}
-        for which in ("imbtorch", "torchmetrics"):
-            with tempfile.TemporaryDirectory() as folder:
-                answers = context.Queue()
-                arguments = (folder, classes, 3 if classes > 1000 else 11, which, answers)
-                workers = [context.Process(target=end_of_epoch, args=(rank, 2, *arguments)) for rank in range(2)]
-                for worker in workers:
-                    worker.start()
-                found[which] = answers.get(timeout=600)
-                for worker in workers:
-                    worker.join()
-        (mine, held), (other, other_held) = found["imbtorch"], found["torchmetrics"]
-        rows.append([classes, 1e3 * mine, 1e3 * other, other / mine, held, other_held])
-    columns = ["K", "imbtorch ms", "torchmetrics ms", "ratio", "imbtorch peak, states", "torchmetrics peak, states"]
-    table("end of epoch: nine values, two processes (gloo)", columns, rows)
+def forward(bench: Bench) -> None:
+    """Value of the batch and accumulation in one call."""
+    rows: list[list[object]] = []
+    for classes in (10, 1000):
+        batch = labels(classes, 256)
+        own = tm.MulticlassRecall(classes, average="macro").to(DEVICE)
+        for metric, peers in (
+            (imbtorch.Recall, {"own": call(own, *batch)}),
+            (imbtorch.ImbalanceAccuracy, {}),
+            (imbtorch.ConfusionMatrix, {"own": call(theirs(classes), *batch)}),
+        ):
+            is_measure = metric is not imbtorch.ConfusionMatrix
+            if is_measure:
+                subclass = torchmetrics_of_one_matrix(metric.measure)(classes).to(DEVICE)
+                peers = {**peers, "subclass": call(subclass, *batch)}
+            took = bench.medians(ours=call(metric("multiclass", num_classes=classes).to(DEVICE), *batch), **peers)
+            row: list[object] = [classes, metric.__name__, 1e6 * took["ours"], *against(took, "subclass"), None]
+            if is_measure and classes == 1000:
+                what = f"forward of {metric.__name__}, K = 1,000, batch 256: of torchmetrics' matrix / imbtorch"
+                row[-1] = bench.at_least(20, took["subclass"] / took["ours"], what)
+            rows.append([*row, *against(took, "own")])
+    columns = ["K", "metric", "imbtorch µs", "of torchmetrics' matrix µs", "ratio", "target"]
+    note = (
+        "Of torchmetrics' matrix: a subclass of `MulticlassConfusionMatrix` that computes the same measure of it. Its\n"
+        "own: `MulticlassRecall` (macro), which keeps no matrix, and `MulticlassConfusionMatrix` itself."
+    )
+    table("forward: value of a batch of 256, and accumulation", [*columns, "its own metric µs", "ratio"], rows, note)
 
 
-def intervals(seconds: float) -> None:
+def against(took: dict[str, float], peer: str) -> list[object]:
+    """Microseconds and ratio of a peer, if it was measured."""
+    return [1e6 * took[peer], took[peer] / took["ours"]] if peer in took else [None, None]
+
+
+def compute(bench: Bench) -> None:
+    """Nine values of one state."""
+    rows: list[list[object]] = []
+    for classes in (10, 1000):
+        target = torch.arange(20 * classes, device=DEVICE) % classes
+        preds = torch.where(torch.rand(20 * classes, device=DEVICE) < 0.7, target, torch.randint_like(target, classes))
+        peers = {"six": six_of_torchmetrics(classes), "nine": nine_of_one_matrix(classes)}
+        metrics = {"ours": report_of_nine(classes), "margins": report_of_nine(classes, state="margins"), **peers}
+        for metric in metrics.values():
+            metric.to(DEVICE).update(preds, target)
+        counts = metrics["ours"].counts()
+        took = bench.medians(read=read(counts), **{name: metric.compute for name, metric in metrics.items()})
+        ratio = took["six"] / took["ours"]
+        what = "compute, K = 1000: six of torchmetrics / nine of imbtorch"
+        rows.append([classes, *(1e6 * took[name] for name in ("read", "ours", "margins", "six")), ratio])
+        rows[-1] += [bench.at_least(5, ratio, what) if classes == 1000 else None, took["six"] / took["margins"]]
+        rows[-1] += [1e6 * took["nine"], took["nine"] / took["ours"]]
+    columns = ["K", "read matrix µs", "imbtorch, nine µs", "imbtorch margins, nine µs", "torchmetrics, six µs", "ratio"]
+    columns += ["target", "ratio to margins", "torchmetrics, nine of one matrix µs", "ratio"]
+    note = (
+        "Six: a collection of those of the nine that torchmetrics has (not IAM, CBA, G-mean). Nine of one matrix: a "
+        "collection\nof subclasses of its confusion matrix, with the formulas of imbtorch. No value is cached."
+    )
+    table("compute: nine values at the end of an epoch, one process", columns, rows, note)
+
+
+def intervals(bench: Bench) -> None:
     """Draws of nine measures from a matrix of ten classes, and one measure beside torchmetrics' BootStrapper."""
     measures = {name: metric.measure for name, metric in NINE.items()}
     counts = torch.randint(1, 30, (10, 10)) + torch.diag(torch.randint(50, 500, (10,)))
-    rows: list[list[object]] = []
-    for name, draw in (("posterior", posterior), ("bootstrap", bootstrap)):
-        rows.append([name, 10_000, median(lambda draw=draw: draw(measures, counts, samples=10_000), seconds)])
+    counts = counts.to(DEVICE)
+    took = bench.medians(
+        posterior=lambda: posterior(measures, counts, samples=10_000),
+        bootstrap=lambda: bootstrap(measures, counts, samples=10_000),
+    )
+    rows: list[list[object]] = [[name, 10_000, seconds] for name, seconds in took.items()]
     table("intervals of nine measures, K = 10", ["method", "draws", "seconds"], rows)
 
-    resamples = 100 if seconds < 0.2 else 500
-    preds, target = torch.randint(10, (10_000,)), torch.randint(10, (10_000,))
-    ours = imbtorch.Recall("multiclass", num_classes=10)
+    resamples = 100 if bench.quick else 500
+    preds, target = labels(10, 10_000)
+    recall = imbtorch.Recall("multiclass", num_classes=10).to(DEVICE)
 
     def mine() -> object:
-        ours.reset()
-        ours.update(preds, target)
-        return ours.interval("bootstrap", samples=resamples)
+        recall.reset()
+        recall.update(preds, target)
+        return recall.interval("bootstrap", samples=resamples)
 
-    def theirs() -> object:
-        metric = torchmetrics.BootStrapper(tm.MulticlassRecall(10, average="macro"), resamples, quantile=0.95)
+    def peer() -> object:
+        base = tm.MulticlassRecall(10, average="macro")
+        metric = torchmetrics.BootStrapper(base, resamples, quantile=0.95).to(DEVICE)
         metric.update(preds, target)
         return metric.compute()
 
     start = time.perf_counter()
-    theirs()
-    other, own = time.perf_counter() - start, median(mine, seconds)
+    peer()
+    other, own = time.perf_counter() - start, bench.medians(mine=mine)["mine"]
     columns = ["resamples", "imbtorch ms", "torchmetrics ms", "ratio"]
     table("bootstrap of macro recall, 10,000 samples", columns, [[resamples, 1e3 * own, 1e3 * other, other / own]])
 
 
-def skew(seconds: float) -> None:
+# --- several processes ----------------------------------------------------------------------------------------------
+
+
+def processes(world: int, work: Callable[..., object], *arguments: object) -> Any:
+    """Run ``work(rank, world, *arguments)`` in fresh processes; return what rank zero returns.
+
+    Several processes form one group (gloo).
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(one_process, (world, folder, work, arguments), nprocs=world)
+        return pickle.loads((Path(folder) / "answer").read_bytes())
+
+
+def one_process(rank: int, world: int, folder: str, work: Callable[..., object], arguments: tuple[object, ...]) -> None:
+    """Join the group, do the work, leave together."""
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore", message=".*had no target")
+    if world > 1:
+        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world))
+        torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
+    answer = work(rank, world, *arguments)
+    if rank == 0:
+        (Path(folder) / "answer").write_bytes(pickle.dumps(answer))
+    if world > 1:
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
+
+
+def sync(bench: Bench) -> None:
+    """Nine values at the end of an epoch on several processes."""
+    sizes = {1: (1000,), 2: (100, 1000) if bench.quick else (100, 1000, 2000), 3: (1000,)}
+    if not bench.quick:
+        sizes[4] = (1000,)
+    rows: list[list[object]] = []
+    for world, classes in sizes.items():
+        for size, found in zip(classes, processes(world, end_of_epoch, classes, 5 if bench.quick else 11), strict=True):
+            mine, other = found
+            rows.append([world, size, 1e3 * mine, 1e3 * other, other / mine])
+    columns = ["processes", "K", "imbtorch ms", "torchmetrics ms", "ratio"]
+    note = "torchmetrics: nine subclasses of its confusion matrix in one collection."
+    title = f"end of epoch: nine values on several processes (gloo, CPU, {os.cpu_count()} cores for all)"
+    table(title, columns, rows, note)
+
+    with exact_allocation():
+        peaks = [[world, 1000, *processes(world, peaks_of_nine, 1000)] for world in ((2,) if bench.quick else (2, 4))]
+    note = "Most that each process holds during compute above what it held before, in states of 8 K² bytes."
+    table("end of epoch: memory for nine values", ["processes", "K", "imbtorch", "torchmetrics"], peaks, note)
+
+
+def end_of_epoch(_: int, world: int, sizes: tuple[int, ...], repeats: int) -> list[list[float]]:
+    """For each K: seconds of compute, of imbtorch and of torchmetrics in turns."""
+    found = []
+    for classes in sizes:
+        preds, target = labels(classes, 4096, "cpu")
+        metrics = report_of_nine(classes), nine_of_one_matrix(classes)
+        times: tuple[list[float], list[float]] = ([], [])
+        for _ in range(1 + (3 if classes > 1000 else repeats)):
+            for metric, took in zip(metrics, times, strict=True):
+                metric.update(preds, target)
+                if world > 1:
+                    torch.distributed.barrier()
+                start = time.perf_counter()
+                metric.compute()
+                took.append(time.perf_counter() - start)
+        found.append([statistics.median(took[1:]) for took in times])  # the first one warms up
+    return found
+
+
+def peaks_of_nine(_: int, __: int, classes: int) -> list[float | None]:
+    """Peak of compute in states, of imbtorch and of torchmetrics."""
+    found = []
+    for size in (20, classes):  # the small one loads what the other runs
+        preds, target = labels(size, 4096, "cpu")
+        for metric in (report_of_nine(size), nine_of_one_matrix(size)):
+            metric.update(preds, target)
+            peak = peak_above(metric.compute)
+            found.append(None if peak is None else peak / (8 * size**2))
+    return found[2:]
+
+
+# --- memory ---------------------------------------------------------------------------------------------------------
+
+
+def resident(kind: str) -> int:
+    """Bytes that this process holds (``VmRSS``), or has held at most since the last reset (``VmHWM``)."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(kind))
+    return 1024 * int(line.split()[1])
+
+
+def peak_above(work: Work, base: int | None = None) -> float | None:
+    """Most bytes held during work above what was held before (or above a base); None where Linux does not tell.
+
+    ``getrusage`` would not do: a fresh process starts with the maximum of its parent.
+    """
+    if platform.system() != "Linux":
+        return None
+    gc.collect()
+    base = resident("VmRSS") if base is None else base
+    Path("/proc/self/clear_refs").write_text("5")  # the maximum is now what is held now
+    work()
+    return float(resident("VmHWM") - base)
+
+
+@contextlib.contextmanager
+def exact_allocation() -> Iterator[None]:
+    """Let processes that start here return every freed tensor to the system, so that the next one shows."""
+    os.environ["MALLOC_MMAP_THRESHOLD_"] = "65536"
+    try:
+        yield
+    finally:
+        del os.environ["MALLOC_MMAP_THRESHOLD_"]
+
+
+NOISE = 2e6  # bytes that a process may take for other things meanwhile
+
+
+def amount(size: float) -> str:
+    """Bytes as people write them."""
+    units = ["B", "kB", "MB", "GB", "TB", "PB"]
+    step = next(step for step in range(len(units)) if size < 1000 ** (step + 1) or step == len(units) - 1)
+    return f"{cell(size / 1000**step)} {units[step]}"
+
+
+def margins_metric(classes: int) -> imbtorch.ImbalanceAccuracy:
+    """Metric that keeps 3 K counts."""
+    return imbtorch.ImbalanceAccuracy("multiclass", num_classes=classes, state="margins")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A metric whose memory is measured where that fits, and computed where it does not.
+
+    Attributes:
+        make: the metric of a number of classes.
+        counts: how many counts that number makes.
+        held: copies of the state that the metric holds.
+        update: copies that it holds at most during an update, and matrices of K * K counts that come on top.
+        sync: copies at most held while processes sum their states: a constant, and how many each process adds.
+        compute: copies that computing the value needs on top.
+    """
+
+    make: Callable[[int], Any]
+    counts: Callable[[int], int]
+    held: float
+    update: tuple[float, int]
+    sync: tuple[float, float]
+    compute: float
+
+    def computed(self, classes: int, world: int) -> dict[str, float]:
+        """Bytes held and at most held, in each process."""
+        state = 8 * self.counts(classes)
+        summed = self.sync[0] + self.sync[1] * world if world > 1 else self.held
+        return {
+            "state": self.held * state,
+            "update": self.update[0] * state + 8 * self.update[1] * classes**2,
+            "sync": summed * state,
+            "compute": (summed + self.compute) * state,
+        }
+
+
+KEPT = {
+    # one tensor; a copy of it is summed
+    "imbtorch matrix": Kept(
+        lambda k: imbtorch.ImbalanceAccuracy("multiclass", num_classes=k), lambda k: k * k, 1, (1, 0), (2, 0), 0
+    ),
+    "imbtorch margins": Kept(margins_metric, lambda k: 3 * k, 1, (1, 0), (2, 0), 2.4),
+    # state and default, a cached copy; all states gathered, the buffer of that or their stack, and the sum
+    "torchmetrics matrix": Kept(
+        lambda k: torchmetrics_of_one_matrix(imbtorch.imbalance_accuracy)(k), lambda k: k * k, 2, (3, 0), (3, 2), 0
+    ),
+    # four states of K, gathered together and stacked one by one
+    "torchmetrics recall": Kept(lambda k: tm.MulticlassRecall(k), lambda k: 4 * k, 2, (2, 1), (3.7, 1.25), 0.9),
+}
+
+
+def memory(bench: Bench) -> None:
+    """Memory of the state, of an update, of a sync and of compute, up to 128,256 classes and 4096 processes."""
+    margins_held(bench)
+    transient(bench)
+    cases = [(name, classes) for classes in (10, 1000, 10_000, 21_841, 128_256) for name in KEPT]
+    measured = {
+        (name, classes, world): peak
+        for world in ((1, 2) if bench.quick else (1, 2, 4))
+        for (name, classes), peak in measured_peaks(cases, world, 1.5e9 if bench.quick else float("inf")).items()
+    }
+
+    def shown(name: str, classes: int, world: int, what: str) -> str:
+        computed = KEPT[name].computed(classes, world)[what]
+        peak = measured.get((name, classes, world), {}).get(what)
+        return amount(peak) if peak and computed > NOISE else f"≈ {amount(computed)}"
+
+    one = [[k, name, *(shown(name, k, 1, what) for what in ("state", "update", "compute"))] for name, k in cases]
+    note = (
+        "Without ≈: measured in fresh processes above what they held before. With ≈: computed, where that does not\n"
+        "fit or is too little to be told. Matrices: `ImbalanceAccuracy`, and a subclass of torchmetrics' matrix.\n"
+        "Recall: torchmetrics' own, which keeps 4 K counts and makes a matrix in its update."
+    )
+    table("memory of one process", ["K", "metric", "state", "peak of an update", "peak of compute"], one, note)
+    columns = [(what, world) for what in ("sync", "compute") for world in (2, 4, 64, 4096)]
+    many = [[k, name, *(shown(name, k, world, what) for what, world in columns)] for name, k in cases]
+    title = "memory of each of 2 to 4096 processes (CPU), at the peak of a sync and of compute"
+    note = "Measured (without ≈) with gloo, whose own buffers of 1 to 2 MB are in it."
+    table(title, ["K", "metric", *(f"{what}, {world}" for what, world in columns)], many, note)
+
+
+def measured_peaks(cases: list[tuple[str, int]], world: int, limit: float) -> dict[tuple[str, int], dict[str, float]]:
+    """Peaks of those cases that are more than noise and fit into a third of the free memory, all processes together."""
+    if platform.system() != "Linux":
+        return {}
+    limit = min(limit, os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 3)
+    most = {(name, classes): max(KEPT[name].computed(classes, world).values()) for name, classes in cases}
+    fitting = [case for case, size in most.items() if size > NOISE and size * world < limit]
+    with exact_allocation():
+        return dict(zip(fitting, processes(world, peaks, fitting), strict=True))
+
+
+def peaks(_: int, world: int, cases: list[tuple[str, int]]) -> list[dict[str, float]]:
+    """Bytes held, and at most held in update, sync and compute, above what the process holds without the metric."""
+    found = []
+    for name, classes in [(name, 20) for name in KEPT] + cases:  # the small ones load what the others run
+        kept = KEPT[name]
+        target = preds = torch.arange(classes)  # every class, and every page of a matrix
+        if kept.counts(classes) == classes**2:
+            cells = torch.arange(0, classes**2, 512)
+            target, preds = torch.cat((target, cells // classes)), torch.cat((preds, cells % classes))
+            del cells
+        gc.collect()
+        base = resident("VmRSS")
+        metric = kept.make(classes)
+        took = {"update": peak_above(feed(metric, preds, target), base), "state": float(resident("VmRSS") - base)}
+        if world > 1:
+            took["sync"] = peak_above(metric.sync, base)
+            metric.unsync()
+        took["compute"] = peak_above(metric.compute, base)
+        found.append(took)
+        del metric
+    return found[len(KEPT) :]
+
+
+def margins_held(bench: Bench) -> None:
+    """Bytes that a metric of many classes holds as margins, and the time of its update."""
+    rows: list[list[object]] = []
+    for classes in (1000, 21_841, 128_256, 1_000_000):
+        metric = margins_metric(classes).to(DEVICE)
+        took = bench.medians(update=feed(metric, *labels(classes, 4096)))["update"]
+        tensors = [
+            *(each for each in vars(metric).values() if isinstance(each, torch.Tensor)),
+            *metric._defaults.values(),
+        ]
+        held = sum(each.untyped_storage().nbytes() for each in tensors) / 1e6
+        aims: list[object] = [None, None]
+        if classes == 128_256:
+            aims[0] = bench.at_most(8, held, "margins of 128,256 classes: MB held")
+            aims[1] = bench.at_most(1, 1e3 * took, "margins of 128,256 classes: update of 4096, ms")
+        rows.append([classes, held, aims[0], 8 * classes**2 / 1e6, 1e3 * took, aims[1]])
+    columns = ["K", "MB held", "target", "MB of a matrix (computed)", "update of 4096, ms", "target"]
+    table("state='margins'", columns, rows)
+
+
+SEGMENTATION: dict[str, Callable[[], Any]] = {
+    "imbtorch": lambda: ours(20),
+    "imbtorch, ignore_index=255": lambda: ours(20, ignore_index=255),
+    "torchmetrics": lambda: theirs(20),
+    "torchmetrics, ignore_index=255": lambda: theirs(20, ignore_index=255),
+}
+
+
+def transient(bench: Bench) -> None:
+    """Memory that an update of many samples takes for its own time."""
+    pixels = 10**6 if bench.quick else 10**7
+    if DEVICE == "cuda":
+        found = [transient_bytes(name, pixels) for name in SEGMENTATION]
+    else:
+        with exact_allocation():
+            found = processes(1, transient_of_all, pixels)
+    rows: list[list[object]] = []
+    for name, value in zip(SEGMENTATION, found, strict=True):
+        each = None if value is None else value / pixels
+        aim = None
+        if name == "imbtorch" and each is not None:
+            aim = bench.at_most(40, each, f"memory of an update of {pixels:,} pixels: bytes a sample")
+        rows.append([name, each, aim])
+    note = "Above the inputs, which are 16 bytes a sample."
+    table(f"memory of an update: {pixels:,} pixels, K = 20", ["metric", "bytes a sample", "target"], rows, note)
+
+
+def transient_of_all(_: int, __: int, pixels: int) -> list[float | None]:
+    """Transient bytes of each metric, in a fresh process."""
+    return [transient_bytes(name, pixels) for name in SEGMENTATION]
+
+
+def transient_bytes(name: str, pixels: int) -> float | None:
+    """Bytes above the inputs that an update holds at most."""
+    metric, (preds, target) = SEGMENTATION[name](), labels(20, pixels)
+    metric.update(preds[:1000], target[:1000])  # loads what it runs
+    if DEVICE != "cuda":
+        return peak_above(feed(metric, preds, target))
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    metric.update(preds, target)
+    return float(torch.cuda.max_memory_allocated() - before)
+
+
+def skew(_: Bench) -> None:
     """Skew of a measure at every result of a test set of 999 positives and 999 negatives."""
     rows: list[list[object]] = []
     for name, measure in (("precision", imbtorch.precision), ("iam", imbtorch.imbalance_accuracy)):
-        start, before = time.perf_counter(), peak_bytes()
-        skew_map(measure, 999, 999)
-        rows.append([name, time.perf_counter() - start, (peak_bytes() - before) / 1e6])
+        start = time.perf_counter()
+        peak = peak_above(lambda measure=measure: skew_map(measure, 999, 999))
+        rows.append([name, time.perf_counter() - start, None if peak is None else peak / 1e6])
     table("skew_map of 1000 x 1000 results", ["measure", "seconds", "MB above what was held"], rows)
 
 
-SECTIONS = {"skew": skew, "update": update, "memory": memory, "sync": sync, "intervals": intervals}
+# --- Lightning ------------------------------------------------------------------------------------------------------
+
+REPORTED = "imbtorch: update; log_dict(report) at the end"
+LOGGED_IN_STEPS = "torchmetrics: update and log_dict(collection) in each step"
+
+
+def lightning(bench: Bench) -> None:
+    """Cost that logging nine values adds to a validation step of Lightning."""
+    if not PEERS["lightning"]:
+        return
+    steps = 300
+    ways = validations(steps)
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(3 if bench.quick else 10):
+        for name, validate in ways.items():
+            start = time.perf_counter()
+            validate()
+            if DEVICE == "cuda":
+                torch.cuda.synchronize()
+            times[name].append(time.perf_counter() - start)
+
+    def added(name: str) -> float:
+        """Microseconds of a step above those of a step that does nothing, each round by itself; the first warms up."""
+        differences = [each - nothing for each, nothing in zip(times[name], times["nothing"], strict=True)]
+        return 1e6 * statistics.median(differences[1:]) / steps
+
+    own = added(REPORTED)
+    rows: list[list[object]] = []
+    for name, found in times.items():
+        ratio = added(name) / own if name != "nothing" else None
+        rows.append([name, 1e6 * statistics.median(found[1:]) / steps, added(name), ratio, None])
+        if name == LOGGED_IN_STEPS:
+            what = "Lightning, cost added to a step: torchmetrics logged in each step / imbtorch"
+            rows[-1][-1] = bench.at_least(30, added(name) / own, what)
+    title = f"Lightning: validation of {steps} steps of 256 samples, K = 10, one process"
+    note = (
+        "Added: above a step that does nothing; the end of the epoch is spread over its steps. imbtorch logs nine\n"
+        "values, torchmetrics those six of them that it has, but for the row of nine."
+    )
+    table(title, ["what is done", "step µs", "added µs", "ratio to the first of imbtorch", "target"], rows, note)
+
+
+def validations(steps: int) -> dict[str, Work]:
+    """Validation epochs of a Trainer that differ in what they log."""
+    from lightning.pytorch import LightningModule, Trainer
+
+    for name in ("lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module="lightning")
+
+    class Validated(LightningModule):
+        """Model of a validation alone; the metric is updated in each step."""
+
+        def __init__(self, metric: Any = None) -> None:
+            super().__init__()
+            self.metric = metric
+
+        def validation_step(self, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+            if self.metric is not None:
+                self.metric.update(*batch)
+
+    class LoggedInSteps(Validated):
+        def validation_step(self, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+            super().validation_step(batch)
+            self.log_dict(self.metric, on_step=False, on_epoch=True)
+
+    class LoggedAtEnd(Validated):
+        def on_validation_epoch_end(self) -> None:
+            self.log_dict(self.metric)
+
+    class ComputedAtEnd(Validated):
+        def on_validation_epoch_end(self) -> None:
+            self.log_dict(self.metric.compute())
+            self.metric.reset()
+
+    loader = torch.utils.data.DataLoader([labels(10, 256, "cpu")] * steps, batch_size=None)
+
+    def validation(module: LightningModule) -> Work:
+        trainer = Trainer(
+            accelerator="gpu" if DEVICE == "cuda" else "cpu",
+            devices=1,
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+        )
+        return lambda: trainer.validate(module, loader, verbose=False)
+
+    return {
+        "nothing": validation(Validated()),
+        REPORTED: validation(LoggedAtEnd(report_of_nine(10))),
+        "imbtorch: log_dict(report) in each step": validation(LoggedInSteps(report_of_nine(10))),
+        LOGGED_IN_STEPS: validation(LoggedInSteps(six_of_torchmetrics(10))),
+        "the same, nine values of one matrix": validation(LoggedInSteps(nine_of_one_matrix(10))),
+        "torchmetrics: update; log_dict(compute()) at the end": validation(ComputedAtEnd(six_of_torchmetrics(10))),
+    }
+
+
+SECTIONS = {
+    "update": update,
+    "forward": forward,
+    "logits": logits,
+    "ignore": ignore,
+    "contention": contention,
+    "compute": compute,
+    "sync": sync,
+    "intervals": intervals,
+    "memory": memory,
+    "lightning": lightning,
+    "skew": skew,
+}
 
 
 def main() -> None:
@@ -231,12 +890,15 @@ def main() -> None:
     if not chosen:
         parser.error(f"choose sections: {' '.join('--' + name for name in SECTIONS)}, or --all")
     torch.set_num_threads(1)
-    name = torch.cuda.get_device_name() if DEVICE == "cuda" else "CPU, one core"
-    print(f"torch {torch.__version__}, torchmetrics {torchmetrics.__version__}, {name}")
+    device = torch.cuda.get_device_name() if DEVICE == "cuda" else f"CPU ({platform.machine()}), one core"
+    print(f"torch {torch.__version__}, torchmetrics {torchmetrics.__version__}, {device}")
     print("".join(f"{peer} is not installed and left out\n" for peer, there in PEERS.items() if not there), end="")
     warnings.filterwarnings("ignore", message=".*had no target")
+    bench = Bench(given["quick"])
     for name in chosen:
-        SECTIONS[name](0.1 if given["quick"] else 1.0)
+        SECTIONS[name](bench)
+    if bench.aims:
+        table("targets", ["what", "target", "came", "reached"], bench.aims)
 
 
 if __name__ == "__main__":
