@@ -287,8 +287,10 @@ class ThresholdSweep(NamedValues):
             )
             threshold, value = (float(best[self._names(each)[index]]) for each in ("threshold", "value"))
             ax.plot([threshold], [value], "o", color=drawn.get_color())
-            ax.annotate(f"{value:.3f} at {threshold:.2f}", (threshold, value), (6, 6), textcoords="offset points")
+            text = f"{value:.3f} at {threshold:.2f}"
+            ax.annotate(text, (threshold, value), (0, 7), textcoords="offset points", ha="center")
         ax.axvline(0.5, color="0.4", linestyle="dotted", linewidth=1)
+        ax.margins(y=0.12)  # room for the text above the best point
         ax.set(xlabel="Threshold", ylabel=name, xlim=(0, 1))
         if len(lines) > 1:
             ax.legend(fontsize="small")
@@ -323,7 +325,7 @@ class _Binning(Counting):
         chances = preds.sigmoid() if self.logits else preds
         rounded = self.thresholds.to(device=preds.device, dtype=preds.dtype)
         wide = torch.float64 if preds.dtype == torch.float64 else torch.float32
-        return torch.bucketize(chances.to(wide), rounded.to(wide), right=True), chances
+        return torch.bucketize(chances.to(wide).contiguous(), rounded.to(wide), right=True), chances
 
     @property
     def _columns(self) -> int:

@@ -619,3 +619,12 @@ def test_operating_point(given, tmp_path):
 def test_importing_the_example_starts_nothing():
     spec = importlib.util.spec_from_file_location("operating_point", EXAMPLE)
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+def test_a_column_of_scores_is_swept_without_a_warning():
+    scores = torch.rand(50, 2, generator=torch.Generator().manual_seed(0))
+    target = torch.arange(50) % 2
+    column, copied = imbtorch.ThresholdSweep(imbtorch.FScore), imbtorch.ThresholdSweep(imbtorch.FScore)
+    column.update(scores[:, 1], target)
+    copied.update(scores[:, 1].clone(), target)
+    assert column.compute() == copied.compute()
