@@ -127,9 +127,8 @@ def main() -> None:
     print(table(tested), ABOUT, sep="\n")
     picture = args.out / "train_digits.png"
     draw(Path(logger.log_dir) / "metrics.csv", tested, picture)
-    print(
-        f"Pictures: {picture}, {args.out / 'val_selection.png'}\nCheckpoints and the metrics of each epoch: {logger.log_dir}"
-    )
+    print(f"Pictures: {picture}, {args.out / 'val_selection.png'}")
+    print(f"Checkpoints and the metrics of each epoch: {logger.log_dir}")
 
 
 def on_test_set(model: DigitClassifier, path: str, test: TensorDataset) -> tuple[int, Tensor]:
