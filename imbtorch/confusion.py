@@ -153,9 +153,10 @@ def one_vs_rest(counts: Counts) -> Counts:
         tp, actual, predicted = matrix.diagonal(dim1=-2, dim2=-1), matrix.sum(-1), matrix.sum(-2)
     total = actual.sum(-1, keepdim=True)
     fn, fp = actual - tp, predicted - tp
-    tn = total - actual - fp
+    tn = _zero_if_rounding(total - actual - fp, total)
     if isinstance(counts, Margins):
-        pairs = ((tn, tp), (total - actual, actual), (total - predicted, predicted))
+        rest = _zero_if_rounding(total - predicted, total)
+        pairs = ((tn, tp), (total - actual, actual), (rest, predicted))
         return Margins(*(restore(torch.stack(pair, -1), counts) for pair in pairs))
     return restore(torch.stack((torch.stack((tn, fp), -1), torch.stack((fn, tp), -1)), -2), counts)
 
@@ -163,8 +164,9 @@ def one_vs_rest(counts: Counts) -> Counts:
 def at_prevalence(counts: Counts, priors: Tensor | Sequence[float]) -> Counts:
     """The same classifier in another population: rows rescaled to other class shares.
 
-    What the classifier does to each true class stays; how often the class comes changes. Every measure reads the
-    result, since measures take rates as well as counts.
+    What the classifier does to each true class stays, which is an assumption about that population; how often the
+    class comes changes. Every measure reads the result, since measures take rates as well as counts. Metrics do both
+    in one step: ``metric.at_prevalence(priors)``, ``ImbalanceReport(..., prevalence=...)``.
 
     Args:
         counts: ``[..., K, K]``, or :class:`Margins` of two classes.
@@ -181,29 +183,44 @@ def at_prevalence(counts: Counts, priors: Tensor | Sequence[float]) -> Counts:
     tensor([[0.8910, 0.0990],
             [0.0020, 0.0080]], dtype=torch.float64)
     """
-    if isinstance(counts, Margins):
-        if counts.correct.shape[-1] != 2:
-            raise ValueError(
-                f"at_prevalence needs the whole matrix for {counts.correct.shape[-1]} classes: margins do not say "
-                "where the errors of each class went; count with state='matrix'"
-            )
-        (tn, tp), (negatives, positives), _ = (part.unbind(-1) for part in margins(counts))
-        matrix = torch.stack((torch.stack((tn, negatives - tn), -1), torch.stack((positives - tp, tp), -1)), -2)
-        scaled = margins(at_prevalence(matrix, priors))
-        return Margins(*(restore(part, like) for part, like in zip(scaled, counts, strict=True)))
-    wide = double(square(counts))
-    actual = wide.sum(-1)
-    share = torch.as_tensor(priors, dtype=torch.float64, device=wide.device)
+    whole = _two_by_two(counts) if isinstance(counts, Margins) else counts
+    actual = double(square(whole)).sum(-1)
+    share = torch.as_tensor(priors, dtype=torch.float64, device=actual.device)
     if share.shape[-1:] != actual.shape[-1:]:
         raise ValueError(f"priors must hold one share for each of {actual.shape[-1]} classes, got {list(share.shape)}")
-    if not bool((share >= 0).all()) or not bool((share.sum(-1) > 0).all() & share.isfinite().all()):
+    if not bool((share >= 0).all()) or not bool(((share.sum(-1) > 0) & share.sum(-1).isfinite()).all()):
         raise ValueError(f"priors must be finite, non-negative and not all 0, got {share.tolist()}")
     missing = (actual == 0) & (share > 0)
     if bool(missing.any()):
         classes = missing.reshape(-1, missing.shape[-1]).any(0).nonzero().flatten().tolist()
         raise ValueError(f"classes {classes} have no targets, so what becomes of them is unknown; give them prior 0")
-    share = share / share.sum(-1, keepdim=True)
-    return restore(ratio(wide, actual.unsqueeze(-1)) * share.unsqueeze(-1), counts)
+    return rescaled(counts, share)
+
+
+def rescaled(counts: Counts, share: Tensor) -> Counts:
+    """Rates at the given class shares, unchecked and without waiting for a device.
+
+    The share of a class without targets goes to the others; where no class with a share has targets, all rates are 0.
+    """
+    if isinstance(counts, Margins):
+        scaled = margins(rescaled(_two_by_two(counts), share))
+        return Margins(*(restore(part, like) for part, like in zip(scaled, counts, strict=True)))
+    wide = double(square(counts))
+    actual = wide.sum(-1)
+    there = torch.where(actual > 0, share.to(wide.device), 0.0)
+    there = ratio(there, there.sum(-1, keepdim=True))
+    return restore(ratio(wide, actual.unsqueeze(-1)) * there.unsqueeze(-1), counts)
+
+
+def _two_by_two(counts: Margins) -> Tensor:
+    """Matrix of two classes, in float64, from its margins, which determine it."""
+    if counts.correct.shape[-1] != 2:
+        raise ValueError(
+            f"at_prevalence needs the whole matrix for {counts.correct.shape[-1]} classes: margins do not say "
+            "where the errors of each class went; count with state='matrix'"
+        )
+    (tn, tp), (negatives, positives), _ = (part.unbind(-1) for part in margins(counts))
+    return torch.stack((torch.stack((tn, negatives - tn), -1), torch.stack((positives - tp, tp), -1)), -2)
 
 
 # --- small pieces that measures share -------------------------------------------------------------------------------
@@ -231,6 +248,17 @@ def double(x: Tensor) -> Tensor:
 def _wide_enough(x: Tensor) -> Tensor:
     """To float64, or int64 for integers, so that sums and differences are exact."""
     return double(x) if x.is_floating_point() else x.long()
+
+
+def _zero_if_rounding(difference: Tensor, total: Tensor) -> Tensor:
+    """Put 0 where a difference of rates is what rounding left of 0: a root or a ratio would make much of it.
+
+    Gradients pass unchanged.
+    """
+    if not difference.is_floating_point():
+        return difference
+    small = difference.abs() <= difference.shape[-1] * torch.finfo(difference.dtype).eps * total
+    return difference - torch.where(small, difference, 0.0).detach()
 
 
 def restore(value: Tensor, counts: Counts) -> Tensor:
@@ -362,6 +390,32 @@ class Counting:
     def zeros(self, device: torch.device | None = None) -> Tensor:
         """Return an empty state."""
         return torch.zeros(self.cells + len(FAULTS), dtype=torch.int64, device=device)
+
+    def shares(self, priors: Tensor | Sequence[float], name: str) -> Tensor:
+        """Check the class shares of another population and return them on the CPU: ``[K]``, for labels ``[L, 2]``.
+
+        For multilabel a user gives the share of positives of each label, which makes that of its negatives.
+        """
+        kind = "labels" if self.task == "multilabel" else "classes"
+        try:
+            share = torch.as_tensor(priors, dtype=torch.float64, device="cpu")
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise TypeError(f"{name} must be a sequence of numbers such as [0.99, 0.01], got {priors!r}") from error
+        if share.shape != (self.size,):
+            got = f"{list(share.shape)}" if share.ndim else f"the number {priors!r}"
+            raise ValueError(f"{name} must hold one share for each of {self.size} {kind}, got {got}")
+        if self.task == "multilabel":
+            if not bool(((share >= 0) & (share <= 1)).all()):
+                raise ValueError(f"{name} must hold the share of positives of each label, in [0, 1], got {priors!r}")
+            share = torch.stack((1 - share, share), -1)
+        elif not bool((share >= 0).all() & share.sum().isfinite() & (share.sum() > 0)):
+            raise ValueError(f"{name} must be finite, non-negative and not all 0, got {priors!r}")
+        if self.ignored_class is not None and bool((share[..., self.ignored_class] > 0).any()):
+            raise ValueError(
+                f"{name} gives a share to class {self.ignored_class}, whose samples ignore_index leaves out; give it "
+                "share 0, and the others their shares among themselves"
+            )
+        return share
 
     def counts(self, state: Tensor) -> Counts:
         """View a state (or a stack ``[..., cells + 4]`` of them) as counts."""
@@ -577,7 +631,7 @@ class Counting:
     @property
     def _columns(self) -> int:
         """Number of cells in a row of the matrix."""
-        return self.classes
+        return self.size if self.task == "multiclass" else 2
 
     def _cell(self, labels: Tensor, truth: Tensor) -> Tensor:
         """Flat index of each sample's cell: of the matrix, or for margins of its targets."""

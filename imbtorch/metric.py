@@ -28,6 +28,7 @@ from imbtorch.confusion import (
     normalized,
     one_vs_rest,
     reading_is_free,
+    rescaled,
     restore,
     square,
     sums,
@@ -271,13 +272,16 @@ class CountsMetric(SummedState):
         wide = torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32
         return value.to(device=self._state.device, dtype=wide)
 
-    def _tell(self, counts: Counts) -> None:
-        """Raise or warn about samples that were not counted; warn once about classes without targets."""
+    def _tell(self, counts: Counts, share: Tensor | None = None, needed: bool = False) -> None:
+        """Raise or warn about samples that were not counted; warn once about classes without targets.
+
+        Args:
+            counts: of all processes.
+            share: of each class (``[L, 2]`` for multilabel) in the population that the counts are read at.
+            needed: raise about classes without targets.
+        """
         actual = counts.actual if isinstance(counts, Margins) else counts.sum(-1)
-        positives = actual[:, 1] if self.task == "multilabel" else actual
-        unseen = positives == 0
-        if self._counting.ignored_class is not None and self.task != "multilabel":
-            unseen[self._counting.ignored_class] = False
+        unseen = self._unseen(actual, share)
         *tally, total, missing = torch.cat(
             (self._counting.faults(self._state), actual.sum().view(1), unseen.sum().view(1))
         ).tolist()
@@ -287,19 +291,38 @@ class CountsMetric(SummedState):
             if self.on_invalid == "raise":
                 raise ValueError(f"{text}; mend the input and call reset() to start anew (on_invalid='warn' goes on)")
             self._warn_once("invalid", text)
-        elif total == 0:
+        if missing and needed:
+            raise ValueError(self._unseen_text(unseen, read_at=True, needed=True))
+        if any(tally):
+            return
+        if total == 0:
             self._warn_once("empty", f"{type(self).__name__} has counted no sample, so there is nothing to report")
         elif missing and self.tells_unseen:
-            self._warn_once("unseen", self._unseen_text(unseen))
+            self._warn_once("unseen", self._unseen_text(unseen, read_at=share is not None))
 
-    def _unseen_text(self, unseen: Tensor) -> str:
+    def _unseen(self, actual: Tensor, share: Tensor | None = None) -> Tensor:
+        """Which classes, or labels, have no targets; where a share is given, those that should have some there."""
+        if share is not None:
+            lacking = (actual == 0) & (share > 0).to(actual.device)
+            return lacking.any(-1) if self.task == "multilabel" else lacking
+        unseen = (actual[:, 1] if self.task == "multilabel" else actual) == 0
+        if self._counting.ignored_class is not None and self.task != "multilabel":
+            unseen[self._counting.ignored_class] = False
+        return unseen
+
+    def _unseen_text(self, unseen: Tensor, read_at: bool = False, needed: bool = False) -> str:
         names = [self._label(index) for index in unseen.nonzero().flatten().tolist()]
         shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-        what = "labels had no positive target" if self.task == "multilabel" else "classes had no target"
-        return (
-            f"{type(self).__name__}: {len(names)} of {unseen.numel()} {what}: {shown}; "
-            "means over classes leave absent ones out, which flatters a partial validation"
-        )
+        what = "classes had no target"
+        if self.task == "multilabel":
+            what = "labels had no positive or no negative target" if read_at else "labels had no positive target"
+        then = "means over classes leave absent ones out, which flatters a partial validation"
+        if needed:
+            prior = "prior 0 or 1" if self.task == "multilabel" else "prior 0"
+            then = f"what becomes of them in another population is unknown; give them {prior}"
+        elif read_at:
+            then = f"their share of the prevalence goes to the others, and {then}"
+        return f"{type(self).__name__}: {len(names)} of {unseen.numel()} {what}: {shown}; {then}"
 
     def _label(self, index: int) -> str:
         """What a class or label is called."""
@@ -439,6 +462,44 @@ class ConfusionMatrixMetric(CountsMetric):
 
     def _reported(self, counts: Counts) -> Tensor:
         return self._narrow(self.evaluate(counts))
+
+    def at_prevalence(self, priors: Tensor | Sequence[float]) -> Tensor:
+        """Value in a population with other class shares, from the counts of all processes (a collective step).
+
+        What the classifier does to each true class stays, how often the class comes changes
+        (:func:`imbtorch.at_prevalence`): what a validation set that was rebalanced says about deployment. Recall and
+        what is made of recalls alone (balanced accuracy, G-mean; for two classes specificity, dominance, IBA too) do
+        not move; precision, F-score, accuracy, CBA, IAM and MCC do. For an interval there, give
+        :func:`imbtorch.analysis.posterior` ``lambda counts: metric.evaluate(at_prevalence(counts, priors))``.
+
+        Args:
+            priors: ``[K]`` shares of the classes there, in any unit (``[1000, 1]``); for multilabel ``[L]``, for each
+                label the share of its positives in [0, 1], to which its 2x2 counts are rescaled.
+
+        Returns:
+            What ``compute`` returns, of the same shape and dtype; :class:`ConfusionMatrix` gives rates for counts.
+
+        Raises:
+            ValueError: for priors that do not fit the classes, are negative, not finite or all 0; for a positive prior
+                of a class without targets or of ``ignore_index``; for ``state="margins"`` of more than two classes,
+                which does not keep what is rescaled; and as ``compute``.
+            TypeError: for priors that are no numbers.
+
+        >>> from imbtorch import Precision
+        >>> metric = Precision("binary")
+        >>> metric(torch.tensor([0, 0, 0, 1, 1, 1, 1, 1]), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
+        tensor(0.8000)
+        >>> metric.at_prevalence([1000, 1])  # each positive is found, among 250 false alarms
+        tensor(0.0040)
+        """
+        with self.sync_context(dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync):
+            return self._value_at(priors)
+
+    def _value_at(self, priors: Tensor | Sequence[float]) -> Tensor:
+        counts = self._counting.counts(self._state)
+        share = self._counting.shares(priors, "priors")
+        self._tell(counts, share, needed=True)
+        return self._narrow(self.evaluate(rescaled(counts, share)))
 
     # --- looks ------------------------------------------------------------------------------------------------------
 

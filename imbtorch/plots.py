@@ -17,7 +17,7 @@ from imbtorch.analysis.correlation import Correlations
 from imbtorch.analysis.intervals import Interval
 from imbtorch.analysis.selection import Selection
 from imbtorch.analysis.skew import Measure
-from imbtorch.confusion import check_choice, normalized, square
+from imbtorch.confusion import at_prevalence, check_choice, normalized, square
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +27,7 @@ __all__ = [
     "plot_accuracy_dominance",
     "plot_confusion_matrix",
     "plot_correlations",
+    "plot_prevalence",
     "plot_selection",
     "plot_sensitivity",
     "plot_skew_map",
@@ -293,7 +294,8 @@ def plot_skew_map(
             widths = [2.0 if line == 0 else 0.8 for line in lines]
             styles = ["dashed" if line < 0 else "solid" for line in lines]
             drawn = ax.contour(logs.tolist(), levels=lines, colors="black", linewidths=widths, linestyles=styles)
-            ax.clabel(drawn, fmt={line: _power(line) for line in lines}, fontsize=8)
+            places = [max(parts, key=len)[len(max(parts, key=len)) // 4] for parts in drawn.allsegs if parts]
+            ax.clabel(drawn, fmt={line: _power(line) for line in lines}, fontsize=8, manual=places)  # off the frame
         elif high - low < 1e-9 and len(finite):
             ax.text(0.5, 0.5, f"{2**low:.3g} everywhere", ha="center", va="center", transform=ax.transAxes)
     ax.set_xlabel("True negatives")
@@ -336,6 +338,70 @@ def plot_correlations(
     ax.set_ylabel("Positive samples (%)")
     ax.grid(visible=True, alpha=0.3)
     ax.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return fig, ax
+
+
+def plot_prevalence(
+    measures: Mapping[str, Measure],
+    counts: Tensor,
+    ax: Axes | None = None,
+    *,
+    span: tuple[float, float] = (1e-4, 0.5),
+    steps: int = 121,
+) -> tuple[Figure | None, Axes]:
+    """Draw measures of one classifier over the share of positives, and say which of them do not move.
+
+    What the classifier does to each class stays as counted; a dotted line marks the share of positives of the counts.
+
+    Args:
+        measures: name -> function of ``[..., 2, 2]`` counts.
+        counts: ``[2, 2]`` counts or rates, class 1 being the positive one.
+        ax: axes to draw into; by default those of a new figure.
+        span: least and greatest share of positives, within (0, 1); widened to hold that of the counts.
+        steps: points of each line, at least 2, in equal ratios.
+
+    Returns:
+        The new figure (None if axes were given) and the axes.
+
+    Raises:
+        ValueError: for counts that are not ``[2, 2]`` or lack a class, a span or a number of steps out of range, and a
+            measure that does not return one value a matrix.
+
+    Those made of the recalls of the two classes alone do not move. It is an assumption that the others move as drawn:
+    that the samples of each class look in the other population as they did here.
+    """
+    if square(counts).shape != (2, 2):
+        raise ValueError(
+            f"counts must be one matrix [2, 2], got {list(counts.shape)}; take a class out of one_vs_rest(counts)"
+        )
+    wide = counts.detach().cpu().double()
+    negatives, positives = wide.sum(-1).tolist()
+    if not (negatives > 0 and positives > 0):
+        raise ValueError(f"counts must hold targets of both classes, got {negatives:g} and {positives:g}")
+    if not 0 < span[0] < span[1] < 1 or steps < 2:
+        raise ValueError(f"span must hold two shares rising within (0, 1) and steps be 2 or more, got {span}, {steps}")
+    own = positives / (negatives + positives)
+    low, high = min(span[0], own), max(span[1], own)
+    shares = torch.logspace(math.log10(low), math.log10(high), steps, dtype=torch.float64)
+    rates = at_prevalence(wide, torch.stack((1 - shares, shares), -1))
+    assert isinstance(rates, Tensor)
+    values = {name: measure(rates) for name, measure in measures.items()}
+    for name, value in values.items():
+        if value.shape != shares.shape:
+            raise ValueError(f"{name} must return one value for each matrix, got {list(value.shape)}; average it")
+    fig, ax = _axes(ax, (8.0, 4.5))
+    for index, (name, value) in enumerate(values.items()):
+        still = bool(value.max() - value.min() < 1e-9)
+        ax.plot(shares.tolist(), value.tolist(), label=name + " (does not move)" * still, **_style(index, steps))
+    ax.axvline(own, color="0.4", linestyle=":", linewidth=1.5, zorder=0, label=f"as counted: {own:.3g}")
+    ax.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
+    ax.set_xscale("log")
+    ax.set_xlim(low, high * 1.05)
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.set_xlabel("Share of positives")
+    ax.set_ylabel("Measure")
+    ax.grid(visible=True, alpha=0.3)
+    ax.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     return fig, ax
 
 
@@ -513,6 +579,7 @@ def _mark_selected(
             ha="right" if late else "left",
             va="center",
             fontsize=8,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},  # over the lines of other epochs
         )
     above.set_yticks(range(len(ways)), list(ways), fontsize=8)
     above.set_ylim(len(ways) - 0.5, -0.5)

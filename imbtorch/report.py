@@ -6,6 +6,7 @@ import importlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from inspect import signature
 from typing import Any, TypeAlias
 
@@ -16,7 +17,7 @@ from typing_extensions import Unpack
 
 from imbtorch import metrics as catalogue
 from imbtorch.analysis.intervals import posterior
-from imbtorch.confusion import Counting, Counts, Layout, Margins, Task, check_choice, margins, sums
+from imbtorch.confusion import Counting, Counts, Layout, Margins, Task, check_choice, margins, rescaled, sums
 from imbtorch.metric import (
     ConfusionMatrixMetric,
     CountsMetric,
@@ -155,6 +156,12 @@ class ImbalanceReport(NamedValues):
 
     In plain PyTorch and Fabric ``compute()`` returns a dict of scalars: ``fabric.log_dict(report.compute())``.
 
+    Where validation was rebalanced, ``prevalence`` reads every value at the class shares of deployment: what the
+    classifier does to each true class stays, how often the class comes changes (:func:`imbtorch.at_prevalence`).
+    Precision, F-score, accuracy, CBA, IAM and MCC then differ; recall, balanced accuracy and G-mean do not::
+
+        ImbalanceReport("binary", class_names=["ok", "fraud"], prevalence={"ok": 1000, "fraud": 1})
+
     Args:
         task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
         num_classes: number of classes; from ``class_names`` if those are given.
@@ -166,6 +173,11 @@ class ImbalanceReport(NamedValues):
         intervals: report ``<name>_low`` and ``<name>_high`` of each measure as well: the limits of its 95 % posterior
             interval (:func:`imbtorch.analysis.posterior`, 2,000 draws with a fixed seed, so that all processes agree).
             Not for the values of a batch that ``forward`` returns. The cost grows with K * K.
+        prevalence: shares of the classes, in any unit, in the population that all values are read at, those of
+            ``forward`` included: one for each class, or name -> share. For multilabel the share of positives of each
+            label, in [0, 1]. A class that is ``ignore_index`` gets share 0 (a name can be left out). The share of a
+            class without targets goes to the others, and a warning names it. ``counts()`` and ``plot()`` show the
+            counts; functions in ``measures`` see rates. By default values are read off the counts as they are.
         per_class: measures to report for each class as ``<measure>/<class>``, among recall, precision, specificity, f1,
             fowlkes_mallows, cba, iam; by default recall and precision where names were given or up to 20 classes.
         prefix: comes before each name.
@@ -179,6 +191,7 @@ class ImbalanceReport(NamedValues):
 
     Raises:
         ValueError: for arguments that do not fit each other, and names that occur twice.
+        TypeError: for arguments of the wrong type.
 
     Reading a value (``report["iam"].compute()``, logging it) is a collective step like ``compute()``: all processes, in
     the same order, all names in one go. :meth:`table` and :meth:`plot` show the last computed result and never
@@ -200,6 +213,7 @@ class ImbalanceReport(NamedValues):
         measures: Mapping[str, Measured] | None = None,
         per_class: Sequence[str] | None = None,
         intervals: bool = False,
+        prevalence: Mapping[str, float] | Sequence[float] | Tensor | None = None,
         prefix: str = "",
         postfix: str = "",
         threshold: float = 0.5,
@@ -223,6 +237,9 @@ class ImbalanceReport(NamedValues):
         super().__init__(counting, on_invalid, **kwargs)
         named = class_names is not None
         self.class_names = list(class_names) if class_names is not None else [str(i) for i in range(counting.size)]
+        self.prevalence: list[float] | None = None
+        if prevalence is not None:
+            self._set_prevalence(prevalence)
         if per_class is None:
             per_class = ("recall", "precision") if named or counting.size <= FEW_CLASSES else ()
         if isinstance(per_class, str):
@@ -280,6 +297,27 @@ class ImbalanceReport(NamedValues):
             }
         return chosen
 
+    def _set_prevalence(self, prevalence: Mapping[str, float] | Sequence[float] | Tensor) -> None:
+        """Check the class shares of the population that values are read at, and keep them in the order of classes."""
+        if self._counting.layout == "margins" and self._counting.size > 2:
+            raise ValueError(
+                "prevalence needs the whole matrix for more than two classes: margins do not say where the errors of "
+                "each class went; use state='matrix'"
+            )
+        if isinstance(prevalence, Mapping):
+            ignored = None if self.task == "multilabel" else self._counting.ignored_class
+            optional = set() if ignored is None else {self.class_names[ignored]}
+            missing = [name for name in self.class_names if name not in optional.union(prevalence)]
+            unknown = [name for name in prevalence if name not in self.class_names]
+            if missing or unknown:
+                raise ValueError(
+                    f"prevalence must name every class; missing are {missing}, not among class_names are {unknown}"
+                )
+            prevalence = [prevalence.get(name, 0.0) for name in self.class_names]
+        shares = self._counting.shares(prevalence, "prevalence")
+        self._shares: list[Any] = shares.tolist()
+        self.prevalence = shares[:, 1].tolist() if self.task == "multilabel" else shares.tolist()
+
     def _read(self, name: str, measured: Measured) -> tuple[Reading, bool | None]:
         """How a measure is read, and which direction of it is better."""
         if not isinstance(name, str) or not name:
@@ -306,11 +344,21 @@ class ImbalanceReport(NamedValues):
     # --- computing --------------------------------------------------------------------------------------------------
 
     def _reads_matrix(self) -> bool:
-        return any(reading.needs_matrix for reading in self._readings.values())
+        return self.prevalence is not None or any(reading.needs_matrix for reading in self._readings.values())
 
     def _reported(self, counts: Counts) -> dict[str, Tensor]:
-        values = self._evaluated(counts, margins(counts))
+        rates = self._read_at(counts)
+        values = self._evaluated(rates, margins(rates))
         return {f"{self.prefix}{name}{self.postfix}": value for name, value in values.items()}
+
+    def _share(self) -> Tensor | None:
+        """Class shares that values are read at, for multilabel ``[L, 2]``."""
+        return None if self.prevalence is None else torch.tensor(self._shares, dtype=torch.float64, device="cpu")
+
+    def _read_at(self, counts: Counts) -> Counts:
+        """What values are read off: the counts, or rates at the prevalence."""
+        share = self._share()
+        return counts if share is None else rescaled(counts, share)
 
     def _evaluated(self, counts: Counts, marginal: Margins) -> dict[str, Tensor]:
         """All values of counts, whose margins are taken once."""
@@ -337,14 +385,20 @@ class ImbalanceReport(NamedValues):
         """
         counts = self._counting.counts(self._state)
         marginal = sums(counts)
-        self._tell(marginal)
-        values = self._evaluated(counts, margins(marginal))
+        self._tell(marginal, self._share())
+        rates = self._read_at(counts)
+        values = self._evaluated(rates, margins(marginal if rates is counts else rates))
         if self.intervals:
             assert isinstance(counts, Tensor)
+            readings = {name: partial(self._drawn, reading) for name, reading in self._readings.items()}
             generator = torch.Generator(counts.device).manual_seed(0)
-            for name, found in posterior(self._readings, counts, samples=DRAWS, generator=generator).items():
+            for name, found in posterior(readings, counts, samples=DRAWS, generator=generator).items():
                 values |= {f"{name}_low": self._narrow(found.low), f"{name}_high": self._narrow(found.high)}
         return self._keep(counts, values)
+
+    def _drawn(self, reading: Reading, draws: Tensor) -> Tensor:
+        """Value of each draw of the posterior, which draws counts: they are read at the prevalence one by one."""
+        return reading(self._read_at(draws))
 
     def counts(self) -> Counts:
         """Copy of the counts of all processes (a collective step): int64 ``[K, K]``, ``[L, 2, 2]``, or Margins."""
@@ -355,6 +409,8 @@ class ImbalanceReport(NamedValues):
 
     def table(self) -> ReportTable:
         """Per-class table beside the overall values, of the last computed result; never communicates.
+
+        Support and predictions are as counted, all other columns are read at the ``prevalence``.
 
         >>> report = ImbalanceReport("binary", class_names=["ok", "fraud"], per_class=())
         >>> report.update(torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 1, 1]))
@@ -368,8 +424,9 @@ class ImbalanceReport(NamedValues):
             "support": sums.actual[..., shown].tolist(),
             "predicted": sums.predicted[..., shown].tolist(),
         }
+        read = sums if self.prevalence is None else margins(self._read_at(result.counts))
         for name in ("precision", "recall", "f1", "cba", "iam"):
-            columns[name] = self._of_each_class(name, sums).tolist()
+            columns[name] = self._of_each_class(name, read).tolist()
         overall = {name: float(result.values[name]) for name in self._readings}
         return ReportTable(list(self.class_names), columns, overall)
 
@@ -399,6 +456,7 @@ class ImbalanceReport(NamedValues):
     def _shown_arguments(self) -> dict[str, Any]:
         shown = super()._shown_arguments()
         shown |= {name: value for name in ("prefix", "postfix") if (value := getattr(self, name))}
+        shown |= {} if self.prevalence is None else {"prevalence": self.prevalence}
         return shown | {"measures": list(self._readings), "per_class": list(self.per_class)}
 
 
@@ -445,6 +503,15 @@ class ReportedValue(Metric):
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
         return compute
 
+    def _apply(self, *_: Any, **__: Any) -> ReportedValue:
+        """Nothing to move; Lightning asks for it with every value that is logged."""
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        """Where the report counts."""
+        return self.report.device
+
     def update(self, *_: Any, **__: Any) -> None:
         """Refuse: the report counts for all its values.
 
@@ -484,8 +551,8 @@ class ReportTable:
 
     Attributes:
         names: class names.
-        columns: column name -> one number a class: support (targets), predicted, precision, recall, f1, and the terms
-            that CBA and IAM average.
+        columns: column name -> one number a class: support (targets) and predicted, as counted; precision, recall, f1,
+            and the terms that CBA and IAM average.
         overall: name -> value of the measures of all classes.
     """
 

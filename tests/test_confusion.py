@@ -444,6 +444,16 @@ def test_at_prevalence_rescales_rows():
     np.testing.assert_allclose(parts.correct, whole.diagonal(), rtol=1e-12)
 
 
+def test_what_rounding_leaves_of_a_difference_of_rates_is_0_and_has_its_gradient():
+    counts = torch.tensor([[0, 1, 0], [7, 0, 0], [3, 0, 0]])  # none of the rest of class 0 is told from it
+    rates = at_prevalence(counts, [1, 1000, 7]).requires_grad_()
+    each = one_vs_rest(rates)
+    assert each[0, 0, 0] == 0
+    assert one_vs_rest(margins(rates)).correct[0].tolist() == [0, 0]
+    (gradient,) = torch.autograd.grad(each[0, 0, 0], rates)
+    np.testing.assert_allclose(gradient, [[0, 0, 0], [0, 1, 1], [0, 1, 1]], atol=1e-12)
+
+
 # --- values that cannot be counted -----------------------------------------------------------------------------------
 
 BAD = [  # task, preds, target, place of the spare cell, words of the message

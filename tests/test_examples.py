@@ -136,3 +136,36 @@ def test_benchmark_prints_tables_of_medians_ratios_and_targets(tmp_path):
     aimed = [row.split("|")[2].strip() for row in found[-1].splitlines()[4:]]
     assert aimed == ["≥ 4", "≤ 1.3", "≤ 1.3"]  # reached or not: a busy machine must not fail a test
     assert all(aim in "".join(found[:-1]) for aim in aimed)
+
+
+def test_what_validation_says_of_deployment_comes_true(tmp_path):
+    script = str(EXAMPLES / "deployment.py")
+    arguments = ("--validation", "2000", "--positives", "400", "--epochs", "30")
+    done = run(tmp_path, *arguments, command=(script,))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    heading, *lines = done.stdout.splitlines()
+    assert heading.split("  ")[-1].strip() == "measured at 1:1000"
+    number = r"(-?\d\.\d{4})"
+    rows = {}
+    for row in lines[:8]:
+        assert len(row) == len(heading)  # aligned
+        found = re.fullmatch(rf"(.+?) +{number} +{number} \[{number}, {number}\] +{number}", row)
+        rows[found[1]] = [float(each) for each in found.groups()[1:]]
+    alarms = [tuple(map(int, re.findall(r" (\d+) of (\d+) alarms", line)[0])) for line in lines[8:10]]
+    for place, (right, every) in zip((0, 4), alarms, strict=True):
+        assert rows["precision"][place] == pytest.approx(right / every, abs=6e-5)
+        assert rows["recall"][place] == pytest.approx(right / (2000, 400)[place // 4], abs=6e-5)
+    (right, every), hit = alarms[0], alarms[0][0] / 2000
+    false = (every - right) / 2000
+    assert rows["precision"][1] == pytest.approx(hit / (hit + 1000 * false), abs=6e-5)  # Bayes' rule
+    assert rows["accuracy"][1] == pytest.approx((hit + 1000 * (1 - false)) / 1001, abs=6e-5)
+    for name, (before, there, low, high, truth) in rows.items():
+        assert low < there < high, name
+        assert low - (high - low) < truth < high + (high - low), name  # two samples, a few standard errors
+        assert (before == there) == (name in ("recall", "balanced accuracy"))
+    assert rows["precision"][0] > 0.9
+    assert max(rows["precision"][3:]) < 0.1
+    pixels = image.imread(tmp_path / "out" / "deployment.png")
+    assert min(pixels.shape[:2]) > 400
+    assert pixels[..., :3].std() > 0.1

@@ -8,6 +8,7 @@ import sys
 
 import matplotlib as mpl
 import numpy as np
+import oracles
 import pytest
 import torch
 from sklearn import metrics as sklearn_metrics
@@ -1167,3 +1168,209 @@ def test_plot_errors(monkeypatch):
     for each in (metric, multiclass([0, 1, 2], [0, 1, 2], "Recall")):
         with pytest.raises(ModuleNotFoundError, match=r"pip install 'imbtorch\[plot\]'"):
             each.plot()
+
+
+# --- another population ----------------------------------------------------------------------------------------------
+
+
+def at_shares(matrix, shares):
+    """Counts, exact and whole, of the same classifier where the classes have these shares."""
+    common, pairs = math.lcm(*(sum(row) or 1 for row in matrix)), zip(matrix, shares, strict=True)
+    return [[count * share * (common // (sum(row) or 1)) for count in row] for row, share in pairs]
+
+
+def at_reference(name, task, average, matrices):
+    """Exact value of whole counts: one matrix, or one for each label."""
+    own = own_arguments(name, len(matrices) if task == "multiclass" else 2)
+    if "measure" in own:
+        own["measure"] = "BalancedAccuracy"
+
+    def measured(matrix, average):
+        if name in POSITIVE | PER_CLASS:
+            own["average"] = average
+        return oracles.number(oracles.ORACLES[name](matrix, **own))
+
+    if task != "multilabel" and not (task == "multiclass" and name in TWO_CLASSES):
+        return measured(matrices, average)
+    each = oracles.one_vs_rest(matrices) if task == "multiclass" else matrices
+    inner = "binary" if name in POSITIVE else "macro"
+    if average == "micro":
+        return measured(np.sum(each, axis=0).tolist(), inner)
+    values = [measured(matrix, inner) for matrix in each]
+    weights = [float(sum(matrix[1])) if average == "weighted" else 1.0 for matrix in each]
+    return values if average == "none" else statistics.fmean(values, weights)
+
+
+PRIORS = {"binary": [1000, 1], "multiclass": [1000, 1, 30, 0, 7], "multilabel": [0.5, 0.01, 0.0, 1.0, 0.2]}
+
+
+@pytest.mark.parametrize(("name", "task", "average"), CASES)
+def test_value_at_a_prevalence_is_that_of_whole_counts_with_these_shares(name, task, average):
+    preds, target = batch(task)
+    priors, average = PRIORS[task], resolved(name, task, average)
+    labels = preds.argmax(1) if task == "multiclass" else (preds > 0.5).long()
+    if task == "multilabel":
+        every = sklearn_metrics.multilabel_confusion_matrix(target, labels).tolist()
+        shares = [(round(1000 - 1000 * share), round(1000 * share)) for share in priors]
+        scaled = [at_shares(matrix, each) for matrix, each in zip(every, shares, strict=True)]
+        common = math.lcm(*(oracles.total(matrix) for matrix in scaled))  # each label has as many samples
+        whole = [[[c * (common // oracles.total(m)) for c in row] for row in m] for m in scaled]
+    else:
+        whole = at_shares(sklearn_metrics.confusion_matrix(target, labels).tolist(), priors)
+    wanted = at_reference(name, task, average, whole)
+    metric = build(name, task, **({"average": average} if averages(name, task) else {}))
+    metric.update(preds, target)
+    found = metric.at_prevalence(priors)
+    assert_equal(found, wanted, 5e-6)
+    before = metric.compute()
+    assert (found.shape, found.dtype, found.device) == (before.shape, before.dtype, before.device)
+    assert_equal(metric.at_prevalence(torch.tensor(priors)), wanted, 5e-6)
+    assert metric.compute().equal(before) or before.isnan().any()
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+@pytest.mark.parametrize(
+    ("name", "score"),
+    [
+        ("Precision", sklearn_metrics.precision_score),
+        ("Recall", sklearn_metrics.recall_score),
+        ("FScore", sklearn_metrics.f1_score),
+        ("Accuracy", sklearn_metrics.accuracy_score),
+        ("BalancedAccuracy", sklearn_metrics.balanced_accuracy_score),
+        ("MatthewsCorrCoef", sklearn_metrics.matthews_corrcoef),
+    ],
+)
+def test_value_at_a_prevalence_is_sklearns_with_weighted_samples(name, score, task):
+    preds, target = batch(task)
+    labels = preds.argmax(1) if task == "multiclass" else (preds > 0.5).long()
+    priors = torch.tensor([0.9, 0.1] if task == "binary" else [0.5, 0.3, 0.1, 0.07, 0.03], dtype=torch.float64)
+    weight = (priors / target.bincount())[target]
+    how = {"average": "macro" if task == "multiclass" else "binary"} if name in POSITIVE else {}
+    metric = getattr(imbtorch, name)(task, **({"num_classes": 5} if task == "multiclass" else {}))
+    metric.update(preds, target)
+    assert_equal(metric.at_prevalence(priors), score(target, labels, sample_weight=weight, **how))
+
+
+def test_measures_made_of_the_recalls_of_two_classes_do_not_move():
+    preds, target = torch.tensor([0] * 80 + [1] * 20 + [0] * 3 + [1] * 7), torch.tensor([0] * 100 + [1] * 10)
+    still = set()
+    for name in metrics.__all__:
+        metric = build(name, "binary")
+        metric.update(preds, target)
+        values = [float(metric.at_prevalence(priors)) for priors in ([1, 1], [9, 1], [1000, 1])]
+        if max(values) - min(values) < 1e-6:
+            still.add(name)
+    recalls = {"Recall", "Specificity", "BalancedAccuracy", "GeometricMean"}
+    assert still == recalls | TWO_CLASSES - {"OptimizedPrecision"}  # which holds the accuracy
+
+
+@pytest.mark.parametrize("name", ["Precision", "ImbalanceAccuracy", "OptimizedPrecision"])
+def test_margins_of_two_classes_can_be_read_at_a_prevalence(name):
+    target, preds = [0, 0, 0, 0, 1, 1, 1], [0, 0, 1, 0, 1, 0, 1]
+    whole, lean = (multiclass(preds, target, name, 2, state=state) for state in ("matrix", "margins"))
+    assert_equal(lean.at_prevalence([9, 1]), whole.at_prevalence([9, 1]))
+    with pytest.raises(ValueError, match=r"whole matrix for 3 classes.*state='matrix'"):
+        multiclass([0, 1, 2], [0, 1, 2], name, state="margins").at_prevalence([1, 1, 1])
+
+
+@pytest.mark.parametrize("normalize", [None, "true", "pred", "all"])
+def test_a_confusion_matrix_at_a_prevalence_holds_rates(normalize):
+    metric = multiclass([0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 1, 1], size=2, normalize=normalize)
+    wanted = {
+        None: [[0.675, 0.225], [0.0, 0.1]],
+        "all": [[0.675, 0.225], [0.0, 0.1]],
+        "true": [[0.75, 0.25], [0.0, 1.0]],
+        "pred": [[1.0, 0.225 / 0.325], [0.0, 0.1 / 0.325]],
+    }[normalize]
+    found = metric.at_prevalence([9, 1])
+    assert_equal(found, wanted)
+    assert found.dtype == torch.float32
+
+
+def test_differences_of_rates_that_should_be_0_are():
+    """Always wrong: each class against the rest has rates of 0, not what rounding left of them."""
+    preds, target = [1] + [0] * 7, [0] + [1] * 7
+    assert multiclass(preds, target, "OptimizedPrecision", 2).at_prevalence([1, 1000]) == -1
+    metric = build("AccuracyDominanceArea", "multiclass", 3, average="none")
+    target, preds = [0] * 7 + [2] * 2, [0, 0, 0, 1, 1, 1, 2, 0, 0]  # the rest of class 0 is taken for class 0
+    metric.update(torch.tensor(preds), torch.tensor(target))
+    assert metric.at_prevalence([10**6, 0, 1])[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("task", "priors", "error", "match"),
+    [
+        ("binary", 0.01, ValueError, "priors must hold one share for each of 2 classes, got the number 0.01"),
+        ("binary", [1], ValueError, r"one share for each of 2 classes, got \[1\]"),
+        ("multiclass", [1, 1], ValueError, r"one share for each of 5 classes, got \[2\]"),
+        ("multiclass", [[1] * 5], ValueError, r"each of 5 classes, got \[1, 5\]"),
+        ("multilabel", [0.5, 0.5], ValueError, r"one share for each of 5 labels, got \[2\]"),
+        ("binary", [1, -1], ValueError, "priors must be finite, non-negative and not all 0"),
+        ("binary", [0, 0], ValueError, "not all 0"),
+        ("binary", [1, math.inf], ValueError, "must be finite"),
+        ("binary", [1, NAN], ValueError, "must be finite"),
+        ("binary", [1e308, 1e308], ValueError, "must be finite"),
+        ("multilabel", [0.5, 1, 0, 0, 9], ValueError, r"share of positives of each label, in \[0, 1\]"),
+        ("multilabel", [0.5, 1, 0, 0, NAN], ValueError, r"share of positives of each label, in \[0, 1\]"),
+        ("binary", {"a": 1, "b": 2}, TypeError, "priors must be a sequence of numbers"),
+        ("binary", ["a", "b"], TypeError, "priors must be a sequence of numbers"),
+        ("binary", None, TypeError, "priors must be a sequence of numbers"),
+    ],
+)
+def test_priors_that_do_not_fit(task, priors, error, match):
+    metric = build("Recall", task)
+    metric.update(*batch(task))
+    with pytest.raises(error, match=match):
+        metric.at_prevalence(priors)
+
+
+def test_priors_of_classes_without_targets_are_refused_by_name():
+    metric = multiclass([0, 1, 1], [0, 1, 0], "Recall", 4)
+    with pytest.raises(ValueError, match=r"Recall: 2 of 4 classes had no target: 2, 3; .* unknown; give them prior 0"):
+        metric.at_prevalence([1, 1, 1, 1])
+    assert_equal(metric.at_prevalence([1, 1, 0, 0]), 0.75)  # nothing to warn of: nothing of them is asked for
+    labels = build("Precision", "multilabel", 3)
+    labels.update(torch.tensor([[0, 1, 1], [1, 1, 0]]), torch.tensor([[0, 1, 0], [1, 1, 0]]))
+    with pytest.raises(ValueError, match=r"2 of 3 labels had no positive or no negative target: 1, 2; .*prior 0 or 1"):
+        labels.at_prevalence([0.5, 0.5, 0.5])
+    assert_equal(labels.at_prevalence([0.5, 1, 0]), 2 / 3)
+    empty = build("Recall", "binary")
+    with pytest.raises(ValueError, match="2 of 2 classes had no target: 0, 1;"):
+        empty.at_prevalence([1, 1])
+
+
+def test_an_ignored_class_has_no_share():
+    metric = multiclass([0, 1, 1, 2], [0, 1, 0, 2], "Recall", ignore_index=2)
+    with pytest.raises(ValueError, match="gives a share to class 2, whose samples ignore_index leaves out"):
+        metric.at_prevalence([1, 1, 1])
+    assert_equal(metric.at_prevalence([1, 1, 0]), 0.75)
+    labels = build("Precision", "multilabel", 2, ignore_index=0)
+    labels.update(torch.ones(2, 2), torch.ones(2, 2, dtype=torch.long))
+    with pytest.raises(ValueError, match="gives a share to class 0"):
+        labels.at_prevalence([0.5, 1])
+    assert labels.at_prevalence([1, 1]) == 1
+
+
+@pytest.mark.parametrize("on_invalid", ["raise", "warn"])
+def test_values_that_were_not_counted_are_told_at_a_prevalence_too(on_invalid, monkeypatch):
+    monkeypatch.setattr("imbtorch.metric.reading_is_free", lambda _: False)  # as on an accelerator
+    metric = build("Precision", "binary", on_invalid=on_invalid)
+    metric.update(torch.tensor([0.1, NAN, 0.9]), torch.tensor([0, 1, 1]))
+    if on_invalid == "raise":
+        with pytest.raises(ValueError, match="did not count 1 of the samples it was given: 1 NaN scores"):
+            metric.at_prevalence([9, 1])
+    else:
+        with pytest.warns(UserWarning, match="did not count 1") as caught:
+            assert metric.at_prevalence([9, 1]) == 1
+        assert caught[0].filename == __file__
+
+
+def test_a_prevalence_is_read_off_the_counts_of_all_processes():
+    other = multiclass([1, 1, 0], [0, 1, 1], "Precision", 2, average="none")._state.clone()
+    several = {"dist_sync_fn": lambda state, group: [state, other], "distributed_available_fn": lambda: True}
+    metric = multiclass([0, 1], [0, 1], "Precision", 2, average="none", **several)
+    # both: [[1, 1], [1, 2]]
+    assert_equal(metric.at_prevalence([3, 1]), [1.5 / (1.5 + 1 / 3), (2 / 3) / (2 / 3 + 1.5)])
+    with pytest.raises(ValueError, match="each of 2 classes"):
+        metric.at_prevalence([1])
+    assert metric.confmat.tolist() == [[1, 0], [0, 1]]

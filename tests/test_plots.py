@@ -1,5 +1,6 @@
 """What the pictures show: each is rendered and read back."""
 
+import functools
 import itertools
 import math
 import sys
@@ -20,12 +21,14 @@ from imbtorch import plots
 from imbtorch.analysis import Correlations, Interval, measure_correlations, select_model, skew_map
 
 COUNTS = torch.tensor([[90, 10, 0], [5, 15, 0], [1, 1, 3]])
+TWO = torch.tensor([[90, 10], [2, 8]])
 DRAWINGS = {
     "plot_values": lambda ax=None: plots.plot_values(torch.tensor([0.5, 0.25]), ax),
     "plot_confusion_matrix": lambda ax=None: plots.plot_confusion_matrix(COUNTS, ax),
     "plot_accuracy_dominance": lambda ax=None: plots.plot_accuracy_dominance(torch.tensor([[0.1, 0.8]]), ax),
     "plot_skew_map": lambda ax=None: plots.plot_skew_map(skew_map(imbtorch.precision, 5, 8), ax),
     "plot_correlations": lambda ax=None: plots.plot_correlations(correlations(), "b", ax),
+    "plot_prevalence": lambda ax=None: plots.plot_prevalence({"accuracy": imbtorch.accuracy}, TWO, ax),
     "plot_selection": lambda ax=None: plots.plot_selection({"a": [0.1, 0.5], "b": [0.9, 0.4]}, ax, selected={"a": 1}),
     "plot_sensitivity": lambda ax=None: plots.plot_sensitivity({"accuracy": imbtorch.accuracy}, [5, 9], ax),
 }
@@ -507,6 +510,65 @@ def test_correlations_of_unknown_measures():
         plots.plot_correlations(correlations(), "d")
     with pytest.raises(ValueError, match="others must be one of 'a', 'b', 'c', got 'e'"):
         plots.plot_correlations(correlations(), "a", others=["b", "e"])
+    assert not plt.get_fignums()
+
+
+# --- prevalence ------------------------------------------------------------------------------------------------------
+
+READ = {
+    "precision": functools.partial(imbtorch.precision, average="binary"),
+    "IAM": imbtorch.imbalance_accuracy,
+    "accuracy": imbtorch.accuracy,
+    "balanced accuracy": imbtorch.balanced_accuracy,
+}
+
+
+@pytest.mark.parametrize("counts", [TWO, TWO.half(), TWO.double().requires_grad_(), TWO / 110])
+def test_measures_over_the_share_of_positives(counts):
+    """By hand, from TPR .8 and TNR .9."""
+    fig, ax = plots.plot_prevalence(READ, counts)
+    pixels(fig)
+    share = np.asarray(line(ax, "precision").get_xdata())
+    np.testing.assert_allclose(share[[0, -1]], [1e-4, 0.5])
+    np.testing.assert_allclose(np.diff(np.log(share)), np.log(5000) / 120)  # a straight row on the log axis
+    precision, right = 0.8 * share / (0.8 * share + 0.1 * (1 - share)), 0.9 * (1 - share)
+    rest = right / np.maximum(1 - share, right + 0.2 * share)  # the smaller of precision and recall
+    near = {"rtol": 1e-3} if counts.dtype == torch.half else {"rtol": 1e-6}
+    np.testing.assert_allclose(line(ax, "precision").get_ydata(), precision, **near)
+    np.testing.assert_allclose(line(ax, "accuracy").get_ydata(), 0.8 * share + right, **near)
+    np.testing.assert_allclose(line(ax, "IAM").get_ydata(), np.minimum(precision, 0.8) + rest - 1, atol=1e-6)
+    np.testing.assert_allclose(line(ax, "balanced accuracy (does not move)").get_ydata(), 0.85, **near)
+    assert line(ax, "as counted: 0.0909").get_xdata()[0] == pytest.approx(1 / 11, rel=1e-3)
+    assert legend(ax) == [*list(READ)[:3], "balanced accuracy (does not move)", "as counted: 0.0909"]
+    assert (ax.get_xscale(), ax.get_xlabel(), ax.get_ylabel()) == ("log", "Share of positives", "Measure")
+    assert {"0.001", "0.01", "0.1"} <= set(ticks(ax, "x"))
+
+
+def test_the_span_holds_the_share_that_was_counted():
+    for counts, span, ends in (
+        (torch.tensor([[1, 1], [3, 15]]), (0.01, 0.5), (0.01, 0.9)),
+        (torch.tensor([[90000, 9990], [2, 8]]), (0.01, 0.5), (1e-4, 0.5)),
+        (TWO, (0.01, 0.2), (0.01, 0.2)),
+    ):
+        _, ax = plots.plot_prevalence(READ, counts, span=span, steps=5)
+        found = line(ax, "precision").get_xdata()
+        assert (len(found), found[0], found[-1]) == (5, pytest.approx(ends[0]), pytest.approx(ends[1]))
+        low, high = ax.get_xlim()
+        assert low <= ends[0] < ends[1] < high
+
+
+def test_what_has_no_share_of_positives_is_refused():
+    for wrong in (COUNTS, torch.ones(2, 2, 2)):
+        with pytest.raises(ValueError, match=r"counts must be one matrix \[2, 2\], got .*one_vs_rest"):
+            plots.plot_prevalence(READ, wrong)
+    for wrong in ([[0, 0], [1, 2]], [[1, 2], [0, 0]]):
+        with pytest.raises(ValueError, match=r"targets of both classes, got"):
+            plots.plot_prevalence(READ, torch.tensor(wrong))
+    for arguments in ({"span": (0.5, 0.1)}, {"span": (0, 0.5)}, {"span": (0.1, 1)}, {"steps": 1}):
+        with pytest.raises(ValueError, match=r"span must hold two shares rising within \(0, 1\) and steps"):
+            plots.plot_prevalence(READ, TWO, **arguments)
+    with pytest.raises(ValueError, match=r"recalls must return one value for each matrix, got \[121, 2\]; average it"):
+        plots.plot_prevalence({"recalls": lambda counts: imbtorch.recall(counts, "none")}, TWO)
     assert not plt.get_fignums()
 
 

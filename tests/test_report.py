@@ -11,6 +11,7 @@ import warnings
 from multiprocessing.reduction import ForkingPickler
 
 import matplotlib as mpl
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -1094,3 +1095,235 @@ def test_a_tracker_follows_the_values():
 def test_measures_must_be_named():
     with pytest.raises(TypeError, match=r"measures must map names .* as in \{'iam': ImbalanceAccuracy\}, got list"):
         ImbalanceReport("binary", measures=["iam"])
+
+
+# --- another population ---------------------------------------------------------------------------------------------
+
+
+def weighted(preds, target, prevalence):
+    """Values of scikit-learn on samples that weigh what brings the classes to their shares."""
+    counted = target.bincount(minlength=len(prevalence))
+    shares = torch.tensor(prevalence, dtype=torch.float64) * (counted > 0)
+    weight = {"sample_weight": (shares / shares.sum() / counted)[target]}
+    how = {"average": "binary"} if len(prevalence) == 2 else {"average": "macro"}
+    recalls = sklearn_metrics.recall_score(target, preds, average=None, **weight)
+    return {
+        "accuracy": sklearn_metrics.accuracy_score(target, preds, **weight),
+        "balanced_accuracy": sklearn_metrics.balanced_accuracy_score(target, preds, **weight),
+        "precision": sklearn_metrics.precision_score(target, preds, zero_division=0, **how, **weight),
+        "recall": sklearn_metrics.recall_score(target, preds, **how, **weight),
+        "f1": sklearn_metrics.f1_score(target, preds, **how, **weight),
+        "mcc": sklearn_metrics.matthews_corrcoef(target, preds, **weight),
+    } | {f"recall/{index}": value for index, value in enumerate(recalls)}
+
+
+def assert_holds(values, wanted):
+    assert_same({name: values[name] for name in wanted}, wanted)
+
+
+@pytest.mark.parametrize(
+    "prevalence", [[1000, 1, 30], [0.2, 0.5, 0.3], torch.tensor([1, 1, 2]), {"1": 1, "2": 30, "0": 1000}]
+)
+def test_values_at_a_prevalence_equal_sklearns(prevalence):
+    preds, target = data("multiclass")
+    report = ImbalanceReport("multiclass", num_classes=3, prevalence=prevalence)
+    report.update(preds, target)
+    shares = [prevalence[str(i)] for i in range(3)] if isinstance(prevalence, dict) else list(map(float, prevalence))
+    wanted = weighted(preds, target, shares)
+    assert_holds(report.compute(), wanted)
+    assert_holds({name: value.compute() for name, value in report.items()}, wanted)
+    assert report.counts().tolist() == sklearn_metrics.confusion_matrix(target, preds).tolist()
+    for name, value in report.compute().items():
+        if name in SINGLE:
+            alone = getattr(metrics, SINGLE[name])("multiclass", num_classes=3)
+            alone.update(preds, target)
+            assert alone.at_prevalence(shares) == value, name
+
+
+@pytest.mark.parametrize("names", [["ok", "fraud"], None])
+def test_precision_collapses_where_positives_are_rare(names):
+    """By hand: of 1,000 negatives 50 are taken for positive, of one positive .9 is found."""
+    prevalence = {"fraud": 1, "ok": 1000} if names else [1000, 1]
+    report = ImbalanceReport("binary", class_names=names, prevalence=prevalence)
+    report.update(torch.tensor([0] * 95 + [1] * 5 + [0] * 10 + [1] * 90), torch.tensor([0] * 100 + [1] * 100))
+    values = report.compute()
+    of_class = {"recall/fraud": 0.9, "precision/ok": 950 / 950.1} if names else {"recall/1": 0.9}
+    wanted = {
+        "precision": 0.9 / 50.9,
+        "recall": 0.9,
+        "accuracy": 950.9 / 1001,
+        "balanced_accuracy": 0.925,
+        "cba": (0.95 + 0.9 / 50.9) / 2,
+        "iam": 0.95 + 0.9 / 50.9 - 1,
+        "gmean": math.sqrt(0.95 * 0.9),
+        "dominance": -0.05,
+    } | of_class
+    assert_holds(values, wanted)
+    assert report.counts().tolist() == [[95, 5], [10, 90]]
+
+
+def test_labels_at_a_prevalence():
+    preds, target = data("multilabel")
+    positives = [0.01, 0.5, 0.2]
+    report = ImbalanceReport("multilabel", class_names=list("abc"), prevalence=dict(zip("abc", positives, strict=True)))
+    report.update(preds, target)
+    each = [weighted(preds[:, i], target[:, i], [1 - share, share]) for i, share in enumerate(positives)]
+    values = report.compute()
+    assert_holds(values, {name: sum(one[name] for one in each) / 3 for name in ("accuracy", "precision", "f1", "mcc")})
+    assert_holds(values, {f"precision/{name}": one["precision"] for name, one in zip("abc", each, strict=True)})
+
+
+def test_a_class_without_targets_leaves_its_share_to_the_others():
+    preds, target = torch.tensor([0, 0, 1, 1, 0, 1]), torch.tensor([0, 0, 0, 1, 1, 1])
+    report = ImbalanceReport("multiclass", class_names=["cat", "dog", "owl"], prevalence=[6, 2, 2])
+    report.update(preds, target)
+    with pytest.warns(UserWarning, match=r"1 of 3 .* no target: owl; their share of the prevalence goes to the others"):
+        values = report.compute()
+    present = weighted(preds, target, [3, 1])
+    assert_holds(values, {"accuracy": present["accuracy"], "mcc": present["mcc"], "recall/cat": present["recall/0"]})
+    assert values["precision"] == pytest.approx((6 / 7 + 2 / 5) / 2)  # .5 right of .583, .167 of .417
+    report.compute()  # told once
+    report.reset()
+    report.quiet = True  # Lightning's sanity check
+    report.update(torch.tensor([2]), torch.tensor([2]))
+    assert report.compute()["iam"] == 1
+    report.reset()
+    assert all(value.isnan() for value in report.compute().values())
+
+
+def test_a_class_that_has_no_share_is_not_missed():
+    report = ImbalanceReport("multiclass", num_classes=3, prevalence=[3, 1, 0])
+    report.update(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]))
+    assert report.compute()["accuracy"] == pytest.approx(0.75 * 0.5 + 0.25)
+    report.update(torch.tensor([2, 2]), torch.tensor([2, 0]))  # predicted where it has no targets, so it counts 0
+    values = report.compute()
+    assert values["balanced_accuracy"] == pytest.approx((1 / 3 + 1) / 2)
+    assert values["recall"] == pytest.approx((1 / 3 + 1 + 0) / 3)
+    only = ImbalanceReport("multiclass", num_classes=3, prevalence=[0, 0, 1])
+    only.update(torch.tensor([0, 1]), torch.tensor([0, 1]))
+    with pytest.warns(UserWarning, match="1 of 3 classes had no target: 2;"):
+        assert all(value.isnan() for value in only.compute().values())
+
+
+def test_an_ignored_class_has_no_share_and_may_go_unnamed():
+    names = ["cat", "dog", "void"]
+    preds, target = torch.tensor([0, 1, 1, 0, 0]), torch.tensor([0, 0, 1, 1, 2])
+    for prevalence in ({"cat": 9, "dog": 1}, {"cat": 9, "dog": 1, "void": 0}, [9, 1, 0]):
+        report = ImbalanceReport("multiclass", class_names=names, ignore_index=2, prevalence=prevalence)
+        report.update(preds, target)
+        assert report.prevalence == [9, 1, 0]
+        assert_holds(report.compute(), {"precision": (0.9 + 0.1) / 2, "balanced_accuracy": 0.5})
+
+
+@pytest.mark.parametrize("size", [3, 70])
+def test_forward_reads_the_batch_at_the_prevalence(size):
+    """A class that the batch lacks leaves its share to the others, without a word."""
+    prevalence = list(range(1, size + 1))
+    report = ImbalanceReport("multiclass", num_classes=size, prevalence=prevalence)
+    preds, target = data("multiclass", classes=3)
+    values = report(preds, target)
+    assert not any(values[name].isnan() for name in OVERALL)
+    weights = torch.tensor([1.0, 2, 3])[target] / target.bincount()[target]
+    assert_holds(values, {"accuracy": sklearn_metrics.accuracy_score(target, preds, sample_weight=weights)})
+    assert report.counts().sum() == 60
+
+
+def test_a_table_at_a_prevalence_has_the_support_that_was_counted():
+    report = filled("multiclass", prevalence=[1000, 1, 30])
+    preds, target = data("multiclass")
+    wanted = weighted(preds, target, [1000, 1, 30])
+    table, values = report.table(), report.compute()
+    assert table.columns["support"] == target.bincount().tolist()
+    assert table.columns["predicted"] == preds.bincount().tolist()
+    assert table.columns["recall"] == pytest.approx([wanted[f"recall/{index}"] for index in range(3)])
+    assert table.columns["precision"] == pytest.approx([float(values[f"precision/{index}"]) for index in range(3)])
+    assert table.overall["accuracy"] == pytest.approx(wanted["accuracy"])
+    assert sum(table.columns["f1"]) / 3 == pytest.approx(wanted["f1"])
+    _, ax = report.plot()
+    assert sum(int(text.get_text().split("\n")[0]) for text in ax.texts) == 60
+
+
+def test_intervals_at_a_prevalence_are_those_of_the_rates():
+    """The posterior by NumPy: Jeffreys' Beta distributions of both rates, at 1:1000."""
+    report = ImbalanceReport("binary", prevalence=[1000, 1], intervals=True)
+    report.update(torch.tensor([0] * 190 + [1] * 10 + [0] * 20 + [1] * 80), torch.tensor([0] * 200 + [1] * 100))
+    values = numbers(report.compute())
+    random = np.random.default_rng(0)
+    hit, false = random.beta(80.5, 20.5, 200_000), random.beta(10.5, 190.5, 200_000)
+    drawn = {
+        "precision": hit / (hit + 1000 * false),
+        "accuracy": (hit + 1000 * (1 - false)) / 1001,
+        "balanced_accuracy": (hit + 1 - false) / 2,
+    }
+    for name, each in drawn.items():
+        low, high = np.quantile(each, [0.025, 0.975])
+        assert values[f"{name}_low"] == pytest.approx(low, abs=0.08 * (high - low)), name
+        assert values[f"{name}_high"] == pytest.approx(high, abs=0.08 * (high - low)), name
+        assert values[f"{name}_low"] < values[name] < values[f"{name}_high"]
+
+
+def test_a_function_sees_rates_at_a_prevalence():
+    seen = []
+    report = ImbalanceReport(
+        "multiclass", num_classes=2, prevalence=[3, 1], measures={"own": lambda c: seen.append(c) or c.sum()}
+    )
+    report.update(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]))
+    assert report.compute()["own"] == 1
+    assert seen[0].tolist() == [[0.375, 0.375], [0, 0.25]]
+    assert report.counts().dtype == torch.int64
+
+
+def test_margins_of_two_classes_at_a_prevalence():
+    reports = [
+        ImbalanceReport("multiclass", num_classes=2, prevalence=[3, 1], state=state) for state in ("matrix", "margins")
+    ]
+    for report in reports:
+        report.update(*data("multiclass", classes=2))
+    assert_same(reports[1].compute(), reports[0].compute())
+    with pytest.raises(ValueError, match=r"prevalence needs the whole matrix .* use state='matrix'"):
+        ImbalanceReport("multiclass", num_classes=3, prevalence=[3, 1, 1], state="margins")
+
+
+@pytest.mark.parametrize(
+    ("task", "arguments", "prevalence", "error", "match"),
+    [
+        ("binary", {}, 0.01, ValueError, "prevalence must hold one share for each of 2 classes, got the number 0.01"),
+        ("binary", {}, [1, 1, 1], ValueError, r"each of 2 classes, got \[3\]"),
+        ("binary", {}, [0, 0], ValueError, "not all 0"),
+        ("binary", {}, [1, math.nan], ValueError, "must be finite"),
+        ("binary", {}, [1, -1], ValueError, "non-negative"),
+        ("binary", {}, "ab", TypeError, "sequence of numbers"),
+        ("binary", {}, {"0": 1}, ValueError, r"must name every class; missing are \['1'\]"),
+        ("multiclass", {"class_names": ["a", "b"]}, {"a": 1, "b": 1, "c": 1}, ValueError, r"class_names are \['c'\]"),
+        ("multiclass", {"class_names": ["a", "b"]}, {"a": 1, "b": "x"}, TypeError, "sequence of numbers"),
+        ("multiclass", {"num_classes": 3, "ignore_index": 1}, [1, 1, 1], ValueError, "share to class 1, .*share 0"),
+        ("multilabel", {"num_labels": 2}, [0.5, 1.5], ValueError, "share of positives of each label"),
+        ("multilabel", {"num_labels": 2, "ignore_index": 1}, {"0": 0}, ValueError, r"missing are \['1'\]"),
+    ],
+)
+def test_prevalences_that_do_not_fit(task, arguments, prevalence, error, match):
+    with pytest.raises(error, match=match):
+        ImbalanceReport(task, prevalence=prevalence, **arguments)
+
+
+def test_a_report_at_a_prevalence_counts_like_any_other():
+    plain, there = filled("binary"), filled("binary", prevalence=[1000, 1])
+    assert plain._state_name == there._state_name
+    assert "prevalence=[1000.0, 1.0]" in repr(there)
+    assert "prevalence" not in repr(plain)
+    rare = ImbalanceReport("binary", prevalence=[1000, 1])
+    both = MetricCollection({"plain": ImbalanceReport("binary"), "there": rare})
+    for seed in range(3):
+        both.update(*data("binary", seed=seed))
+    assert len(both.compute_groups) == 1
+    assert both["there"].counts().equal(both["plain"].counts())
+    assert both["there"].counts().sum() == 180
+    assert both["there"].compute()["precision"] < 0.1 < both["plain"].compute()["precision"]
+    for other in (copy.deepcopy(there), pickle.loads(pickle.dumps(there)), there.clone()):
+        assert_same(other.compute(), there.compute())
+    assert_same(there.half().compute(), filled("binary", prevalence=[1000, 1]).compute())
+    with torch.device("meta"):
+        born = ImbalanceReport("binary", prevalence=[1000, 1])
+    born = born.to_empty(device="cpu")
+    born.update(*data("binary"))
+    assert_same(born.compute(), there.compute())
