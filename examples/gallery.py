@@ -1,0 +1,372 @@
+"""Draw the pictures of ``examples/figures``, each with the public functions of imbtorch.
+
+    python examples/gallery.py
+    python examples/gallery.py --only front dominance --out out
+
+The data are scikit-learn's bundled digits. ``front``, ``selection`` and ``confusion`` show the training of
+``train_digits.py`` with its default arguments, so what is said there holds here: noise was added to the images, and
+recipe and seed were chosen to show the effect. ``dominance`` and ``thresholds`` show classifiers that tell 8, 174 of
+1797 images with the same noise, from the other digits, in 5-fold cross-validation. The other pictures need no data. All
+are drawn in half a minute on one core, and a second run with the same versions draws the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import io
+import logging
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import lightning
+import matplotlib as mpl
+import torch
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+from PIL import Image
+from sklearn.base import ClassifierMixin
+from sklearn.datasets import load_digits
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
+from torch import Tensor
+from torch.utils.data import DataLoader, SequentialSampler
+from train_digits import RARE, DigitClassifier, digits
+
+import imbtorch
+from imbtorch.analysis import measure_correlations, posterior, select_model, skew_map
+from imbtorch.plots import (
+    plot_accuracy_dominance,
+    plot_confusion_matrix,
+    plot_correlations,
+    plot_prevalence,
+    plot_selection,
+    plot_sensitivity,
+    plot_skew_map,
+    plot_values,
+)
+
+Measure = Callable[[Tensor], Tensor]
+
+WIDTH = 5.6  # inches of every picture; 900 pixels at
+DPI = 161
+BLUE, ORANGE = "#0072B2", "#D55E00"  # of Okabe and Ito, as in the library's pictures
+NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+
+def binary(measure: Callable[..., Tensor]) -> Measure:
+    """A measure of the positive class."""
+    return functools.partial(measure, average="binary")
+
+
+MEASURES: dict[str, Measure] = {
+    "accuracy": imbtorch.accuracy,
+    "balanced accuracy": imbtorch.balanced_accuracy,
+    "macro F1": imbtorch.f_score,
+    "MCC": imbtorch.matthews_corrcoef,
+    "CBA": imbtorch.class_balance_accuracy,
+    "G-mean": imbtorch.geometric_mean,
+    "IAM": imbtorch.imbalance_accuracy,
+}
+
+
+# --- data -----------------------------------------------------------------------------------------------------------
+
+
+class Training(NamedTuple):
+    """Confusion matrices of every epoch of a training, ``[E, K, K]``."""
+
+    val: Tensor
+    test: Tensor
+
+
+class Matrices(lightning.Callback):
+    """Keeps the confusion matrices of every validation set at the end of each epoch."""
+
+    def __init__(self, *sets: tuple[Tensor, Tensor]) -> None:
+        self.sets = sets
+        self.found: list[list[Tensor]] = [[] for _ in sets]
+
+    def on_validation_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        if trainer.sanity_checking:
+            return
+        for (images, labels), found in zip(self.sets, self.found, strict=True):
+            found.append(imbtorch.confusion_matrix(pl_module(images), labels, "multiclass", num_classes=10))
+
+
+@functools.cache
+def training() -> Training:
+    """The run of ``train_digits.py`` with its default arguments, without files."""
+    lightning.seed_everything(0, verbose=False)
+    train, val, test = digits(imbalance=20.0, seed=0)
+    model = DigitClassifier(class_weights=len(train) / (10 * train.tensors[1].bincount(minlength=10)))
+    matrices = Matrices(val.tensors, test.tensors)
+    trainer = lightning.Trainer(
+        accelerator="cpu",
+        devices=1,
+        max_epochs=30,
+        callbacks=[matrices],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    exact = imbtorch.ExactBatchSampler(SequentialSampler(val), batch_size=256)
+    trainer.fit(model, DataLoader(train, 32, shuffle=True), DataLoader(val, batch_sampler=exact))
+    return Training(*map(torch.stack, matrices.found))
+
+
+@functools.cache
+def eights() -> tuple[Tensor, Tensor]:
+    """Digits ``[N, 64]`` with noise as in ``train_digits.py``, and whether each is an 8, as 174 of 1797 are."""
+    images, labels = (torch.from_numpy(array) for array in load_digits(return_X_y=True))
+    images = (images - images.mean()) / images.std()
+    noise = torch.randn(images.shape, dtype=images.dtype, generator=torch.Generator().manual_seed(0))
+    return images + noise, (labels == 8).long()
+
+
+def predicted(model: ClassifierMixin, method: str = "predict") -> Tensor:
+    """What a model says of each image that was fitted to the other images (5 folds)."""
+    images, target = eights()
+    folds = StratifiedKFold(5, shuffle=True, random_state=0)
+    return torch.from_numpy(cross_val_predict(model, images.numpy(), target.numpy(), cv=folds, method=method))
+
+
+# --- pictures -------------------------------------------------------------------------------------------------------
+
+
+def front() -> Figure:
+    """Which epoch accuracy and IAM keep, and what that means for the rare classes."""
+    val, test = training()
+    values = {"accuracy": imbtorch.accuracy(val), "IAM": imbtorch.imbalance_accuracy(val)}
+    iam = posterior(imbtorch.imbalance_accuracy, val, generator=torch.Generator().manual_seed(0))
+    kept = {name: int(line.argmax()) for name, line in values.items()}
+    figure, (curves, bars) = plt.subplots(1, 2, figsize=(WIDTH, 2.5), width_ratios=(1.2, 1), layout="constrained")
+    curves.fill_between(range(len(val)), iam.low.tolist(), iam.high.tolist(), color=BLUE, alpha=0.18, linewidth=0)
+    rare = list(RARE)
+    looks = (
+        {"color": ORANGE, "linestyle": "--", "marker": "D", "hatch": "///", "written": (2, 0.94)},
+        {"color": BLUE, "linestyle": "-", "marker": "o", "hatch": None, "written": (8, -0.12)},
+    )
+    for index, ((name, epoch), look) in enumerate(zip(kept.items(), looks, strict=True)):
+        line, color = values[name].tolist(), look["color"]
+        curves.plot(line, look["linestyle"], color=color, linewidth=2)
+        curves.plot(epoch, line[epoch], look["marker"], color=color, markersize=9, markeredgecolor="white")
+        curves.text(*look["written"], f"{name} keeps epoch {epoch}", color=color, fontweight="bold")
+        recalls = imbtorch.recall(test[epoch], average="none")
+        shown = [recalls[: rare[0]].mean().item(), *recalls[rare].tolist()]
+        places = [place + 0.42 * (index - 0.5) for place in range(len(shown))]
+        drawn = bars.bar(places, shown, 0.4, color=color, hatch=look["hatch"], edgecolor="white", label=name)
+        written = [f"{value:.2f}".lstrip("0") if value else "0" for value in shown]
+        bars.bar_label(drawn, written, color=color, padding=1, fontsize=9)
+    curves.set(title="Validation, long-tailed", xlabel="Epoch", xlim=(-0.5, 30), ylim=(-0.55, 1.12))
+    bars.set_xticks(range(len(rare) + 1), [f"0 to {rare[0] - 1}", *map(str, rare)])
+    bars.set(title="Recall on test images", xlabel="Digit (7, 8 and 9 are rare)", ylim=(0, 1.0))
+    bars.legend(title="Epoch kept by", loc="upper right", frameon=False)
+    for ax in (curves, bars):
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def selection() -> Figure:
+    """Every measure over the epochs, and the epoch that each selects."""
+    val, _ = training()
+    values = {name: measure(val) for name, measure in MEASURES.items()}
+    kept = {name: int(line.argmax()) for name, line in values.items()}
+    figure, ax = plt.subplots(figsize=(WIDTH, 4.2), layout="constrained")
+    plot_selection(values, ax, selected=kept)
+    ax.get_legend().remove()  # the rows above the curves name every line
+    return figure
+
+
+def skew_maps() -> Figure:
+    """What a right positive is worth in right negatives, to F1 and to G-mean."""
+    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 2.7), layout="constrained", sharey=True)
+    shown = {"F1": binary(imbtorch.f_score), "G-mean": imbtorch.geometric_mean}
+    for ax, (name, measure) in zip(axes, shown.items(), strict=True):
+        plot_skew_map(skew_map(measure, 100, 300), ax, limit=8)
+        ax.set_title(name)
+    axes[0].images[0].colorbar.remove()  # both have the same scale
+    axes[1].set_ylabel("")
+    return figure
+
+
+def dominance() -> Figure:
+    """Classifiers of rare samples in the accuracy-dominance space."""
+    _, target = eights()
+    models = {
+        "random forest": RandomForestClassifier(random_state=0),
+        "SVM": SVC(),
+        "SVM, weighted": SVC(class_weight="balanced"),
+        "logistic": LogisticRegression(max_iter=1000),
+        "logistic, weighted": LogisticRegression(max_iter=1000, class_weight="balanced"),
+        "tree, weighted": DecisionTreeClassifier(max_depth=4, class_weight="balanced", random_state=0),
+    }
+    counts = {name: imbtorch.confusion_matrix(predicted(model), target, "binary") for name, model in models.items()}
+    labels = [f"{name}  {imbtorch.accuracy(matrix):.2f}" for name, matrix in counts.items()]
+    figure, ax = plt.subplots(figsize=(WIDTH, 4.2), layout="constrained")
+    plot_accuracy_dominance(select_model(counts), ax, labels=labels)
+    narrow = {"fontsize": "small", "handlelength": 1.0, "handletextpad": 0.5, "borderpad": 0.3, "framealpha": 0.95}
+    ax.legend(title="Model and its accuracy", loc="upper left", **narrow).set_zorder(2.5)  # below the points
+    return figure
+
+
+def sensitivity() -> Figure:
+    """What is left of each measure when the rarest class is lost."""
+    figure, ax = plt.subplots(figsize=(WIDTH, 3.4), layout="constrained")
+    plot_sensitivity(MEASURES, [1000, 100, 10], ax, steps=201)
+    ax.set_xlabel("Misclassified share of the rarest class, 10 of 1110 samples")
+    return figure
+
+
+def correlations() -> Figure:
+    """How measures go together with accuracy, over the share of positives."""
+    shown = {
+        "accuracy": imbtorch.accuracy,
+        "recall of negatives": binary(imbtorch.specificity),
+        "MCC": imbtorch.matthews_corrcoef,
+        "balanced accuracy": imbtorch.balanced_accuracy,
+        "IBA": imbtorch.index_balanced_accuracy,
+        "recall of positives": binary(imbtorch.recall),
+    }
+    figure, ax = plt.subplots(figsize=(WIDTH, 3.4), layout="constrained")
+    plot_correlations(measure_correlations(shown), "accuracy", ax)
+    return figure
+
+
+def thresholds() -> Figure:
+    """F1 and G-mean of one classifier at every threshold, and the best one of each."""
+    _, target = eights()
+    scores = predicted(LogisticRegression(max_iter=1000), "predict_proba")[:, 1].contiguous()
+    figure, ax = plt.subplots(figsize=(WIDTH, 3.4), layout="constrained")
+    for measure in (imbtorch.FScore, imbtorch.GeometricMean):
+        sweep = imbtorch.ThresholdSweep(measure)
+        sweep.update(scores, target)
+        sweep.compute()
+        sweep.plot(ax=ax)
+    names, looks = ("F1", "G-mean"), ((ORANGE, "--"), (BLUE, "-"))
+    for name, (color, style), line, point, text in zip(
+        names, looks, ax.lines[::3], ax.lines[1::3], ax.texts, strict=True
+    ):
+        line.set(label=name, color=color, linestyle=style, linewidth=2)
+        point.set(color=color)
+        text.set(color=color, ha="center", fontweight="bold")
+    ax.set(ylabel="Value", ylim=(0, 0.9), xticks=[0, 0.25, 0.5, 0.75, 1])
+    ax.legend()
+    return figure
+
+
+def confusion() -> Figure:
+    """The matrix of the epoch that IAM keeps, on validation data, and the recall of each class."""
+    val, _ = training()
+    counts = val[int(imbtorch.imbalance_accuracy(val).argmax())]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 3.25), width_ratios=(1.7, 1), layout="constrained")
+    plot_confusion_matrix(counts, left, labels=NAMES)
+    plot_values(imbtorch.recall(counts, average="none"), right, name="Recall", labels=NAMES, bounds=(0.0, 1.0))
+    for ticks in (left.get_xticklabels(), left.get_yticklabels(), right.get_xticklabels()):
+        for digit in RARE:
+            ticks[digit].set_fontweight("bold")
+    return figure
+
+
+def intervals() -> Figure:
+    """The same rates, found on few and on many samples."""
+    names = ("accuracy", "balanced accuracy", "G-mean", "F1", "MCC", "IAM")
+    measures = {name: (MEASURES | {"F1": binary(imbtorch.f_score)})[name] for name in names}
+    figure, ax = plt.subplots(figsize=(WIDTH, 3.4), layout="constrained")
+    looks = ((10, ORANGE, "D"), (100, BLUE, "s"), (1000, "black", "o"))
+    for index, (positives, color, marker) in enumerate(looks):
+        counts = torch.tensor([[95, 5], [2, 8]]) * (positives // 10)
+        found = posterior(measures, counts, generator=torch.Generator().manual_seed(0))
+        for row, interval in enumerate(found.values()):
+            value, low, high = (each.item() for each in (interval.estimate, interval.low, interval.high))
+            ax.errorbar(
+                value,
+                row + 0.24 * (index - 1),
+                xerr=[[value - low], [high - value]],
+                fmt=marker,
+                color=color,
+                linewidth=2,
+                capsize=4,
+                label=None if row else f"{positives:,} positives, {10 * positives:,} negatives",
+            )
+    ax.set_yticks(range(len(measures)), list(measures))
+    ax.invert_yaxis()
+    ax.set_xlabel("Value and 95 % interval at recalls of .80 and .95")
+    ax.grid(visible=True, axis="x", alpha=0.3)
+    ax.legend(loc="upper left", fontsize="small", handlelength=1.0, borderpad=0.3)
+    ax.set_xlim(0.2, 1.0)
+    return figure
+
+
+def prevalence() -> Figure:
+    """Measures of one classifier where positives are as many as negatives, and where they are ever rarer."""
+    shown: dict[str, Measure] = {
+        "accuracy": imbtorch.accuracy,
+        "balanced accuracy": imbtorch.balanced_accuracy,
+        "MCC": imbtorch.matthews_corrcoef,
+        "F1": binary(imbtorch.f_score),
+        "precision": binary(imbtorch.precision),
+        "IAM": imbtorch.imbalance_accuracy,
+    }
+    figure, ax = plt.subplots(figsize=(WIDTH, 3.4), layout="constrained")
+    plot_prevalence(shown, torch.tensor([[950, 50], [100, 900]]), ax)
+    ax.legend(fontsize="small", loc="upper left", bbox_to_anchor=(0.0, 0.9), labelspacing=0.3, borderpad=0.3)
+    ax.set_ylim(-0.1, 1.02)
+    return figure
+
+
+PICTURES: dict[str, Callable[[], Figure]] = {
+    "front": front,
+    "selection": selection,
+    "skew_map": skew_maps,
+    "dominance": dominance,
+    "sensitivity": sensitivity,
+    "correlations": correlations,
+    "thresholds": thresholds,
+    "confusion": confusion,
+    "intervals": intervals,
+    "prevalence": prevalence,
+}
+
+
+def main() -> None:
+    args = arguments()
+    warnings.filterwarnings("ignore", ".*does not have many workers")  # the images are in memory already
+    warnings.filterwarnings("ignore", ".*LeafSpec")  # Lightning 2.6 and torch 2.13 between themselves
+    warnings.filterwarnings("ignore", ".*is smaller than the logging interval")
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    torch.set_num_threads(1)  # sums in another order would draw other bytes
+    args.out.mkdir(parents=True, exist_ok=True)
+    margin = {f"figure.constrained_layout.{side}_pad": 0.08 for side in "hw"}  # so that nothing touches a dark page
+    with mpl.rc_context({"font.size": 10, "savefig.facecolor": "white", **margin}):
+        for name in args.only:
+            figure, path = PICTURES[name](), args.out / f"{name}.png"
+            save(figure, path)
+            plt.close(figure)
+            print(f"{path}  {path.stat().st_size / 1000:.0f} kB")
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a PNG of at most 256 colours, a third of the bytes, without a trace of when or by what it was made."""
+    with io.BytesIO() as file:
+        figure.savefig(file, dpi=DPI, format="png", metadata={"Software": None})
+        Image.open(file).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=PICTURES, default=list(PICTURES), help="pictures to draw")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "figures", help="folder of the pictures")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    mpl.use("Agg")
+    main()
