@@ -1,6 +1,7 @@
 """Metrics of imbalanced classification for PyTorch: one confusion matrix, every measure, any number of processes."""
 
-from imbtorch.confusion import Counts, Margins, at_prevalence, confusion_matrix, margins, one_vs_rest
+from imbtorch.confusion import Counts, Margins, at_prevalence, margins, one_vs_rest
+from imbtorch.counting import confusion_matrix
 from imbtorch.measures import (
     accuracy,
     accuracy_dominance_area,

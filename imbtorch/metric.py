@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal, TypedDict, get_args
 
@@ -15,26 +15,19 @@ from typing_extensions import Unpack
 
 from imbtorch.analysis.intervals import Interval, bootstrap, posterior
 from imbtorch.confusion import (
-    FAULTS,
-    Counting,
     Counts,
-    Layout,
     Margins,
     Normalize,
-    Task,
     check_choice,
-    double,
-    margins,
     normalized,
-    one_vs_rest,
-    reading_is_free,
     rescaled,
-    restore,
     square,
     sums,
 )
-from imbtorch.measures import Average, class_mean
+from imbtorch.counting import FAULTS, Counting, Layout, Task, reading_is_free
+from imbtorch.measures import Average
 from imbtorch.plots import plot_confusion_matrix, plot_values
+from imbtorch.reading import Reading, chosen_average
 from imbtorch.state import SummedState, rank_zero
 
 __all__ = ["ConfusionMatrix", "ConfusionMatrixMetric"]
@@ -64,103 +57,6 @@ class MetricArguments(TorchmetricsArguments, total=False):
     ignore_index: int | None
     on_invalid: OnInvalid
     state: Layout
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How a measure is read off the counts of a task: which counts it sees, and how its values become one.
-
-    Attributes:
-        measure: function of counts.
-        task: what was counted.
-        average: how values of classes or labels become one; :func:`chosen_average` resolves ``"auto"``.
-        averages: averages that the measure itself takes.
-        binary_only: whether the measure takes two classes only.
-        needs_matrix: whether it must see the matrix rather than margins.
-        ignored: a class that takes no part in means.
-        arguments: what the measure takes beside the counts.
-    """
-
-    measure: Callable[..., Tensor]
-    task: Task
-    average: str = "macro"
-    averages: tuple[str, ...] = ()
-    binary_only: bool = False
-    needs_matrix: bool = False
-    ignored: int | None = None
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, metric: type[ConfusionMatrixMetric], counting: Counting, average: str, **arguments: Any) -> Reading:
-        """Read the measure of a metric class; the average must be one that it takes in this task."""
-        return cls(
-            metric.measure,
-            counting.task,
-            average,
-            metric.averages,
-            metric.binary_only,
-            metric.needs_matrix,
-            counting.ignored_class,
-            arguments,
-        )
-
-    def __call__(self, counts: Counts) -> Tensor:
-        """Value of ``[..., K, K]``, of ``[..., L, 2, 2]`` for multilabel, or of their :class:`Margins`."""
-        if self.task == "multilabel":
-            inner = "binary" if "binary" in self.averages else "macro"
-            if self.average == "micro":
-                summed = Margins(*(p.sum(-2) for p in counts)) if isinstance(counts, Margins) else counts.sum(-3)
-                return self._measured(summed, inner)
-            _, actual, predicted = margins(counts)
-            values = double(self._measured(counts, inner))
-            labels = class_mean(values, actual[..., 1], predicted[..., 1], self.average, samples=actual.sum(-1))
-            return restore(labels, counts)
-        if self.binary_only and self.task == "multiclass":
-            _, actual, predicted = self._without_ignored(counts)
-            values = double(self._measured(one_vs_rest(counts), ""))
-            return restore(class_mean(values, actual, predicted, self.average), counts)
-        return self._measured(counts, self.average)
-
-    def _measured(self, counts: Counts, average: str) -> Tensor:
-        if not self.averages:
-            return self.measure(counts, **self.arguments)
-        if self.ignored is not None and average in ("macro", "weighted", "none"):
-            return restore(self.measure(self._without_ignored(counts), average=average, **self.arguments), counts)
-        return self.measure(counts, average=average, **self.arguments)
-
-    def _without_ignored(self, counts: Counts) -> Margins:
-        """Margins in which the ignored class has neither targets nor predictions, so that no mean holds it."""
-        result = margins(counts)
-        if self.ignored is None:
-            return result
-        kept = torch.arange(result.actual.shape[-1], device=result.actual.device) != self.ignored
-        return Margins(*(part * kept for part in result))
-
-
-def chosen_average(metric: type[ConfusionMatrixMetric], task: Task, average: str = "auto") -> str:
-    """Resolve ``"auto"``, and check an average against what a metric takes in a task.
-
-    Raises:
-        ValueError: for an average that has no meaning for the measure and task.
-    """
-    allowed = metric.averages
-    if task == "multilabel":
-        allowed = ("macro", "weighted", "none", "micro")
-    elif metric.binary_only and task == "multiclass":
-        allowed = ("macro", "weighted", "none")
-    elif task == "multiclass":
-        allowed = tuple(each for each in allowed if each != "binary")
-    if average == "auto":
-        return "binary" if task == "binary" and "binary" in allowed else "macro"
-    if average is None:
-        raise ValueError("average=None is spelled average='none' here (one value for each class)")
-    if not allowed:
-        raise ValueError(
-            f"{metric.__name__} is one value of the whole matrix and takes no average in task={task!r}, got "
-            f"{average!r}; BalancedAccuracy is the mean over classes"
-        )
-    check_choice(f"average of {metric.__name__} in task={task!r}", average, ("auto", *allowed))
-    return average
 
 
 class CountsMetric(SummedState):
@@ -297,7 +193,7 @@ class CountsMetric(SummedState):
             return
         if total == 0:
             self._warn_once("empty", f"{type(self).__name__} has counted no sample, so there is nothing to report")
-        elif missing and self.tells_unseen:
+        elif missing and self.tells_unseen and self._untold("unseen"):
             self._warn_once("unseen", self._unseen_text(unseen, read_at=share is not None))
 
     def _unseen(self, actual: Tensor, share: Tensor | None = None) -> Tensor:
@@ -328,9 +224,13 @@ class CountsMetric(SummedState):
         """What a class or label is called."""
         return str(index)
 
+    def _untold(self, kind: str) -> bool:
+        """Whether a warning of this kind would be given."""
+        return kind not in self._warned and not self.quiet and rank_zero()
+
     def _warn_once(self, kind: str, text: str) -> None:
         """Warn once of each kind between resets, on rank zero."""
-        if kind not in self._warned and not self.quiet and rank_zero():
+        if self._untold(kind):
             self._warned.add(kind)
             warnings.warn(text, UserWarning, stacklevel=5)
 

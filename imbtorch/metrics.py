@@ -9,7 +9,8 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from imbtorch import measures
-from imbtorch.confusion import Task, margins
+from imbtorch.confusion import margins
+from imbtorch.counting import Task
 from imbtorch.measures import Measure
 from imbtorch.metric import ConfusionMatrixMetric, MetricArguments
 

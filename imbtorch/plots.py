@@ -64,7 +64,7 @@ def plot_values(
     Returns:
         The new figure (None if axes were given) and the axes.
     """
-    fig, ax = _axes(ax)
+    fig, ax = figure_and_axes(ax)
     if isinstance(val, Tensor):
         values = val.detach().cpu().double()
         if values.ndim == 0:
@@ -126,7 +126,7 @@ def plot_confusion_matrix(
     rates = normalized(counts.detach().cpu(), normalize).double()
     side = min(max(3.6, 0.6 * size if size <= MAX_WRITTEN else 0.2 * size), 14.0)
     named = 0.08 * max(map(len, names), default=0) + 0.6
-    fig, ax = _axes(ax, (side + named + (size > MAX_WRITTEN), side + named))
+    fig, ax = figure_and_axes(ax, (side + named + (size > MAX_WRITTEN), side + named))
     top = 1.0 if normalize != "all" else max(rates.max().item(), 1e-12)
     written = [
         (row, column, f"{count:g}" if isinstance(count, float) else str(count), rates[row, column].item())
@@ -197,7 +197,7 @@ def plot_accuracy_dominance(
     shown = best if trapezium == "best" else trapezium
     if shown is not None and not 0 <= shown < len(places):
         raise ValueError(f"trapezium must be 'best', None or an index 0..{len(places) - 1}, got {trapezium!r}")
-    fig, ax = _axes(ax)
+    fig, ax = figure_and_axes(ax)
     edge = torch.linspace(-1, 1, 401, dtype=torch.float64)
     limit = (1 - edge.abs()).sqrt()
     ax.fill_between(edge.tolist(), limit.tolist(), 1.0, color="0.9", linewidth=0, zorder=0)
@@ -266,7 +266,7 @@ def plot_skew_map(
         raise ValueError(f"one map [P + 1, N + 1] can be drawn, got shape {list(ratios.shape)}; choose one of them")
     if not limit > 1:
         raise ValueError(f"limit must be a ratio above 1, got {limit!r}")
-    fig, ax = _axes(ax)
+    fig, ax = figure_and_axes(ax)
     from matplotlib.colors import LinearSegmentedColormap
 
     values = ratios.detach().cpu().double()
@@ -327,7 +327,7 @@ def plot_correlations(
     chosen = [name for name in names if name != measure] if others is None else list(others)
     for name in (measure, *chosen):
         check_choice("measure" if name == measure else "others", name, names)
-    fig, ax = _axes(ax)
+    fig, ax = figure_and_axes(ax)
     shares = [100 * share for share in correlations.shares]
     ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
     for name in chosen:
@@ -389,7 +389,7 @@ def plot_prevalence(
     for name, value in values.items():
         if value.shape != shares.shape:
             raise ValueError(f"{name} must return one value for each matrix, got {list(value.shape)}; average it")
-    fig, ax = _axes(ax, (8.0, 4.5))
+    fig, ax = figure_and_axes(ax, (8.0, 4.5))
     for index, (name, value) in enumerate(values.items()):
         still = bool(value.max() - value.min() < 1e-9)
         ax.plot(shares.tolist(), value.tolist(), label=name + " (does not move)" * still, **_style(index, steps))
@@ -452,7 +452,7 @@ def plot_selection(
         if band.low.shape != (count,) or band.high.shape != (count,):
             raise ValueError(f"the interval of {name!r} must have limits [{count}], got {list(band.low.shape)}")
     strip = 0.2 * len(ways)  # inches
-    fig, ax = _axes(ax, (8.5, 4.2 + strip))
+    fig, ax = figure_and_axes(ax, (8.5, 4.2 + strip))
     looks = {name: _style(index, count) for index, name in enumerate(lines)}
     for index, look in enumerate(looks.values()):  # so that lines and points can be told apart where they coincide
         look["linestyle"] = (0, (8, 4)) if index and index % len(LINES) == 0 else look["linestyle"]
@@ -530,7 +530,7 @@ def plot_sensitivity(
     for name, value in values.items():
         if value.shape != shares.shape:
             raise ValueError(f"{name} must return one value for each matrix, got {list(value.shape)}; average it")
-    fig, ax = _axes(ax)
+    fig, ax = figure_and_axes(ax)
     for index, (name, value) in enumerate(values.items()):
         ax.plot(shares.tolist(), value.tolist(), label=name, **_style(index, steps))
     ax.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
@@ -631,7 +631,7 @@ def _names(labels: Sequence[str] | None, size: int) -> list[str]:
     return [name if len(name) <= MAX_LETTERS else name[: MAX_LETTERS - 1] + "…" for name in names]
 
 
-def _axes(ax: Axes | None, figsize: tuple[float, float] | None = None) -> tuple[Figure | None, Axes]:
+def figure_and_axes(ax: Axes | None, figsize: tuple[float, float] | None = None) -> tuple[Figure | None, Axes]:
     try:
         from matplotlib import pyplot
     except ImportError as error:

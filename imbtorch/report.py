@@ -17,16 +17,16 @@ from typing_extensions import Unpack
 
 from imbtorch import metrics as catalogue
 from imbtorch.analysis.intervals import posterior
-from imbtorch.confusion import Counting, Counts, Layout, Margins, Task, check_choice, margins, rescaled, sums
+from imbtorch.confusion import Counts, Margins, check_choice, margins, rescaled, sums
+from imbtorch.counting import Counting, Layout, Task
 from imbtorch.metric import (
     ConfusionMatrixMetric,
     CountsMetric,
     OnInvalid,
-    Reading,
     TorchmetricsArguments,
-    chosen_average,
 )
 from imbtorch.plots import plot_confusion_matrix, plot_values
+from imbtorch.reading import Reading, chosen_average
 
 __all__ = ["ImbalanceReport", "ReportTable", "ReportedValue"]
 

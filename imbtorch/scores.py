@@ -11,7 +11,8 @@ from torch import Tensor
 from torchmetrics.utilities.distributed import gather_all_tensors
 from typing_extensions import Unpack
 
-from imbtorch.confusion import FAULTS, Counting, ratio, reading_is_free
+from imbtorch.confusion import ratio
+from imbtorch.counting import FAULTS, Counting, reading_is_free
 from imbtorch.metric import TorchmetricsArguments
 from imbtorch.state import SummedState, rank_zero
 

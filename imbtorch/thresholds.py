@@ -13,9 +13,10 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from imbtorch import metrics as catalogue
-from imbtorch.confusion import Counting, Counts, Layout, Task, double, reading_is_free
+from imbtorch.confusion import Counts, double
+from imbtorch.counting import Counting, Layout, Task, reading_is_free
 from imbtorch.metric import ConfusionMatrixMetric, OnInvalid, TorchmetricsArguments
-from imbtorch.plots import _axes
+from imbtorch.plots import figure_and_axes
 from imbtorch.report import NamedValues, _checked_names
 
 __all__ = ["ThresholdSweep"]
@@ -278,7 +279,7 @@ class ThresholdSweep(NamedValues):
         thresholds, values = self.curve()
         lines = values.reshape(-1, len(thresholds))
         name = str(getattr(self._function, "__name__", "value")).replace("_", " ")
-        figure, ax = _axes(ax)
+        figure, ax = figure_and_axes(ax)
         best = self._best(self._last().counts)
         styles = ("-", "--", ":", "-.")
         for index, (line, label) in enumerate(zip(lines, self.class_names, strict=True)):

@@ -12,7 +12,7 @@ from sklearn import metrics as sklearn_metrics
 from torchmetrics.functional import classification as tm
 
 from imbtorch import Margins, at_prevalence, confusion_matrix, margins, one_vs_rest
-from imbtorch.confusion import FAULTS, Counting
+from imbtorch.counting import FAULTS, Counting
 
 INTEGERS = (
     torch.bool,
@@ -49,7 +49,7 @@ def labels_first(x):
 
 def count(counting, state, preds, target, masked):
     """Add a batch; masked as on an accelerator, where no value can be read beforehand."""
-    with patch("imbtorch.confusion.reading_is_free", lambda _: not masked):
+    with patch("imbtorch.counting.reading_is_free", lambda _: not masked):
         counting.count_(state, preds, target, defer=lambda: masked)
     return state
 
@@ -586,7 +586,7 @@ def expected_of(task, layout, preds, target, ignore_index):
 @pytest.mark.parametrize("block", [333, 65_536])
 @pytest.mark.parametrize(("task", "layout", "ignore_index"), LARGE)
 def test_blocks_count_as_one_batch(task, layout, ignore_index, block, monkeypatch):
-    monkeypatch.setattr("imbtorch.confusion.BLOCK", block)
+    monkeypatch.setattr("imbtorch.counting.BLOCK", block)
     counting = Counting.of(task, **SIZE[task], layout=layout, ignore_index=ignore_index)
     preds, target = large(task, ignore_index)
     state = state_of(counting, preds, target)
@@ -605,7 +605,7 @@ def test_blocks_count_as_one_batch(task, layout, ignore_index, block, monkeypatc
 @pytest.mark.parametrize("block", [333, 65_536])
 @pytest.mark.parametrize(("task", "layout", "ignore_index"), LARGE)
 def test_a_bad_value_in_a_late_block_leaves_no_trace(task, layout, ignore_index, block, wrong, monkeypatch):
-    monkeypatch.setattr("imbtorch.confusion.BLOCK", block)
+    monkeypatch.setattr("imbtorch.counting.BLOCK", block)
     counting = Counting.of(task, **SIZE[task], layout=layout, ignore_index=ignore_index)
     preds, target = large(task, ignore_index)
     kept = (target != ignore_index) if ignore_index is not None else torch.ones_like(target, dtype=torch.bool)

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import imbtorch
 from imbtorch import ConfusionMatrix, Recall, confusion_matrix
-from imbtorch.confusion import Counting
+from imbtorch.counting import Counting
 
 SIZE = {"binary": {}, "multiclass": {"num_classes": 5}, "multilabel": {"num_labels": 5}}
 LAYOUTS = [("binary", "matrix"), ("multiclass", "matrix"), ("multiclass", "margins"), ("multilabel", "matrix")]
@@ -58,7 +58,7 @@ class OperatorLog(TorchDispatchMode):
 @pytest.fixture
 def accelerator(monkeypatch):
     """Make the CPU count as an accelerator does, where no value is read during an update."""
-    for module in ("confusion", "metric"):
+    for module in ("counting", "metric"):
         monkeypatch.setattr(f"imbtorch.{module}.reading_is_free", lambda _: False)
 
 
@@ -265,10 +265,13 @@ def test_compute_reads_one_value(samples):
 # --- imports ---------------------------------------------------------------------------------------------------------
 
 LAYERS = [  # each imports only from its own layer and those above it in this list; beside torch, what is named
-    ({"confusion", "measures", "sampler"}, {"numpy"}),  # which torchmetrics requires
+    ({"confusion", "counting", "measures", "sampler"}, {"numpy"}),  # which torchmetrics requires
     ({"analysis"}, set()),
     ({"plots"}, {"matplotlib"}),
-    ({"state", "metric", "metrics", "report", "thresholds", "scores"}, {"torchmetrics", "typing_extensions"}),
+    (
+        {"state", "reading", "metric", "metrics", "report", "thresholds", "scores"},
+        {"torchmetrics", "typing_extensions"},
+    ),
     ({"lightning"}, {"torchmetrics", "typing_extensions", "lightning", "pytorch_lightning", "matplotlib"}),
 ]
 LAYER = {name: place for place, (names, _) in enumerate(LAYERS) for name in names}

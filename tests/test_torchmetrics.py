@@ -25,7 +25,7 @@ from imbtorch import (
     Precision,
     Recall,
 )
-from imbtorch.confusion import Counting
+from imbtorch.counting import Counting
 
 SIZE = 3
 
