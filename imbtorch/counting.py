@@ -189,7 +189,8 @@ class Counting:
             raise TypeError(f"{name} must be a sequence of numbers such as [0.99, 0.01], got {priors!r}") from error
         if share.shape != (self.size,):
             got = f"{list(share.shape)}" if share.ndim else f"the number {priors!r}"
-            raise ValueError(f"{name} must hold one share for each of {self.size} {kind}, got {got}")
+            remedy = "; as in [0.99, 0.01], the positive class last" if self.task == "binary" else ""
+            raise ValueError(f"{name} must hold one share for each of {self.size} {kind}, got {got}{remedy}")
         if self.task == "multilabel":
             if not bool(((share >= 0) & (share <= 1)).all()):
                 raise ValueError(f"{name} must hold the share of positives of each label, in [0, 1], got {priors!r}")

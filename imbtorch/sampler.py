@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence, Sized
 
 import torch
-from torch.utils.data import Sampler, SequentialSampler
+from torch.utils.data import Dataset, Sampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 
 __all__ = ["ExactBatchSampler"]
@@ -36,6 +36,7 @@ class ExactBatchSampler(Sampler[list[int]]):
     Raises:
         ValueError: for a batch size below 1 or ``drop_last=True``; when iterated, for fewer samples than processes, or
             a batch size of 1 where the processes do not divide the samples.
+        TypeError: for a dataset in place of a sampler.
     """
 
     def __init__(self, sampler: Sampler[int] | Iterable[int], batch_size: int, drop_last: bool = False) -> None:
@@ -43,6 +44,10 @@ class ExactBatchSampler(Sampler[list[int]]):
             raise ValueError(f"batch_size must be an int >= 1, got {batch_size!r}")
         if drop_last:
             raise ValueError("drop_last=True would leave samples out; ExactBatchSampler sees each once")
+        if isinstance(sampler, Dataset):
+            raise TypeError(
+                f"sampler must give indices, got the dataset {type(sampler).__name__}; use SequentialSampler(dataset)"
+            )
         if isinstance(sampler, Sampler) and not isinstance(sampler, (SequentialSampler, DistributedSampler)):
             warnings.warn(
                 f"ExactBatchSampler around {type(sampler).__name__}: Lightning puts a sampler of the whole dataset in "

@@ -1198,3 +1198,34 @@ def test_pytorch_lightning_alone_will_do():
 def test_an_inner_sampler_that_lightning_would_replace_is_told():
     with pytest.warns(UserWarning, match=r"around SubsetRandomSampler.*SequentialSampler\(torch.utils.data.Subset\("):
         ExactBatchSampler(SubsetRandomSampler([1, 2, 3]), 2)
+
+
+def test_a_dataset_is_no_sampler():
+    with pytest.raises(TypeError, match=r"got the dataset TensorDataset; use SequentialSampler\(dataset\)"):
+        ExactBatchSampler(dataset(), 2)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_report_shared_by_two_dataloaders_is_told_once(shared, tmp_path):
+    class TwoLoaders(Classifier):
+        def __init__(self):
+            super().__init__(report=False, keep=False)
+            self.other = ImbalanceReport("multiclass", class_names=CLASSES, prefix="other_")
+
+        def validation_step(self, batch, batch_idx, dataloader_idx):
+            report = self.val if shared or dataloader_idx == 0 else self.other
+            report.update(self.net(batch[0]), batch[1])
+            self.log_dict(report)
+
+    told = []
+    data = dataset()
+    trainer = lightning.Trainer(
+        accelerator="cpu", max_epochs=2, logger=False, enable_progress_bar=False, default_root_dir=tmp_path
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trainer.fit(TwoLoaders(), DataLoader(data, 16), [exact(data), exact(data)])
+        told = [str(each.message) for each in caught if "several dataloaders" in str(each.message)]
+    assert len(told) == shared
+    if shared:
+        assert "give each dataloader a metric or report of its own" in told[0]

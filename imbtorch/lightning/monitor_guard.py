@@ -66,7 +66,11 @@ class _Guard:
             return
         better = {}
         plain = set()
+        loaders: dict[int, set[str]] = {}
         for name, value in _logged(trainer):
+            if isinstance(value, (SummedState, ReportedValue)) and "/dataloader_idx_" in name:
+                counter = value.report if isinstance(value, ReportedValue) else value
+                loaders.setdefault(id(counter), set()).add(name.rpartition("_")[2])
             if isinstance(value, (SummedState, ReportedValue)) and value.higher_is_better is not None:
                 better[name] = value.higher_is_better
             elif isinstance(value, Tensor):
@@ -79,6 +83,12 @@ class _Guard:
                     f"act on the worst epoch. Write {who}(monitor={key!r}, mode={right!r}). "
                     "(IMBTORCH_MONITOR_GUARD=0 switches this check off.)"
                 )
+        if any(len(indices) > 1 for indices in loaders.values()):
+            self._warn(
+                "shared",
+                "one metric or report is logged for several dataloaders, so what stands under each of them is the "
+                "value of all their samples; give each dataloader a metric or report of its own",
+            )
         for name in sorted(plain & _names_of_metrics(pl_module)) if plain else ():
             self._warn(
                 "plain",
@@ -126,8 +136,8 @@ class MonitorGuard(_Guard, Callback):
     The guard compares the mode of everything that has ``monitor`` and ``mode``, and of ``ReduceLROnPlateau``, with
     ``higher_is_better`` of the logged metric: during the sanity check, else at the first end of validation; for
     training keys at the end of the training epoch. It also warns, once each, about a value logged in place of the
-    metric, and about a padded ``DistributedSampler`` that feeds validation. Metrics without a direction, and those of
-    other packages, are left alone.
+    metric, one metric logged for several dataloaders, and a padded ``DistributedSampler`` that feeds validation.
+    Metrics without a direction, and those of other packages, are left alone.
 
     Installed with imbtorch into every ``Trainer``, of ``lightning`` and of ``pytorch_lightning``; the environment
     variable ``IMBTORCH_MONITOR_GUARD=0`` switches it off.
