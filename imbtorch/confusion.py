@@ -182,6 +182,8 @@ def square(counts: Tensor) -> Tensor:
 
 def double(x: Tensor) -> Tensor:
     """To float64, on the CPU where the device has none."""
+    if x.dtype == torch.float64:
+        return x
     return (x.cpu() if x.device.type == "mps" else x).double()
 
 

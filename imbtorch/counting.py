@@ -239,7 +239,7 @@ class Counting:
             raise TypeError(f"target must hold integers or bools, got {target.dtype}; use target.long()")
         if preds.device != target.device:
             raise ValueError(f"preds are on {preds.device} but target is on {target.device}; move one of them")
-        expected = target.shape
+        expected: tuple[int, ...] = target.shape
         if self.task == "multiclass" and preds.is_floating_point():
             if target.ndim == 0:
                 raise ValueError(
@@ -258,7 +258,7 @@ class Counting:
                     f"preds hold scores of {found} but num_classes={self.size}; make the metric with num_classes="
                     f"{preds.shape[1]}, or check the last layer of the model"
                 )
-            expected = torch.Size((*target.shape[:1], self.size, *target.shape[1:]))
+            expected = (*target.shape[:1], self.size, *target.shape[1:])
         elif self.task == "multilabel" and (target.ndim < 2 or target.shape[1] != self.size):
             raise ValueError(
                 f"target must be [N, {self.size}, ...] for num_labels={self.size}, got {list(target.shape)}"

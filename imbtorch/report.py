@@ -93,9 +93,10 @@ class NamedValues(CountsMetric):
 
     def _keep(self, counts: Counts, values: dict[str, Tensor]) -> dict[str, Tensor]:
         """Keep a result for what is shown later, and return its values by full name."""
-        self._shown = self._result = None  # first, so that the copy can take their memory
+        last = None if self._shown is None else self._shown.counts
+        self._shown = self._result = None
         # a synced state is this call's own; the local one goes on counting, so what is shown later is a copy of it
-        kept = counts if self._is_synced else _copy(counts)
+        kept = counts if self._is_synced else _copy(counts, last)
         self._shown = _Result(kept, values, self._mark(), set())
         return {f"{self.prefix}{name}{self.postfix}": value.clone() for name, value in values.items()}
 
@@ -615,8 +616,15 @@ class _Result:
     served: set[str]
 
 
-def _copy(counts: Counts) -> Counts:
-    return Margins(*(part.clone() for part in counts)) if isinstance(counts, Margins) else counts.clone()
+def _copy(counts: Counts, into: Counts | None = None) -> Counts:
+    """Copy of counts, in the memory of others that are needed no more: that of a large matrix takes long to get."""
+    if isinstance(counts, Margins):
+        return Margins(*(part.clone() for part in counts))
+    if not isinstance(into, Tensor) or (into.shape, into.device) != (counts.shape, counts.device):
+        return counts.clone()
+    if into.is_inference() and not torch.is_inference_mode_enabled():
+        return counts.clone()
+    return into.copy_(counts)
 
 
 def _cell(column: str, value: float) -> str:
