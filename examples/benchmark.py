@@ -26,6 +26,8 @@ import os
 import pickle
 import platform
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 import warnings
@@ -863,6 +865,36 @@ def validations(steps: int) -> dict[str, Work]:
     }
 
 
+IMPORTS = """
+import time
+for name in ("torch", "torchmetrics", "imbtorch"):
+    start = time.process_time()
+    __import__(name)
+    print(1e3 * (time.process_time() - start))
+"""
+
+
+def imports(bench: Bench) -> None:
+    """Import of imbtorch over that of torchmetrics, in processes of their own."""
+    took = []
+    with tempfile.TemporaryDirectory() as folder:  # compiled once, as an installer does
+        environment = os.environ | {"PYTHONPYCACHEPREFIX": folder, "PYTHONDONTWRITEBYTECODE": ""}
+        for _ in range(4 if bench.quick else 11):
+            command = [sys.executable, "-c", IMPORTS]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+            took.append([float(line) for line in done.stdout.split()])
+    torch_alone, theirs_over_torch, over_theirs = zip(*took[1:], strict=True)  # the first one compiled
+    rows: list[list[object]] = [
+        ["torch", statistics.median(torch_alone), min(torch_alone), "-"],
+        ["torchmetrics", statistics.median(theirs_over_torch), min(theirs_over_torch), "-"],
+    ]
+    middle = statistics.median(over_theirs)
+    aim = bench.at_most(50, middle, "import over that of torchmetrics, ms")
+    rows.append(["imbtorch", middle, min(over_theirs), aim])
+    note = "CPU time of each import where what stands in the rows above it is imported already."
+    table("import", ["package", "median ms", "least ms", "target"], rows, note)
+
+
 SECTIONS = {
     "update": update,
     "forward": forward,
@@ -874,6 +906,7 @@ SECTIONS = {
     "intervals": intervals,
     "memory": memory,
     "lightning": lightning,
+    "import": imports,
     "skew": skew,
 }
 

@@ -28,7 +28,6 @@ from sklearn import metrics as sklearn_metrics
 from test_distributed import counted_collectives
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, Subset, SubsetRandomSampler, TensorDataset
 from torchmetrics.classification import MulticlassAccuracy
@@ -399,6 +398,8 @@ def seen_of(loader, model, report):
 
 
 def sharded(rank, world):
+    from torch.distributed.fsdp import fully_shard  # elsewhere before torch 2.6
+
     torch.manual_seed(0)
     model, data = Net(), dataset()
     mesh = init_device_mesh("cpu", (world,))
