@@ -1,0 +1,272 @@
+"""What is released: contents and metadata of wheel and sdist, and the wheel where nothing but what it asks for is."""
+
+import configparser
+import email
+import importlib.metadata
+import shutil
+import subprocess
+import sys
+import tarfile
+import textwrap
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+import imbtorch
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = ("imbtorch", "tests", "examples")
+REQUIRED = {"torch", "torchmetrics", "numpy", "typing-extensions"}  # all that is imported at import time
+OPTIONAL = {"lightning": {"lightning"}, "plot": {"matplotlib"}}
+ABSENT = ["lightning", "pytorch_lightning", "matplotlib", "sklearn", "imblearn", "scipy", "pandas", "pytest", "oracles"]
+STRAYS = [
+    ".ci/run",
+    ".github/workflows/ci.yml",
+    ".venv/lib/imbtorch.py",
+    "build/imbtorch/old.py",
+    "imbtorch/.DS_Store",
+    "imbtorch/__pycache__/measures.cpython-311.pyc",
+    "imbtorch/lightning/checkpoints/epoch.py",
+    "imbtorch/model.ckpt",
+    "imbtorch/notes.txt",
+    "notes.md",
+    "out/picture.png",
+    "setup.py",
+    "tests/data.npz",
+    "examples/lightning_logs/metrics.csv",
+    "examples/picture.png",
+]
+
+
+def call(*command, cwd):
+    """Run a command to its end and return what it printed."""
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Wheel and sdist, built from a copy of this tree in which work has left its traces."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
+    for folder in FOLDERS:
+        shutil.copytree(ROOT / folder, source / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("README.md", "LICENSE", "pyproject.toml", ".gitignore"):
+        shutil.copy(ROOT / name, source / name)
+    for stray in STRAYS:
+        (source / stray).parent.mkdir(parents=True, exist_ok=True)
+        (source / stray).touch()
+    call(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(source), cwd=out)
+    (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
+    assert len(list(out.iterdir())) == 2
+    return wheel, sdist
+
+
+@pytest.fixture(scope="module")
+def metadata(built):
+    with zipfile.ZipFile(built[0]) as wheel:
+        (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+        return email.message_from_bytes(wheel.read(name))
+
+
+def modules():
+    """Files of the package in this tree."""
+    return {path.relative_to(ROOT).as_posix() for path in (ROOT / "imbtorch").rglob("*.py")}
+
+
+# --- contents ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(built):
+    with zipfile.ZipFile(built[0]) as wheel:
+        info = f"imbtorch-{imbtorch.__version__}.dist-info"
+        added = {f"{info}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")}
+        assert set(wheel.namelist()) == modules() | {"imbtorch/py.typed"} | added
+        assert wheel.read(f"{info}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
+        groups = configparser.ConfigParser()
+        groups.read_string(wheel.read(f"{info}/entry_points.txt").decode())
+    assert {name: dict(groups[name]) for name in groups.sections()} == {
+        "lightning.pytorch.callbacks_factory": {"imbtorch": "imbtorch.lightning.monitor_guard:lightning_callbacks"},
+        "pytorch_lightning.callbacks_factory": {
+            "imbtorch": "imbtorch.lightning.monitor_guard:pytorch_lightning_callbacks"
+        },
+    }
+    for group in groups.sections():
+        entry = importlib.metadata.EntryPoint("imbtorch", groups[group]["imbtorch"], group)
+        assert callable(entry.load())
+
+
+def contents(sdist):
+    with tarfile.open(sdist) as archive:
+        top = f"imbtorch-{imbtorch.__version__}/"
+        names = [member.name for member in archive.getmembers() if not member.isdir()]
+    assert all(name.startswith(top) for name in names)
+    return {name.removeprefix(top) for name in names}
+
+
+def test_the_sdist_holds_what_it_takes_to_build_and_test(built):
+    found = contents(built[1])
+    python = {path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
+    pictures = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples" / "figures").glob("*.png")}
+    others = {"imbtorch/py.typed", "README.md", "LICENSE", "pyproject.toml", "PKG-INFO", ".gitignore"}
+    assert found == python | pictures | others | {"examples/papers/README.md"}
+    assert built[1].stat().st_size < 2_000_000
+
+
+def test_the_sdist_forgets_no_file_of_the_repository(built):
+    if not (ROOT / ".git").exists():
+        pytest.skip("needs the git repository")
+    listed = call("git", "ls-files", cwd=ROOT).splitlines()
+    tracked = {name for name in listed if not name.startswith(".") and (ROOT / name).exists()}
+    assert tracked
+    assert tracked <= contents(built[1])
+
+
+def test_tests_run_from_the_sdist(built, tmp_path):
+    with tarfile.open(built[1]) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (root,) = tmp_path.iterdir()
+    # a doctest of a module that is imported from elsewhere is an error
+    some = ("tests/test_readme.py", "tests/test_operators.py", "imbtorch/measures.py")
+    keyword = "catalogue or commands or layers or class_balance_accuracy"
+    said = call(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *some, "-k", keyword, cwd=root)
+    assert "passed" in said
+    assert "failed" not in said
+
+
+def test_twine_accepts_both(built, tmp_path):
+    said = call(sys.executable, "-m", "twine", "--no-color", "check", "--strict", *map(str, built), cwd=tmp_path)
+    assert said.count("PASSED") == 2
+
+
+# --- metadata ---------------------------------------------------------------------------------------------------------
+
+
+def requirements(metadata, extra):
+    """Names that are required with an extra, or without any, and not otherwise."""
+    found = map(Requirement, metadata.get_all("Requires-Dist"))
+    if extra is None:
+        return {each.name for each in found if each.marker is None}
+    return {each.name for each in found if each.marker and each.marker.evaluate({"extra": extra})}
+
+
+def test_metadata(metadata):
+    assert metadata["Name"] == "imbtorch"
+    assert metadata["Version"] == imbtorch.__version__
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert requirements(metadata, None) == REQUIRED
+    assert set(metadata.get_all("Provides-Extra")) == {*OPTIONAL, "dev"}
+    assert {extra: requirements(metadata, extra) for extra in OPTIONAL} == OPTIONAL
+    pinned = [Requirement(each) for each in metadata.get_all("Requires-Dist") if "extra == 'dev'" in each]
+    assert all(str(each.specifier).startswith("==") for each in pinned)
+    assert REQUIRED - {"numpy", "typing-extensions"} | OPTIONAL["lightning"] | OPTIONAL["plot"] <= {
+        each.name for each in pinned
+    }
+    assert metadata.get_payload(decode=True) == (ROOT / "README.md").read_bytes()
+
+
+def test_versions_of_python(metadata):
+    named = [name.rpartition(" ")[2] for name in metadata.get_all("Classifier") if "Python :: 3." in name]
+    supported = SpecifierSet(metadata["Requires-Python"])
+    assert named == ["3.10", "3.11"]  # those that the tests have run on
+    assert all(f"{version}.0" in supported for version in named)
+    assert "3.9.20" not in supported
+
+
+# --- in an environment of its own -------------------------------------------------------------------------------------
+
+
+def closure(names):
+    """Installed distributions that these need, themselves included."""
+    found, waiting = {}, list(names)
+    while waiting:
+        distribution = importlib.metadata.distribution(waiting.pop())
+        if distribution.name in found:
+            continue
+        found[distribution.name] = distribution
+        needed = map(Requirement, distribution.requires or ())
+        waiting += [each.name for each in needed if each.marker is None or each.marker.evaluate({"extra": ""})]
+    return found.values()
+
+
+@pytest.fixture(scope="module")
+def fresh(built, metadata, tmp_path_factory):
+    """Python of an environment with the wheel and what it requires: links to what is installed here, no downloads."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False)
+    python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+    site = Path(call(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).strip())
+    for distribution in closure(requirements(metadata, None)):
+        for top in {file.parts[0] for file in distribution.files} - {"..", "__pycache__"}:
+            if not (site / top).exists():
+                (site / top).symlink_to(distribution.locate_file(top))
+    install = ("-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", "--no-compile")
+    call(sys.executable, *install, built[0], cwd=folder)
+    return python
+
+
+def test_everything_public_works_with_what_is_required_alone(fresh, tmp_path):
+    code = f"""
+        import importlib, importlib.metadata, importlib.util, pkgutil, sys
+        present = [name for name in {ABSENT} if importlib.util.find_spec(name)]
+        assert not present, present
+
+        import imbtorch
+        assert imbtorch.__file__.startswith(sys.prefix), imbtorch.__file__
+        assert importlib.metadata.version("imbtorch") == imbtorch.__version__ == {imbtorch.__version__!r}
+
+        names, without = 0, []
+        for found in pkgutil.walk_packages(imbtorch.__path__, "imbtorch.", onerror=lambda _: None):
+            if found.name.startswith("imbtorch.lightning"):
+                without.append(found.name)
+                continue
+            module = importlib.import_module(found.name)
+            names += len([getattr(module, name) for name in module.__all__])
+        for name in imbtorch.__all__:
+            assert getattr(imbtorch, name) is not None
+        print("names", names + len(imbtorch.__all__))
+
+        import torch
+        preds, target = torch.tensor([0, 1, 1, 2]), torch.tensor([0, 0, 1, 2])
+        metric = imbtorch.ClassBalanceAccuracy("multiclass", num_classes=3)
+        metric.update(preds, target)
+        print("value", round(float(metric.compute()), 4))
+        report = imbtorch.ImbalanceReport("multiclass", class_names=["a", "b", "c"], intervals=True)
+        report.update(preds, target)
+        print("report", round(float(report.compute()["cba"]), 4), "b" in str(report.table()))
+        print("interval", 0 <= float(metric.interval(samples=50).low) <= 1)
+
+        from imbtorch import plots
+        for each in (metric.plot, report.plot, lambda: plots.plot_confusion_matrix(report.counts())):
+            try:
+                each()
+            except ModuleNotFoundError as error:
+                print("plot:", error)
+        for entry in importlib.metadata.distribution("imbtorch").entry_points:
+            try:
+                entry.load()
+            except ModuleNotFoundError as error:
+                print("entry:", error)
+        assert without[0] == "imbtorch.lightning"
+        import imbtorch.lightning
+    """
+    done = subprocess.run(
+        [fresh, "-I", "-W", "error::UserWarning:imbtorch", "-c", textwrap.dedent(code)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    remedy = "imbtorch.lightning needs Lightning: pip install 'imbtorch[lightning]'"
+    assert done.stderr.endswith(f"ModuleNotFoundError: {remedy}\n"), done.stderr
+    names, *lines = done.stdout.splitlines()
+    assert int(names.removeprefix("names ")) > 2 * len(imbtorch.__all__)
+    assert lines[:3] == ["value 0.6667", "report 0.6667 True", "interval True"]
+    assert len(lines[3:6]) == 3
+    assert all(line.startswith("plot:") and "pip install 'imbtorch[plot]'" in line for line in lines[3:6])
+    assert lines[6:] == [f"entry: {remedy}"] * 2
