@@ -6,6 +6,7 @@ import re
 import warnings
 from contextlib import redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
 
 import imblearn.metrics
 import numpy as np
@@ -24,6 +25,11 @@ from torchmetrics.classification import (
 
 import imbtorch
 from imbtorch import measures, metrics
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # torch.jit.script
+    import torcheval.metrics
+    import torcheval.metrics.functional
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"^```python\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
@@ -67,7 +73,7 @@ def test_snippets_run_and_print_what_they_say(snippet, tmp_path, monkeypatch):
 
 
 def test_there_are_snippets_for_lightning_and_for_torch_alone():
-    lightning = [snippet for snippet in SNIPPETS if "lightning" in snippet]
+    lightning = [snippet for snippet in SNIPPETS if "import lightning\n" in snippet]
     assert len(lightning) == 1
     assert 'ModelCheckpoint(monitor="val_iam", mode="max")' in lightning[0]
     assert len(SNIPPETS) >= 3
@@ -204,3 +210,101 @@ def test_the_others_differ_as_described():
 def test_a_sample_that_counts_twice_moves_iam():
     assert imbtorch.imbalance_accuracy(torch.tensor([[96, 2], [1, 2]])) == pytest.approx(0.480, abs=0.0005)
     assert imbtorch.imbalance_accuracy(torch.tensor([[96, 2], [1, 3]])) == pytest.approx(0.580, abs=0.0005)
+
+
+def test_torcheval_differs_as_described():
+    functional = torcheval.metrics.functional
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert functional.multiclass_accuracy(PREDS, TARGET, num_classes=3, average="macro") == 0.75
+        assert functional.multiclass_recall(PREDS, TARGET, num_classes=3, average="macro") == 0.5
+        with pytest.raises(RuntimeError, match="must match the size"):
+            functional.multiclass_recall(PREDS, TARGET, num_classes=4, average="macro")
+    metric = torcheval.metrics.MulticlassConfusionMatrix(3)
+    metric.update(torch.tensor([-1]), torch.tensor([1]))
+    assert metric.compute().nonzero().tolist() == [[0, 2]]
+    with pytest.raises(ValueError, match="too large"):
+        metric.update(torch.tensor([3]), torch.tensor([0]))
+    right = torcheval.metrics.MulticlassAccuracy()
+    right.num_correct, right.num_total = torch.tensor(2.0**24), torch.tensor(2.0**24)
+    right.update(torch.tensor([0]), torch.tensor([1]))
+    assert right.compute() == 1
+
+
+def test_who_has_which_measure():
+    table = README.split("## Compared with other packages")[1]
+    lines = [line for line in table.splitlines() if line.startswith("|")][:9]
+    head, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    said = {row[0]: dict(zip(head[1:], row[1:], strict=True)) for row in rows}
+    cm = pycm.ConfusionMatrix([0, 1, 1], [0, 0, 1])
+    having = {
+        "torchmetrics": dir(torchmetrics.classification),
+        "torcheval": dir(torcheval.metrics),
+        "scikit-learn": sklearn.metrics.__all__,
+        "imbalanced-learn": imblearn.metrics.__all__,
+        "PyCM": dir(cm),
+    }
+    words = {
+        "IAM": ("iam", "imbalance_accuracy", "imbalanceaccuracy"),
+        "CBA": ("cba", "class_balance", "classbalance"),
+        "G-mean": ("gm", "geometric_mean", "geometricmean"),
+        "IBA": ("iba", "index_balanced", "indexbalanced"),
+        "MCC": ("mcc", "matthews"),
+        "optimized precision, RCI, CEN": ("op", "rci", "cen", "optimized", "confusionentropy"),
+    }
+    for measure, parts in words.items():
+        for peer, names in having.items():
+            found = [
+                name
+                for name in names
+                if any(part in name.lower() if len(part) > 3 else part == name.lower() for part in parts)
+            ]
+            assert bool(found) == (said[measure][peer] != "-"), (measure, peer, found)
+        assert said[measure]["imbtorch"] == "yes"
+
+
+# --- how it is laid out ---------------------------------------------------------------------------------------------
+
+
+def test_sections_come_in_the_order_of_what_readers_look_for():
+    headings = re.findall(r"^## (.*)$", README, flags=re.MULTILINE)
+    wanted = [
+        "With Lightning",
+        "Which one should I monitor?",
+        "Catalogue",
+        "Compared with other packages",
+        "Gallery",
+        "Several processes",
+        "Recipes",
+        "Limits",
+        "Contributing",
+        "Changes",
+    ]
+    assert [each for each in headings if each in wanted] == wanted
+    assert headings[-1] == "Changes"
+    assert imbtorch.__version__ in README.split("## Changes")[1]
+
+
+def test_links_lead_somewhere():
+    headings = re.findall(r"^##+ (.*)$", README, flags=re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    links = re.findall(r"\]\(([^)]+)\)", README)
+    assert {link[1:] for link in links if link.startswith("#")} <= anchors
+    root = Path(__file__).parent.parent
+    for link in links:
+        assert link.startswith(("#", "https://")) or (root / link).exists(), link
+    for picture in re.findall(r"!\[([^]]*)\]", README):
+        assert len(picture) > 20  # said in words for those who cannot see it
+
+
+def test_the_recipe_for_hugging_face_counts_what_it_is_handed():
+    (snippet,) = [snippet for snippet in SNIPPETS if "def compute_metrics" in snippet]
+    names = {}
+    exec(compile(snippet, "README.md", "exec"), names)
+    random = np.random.default_rng(0)
+    logits, labels = random.normal(size=(50, 3)).astype(np.float32), random.integers(0, 3, 50)
+    labels[:5] = -100
+    found = names["compute_metrics"](SimpleNamespace(predictions=logits, label_ids=labels))
+    expected = sklearn.metrics.balanced_accuracy_score(labels[5:], logits[5:].argmax(1))
+    assert found["balanced_accuracy"] == pytest.approx(expected)
+    assert isinstance(found["iam"], float)
