@@ -400,12 +400,13 @@ class Counting:
 
     def _count_rows(self, guess: Integers, true: Integers, ignored: int) -> Tensor | None:
         """Count with the ignored target as a row of its own, which is cheaper than a mask; None where it is not."""
-        low, rows, columns = min(ignored, 0), max(ignored + 1, self.classes), self._columns
-        cells = (rows - low) * columns
+        low, columns = min(ignored, 0), self._columns
+        rows = max(ignored + 1, self.classes) - low
+        cells = rows * columns
         if self.task == "multilabel" or self.layout == "margins" or true.size < cells:
             return None
         row = np.subtract(true, low, dtype=np.int64) if low else true
-        if not (_below(row, rows - low) and _below(guess, columns)):
+        if not (_below(row, rows) and _below(guess, columns)):
             return None
         index = np.multiply(row, columns, out=row if low else None, dtype=np.int64)
         index += guess
@@ -488,7 +489,7 @@ _UNSIGNED[np.dtype(bool)] = np.dtype(bool)
 @lru_cache(maxsize=8)
 def _ones(samples: int) -> Tensor:
     """Weights of 1 on the CPU; batches are of few sizes."""
-    return torch.ones(samples, dtype=torch.int64)
+    return torch.ones(samples, dtype=torch.int64, device="cpu")  # whatever the default device
 
 
 def _one_each(index: Tensor) -> Tensor:

@@ -621,6 +621,19 @@ def test_a_bad_value_in_a_late_block_leaves_no_trace(task, layout, ignore_index,
     assert margins(counting.counts(state)).actual.sum() == kept.sum() - 1
 
 
+@pytest.mark.parametrize(("samples", "ignore_index"), [(1237, None), (1238, -1), (12_345, -1)])
+def test_the_default_device_does_not_matter(samples, ignore_index):
+    target = torch.arange(samples) % 3
+    counting = Counting.of("multiclass", 3, ignore_index=ignore_index)
+    state = counting.zeros()
+    with torch.device("meta"):
+        counting.count_(state, target, target, defer=lambda: False)
+    with torch.inference_mode():
+        counting.count_(state, target, target, defer=lambda: False)
+    counting.count_(state, target, target, defer=lambda: False)
+    assert counting.counts(state).tolist() == (3 * torch.diag(target.bincount())).tolist()
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("classes", [2, 3, 70])
 def test_of_equal_scores_the_first_counts(classes, dtype):
