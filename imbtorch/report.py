@@ -458,6 +458,7 @@ class ImbalanceReport(NamedValues):
         shown = super()._shown_arguments()
         shown |= {name: value for name in ("prefix", "postfix") if (value := getattr(self, name))}
         shown |= {} if self.prevalence is None else {"prevalence": self.prevalence}
+        shown |= {"intervals": True} if self.intervals else {}
         return shown | {"measures": list(self._readings), "per_class": list(self.per_class)}
 
 

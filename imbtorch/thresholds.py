@@ -16,7 +16,7 @@ from imbtorch import metrics as catalogue
 from imbtorch.confusion import Counts, double
 from imbtorch.counting import Counting, Layout, Task, reading_is_free
 from imbtorch.metric import ConfusionMatrixMetric, OnInvalid, TorchmetricsArguments
-from imbtorch.plots import figure_and_axes
+from imbtorch.plots import COLORS, LINES, figure_and_axes
 from imbtorch.report import NamedValues, _checked_names
 
 __all__ = ["ThresholdSweep"]
@@ -281,13 +281,12 @@ class ThresholdSweep(NamedValues):
         name = str(getattr(self._function, "__name__", "value")).replace("_", " ")
         figure, ax = figure_and_axes(ax)
         best = self._best(self._last().counts)
-        styles = ("-", "--", ":", "-.")
         for index, (line, label) in enumerate(zip(lines, self.class_names, strict=True)):
-            (drawn,) = ax.plot(
-                thresholds.tolist(), line.tolist(), styles[index % 4], label=None if len(lines) == 1 else label
-            )
+            color, style = COLORS[index % len(COLORS)], LINES[index % len(LINES)]
+            shown = None if len(lines) == 1 else label
+            ax.plot(thresholds.tolist(), line.tolist(), style, color=color, label=shown)
             threshold, value = (float(best[self._names(each)[index]]) for each in ("threshold", "value"))
-            ax.plot([threshold], [value], "o", color=drawn.get_color())
+            ax.plot([threshold], [value], "o", color=color)
             text = f"{value:.3f} at {threshold:.2f}"
             ax.annotate(text, (threshold, value), (0, 7), textcoords="offset points", ha="center")
         ax.axvline(0.5, color="0.4", linestyle="dotted", linewidth=1)

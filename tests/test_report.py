@@ -1061,6 +1061,8 @@ def test_repr_is_one_line_with_what_matters():
         assert part in text
     assert "postfix" not in text
     assert repr(report["iam"]) == "ReportedValue('val_iam', higher_is_better=True)"
+    assert "intervals" not in text
+    assert "intervals=True" in repr(ImbalanceReport("binary", intervals=True))
     assert "val_" in str(torch.nn.ModuleDict({"val": report}))
 
 
