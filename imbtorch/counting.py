@@ -343,10 +343,10 @@ class Counting:
         if quality is not None and not self._trusted(quality):
             return False
         guess, true = labels.numpy(), truth.numpy()
+        if true.ndim != 1 and self.task != "multilabel":
+            guess, true = guess.reshape(-1), true.reshape(-1)
         if true.size <= BLOCK:
             return self._count_block(state, guess, true)
-        if self.task != "multilabel":
-            guess, true = guess.reshape(-1), true.reshape(-1)
         rows = max(1, BLOCK * len(true) // true.size)
         blocks = [slice(start, start + rows) for start in range(0, len(true), rows)]
         for place, block in enumerate(blocks):
@@ -380,14 +380,13 @@ class Counting:
         if self.layout == "margins":
             hits, seen = guess == true, np.ones_like(true, np.int64) if keep is None else keep
             truth = true.astype(np.int64)
-            index = np.concatenate((truth, truth + self.size, np.add(guess, 2 * self.size, dtype=np.int64)), None)
-            weights = torch.from_numpy(np.concatenate((hits * seen, seen, seen), None))
+            index = np.concatenate((truth, truth + self.size, np.add(guess, 2 * self.size, dtype=np.int64)))
+            weights = torch.from_numpy(np.concatenate((hits * seen, seen, seen)))
         else:
             index = np.multiply(true, columns, dtype=np.int64)
             index += guess
             if self.task == "multilabel":
                 index += np.arange(self.size).reshape(-1, *[1] * (index.ndim - 2)) * (2 * columns)
-            if index.ndim > 1:
                 index = index.reshape(-1)
             weights = _ones(len(index)) if keep is None else torch.from_numpy(keep.reshape(-1))
         if undo:
@@ -411,7 +410,7 @@ class Counting:
         index = np.multiply(row, columns, out=row if low else None, dtype=np.int64)
         index += guess
         counts = np.zeros(cells, np.int64)
-        torch.from_numpy(counts).scatter_add_(0, torch.from_numpy(index.reshape(-1)), _ones(index.size))
+        torch.from_numpy(counts).scatter_add_(0, torch.from_numpy(index), _ones(len(index)))
         counts[(ignored - low) * columns : (ignored - low + 1) * columns] = 0
         inside = counts[-low * columns : (self.classes - low) * columns]
         return torch.from_numpy(inside) if inside.sum() == counts.sum() else None

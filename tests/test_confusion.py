@@ -621,6 +621,24 @@ def test_a_bad_value_in_a_late_block_leaves_no_trace(task, layout, ignore_index,
     assert margins(counting.counts(state)).actual.sum() == kept.sum() - 1
 
 
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("ignore_index", [None, 0, 2, -100])
+@pytest.mark.parametrize(
+    ("task", "layout"), [("binary", "matrix"), ("multiclass", "matrix"), ("multiclass", "margins")]
+)
+def test_one_sample_without_a_dimension(task, layout, ignore_index, masked):
+    counting = Counting.of(task, **SIZE[task], layout=layout, ignore_index=ignore_index)
+    state = counting.zeros()
+    for target in (0, 1, ignore_index or 0):
+        count(counting, state, torch.tensor(1), torch.tensor(target), masked)
+    kept = [(1, target) for target in (0, 1, ignore_index or 0) if target != ignore_index]
+    matrix = counted(torch.tensor([p for p, _ in kept]), torch.tensor([t for _, t in kept]), counting.classes)
+    for got, expected in zip(margins(counting.counts(state)), margins(matrix), strict=True):
+        assert torch.equal(got, expected)
+    with pytest.raises(ValueError, match="target holds class 7"):
+        count(counting, state, torch.tensor(1), torch.tensor(7), False)
+
+
 @pytest.mark.parametrize(("samples", "ignore_index"), [(1237, None), (1238, -1), (12_345, -1)])
 def test_the_default_device_does_not_matter(samples, ignore_index):
     target = torch.arange(samples) % 3
