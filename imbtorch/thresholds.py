@@ -16,8 +16,8 @@ from imbtorch import metrics as catalogue
 from imbtorch.confusion import Counts, double
 from imbtorch.counting import Counting, Layout, Task, reading_is_free
 from imbtorch.metric import ConfusionMatrixMetric, OnInvalid, TorchmetricsArguments
+from imbtorch.named import NamedValues, checked_names
 from imbtorch.plots import COLORS, LINES, figure_and_axes
-from imbtorch.report import NamedValues, _checked_names
 
 __all__ = ["ThresholdSweep"]
 
@@ -113,7 +113,7 @@ class ThresholdSweep(NamedValues):
         self.thresholds = grid
         if class_names is not None and task == "binary":
             raise ValueError("class_names have no place in task='binary', whose values are one threshold and one value")
-        self.class_names = [str(i) for i in range(size)] if class_names is None else _checked_names(class_names)
+        self.class_names = [str(i) for i in range(size)] if class_names is None else checked_names(class_names)
         if len(self.class_names) != size:
             raise ValueError(f"class_names must hold {size} names, got {len(self.class_names)}")
         better: dict[str, bool | None] = dict.fromkeys(self._names("threshold"))

@@ -1,34 +1,16 @@
 """What holds on a CUDA device alone: no waiting, graphs that are captured and replayed, memory; skipped without one."""
 
-import itertools
 import warnings
 
 import pytest
 import torch
+from test_operators import CASES, LAYOUTS, SIZE, batch
 
 import imbtorch
 from imbtorch import ConfusionMatrix, Recall, confusion_matrix, metrics
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 DEVICE = "cuda"
-SIZE = {"binary": {}, "multiclass": {"num_classes": 5}, "multilabel": {"num_labels": 5}}
-LAYOUTS = [("binary", "matrix"), ("multiclass", "matrix"), ("multiclass", "margins"), ("multilabel", "matrix")]
-CASES = [
-    pytest.param(task, layout, scores, ignore, id=f"{task}-{layout}-{'scores' if scores else 'indices'}-{ignore}")
-    for (task, layout), scores, ignore in itertools.product(LAYOUTS, (True, False), (None, 0, -100))
-]
-
-
-def batch(task, scores=True, ignore_index=None, samples=400, seed=0):
-    random = torch.Generator().manual_seed(seed)
-    shape = (samples, 5) if task == "multilabel" else (samples,)
-    target = torch.randint(5 if task == "multiclass" else 2, shape, generator=random)
-    preds = torch.rand((samples, 5) if task == "multiclass" else shape, generator=random)
-    if not scores:
-        preds = preds.argmax(1) if task == "multiclass" else preds.round().long()
-    if ignore_index is not None:
-        target[::7] = ignore_index
-    return preds, target
 
 
 def on_cpu(task, layout, ignore_index, *batches, **arguments):

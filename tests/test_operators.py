@@ -269,7 +269,7 @@ LAYERS = [  # each imports only from its own layer and those above it in this li
     ({"analysis"}, set()),
     ({"plots"}, {"matplotlib"}),
     (
-        {"state", "reading", "metric", "metrics", "report", "thresholds", "scores"},
+        {"state", "reading", "metric", "metrics", "named", "report", "thresholds", "scores"},
         {"torchmetrics", "typing_extensions"},
     ),
     ({"lightning"}, {"torchmetrics", "typing_extensions", "lightning", "pytorch_lightning", "matplotlib"}),

@@ -15,7 +15,8 @@ from torch.utils.data.distributed import DistributedSampler
 
 from imbtorch.lightning.base import Callback, is_fitting
 from imbtorch.metric import CountsMetric
-from imbtorch.report import ImbalanceReport, ReportedValue
+from imbtorch.named import ReportedValue
+from imbtorch.report import ImbalanceReport
 from imbtorch.sampler import ExactBatchSampler
 from imbtorch.state import SummedState
 
