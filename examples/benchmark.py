@@ -43,7 +43,7 @@ import torchmetrics.classification as tm
 from torch.utils import benchmark
 
 import imbtorch
-from imbtorch import counting
+from imbtorch import kernels
 from imbtorch.analysis import bootstrap, posterior, skew_map
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -168,12 +168,12 @@ def bare(classes: int, preds: torch.Tensor, target: torch.Tensor) -> Work:
 
 def unchecked(metric: Any, *batch: torch.Tensor) -> Work:
     """Update as ``feed`` does, without the check of the values (on the CPU, where it can be left out)."""
-    check = counting._below
+    check = kernels.below
 
     def work() -> None:
-        counting._below = lambda *_: True
+        kernels.below = lambda *_: True
         metric.update(*batch)
-        counting._below = check
+        kernels.below = check
 
     return work
 

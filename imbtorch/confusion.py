@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import torch
@@ -28,6 +29,21 @@ class Margins(NamedTuple):
 
 
 Counts: TypeAlias = Tensor | Margins
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a report or a sweep computed last, over all processes.
+
+    Attributes:
+        counts: what the values were read off.
+        values: name, without prefix and postfix -> value.
+        number: how many results the metric had computed with this one; tells a new result from an old one.
+    """
+
+    counts: Counts
+    values: Mapping[str, Tensor]
+    number: int
 
 
 def normalized(counts: Tensor, by: Normalize) -> Tensor:

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Literal, NamedTuple, TypeAlias, cast, get_args
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from imbtorch.confusion import Counts, Margins, Normalize, check_choice, normalized
+from imbtorch.kernels import Table, add_masked, count_sound, integers, reading_is_free
 
 __all__ = ["Task", "confusion_matrix"]
 
 Task: TypeAlias = Literal["binary", "multiclass", "multilabel"]
 Layout: TypeAlias = Literal["matrix", "margins"]
-Integers: TypeAlias = npt.NDArray[Any]
-BLOCK = 65_536  # samples that the CPU counts at a time, so that large batches need no memory for each sample
 
 # What can be wrong with a sample; each has a spare cell behind the counts, in this order (first match counts).
-FAULTS = ("targets out of range", "predictions out of range", "NaN scores", "probabilities outside [0, 1]")
+FAULTS = (
+    "targets out of range",
+    "predictions out of range",
+    "NaN scores",
+    "probabilities outside [0, 1]",
+    "probabilities that do not sum to 1",
+)
+UNEVEN = 0.01  # how far the probabilities of a sample may be from summing to 1
 
 
 def confusion_matrix(
@@ -41,14 +46,15 @@ def confusion_matrix(
     """Confusion matrix of one batch; rows are true classes, columns predicted ones.
 
     Args:
-        preds: class indices ``[N, ...]`` or scores ``[N, C, ...]`` (multiclass); 0/1 or probabilities ``[N, ...]``
-            (binary) or ``[N, L, ...]`` (multilabel). The class of the highest score is predicted; a probability
-            strictly above ``threshold`` predicts 1, as in torchmetrics.
+        preds: class indices ``[N, ...]`` or scores ``[N, C, ...]`` (multiclass); 0/1 or probabilities ``[N, ...]``, or
+            those of both classes ``[N, 2, ...]`` (binary); ``[N, L, ...]`` (multilabel). The class of the highest score
+            is predicted; a probability strictly above ``threshold`` predicts 1, as in torchmetrics.
         target: class indices or 0/1 of any integer or bool dtype: ``[N, ...]``; multilabel ``[N, L, ...]``.
         task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
         num_classes: number of classes, required for multiclass.
         num_labels: number of labels, required for multilabel.
-        threshold: a probability in [0, 1]; binary and multilabel only. It is rounded to the dtype of the scores.
+        threshold: a probability in [0, 1]; binary and multilabel only. It is rounded to the dtype of the scores, to
+            float32 for those of half precision, which are read as float32.
         logits: whether floating ``preds`` are logits rather than probabilities (binary and multilabel; never guessed).
         ignore_index: samples with this target are left out; any integer, inside or outside the classes.
         normalize: ``"true"`` divides by the row sums, ``"pred"`` by the column sums, ``"all"`` by the total.
@@ -68,15 +74,30 @@ def confusion_matrix(
     """
     counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index)
     check_choice("normalize", normalize, (None, *get_args(Normalize)))
-    state = counting.zeros(target.device if isinstance(target, Tensor) else torch.device("cpu"))
-    counting.count_(state, preds, target, defer=lambda: False)
+    batch = counting.read(preds, target)
+    state = counting.zeros(target.device)
+    counting.add_(state, batch, defer=lambda: False)
     counts = cast(Tensor, counting.counts(state))
     return counts if normalize is None else normalized(counts, normalize).to(torch.get_default_dtype())
 
 
-def reading_is_free(x: Tensor) -> bool:
-    """Whether a value can be read without waiting for a device or breaking a traced graph."""
-    return x.is_cpu and not torch.compiler.is_compiling()
+class Batch(NamedTuple):
+    """Samples as they are counted.
+
+    Attributes:
+        labels: predicted classes, integers or bools.
+        truth: classes of the targets, integers or bools, in the same shape.
+        scores: for scores the numbers that show whether a sample can be counted, in the same shape: the highest of all
+            classes, or the probability of class 1.
+        bounded: whether these are probabilities, which lie in [0, 1].
+        uneven: which probabilities of two classes do not sum to 1, in the same shape.
+    """
+
+    labels: Tensor
+    truth: Tensor
+    scores: Tensor | None = None
+    bounded: bool = False
+    uneven: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -97,7 +118,7 @@ class Counting:
     @classmethod
     def of(
         cls,
-        task: Task,
+        task: Task | None,
         num_classes: int | None = None,
         num_labels: int | None = None,
         threshold: float = 0.5,
@@ -106,38 +127,20 @@ class Counting:
         layout: Layout = "matrix",
     ) -> Counting:
         """Check the arguments that say how to count."""
+        if task is None:
+            raise ValueError(
+                "task=None is missing; the first argument must be 'binary', 'multiclass' or 'multilabel', as in "
+                "ImbalanceAccuracy('multiclass', num_classes=3)"
+            )
         check_choice("task", task, get_args(Task))
         check_choice("state", layout, get_args(Layout))
-        if task == "binary" and num_classes is None:
-            num_classes = 2
-        wanted, size = ("num_labels", num_labels) if task == "multilabel" else ("num_classes", num_classes)
-        other, given = ("num_classes", num_classes) if task == "multilabel" else ("num_labels", num_labels)
-        if given is not None:
-            raise ValueError(f"task={task!r} takes {wanted}, got {other}={given!r}")
-        if size is None:
-            raise ValueError(f"task={task!r} needs {wanted}: the number of {wanted[4:]}, as in {wanted}=10")
-        if isinstance(size, bool) or not isinstance(size, int):
-            raise TypeError(f"{wanted} must be an int, got {size!r}")
-        if task == "binary" and size != 2:
-            raise ValueError(f"task='binary' has two classes, got num_classes={size}; use task='multiclass'")
-        if size < (1 if task == "multilabel" else 2):
-            raise ValueError(f"{wanted} must be at least {1 if task == 'multilabel' else 2}, got {size}")
-        if isinstance(threshold, bool) or not isinstance(threshold, (int, float)):
-            raise TypeError(f"threshold must be a number, got {threshold!r}")
-        if not 0 <= threshold <= 1:
-            raise ValueError(f"threshold must be a probability in [0, 1] (for logits too), got {threshold!r}")
-        if task == "multiclass" and threshold != 0.5:
-            raise ValueError(
-                f"threshold={threshold!r} has no meaning for task='multiclass', where the highest score is predicted; "
-                "use task='binary' or 'multilabel', or threshold the scores yourself"
-            )
+        size = _checked_size(task, num_classes, num_labels)
         if not isinstance(logits, bool):
             raise TypeError(f"logits must be True or False, got {logits!r}")
-        if ignore_index is not None and (isinstance(ignore_index, bool) or not isinstance(ignore_index, int)):
-            raise TypeError(f"ignore_index must be an int or None, got {ignore_index!r}")
         if layout == "margins" and task != "multiclass":
             raise ValueError(f"state='margins' is for task='multiclass'; task={task!r} keeps 4 counts a label anyway")
-        return cls(task, size, float(threshold), logits, ignore_index, layout)
+        ignored = None if ignore_index is None else whole_number("ignore_index", ignore_index, "an int or None")
+        return cls(task, size, _checked_threshold(task, threshold), logits, ignored, layout)
 
     @property
     def classes(self) -> int:
@@ -145,11 +148,15 @@ class Counting:
         return self.size if self.task == "multiclass" else 2
 
     @property
+    def table(self) -> Table:
+        """Shape of the counts."""
+        labels = self.size if self.task == "multilabel" else 1
+        return Table(self.classes, self.classes, labels, self.layout == "margins")
+
+    @property
     def cells(self) -> int:
         """Number of counts; the spare cells come behind them."""
-        if self.task == "multilabel":
-            return 4 * self.size
-        return 3 * self.size if self.layout == "margins" else self.size * self.size
+        return self.table.cells
 
     @property
     def ignored_class(self) -> int | None:
@@ -158,7 +165,7 @@ class Counting:
         return self.ignore_index if inside else None
 
     @property
-    def _ignored(self) -> int | None:
+    def ignored_target(self) -> int | None:
         """The ``ignore_index``, where there is one that an int64 target can equal."""
         index = self.ignore_index
         return index if index is not None and -(2**63) <= index < 2**63 else None
@@ -177,7 +184,7 @@ class Counting:
         """Return an empty state."""
         return torch.zeros(self.cells + len(FAULTS), dtype=torch.int64, device=device)
 
-    def shares(self, priors: Tensor | Sequence[float], name: str) -> Tensor:
+    def class_priors(self, priors: Tensor | Sequence[float], name: str) -> Tensor:
         """Check the class shares of another population and return them on the CPU: ``[K]``, for labels ``[L, 2]``.
 
         For multilabel a user gives the share of positives of each label, which makes that of its negatives.
@@ -205,7 +212,7 @@ class Counting:
         return share
 
     def counts(self, state: Tensor) -> Counts:
-        """View a state (or a stack ``[..., cells + 4]`` of them) as counts."""
+        """View a state (or a stack ``[..., cells + faults]`` of them) as counts."""
         lead, cells = state.shape[:-1], state[..., : self.cells]
         if self.layout == "margins":
             return Margins(*cells.reshape(*lead, 3, self.size).unbind(-2))
@@ -216,246 +223,121 @@ class Counting:
         """Tally of the samples that were not counted, in the order of :data:`FAULTS`."""
         return state[..., self.cells :]
 
+    # --- a batch ----------------------------------------------------------------------------------------------------
+
     def check(self, preds: Tensor, target: Tensor) -> None:
-        """Check types and shapes, which costs nothing; values are checked while counting."""
-        if (
-            isinstance(preds, Tensor)
-            and isinstance(target, Tensor)
-            and preds.dtype in _COMMON
-            and target.dtype in _COMMON
-            and preds.shape == target.shape
-            and preds.device == target.device
-            and self.task != "multilabel"
-        ):
-            return  # class indices that fit
+        """Check types and shapes, which costs nothing; values are checked while counting.
+
+        Raises:
+            ValueError: for shapes or devices that do not fit.
+            TypeError: for what is no dense tensor, or floating targets.
+        """
         for name, value in (("preds", preds), ("target", target)):
-            if not isinstance(value, Tensor):
-                raise TypeError(
-                    f"{name} must be a torch.Tensor, got {type(value).__name__}; use torch.as_tensor({name})"
-                )
-            if value.is_complex():
-                raise TypeError(f"{name} must be real, got {value.dtype}")
+            _check_tensor(name, value)
         if target.is_floating_point():
             raise TypeError(f"target must hold integers or bools, got {target.dtype}; use target.long()")
         if preds.device != target.device:
             raise ValueError(f"preds are on {preds.device} but target is on {target.device}; move one of them")
-        expected: tuple[int, ...] = target.shape
+        if self.task == "multilabel" and (target.ndim < 2 or target.shape[1] != self.size):
+            raise ValueError(
+                f"target must be [N, {self.size}, ...] for num_labels={self.size}, got {list(target.shape)}"
+            )
         if self.task == "multiclass" and preds.is_floating_point():
-            if target.ndim == 0:
-                raise ValueError(
-                    f"scores need a batch dimension, got shapes {list(preds.shape)} and []; use preds.unsqueeze(0) and "
-                    "target.unsqueeze(0)"
-                )
-            if preds.ndim != target.ndim + 1:
-                remedy = "use preds.long() if they are class indices" if preds.shape == target.shape else "reshape one"
-                raise ValueError(
-                    f"floating preds are scores [N, C, ...] beside target [N, ...], got shapes {list(preds.shape)} "
-                    f"and {list(target.shape)}; {remedy}"
-                )
+            self._check_class_scores(preds, target)
+        elif preds.shape != target.shape and not self._of_two_columns(preds, target):
+            raise ValueError(
+                f"preds and target do not fit: got shapes {list(preds.shape)} and {list(target.shape)}, "
+                f"expected preds of {list(target.shape)}{self._remedy(preds, target)}"
+            )
+
+    def _check_class_scores(self, preds: Tensor, target: Tensor) -> None:
+        """Check that scores are ``[N, C, ...]`` beside targets ``[N, ...]``."""
+        shapes = f"got shapes {list(preds.shape)} and {list(target.shape)}"
+        if target.ndim == 0:
+            raise ValueError(f"scores need a batch dimension, {shapes}; use preds.unsqueeze(0) and target.unsqueeze(0)")
+        if preds.ndim != target.ndim + 1:
+            remedy = "use preds.long() if they are class indices" if preds.shape == target.shape else "reshape one"
+            raise ValueError(f"floating preds are scores [N, C, ...] beside target [N, ...], {shapes}; {remedy}")
+        if (preds.shape[:1], preds.shape[2:]) != (target.shape[:1], target.shape[1:]) or preds.shape[1] != self.size:
+            if preds.ndim > 2 and preds.shape == (*target.shape, self.size):
+                raise ValueError(f"scores hold the classes second, [N, C, ...], {shapes}; use preds.movedim(-1, 1)")
             if preds.shape[1] != self.size:
                 found = f"{preds.shape[1]} class{'es' * (preds.shape[1] != 1)}"
                 raise ValueError(
                     f"preds hold scores of {found} but num_classes={self.size}; make the metric with num_classes="
                     f"{preds.shape[1]}, or check the last layer of the model"
                 )
-            expected = (*target.shape[:1], self.size, *target.shape[1:])
-        elif self.task == "multilabel" and (target.ndim < 2 or target.shape[1] != self.size):
-            raise ValueError(
-                f"target must be [N, {self.size}, ...] for num_labels={self.size}, got {list(target.shape)}"
-            )
-        if preds.shape != expected:
-            remedy = ""
-            if preds.numel() == target.numel():
-                remedy = "; use preds.reshape(target.shape) if the order of elements agrees"
-            elif preds.ndim == target.ndim + 1 and self.task != "multilabel":
-                remedy = (
-                    "; for one score a class use task='multiclass'"
-                    if self.task == "binary"
-                    else "; integer preds are class indices, scores must be floating: preds.float()"
-                )
-            raise ValueError(
-                f"preds and target do not fit: got shapes {list(preds.shape)} and {list(target.shape)}, "
-                f"expected preds of {list(expected)}{remedy}"
-            )
+            expected = [*target.shape[:1], self.size, *target.shape[1:]]
+            raise ValueError(f"preds and target do not fit: {shapes}, expected preds of {expected}")
 
-    def count_(self, state: Tensor, preds: Tensor, target: Tensor, *, defer: Callable[[], bool]) -> None:
-        """Add a batch to a state in place.
+    def _of_two_columns(self, preds: Tensor, target: Tensor) -> bool:
+        """Whether binary scores are those of both classes, ``[N, 2, ...]``."""
+        two = self.task == "binary" and preds.is_floating_point() and target.ndim > 0
+        return two and preds.shape == (target.shape[0], 2, *target.shape[1:])
 
-        Args:
-            state: int64 ``[cells + 4]``.
-            preds: see :func:`confusion_matrix`.
-            target: see :func:`confusion_matrix`.
-            defer: whether to tally samples that cannot be counted, without waiting for the device, instead of raising;
-                not asked where all samples are seen to be sound.
+    def _remedy(self, preds: Tensor, target: Tensor) -> str:
+        """What to do about shapes that do not fit."""
+        if preds.numel() == target.numel():
+            return "; use preds.reshape(target.shape) if the order of elements agrees"
+        if preds.ndim != target.ndim + 1 or self.task == "multilabel":
+            return ""
+        if self.task == "multiclass":
+            return "; integer preds are class indices, scores must be floating: preds.float()"
+        if preds.shape == (*target.shape, 2):
+            return " or of both classes, which come second: use preds.movedim(-1, 1)"
+        return " or of both classes, [N, 2, ...]; for one score a class use task='multiclass'"
+
+    def read(self, preds: Tensor, target: Tensor) -> Batch:
+        """Check a batch and read its predictions.
 
         Raises:
-            ValueError: for shapes that do not fit and, unless deferred, values that cannot be counted; the state is
-                then as before.
-            TypeError: for what is no tensor, or floating targets.
+            ValueError: for shapes or devices that do not fit.
+            TypeError: for what is no dense tensor, or floating targets.
         """
-        self.check(preds, target)
-        if preds.device != state.device:
-            raise ValueError(
-                f"preds are on {preds.device} but the counts are on {state.device}; move the metric: "
-                f"metric.to({str(preds.device)!r})"
-            )
-        if target.numel() == 0:
-            return
-        labels, quality = self._labels(preds)
-        truth = _readable(target)
-        if reading_is_free(state) and self._count_sound(state, labels, truth, quality):
-            return
-        labels, truth = labels.long(), truth.long()
-        keep = truth.ne(self._ignored).flatten() if self._ignored is not None else None
-        index = self._route(labels, truth, quality).flatten()
-        if not defer():
-            bad = index >= self.cells if keep is None else (index >= self.cells) & keep
-            if bool(bad.any()):
-                fault = int(index[bad].min()) - self.cells
-                offender = ((index == fault + self.cells) & bad).nonzero().flatten()
-                values = (truth, labels, quality, quality)[fault]
-                assert values is not None
-                raise ValueError(self._complaint(fault, values.flatten()[offender], index.numel()))
-        if self.layout == "margins":
-            self._add_margins_masked(state, index, labels.flatten(), truth.flatten(), keep)
-        else:
-            state.index_add_(0, index, _one_each(index) if keep is None else keep.long())
-
-    def _labels(self, preds: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Predicted classes; for scores also the numbers that show whether a sample can be trusted."""
+        fits = (
+            type(preds) is type(target) is Tensor
+            and preds.dtype in _COMMON
+            and target.dtype in _COMMON
+            and preds.shape == target.shape
+            and preds.device == target.device
+            and preds.layout is target.layout is torch.strided
+            and self.task != "multilabel"
+        )
+        if not fits:  # else class indices, for which this costs as much as counting some
+            self.check(preds, target)
+        labels, truth = _readable(preds), _readable(target)
         if not preds.is_floating_point():
-            return _readable(preds), None
+            return Batch(labels, truth)
         preds = preds.detach()
         if self.task == "multiclass":
-            if preds.ndim == 2 and preds.dtype in (torch.float32, torch.float64) and reading_is_free(preds):
-                labels = torch.from_numpy(preds.numpy().argmax(1))  # ten times as fast for 1000 classes
-                return labels, preds.gather(1, labels.unsqueeze(1)).squeeze(1)
-            best = torch.max(preds, 1)  # NaN counts as the maximum, so the highest score shows it
-            return best.indices, best.values
-        chances = preds.sigmoid() if self.logits else preds
-        return chances > self.threshold, chances
+            labels, best = _highest(preds)
+            return Batch(labels, truth, best)
+        scores, uneven = self.probabilities(preds, truth)
+        return Batch(scores > self.threshold, truth, scores, True, uneven)
 
-    # On the CPU values can be read, so minimum and maximum decide beforehand, which is cheaper than masks; NumPy takes
-    # them, and products of integers, in less time than torch, and costs less to call.
+    def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
+        """Add a batch to a state in place; see :func:`add_batch`."""
+        add_batch(state, self.table, batch, self.ignored_target, defer, self.error_message)
 
-    def _count_sound(self, state: Tensor, labels: Tensor, truth: Tensor, quality: Tensor | None) -> bool:
-        """Count a batch on the CPU if all its samples are sound; else return False, with the state as before."""
-        if quality is not None and not self._trusted(quality):
-            return False
-        guess, true = labels.numpy(), truth.numpy()
-        if true.ndim != 1 and self.task != "multilabel":
-            guess, true = guess.reshape(-1), true.reshape(-1)
-        if true.size <= BLOCK:
-            return self._count_block(state, guess, true)
-        rows = max(1, BLOCK * len(true) // true.size)
-        blocks = [slice(start, start + rows) for start in range(0, len(true), rows)]
-        for place, block in enumerate(blocks):
-            if not self._count_block(state, guess[block], true[block]):
-                for counted in blocks[:place]:
-                    self._count_block(state, guess[counted], true[counted], undo=True)
-                return False
-        return True
+    def probabilities(self, preds: Tensor, truth: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Probability of class 1, in float32 or wider; of both columns of scores also which do not sum to 1."""
+        wide = preds.to(torch.promote_types(preds.dtype, torch.float32))
+        if preds.ndim == truth.ndim:
+            return (wide.sigmoid() if self.logits else wide), None
+        if self.logits:
+            return wide.softmax(1)[:, 1], None
+        total = wide.sum(1)
+        return wide[:, 1].masked_fill(total.isnan(), torch.nan), (total - 1).abs() > UNEVEN
 
-    def _trusted(self, quality: Tensor) -> bool:
-        """Whether no score is NaN, and no probability outside [0, 1]."""
-        if self.task == "multiclass":
-            return not bool(quality.isnan().any())
-        least, most = torch.aminmax(quality)
-        return bool(least.item() >= 0) and bool(most.item() <= 1)
-
-    def _count_block(self, state: Tensor, guess: Integers, true: Integers, undo: bool = False) -> bool:
-        """Count samples on the CPU if all of them are sound, or take them out again."""
-        columns, keep = self._columns, None
-        if self.ignore_index is not None:
-            counted = self._count_rows(guess, true, self.ignore_index) if true.size >= 8192 else None
-            if counted is not None:
-                state[: self.cells].add_(counted, alpha=-1 if undo else 1)
-                return True
-            keep = (true != self.ignore_index).astype(np.int64)  # an ignored sample counts as one of weight 0
-            true = true * keep
-        if not _below(true, self.classes):
-            return False
-        if not _below(guess, columns) and (keep is None or not _below(guess := guess * keep, columns)):
-            return False
-        if self.layout == "margins":
-            hits, seen = guess == true, np.ones_like(true, np.int64) if keep is None else keep
-            truth = true.astype(np.int64)
-            index = np.concatenate((truth, truth + self.size, np.add(guess, 2 * self.size, dtype=np.int64)))
-            weights = torch.from_numpy(np.concatenate((hits * seen, seen, seen)))
-        else:
-            index = np.multiply(true, columns, dtype=np.int64)
-            index += guess
-            if self.task == "multilabel":
-                index += np.arange(self.size).reshape(-1, *[1] * (index.ndim - 2)) * (2 * columns)
-                index = index.reshape(-1)
-            weights = _ones(len(index)) if keep is None else torch.from_numpy(keep.reshape(-1))
-        if undo:
-            weights = -weights
-        if len(index) < 1024:
-            state.index_add_(0, torch.from_numpy(index), weights)
-        else:  # takes longer to start, but half the time for each sample
-            state.scatter_add_(0, torch.from_numpy(index), weights)
-        return True
-
-    def _count_rows(self, guess: Integers, true: Integers, ignored: int) -> Tensor | None:
-        """Count with the ignored target as a row of its own, which is cheaper than a mask; None where it is not."""
-        low, columns = min(ignored, 0), self._columns
-        rows = max(ignored + 1, self.classes) - low
-        cells = rows * columns
-        if self.task == "multilabel" or self.layout == "margins" or true.size < cells:
-            return None
-        row = np.subtract(true, low, dtype=np.int64) if low else true
-        if not (_below(row, rows) and _below(guess, columns)):
-            return None
-        index = np.multiply(row, columns, out=row if low else None, dtype=np.int64)
-        index += guess
-        counts = np.zeros(cells, np.int64)
-        torch.from_numpy(counts).scatter_add_(0, torch.from_numpy(index), _ones(len(index)))
-        counts[(ignored - low) * columns : (ignored - low + 1) * columns] = 0
-        inside = counts[-low * columns : (self.classes - low) * columns]
-        return torch.from_numpy(inside) if inside.sum() == counts.sum() else None
-
-    @property
-    def _columns(self) -> int:
-        """Number of cells in a row of the matrix."""
-        return self.size if self.task == "multiclass" else 2
-
-    def _cell(self, labels: Tensor, truth: Tensor) -> Tensor:
-        """Flat index of each sample's cell: of the matrix, or for margins of its targets."""
-        if self.layout == "margins":
-            return truth + self.size
-        index = torch.add(labels, truth, alpha=self._columns)
-        if self.task == "multilabel":
-            label = torch.arange(self.size, device=index.device) * (2 * self._columns)
-            index = index + label.view(-1, *[1] * (index.ndim - 2))
-        return index
-
-    def _route(self, labels: Tensor, truth: Tensor, quality: Tensor | None) -> Tensor:
-        """Each sample's cell, or the spare cell of what is wrong with it."""
-        index, last = self._cell(labels, truth), self.classes - 1
-        if quality is None:
-            index.masked_fill_((labels < 0) | (labels > last), self.cells + 1)
-        else:
-            if self.task != "multiclass":
-                index.masked_fill_((quality < 0) | (quality > 1), self.cells + 3)
-            index.masked_fill_(quality.isnan(), self.cells + 2)
-        return index.masked_fill_((truth < 0) | (truth > last), self.cells)
-
-    def _add_margins_masked(
-        self, state: Tensor, index: Tensor, labels: Tensor, truth: Tensor, keep: Tensor | None
-    ) -> None:
-        sound = index < self.cells if keep is None else (index < self.cells) & keep
-        cells = (index, torch.where(sound, labels + 2 * self.size, 0), torch.where(sound, truth, 0))
-        weights = (_one_each(index) if keep is None else keep.long(), sound.long(), (sound & (labels == truth)).long())
-        state.index_add_(0, torch.cat(cells), torch.cat(weights))
-
-    def _complaint(self, fault: int, values: Tensor, samples: int) -> str:
-        """What is wrong with a batch, by its first offending value."""
-        value, share = values[0].item(), f"{values.numel()} of {samples} values"
+    def error_message(self, fault: int, values: Tensor, samples: int) -> str:
+        """What is wrong with a batch, by the first of the offending values."""
+        value, share = values.flatten()[0].item(), f"{values.numel()} of {samples} values"
         if fault == 2:
             return f"preds hold NaN scores ({share}); a diverged model is the usual cause"
         if fault == 3:
             return f"preds hold {value:.6g}, which is no probability ({share}); pass logits=True for raw scores"
+        if fault == 4:
+            return f"preds of both classes do not sum to 1 ({share}); pass logits=True for raw scores"
         name = "target" if fault == 0 else "preds"
         limit = f"num_classes={self.size}" if self.task == "multiclass" else f"task={self.task!r}"
         text = f"{name} holds class {value} but {limit} allows 0..{self.classes - 1} ({share})"
@@ -468,29 +350,154 @@ class Counting:
         return text
 
 
+def add_batch(
+    state: Tensor,
+    table: Table,
+    batch: Batch,
+    ignored: int | None,
+    defer: Callable[[], bool],
+    error_message: Callable[[int, Tensor, int], str],
+) -> None:
+    """Add a batch to flat counts in place.
+
+    Args:
+        state: int64 ``[table.cells + faults]``.
+        table: shape of the counts.
+        batch: what is counted.
+        ignored: target of the samples to leave out.
+        defer: whether to tally samples that cannot be counted, without waiting for the device, instead of raising; not
+            asked where all samples are seen to be sound.
+        error_message: of a fault, its offending values, and the number of samples.
+
+    Raises:
+        ValueError: for a state on another device and, unless deferred, values that cannot be counted; the state is then
+            as before.
+    """
+    if batch.truth.device != state.device:
+        raise ValueError(
+            f"preds are on {batch.truth.device} but the counts are on {state.device}; move the metric: "
+            f"metric.to({str(batch.truth.device)!r})"
+        )
+    if batch.truth.numel() == 0 or _counted_on_cpu(state, table, batch, ignored):
+        return
+    labels, truth = integers(batch.labels), integers(batch.truth)
+    keep = None if ignored is None else truth != ignored
+    faults = _faults(batch, labels, truth, table)
+    if not defer():
+        for place, fault in enumerate(faults):
+            wrong = fault if fault is None or keep is None else fault & keep
+            if wrong is not None and bool(wrong.any()):
+                values = (truth, labels, batch.scores, batch.scores, batch.scores)[place]
+                assert values is not None
+                raise ValueError(error_message(place, values[wrong], truth.numel()))
+    add_masked(state, table, labels, truth, keep, faults)
+
+
+def _counted_on_cpu(state: Tensor, table: Table, batch: Batch, ignored: int | None) -> bool:
+    """Count a batch whose values can be read, if all of it is sound; else return False."""
+    if not reading_is_free(state) or not _trusted(batch):
+        return False
+    guess, true = batch.labels.numpy(), batch.truth.numpy()
+    if table.labels == 1:
+        guess, true = guess.reshape(-1), true.reshape(-1)
+    return count_sound(state, table, guess, true, ignored)
+
+
+def _trusted(batch: Batch) -> bool:
+    """Whether no score is NaN, and no probability impossible; minimum and maximum cost less than masks."""
+    if batch.scores is None:
+        return True
+    if not batch.bounded:
+        return not bool(batch.scores.isnan().any())
+    least, most = torch.aminmax(batch.scores)
+    even = batch.uneven is None or not bool(batch.uneven.any())
+    return even and bool(least.item() >= 0) and bool(most.item() <= 1)
+
+
+def _faults(batch: Batch, labels: Tensor, truth: Tensor, table: Table) -> tuple[Tensor | None, ...]:
+    """Which samples have which of :data:`FAULTS`; None where none can."""
+    outside = (truth < 0) | (truth >= table.rows)
+    if batch.scores is None:
+        return outside, (labels < 0) | (labels >= table.columns), None, None, None
+    impossible = (batch.scores < 0) | (batch.scores > 1) if batch.bounded else None
+    return outside, None, batch.scores.isnan(), impossible, batch.uneven
+
+
+# --- checks of arguments --------------------------------------------------------------------------------------------
+
+
+def whole_number(name: str, value: object, expected: str = "an int") -> int:
+    """Return an integer of any kind (of NumPy's, say) as an int."""
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be {expected}, got {value!r}")
+    try:
+        return operator.index(cast(int, value))
+    except TypeError:
+        raise TypeError(f"{name} must be {expected}, got {value!r}") from None
+
+
+def _checked_size(task: Task, num_classes: int | None, num_labels: int | None) -> int:
+    """Return the number of classes, or of labels for multilabel."""
+    if task == "binary" and num_classes is None:
+        num_classes = 2
+    wanted, given, other, superfluous = ("num_classes", num_classes, "num_labels", num_labels)
+    if task == "multilabel":
+        wanted, given, other, superfluous = other, superfluous, wanted, given
+    if superfluous is not None:
+        raise ValueError(f"task={task!r} takes {wanted}, got {other}={superfluous!r}")
+    if given is None:
+        raise ValueError(f"task={task!r} needs {wanted}: the number of {wanted[4:]}, as in {wanted}=10")
+    size, least = whole_number(wanted, given), 1 if task == "multilabel" else 2
+    if task == "binary" and size != 2:
+        raise ValueError(f"task='binary' has two classes, got num_classes={size}; use task='multiclass'")
+    if size < least:
+        raise ValueError(f"{wanted} must be at least {least}, got {size}")
+    return size
+
+
+def _checked_threshold(task: Task, threshold: object) -> float:
+    """Return the threshold as a float."""
+    if isinstance(threshold, bool) or not isinstance(threshold, (int, float, np.floating, np.integer)):
+        raise TypeError(f"threshold must be a number, got {threshold!r}")
+    value = float(threshold)
+    if not 0 <= value <= 1:
+        raise ValueError(f"threshold must be a probability in [0, 1] (for logits too), got {threshold!r}")
+    if task == "multiclass" and value != 0.5:
+        raise ValueError(
+            f"threshold={threshold!r} has no meaning for task='multiclass', where the highest score is predicted; "
+            "use task='binary' or 'multilabel', or threshold the scores yourself"
+        )
+    return value
+
+
+def _check_tensor(name: str, value: object) -> None:
+    """Raise for what is no dense tensor of real numbers that torch can compare."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}; use torch.as_tensor({name})")
+    kind = type(value).__name__
+    if value.is_complex():
+        raise TypeError(f"{name} must be real, got {value.dtype}")
+    if value.layout is not torch.strided:
+        raise TypeError(f"{name} must be a dense tensor, got {value.layout}; use {name}.to_dense()")
+    if kind in ("MaskedTensor", "DTensor", "NestedTensor"):
+        remedy = {"MaskedTensor": f"{name}.to_tensor(ignore_index)", "DTensor": f"{name}.full_tensor()"}
+        raise TypeError(f"{name} must be an ordinary tensor, got a {kind}; use {remedy.get(kind, 'a padded one')}")
+    if value.is_floating_point() and value.itemsize == 1:
+        raise TypeError(f"{name} of {value.dtype} cannot be compared; use {name}.float()")
+
+
+def _highest(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Class of the highest score ``[N, C, ...]``, and that score, which is NaN where one is."""
+    if scores.ndim == 2 and scores.dtype in (torch.float32, torch.float64) and reading_is_free(scores):
+        labels = torch.from_numpy(scores.numpy().argmax(1))  # ten times as fast for 1000 classes
+        return labels, scores.gather(1, labels.unsqueeze(1)).squeeze(1)
+    best = torch.max(scores, 1)
+    return best.indices, best.values
+
+
 def _readable(labels: Tensor) -> Tensor:
-    """Labels of a dtype that minimum and maximum know."""
-    return labels if labels.dtype in _COMMON else labels.long()
+    """Labels of a dtype that NumPy and torch compare alike."""
+    return labels if labels.dtype in _COMMON or labels.is_floating_point() else integers(labels)
 
 
 _COMMON = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
-
-
-def _below(x: Integers, limit: int) -> bool:
-    """Whether all values lie in ``0..limit - 1``; read as unsigned, negative ones are large."""
-    return bool(np.maximum.reduce(x.view(_UNSIGNED[x.dtype]), None) < limit)
-
-
-_UNSIGNED = {np.dtype(f"{kind}{size}"): np.dtype(f"u{size}") for kind in "iu" for size in (1, 2, 4, 8)}
-_UNSIGNED[np.dtype(bool)] = np.dtype(bool)
-
-
-@lru_cache(maxsize=8)
-def _ones(samples: int) -> Tensor:
-    """Weights of 1 on the CPU; batches are of few sizes."""
-    return torch.ones(samples, dtype=torch.int64, device="cpu")  # whatever the default device
-
-
-def _one_each(index: Tensor) -> Tensor:
-    """Weights of 1 on any device, without memory for each."""
-    return torch.ones((), dtype=torch.int64, device=index.device).expand(index.numel())

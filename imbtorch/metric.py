@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Literal, TypedDict, get_args
+from typing import Any, ClassVar, Literal, Protocol, TypedDict, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
 from imbtorch.analysis.intervals import Interval, bootstrap, posterior
+from imbtorch.averaging import AveragedMeasure, Traits, chosen_average
 from imbtorch.confusion import (
     Counts,
     Margins,
@@ -24,11 +26,11 @@ from imbtorch.confusion import (
     square,
     sums,
 )
-from imbtorch.counting import FAULTS, Counting, Layout, Task, reading_is_free
+from imbtorch.counting import FAULTS, Batch, Counting, Layout, Task
+from imbtorch.kernels import reading_is_free
 from imbtorch.measures import Average
 from imbtorch.plots import plot_confusion_matrix, plot_values
-from imbtorch.reading import Reading, chosen_average
-from imbtorch.state import SummedState, rank_zero
+from imbtorch.state import Setting, SummedState, rank_zero, warn_caller
 
 __all__ = ["ConfusionMatrix", "ConfusionMatrixMetric"]
 
@@ -51,12 +53,26 @@ class MetricArguments(TorchmetricsArguments, total=False):
     """Keyword arguments of :class:`ConfusionMatrixMetric`, for metrics with a parameter of their own."""
 
     num_labels: int | None
-    average: Average | Literal["auto"]
+    average: Average | Literal["auto"] | None
     threshold: float
     logits: bool
     ignore_index: int | None
     on_invalid: OnInvalid
     state: Layout
+
+
+class Counter(Protocol):
+    """What a metric counts with: :class:`~imbtorch.counting.Counting`, or something that is made of one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def cells(self) -> int: ...
+    def zeros(self, device: torch.device | None = None) -> Tensor: ...
+    def read(self, preds: Tensor, target: Tensor) -> Batch: ...
+    def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None: ...
+    def counts(self, state: Tensor) -> Counts: ...
+    def faults(self, state: Tensor) -> Tensor: ...
 
 
 class CountsMetric(SummedState):
@@ -65,26 +81,57 @@ class CountsMetric(SummedState):
     Constructor arguments are those of :class:`ConfusionMatrixMetric`.
     """
 
-    tells_unseen: ClassVar[bool] = True
+    warns_of_unseen: ClassVar[bool] = True
     """Whether classes without targets are worth a warning at compute."""
 
     def __init__(
-        self, counting: Counting, on_invalid: OnInvalid = "raise", **kwargs: Unpack[TorchmetricsArguments]
+        self,
+        counting: Counting,
+        on_invalid: OnInvalid = "raise",
+        counter: Counter | None = None,
+        **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
         check_choice("on_invalid", on_invalid, get_args(OnInvalid))
-        super().__init__(counting.name, counting.cells + len(FAULTS), **kwargs)
-        self._counting = counting
-        self.task, self.threshold, self.logits = counting.task, counting.threshold, counting.logits
-        self.ignore_index = counting.ignore_index
-        self.num_classes = None if self.task == "multilabel" else counting.size
-        self.num_labels = counting.size if self.task == "multilabel" else None
-        self.on_invalid = on_invalid
+        counter = counter or counting
+        super().__init__(counter.name, counter.cells + len(FAULTS), **kwargs)
+        self._counting, self._counter, self._on_invalid = counting, counter, on_invalid
         self.quiet = False  # in Lightning's sanity check, whose few batches miss classes for no fault of anybody's
-        self._warned: set[str] = set()
+        self._already_warned: set[str] = set()
 
-    def _reads_matrix(self) -> bool:
-        """Whether what is reported cannot be read off margins."""
-        raise NotImplementedError
+    @Setting
+    def task(self) -> Task:
+        """What is classified."""
+        return self._counting.task
+
+    @Setting
+    def num_classes(self) -> int | None:
+        """Number of classes; None for multilabel."""
+        return None if self._counting.task == "multilabel" else self._counting.size
+
+    @Setting
+    def num_labels(self) -> int | None:
+        """Number of labels of multilabel."""
+        return self._counting.size if self._counting.task == "multilabel" else None
+
+    @Setting
+    def threshold(self) -> float:
+        """Probability strictly above which 1 is predicted."""
+        return self._counting.threshold
+
+    @Setting
+    def logits(self) -> bool:
+        """Whether scores are logits."""
+        return self._counting.logits
+
+    @Setting
+    def ignore_index(self) -> int | None:
+        """Target of the samples that are left out."""
+        return self._counting.ignore_index
+
+    @Setting
+    def on_invalid(self) -> OnInvalid:
+        """What becomes of samples that cannot be counted."""
+        return self._on_invalid
 
     def _reported(self, counts: Counts) -> Any:
         """What is reported of counts."""
@@ -97,19 +144,24 @@ class CountsMetric(SummedState):
 
         Args:
             preds: class indices ``[N, ...]`` or scores ``[N, C, ...]`` (multiclass); 0/1, probabilities or logits
-                ``[N, ...]`` (binary) or ``[N, L, ...]`` (multilabel).
+                ``[N, ...]``, or those of both classes ``[N, 2, ...]`` (binary); ``[N, L, ...]`` (multilabel).
             target: class indices or 0/1, ``[N, ...]`` or ``[N, L, ...]``, of any integer or bool dtype.
 
         Raises:
             ValueError: for shapes or devices that do not fit; on the CPU of a single process also for values that
                 cannot be counted (see ``on_invalid``). The counts are then as before.
-            TypeError: for what is no tensor, or floating targets.
+            TypeError: for what is no dense tensor, or floating targets.
         """
-        self._counting.count_(self._writable(exclusive=not self._leads), preds, target, defer=self._defer)
+        batch = self._counter.read(preds, target)
+        self._counter.add_(self._writable(exclusive=not self._leads), batch, defer=self._defer)
 
     def _defer(self) -> bool:
         """Whether samples that cannot be counted are tallied rather than raised about at once."""
-        return self.on_invalid == "warn" or not reading_is_free(self._state) or self._distributed()
+        return self._on_invalid == "warn" or not reading_is_free(self._state) or self._distributed()
+
+    def _counter_of_a_batch(self) -> Counter:
+        """What counts the value of one batch; it may keep less than the state does."""
+        return self._counter
 
     def forward(self, preds: Tensor, target: Tensor) -> Any:
         """Count a batch and return its own value; arguments as for :meth:`update`.
@@ -118,88 +170,70 @@ class CountsMetric(SummedState):
         """
         if self._is_synced:
             raise TorchMetricsUserError("The metric is synced; call unsync() before forward().")
-        counting = self._counting
-        small = counting.cells <= 4096 or self._reads_matrix()
-        if not small and counting.layout == "matrix":  # the batch alone needs no second matrix
-            counting = replace(counting, layout="margins")
-        batch = counting.zeros(self._state.device)
-        counting.count_(batch, preds, target, defer=self._defer)
+        counter = self._counter_of_a_batch()
+        batch, counted = counter.read(preds, target), counter.zeros(self._state.device)
+        counter.add_(counted, batch, defer=self._defer)
         state = self._writable(exclusive=True)
-        if counting is self._counting:
-            state.add_(batch)
+        if counter is self._counter:
+            state.add_(counted)
         else:
-            self._counting.count_(state, preds, target, defer=lambda: True)
-        self._counted()
+            self._counter.add_(state, batch, defer=lambda: True)
+        self._note_update()
         if self.dist_sync_on_step and self._distributed():
-            batch = self._summed(batch, self.dist_sync_fn, None)
-        value = self._reported(counting.counts(batch))
+            counted = self._summed(counted, self.dist_sync_fn, None)
+        value = self._reported(counter.counts(counted))
         self._forward_cache = value
         return value
 
-    @property
-    def confmat(self) -> Tensor:
-        """Copy of the counts of this process: int64 ``[K, K]``, for multilabel ``[L, 2, 2]``."""
-        counts = self._counting.counts(self._state)
-        if isinstance(counts, Margins):
-            raise ValueError("state='margins' keeps no confusion matrix; use state='matrix', or .margins")
-        return counts.clone()
+    def reset(self) -> None:
+        """Set all counts to zero and start anew."""
+        super().reset()
+        self._already_warned = set()
 
-    @property
-    def margins(self) -> Margins:
-        """Copy of the diagonal, row sums and column sums of this process: int64 ``[K]`` each."""
-        counts = self._counting.counts(self._state)
-        return Margins(*(part.clone() for part in sums(counts)))
+    # --- what there is to say ---------------------------------------------------------------------------------------
 
-    # --- computing --------------------------------------------------------------------------------------------------
+    @contextmanager
+    def _counts_of_all(self) -> Iterator[Counts]:
+        """Counts of all processes, for the length of a ``with`` block; refuses what :meth:`compute` refuses."""
+        with self.sync_context(dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync):
+            self._report_uncounted(self._counter.faults(self._state).tolist())
+            yield self._counter.counts(self._state)
 
-    def compute(self) -> Any:
-        """Report all counts, of all processes.
+    def _report_uncounted(self, tally: Sequence[int]) -> bool:
+        """Raise or warn about samples that were not counted; return whether there are any."""
+        if not any(tally):
+            return False
+        found = ", ".join(f"{count} {fault}" for count, fault in zip(tally, FAULTS, strict=True) if count)
+        text = f"{type(self).__name__} did not count {sum(tally)} of the samples it was given: {found}"
+        if self._on_invalid == "raise":
+            raise ValueError(f"{text}; mend the input and call reset() to start anew (on_invalid='warn' goes on)")
+        self._warn_once("invalid", text)
+        return True
 
-        Raises:
-            ValueError: if samples could not be counted and ``on_invalid="raise"``.
-        """
-        counts = self._counting.counts(self._state)
-        counts = counts if self._reads_matrix() else sums(counts)  # once, for the value and for what there is to tell
-        self._tell(counts)
-        return self._reported(counts)
-
-    def _narrow(self, value: Tensor) -> Tensor:
-        """To float32, or float64 where that is the default dtype: half precision would hide differences."""
-        wide = torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32
-        return value.to(device=self._state.device, dtype=wide)
-
-    def _tell(self, counts: Counts, share: Tensor | None = None, needed: bool = False) -> None:
+    def _report_problems(self, actual: Tensor, priors: Tensor | None = None, needed: bool = False) -> None:
         """Raise or warn about samples that were not counted; warn once about classes without targets.
 
         Args:
-            counts: of all processes.
-            share: of each class (``[L, 2]`` for multilabel) in the population that the counts are read at.
+            actual: targets of each class ``[K]`` over all processes, for labels ``[L, 2]``.
+            priors: share of each class (``[L, 2]`` for multilabel) in the population that the counts are read at.
             needed: raise about classes without targets.
         """
-        actual = counts.actual if isinstance(counts, Margins) else counts.sum(-1)
-        unseen = self._unseen(actual, share)
+        unseen = self._unseen(actual, priors)
         *tally, total, missing = torch.cat(
-            (self._counting.faults(self._state), actual.sum().view(1), unseen.sum().view(1))
-        ).tolist()
-        if any(tally):
-            found = ", ".join(f"{count} {fault}" for count, fault in zip(tally, FAULTS, strict=True) if count)
-            text = f"{type(self).__name__} did not count {sum(tally)} of the samples it was given: {found}"
-            if self.on_invalid == "raise":
-                raise ValueError(f"{text}; mend the input and call reset() to start anew (on_invalid='warn' goes on)")
-            self._warn_once("invalid", text)
+            (self._counter.faults(self._state), actual.sum().view(1), unseen.sum().view(1))
+        ).tolist()  # one wait for all of them
+        uncounted = self._report_uncounted(tally)
         if missing and needed:
             raise ValueError(self._unseen_text(unseen, read_at=True, needed=True))
-        if any(tally):
-            return
-        if total == 0:
+        if total == 0 and not uncounted:
             self._warn_once("empty", f"{type(self).__name__} has counted no sample, so there is nothing to report")
-        elif missing and self.tells_unseen and self._untold("unseen"):
-            self._warn_once("unseen", self._unseen_text(unseen, read_at=share is not None))
+        elif missing and not uncounted and self.warns_of_unseen and self._may_warn("unseen"):
+            self._warn_once("unseen", self._unseen_text(unseen, read_at=priors is not None))
 
-    def _unseen(self, actual: Tensor, share: Tensor | None = None) -> Tensor:
-        """Which classes, or labels, have no targets; where a share is given, those that should have some there."""
-        if share is not None:
-            lacking = (actual == 0) & (share > 0).to(actual.device)
+    def _unseen(self, actual: Tensor, priors: Tensor | None = None) -> Tensor:
+        """Which classes, or labels, have no targets; where priors are given, those that should have some there."""
+        if priors is not None:
+            lacking = (actual == 0) & (priors > 0).to(actual.device)
             return lacking.any(-1) if self.task == "multilabel" else lacking
         unseen = (actual[:, 1] if self.task == "multilabel" else actual) == 0
         if self._counting.ignored_class is not None and self.task != "multilabel":
@@ -224,23 +258,25 @@ class CountsMetric(SummedState):
         """What a class or label is called."""
         return str(index)
 
-    def _untold(self, kind: str) -> bool:
+    def _may_warn(self, kind: str) -> bool:
         """Whether a warning of this kind would be given."""
-        return kind not in self._warned and not self.quiet and rank_zero()
+        return kind not in self._already_warned and not self.quiet and rank_zero()
 
     def _warn_once(self, kind: str, text: str) -> None:
         """Warn once of each kind between resets, on rank zero."""
-        if self._untold(kind):
-            self._warned.add(kind)
-            warnings.warn(text, UserWarning, stacklevel=5)
+        if self._may_warn(kind):
+            self._already_warned.add(kind)
+            warn_caller(text)
 
-    def reset(self) -> None:
-        """Set all counts to zero and start anew."""
-        super().reset()
-        self._warned = set()
+    # --- looks ------------------------------------------------------------------------------------------------------
+
+    def _narrow(self, value: Tensor) -> Tensor:
+        """To float32, or float64 where that is the default dtype: half precision would hide differences."""
+        wide = torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32
+        return value.to(device=self._state.device, dtype=wide)
 
     def _shown_arguments(self) -> dict[str, Any]:
-        """Arguments of the counting that differ from the defaults."""
+        """Arguments that differ from the defaults."""
         shown: dict[str, Any] = {"task": self.task}
         if self.task != "binary":
             shown["num_labels" if self.task == "multilabel" else "num_classes"] = self._counting.size
@@ -249,6 +285,9 @@ class CountsMetric(SummedState):
         if self._counting.layout != "matrix":
             shown["state"] = self._counting.layout
         return shown
+
+    def _settings_text(self) -> str:
+        return f"{super()._settings_text()} {canonical(self._shown_arguments())}"
 
     def extra_repr(self) -> str:
         """Arguments that differ from the defaults."""
@@ -260,7 +299,37 @@ class CountsMetric(SummedState):
         return f"{type(self).__name__}({self.extra_repr()})"
 
 
-class ConfusionMatrixMetric(CountsMetric):
+def canonical(value: object) -> str:
+    """Text of a setting that is equal in every process: no address of an object, no order of a set."""
+    if isinstance(value, (Tensor, np.ndarray, np.generic)):
+        return canonical(value.tolist())
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{canonical(key)}: {canonical(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(canonical, value)) + "]"
+    if isinstance(value, partial):
+        return f"{canonical(value.func)}{canonical(value.args)}{canonical(value.keywords)}"
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return repr(value)
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{getattr(named, '__module__', '')}.{getattr(named, '__qualname__', '')}"
+
+
+class LocalCounts(CountsMetric):
+    """A metric that counts into a matrix or its margins, of which this process's part can be read."""
+
+    @property
+    def confmat(self) -> Tensor:
+        """Copy of the counts of this process: int64 ``[K, K]``, for multilabel ``[L, 2, 2]``."""
+        return confusion_counts(self._counter.counts(self._state)).clone()
+
+    @property
+    def margins(self) -> Margins:
+        """Copy of the diagonal, row sums and column sums of this process: int64 ``[K]`` each."""
+        return Margins(*(part.clone() for part in sums(self._counter.counts(self._state))))
+
+
+class ConfusionMatrixMetric(LocalCounts):
     """Accumulates a confusion matrix on the device, over all processes, and reports one measure of it.
 
     Subclasses set :attr:`measure`. Anything that can be computed from a confusion matrix is a few lines away::
@@ -309,11 +378,11 @@ class ConfusionMatrixMetric(CountsMetric):
 
     def __init__(
         self,
-        task: Task,
+        task: Task | None = None,
         num_classes: int | None = None,
         *,
         num_labels: int | None = None,
-        average: Average | Literal["auto"] = "auto",
+        average: Average | Literal["auto"] | None = "auto",
         threshold: float = 0.5,
         logits: bool = False,
         ignore_index: int | None = None,
@@ -327,18 +396,37 @@ class ConfusionMatrixMetric(CountsMetric):
                 f"{type(self).__name__} needs the matrix, which state='margins' does not keep; use state='matrix' (a "
                 "metric of your own whose measure takes Margins sets needs_matrix = False)"
             )
-        chosen = chosen_average(type(self), task, average)
+        chosen = chosen_average(Traits.of(type(self)), counting, average)
         super().__init__(counting, on_invalid, **kwargs)
-        self.average = chosen
-        self.measure_arguments: dict[str, Any] = {}
+        self._average, self._arguments = chosen, dict[str, Any]()
 
     def _set_measure_arguments(self, **arguments: Any) -> None:
         """Keep what the measure takes beside the counts, and let it check that at once."""
-        type(self).measure(torch.ones(2, 2), **arguments)
-        self.measure_arguments = arguments
+        type(self).measure(torch.ones(2, 2, device="cpu"), **arguments)
+        self._arguments = arguments
 
-    def _reads_matrix(self) -> bool:
-        return self.needs_matrix
+    def _traits(self) -> Traits:
+        """What has to be known of the measure."""
+        return Traits.of(type(self))
+
+    @property
+    def _measure(self) -> AveragedMeasure:
+        """The measure as it is read here; made anew, since a function of one's own may not be pickled."""
+        return AveragedMeasure(self._traits(), self._counting, self._average, self._arguments)
+
+    @Setting
+    def average(self) -> str:
+        """How values of classes or labels become one."""
+        return self._average
+
+    @Setting
+    def measure_arguments(self) -> dict[str, Any]:
+        """What the measure takes beside the counts."""
+        given = self._arguments.items()
+        return {name: value.clone() if isinstance(value, Tensor) else value for name, value in given}
+
+    def _counter_of_a_batch(self) -> Counter:
+        return counter_of_a_batch(self._counting, self._traits().needs_matrix)
 
     def compute(self) -> Tensor:
         """Value of all counts, of all processes; see the measure for its range and undefined cases.
@@ -346,8 +434,10 @@ class ConfusionMatrixMetric(CountsMetric):
         Raises:
             ValueError: if samples could not be counted and ``on_invalid="raise"``.
         """
-        value: Tensor = super().compute()
-        return value
+        counts = self._counter.counts(self._state)
+        counts = counts if self._traits().needs_matrix else sums(counts)  # once, for the value and for the warnings
+        self._report_problems(targets(counts))
+        return self._reported(counts)
 
     def evaluate(self, counts: Counts) -> Tensor:
         """Value of the measure for any counts of this task: pure, batched and differentiable.
@@ -358,7 +448,7 @@ class ConfusionMatrixMetric(CountsMetric):
         Returns:
             ``[...]``, or ``[..., K]`` under ``average="none"``.
         """
-        return Reading.of(type(self), self._counting, self.average, **self.measure_arguments)(counts)
+        return self._measure(counts)
 
     def _reported(self, counts: Counts) -> Tensor:
         return self._narrow(self.evaluate(counts))
@@ -392,14 +482,10 @@ class ConfusionMatrixMetric(CountsMetric):
         >>> metric.at_prevalence([1000, 1])  # each positive is found, among 250 false alarms
         tensor(0.0040)
         """
-        with self.sync_context(dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync):
-            return self._value_at(priors)
-
-    def _value_at(self, priors: Tensor | Sequence[float]) -> Tensor:
-        counts = self._counting.counts(self._state)
-        share = self._counting.shares(priors, "priors")
-        self._tell(counts, share, needed=True)
-        return self._narrow(self.evaluate(rescaled(counts, share)))
+        with self._counts_of_all() as counts:
+            there = self._counting.class_priors(priors, "priors")
+            self._report_problems(targets(counts), there, needed=True)
+            return self._narrow(self.evaluate(rescaled(counts, there)))
 
     # --- looks ------------------------------------------------------------------------------------------------------
 
@@ -448,8 +534,8 @@ class ConfusionMatrixMetric(CountsMetric):
             ValueError: for ``state="margins"``, which does not keep what is drawn.
         """
         check_choice("method", method, ("posterior", "bootstrap"))
-        with self.sync_context(dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync):
-            counts = self.confmat
+        with self._counts_of_all() as found_counts:
+            counts = confusion_counts(found_counts).clone()
         draw = posterior if method == "posterior" else bootstrap
         if self.average != "none" and self.task == "multilabel":  # one value of all labels: say it for each, take one
             found = draw(
@@ -474,6 +560,24 @@ class ConfusionMatrixMetric(CountsMetric):
         return shown
 
 
+def targets(counts: Counts) -> Tensor:
+    """Number of targets of each class."""
+    return counts.actual if isinstance(counts, Margins) else counts.sum(-1)
+
+
+def confusion_counts(counts: Counts) -> Tensor:
+    """Return counts if they are a whole matrix, else raise."""
+    if isinstance(counts, Margins):
+        raise ValueError("state='margins' keeps no confusion matrix; use state='matrix', or .margins")
+    return counts
+
+
+def counter_of_a_batch(counting: Counting, needs_matrix: bool) -> Counting:
+    """What counts the value of one batch: a large matrix only for what must see it, for it takes K * K again."""
+    small = counting.cells <= 4096 or needs_matrix or counting.layout == "margins"
+    return counting if small else replace(counting, layout="margins")
+
+
 def _of_class(evaluate: Callable[[Tensor], Tensor], index: int, counts: Tensor) -> Tensor:
     return evaluate(counts)[..., index]
 
@@ -496,12 +600,12 @@ class ConfusionMatrix(ConfusionMatrixMetric):
     """
 
     needs_matrix = True
-    tells_unseen = False
+    warns_of_unseen = False
     measure = staticmethod(square)
 
     def __init__(
         self,
-        task: Task,
+        task: Task | None = None,
         num_classes: int | None = None,
         *,
         normalize: Normalize | None = None,
@@ -511,7 +615,12 @@ class ConfusionMatrix(ConfusionMatrixMetric):
         if "average" in kwargs:
             raise ValueError("ConfusionMatrix reports counts and takes no average; use normalize")
         super().__init__(task, num_classes, **kwargs)
-        self.normalize = normalize
+        self._normalize = normalize
+
+    @Setting
+    def normalize(self) -> Normalize | None:
+        """What counts are divided by."""
+        return self._normalize
 
     def evaluate(self, counts: Counts) -> Tensor:
         """Return the counts, or rates of them: ``[..., K, K]``, for multilabel ``[..., L, 2, 2]``."""

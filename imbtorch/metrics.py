@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from inspect import signature
+from typing import Any, TypeAlias, TypeGuard
 
 import torch
 from torch import Tensor
+from torchmetrics import Metric
 from typing_extensions import Unpack
 
 from imbtorch import measures
-from imbtorch.confusion import margins
-from imbtorch.counting import Task
+from imbtorch.averaging import AveragedMeasure, Traits, chosen_average
+from imbtorch.counting import Counting, Task
 from imbtorch.measures import Measure
 from imbtorch.metric import ConfusionMatrixMetric, MetricArguments
 
@@ -35,6 +40,10 @@ __all__ = [
     "Specificity",
     "WeightedAccuracy",
 ]
+
+Measured: TypeAlias = (
+    type[ConfusionMatrixMetric] | ConfusionMatrixMetric | Callable[..., Any] | tuple[Callable[..., Tensor], bool | None]
+)
 
 PER_CLASS = ("macro", "weighted", "none")
 PER_CLASS_OR_POSITIVE = (*PER_CLASS, "micro", "binary")
@@ -94,7 +103,12 @@ class GeometricMean(ConfusionMatrixMetric):
     measure = staticmethod(measures.geometric_mean)
 
     def __init__(
-        self, task: Task, num_classes: int | None = None, *, correction: float = 0.0, **kwargs: Unpack[MetricArguments]
+        self,
+        task: Task | None = None,
+        num_classes: int | None = None,
+        *,
+        correction: float = 0.0,
+        **kwargs: Unpack[MetricArguments],
     ) -> None:
         super().__init__(task, num_classes, **kwargs)
         self._set_measure_arguments(correction=correction)
@@ -160,7 +174,7 @@ class ExpectedCost(ConfusionMatrixMetric):
 
     def __init__(
         self,
-        task: Task,
+        task: Task | None = None,
         num_classes: int | None = None,
         *,
         costs: Tensor | Sequence[Sequence[float]],
@@ -172,7 +186,7 @@ class ExpectedCost(ConfusionMatrixMetric):
         size = self._counting.classes
         if weights.shape != (size, size) or not bool(weights.isfinite().all()):
             raise ValueError(f"costs must be {size} x {size} finite numbers, got shape {list(weights.shape)}")
-        self.measure_arguments = {"costs": weights, "normalize": normalize}
+        self._arguments = {"costs": weights.clone(), "normalize": normalize}
 
 
 # --- of each class, averaged ----------------------------------------------------------------------------------------
@@ -244,7 +258,12 @@ class FScore(ConfusionMatrixMetric):
     measure = staticmethod(measures.f_score)
 
     def __init__(
-        self, task: Task, num_classes: int | None = None, *, beta: float = 1.0, **kwargs: Unpack[MetricArguments]
+        self,
+        task: Task | None = None,
+        num_classes: int | None = None,
+        *,
+        beta: float = 1.0,
+        **kwargs: Unpack[MetricArguments],
     ) -> None:
         super().__init__(task, num_classes, **kwargs)
         self._set_measure_arguments(beta=beta)
@@ -319,7 +338,12 @@ class WeightedAccuracy(ConfusionMatrixMetric):
     measure = staticmethod(measures.weighted_accuracy)
 
     def __init__(
-        self, task: Task, num_classes: int | None = None, *, alpha: float = 0.5, **kwargs: Unpack[MetricArguments]
+        self,
+        task: Task | None = None,
+        num_classes: int | None = None,
+        *,
+        alpha: float = 0.5,
+        **kwargs: Unpack[MetricArguments],
     ) -> None:
         super().__init__(task, num_classes, **kwargs)
         self._set_measure_arguments(alpha=alpha)
@@ -377,7 +401,7 @@ class IndexBalancedAccuracy(ConfusionMatrixMetric):
 
     def __init__(
         self,
-        task: Task,
+        task: Task | None = None,
         num_classes: int | None = None,
         *,
         measure: Measure = measures.geometric_mean,
@@ -386,17 +410,11 @@ class IndexBalancedAccuracy(ConfusionMatrixMetric):
     ) -> None:
         super().__init__(task, num_classes, **kwargs)
         self._set_measure_arguments(measure=measure, alpha=alpha)
-        try:
-            measure(margins(torch.ones(2, 2)))
-        except Exception:  # a function of one's own that reads cells, in whichever way it fails without them
-            self._of_cells = True
-            if self._counting.layout == "margins":
-                raise ValueError("measure does not take Margins; use state='matrix'") from None
+        if self._counting.layout == "margins" and self._traits().needs_matrix:
+            raise ValueError(f"measure {measure!r} is not known to take Margins; use state='matrix'")
 
-    _of_cells = False
-
-    def _reads_matrix(self) -> bool:
-        return self._of_cells
+    def _traits(self) -> Traits:
+        return with_arguments(super()._traits(), self._arguments)
 
 
 class OptimizedPrecision(ConfusionMatrixMetric):
@@ -412,3 +430,101 @@ class OptimizedPrecision(ConfusionMatrixMetric):
     plot_lower_bound, plot_upper_bound = -1.0, 1.0
     needs_matrix = False
     measure = staticmethod(measures.optimized_precision)
+
+
+# --- what a user may give as a measure ------------------------------------------------------------------------------
+
+METRICS: dict[Callable[..., Tensor], type[ConfusionMatrixMetric]] = {
+    each.measure: each
+    for each in tuple(globals().values())
+    if isinstance(each, type) and issubclass(each, ConfusionMatrixMetric) and each is not ConfusionMatrixMetric
+}
+
+
+def resolved(name: str, measured: Measured, counting: Counting, batched: bool = False) -> AveragedMeasure:
+    """How a measure is read off the counts of a task, whichever way it was given.
+
+    Functions of this package are read like their metrics: in the binary task for the positive class, if they have one.
+
+    Args:
+        name: what messages call it.
+        measured: metric class, instance, or ``functools.partial`` of a class; function of the counts or ``partial`` of
+            one; or ``(function, higher_is_better)``.
+        counting: what is counted.
+        batched: whether a user's own function takes leading dimensions.
+
+    Raises:
+        ValueError: for a metric whose settings do not fit.
+        TypeError: for what is no measure.
+    """
+    direction: bool | None = None
+    if _is_pair(measured):
+        measured, direction = measured
+    if isinstance(measured, ConfusionMatrixMetric):
+        return _of_instance(name, measured, counting)
+    function: object = measured
+    keywords: dict[str, Any] = {}
+    if isinstance(measured, partial) and not measured.args:
+        function, keywords = measured.func, dict(measured.keywords)
+    if isinstance(function, type) and issubclass(function, ConfusionMatrixMetric):
+        return _of_instance(name, _built(name, function, keywords, counting), counting)
+    known = METRICS.get(function) if callable(function) and isinstance(function, Hashable) else None
+    if known is not None:
+        average = keywords.pop("average", "auto")
+        _check_arguments(name, known, keywords)
+        traits = with_arguments(Traits.of(known), keywords)
+        traits = traits if direction is None else replace(traits, higher_is_better=direction)
+        return AveragedMeasure(traits, counting, chosen_average(traits, counting, average), keywords)
+    if not callable(measured) or isinstance(measured, (type, Metric)):
+        raise TypeError(
+            f"measures[{name!r}] must be a metric class of imbtorch, an instance or functools.partial of one, a "
+            f"function of the counts, or a pair (function, higher_is_better), got {measured!r}"
+        )
+    return AveragedMeasure(Traits(name, measured, higher_is_better=direction, batched=batched), counting)
+
+
+def _is_pair(measured: Measured) -> TypeGuard[tuple[Callable[..., Tensor], bool | None]]:
+    """Whether a function comes with its direction."""
+    if not isinstance(measured, tuple) or len(measured) != 2 or isinstance(measured[0], (type, Metric)):
+        return False
+    return measured[1] in (True, False, None)
+
+
+def with_arguments(traits: Traits, arguments: Mapping[str, Any]) -> Traits:
+    """Traits of a measure that was given arguments, of which a function may need to see the matrix."""
+    functions = [each for each in arguments.values() if callable(each)]
+    reads_cells = any(each not in METRICS or METRICS[each].needs_matrix for each in functions)
+    return replace(traits, needs_matrix=traits.needs_matrix or reads_cells)
+
+
+def _built(
+    name: str, metric: type[ConfusionMatrixMetric], keywords: Mapping[str, Any], counting: Counting
+) -> ConfusionMatrixMetric:
+    """Make a metric, without memory for its counts."""
+    _check_arguments(name, metric, keywords)
+    same: dict[str, Any] = {name: getattr(counting, name) for name in ("threshold", "logits", "ignore_index")}
+    if counting.task != "binary":
+        same["num_labels" if counting.task == "multilabel" else "num_classes"] = counting.size
+    with torch.device("meta"):
+        return metric(counting.task, **{**same, **keywords})
+
+
+def _check_arguments(name: str, metric: type[ConfusionMatrixMetric], keywords: Mapping[str, Any]) -> None:
+    """Raise where a measure lacks an argument without which it has no value."""
+    parameters = list(signature(metric.measure).parameters.values())[1:]
+    missing = [each.name for each in parameters if each.default is each.empty and each.name not in keywords]
+    if missing:
+        raise TypeError(
+            f"{metric.__name__} takes arguments of its own; give {name!r} functools.partial({metric.__name__}, "
+            f"{missing[0]}=...)"
+        )
+
+
+def _of_instance(name: str, metric: ConfusionMatrixMetric, counting: Counting) -> AveragedMeasure:
+    """Traits and arguments of a metric that counts alike; its state plays no part."""
+    if replace(metric._counting, layout=counting.layout) != counting:
+        raise ValueError(
+            f"{name!r} was made to count otherwise ({metric!r}) than what it is to be read off; give both the same "
+            "task, number of classes, threshold, logits and ignore_index, or pass functools.partial of the class"
+        )
+    return replace(metric._measure, counting=counting)

@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torchmetrics import Metric
 
-from imbtorch.confusion import Counts, Margins
+from imbtorch.confusion import Counts, Margins, Result
 from imbtorch.metric import CountsMetric
+from imbtorch.state import Setting, warn_caller
 
-__all__ = ["NamedValues", "ReportedValue"]
+__all__ = ["ReportedValue", "SharedResult"]
 
 
-class NamedValues(CountsMetric):
-    """A metric with many values, each of them a :class:`ReportedValue` that reads one shared result."""
+class SharedResult(CountsMetric):
+    """A metric with many values, each of them a :class:`ReportedValue` that reads one shared result.
+
+    One rule says how long a result serves: each name once, and on a single process only while nothing was counted
+    since. Several processes must not ask the latter, since one of them alone may have counted in between: it would
+    wait for a sum that the others do not see the need for.
+    """
 
     def _name(self, directions: Mapping[str, bool | None], prefix: str = "", postfix: str = "") -> None:
         """Make a metric of each name, given which direction of it is better."""
-        self.prefix, self.postfix = prefix, postfix
+        self._prefix, self._postfix = prefix, postfix
         self._values = nn.ModuleList(ReportedValue(self, name, better) for name, better in directions.items())
         self._index = {name: index for index, name in enumerate(directions)}
         self._index |= {f"{prefix}{name}{postfix}": index for index, name in enumerate(directions)}
-        self._result: _Result | None = None  # what the values read; dropped wherever it could be stale
-        self._fresh = self._mark()  # tells whether there is anything to reset
-        self._shown: _Result | None = None  # what is drawn and tabled; outlives a reset
+        self._last: Result | None = None
+        self._served: set[str] | None = None  # names that were read of the last result; None once it serves no more
+        self._stale = False
+
+    @Setting
+    def prefix(self) -> str:
+        """What comes before each name."""
+        return self._prefix
+
+    @Setting
+    def postfix(self) -> str:
+        """What comes after each name."""
+        return self._postfix
 
     def keys(self) -> list[str]:
         """All names, with prefix and postfix."""
@@ -61,57 +76,59 @@ class NamedValues(CountsMetric):
             raise KeyError(f"{name!r} is not reported; names are {', '.join(value.name for value in self.values())}")
         return self._values[self._index[name]]  # type: ignore[return-value]
 
+    def _evaluated(self, counts: Counts) -> dict[str, Tensor]:
+        """All values of counts by name, without prefix and postfix."""
+        raise NotImplementedError
+
+    def _reported(self, counts: Counts) -> dict[str, Tensor]:
+        return {f"{self._prefix}{name}{self._postfix}": value for name, value in self._evaluated(counts).items()}
+
     def _keep(self, counts: Counts, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Keep a result for what is shown later, and return its values by full name."""
-        last = None if self._shown is None else self._shown.counts
-        self._shown = self._result = None
+        """Keep a result for those who read or show it later, and return its values by full name."""
         # a synced state is this call's own; the local one goes on counting, so what is shown later is a copy of it
-        kept = counts if self._is_synced else copied(counts, last)
-        self._shown = _Result(kept, values, self._mark(), set())
-        return {f"{self.prefix}{name}{self.postfix}": value.clone() for name, value in values.items()}
+        kept = counts if self._is_synced else copied(counts)
+        number = 1 if self._last is None else self._last.number + 1
+        self._last, self._served, self._stale = Result(kept, values, number), None, False
+        return {f"{self._prefix}{name}{self._postfix}": value.clone() for name, value in values.items()}
 
     def _value_of(self, name: str) -> Tensor:
-        """One value for a :class:`ReportedValue`, from a result that all of them share.
-
-        A result serves each name once: whoever reads a name again wants it anew. On a single process it also serves
-        only while the counts are unchanged. Several processes must not ask that, since one of them alone may have
-        counted in between: it would wait for a sum that the others do not see the need for.
-        """
-        result = self._result
-        changed = result is not None and result.mark != self._mark()
-        if result is None or name in result.served or (changed and not self._distributed()):
+        """One value for a :class:`ReportedValue`, from the result that all of them share."""
+        if self._served is None or name in self._served or (self._stale and not self._distributed()):
             self.compute()
-            result = self._result = self._shown
-            assert result is not None
-        elif changed:
-            warnings.warn(
+            self._served = set()
+        elif self._stale:
+            warn_caller(
                 f"{name!r} is read from the same sum over processes as the names before it, although counts came "
                 "since; read all names in one go, or call compute() for new ones",
-                stacklevel=3,
             )
-        result.served.add(name)
-        return result.values[name].clone()
+        assert self._last is not None
+        self._served.add(name)
+        return self._last.values[name].clone()
 
-    def _last(self) -> _Result:
-        """Last computed result; on a single process, a fresh one if counts came since."""
-        stale = self._shown is None or self._mark() not in (self._shown.mark, self._fresh)
-        if stale and not self._distributed():
+    def result(self) -> Result:
+        """Last computed counts and values; never communicates.
+
+        On a single process they are computed anew if counts came since; after ``reset`` the last result stays.
+
+        Raises:
+            RuntimeError: if several processes count and nothing was computed yet.
+        """
+        if (self._last is None or self._stale) and not self._distributed():
             self.compute()
-        if self._shown is None:
+        if self._last is None:
             raise RuntimeError(
                 "nothing was computed yet; call compute() on all processes first (table() and plot() never communicate)"
             )
-        return self._shown
+        return self._last
 
     def reset(self) -> None:
         """Set all counts to zero and start anew; the last result can still be shown."""
         super().reset()
-        self._result = None
-        self._fresh = self._mark()
+        self._served, self._stale = None, False
 
     def _reset_by_value(self) -> None:
         """Reset once, however many values are told to."""
-        if self._result is not None or self._mark() != self._fresh:
+        if self._served is not None or not self._empty:
             self.reset()
 
 
@@ -127,13 +144,18 @@ class ReportedValue(Metric):
     full_state_update = False
     is_differentiable = False
 
-    def __init__(self, report: NamedValues, name: str, better: bool | None) -> None:
+    def __init__(self, report: SharedResult, name: str, better: bool | None) -> None:
         super().__init__()
+        super().train(False)  # there is nothing to train; Lightning's summary would count each of the names
         object.__setattr__(self, "report", report)  # not a submodule: the report holds its values, not they it
         self.name = name
         self._better = better
 
-    report: NamedValues
+    report: SharedResult
+
+    def train(self, mode: bool = True) -> ReportedValue:
+        """Stay in evaluation mode."""
+        return self
 
     @property
     def full_name(self) -> str:
@@ -191,6 +213,28 @@ class ReportedValue(Metric):
         """Reset the report."""
         self.report._reset_by_value()
 
+    def merge_state(self, incoming_state: object) -> None:
+        """Refuse: the report counts for all its values.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(f"{self.name!r} is read off a report; call merge_state of the report itself")
+
+    def plot(self, val: Tensor | Sequence[Tensor] | None = None, ax: Any | None = None) -> tuple[Any, Any]:
+        """Draw the value, or the course of values over epochs.
+
+        Args:
+            val: a value, or a sequence of them; by default that of the last result, which never communicates.
+            ax: matplotlib axes to draw into; by default a new figure.
+
+        Returns:
+            Figure (None if axes were given) and axes.
+        """
+        from imbtorch.plots import plot_values
+
+        return plot_values(self.report.result().values[self.name] if val is None else val, ax, name=self.name)
+
     def __hash__(self) -> int:
         """Hash by identity."""
         return hash((type(self).__name__, id(self)))
@@ -200,31 +244,20 @@ class ReportedValue(Metric):
         return f"{type(self).__name__}({self.full_name!r}, higher_is_better={self._better})"
 
 
-@dataclass
-class _Result:
-    """Values and the counts they are of."""
-
-    counts: Counts
-    values: dict[str, Tensor]
-    mark: tuple[int, int, int]
-    served: set[str]
-
-
-def copied(counts: Counts, into: Counts | None = None) -> Counts:
-    """Copy of counts, in the memory of others that are needed no more: that of a large matrix takes long to get."""
-    if isinstance(counts, Margins):
-        return Margins(*(part.clone() for part in counts))
-    if not isinstance(into, Tensor) or (into.shape, into.device) != (counts.shape, counts.device):
-        return counts.clone()
-    if into.is_inference() and not torch.is_inference_mode_enabled():
-        return counts.clone()
-    return into.copy_(counts)
+def copied(counts: Counts) -> Counts:
+    """Copy of counts."""
+    return Margins(*(part.clone() for part in counts)) if isinstance(counts, Margins) else counts.clone()
 
 
 def checked_names(class_names: Sequence[str]) -> list[str]:
     """Return class names as a list if they are strings that differ, else raise."""
     if isinstance(class_names, str):
         raise TypeError(f"class_names must be a sequence of names, got the string {class_names!r}")
+    if isinstance(class_names, (AbstractSet, Mapping)) or not isinstance(class_names, Iterable):
+        raise TypeError(
+            f"class_names must be a sequence in the order of the classes, got a {type(class_names).__name__}, whose "
+            "order may differ from process to process; use a list"
+        )
     names = list(class_names)
     if not all(isinstance(name, str) and name for name in names):
         raise TypeError(f"class_names must be non-empty strings, got {names!r}")

@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from inspect import signature
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
 from typing_extensions import Unpack
 
 from imbtorch import metrics as catalogue
 from imbtorch.analysis.intervals import posterior
+from imbtorch.averaging import AveragedMeasure, Traits, one_value
 from imbtorch.confusion import Counts, Margins, check_choice, margins, rescaled, sums
 from imbtorch.counting import Counting, Layout, Task
 from imbtorch.metric import (
     ConfusionMatrixMetric,
+    Counter,
+    LocalCounts,
     OnInvalid,
     TorchmetricsArguments,
+    canonical,
+    counter_of_a_batch,
 )
-from imbtorch.named import NamedValues, ReportedValue, checked_names, copied
+from imbtorch.metrics import Measured, resolved
+from imbtorch.named import ReportedValue, SharedResult, checked_names, copied
 from imbtorch.plots import plot_confusion_matrix, plot_values
-from imbtorch.reading import Reading, chosen_average
+from imbtorch.state import Setting
 
 __all__ = ["ImbalanceReport", "ReportTable", "ReportedValue"]
-
-Measured: TypeAlias = (
-    type[ConfusionMatrixMetric] | Callable[[Counts], Tensor] | tuple[Callable[[Counts], Tensor], bool | None]
-)
 
 PER_CLASS: dict[str, type[ConfusionMatrixMetric]] = {
     "recall": catalogue.Recall,
@@ -46,7 +46,7 @@ DRAWS = 2000  # of the posterior of an interval
 FEW_CLASSES = 20  # classes up to which per-class values are reported without being asked for
 
 
-class ImbalanceReport(NamedValues):
+class ImbalanceReport(SharedResult, LocalCounts):
     """Many measures of one state: one update, one all_reduce, as many logged values as wanted.
 
     In Lightning each name is a metric of its own, so that values are computed once at the end of the epoch, exact over
@@ -107,7 +107,7 @@ class ImbalanceReport(NamedValues):
 
     def __init__(
         self,
-        task: Task,
+        task: Task | None = None,
         num_classes: int | None = None,
         *,
         num_labels: int | None = None,
@@ -127,54 +127,44 @@ class ImbalanceReport(NamedValues):
     ) -> None:
         if intervals and state == "margins":
             raise ValueError("intervals=True draws whole matrices; use state='matrix'")
-        if class_names is not None:
-            class_names = checked_names(class_names)
-            if task == "multilabel" and num_labels is None:
-                num_labels = len(class_names)
-            elif task != "multilabel" and num_classes is None:
-                num_classes = len(class_names)
+        names = None if class_names is None else checked_names(class_names)
+        if names is not None and task == "multilabel" and num_labels is None:
+            num_labels = len(names)
+        elif names is not None and task != "multilabel" and num_classes is None:
+            num_classes = len(names)
         counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index, state)
-        if class_names is not None and len(class_names) != counting.size:
-            raise ValueError(f"class_names holds {len(class_names)} names for {counting.size} classes")
+        if names is not None and len(names) != counting.size:
+            raise ValueError(f"class_names holds {len(names)} names for {counting.size} classes")
         super().__init__(counting, on_invalid, **kwargs)
-        named = class_names is not None
-        self.class_names = list(class_names) if class_names is not None else [str(i) for i in range(counting.size)]
-        self.prevalence: list[float] | None = None
-        if prevalence is not None:
-            self._set_prevalence(prevalence)
+        self._class_names = tuple(names or map(str, range(counting.size)))
+        self._priors = None if prevalence is None else self._checked_prevalence(prevalence)
         if per_class is None:
-            per_class = ("recall", "precision") if named or counting.size <= FEW_CLASSES else ()
-        if isinstance(per_class, str):
-            raise TypeError(f"per_class must be a sequence of names such as ({per_class!r},), got a string")
-        for each in per_class:
-            check_choice("per_class", each, tuple(PER_CLASS))
-        if len(set(per_class)) < len(per_class):
-            raise ValueError(f"per_class must not name a measure twice, got {list(per_class)}")
-        self.per_class = tuple(per_class)
-        if measures is not None and not isinstance(measures, Mapping):
-            raise TypeError(
-                f"measures must map names to metric classes or functions, as in {{'iam': ImbalanceAccuracy}}, got "
-                f"{type(measures).__name__}"
-            )
-        self._readings: dict[str, Reading] = {}
-        directions: dict[str, bool | None] = {}
-        for name, measured in (self.default_measures(task) if measures is None else measures).items():
-            self._readings[name], directions[name] = self._read(name, measured)
-        self.intervals = intervals
-        for name in list(directions) if intervals else ():
-            for limit in (f"{name}_low", f"{name}_high"):
-                if limit in directions:
-                    raise ValueError(f"measures already holds {limit!r}, which intervals=True adds; rename it there")
-                directions[limit] = directions[name]
-        for each in self.per_class:
-            for class_name in self.class_names:
-                name = f"{each}/{class_name}"
-                if name in directions:
-                    raise ValueError(f"measures already holds {name!r}, which per_class adds; rename it there")
-                directions[name] = True
-        if not directions:
-            raise ValueError("measures and per_class are both empty, so there is nothing to report")
-        self._name(directions, prefix, postfix)
+            per_class = ("recall", "precision") if names is not None or counting.size <= FEW_CLASSES else ()
+        self._per_class, self._intervals = checked_per_class(per_class), bool(intervals)
+        self._measures = self._resolved(self.default_measures(counting.task) if measures is None else measures)
+        self._name(self._directions(), prefix, postfix)
+
+    @Setting
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes or labels, in the order of their indices."""
+        return self._class_names
+
+    @Setting
+    def per_class(self) -> tuple[str, ...]:
+        """Measures that are reported for each class."""
+        return self._per_class
+
+    @Setting
+    def intervals(self) -> bool:
+        """Whether the limits of each measure's interval are reported."""
+        return self._intervals
+
+    @Setting
+    def prevalence(self) -> tuple[float, ...] | None:
+        """Class shares that values are read at, for multilabel those of the positives."""
+        if self._priors is None:
+            return None
+        return tuple((self._priors[:, 1] if self.task == "multilabel" else self._priors).tolist())
 
     @staticmethod
     def default_measures(task: Task) -> dict[str, Measured]:
@@ -199,8 +189,8 @@ class ImbalanceReport(NamedValues):
             }
         return chosen
 
-    def _set_prevalence(self, prevalence: Mapping[str, float] | Sequence[float] | Tensor) -> None:
-        """Check the class shares of the population that values are read at, and keep them in the order of classes."""
+    def _checked_prevalence(self, prevalence: Mapping[str, float] | Sequence[float] | Tensor) -> Tensor:
+        """Class priors of the population that values are read at, in the order of classes."""
         if self._counting.layout == "margins" and self._counting.size > 2:
             raise ValueError(
                 "prevalence needs the whole matrix for more than two classes: margins do not say where the errors of "
@@ -208,76 +198,83 @@ class ImbalanceReport(NamedValues):
             )
         if isinstance(prevalence, Mapping):
             ignored = None if self.task == "multilabel" else self._counting.ignored_class
-            optional = set() if ignored is None else {self.class_names[ignored]}
-            missing = [name for name in self.class_names if name not in optional.union(prevalence)]
-            unknown = [name for name in prevalence if name not in self.class_names]
+            optional = set() if ignored is None else {self._class_names[ignored]}
+            missing = [name for name in self._class_names if name not in optional.union(prevalence)]
+            unknown = [name for name in prevalence if name not in self._class_names]
             if missing or unknown:
                 raise ValueError(
                     f"prevalence must name every class; missing are {missing}, not among class_names are {unknown}"
                 )
-            prevalence = [prevalence.get(name, 0.0) for name in self.class_names]
-        shares = self._counting.shares(prevalence, "prevalence")
-        self._shares: list[Any] = shares.tolist()
-        self.prevalence = shares[:, 1].tolist() if self.task == "multilabel" else shares.tolist()
+            prevalence = [prevalence.get(name, 0.0) for name in self._class_names]
+        return self._counting.class_priors(prevalence, "prevalence").clone()
 
-    def _read(self, name: str, measured: Measured) -> tuple[Reading, bool | None]:
-        """How a measure is read, and which direction of it is better."""
-        if not isinstance(name, str) or not name:
-            raise TypeError(f"measures must map names to measures, got the name {name!r}")
-        if isinstance(measured, type) and issubclass(measured, ConfusionMatrixMetric):
-            if measured.needs_matrix and self._counting.layout == "margins":
-                raise ValueError(f"{name!r} needs the whole matrix, which state='margins' does not keep")
-            needed = [each for each in signature(measured.measure).parameters.values() if each.default is each.empty]
-            if len(needed) > 1:
-                raise TypeError(
-                    f"{measured.__name__} takes arguments of its own; give {name!r} a function of the counts, such as "
-                    f"lambda counts: {measured.measure.__name__}(counts, {needed[1].name})"
-                )
-            reading = Reading.of(measured, self._counting, chosen_average(measured, self.task))
-            return reading, measured.higher_is_better
-        function, better = measured if isinstance(measured, tuple) and len(measured) == 2 else (measured, None)
-        if not callable(function) or isinstance(function, (type, Metric)) or better not in (True, False, None):
+    def _resolved(self, measures: Mapping[str, Measured]) -> dict[str, AveragedMeasure]:
+        """Each measure as it is read here."""
+        if not isinstance(measures, Mapping):
             raise TypeError(
-                f"measures[{name!r}] must be a metric class of imbtorch, a function of the counts, or a pair "
-                f"(function, higher_is_better), got {measured!r}"
+                f"measures must map names to metric classes or functions, as in {{'iam': ImbalanceAccuracy}}, got "
+                f"{type(measures).__name__}"
             )
-        return Reading(_OneValue(name, function), self.task, needs_matrix=True), better
+        found = {}
+        for name, measured in measures.items():
+            if not isinstance(name, str) or not name:
+                raise TypeError(f"measures must map names to measures, got the name {name!r}")
+            found[name] = resolved(name, measured, self._counting)
+            if found[name].needs_matrix and self._counting.layout == "margins" and found[name].traits.batched:
+                raise ValueError(f"{name!r} needs the whole matrix, which state='margins' does not keep")
+        return found
+
+    def _directions(self) -> dict[str, bool | None]:
+        """All names that are reported, and which direction of each is better."""
+        directions = {name: measure.traits.higher_is_better for name, measure in self._measures.items()}
+        added = [
+            (f"{name}_{limit}", direction, "intervals=True")
+            for name, direction in (directions if self._intervals else {}).items()
+            for limit in ("low", "high")
+        ]
+        added += [(f"{each}/{label}", True, "per_class") for each in self._per_class for label in self._class_names]
+        for name, direction, cause in added:
+            if name in directions:
+                raise ValueError(f"measures already holds {name!r}, which {cause} adds; rename it there")
+            directions[name] = direction
+        if not directions:
+            raise ValueError("measures and per_class are both empty, so there is nothing to report")
+        return directions
 
     # --- computing --------------------------------------------------------------------------------------------------
 
-    def _reads_matrix(self) -> bool:
-        return self.prevalence is not None or any(reading.needs_matrix for reading in self._readings.values())
+    def _needs_matrix(self) -> bool:
+        """Whether what is reported cannot be read off margins."""
+        return self._priors is not None or any(measure.needs_matrix for measure in self._measures.values())
 
-    def _reported(self, counts: Counts) -> dict[str, Tensor]:
-        rates = self._read_at(counts)
-        values = self._evaluated(rates, margins(rates))
-        return {f"{self.prefix}{name}{self.postfix}": value for name, value in values.items()}
-
-    def _share(self) -> Tensor | None:
-        """Class shares that values are read at, for multilabel ``[L, 2]``."""
-        return None if self.prevalence is None else torch.tensor(self._shares, dtype=torch.float64, device="cpu")
+    def _counter_of_a_batch(self) -> Counter:
+        return counter_of_a_batch(self._counting, self._needs_matrix())
 
     def _read_at(self, counts: Counts) -> Counts:
         """What values are read off: the counts, or rates at the prevalence."""
-        share = self._share()
-        return counts if share is None else rescaled(counts, share)
+        return counts if self._priors is None else rescaled(counts, self._priors)
 
-    def _evaluated(self, counts: Counts, marginal: Margins) -> dict[str, Tensor]:
-        """All values of counts, whose margins are taken once."""
+    def _evaluated(self, counts: Counts) -> dict[str, Tensor]:
+        rates = self._read_at(counts)
+        return self._values_of(rates, margins(rates))
+
+    def _values_of(self, counts: Counts, marginal: Margins) -> dict[str, Tensor]:
+        """All values of counts or rates, whose margins are taken once."""
         values = {}
-        for name, reading in self._readings.items():
-            values[name] = self._narrow(reading(counts if reading.needs_matrix else marginal))
-        for name in self.per_class:
-            each = self._narrow(self._of_each_class(name, marginal))
-            values |= {f"{name}/{label}": part for label, part in zip(self.class_names, each.unbind(), strict=True)}
+        for name, measure in self._measures.items():
+            value = measure(counts if measure.needs_matrix else marginal)
+            values[name] = self._narrow(one_value(name, value))
+        for name in self._per_class:
+            parts = self._narrow(self._of_each_class(name, marginal)).unbind()
+            values |= {f"{name}/{label}": part for label, part in zip(self._class_names, parts, strict=True)}
         return values
 
-    def _of_each_class(self, name: str, sums: Margins) -> Tensor:
+    def _of_each_class(self, name: str, marginal: Margins) -> Tensor:
         """One value for each class or label; nan for one with neither targets nor predictions."""
-        return Reading.of(PER_CLASS[name], self._counting, "none")(sums)
+        return AveragedMeasure(Traits.of(PER_CLASS[name]), self._counting, "none")(marginal)
 
     def _label(self, index: int) -> str:
-        return self.class_names[index]
+        return self._class_names[index]
 
     def compute(self) -> dict[str, Tensor]:
         """All values of all counts, of all processes, by name.
@@ -285,27 +282,27 @@ class ImbalanceReport(NamedValues):
         Raises:
             ValueError: if samples could not be counted and ``on_invalid="raise"``.
         """
-        counts = self._counting.counts(self._state)
+        counts = self._counter.counts(self._state)
         marginal = sums(counts)
-        self._tell(marginal, self._share())
+        self._report_problems(marginal.actual, self._priors)
         rates = self._read_at(counts)
-        values = self._evaluated(rates, margins(marginal if rates is counts else rates))
-        if self.intervals:
+        values = self._values_of(rates, margins(marginal if rates is counts else rates))
+        if self._intervals:
             assert isinstance(counts, Tensor)
-            readings = {name: partial(self._drawn, reading) for name, reading in self._readings.items()}
+            drawn = {name: partial(self._drawn, name, measure) for name, measure in self._measures.items()}
             generator = torch.Generator(counts.device).manual_seed(0)
-            for name, found in posterior(readings, counts, samples=DRAWS, generator=generator).items():
+            for name, found in posterior(drawn, counts, samples=DRAWS, generator=generator).items():
                 values |= {f"{name}_low": self._narrow(found.low), f"{name}_high": self._narrow(found.high)}
         return self._keep(counts, values)
 
-    def _drawn(self, reading: Reading, draws: Tensor) -> Tensor:
+    def _drawn(self, name: str, measure: AveragedMeasure, draws: Tensor) -> Tensor:
         """Value of each draw of the posterior, which draws counts: they are read at the prevalence one by one."""
-        return reading(self._read_at(draws))
+        return measure(self._read_at(draws))
 
     def counts(self) -> Counts:
         """Copy of the counts of all processes (a collective step): int64 ``[K, K]``, ``[L, 2, 2]``, or Margins."""
-        with self.sync_context(dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync):
-            return copied(self._counting.counts(self._state))
+        with self._counts_of_all() as counts:
+            return copied(counts)
 
     # --- looks ------------------------------------------------------------------------------------------------------
 
@@ -319,17 +316,17 @@ class ImbalanceReport(NamedValues):
         >>> print(report.table().overall["accuracy"])
         0.75
         """
-        result = self._last()
+        result = self.result()
         sums = margins(result.counts)
         shown = 1 if self.task == "multilabel" else slice(None)
         columns: dict[str, list[float]] = {
             "support": sums.actual[..., shown].tolist(),
             "predicted": sums.predicted[..., shown].tolist(),
         }
-        read = sums if self.prevalence is None else margins(self._read_at(result.counts))
+        read = sums if self._priors is None else margins(self._read_at(result.counts))
         for name in ("precision", "recall", "f1", "cba", "iam"):
             columns[name] = self._of_each_class(name, read).tolist()
-        overall = {name: float(result.values[name]) for name in self._readings}
+        overall = {name: float(result.values[name]) for name in self._measures}
         return ReportTable(list(self.class_names), columns, overall)
 
     def plot(self, val: Any | None = None, ax: Any | None = None) -> tuple[Any, Any]:
@@ -345,10 +342,10 @@ class ImbalanceReport(NamedValues):
         """
         if val is not None:
             results = [val] if isinstance(val, Mapping) else val
-            names = [f"{self.prefix}{name}{self.postfix}" for name in self._readings] or self.keys()
+            names = [f"{self.prefix}{name}{self.postfix}" for name in self._measures] or self.keys()
             steps = [torch.stack([torch.as_tensor(step[name]) for name in names]) for step in results]
             return plot_values(steps, ax, labels=names)
-        counts = self._last().counts
+        counts = self.result().counts
         if isinstance(counts, Tensor) and counts.ndim == 2:
             return plot_confusion_matrix(counts, ax, labels=self.class_names)
         recalls = self._of_each_class("recall", margins(counts))
@@ -358,9 +355,13 @@ class ImbalanceReport(NamedValues):
     def _shown_arguments(self) -> dict[str, Any]:
         shown = super()._shown_arguments()
         shown |= {name: value for name in ("prefix", "postfix") if (value := getattr(self, name))}
-        shown |= {} if self.prevalence is None else {"prevalence": self.prevalence}
-        shown |= {"intervals": True} if self.intervals else {}
-        return shown | {"measures": list(self._readings), "per_class": list(self.per_class)}
+        shown |= {} if self.prevalence is None else {"prevalence": list(self.prevalence)}
+        shown |= {"intervals": True} if self._intervals else {}
+        return shown | {"measures": list(self._measures), "per_class": list(self._per_class)}
+
+    def _settings_text(self) -> str:
+        measures = {name: (each.traits.measure, each.arguments) for name, each in self._measures.items()}
+        return f"{super()._settings_text()} {canonical(measures)} {canonical(self._class_names)}"
 
 
 @dataclass(frozen=True)
@@ -402,25 +403,15 @@ class ReportTable:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True)
-class _OneValue:
-    """A user's function, called for each label apart, with a clear error where it does not return one value."""
-
-    name: str
-    function: Callable[[Counts], Tensor]
-
-    def __call__(self, counts: Counts) -> Tensor:
-        """Value of one matrix (one for each label), or of each of a stack of draws."""
-        if isinstance(counts, Tensor) and counts.ndim > 2:
-            return torch.stack([self(each) for each in counts.unbind()])
-        return self._of(counts)
-
-    def _of(self, counts: Counts) -> Tensor:
-        value = self.function(counts)
-        if not isinstance(value, Tensor) or value.numel() != 1:
-            got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
-            raise ValueError(f"measure {self.name!r} must return a tensor of one value, got {got}")
-        return value.reshape(())
+def checked_per_class(names: Sequence[str]) -> tuple[str, ...]:
+    """Return names of measures of each class if they are known and differ, else raise."""
+    if isinstance(names, str):
+        raise TypeError(f"per_class must be a sequence of names such as ({names!r},), got a string")
+    for each in names:
+        check_choice("per_class", each, tuple(PER_CLASS))
+    if len(set(names)) < len(names):
+        raise ValueError(f"per_class must not name a measure twice, got {list(names)}")
+    return tuple(names)
 
 
 def _cell(column: str, value: float) -> str:

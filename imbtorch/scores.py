@@ -12,7 +12,8 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 from typing_extensions import Unpack
 
 from imbtorch.confusion import ratio
-from imbtorch.counting import FAULTS, Counting, reading_is_free
+from imbtorch.counting import FAULTS, Counting
+from imbtorch.kernels import reading_is_free
 from imbtorch.metric import TorchmetricsArguments
 from imbtorch.state import SummedState, rank_zero
 
@@ -114,7 +115,7 @@ class HandTill(SummedState):
             for fault, each in enumerate(faults):
                 if bool(each.any()):
                     beyond = scores[each][(scores[each] < 0) | (scores[each] > 1)] if fault == 3 else truth[each]
-                    raise ValueError(self._counting._complaint(fault, beyond, len(truth)))
+                    raise ValueError(self._counting.error_message(fault, beyond, len(truth)))
         state = self._writable(exclusive=not self._leads)
         state[self._cells :] += torch.stack([each.sum() for each in faults])
         if self.thresholds is None:

@@ -2,19 +2,54 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import hashlib
+import inspect
 import os
+import sys
+import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, Generic, NoReturn, TypeVar, overload
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
+from torchmetrics import Metric, MetricCollection
 from torchmetrics.utilities.data import dim_zero_sum
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
-__all__ = ["SummedState", "rank_zero"]
+__all__ = ["Setting", "SummedState", "rank_zero", "warn_caller"]
+
+T = TypeVar("T")
+
+
+class Setting(Generic[T]):
+    """A property that was chosen when the metric was made: what was counted depends on it, so it cannot be set."""
+
+    def __init__(self, read: Callable[[Any], T]) -> None:
+        self._read = read
+        self.__doc__ = read.__doc__
+
+    @overload
+    def __get__(self, metric: None, owner: type) -> Setting[T]: ...
+    @overload
+    def __get__(self, metric: object, owner: type) -> T: ...
+    def __get__(self, metric: object | None, owner: type) -> Setting[T] | T:
+        """Read the setting."""
+        return self if metric is None else self._read(metric)
+
+    def __set__(self, metric: object, value: object) -> NoReturn:
+        """Refuse.
+
+        Raises:
+            AttributeError: always.
+        """
+        raise AttributeError(
+            f"{self._read.__name__} cannot be changed, since what was counted depends on it; build a new "
+            f"{type(metric).__name__} with {self._read.__name__}={value!r}"
+        )
 
 
 class SummedState(Metric):
@@ -44,22 +79,16 @@ class SummedState(Metric):
         self._reductions[name] = dim_zero_sum
         self._state_name = name
         self._local: tuple[Tensor, bool, bool] | None = None  # the state of this process while a synced one is in place
-        self._bindings = 0
-        self._bind(torch.zeros(length, dtype=torch.int64))
+        self._leads = False  # whether a collection has this metric count for all of its group
+        self._bind(_zeros(length))
         self._device = self._state.device  # torchmetrics before 1.9 does not ask for the default device
-        self._drop_value()
+        self._note_change()
 
     # --- whose tensor it is -----------------------------------------------------------------------------------------
 
     def _bind(self, state: Tensor) -> None:
         """Take a tensor that nobody else knows as the state."""
         self._state, self._owned, self._lent = _normal(state), True, False
-        self._bindings += 1
-
-    def _mark(self) -> tuple[int, int, int]:
-        """What differs whenever this process's counts may: updates, the state's identity and its version."""
-        state = self._state if self._local is None else self._local[0]
-        return self._update_count, self._bindings, 0 if state.is_inference() else state._version
 
     def _writable(self, exclusive: bool = False) -> Tensor:
         """Return the state after making sure that writing into it harms nobody.
@@ -81,15 +110,13 @@ class SummedState(Metric):
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Accept a state from outside (compute groups set references), without counting into it later."""
-        if name == "_computed":  # a collection drops its members' values right before a leader counts for its group
-            self.__dict__["_leads"] = value is None
         if name != self.__dict__.get("_state_name"):
             super().__setattr__(name, value)
             return
         if not self._fits(value):
             raise ValueError(self._misfit(value))
         self._state, self._owned, self._lent = value, False, True
-        self._bindings += 1
+        self._note_change()
 
     def _fits(self, value: object) -> bool:
         return isinstance(value, Tensor) and value.dtype == torch.int64 and value.shape == self._state.shape
@@ -119,11 +146,12 @@ class SummedState(Metric):
         self._unsync_state()
         self._update_count = 0
         self._forward_cache: Any = None
-        self._drop_value()
+        self._note_change()
         if self._owned and not self._lent:
             self._state.zero_()
         else:
             self._bind(torch.zeros_like(self._state))
+        self._empty = True
 
     def _apply(  # type: ignore[override]
         self, fn: Callable[[Tensor], Tensor], exclude_state: Any = (), recurse: bool = True
@@ -154,7 +182,7 @@ class SummedState(Metric):
         else:
             raise ValueError(f"incoming_state must be a dict or a {type(self).__name__}, got {type(incoming_state)}")
         self._reduce_states(counted)
-        self._drop_value()
+        self._note_change()
         self._update_count += updates
 
     def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
@@ -187,7 +215,7 @@ class SummedState(Metric):
                 error_msgs.append(self._misfit(value))
             else:
                 self._writable(exclusive=True).copy_(value)
-                self._drop_value()
+                self._note_change()
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
@@ -199,20 +227,27 @@ class SummedState(Metric):
 
         @functools.wraps(update)
         def wrapped(*args: Any, **kwargs: Any) -> None:
-            update(*args, **kwargs)
-            self._counted()
+            self.__dict__["_leads"] = _called_by_collection()
+            try:
+                update(*args, **kwargs)
+            finally:
+                self.__dict__["_leads"] = False
+            self._note_update()
 
         return wrapped
 
-    def _counted(self) -> None:
+    def _note_update(self) -> None:
         """Note an update, past the checks of ``Module.__setattr__``, which cost as much as counting a small batch."""
-        # a graph that read the number would be compiled anew for each; that the state changed shows in its version
+        # a graph that read the number would be compiled anew for each
         self.__dict__["_update_count"] = 1 if torch.compiler.is_compiling() else self.__dict__["_update_count"] + 1
-        self._drop_value()
+        self._note_change()
 
-    def _drop_value(self) -> None:
-        """Forget a computed value; not by assignment, which is how a collection announces a group's update."""
-        self.__dict__.update(_computed=None, _leads=False)
+    def _note_change(self) -> None:
+        """Note that this process's counts may differ from those that a value was computed of, and from none.
+
+        Flags are only set here, never read, so that a compiled step depends on none of them.
+        """
+        self.__dict__.update(_computed=None, _stale=True, _empty=False)
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
         """Compute on the summed state.
@@ -265,16 +300,36 @@ class SummedState(Metric):
         self._state, self._owned, self._lent = total, True, False
         self._is_synced = True
 
+    def _settings_text(self) -> str:
+        """What must agree between processes for their counts to mean the same; equal text in each of them."""
+        return f"{type(self).__qualname__} {self._state_name}"
+
     def _summed(
         self, state: Tensor, dist_sync_fn: Callable[..., list[Tensor]] | None, process_group: Any | None
     ) -> Tensor:
-        """Return the sum of a tensor over all processes, as a tensor of its own."""
+        """Return the sum of a tensor over all processes, as a tensor of its own.
+
+        A digest h of the settings goes along as 1, h and h squared: by Cauchy and Schwarz the number of processes
+        times the sum of the squares equals the square of the sum only if all digests are equal.
+
+        Raises:
+            RuntimeError: on all processes, if their settings differ.
+        """
         group = process_group or self.process_group
+        digest = int(hashlib.sha256(self._settings_text().encode()).hexdigest()[:5], 16)  # 20 bits
+        total = torch.cat((state, state.new_tensor([1, digest, digest**2])))
         if dist_sync_fn is not None:
-            return torch.stack(dist_sync_fn(state, group=group)).sum(0)
-        total = state.clone()
-        torch.distributed.all_reduce(total, group=group)
-        return total
+            total = torch.stack(dist_sync_fn(total, group=group)).sum(0)
+        else:
+            torch.distributed.all_reduce(total, group=group)
+        processes, digests, squares = map(int, total[-3:].tolist())
+        if processes * squares != digests**2:
+            raise RuntimeError(
+                f"{type(self).__name__} is not set up alike on all processes, so that their counts mean different "
+                f"things and must not be added; on this one it is {self._settings_text()}. Build it from the same "
+                "arguments on every process (class names in the same order)"
+            )
+        return total[:-3]
 
     def unsync(self, should_unsync: bool = True) -> None:
         """Put this process's own counts back.
@@ -317,8 +372,46 @@ def _normal(state: Tensor) -> Tensor:
         return state.clone() if state.is_inference() else state
 
 
+def _zeros(length: int) -> Tensor:
+    """Return a new state, or say what it would have taken."""
+    try:
+        return torch.zeros(length, dtype=torch.int64)
+    except (RuntimeError, MemoryError, OverflowError) as error:
+        raise ValueError(
+            f"the counts take {8 * length / 1e9:,.1f} GB, which this device does not have; state='margins' keeps three "
+            "numbers a class in place of a matrix (for measures that need no more)"
+        ) from error
+
+
+def _called_by_collection() -> bool:
+    """Whether the caller's caller is ``MetricCollection.update``, whose leader's counts are those of its group.
+
+    torchmetrics/collections.py: ``m0.update(*args, ...)`` "only update the first member", after which all members get
+    a reference to the leader's state. It tells the metric nothing of that.
+    """
+    if torch.compiler.is_compiling():
+        return False
+    caller = sys._getframe(2)
+    return caller.f_code is _COLLECTION_UPDATE and bool(caller.f_locals["self"]._groups_checked)
+
+
+_COLLECTION_UPDATE = MetricCollection.update.__code__
+
+
+def warn_caller(text: str) -> None:
+    """Warn at the line that called into this package or torchmetrics, however deep the warning arises."""
+    caller, level = sys._getframe(1), 2
+    while caller.f_back is not None and caller.f_code.co_filename.startswith(_PACKAGES):
+        caller, level = caller.f_back, level + 1
+    warnings.warn(text, UserWarning, stacklevel=level)
+
+
+_PACKAGES = (*(str(Path(inspect.getfile(each)).parent) for each in (Metric, Setting)), contextlib.__file__)
+
+
 def rank_zero() -> bool:
     """Whether this process should speak for all."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank() == 0
-    return int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", 0))) == 0
+    rank = os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or "0"  # some launchers set them to nothing
+    return rank.strip() == "0"

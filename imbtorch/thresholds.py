@@ -4,45 +4,46 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch import metrics as catalogue
+from imbtorch.averaging import AveragedMeasure, one_value_each
 from imbtorch.confusion import Counts, double
-from imbtorch.counting import Counting, Layout, Task, reading_is_free
-from imbtorch.metric import ConfusionMatrixMetric, OnInvalid, TorchmetricsArguments
-from imbtorch.named import NamedValues, checked_names
+from imbtorch.counting import FAULTS, Batch, Counting, Task, add_batch
+from imbtorch.kernels import Table, integers
+from imbtorch.metric import ConfusionMatrixMetric, OnInvalid, TorchmetricsArguments, canonical
+from imbtorch.metrics import Measured, resolved
+from imbtorch.named import SharedResult, checked_names
 from imbtorch.plots import COLORS, LINES, figure_and_axes
+from imbtorch.state import Setting
 
 __all__ = ["ThresholdSweep"]
 
 
-class ThresholdSweep(NamedValues):
+class ThresholdSweep(SharedResult):
     """A binary measure at every threshold, and the threshold where it is best.
 
     The state is a histogram of the scores of either class between the thresholds: an update costs O(batch), all
-    processes are summed by one ``all_reduce``, and every measure, the ROC curve and its area come from it. A score of
-    at least the threshold predicts 1 (``>=``, as in torchmetrics' binned curves)::
+    processes are summed by one ``all_reduce``, and every measure, the ROC curve and its area come from it. A score
+    strictly above the threshold predicts 1, as in all metrics here (torchmetrics' binned curves take ``>=``)::
 
         self.sweep = ThresholdSweep(imbtorch.IndexBalancedAccuracy, prefix="val_")
         self.sweep.update(scores, y)  # in validation_step
         self.log_dict(self.sweep)  # val_threshold and val_value, in on_validation_epoch_end
 
     The best threshold is chosen on the data that it is measured on, so its value there flatters: choose on validation
-    data, measure on test data. Metrics predict 1 *above* their ``threshold``, so hand it over one step lower, a step of
-    the dtype of the scores (only at threshold 0 a score of 0 is then left to class 0)::
+    data, measure on test data::
 
-        best = sweep.compute()["threshold"].to(scores.dtype)
-        test = imbtorch.FScore("binary", threshold=torch.nextafter(best, torch.zeros_like(best)).item())
+        best = sweep.compute()["threshold"].item()
+        test = imbtorch.FScore("binary", threshold=best)
 
     Args:
-        measure: metric class (its positive class, where it has one) or function of ``[..., 2, 2]`` counts; the
-            functions that have a positive class are read for it, like their metrics.
+        measure: metric class, instance or ``functools.partial`` of a class, or function of ``[..., 2, 2]`` counts. What
+            has a positive class is read for it, functions of this package like their metrics.
         thresholds: their number, spaced evenly from 0 to 1, or a sorted tensor of thresholds in [0, 1]. They are
             rounded once to the dtype of the scores.
         task: ``"binary"``; ``"multilabel"``, each label apart; or ``"multiclass"`` with ``per_class=True``, each class
@@ -67,12 +68,12 @@ class ThresholdSweep(NamedValues):
     >>> sweep = ThresholdSweep(balanced_accuracy, thresholds=11)
     >>> sweep.update(torch.tensor([0.1, 0.2, 0.35, 0.3, 0.8]), torch.tensor([0, 0, 0, 1, 1]))
     >>> sweep.compute()
-    {'threshold': tensor(0.3000, dtype=torch.float64), 'value': tensor(0.8333)}
+    {'threshold': tensor(0.2000, dtype=torch.float64), 'value': tensor(0.8333)}
     """
 
     def __init__(
         self,
-        measure: type[ConfusionMatrixMetric] | Callable[[Tensor], Tensor],
+        measure: Measured,
         thresholds: int | Tensor = 101,
         task: Task = "binary",
         *,
@@ -92,98 +93,60 @@ class ThresholdSweep(NamedValues):
             raise ValueError(
                 "task='multiclass' needs per_class=True (each class against the rest); other tasks have no classes"
             )
-        counting = Counting.of(task, num_classes, num_labels, 0.5, logits, ignore_index)  # checks what fits the task
-        size = 1 if task == "binary" else cast(int, num_classes if task == "multiclass" else num_labels)
-        grid = _grid(thresholds)
-        digest = hashlib.sha256(grid.numpy().tobytes()).hexdigest()[:12]
-        super().__init__(
-            _Binning(
-                "binary" if task == "binary" else "multilabel",
-                size,
-                logits=logits and task != "multiclass",
-                ignore_index=ignore_index if task != "multiclass" or ignore_index is None else -1,
-                thresholds=grid,
-                kind=f"{counting.name}_{'logits_' * logits}{len(grid)}_{digest}",
-            ),
-            on_invalid,
-            **kwargs,
-        )
-        self.measure, self.higher_is_best = _positive_class(measure, higher_is_better)
-        self.swept_task, self.swept_logits, self.swept_ignore = task, logits, ignore_index
-        self.thresholds = grid
+        counting = Counting.of(task, num_classes, num_labels, 0.5, logits, ignore_index)
         if class_names is not None and task == "binary":
             raise ValueError("class_names have no place in task='binary', whose values are one threshold and one value")
-        self.class_names = [str(i) for i in range(size)] if class_names is None else checked_names(class_names)
-        if len(self.class_names) != size:
-            raise ValueError(f"class_names must hold {size} names, got {len(self.class_names)}")
-        better: dict[str, bool | None] = dict.fromkeys(self._names("threshold"))
-        self._name(better | dict.fromkeys(self._names("value"), self.higher_is_best), prefix, postfix)
+        histogram = Histogram(counting, _grid(thresholds))
+        super().__init__(counting, on_invalid, histogram, **kwargs)
+        self._class_names = tuple(
+            map(str, range(histogram.labels)) if class_names is None else checked_names(class_names)
+        )
+        if len(self._class_names) != histogram.labels:
+            raise ValueError(f"class_names must hold {histogram.labels} names, got {len(self._class_names)}")
+        self._measure = _swept_measure(measure, higher_is_better)
+        directions: dict[str, bool | None] = dict.fromkeys(self._names("threshold"))
+        directions |= dict.fromkeys(self._names("value"), self._measure.traits.higher_is_better)
+        self._name(directions, prefix, postfix)
 
-    def _names(self, name: str) -> list[str]:
-        return [name] if self.swept_task == "binary" else [f"{name}/{label}" for label in self.class_names]
+    @Setting
+    def thresholds(self) -> Tensor:
+        """Sorted thresholds, float64 ``[T]`` on the CPU."""
+        return self._histogram.edges.cpu().double().clone()
 
-    def _label(self, index: int) -> str:
-        return self.class_names[index] if self.swept_task != "binary" else str(index)
+    @Setting
+    def class_names(self) -> tuple[str, ...]:
+        """Names of labels or classes."""
+        return self._class_names
 
     @property
-    def _function(self) -> Callable[..., Tensor]:
-        """The measure without its average."""
-        return self.measure.func if isinstance(self.measure, partial) else self.measure
+    def _histogram(self) -> Histogram:
+        return cast(Histogram, self._counter)
+
+    def _names(self, name: str) -> list[str]:
+        return [name] if self.task == "binary" else [f"{name}/{label}" for label in self._class_names]
+
+    def _label(self, index: int) -> str:
+        return str(index) if self.task == "binary" else self._class_names[index]
+
+    def _apply(  # type: ignore[override]
+        self, fn: Callable[[Tensor], Tensor], exclude_state: Any = (), recurse: bool = True
+    ) -> torch.nn.Module:
+        super()._apply(fn, exclude_state, recurse)
+        self._counter = self._histogram.on(self._state.device)
+        return self
 
     def _shown_arguments(self) -> dict[str, Any]:
-        shown: dict[str, Any] = {"measure": self._function, "thresholds": len(self.thresholds), "task": self.swept_task}
-        if self.swept_task != "binary":
-            shown["num_labels" if self.swept_task == "multilabel" else "num_classes"] = len(self.class_names)
-        if self.swept_logits:
-            shown["logits"] = True
-        return shown if self.swept_ignore is None else shown | {"ignore_index": self.swept_ignore}
+        shown = {"measure": self._measure.traits.measure, "thresholds": len(self._histogram.edges)}
+        return shown | super()._shown_arguments()
 
-    def _reads_matrix(self) -> bool:
-        return True
-
-    # --- counting ---------------------------------------------------------------------------------------------------
-
-    def update(self, preds: Tensor, target: Tensor) -> None:
-        """Count a batch of scores.
-
-        Args:
-            preds: floating scores ``[N, ...]`` (binary), ``[N, L, ...]`` (multilabel) or ``[N, C, ...]`` (multiclass).
-            target: 0/1 or class indices, as in :meth:`ConfusionMatrixMetric.update`.
-
-        Raises:
-            ValueError: as there.
-            TypeError: for predictions that are no scores.
-        """
-        super().update(*self._against_the_rest(preds, target))
-
-    def forward(self, preds: Tensor, target: Tensor) -> dict[str, Tensor]:
-        """Count a batch and return its own best threshold and value; arguments as for :meth:`update`."""
-        values: dict[str, Tensor] = super().forward(*self._against_the_rest(preds, target))
-        return values
-
-    def _against_the_rest(self, preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Multiclass scores and targets as those of labels, each class against the rest."""
-        if not isinstance(preds, Tensor) or not preds.is_floating_point():
-            got = preds.dtype if isinstance(preds, Tensor) else type(preds).__name__
-            raise TypeError(f"preds must be floating scores to be swept, got {got}; pass probabilities or logits")
-        if self.swept_task != "multiclass":
-            return preds, target
-        size = len(self.class_names)
-        counting = Counting.of("multiclass", size, ignore_index=self.swept_ignore)
-        counting.check(preds, target)
-        truth = target.long().unsqueeze(1)
-        kept = truth != self.swept_ignore if self.swept_ignore is not None else torch.ones_like(truth, dtype=torch.bool)
-        wrong = kept & ((truth < 0) | (truth >= size))
-        if reading_is_free(truth) and not self._defer() and bool(wrong.any()):
-            raise ValueError(counting._complaint(0, truth[wrong], truth.numel()))
-        classes = torch.arange(size, device=truth.device).view(1, -1, *[1] * (truth.ndim - 2))
-        one_hot = (truth == classes).long().masked_fill(wrong, 2).masked_fill(~kept, -1)
-        return (preds.softmax(1) if self.swept_logits else preds), one_hot
+    def _settings_text(self) -> str:
+        traits, names = self._measure.traits, self._class_names
+        return f"{super()._settings_text()} {canonical((traits.measure, self._measure.arguments, names))}"
 
     # --- computing --------------------------------------------------------------------------------------------------
 
-    def _reported(self, counts: Counts) -> dict[str, Tensor]:
-        return {f"{self.prefix}{name}{self.postfix}": value for name, value in self._best(counts).items()}
+    def _evaluated(self, counts: Counts) -> dict[str, Tensor]:
+        return self._best(cast(Tensor, counts))
 
     def compute(self) -> dict[str, Tensor]:
         """Best threshold and the value there, of all scores of all processes; ``<name>/<label>`` for several labels.
@@ -193,46 +156,34 @@ class ThresholdSweep(NamedValues):
         Raises:
             ValueError: if samples could not be counted and ``on_invalid="raise"``.
         """
-        counts = self._counting.counts(self._state)
-        self._tell(counts)
+        counts = self._histogram.counts(self._state)
+        actual = counts.sum(-1)
+        self._report_problems(actual[:, 1] if self.task == "multiclass" else actual)
         return self._keep(counts, self._best(counts))
 
-    def _best(self, counts: Counts) -> dict[str, Tensor]:
-        values = self._swept(cast(Tensor, counts))
-        worst = -torch.inf if self.higher_is_best else torch.inf
-        ranked = values.nan_to_num(nan=worst)
-        best = ranked.argmax(-1, keepdim=True) if self.higher_is_best else ranked.argmin(-1, keepdim=True)
-        found = {
-            "threshold": self.thresholds.to(best.device)[best].reshape(-1),
-            "value": self._narrow(values.gather(-1, best).reshape(-1)),
-        }
+    def _best(self, histogram: Tensor) -> dict[str, Tensor]:
+        values, higher = self._at_each_threshold(histogram), self._measure.traits.higher_is_better
+        ranked = values.nan_to_num(nan=-torch.inf if higher else torch.inf)
+        best = ranked.argmax(-1, keepdim=True) if higher else ranked.argmin(-1, keepdim=True)
+        thresholds = self._histogram.edges.to(best.device)[best].reshape(-1)
+        found = {"threshold": thresholds, "value": self._narrow(values.gather(-1, best).reshape(-1))}
         return {
             each: value
             for name, part in found.items()
             for each, value in zip(self._names(name), part.unbind(), strict=True)
         }
 
-    def _matrices(self, histogram: Tensor) -> Tensor:
-        """Counts ``[..., T, 2, 2]`` at each threshold, of a histogram ``[..., 2, T + 1]``."""
-        positive = histogram.flip(-1).cumsum(-1).flip(-1)[..., 1:]
-        negative = histogram.sum(-1, keepdim=True) - positive
-        return torch.stack((negative, positive), -1).transpose(-3, -2)
-
-    def _swept(self, histogram: Tensor) -> Tensor:
+    def _at_each_threshold(self, histogram: Tensor) -> Tensor:
         """Value ``[..., T]`` of the measure at each threshold."""
-        matrices = self._matrices(histogram)
-        values = self.measure(double(matrices))  # int64 counts would be divided in float32
-        if values.shape != matrices.shape[:-2]:
-            raise ValueError(f"measure must return one value for each [2, 2], got {list(values.shape)}")
-        return double(values)
+        return double(one_value_each(self._measure, double(matrices_of(histogram))))  # int64 would divide in float32
 
     def matrices(self) -> Tensor:
         """Counts ``[T, 2, 2]`` (``[L, T, 2, 2]``) at each threshold of the last computed result; never communicates."""
-        return self._matrices(cast(Tensor, self._last().counts))
+        return matrices_of(self._counted())
 
     def curve(self) -> tuple[Tensor, Tensor]:
         """Thresholds ``[T]`` and values ``[T]`` (``[L, T]``) of the last computed result; never communicates."""
-        return self.thresholds, self._swept(cast(Tensor, self._last().counts)).cpu()
+        return self.thresholds, self._at_each_threshold(self._counted()).cpu()
 
     def roc_points(self) -> tuple[Tensor, Tensor]:
         """False and true positive rates ``[T + 2]`` (``[L, T + 2]``), rising from (0, 0) to (1, 1).
@@ -259,10 +210,9 @@ class ThresholdSweep(NamedValues):
         steps = (false[..., 1:] - false[..., :-1]) * (true[..., 1:] + true[..., :-1]) / 2
         return (steps[..., :-1] + steps[..., 1:]).flip(-1)
 
-    @property
-    def confmat(self) -> Tensor:
-        """Refuse: a sweep has a matrix for each threshold, see :meth:`matrices`."""
-        raise TypeError("a sweep keeps a histogram, not a matrix; matrices() gives the matrix of each threshold")
+    def _counted(self) -> Tensor:
+        """Histogram of the last computed result."""
+        return cast(Tensor, self.result().counts)
 
     # --- looks ------------------------------------------------------------------------------------------------------
 
@@ -278,10 +228,10 @@ class ThresholdSweep(NamedValues):
         """
         thresholds, values = self.curve()
         lines = values.reshape(-1, len(thresholds))
-        name = str(getattr(self._function, "__name__", "value")).replace("_", " ")
+        name = str(getattr(self._measure.traits.measure, "__name__", "value")).replace("_", " ")
         figure, ax = figure_and_axes(ax)
-        best = self._best(self._last().counts)
-        for index, (line, label) in enumerate(zip(lines, self.class_names, strict=True)):
+        best = self._best(self._counted())
+        for index, (line, label) in enumerate(zip(lines, self._class_names, strict=True)):
             color, style = COLORS[index % len(COLORS)], LINES[index % len(LINES)]
             shown = None if len(lines) == 1 else label
             ax.plot(thresholds.tolist(), line.tolist(), style, color=color, label=shown)
@@ -298,38 +248,116 @@ class ThresholdSweep(NamedValues):
 
 
 @dataclass(frozen=True, eq=False)
-class _Binning(Counting):
-    """Counting into histograms ``[2, T + 1]`` of scores: the bin takes the place of the predicted class."""
+class Histogram:
+    """Counts of the scores of either class between thresholds: ``[2, T + 1]``, ``[L, 2, T + 1]`` of several labels.
 
-    thresholds: Tensor = field(default_factory=lambda: torch.zeros(0))
-    kind: str = ""
-    layout: Layout = "matrix"
+    Attributes:
+        counting: how predictions and targets are read.
+        edges: sorted thresholds ``[T]``; a bin holds the scores above one of them, up to the next.
+    """
+
+    counting: Counting
+    edges: Tensor
 
     @property
-    def bins(self) -> int:
-        return len(self.thresholds) + 1
+    def labels(self) -> int:
+        """Number of histograms: of labels, or of classes against the rest."""
+        return 1 if self.counting.task == "binary" else self.counting.size
+
+    @property
+    def table(self) -> Table:
+        """Shape of the counts."""
+        return Table(2, len(self.edges) + 1, self.labels)
 
     @property
     def cells(self) -> int:
-        return 2 * self.bins * (1 if self.task == "binary" else self.size)
+        """Number of counts."""
+        return self.table.cells
 
     @property
     def name(self) -> str:
-        return f"sweep_{self.kind}_{super().name}"
+        """An identifier that differs wherever the counts would."""
+        digest = hashlib.sha256(self.edges.cpu().double().numpy().tobytes()).hexdigest()[:12]
+        logits = "logits_" * (self.counting.logits and self.counting.task == "multiclass")
+        return f"sweep_{len(self.edges)}_{digest}_{logits}{self.counting.name}"
+
+    def on(self, device: torch.device) -> Histogram:
+        """Return the same with its thresholds on a device, so that no update has to bring them there."""
+        return replace(self, edges=self.edges.to(device, torch.float32 if device.type == "mps" else torch.float64))
+
+    def zeros(self, device: torch.device | None = None) -> Tensor:
+        """Return an empty state."""
+        return torch.zeros(self.cells + len(FAULTS), dtype=torch.int64, device=device)
+
+    def read(self, preds: Tensor, target: Tensor) -> Batch:
+        """Check a batch of scores, and find the bin of each.
+
+        Raises:
+            ValueError: as :meth:`Counting.read`.
+            TypeError: as there, and for predictions that are no scores.
+        """
+        if not isinstance(preds, Tensor) or not preds.is_floating_point():
+            got = preds.dtype if isinstance(preds, Tensor) else type(preds).__name__
+            raise TypeError(f"preds must be floating scores to be swept, got {got}; pass probabilities or logits")
+        self.counting.check(preds, target)
+        truth, preds = integers(target), preds.detach()
+        if self.counting.task == "multiclass":
+            return self._against_the_rest(preds, truth)
+        scores, uneven = self.counting.probabilities(preds, truth)
+        return Batch(self._bins(scores), truth, scores, True, uneven)
+
+    def _bins(self, scores: Tensor) -> Tensor:
+        return torch.bucketize(scores.contiguous(), self.edges.to(scores.device, scores.dtype))
+
+    def _against_the_rest(self, preds: Tensor, truth: Tensor) -> Batch:
+        """Multiclass scores as those of labels; a sample that cannot be counted has its fault in all of them."""
+        wide = preds.to(torch.promote_types(preds.dtype, torch.float32))
+        scores = wide.softmax(1) if self.counting.logits else wide
+        truth = truth.unsqueeze(1)
+        classes = torch.arange(self.labels, device=truth.device).view(1, -1, *[1] * (truth.ndim - 2))
+        one_hot = (truth == classes).long()
+        outside = (truth < 0) | (truth >= self.labels)
+        one_hot = torch.where(outside, truth, one_hot)  # which is neither 0 nor 1
+        if self.counting.ignored_target is not None:
+            one_hot = torch.where(truth == self.counting.ignored_target, LEFT_OUT, one_hot)
+        least, most = scores.amin(1, keepdim=True), scores.amax(1, keepdim=True)
+        worst = torch.where(least < 0, least, most).expand_as(scores)  # NaN where one is
+        return Batch(self._bins(scores), one_hot, worst, True)
+
+    def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
+        """Add a batch to a state in place; see :func:`imbtorch.counting.add_batch`."""
+        if self.counting.task != "multiclass":
+            add_batch(state, self.table, batch, self.counting.ignored_target, defer, self.counting.error_message)
+            return
+        add_batch(
+            state,
+            self.table,
+            batch,
+            None if self.counting.ignored_target is None else LEFT_OUT,
+            defer,
+            lambda fault, values, size: self.counting.error_message(fault, values[:: self.labels], size // self.labels),
+        )
 
     def counts(self, state: Tensor) -> Tensor:
-        shape = (2, self.bins) if self.task == "binary" else (self.size, 2, self.bins)
-        return state[..., : self.cells].reshape(*state.shape[:-1], *shape)
+        """View a state as ``[..., 2, T + 1]``, ``[..., L, 2, T + 1]`` for several labels."""
+        shape = (2, len(self.edges) + 1)
+        lead = state.shape[:-1] if self.counting.task == "binary" else (*state.shape[:-1], self.labels)
+        return state[..., : self.cells].reshape(*lead, *shape)
 
-    def _labels(self, preds: Tensor) -> tuple[Tensor, Tensor | None]:
-        chances = preds.sigmoid() if self.logits else preds
-        rounded = self.thresholds.to(device=preds.device, dtype=preds.dtype)
-        wide = torch.float64 if preds.dtype == torch.float64 else torch.float32
-        return torch.bucketize(chances.to(wide).contiguous(), rounded.to(wide), right=True), chances
+    def faults(self, state: Tensor) -> Tensor:
+        """Tally of the samples that were not counted, in the order of :data:`FAULTS`."""
+        tally = state[..., self.cells :]
+        return tally // self.labels if self.counting.task == "multiclass" else tally
 
-    @property
-    def _columns(self) -> int:
-        return self.bins
+
+LEFT_OUT = -(2**62)  # in the place of an ignored class among 0 and 1
+
+
+def matrices_of(histogram: Tensor) -> Tensor:
+    """Counts ``[..., T, 2, 2]`` at each threshold, of a histogram ``[..., 2, T + 1]``."""
+    positive = histogram.flip(-1).cumsum(-1).flip(-1)[..., 1:]
+    negative = histogram.sum(-1, keepdim=True) - positive
+    return torch.stack((negative, positive), -1).transpose(-3, -2)
 
 
 def _grid(thresholds: int | Tensor) -> Tensor:
@@ -349,23 +377,17 @@ def _grid(thresholds: int | Tensor) -> Tensor:
     return torch.arange(thresholds, dtype=torch.float64) / (thresholds - 1)
 
 
-def _positive_class(
-    measure: type[ConfusionMatrixMetric] | Callable[[Tensor], Tensor], higher_is_better: bool
-) -> tuple[Callable[[Tensor], Tensor], bool]:
-    """Function of ``[..., 2, 2]`` that reads the positive class where the measure has one, and its direction."""
-    classes: dict[Any, type[ConfusionMatrixMetric]]
-    classes = {getattr(catalogue, name).measure: getattr(catalogue, name) for name in catalogue.__all__}
-    if isinstance(measure, type) and issubclass(measure, ConfusionMatrixMetric):
-        if measure.higher_is_better is None:
-            raise ValueError(f"{measure.__name__} has no direction in which it could be best; give a function")
-        found, higher_is_better = measure, bool(measure.higher_is_better)
-    elif callable(measure):
-        if measure not in classes:
-            return cast(Callable[[Tensor], Tensor], measure), higher_is_better
-        found = classes[measure]
-        if found.higher_is_better is not None:
-            higher_is_better = bool(found.higher_is_better)
-    else:
-        raise TypeError(f"measure must be a metric class or a function of counts, got {measure!r}")
-    function = found.measure
-    return (partial(function, average="binary") if "binary" in found.averages else function), higher_is_better
+def _swept_measure(measured: Measured, higher_is_better: bool) -> AveragedMeasure:
+    """The measure as it is read of binary counts, with a direction; tried at once, not at the end of an epoch."""
+    binary = Counting.of("binary")
+    if isinstance(measured, ConfusionMatrixMetric):
+        if measured.task != "binary":
+            raise ValueError(f"a sweep reads binary counts; make the metric with task='binary', got {measured!r}")
+        binary = measured._counting
+    found = resolved("measure", measured, binary, batched=True)
+    if found.traits.higher_is_better is None:
+        if isinstance(measured, (type, ConfusionMatrixMetric)):
+            raise ValueError(f"{found.traits.name} has no direction in which it could be best; give a function")
+        found = replace(found, traits=replace(found.traits, higher_is_better=higher_is_better))
+    one_value_each(found, torch.ones(3, 2, 2, dtype=torch.float64, device="cpu"))
+    return found

@@ -50,7 +50,7 @@ def labels_first(x):
 def count(counting, state, preds, target, masked):
     """Add a batch; masked as on an accelerator, where no value can be read beforehand."""
     with patch("imbtorch.counting.reading_is_free", lambda _: not masked):
-        counting.count_(state, preds, target, defer=lambda: masked)
+        counting.add_(state, counting.read(preds, target), defer=lambda: masked)
     return state
 
 
@@ -493,7 +493,7 @@ def test_bad_values_raise_at_once_and_leave_no_trace(task, preds, target, fault,
         counting = Counting.of(task, **SIZE[task], layout=layout, ignore_index=ignore_index)
         state = torch.arange(counting.zeros().numel())
         with pytest.raises(ValueError, match="target" if fault == 0 else "preds"):
-            counting.count_(state, preds, target, defer=lambda: False)
+            counting.add_(state, counting.read(preds, target), defer=lambda: False)
         assert torch.equal(state, torch.arange(len(state)))
 
 
@@ -504,7 +504,7 @@ def test_bad_values_are_tallied_when_deferred(task, preds, target, fault, words)
         counting = Counting.of(task, **SIZE[task], layout=layout, ignore_index=ignore_index)
         state = counting.zeros()
         for _ in range(2):
-            counting.count_(state, preds, target, defer=lambda: True)
+            counting.add_(state, counting.read(preds, target), defer=lambda: True)
         assert counting.faults(state).tolist() == [2 * (place == fault) for place in range(len(FAULTS))]
         good = Counting.of(task, **SIZE[task], layout=layout, ignore_index=99)
         hidden = target.clone()
@@ -516,10 +516,10 @@ def test_bad_values_are_tallied_when_deferred(task, preds, target, fault, words)
 def test_first_match_counts():
     counting = Counting.of("binary")
     preds = torch.tensor([NAN, 2.0, NAN, 0.9])
-    assert counting.faults(state_of(counting, preds, torch.tensor([5, -1, 1, 1]), True)).tolist() == [2, 0, 1, 0]
+    assert counting.faults(state_of(counting, preds, torch.tensor([5, -1, 1, 1]), True)).tolist() == [2, 0, 1, 0, 0]
     counting = Counting.of("multiclass", 3)
     state = state_of(counting, torch.tensor([9, 9, 0]), torch.tensor([9, 0, 9]), True)
-    assert counting.faults(state).tolist() == [2, 1, 0, 0]
+    assert counting.faults(state).tolist() == [2, 1, 0, 0, 0]
     with pytest.raises(ValueError, match="target holds class 7"):
         confusion_matrix(torch.tensor([9, 9]), torch.tensor([0, 7]), "multiclass", num_classes=3)
 
@@ -537,7 +537,7 @@ def test_deferred_counts_of_any_class_indices(samples, layout, ignore_index):
     counting = Counting.of("multiclass", 4, ignore_index=ignore_index, layout=layout)
     preds, target = torch.tensor(samples).T
     state = state_of(counting, preds, target, True)
-    assert counting.faults(state).tolist() == [bad_targets, len(kept) - len(good) - bad_targets, 0, 0]
+    assert counting.faults(state).tolist() == [bad_targets, len(kept) - len(good) - bad_targets, 0, 0, 0]
     matrix = counted(*torch.tensor(good, dtype=torch.long).reshape(-1, 2).T, 4)
     for got, expected in zip(margins(counting.counts(state)), margins(matrix), strict=True):
         assert torch.equal(got, expected)
@@ -586,7 +586,7 @@ def expected_of(task, layout, preds, target, ignore_index):
 @pytest.mark.parametrize("block", [333, 65_536])
 @pytest.mark.parametrize(("task", "layout", "ignore_index"), LARGE)
 def test_blocks_count_as_one_batch(task, layout, ignore_index, block, monkeypatch):
-    monkeypatch.setattr("imbtorch.counting.BLOCK", block)
+    monkeypatch.setattr("imbtorch.kernels.BLOCK", block)
     counting = Counting.of(task, **SIZE[task], layout=layout, ignore_index=ignore_index)
     preds, target = large(task, ignore_index)
     state = state_of(counting, preds, target)
@@ -605,7 +605,7 @@ def test_blocks_count_as_one_batch(task, layout, ignore_index, block, monkeypatc
 @pytest.mark.parametrize("block", [333, 65_536])
 @pytest.mark.parametrize(("task", "layout", "ignore_index"), LARGE)
 def test_a_bad_value_in_a_late_block_leaves_no_trace(task, layout, ignore_index, block, wrong, monkeypatch):
-    monkeypatch.setattr("imbtorch.counting.BLOCK", block)
+    monkeypatch.setattr("imbtorch.kernels.BLOCK", block)
     counting = Counting.of(task, **SIZE[task], layout=layout, ignore_index=ignore_index)
     preds, target = large(task, ignore_index)
     kept = (target != ignore_index) if ignore_index is not None else torch.ones_like(target, dtype=torch.bool)
@@ -613,11 +613,11 @@ def test_a_bad_value_in_a_late_block_leaves_no_trace(task, layout, ignore_index,
     (target if wrong == "target" else preds)[place] = -3
     state = torch.arange(counting.zeros().numel())
     with pytest.raises(ValueError, match=f"{wrong} holds class -3"):
-        counting.count_(state, preds, target, defer=lambda: False)
+        counting.add_(state, counting.read(preds, target), defer=lambda: False)
     assert torch.equal(state, torch.arange(len(state)))
     state = counting.zeros()
-    counting.count_(state, preds, target, defer=lambda: True)
-    assert counting.faults(state).tolist() == [wrong == "target", wrong == "preds", 0, 0]
+    counting.add_(state, counting.read(preds, target), defer=lambda: True)
+    assert counting.faults(state).tolist() == [wrong == "target", wrong == "preds", 0, 0, 0]
     assert margins(counting.counts(state)).actual.sum() == kept.sum() - 1
 
 
@@ -645,10 +645,10 @@ def test_the_default_device_does_not_matter(samples, ignore_index):
     counting = Counting.of("multiclass", 3, ignore_index=ignore_index)
     state = counting.zeros()
     with torch.device("meta"):
-        counting.count_(state, target, target, defer=lambda: False)
+        counting.add_(state, counting.read(target, target), defer=lambda: False)
     with torch.inference_mode():
-        counting.count_(state, target, target, defer=lambda: False)
-    counting.count_(state, target, target, defer=lambda: False)
+        counting.add_(state, counting.read(target, target), defer=lambda: False)
+    counting.add_(state, counting.read(target, target), defer=lambda: False)
     assert counting.counts(state).tolist() == (3 * torch.diag(target.bincount())).tolist()
 
 
@@ -667,7 +667,7 @@ def test_of_equal_scores_the_first_counts(classes, dtype):
             assert torch.equal(counting.counts(state), counted(torch.tensor(first), target, classes))
     scores[7, classes - 1] = NAN
     with pytest.raises(ValueError, match=r"NaN scores \(1 of 500"):
-        counting.count_(state, scores, target, defer=lambda: False)
+        counting.add_(state, counting.read(scores, target), defer=lambda: False)
 
 
 # --- shapes, types, arguments ----------------------------------------------------------------------------------------
@@ -692,7 +692,7 @@ def scores(*shape):
         ("binary", np.zeros(2), zeros(2), TypeError, ["preds", "ndarray", "torch.as_tensor(preds)"]),
         ("binary", zeros(2, dtype=torch.complex64), zeros(2), TypeError, ["preds", "complex64"]),
         ("binary", zeros(2), zeros(2, dtype=torch.complex64), TypeError, ["target", "complex64"]),
-        ("binary", scores(4, 2), zeros(4), ValueError, ["preds", "[4, 2]", "[4]", "task='multiclass'"]),
+        ("binary", scores(4, 3), zeros(4), ValueError, ["preds", "[4, 3]", "[4]", "task='multiclass'"]),
         ("binary", scores(4, 1), zeros(4), ValueError, ["preds", "[4, 1]", "reshape(target.shape)"]),
         ("binary", scores(4), zeros(4, 1), ValueError, ["preds", "[4, 1]", "reshape(target.shape)"]),
         ("binary", scores(4), zeros(5), ValueError, ["preds", "[4]", "[5]"]),
@@ -721,7 +721,7 @@ def test_input_that_does_not_fit(task, preds, target, error, words):
     for defer in (False, True):
         state = counting.zeros()
         with pytest.raises(error) as caught:
-            counting.count_(state, preds, target, defer=lambda defer=defer: defer)
+            counting.add_(state, counting.read(preds, target), defer=lambda defer=defer: defer)
         assert not [word for word in words if word not in str(caught.value)]
         assert not state.any()
     with pytest.raises(error):

@@ -175,16 +175,15 @@ def test_value_is_the_measure_of_sklearns_matrix(name, task, average):
 @pytest.mark.parametrize("name", metrics.__all__)
 @EVERY_TASK
 def test_other_averages_are_refused(name, task):
-    for average in {*EVERY_AVERAGE, "samples", None} - set(averages(name, task)):
-        with pytest.raises(ValueError, match=f"{name}.*average|average.*{name}|average='none'"):
+    for average in {*EVERY_AVERAGE, "samples"} - set(averages(name, task)):
+        with pytest.raises(ValueError, match=f"{name}.*average|average.*{name}"):
             build(name, task, average=average)
 
 
 def test_refusals_say_what_to_do():
     with pytest.raises(ValueError, match=r"Accuracy .*takes no average in task='multiclass', got 'macro'; Balanced"):
         imbtorch.Accuracy("multiclass", 3, average="macro")
-    with pytest.raises(ValueError, match="average=None is spelled average='none'"):
-        imbtorch.Recall("multiclass", 3, average=None)
+    assert imbtorch.Recall("multiclass", 3, average=None).average == "none"
     with pytest.raises(ValueError, match=r"average of Recall in task='multiclass' must be one of .*, got 'binary'"):
         imbtorch.Recall("multiclass", 3, average="binary")
     with pytest.raises(ValueError, match=r"ConfusionMatrix .*takes no average; use normalize"):
@@ -741,15 +740,15 @@ def test_counts_of_another_kind_are_refused_by_name(task, arguments, name, stric
 
 
 @pytest.mark.parametrize("strict", [True, False])
-@pytest.mark.parametrize("value", [torch.zeros(3, dtype=torch.long), torch.zeros(13), [1, 2]])
+@pytest.mark.parametrize("value", [torch.zeros(3, dtype=torch.long), torch.zeros(14), [1, 2]])
 def test_a_state_of_another_shape_or_type_is_refused(value, strict):
     metric = multiclass([0, 1], [0, 1])
     (key,) = saved(metric)
-    with pytest.raises(RuntimeError, match=rf"state '{key}' must be int64 \[13\], got"):
+    with pytest.raises(RuntimeError, match=rf"state '{key}' must be int64 \[14\], got"):
         metric.load_state_dict({key: value}, strict=strict)
-    with pytest.raises(ValueError, match=rf"state '{key}' must be int64 \[13\], got"):
+    with pytest.raises(ValueError, match=rf"state '{key}' must be int64 \[14\], got"):
         metric.merge_state({key: value})
-    with pytest.raises(ValueError, match=rf"state '{key}' must be int64 \[13\], got"):
+    with pytest.raises(ValueError, match=rf"state '{key}' must be int64 \[14\], got"):
         setattr(metric, key, value)
     assert metric.compute().trace() == 2
 
@@ -1367,7 +1366,10 @@ def test_values_that_were_not_counted_are_told_at_a_prevalence_too(on_invalid, m
 
 def test_a_prevalence_is_read_off_the_counts_of_all_processes():
     other = multiclass([1, 1, 0], [0, 1, 1], "Precision", 2, average="none")._state.clone()
-    several = {"dist_sync_fn": lambda state, group: [state, other], "distributed_available_fn": lambda: True}
+    several = {
+        "dist_sync_fn": lambda state, group: [state, torch.cat((other, state[-3:]))],  # what comes last tells settings
+        "distributed_available_fn": lambda: True,
+    }
     metric = multiclass([0, 1], [0, 1], "Precision", 2, average="none", **several)
     # both: [[1, 1], [1, 2]]
     assert_equal(metric.at_prevalence([3, 1]), [1.5 / (1.5 + 1 / 3), (2 / 3) / (2 / 3 + 1.5)])

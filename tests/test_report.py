@@ -441,7 +441,7 @@ def test_measures_are_metrics_functions_and_pairs():
         "error_min": False,
         "hits": True,
         "open": None,
-        "f2": None,
+        "f2": True,
         "cost": False,
     }
     preds, target = data("multiclass")
@@ -507,8 +507,12 @@ def test_a_metric_of_ones_own_may_read_any_cell():
 @pytest.mark.parametrize(
     ("measured", "error", "match"),
     [
-        (metrics.ExpectedCost, TypeError, "ExpectedCost takes arguments of its own; give 'x' a function.*lambda"),
-        (metrics.Accuracy("binary"), TypeError, r"measures\['x'\] must be a metric class of imbtorch"),
+        (
+            metrics.ExpectedCost,
+            TypeError,
+            r"ExpectedCost takes arguments of its own; give 'x' functools.partial\(.*costs=",
+        ),
+        (metrics.Accuracy("binary"), ValueError, "'x' was made to count otherwise .*task='binary'"),
         (MulticlassAccuracy, TypeError, "must be a metric class of imbtorch"),
         (MulticlassAccuracy(num_classes=3), TypeError, "must be a metric class of imbtorch"),
         (ImbalanceReport, TypeError, "must be a metric class of imbtorch"),
@@ -527,8 +531,11 @@ def test_what_is_no_measure(measured, error, match):
 
 @pytest.mark.parametrize("name", [name for name in metrics.__all__ if getattr(metrics, name).needs_matrix])
 def test_margins_are_refused_where_the_matrix_is_needed(name):
+    measured = getattr(metrics, name)
+    if name == "ExpectedCost":
+        measured = functools.partial(measured, costs=torch.ones(3, 3))
     with pytest.raises(ValueError, match=r"'x' needs the whole matrix, which state='margins' does not keep"):
-        ImbalanceReport("multiclass", num_classes=3, measures={"x": getattr(metrics, name)}, state="margins")
+        ImbalanceReport("multiclass", num_classes=3, measures={"x": measured}, state="margins")
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -669,8 +676,8 @@ def test_the_same_name_twice():
 def test_values_read_one_result(monkeypatch):
     report = filled("multiclass")
     computed = []
-    original = ImbalanceReport._evaluated
-    monkeypatch.setattr(ImbalanceReport, "_evaluated", lambda *given: computed.append(1) or original(*given))
+    original = ImbalanceReport._values_of
+    monkeypatch.setattr(ImbalanceReport, "_values_of", lambda *given: computed.append(1) or original(*given))
     for value in report.values():
         value.compute()
     assert len(computed) == 1
@@ -1213,7 +1220,7 @@ def test_an_ignored_class_has_no_share_and_may_go_unnamed():
     for prevalence in ({"cat": 9, "dog": 1}, {"cat": 9, "dog": 1, "void": 0}, [9, 1, 0]):
         report = ImbalanceReport("multiclass", class_names=names, ignore_index=2, prevalence=prevalence)
         report.update(preds, target)
-        assert report.prevalence == [9, 1, 0]
+        assert report.prevalence == (9, 1, 0)
         assert_holds(report.compute(), {"precision": (0.9 + 0.1) / 2, "balanced_accuracy": 0.5})
 
 

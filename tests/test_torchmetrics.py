@@ -259,7 +259,7 @@ def test_metrics_that_count_alike_share_one_update():
     collection = MetricCollection(metrics())
     collection.update(*batch(0))
     assert groups(collection) == [["f", "matrix", "recall"], ["lean"], ["other"]]
-    with patch.object(Counting, "count_", autospec=True, side_effect=Counting.count_) as counted:
+    with patch.object(Counting, "add_", autospec=True, side_effect=Counting.add_) as counted:
         collection.update(*batch(1))
     assert counted.call_count == 3
     collection.compute()

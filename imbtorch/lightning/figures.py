@@ -42,7 +42,7 @@ class ConfusionFigures(Callback):
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Remember what was computed before, by training for example."""
-        self._before = {path: report._shown for path, report in reports(pl_module)}
+        self._before = {path: report._last for path, report in reports(pl_module)}
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Draw what validation computed, on rank zero."""
@@ -52,7 +52,7 @@ class ConfusionFigures(Callback):
         if self.report is not None and self.report not in found:
             raise ValueError(f"the module has no report {self.report!r}; it has {sorted(found) or 'none'}")
         for path, report in found.items():
-            result = report._shown
+            result = report._last
             if self.report not in (None, path) or result is None or result is self._before.get(path):
                 continue  # not wanted, or not computed by this validation
             figure = _figure(report)
@@ -82,7 +82,7 @@ def _figure(report: ImbalanceReport) -> Any:
     """Confusion matrix beside the recalls; recalls alone where there is no matrix."""
     from matplotlib.figure import Figure
 
-    counts = report._last().counts
+    counts = report.result().counts
     matrix = isinstance(counts, Tensor) and counts.ndim == 2
     side = min(max(4.0, 0.45 * len(report.class_names)), 12.0)
     figure = Figure(figsize=(2 * side if matrix else side, side), layout="constrained")

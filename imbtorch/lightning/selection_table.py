@@ -15,6 +15,7 @@ from imbtorch import metrics as catalogue
 from imbtorch.analysis.intervals import Interval, compare, posterior
 from imbtorch.analysis.selection import Selection
 from imbtorch.confusion import Counts, Margins, margins
+from imbtorch.metrics import resolved
 from imbtorch.report import ImbalanceReport
 
 __all__ = [
@@ -297,16 +298,16 @@ def read_column(report: ImbalanceReport, name: str) -> tuple[str, Column]:
     """
     short = report[name].name if name in report else name
     labels, known = report.task == "multilabel", _catalogue()
-    if short in report._readings:
-        return short, Column(report._readings[short], report[short].higher_is_better, labels)
+    if short in report._measures:
+        return short, Column(report._measures[short], report[short].higher_is_better, labels)
     each, _, label = short.partition("/")
     if name in report and each in report.per_class:
         return short, Column(partial(_of_class, report, each, report.class_names.index(label)), True, labels)
     if short not in known:
-        names = [*report._readings, *(f"{each}/..." for each in report.per_class), *known]
+        names = [*report._measures, *(f"{each}/..." for each in report.per_class), *known]
         raise ValueError(f"measures holds {name!r}, which is unknown; names are {', '.join(dict.fromkeys(names))}")
-    reading, better = report._read(short, known[short])
-    return short, Column(reading, better, labels)
+    measure = resolved(short, known[short], report._counting)
+    return short, Column(measure, measure.traits.higher_is_better, labels)
 
 
 def _catalogue() -> dict[str, Any]:

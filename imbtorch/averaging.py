@@ -1,0 +1,193 @@
+"""How a measure becomes one value in a task: which counts it sees, and how values of classes or labels are averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from imbtorch.confusion import Counts, Margins, check_choice, double, margins, one_vs_rest, restore
+from imbtorch.counting import Counting
+from imbtorch.measures import class_mean
+
+__all__ = ["AveragedMeasure", "Traits", "chosen_average"]
+
+
+class HasTraits(Protocol):
+    """What a metric class says of its measure."""
+
+    __name__: str
+    measure: ClassVar[Callable[..., Tensor]]
+    averages: ClassVar[tuple[str, ...]]
+    binary_only: ClassVar[bool]
+    needs_matrix: ClassVar[bool]
+    higher_is_better: bool | None
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What has to be known of a measure to read it in a task.
+
+    Attributes:
+        name: what messages call it.
+        measure: function of counts.
+        averages: averages that it takes; empty for measures of the whole matrix.
+        binary_only: whether it takes two classes only.
+        needs_matrix: whether it must see the matrix rather than margins.
+        higher_is_better: its direction; None without one.
+        batched: whether it takes leading dimensions, as a user's own function may not.
+    """
+
+    name: str
+    measure: Callable[..., Tensor]
+    averages: tuple[str, ...] = ()
+    binary_only: bool = False
+    needs_matrix: bool = True
+    higher_is_better: bool | None = None
+    batched: bool = True
+
+    @classmethod
+    def of(cls, metric: type[HasTraits]) -> Traits:
+        """Read the attributes of a metric class."""
+        return cls(
+            metric.__name__,
+            metric.measure,
+            metric.averages,
+            metric.binary_only,
+            metric.needs_matrix,
+            metric.higher_is_better,
+        )
+
+
+@dataclass(frozen=True)
+class AveragedMeasure:
+    """A measure as it is read off the counts of a task.
+
+    Attributes:
+        traits: of the measure.
+        counting: what was counted.
+        average: how values of classes or labels become one; :func:`chosen_average` resolves ``"auto"``.
+        arguments: what the measure takes beside the counts.
+    """
+
+    traits: Traits
+    counting: Counting
+    average: str = "macro"
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def needs_matrix(self) -> bool:
+        """Whether the measure must see the matrix rather than margins."""
+        return self.traits.needs_matrix
+
+    def __call__(self, counts: Counts) -> Tensor:
+        """Value of ``[..., K, K]``, of ``[..., L, 2, 2]`` for multilabel, or of their :class:`Margins`."""
+        if self.counting.task == "multilabel":
+            return self._of_labels(counts)
+        if self.traits.binary_only and self.counting.task == "multiclass" and self.average != "binary":
+            _, actual, predicted = self._without_ignored(counts)
+            values = double(self._measured(one_vs_rest(counts), ""))
+            return restore(class_mean(values, actual, predicted, self.average), counts)
+        return self._measured(counts, self.average)
+
+    def _of_labels(self, counts: Counts) -> Tensor:
+        inner = "binary" if "binary" in self.traits.averages else "macro"
+        if self.average == "micro":
+            summed = Margins(*(p.sum(-2) for p in counts)) if isinstance(counts, Margins) else counts.sum(-3)
+            return self._measured(summed, inner)
+        _, actual, predicted = margins(counts)
+        values = double(self._measured(counts, inner))
+        labels = class_mean(values, actual[..., 1], predicted[..., 1], self.average, samples=actual.sum(-1))
+        return restore(labels, counts)
+
+    def _measured(self, counts: Counts, average: str) -> Tensor:
+        ignored = self.counting.ignored_class if self.counting.task != "multilabel" else None
+        if not self.traits.batched and isinstance(counts, Tensor) and counts.ndim > 2:
+            return torch.stack([one_value(self.traits.name, self._measured(each, average)) for each in counts.unbind()])
+        if not self.traits.averages:
+            return call_measure(self.traits.measure, counts, self.arguments)
+        arguments = {**self.arguments, "average": average}
+        if ignored is not None and average in ("macro", "weighted", "none"):
+            return restore(call_measure(self.traits.measure, self._without_ignored(counts), arguments), counts)
+        return call_measure(self.traits.measure, counts, arguments)
+
+    def _without_ignored(self, counts: Counts) -> Margins:
+        """Margins in which the ignored class has neither targets nor predictions, so that no mean holds it."""
+        result, ignored = margins(counts), self.counting.ignored_class
+        if ignored is None:
+            return result
+        kept = torch.arange(result.actual.shape[-1], device=result.actual.device) != ignored
+        return Margins(*(part * kept for part in result))
+
+
+def call_measure(measure: Callable[..., Tensor], counts: Counts, arguments: Mapping[str, Any]) -> Tensor:
+    """Call a measure; a function that is not of this package gets a float64 copy of its own.
+
+    What it does to the copy harms nobody, and products of cells neither overflow nor lose digits.
+    """
+    if not all(_is_ours(each) for each in (measure, *arguments.values()) if callable(each)):
+        counts = Margins(*map(_private, counts)) if isinstance(counts, Margins) else _private(counts)
+    return measure(counts, **arguments)
+
+
+def one_value_each(measure: Callable[[Tensor], Tensor], counts: Tensor) -> Tensor:
+    """Values of a stack of matrices, else raise if they are not one for each."""
+    values = measure(counts)
+    if not isinstance(values, Tensor) or values.shape != counts.shape[:-2]:
+        got = list(values.shape) if isinstance(values, Tensor) else type(values).__name__
+        raise ValueError(
+            f"measure must return one value for each matrix, {list(counts.shape[:-2])} for counts "
+            f"{list(counts.shape)}, got {got}; a function of one's own indexes cells as counts[..., 0, 0]"
+        )
+    return values
+
+
+def one_value(name: str, value: object) -> Tensor:
+    """Return what a measure made of one matrix as a tensor without dimensions, else raise."""
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        raise ValueError(f"measure {name!r} must return a tensor of one value, got {got}")
+    return value.reshape(())
+
+
+def _is_ours(function: Callable[..., Any]) -> bool:
+    """Whether a function is of this package, which changes nothing that it is given."""
+    while isinstance(function, partial):
+        if any(callable(each) and not _is_ours(each) for each in (*function.args, *function.keywords.values())):
+            return False
+        function = function.func
+    return getattr(function, "__module__", "").split(".")[0] == "imbtorch"
+
+
+def _private(part: Tensor) -> Tensor:
+    wide = double(part)
+    return wide.clone() if wide.dtype == part.dtype else wide
+
+
+def chosen_average(traits: Traits, counting: Counting, average: str | None = "auto") -> str:
+    """Resolve ``"auto"``, and check an average against what a measure takes in a task; None means ``"none"``.
+
+    Raises:
+        ValueError: for an average that has no meaning for the measure and task.
+    """
+    task, allowed, one_view = counting.task, traits.averages, traits.binary_only and counting.size == 2
+    if task == "multilabel":
+        allowed = ("macro", "weighted", "none", "micro")
+    elif traits.binary_only and task == "multiclass":
+        allowed = ("macro", "weighted", "none") + ("binary",) * one_view
+    elif task == "multiclass":
+        allowed = tuple(each for each in allowed if each != "binary")
+    if average == "auto":
+        return "binary" if "binary" in allowed and (task == "binary" or one_view) else "macro"
+    average = "none" if average is None else average
+    if not allowed:
+        raise ValueError(
+            f"{traits.name} is one value of the whole matrix and takes no average in task={task!r}, got "
+            f"{average!r}; BalancedAccuracy is the mean over classes"
+        )
+    check_choice(f"average of {traits.name} in task={task!r}", average, ("auto", *allowed))
+    return average
