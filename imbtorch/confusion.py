@@ -13,6 +13,8 @@ __all__ = ["Counts", "Margins", "at_prevalence", "margins", "normalized", "one_v
 
 Normalize: TypeAlias = Literal["true", "pred", "all"]
 
+ROUNDING = 1e-9  # of the total: what differences of rates may leave below 0
+
 
 class Margins(NamedTuple):
     """What the measures marked m need of a confusion matrix: 3 x K numbers in place of K x K.
@@ -73,10 +75,14 @@ def margins(counts: Counts) -> Margins:
         counts: ``[..., K, K]`` counts or rates, or :class:`Margins`, which are passed on in float64.
 
     Returns:
-        :class:`Margins` of float64 ``[..., K]`` (on the CPU where the device has no float64).
+        :class:`Margins` of float64 ``[..., K]`` (on the CPU where the device has no float64). All of them are nan where
+        the counts cannot be counts: a cell is nan or negative (below -1e-9 of the total), or margins contradict one
+        another (more right samples than targets or predictions of a class, more predictions than targets in all).
 
     >>> margins(torch.tensor([[8, 2], [1, 1]])).predicted
     tensor([9., 3.], dtype=torch.float64)
+    >>> margins(torch.tensor([[8, 2], [-1, 1]])).predicted
+    tensor([nan, nan], dtype=torch.float64)
     """
     if isinstance(counts, Margins):
         if not counts.correct.shape == counts.actual.shape == counts.predicted.shape:
@@ -84,9 +90,13 @@ def margins(counts: Counts) -> Margins:
                 "the tensors of Margins must have one shape [..., K], got "
                 f"{[list(part.shape) for part in counts]} for correct, actual, predicted"
             )
-        return Margins(*(double(part) for part in counts))
-    wide = double(counts) if square(counts).is_floating_point() else counts
-    return Margins(*(double(part) for part in sums(wide)))  # of integers 3 K conversions, not K * K
+        parts = Margins(*(double(part) for part in counts))
+        possible = _consistent(parts, counts.correct.dtype)
+    else:
+        wide = double(counts) if square(counts).is_floating_point() else counts
+        parts = Margins(*(double(part) for part in sums(wide)))  # of integers 3 K conversions, not K * K
+        possible = _non_negative(wide, parts.actual.sum(-1))
+    return Margins(*(torch.where(possible.unsqueeze(-1), part, torch.nan) for part in parts))
 
 
 def one_vs_rest(counts: Counts) -> Counts:
@@ -161,7 +171,7 @@ def rescaled(counts: Counts, share: Tensor) -> Counts:
     if isinstance(counts, Margins):
         scaled = margins(rescaled(_two_by_two(counts), share))
         return Margins(*(restore(part, like) for part, like in zip(scaled, counts, strict=True)))
-    wide = double(square(counts))
+    wide = matrix(counts)
     actual = wide.sum(-1)
     there = torch.where(actual > 0, share.to(wide.device), 0.0)
     there = ratio(there, there.sum(-1, keepdim=True))
@@ -194,6 +204,34 @@ def square(counts: Tensor) -> Tensor:
             "confusion_matrix(preds, target, task) makes one"
         )
     return counts
+
+
+def matrix(counts: Tensor) -> Tensor:
+    """Confusion matrix in float64; all of it is nan where a cell is nan or negative (below -1e-9 of the total)."""
+    wide = double(square(counts))
+    return torch.where(_non_negative(wide, wide.sum((-2, -1)))[..., None, None], wide, torch.nan)
+
+
+def _non_negative(counts: Tensor, total: Tensor) -> Tensor:
+    """Whether no cell of ``[..., K, K]`` is nan or negative beyond the rounding of differences: bool ``[...]``."""
+    cells = counts.detach()
+    if not cells.numel():
+        return torch.ones_like(total, dtype=torch.bool)
+    # over all dimensions min is eight times as fast as amin for int64, but half as fast for floating counts
+    least = cells.min() if cells.ndim == 2 and not cells.is_floating_point() else cells.amin((-2, -1))
+    return double(least) >= -ROUNDING * total.detach()  # false for nan
+
+
+def _consistent(parts: Margins, dtype: torch.dtype) -> Tensor:
+    """Whether a confusion matrix can have these margins, which were rounded to a dtype: bool ``[...]``."""
+    correct, actual, predicted = (part.detach() for part in parts)
+    if not correct.numel():
+        return torch.ones_like(correct[..., :1].sum(-1), dtype=torch.bool)
+    rounding = max(ROUNDING, correct.shape[-1] * torch.finfo(dtype).eps if dtype.is_floating_point else 0.0)
+    total = actual.sum(-1)
+    least = torch.minimum(correct, torch.minimum(actual, predicted) - correct).amin(-1)
+    apart = (total - predicted.sum(-1)).abs()
+    return torch.minimum(least, -apart) >= -rounding * total  # false for nan
 
 
 def double(x: Tensor) -> Tensor:

@@ -8,7 +8,8 @@ value is finite.
 Undefined values follow one rule. A class with neither targets nor predictions takes no part in a mean (nan under
 ``average="none"``). A class that has targets *or* predictions counts 0 where its ratio is 0/0. Balanced accuracy,
 G-mean and weighted accuracy go over the classes with targets. MCC and RCI are 0 at 0/0. Counts that are all zero give
-nan.
+nan, and so do counts that cannot be counts: a nan or negative cell, margins that contradict one another
+(:func:`~imbtorch.confusion.margins` says when).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from imbtorch.confusion import Counts, Margins, check_choice, double, margins, ratio, restore, square
+from imbtorch.confusion import Counts, Margins, check_choice, double, margins, matrix, ratio, restore
 
 __all__ = [
     "accuracy",
@@ -44,8 +45,8 @@ __all__ = [
     "weighted_accuracy",
 ]
 
-ClassAverage: TypeAlias = Literal["macro", "weighted", "none"]
-Average: TypeAlias = Literal["macro", "weighted", "none", "micro", "binary"]
+ClassAverage: TypeAlias = Literal["macro", "weighted", "none"] | None
+Average: TypeAlias = Literal["macro", "weighted", "none", "micro", "binary"] | None
 Measure: TypeAlias = Callable[[Counts], Tensor]
 
 
@@ -180,7 +181,7 @@ def relative_classifier_information(counts: Tensor) -> Tensor:
     >>> relative_classifier_information(torch.tensor([[4, 0], [0, 4]]))
     tensor(1., dtype=torch.float64)
     """
-    wide = double(square(counts))
+    wide = matrix(counts)
     actual, predicted = wide.sum(-1), wide.sum(-2)
     total = actual.sum(-1, keepdim=True)
     r, p, n = actual.unsqueeze(-1), predicted.unsqueeze(-2), total.unsqueeze(-1)
@@ -214,7 +215,7 @@ def confusion_entropy(counts: Tensor) -> Tensor:
     >>> confusion_entropy(torch.tensor([[3, 1], [1, 3]]))
     tensor(0.7500, dtype=torch.float64)
     """
-    wide = double(square(counts))
+    wide = matrix(counts)
     weight = wide.sum(-1) + wide.sum(-2)
     errors = wide - torch.diag_embed(wide.diagonal(dim1=-2, dim2=-1))
     in_row, in_column = ratio(errors, weight.unsqueeze(-1)), ratio(errors, weight.unsqueeze(-2))
@@ -246,7 +247,7 @@ def expected_cost(counts: Tensor, costs: Tensor, normalize: bool = True) -> Tens
     >>> expected_cost(torch.tensor([[8, 2], [1, 1]]), torch.tensor([[0.0, 1.0], [5.0, 0.0]]))
     tensor(0.5833, dtype=torch.float64)
     """
-    wide = double(square(counts))
+    wide = matrix(counts)
     weights = torch.as_tensor(costs, dtype=torch.float64)
     if not bool(weights.isfinite().all()):
         raise ValueError("costs must be finite")
@@ -269,8 +270,8 @@ def precision(counts: Counts, average: Average = "macro") -> Tensor:
 
     Args:
         counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.confusion.Margins`.
-        average: ``"macro"``, ``"weighted"`` by targets, ``"micro"`` (sums first), ``"none"`` for ``[..., K]``, or
-            ``"binary"`` for class 1 of two.
+        average: ``"macro"``, ``"weighted"`` by targets, ``"micro"`` (sums first), ``"none"`` or None for ``[..., K]``,
+            or ``"binary"`` for class 1 of two.
 
     Returns:
         ``[...]`` in [0, 1], higher is better. A class that was never predicted counts 0, one without targets and
@@ -396,7 +397,7 @@ def class_balance_accuracy(counts: Counts, average: ClassAverage = "macro") -> T
 
     Args:
         counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.confusion.Margins`.
-        average: ``"macro"``, ``"weighted"`` by targets, or ``"none"`` for ``[..., K]``.
+        average: ``"macro"``, ``"weighted"`` by targets, or ``"none"`` or None for ``[..., K]``.
 
     Returns:
         ``[...]`` in [0, 1], higher is better. Classes with neither targets nor predictions take no part.
@@ -429,7 +430,7 @@ def imbalance_accuracy(counts: Counts, average: ClassAverage = "macro") -> Tenso
 
     Args:
         counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.confusion.Margins`.
-        average: ``"macro"``, ``"weighted"`` by targets, or ``"none"`` for ``[..., K]``.
+        average: ``"macro"``, ``"weighted"`` by targets, or ``"none"`` or None for ``[..., K]``.
 
     Returns:
         ``[...]`` in [-1, 1], higher is better. A class with targets or predictions but not one right sample counts -1,
@@ -590,24 +591,25 @@ def optimized_precision(counts: Counts) -> Tensor:
 
 
 def class_mean(
-    values: Tensor, actual: Tensor, predicted: Tensor, average: str, samples: Tensor | None = None
+    values: Tensor, actual: Tensor, predicted: Tensor, average: str | None, samples: Tensor | None = None
 ) -> Tensor:
     """Average the values of classes (or labels), leaving out those with neither targets nor predictions.
 
     Args:
         values: ``[..., K]``.
-        actual: ``[..., K]``, targets of each.
+        actual: ``[..., K]``, targets of each; where they are nan the value is.
         predicted: ``[..., K]``, predictions of each.
-        average: ``"macro"``, ``"weighted"`` by targets, or ``"none"``.
+        average: ``"macro"``, ``"weighted"`` by targets, or ``"none"`` (None).
         samples: ``[..., K]``, samples of each. Where no class takes part, those with samples do, so that only counts
             that are all zero give nan (labels can all be absent from a batch of samples; classes cannot).
 
     Returns:
         ``[...]``, or ``[..., K]`` for ``"none"``.
     """
-    check_choice("average", average, ("macro", "weighted", "none"))
-    present = (actual > 0) | (predicted > 0)
-    if average == "none":
+    check_choice("average", average, ("macro", "weighted", "none", None))
+    unknown = actual.isnan()
+    present, values = (actual > 0) | (predicted > 0) | unknown, torch.where(unknown, math.nan, values)
+    if average in ("none", None):
         return torch.where(present, values, math.nan)
     weight = actual if average == "weighted" else present
     if samples is not None:
@@ -617,9 +619,9 @@ def class_mean(
     return (torch.where(weight > 0, values, 0.0) * weight).sum(-1) / weight.sum(-1)
 
 
-def _averaged(parts: tuple[Tensor, Tensor], actual: Tensor, predicted: Tensor, average: str) -> Tensor:
+def _averaged(parts: tuple[Tensor, Tensor], actual: Tensor, predicted: Tensor, average: str | None) -> Tensor:
     """Average the ratio of two parts over classes; micro sums them first, binary takes class 1 of two."""
-    check_choice("average", average, ("macro", "weighted", "none", "micro", "binary"))
+    check_choice("average", average, ("macro", "weighted", "none", "micro", "binary", None))
     numerator, denominator = parts
     if average == "micro":
         present = (actual > 0) | (predicted > 0)

@@ -1231,6 +1231,8 @@ def test_measures_of_ones_own_and_any_dtype():
         ({"a": [[1, 2], [3, 4]]}, None, TypeError, "counts must be a tensor"),
         ({"a": TWO}, {}, ValueError, "measures"),
         ({"a": TWO}, {"each": lambda c: imbtorch.recall(c, "none")}, ValueError, "choose an average"),
+        ({"a": TWO, "b": torch.tensor([[1.0, math.nan], [2.0, 3.0]])}, None, ValueError, r"nan.*\['b'\]"),
+        ({"a": torch.tensor([[5, -1], [2, 3]]), "b": TWO}, None, ValueError, r">= 0.*\['a'\]"),
     ],
 )
 def test_select_model_names_what_is_wrong(candidates, measures, error, named):

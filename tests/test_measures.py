@@ -19,12 +19,14 @@ from oracles import ORACLES, PEERS, of_pycm, of_samples, of_tensors
 from torch import Tensor
 
 import imbtorch
-from imbtorch import Margins, at_prevalence, margins, metrics, one_vs_rest
+from imbtorch import Margins, at_prevalence, margins, measures, metrics, one_vs_rest
 from imbtorch.confusion import normalized
 
 NAN = math.nan
 ALL = set(metrics.__all__)
 SIZES = range(1, 13)
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 # --- what holds of each measure at its default arguments ------------------------------------------------------------
@@ -310,6 +312,127 @@ def test_only_empty_counts_are_undefined(case):
         if case.arguments.get("average") == "none":
             expected = counts.sum(-1) + counts.sum(-2) == 0
         assert torch.equal(case.ours(counts).isnan(), expected & (case != TOTAL))
+
+
+# --- what cannot be counts ------------------------------------------------------------------------------------------
+
+
+def impossible_matrices(size: int) -> Tensor:
+    """A nan or a negative cell at each place: among right and wrong ones, small and hidden in its row and column."""
+    counts = 1 + torch.arange(size * size, dtype=torch.float64).view(size, size) % 7
+    places = torch.eye(size * size, dtype=torch.bool).view(-1, size, size)
+    return torch.cat([torch.where(places, value, counts) for value in (NAN, -1.0, -1e-6, -math.inf)])
+
+
+def impossible_margins(size: int) -> Margins:
+    """Margins of whole numbers that no matrix has, and a nan in each of them."""
+    right, half, every = torch.ones(size), torch.full((size,), 0.5), torch.full((size,), 2.0)
+    first = torch.arange(size) == 0
+    cases = [
+        (2 * right + first, every, every),  # more right samples than targets and predictions
+        (2 * right + first, every + first, every),
+        (2 * right + first, every, every + first),
+        (right, every, every + first),  # more predictions than targets in all
+        (right, every + first, every),
+        (-1.0 * first, every, every),
+        (half, every * torch.where(first, -1, 1), every * torch.where(first, -1, 1)),
+        (right * torch.where(first, NAN, 1), every, every),
+        (right, every * torch.where(first, NAN, 1), every),
+        (right, every, every * torch.where(first, NAN, 1)),
+    ]
+    return Margins(*(torch.stack(parts) for parts in zip(*cases, strict=True)))
+
+
+@every_case
+def test_what_cannot_be_counts_gives_nan_and_harms_no_neighbour(case):
+    for size in case.sizes((1, 2, 3, 5)):
+        possible = torch.ones(1, size, size, dtype=torch.float64)
+        counts = torch.cat((possible, impossible_matrices(size)))
+        whole = counts[counts.isfinite().all(-1).all(-1)]
+        for layout in (counts, counts.float(), (whole * 10**6).long(), (whole[:3] * 10**6).int()):
+            value = case.ours(layout)
+            assert value[1:].isnan().all()
+            assert value[0].isfinite().all()
+            assert all(case.ours(matrix).isnan().all() for matrix in layout[1:])
+        if case.name in NEEDS_MATRIX:
+            continue
+        parts = Margins(*(torch.cat(pair) for pair in zip(margins_of(possible), impossible_margins(size), strict=True)))
+        for layout in (parts, Margins(*(part.double() for part in parts))):
+            value = case.ours(layout)
+            assert value[1:].isnan().all()
+            assert value[0].isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["accuracy", "geometric_mean", "imbalance_accuracy", "matthews_corrcoef"])
+def test_found_by_hostile_use(name):
+    measure = getattr(imbtorch, name)
+    assert measure(torch.tensor([[NAN, 1], [1, 4]])).isnan()  # IAM was .6
+    assert measure(torch.tensor([[5, -2], [4, 4]])).isnan()
+    assert measure(Margins(torch.tensor([5, 5]), torch.tensor([3, 3]), torch.tensor([3, 3]))).isnan()  # accuracy 1.67
+
+
+@for_any(matrices(sizes=st.integers(1, 6), cells=st.integers(0, 10**6)), st.data())
+def test_one_impossible_cell_makes_every_measure_nan(matrix, data):
+    counts, place = torch.tensor(matrix).double(), st.integers(0, len(matrix) - 1)
+    counts[data.draw(place), data.draw(place)] = data.draw(st.sampled_from((NAN, -1.0, -math.inf)))
+    for case in CASES:
+        if len(matrix) in case.sizes():
+            assert case.ours(counts).isnan().all()
+            assert case.ours(one_vs_rest(counts)).isnan().any() or not counts.isnan().any()
+
+
+@for_any(matrices(sizes=st.integers(2, 6), cells=st.integers(0, 10**6)), st.sampled_from(FLOATS), st.data())
+def test_rounding_makes_no_counts_impossible(matrix, dtype, data):
+    assume(oracles.total(matrix))
+    counts = torch.tensor(matrix).double()
+    rates = (counts / counts.sum()).to(dtype)
+    noise = torch.where(rates == 0, -1e-12 * rates.sum(), rates)  # what a difference may leave
+    for layout in (rates, noise, margins_of(rates), margins_of(noise), one_vs_rest(margins_of(rates))):
+        assert not any(part.isnan().any() for part in margins(layout))
+    priors = torch.tensor([float(sum(row)) for row in matrix])
+    assert not any(
+        part.isnan().any() for part in margins(at_prevalence(rates, torch.where(rates.sum(-1) > 0, priors, 0.0)))
+    )
+
+
+@every_case
+def test_vmap_and_one_graph(case):
+    torch.compiler.reset()
+    compiled = torch.compile(case.ours, fullgraph=True, backend="eager")
+    for size in case.sizes((3,)) or (2,):
+        counts = torch.cat((torch.tensor(small_pool(size)).double(), impossible_matrices(size)))
+        for batch in (counts, counts.nan_to_num(nan=-9).clamp(-9).long()):
+            value = case.ours(batch)
+            assert value.isnan().any()
+            assert value.isfinite().any()
+            close(torch.vmap(case.ours)(batch), value, 1e-14)
+            if case.name not in NEEDS_MATRIX:
+                close(torch.vmap(case.ours)(margins_of(batch)), case.ours(margins_of(batch)), 1e-14)
+            if case.name != "ExpectedCost":  # which looks at its costs
+                close(compiled(batch), value, 1e-14)
+    torch.compiler.reset()
+
+
+@every_case
+def test_gradients_beside_impossible_counts_are_finite(case):
+    for size in case.sizes((2, 3)):
+        counts = torch.cat((torch.tensor(small_pool(size)).double(), impossible_matrices(size))).requires_grad_()
+        value = case.ours(counts)
+        finite = value.isfinite()
+        (gradient,) = torch.autograd.grad(value[finite].sum(), counts)
+        assert gradient[finite if finite.ndim == 1 else finite.any(-1)].isfinite().all()
+
+
+def test_an_unknown_label_makes_the_mean_of_labels_unknown():
+    values, targets = torch.tensor([0.5, 1.0]), torch.tensor([3.0, NAN])
+    for average in PER_CLASS:
+        mean = measures.class_mean(values, targets, targets, average)
+        assert mean.isnan().tolist() == ([False, True] if average == "none" else True)
+
+
+def test_other_populations_of_what_cannot_be_counts_are_nan():
+    counts = torch.tensor([[-3.0, 1.0], [1.0, 4.0]])  # a row whose sum is negative would leave no trace
+    assert at_prevalence(counts, [0.5, 0.5]).isnan().all()
 
 
 # --- against the peers ----------------------------------------------------------------------------------------------
@@ -606,13 +729,15 @@ def at_rates(tpr: Tensor, tnr: Tensor) -> Tensor:
 def test_area_reproduces_table_3_of_garcia_2009():
     g, d, area = torch.tensor([float(text) for text in AREAS.split()], dtype=torch.float64).view(90, 3).T
     tnr = (-d + (d * d + 4 * g * g).sqrt()) / 2
-    counts = at_rates(tnr + d, tnr)
-    close(imbtorch.geometric_mean(counts), g)
-    close(imbtorch.dominance(counts), d)
-    rounding = 0.005 * ((d + 3) / 2 + g / 2 + 1)
-    assert bool(((imbtorch.accuracy_dominance_area(counts) - area).abs() <= rounding + 1e-9).all())
     infeasible = g - 0.005 > (1 - d.abs() + 0.005).sqrt()
     assert torch.stack((g, d, area), -1)[infeasible].tolist() == [[0.94, -0.36, 1.24]]  # Pima by SVM
+    assert imbtorch.geometric_mean(at_rates(tnr + d, tnr)[infeasible]).isnan().all()  # it needs a rate above 1
+    g, d, area, tnr = (column[~infeasible] for column in (g, d, area, tnr.clamp(max=1)))
+    counts = at_rates((tnr + d).clamp(max=1), tnr)
+    close(imbtorch.geometric_mean(counts), g, 5e-3)
+    close(imbtorch.dominance(counts), d, 5e-3)
+    rounding = 0.005 * ((d + 3) / 2 + g / 2 + 1)
+    assert bool(((imbtorch.accuracy_dominance_area(counts) - area).abs() <= rounding + 1e-9).all())
 
 
 @for_any(matrices(sizes=st.just(2)))
@@ -761,10 +886,6 @@ def test_batched_equals_looped(case):
         for lead in ((24,), (2, 3, 4), (1, 24, 1)):
             close(case.ours(counts.view(*lead, size, size)), looped.view(*lead, *looped.shape[1:]), 1e-14)
         assert case.ours(counts[:0]).shape == looped[:0].shape
-
-
-INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 @every_case
@@ -958,8 +1079,15 @@ def test_binary_measures_refuse_other_sizes_and_read_each_class(name):
 
 
 @pytest.mark.parametrize("name", AVERAGES)
+def test_no_average_is_the_average_none(name):
+    for size in (2, 5):
+        counts = torch.tensor(pool(size))
+        close(Case(name, {"average": None}).ours(counts), Case(name, {"average": "none"}).ours(counts), 0)
+
+
+@pytest.mark.parametrize("name", AVERAGES)
 def test_averages_that_a_measure_does_not_take(name):
-    for average in {*POOLED, "samples", None} - set(AVERAGES[name]):
+    for average in {*POOLED, "samples"} - set(AVERAGES[name]):
         with pytest.raises(ValueError, match="average"):
             Case(name, {"average": average}).ours(TWO)
     if "binary" in AVERAGES[name]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from imbtorch import measures as formulas
 from imbtorch.analysis.skew import Measure, evaluated
-from imbtorch.confusion import double, square
+from imbtorch.confusion import double, matrix, square
 
 __all__ = ["Selection", "select_model"]
 
@@ -40,8 +40,8 @@ def select_model(candidates: Mapping[str, Tensor], measures: Mapping[str, Measur
         :class:`Selection`; print it for a table.
 
     Raises:
-        ValueError: without candidates or measures, for matrices of different shapes, for a measure that does not
-            return one value for each matrix.
+        ValueError: without candidates or measures, for matrices of different shapes or with nan or negative cells, for
+            a measure that does not return one value for each matrix.
         TypeError: for a candidate that is no tensor.
 
     Source: Mortaz (2020), sections 2.2 and 3.5; Garcia et al. (2009), section 2.1, for the points of two classes.
@@ -60,6 +60,11 @@ def select_model(candidates: Mapping[str, Tensor], measures: Mapping[str, Measur
     if not chosen:
         raise ValueError("measures is empty; leave it out for the five of the paper")
     stacked = torch.stack([double(counts).detach().cpu() for counts in candidates.values()])
+    impossible = [name for name, counts in zip(candidates, stacked, strict=True) if bool(matrix(counts).isnan().any())]
+    if impossible:
+        raise ValueError(
+            f"counts must be >= 0 and not nan, which those of {impossible} are not; select among the others"
+        )
 
     def table(of: Mapping[str, Measure]) -> Tensor:
         return torch.stack([evaluated(measure, stacked) for measure in of.values()], 1)
