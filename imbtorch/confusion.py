@@ -30,6 +30,15 @@ class Margins(NamedTuple):
     predicted: Tensor
 
 
+class CountedMargins(Margins):
+    """Margins of one matrix or state, which cannot contradict one another: measures do not check them again.
+
+    They stay inside: where a function is given to ``torch.vmap``, old versions know a NamedTuple but not its heirs.
+    """
+
+    __slots__ = ()
+
+
 Counts: TypeAlias = Tensor | Margins
 
 
@@ -90,6 +99,8 @@ def margins(counts: Counts) -> Margins:
                 "the tensors of Margins must have one shape [..., K], got "
                 f"{[list(part.shape) for part in counts]} for correct, actual, predicted"
             )
+        if isinstance(counts, CountedMargins):
+            return CountedMargins(*(double(part) for part in counts))
         parts = Margins(*(double(part) for part in counts))
         possible = _consistent(parts, counts.correct.dtype)
     else:
@@ -264,10 +275,10 @@ def restore(value: Tensor, counts: Counts) -> Tensor:
 
 
 def sums(counts: Counts) -> Margins:
-    """Margins in the dtype of the counts."""
+    """Margins in the dtype of the counts, which are those of a state and need no check."""
     if isinstance(counts, Margins):
-        return counts
-    return Margins(counts.diagonal(dim1=-2, dim2=-1), counts.sum(-1), counts.sum(-2))
+        return CountedMargins(*counts)
+    return CountedMargins(counts.diagonal(dim1=-2, dim2=-1), counts.sum(-1), counts.sum(-2))
 
 
 def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:

@@ -607,10 +607,10 @@ def class_mean(
         ``[...]``, or ``[..., K]`` for ``"none"``.
     """
     check_choice("average", average, ("macro", "weighted", "none", None))
-    unknown = actual.isnan()
-    present, values = (actual > 0) | (predicted > 0) | unknown, torch.where(unknown, math.nan, values)
+    absent = (actual <= 0) & (predicted <= 0)  # false for nan, which a mean must not hide
     if average in ("none", None):
-        return torch.where(present, values, math.nan)
+        return torch.where(absent, math.nan, values)
+    present = ~absent
     weight = actual if average == "weighted" else present
     if samples is not None:
         weight = torch.where((weight > 0).any(-1, keepdim=True), weight, (samples > 0).to(weight.dtype))
