@@ -98,6 +98,8 @@ def averaged(formula: Callable[..., Fraction], matrix: Matrix, average: str) -> 
         return NAN
     if average == "binary":
         return formula(*cells[1])
+    if average == "min":
+        return min((formula(*part) for part in cells if part[0] + part[1]), default=NAN)
     if average == "micro":
         return formula(*(sum(cells[k][part] for k in present) for part in range(4)))
     weights = {k: cells[k][0] + cells[k][1] if average == "weighted" else 1 for k in present}

@@ -60,8 +60,8 @@ ROW = f"| Jaccard index | `jaccard_index` | `JaccardIndex` | {FORMULA} | [0, 1] 
 # of each step (the last two are one in the README): file, place behind or before which something is added, what
 STEPS = {
     "function": [
-        ("imbtorch/measures.py", "__all__ = [\n", '    "jaccard_index",\n'),
-        ("imbtorch/measures.py", None, FUNCTION),
+        ("imbtorch/measures/per_class.py", "__all__ = [\n", '    "jaccard_index",\n'),
+        ("imbtorch/measures/per_class.py", None, FUNCTION),
     ],
     "class": [
         ("imbtorch/metrics.py", "__all__ = [\n", '    "JaccardIndex",\n'),
@@ -104,7 +104,7 @@ GENERIC = {  # tests that must have met the new measure
     "test_margins_serve_all_but_three",
     "test_an_ignored_class_takes_no_part_in_means",
     "test_catalogue_agrees_with_the_class",
-    "imbtorch.measures.jaccard_index",
+    "imbtorch.measures.per_class.jaccard_index",
     "imbtorch.metrics.JaccardIndex",
 }
 
@@ -149,7 +149,10 @@ def copy(tmp_path):
 
 def test_a_measure_in_four_steps(copy):
     add(copy, STEPS)
-    code = ("imbtorch/measures.py", "imbtorch/metrics.py")  # doctests; an error where imbtorch is not that of the copy
+    code = (
+        "imbtorch/measures/per_class.py",
+        "imbtorch/metrics.py",
+    )  # doctests; an error where imbtorch is not that of the copy
     done = run(copy, *code, *(f"tests/test_{name}.py" for name in ("measures", "metric", "analysis", "readme")))
     assert done.returncode == 0, done.stdout + done.stderr
     passed = re.findall(r"::(\S+?)(\[.*\])? PASSED", done.stdout)

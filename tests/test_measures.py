@@ -68,7 +68,7 @@ TRAITS = {
     "WeightedAccuracy": Traits({MARGINS, RENAMED, RESAMPLED, SCALED}, 0, 1, 1),
 }
 
-PER_CLASS = ("macro", "weighted", "none")
+PER_CLASS = ("macro", "weighted", "none", "min")
 POOLED = (*PER_CLASS, "micro", "binary")
 AVERAGES = dict.fromkeys(("Precision", "Recall", "Specificity", "FScore", "FowlkesMallows"), POOLED)
 AVERAGES |= dict.fromkeys(("ClassBalanceAccuracy", "ImbalanceAccuracy"), PER_CLASS)
@@ -123,7 +123,7 @@ class Case(NamedTuple):
 DEFAULTS = [Case(name, {}) for name in TRAITS]
 MEANS = [case for case in DEFAULTS if case.name not in AVERAGES]
 MEANS += [Case(name, {"average": average}) for name, averages in AVERAGES.items() for average in averages]
-MEANS += [Case("FScore", {"beta": b, "average": a}) for b, a in zip((0, 0.5, 3, 0.5, 3), POOLED, strict=True)]
+MEANS += [Case("FScore", {"beta": b, "average": a}) for b, a in zip((0, 0.5, 3, 2, 0.5, 3), POOLED, strict=True)]
 MEANS += [Case("GeometricMean", {"correction": correction}) for correction in (0.001, 1)]
 MEANS += [Case("WeightedAccuracy", {"alpha": alpha}) for alpha in (0, 0.3, 1)]
 MEANS += [Case("IndexBalancedAccuracy", {"alpha": alpha}) for alpha in (0, 0.5, 1)]
@@ -283,6 +283,10 @@ MISSED = [[0, 2], [1, 0]]  # both rates are 0
         (ABSENT, "Recall", {"average": "none"}, [0.5, 1, NAN]),
         (ABSENT, "Recall", {}, 0.75),
         (ABSENT, "ClassBalanceAccuracy", {}, 7 / 12),
+        (UNSEEN, "Recall", {"average": "min"}, 0.5),
+        (UNSEEN, "ImbalanceAccuracy", {"average": "min"}, 0),
+        (LONE, "Precision", {"average": "min"}, 1),
+        ([[0, 0], [0, 0]], "FScore", {"average": "min"}, NAN),
         (LONE, "Precision", {"average": "none"}, [1, 0]),
         (LONE, "Precision", {"average": "binary"}, 0),
         (LONE, "Specificity", {"average": "none"}, [0, 0.6]),
@@ -799,7 +803,7 @@ def test_traits(trait, case):
 
 
 @pytest.mark.parametrize("name", AVERAGES)
-@pytest.mark.parametrize("average", ["weighted", "micro", "none"])
+@pytest.mark.parametrize("average", ["weighted", "micro", "none", "min"])
 def test_averages_follow_the_order_of_classes(name, average):
     case = Case(name, {"average": average if average in AVERAGES[name] else "macro"})
     for size in SIZES:

@@ -1,0 +1,228 @@
+"""Measures of all classes at once: one value of the whole matrix."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from imbtorch.confusion import Counts, margins, matrix, ratio, restore
+from imbtorch.measures.shared import defined, mean_where, root, xlogx
+
+__all__ = [
+    "accuracy",
+    "balanced_accuracy",
+    "confusion_entropy",
+    "expected_cost",
+    "geometric_mean",
+    "matthews_corrcoef",
+    "relative_classifier_information",
+]
+
+
+def accuracy(counts: Counts) -> Tensor:
+    r"""Accuracy: the share of samples that were predicted right.
+
+    .. math:: \mathrm{ACC} = \frac{\sum_i c_{ii}}{\sum_{ij} c_{ij}}
+
+    Args:
+        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.confusion.Margins`.
+
+    Returns:
+        ``[...]`` in [0, 1], higher is better; nan where all counts are zero.
+
+    Source: Mortaz (2020), eq. 3.
+
+    >>> accuracy(torch.tensor([[8, 2], [1, 1]]))
+    tensor(0.7500, dtype=torch.float64)
+    """
+    tp, actual, _ = margins(counts)
+    return restore(defined(ratio(tp.sum(-1), actual.sum(-1)), actual), counts)
+
+
+def balanced_accuracy(counts: Counts) -> Tensor:
+    r"""Balanced accuracy: mean recall over the classes that have targets.
+
+    With two classes it is (TPR + TNR)/2, which is also the AUC of the ROC curve through this one operating point
+    (Garcia et al. 2010; Liu et al. 2007, three-point curve).
+
+    .. math:: \mathrm{BA} = \frac{1}{\lvert\{i : r_i > 0\}\rvert} \sum_{i : r_i > 0} \frac{c_{ii}}{r_i}
+
+    Args:
+        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.confusion.Margins`.
+
+    Returns:
+        ``[...]`` in [0, 1], higher is better; nan where all counts are zero. A class that is predicted but has no
+        targets takes no part, as in ``sklearn.metrics.balanced_accuracy_score``; torchmetrics' macro recall counts 0
+        for it.
+
+    Source: Brodersen et al. (2010), The balanced accuracy and its posterior distribution; Mosley (2013).
+
+    >>> balanced_accuracy(torch.tensor([[8, 2], [1, 1]]))
+    tensor(0.6500, dtype=torch.float64)
+    """
+    tp, actual, _ = margins(counts)
+    return restore(mean_where(ratio(tp, actual), actual > 0), counts)
+
+
+def geometric_mean(counts: Counts, correction: float = 0.0) -> Tensor:
+    r"""G-mean: the geometric mean of the recalls of the classes that have targets; sqrt(TPR * TNR) for two classes.
+
+    .. math:: G = \Bigl(\prod_{i : r_i > 0} \frac{c_{ii}}{r_i}\Bigr)^{1/\lvert\{i : r_i > 0\}\rvert}
+
+    Args:
+        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.confusion.Margins`.
+        correction: takes the place of a recall of 0, so that one class that was never hit does not hide all others.
+
+    Returns:
+        ``[...]`` in [0, 1], higher is better; nan where all counts are zero. A class without targets takes no part;
+        imbalanced-learn's ``geometric_mean_score`` gives 0 once such a class is predicted.
+
+    Raises:
+        ValueError: for a correction outside [0, 1].
+
+    Source: Kubat and Matwin (1997); several classes: Sun, Kamel and Wang (2006).
+
+    >>> geometric_mean(torch.tensor([[8, 2], [1, 1]]))
+    tensor(0.6325, dtype=torch.float64)
+    """
+    if not 0 <= correction <= 1:
+        raise ValueError(f"correction must lie in [0, 1], got {correction!r}")
+    tp, actual, _ = margins(counts)
+    rates, present = ratio(tp, actual), actual > 0
+    hit = rates > 0
+    logs = torch.where(hit, torch.where(hit, rates, 1.0).log(), math.log(correction) if correction else 0.0)
+    mean = mean_where(logs, present).exp()
+    if not correction:
+        mean = torch.where((present & ~hit).any(-1), 0.0, mean)
+    return restore(mean, counts)
+
+
+def matthews_corrcoef(counts: Counts) -> Tensor:
+    r"""Matthews correlation coefficient (MCC), for several classes Gorodkin's R_K.
+
+    .. math:: \mathrm{MCC} = \frac{\sum_i (\mathit{tp}_i \mathit{tn}_i - \mathit{fn}_i \mathit{fp}_i)}
+        {\sqrt{\sum_i r_i (n - r_i) \sum_i p_i (n - p_i)}}
+
+    Written so, the numerator is the usual ``trace * n - sum(r * p)`` but keeps its digits: for 10^12 samples the usual
+    form is wrong in the sixth, and torchmetrics' float32 in the second.
+
+    Args:
+        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.confusion.Margins`.
+
+    Returns:
+        ``[...]`` in [-1, 1], higher is better; 0 where all targets or all predictions are of one class, as in
+        scikit-learn; nan where all counts are zero.
+
+    Source: Matthews (1975); Gorodkin (2004), Comparing two K-category assignments by a K-category correlation
+    coefficient.
+
+    >>> matthews_corrcoef(torch.tensor([[8, 2], [1, 1]]))
+    tensor(0.2582, dtype=torch.float64)
+    """
+    tp, actual, predicted = margins(counts)
+    total = actual.sum(-1, keepdim=True)
+    fn, fp = actual - tp, predicted - tp
+    covariance = (tp * (total - actual - fp) - fn * fp).sum(-1)
+    # each variance has its own root: their product would overflow or lose small rates
+    spread = root((actual * (total - actual)).sum(-1)) * root((predicted * (total - predicted)).sum(-1))
+    return restore(defined(ratio(covariance, spread), actual), counts)
+
+
+def relative_classifier_information(counts: Tensor) -> Tensor:
+    r"""Relative classifier information (RCI): the share of the targets' entropy that the predictions tell.
+
+    .. math:: \mathrm{RCI} = \frac{\sum_{ij} c_{ij} \log \frac{n c_{ij}}{r_i p_j}}{\sum_i r_i \log \frac{n}{r_i}}
+
+    Args:
+        counts: ``[..., K, K]`` counts or rates.
+
+    Returns:
+        ``[...]`` in [0, 1], higher is better; 0 where only one class has targets; nan where all counts are zero. A
+        consistent permutation of the predicted classes does not change it: a classifier that is always wrong in the
+        same way has RCI 1.
+
+    Source: Sindhwani, Bhattacharya and Rakshit (2001), Information theoretic feature crediting in multiclass support
+    vector machines; named beside IAM in Mortaz (2020).
+
+    >>> relative_classifier_information(torch.tensor([[4, 0], [0, 4]]))
+    tensor(1., dtype=torch.float64)
+    """
+    wide = matrix(counts)
+    actual, predicted = wide.sum(-1), wide.sum(-2)
+    total = actual.sum(-1, keepdim=True)
+    r, p, n = actual.unsqueeze(-1), predicted.unsqueeze(-2), total.unsqueeze(-1)
+    hit = wide > 0
+    product = torch.where(hit, r * p, 1.0)
+    # logarithms near 0 come from the exact difference n c - r p, so that rare classes keep their digits
+    excess = torch.where(hit, (wide * (n - r - p + wide) - (r - wide) * (p - wide)) / product, 0.0)
+    close = excess.abs() < 0.5
+    far = torch.where(hit & ~close, n * wide / product, 1.0).log()
+    gain = torch.where(close, torch.where(close, excess, 0.0).log1p(), far)
+    entropy = (actual * ratio(total - actual, actual).log1p()).sum(-1)
+    return restore(defined(ratio((wide * gain).sum((-2, -1)), entropy), actual), counts)
+
+
+def confusion_entropy(counts: Tensor) -> Tensor:
+    r"""Confusion entropy (CEN): how evenly the errors of each class spread over the other classes.
+
+    .. math:: \mathrm{CEN} = -\sum_j P_j \sum_{k \ne j} \bigl(P^j_{jk} \log_b P^j_{jk} + P^j_{kj} \log_b P^j_{kj}\bigr),
+        \quad P^j_{ik} = \frac{c_{ik}}{r_j + p_j}, \quad P_j = \frac{r_j + p_j}{2n}, \quad b = 2(K - 1)
+
+    Args:
+        counts: ``[..., K, K]`` counts or rates.
+
+    Returns:
+        ``[...]``, lower is better, 0 without errors. It stays within [0, 1] for three classes and more but can exceed
+        1 for two. K counts the classes that have targets or predictions, so an empty class changes nothing (PyCM has
+        no value there); nan where all counts are zero.
+
+    Source: Wei, Yuan, Hu and Wang (2010), A novel measure for evaluating classifiers.
+
+    >>> confusion_entropy(torch.tensor([[3, 1], [1, 3]]))
+    tensor(0.7500, dtype=torch.float64)
+    """
+    wide = matrix(counts)
+    weight = wide.sum(-1) + wide.sum(-2)
+    errors = wide - torch.diag_embed(wide.diagonal(dim1=-2, dim2=-1))
+    in_row, in_column = ratio(errors, weight.unsqueeze(-1)), ratio(errors, weight.unsqueeze(-2))
+    entropy = -(xlogx(in_row).sum(-1) + xlogx(in_column).sum(-2))
+    base = 2.0 * ((weight > 0).sum(-1).to(weight) - 1)
+    logs = torch.where(base > 1, base, 2.0).log()
+    value = ratio((weight * entropy).sum(-1), weight.sum(-1)) / logs
+    return restore(defined(value, weight), counts)
+
+
+def expected_cost(counts: Tensor, costs: Tensor, normalize: bool = True) -> Tensor:
+    r"""Expected cost of a sample, or total cost of all, for known misclassification costs.
+
+    .. math:: \mathrm{EC} = \frac{\sum_{ij} w_{ij} c_{ij}}{\sum_{ij} c_{ij}}
+
+    Args:
+        counts: ``[..., K, K]`` counts or rates.
+        costs: ``[K, K]``, what a sample of the row's class costs when predicted as the column's; negative is a gain.
+        normalize: divide by the number of samples.
+
+    Returns:
+        ``[...]`` in units of the costs, lower is better; nan where all counts are zero (0 if not normalized).
+
+    Raises:
+        ValueError: for costs that do not fit the counts or are not finite.
+
+    Source: Liu, Ghosh and Martin (2007), eq. 1 and 2.
+
+    >>> expected_cost(torch.tensor([[8, 2], [1, 1]]), torch.tensor([[0.0, 1.0], [5.0, 0.0]]))
+    tensor(0.5833, dtype=torch.float64)
+    """
+    wide = matrix(counts)
+    weights = torch.as_tensor(costs, dtype=torch.float64)
+    if not bool(weights.isfinite().all()):
+        raise ValueError("costs must be finite")
+    weights = weights.to(wide.device)
+    if weights.shape != wide.shape[-2:]:
+        raise ValueError(f"costs must be {list(wide.shape[-2:])} like the matrix, got {list(weights.shape)}")
+    total = (wide * weights).sum((-2, -1))
+    if normalize:
+        total = defined(ratio(total, wide.sum((-2, -1))), wide.sum(-1))
+    return restore(total, counts)

@@ -1,0 +1,158 @@
+"""Measures of two classes, class 1 being the positive one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from imbtorch.confusion import Counts, Margins, double, margins, ratio, restore
+from imbtorch.measures.overall import geometric_mean
+from imbtorch.measures.shared import root, two_rates
+
+__all__ = [
+    "accuracy_dominance_area",
+    "dominance",
+    "index_balanced_accuracy",
+    "optimized_precision",
+    "weighted_accuracy",
+]
+
+
+def weighted_accuracy(counts: Counts, alpha: float = 0.5) -> Tensor:
+    r"""Weighted accuracy: a weighted mean of the accuracies on the positive and the negative class.
+
+    .. math:: \mathrm{WA}_\alpha = \alpha \, \mathrm{TPR} + (1 - \alpha) \, \mathrm{TNR}
+
+    Args:
+        counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.confusion.Margins` of two classes.
+        alpha: weight of the positive class in [0, 1]; 1/2 is balanced accuracy, the share of positives is accuracy.
+
+    Returns:
+        ``[...]`` in [0, 1], higher is better. Where one class has no targets it is the rate of the other.
+
+    Raises:
+        ValueError: for alpha outside [0, 1], and for more than two classes (use :func:`one_vs_rest`).
+
+    Source: Vergne, Can we use accuracy with unbalanced datasets?; Brodersen et al. (2010) for alpha = 1/2.
+
+    >>> weighted_accuracy(torch.tensor([[8, 2], [1, 1]]), alpha=0.75)
+    tensor(0.5750, dtype=torch.float64)
+    """
+    if not 0 <= alpha <= 1:
+        raise ValueError(f"alpha must lie in [0, 1], got {alpha!r}")
+    tpr, tnr = two_rates(counts)
+    return restore(alpha * tpr + (1 - alpha) * tnr, counts)
+
+
+def dominance(counts: Counts) -> Tensor:
+    r"""Dominance: how far the positive class is better recognised than the negative one.
+
+    .. math:: D = \mathrm{TPR} - \mathrm{TNR}
+
+    Args:
+        counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.confusion.Margins` of two classes.
+
+    Returns:
+        ``[...]`` in [-1, 1]; 0 is balance, and no direction is better. 0 where one class has no targets.
+
+    Raises:
+        ValueError: for more than two classes (use :func:`one_vs_rest`).
+
+    Source: Garcia, Mollineda and Sanchez (2009), eq. 1.
+
+    >>> dominance(torch.tensor([[8, 2], [1, 1]]))
+    tensor(-0.3000, dtype=torch.float64)
+    """
+    tpr, tnr = two_rates(counts)
+    return restore(tpr - tnr, counts)
+
+
+def accuracy_dominance_area(counts: Counts) -> Tensor:
+    r"""Area of the accuracy-dominance trapezium: G-mean, weighted towards the positive class.
+
+    .. math:: A = \frac{G \, (D + 3)}{2} = \tfrac32 \, \mathrm{IBA}_{1/3}(G)
+
+    Args:
+        counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.confusion.Margins` of two classes.
+
+    Returns:
+        ``[...]`` in [0, 1.5], higher is better; 1.5 is the perfect classifier. A point is feasible where
+        G <= sqrt(1 - abs(D)).
+
+    Raises:
+        ValueError: for more than two classes (use :func:`one_vs_rest`).
+
+    Source: Garcia, Mollineda and Sanchez (2009), section 2.1. That it is 1.5 IBA_{1/3} of G-mean is our remark.
+
+    >>> accuracy_dominance_area(torch.tensor([[4, 0], [0, 4]]))
+    tensor(1.5000, dtype=torch.float64)
+    """
+    tpr, tnr = two_rates(counts)
+    return restore(root(tpr * tnr) * (tpr - tnr + 3) / 2, counts)
+
+
+def index_balanced_accuracy(
+    counts: Counts, measure: Callable[..., Tensor] = geometric_mean, alpha: float = 0.05
+) -> Tensor:
+    r"""Index of balanced accuracy (IBA): a measure weighted by dominance, to favour the positive class.
+
+    .. math:: \mathrm{IBA}_\alpha(M) = (1 + \alpha D) \, M
+
+    The default is the paper's recommendation, alpha = .05 on the plain G-mean. imbalanced-learn's default is
+    alpha = .1 on the *squared* G-mean, and with its default average the dominance of binary data is 0, so alpha does
+    nothing there (``average="binary"`` weights as the paper does). PyCM's ``IBA`` is alpha = 1 on the squared G-mean.
+
+    Args:
+        counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.confusion.Margins` of two classes.
+        measure: what is weighted: a function of the counts. Of a measure that can be negative (MCC, optimized
+            precision) the weighting turns the reward round.
+        alpha: influence of dominance, >= 0. Above 1/2 an imperfect classifier can exceed the perfect one's 1 (alpha 1:
+            1.0887 at TPR 1, TNR 2/3).
+
+    Returns:
+        ``[...]``, for G-mean in [0, 1 + alpha]; higher is better.
+
+    Raises:
+        ValueError: for a negative alpha, and for more than two classes (use :func:`one_vs_rest`).
+
+    Source: Garcia, Mollineda and Sanchez (2010), Theoretical analysis of a performance measure for imbalanced data,
+    eq. 2 and 3.
+
+    >>> index_balanced_accuracy(torch.tensor([[8, 2], [1, 1]]))
+    tensor(0.6230, dtype=torch.float64)
+    """
+    if not (alpha >= 0 and math.isfinite(alpha)):
+        raise ValueError(f"alpha must be a finite number >= 0, got {alpha!r}")
+    tpr, tnr = two_rates(counts)
+    value = measure(margins(counts) if isinstance(counts, Margins) else double(counts))
+    return restore((1 + alpha * (tpr - tnr)) * value, counts)
+
+
+def optimized_precision(counts: Counts) -> Tensor:
+    r"""Optimized precision (OP): accuracy minus the relative difference of the two classes' rates.
+
+    .. math:: \mathrm{OP} = \mathrm{ACC} - \frac{\lvert \mathrm{TNR} - \mathrm{TPR} \rvert}{\mathrm{TNR} + \mathrm{TPR}}
+
+    Args:
+        counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.confusion.Margins` of two classes.
+
+    Returns:
+        ``[...]`` in [-1, 1], higher is better. The second term is 1 where both rates are 0, and 0 where one class has
+        no targets and the other was hit.
+
+    Raises:
+        ValueError: for more than two classes (use :func:`one_vs_rest`).
+
+    Source: Ranawana and Palade (2006); Garcia et al. (2010), eq. 1.
+
+    >>> optimized_precision(torch.tensor([[8, 2], [1, 1]]))
+    tensor(0.5192, dtype=torch.float64)
+    """
+    tpr, tnr = two_rates(counts)
+    both = tpr + tnr
+    penalty = torch.where(both == 0, 1.0, ratio((tnr - tpr).abs(), both))
+    tp, actual, _ = margins(counts)
+    return restore(ratio(tp.sum(-1), actual.sum(-1)) - penalty, counts)
