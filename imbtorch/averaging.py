@@ -111,8 +111,10 @@ class AveragedMeasure:
         if not self.traits.averages:
             return call_measure(self.traits.measure, counts, self.arguments)
         arguments = {**self.arguments, "average": average}
-        if ignored is not None and average in ("macro", "weighted", "none"):
-            return restore(call_measure(self.traits.measure, self._without_ignored(counts), arguments), counts)
+        if ignored is not None and average in ("macro", "weighted", "none", "min"):
+            _, actual, predicted = self._without_ignored(counts)
+            values = double(call_measure(self.traits.measure, counts, {**self.arguments, "average": "none"}))
+            return restore(class_mean(values, actual, predicted, average), counts)
         return call_measure(self.traits.measure, counts, arguments)
 
     def _without_ignored(self, counts: Counts) -> Margins:
@@ -176,9 +178,9 @@ def chosen_average(traits: Traits, counting: Counting, average: str | None = "au
     """
     task, allowed, one_view = counting.task, traits.averages, traits.binary_only and counting.size == 2
     if task == "multilabel":
-        allowed = ("macro", "weighted", "none", "micro")
+        allowed = ("macro", "weighted", "none", "min", "micro")
     elif traits.binary_only and task == "multiclass":
-        allowed = ("macro", "weighted", "none") + ("binary",) * one_view
+        allowed = ("macro", "weighted", "none", "min") + ("binary",) * one_view
     elif task == "multiclass":
         allowed = tuple(each for each in allowed if each != "binary")
     if average == "auto":

@@ -534,24 +534,10 @@ class ConfusionMatrixMetric(LocalCounts):
             ValueError: for ``state="margins"``, which does not keep what is drawn.
         """
         check_choice("method", method, ("posterior", "bootstrap"))
-        with self._counts_of_all() as found_counts:
-            counts = confusion_counts(found_counts).clone()
+        with self._counts_of_all() as counted:
+            counts = confusion_counts(counted).clone()
         draw = posterior if method == "posterior" else bootstrap
-        if self.average != "none" and self.task == "multilabel":  # one value of all labels: say it for each, take one
-            found = draw(
-                lambda drawn: self.evaluate(drawn).unsqueeze(-1).expand(drawn.shape[:-2]),
-                counts,
-                samples=samples,
-                level=level,
-                generator=generator,
-            )
-            return replace(found, estimate=found.estimate[0], low=found.low[0], high=found.high[0])
-        if self.average != "none" or self.task == "multilabel":
-            return draw(self.evaluate, counts, samples=samples, level=level, generator=generator)
-        classes = {str(index): partial(_of_class, self.evaluate, index) for index in range(counts.shape[-1])}
-        each = draw(classes, counts, samples=samples, level=level, generator=generator).values()
-        low, high = (torch.stack([getattr(one, end) for one in each]) for end in ("low", "high"))
-        return Interval(torch.stack([one.estimate for one in each]), low, high, level, method)
+        return draw(self.evaluate, counts, samples=samples, level=level, generator=generator, event_dims=counts.ndim)
 
     def _shown_arguments(self) -> dict[str, Any]:
         shown = super()._shown_arguments() | self.measure_arguments
@@ -576,10 +562,6 @@ def counter_of_a_batch(counting: Counting, needs_matrix: bool) -> Counting:
     """What counts the value of one batch: a large matrix only for what must see it, for it takes K * K again."""
     small = counting.cells <= 4096 or needs_matrix or counting.layout == "margins"
     return counting if small else replace(counting, layout="margins")
-
-
-def _of_class(evaluate: Callable[[Tensor], Tensor], index: int, counts: Tensor) -> Tensor:
-    return evaluate(counts)[..., index]
 
 
 class ConfusionMatrix(ConfusionMatrixMetric):

@@ -45,7 +45,7 @@ Measured: TypeAlias = (
     type[ConfusionMatrixMetric] | ConfusionMatrixMetric | Callable[..., Any] | tuple[Callable[..., Tensor], bool | None]
 )
 
-PER_CLASS = ("macro", "weighted", "none")
+PER_CLASS = ("macro", "weighted", "none", "min")
 PER_CLASS_OR_POSITIVE = (*PER_CLASS, "micro", "binary")
 
 

@@ -289,13 +289,14 @@ class ImbalanceReport(SharedResult, LocalCounts):
         values = self._values_of(rates, margins(marginal if rates is counts else rates))
         if self._intervals:
             assert isinstance(counts, Tensor)
-            drawn = {name: partial(self._drawn, name, measure) for name, measure in self._measures.items()}
+            drawn = {name: partial(self._drawn, measure) for name, measure in self._measures.items()}
             generator = torch.Generator(counts.device).manual_seed(0)
-            for name, found in posterior(drawn, counts, samples=DRAWS, generator=generator).items():
+            intervals = posterior(drawn, counts, samples=DRAWS, generator=generator, event_dims=counts.ndim)
+            for name, found in intervals.items():
                 values |= {f"{name}_low": self._narrow(found.low), f"{name}_high": self._narrow(found.high)}
         return self._keep(counts, values)
 
-    def _drawn(self, name: str, measure: AveragedMeasure, draws: Tensor) -> Tensor:
+    def _drawn(self, measure: AveragedMeasure, draws: Tensor) -> Tensor:
         """Value of each draw of the posterior, which draws counts: they are read at the prevalence one by one."""
         return measure(self._read_at(draws))
 

@@ -413,6 +413,35 @@ def test_batched_equals_looped(find):
 
 
 @each_finder
+def test_values_of_each_class_equal_those_of_one_class_at_a_time(find):
+    counts = torch.tensor([[[40, 5, 2], [3, 20, 4], [1, 2, 6]], [[9, 1, 1], [2, 7, 0], [0, 3, 5]]])
+    found = find(lambda c: imbtorch.f_score(c, average="none"), counts, samples=300, generator=seeded(), draws=True)
+    assert found.draws.shape == (300, 2, 3)
+    assert found.estimate.shape == found.low.shape == found.high.shape == (2, 3)
+    for index in range(3):  # a trailing dimension of size 1 keeps it a value of a class
+        of_class = find(
+            lambda c, i=index: imbtorch.f_score(c, average="none")[..., [i]], counts, samples=300, generator=seeded()
+        )
+        assert torch.equal(found.low[:, [index]], of_class.low)
+        assert torch.equal(found.high[:, [index]], of_class.high)
+    assert len(str(found).splitlines()) == 6
+
+
+@each_finder
+def test_a_value_of_several_matrices(find):
+    labels = torch.tensor([MATRICES["errors in both"], MATRICES["few positives"]])
+    found = find(lambda c: score(c).mean(-1), labels, samples=4000, generator=seeded(), event_dims=3, draws=True)
+    assert found.draws.shape == (4000,)
+    assert found.low.shape == ()
+    each = find(score, labels, samples=4000, generator=seeded(1), draws=True)
+    assert float(found.estimate) == pytest.approx(float(each.estimate.mean()))
+    assert apart(found.draws, each.draws.mean(-1)) < 2
+    stacked = find(lambda c: score(c).mean(-1), labels.expand(3, 2, 2, 2), samples=50, event_dims=3)
+    assert stacked.low.shape == (3,)
+    assert find(score, labels, samples=50, event_dims=3).low.shape == (2,)
+
+
+@each_finder
 def test_batches_may_be_empty(find):
     found = find(score, torch.zeros(0, 2, 2), samples=5)
     assert found.low.shape == found.high.shape == found.estimate.shape == (0,)
@@ -544,6 +573,15 @@ def test_compare_is_batched():
     assert float(found.probability.sum()) == pytest.approx(1, abs=0.04)
 
 
+def test_compare_of_several_matrices_and_of_each_class():
+    a, b = torch.tensor([A, B]), torch.tensor([B, A])
+    found = compare(lambda c: score(c).mean(-1), a, b, samples=4000, generator=seeded(), event_dims=3)
+    assert found.probability.shape == ()
+    assert float(found.probability) == pytest.approx(0.5, abs=0.04)
+    each = compare(lambda c: imbtorch.recall(c, "none"), a, b, samples=50)
+    assert each.probability.shape == each.difference.low.shape == (2, 2)
+
+
 def labels(size=3):
     """Targets and two predictions that often err on the same samples."""
     rng = np.random.default_rng(5)
@@ -624,11 +662,20 @@ def test_too_few_samples_are_refused(find, samples):
 
 
 @each_finder
-def test_measures_with_several_values_are_refused(find):
-    with pytest.raises(ValueError, match="measure must return one value"):
-        find(lambda c: c.diagonal(dim1=-2, dim2=-1), COUNTS, samples=5)
+def test_values_that_do_not_fit_the_counts_are_refused(find):
+    with pytest.raises(ValueError, match=r"measure must return one value for each matrix, \[5\].*got \[\]"):
+        find(lambda c: c.sum(), COUNTS, samples=5)
+    with pytest.raises(ValueError, match=r"measure must return one value.*got \[5\]"):
+        find(lambda c: score(c)[:, 0], COUNTS.expand(3, 2, 2), samples=5)
     with pytest.raises(ValueError, match=r"measure must return one value.*float"):
         find(lambda c: 0.5, COUNTS, samples=5)
+
+
+@each_finder
+@pytest.mark.parametrize(("event_dims", "allowed"), [(1, "2..3"), (4, "2..3")])
+def test_event_dims_must_fit_the_counts(find, event_dims, allowed):
+    with pytest.raises(ValueError, match=rf"event_dims must lie in {allowed}.*got {event_dims}"):
+        find(score, COUNTS.expand(3, 2, 2), samples=5, event_dims=event_dims)
 
 
 @each_finder
@@ -648,11 +695,21 @@ def test_priors_that_do_not_fit_are_refused(prior):
         compare(score, COUNTS, COUNTS, prior=prior, samples=5)
 
 
-@pytest.mark.parametrize("counts", [[[0.9, 0.1], [0.2, 0.8]], [[5.0, -1.0], [2.0, 3.0]]])
 @pytest.mark.parametrize("stratified", [True, False])
-def test_bootstrap_refuses_what_cannot_be_resampled(counts, stratified):
-    with pytest.raises(ValueError, match=r"counts must be whole and not negative.*posterior"):
-        bootstrap(score, torch.tensor(counts), 5, stratified=stratified)
+def test_bootstrap_refuses_what_cannot_be_resampled(stratified):
+    with pytest.raises(ValueError, match=r"counts must be whole to be resampled, got 0\.9; use posterior"):
+        bootstrap(score, torch.tensor([[0.9, 0.1], [0.2, 0.8]]), 5, stratified=stratified)
+
+
+@each_finder
+@pytest.mark.parametrize(("wrong", "shown"), [(math.nan, "nan"), (-1.0, "-1"), (math.inf, "inf"), (-math.inf, "-inf")])
+def test_counts_that_are_none_are_refused(find, wrong, shown):
+    counts = torch.tensor([[5.0, 1.0], [2.0, wrong]])
+    with pytest.raises(ValueError, match=f"counts must be finite and not negative, got {shown}$"):
+        find(score, counts, samples=5)
+    for pair in ((counts, COUNTS), (COUNTS, counts)):
+        with pytest.raises(ValueError, match=f"counts must be finite and not negative, got {shown}$"):
+            compare(score, *pair, samples=5)
 
 
 def test_exact_posterior_refuses():
@@ -781,3 +838,17 @@ def test_a_report_with_intervals():
         imbtorch.ImbalanceReport("multiclass", num_classes=3, intervals=True, state="margins")
     with pytest.raises(ValueError, match="measures already holds 'a_low'"):
         imbtorch.ImbalanceReport("binary", intervals=True, measures={"a": imbtorch.Accuracy, "a_low": imbtorch.Recall})
+
+
+def test_a_report_of_labels_with_intervals():
+    report = imbtorch.ImbalanceReport("multilabel", num_labels=2, intervals=True, per_class=())
+    preds = torch.tensor([[0, 0], [1, 1], [0, 1], [1, 0], [1, 1]] * 8)
+    target = torch.tensor([[0, 0], [1, 1], [1, 1], [1, 0], [0, 0]] * 8)
+    report.update(preds, target)
+    values = report.compute()
+    rates = [(16, 24), (16, 16)]  # of 24 and 16 positives
+    draws = [stats.beta(h + 0.5, n - h + 0.5).rvs(200_000, random_state=n) for h, n in rates]
+    low = np.quantile(sum(draws) / 2, 0.025)
+    high = np.quantile((draws[0] + 1) / 2, 0.975)  # all positives of the second label are found
+    assert values["recall"].item() == pytest.approx((16 / 24 + 1) / 2)
+    assert [values["recall_low"].item(), values["recall_high"].item()] == pytest.approx([low, high], abs=0.01)

@@ -31,7 +31,10 @@ CELLS_AT_ONCE = 4_000_000  # matrices are drawn in chunks of at most so many cel
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its interval; fields are ``[...]`` like the counts without their last two dimensions.
+    """A value with its interval.
+
+    Fields have the shape of the value: the leading dimensions of the counts, and behind them those of a measure with
+    several values, such as ``[K]`` for one of each class.
 
     Attributes:
         estimate: value of the counts themselves.
@@ -65,6 +68,7 @@ def posterior(
     level: float = ...,
     generator: torch.Generator | None = ...,
     draws: bool = ...,
+    event_dims: int = ...,
 ) -> Interval: ...
 @overload
 def posterior(
@@ -75,6 +79,7 @@ def posterior(
     level: float = ...,
     generator: torch.Generator | None = ...,
     draws: bool = ...,
+    event_dims: int = ...,
 ) -> dict[str, Interval]: ...
 def posterior(
     measure: Measure | Mapping[str, Measure],
@@ -84,6 +89,7 @@ def posterior(
     level: float = 0.95,
     generator: torch.Generator | None = None,
     draws: bool = False,
+    event_dims: int = 2,
 ) -> Interval | dict[str, Interval]:
     """Posterior interval: where the value of the measure lies, given what was counted.
 
@@ -133,20 +139,23 @@ def posterior(
       and .90, balanced accuracy .88 and .90, G-mean .90, which are within their error of .91.
 
     Args:
-        measure: function of ``[..., K, K]`` with a value ``[...]``, or name -> function, which share the draws.
-        counts: ``[..., K, K]`` counts, not rates.
+        measure: function of ``[..., K, K]`` with one value ``[...]``, or several such as ``[..., K]``, for each matrix;
+            or name -> function, which share the draws.
+        counts: ``[..., K, K]`` counts, not rates; they need not be whole.
         prior: ``"jeffreys"``, ``"uniform"``, or pseudo-counts ``[K, K]`` of the cells.
         samples: number of draws.
         level: probability that the interval holds, in (0, 1).
         generator: source of randomness, on the device of the counts; by default torch's.
         draws: keep the values of the draws.
+        event_dims: how many of the last dimensions of the counts a value is made of: 2 for a matrix, 3 where the
+            measure makes one value of the labels of ``[..., L, 2, 2]``.
 
     Returns:
         :class:`Interval`, or name -> interval.
 
     Raises:
-        ValueError: for a level outside (0, 1), fewer than 2 samples, and pseudo-counts that do not fit or are not
-            positive.
+        ValueError: for counts that are NaN, infinite or negative, a level outside (0, 1), fewer than 2 samples, values
+            that do not fit the counts, and pseudo-counts that do not fit or are not positive.
 
     Source: Brodersen et al. (2010), The balanced accuracy and its posterior distribution.
 
@@ -156,7 +165,7 @@ def posterior(
     0.900 [0.754, 0.952] (95 % posterior)
     """
     _check(samples, level)
-    wide = double(square(counts))
+    wide = _checked(counts, event_dims)
     totals = wide.sum(-1, keepdim=True)
     alpha = torch.where(totals > 0, wide + _pseudo_counts(prior, wide), 0.0)
     hits = wide.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
@@ -177,7 +186,7 @@ def posterior(
                 hopeless = torch.where(limits[1], wrong * scale, plain)
             yield [plain, *(each for each in (faultless, hopeless) if each is not plain)]
 
-    return _intervals(measure, wide, drawn(), level, "posterior", draws)
+    return _intervals(measure, wide, drawn(), level, "posterior", draws, event_dims)
 
 
 @overload
@@ -189,6 +198,7 @@ def bootstrap(
     stratified: bool = ...,
     generator: torch.Generator | None = ...,
     draws: bool = ...,
+    event_dims: int = ...,
 ) -> Interval: ...
 @overload
 def bootstrap(
@@ -199,6 +209,7 @@ def bootstrap(
     stratified: bool = ...,
     generator: torch.Generator | None = ...,
     draws: bool = ...,
+    event_dims: int = ...,
 ) -> dict[str, Interval]: ...
 def bootstrap(
     measure: Measure | Mapping[str, Measure],
@@ -208,6 +219,7 @@ def bootstrap(
     stratified: bool = False,
     generator: torch.Generator | None = None,
     draws: bool = False,
+    event_dims: int = 2,
 ) -> Interval | dict[str, Interval]:
     """Percentile bootstrap interval: the measure of resampled test sets.
 
@@ -217,19 +229,22 @@ def bootstrap(
     test set has none in any resample either.
 
     Args:
-        measure: function of ``[..., K, K]`` with a value ``[...]``, or name -> function, which share the resamples.
+        measure: function of ``[..., K, K]`` with one value ``[...]``, or several such as ``[..., K]``, for each matrix;
+            or name -> function, which share the resamples.
         counts: ``[..., K, K]`` whole counts.
         samples: number of resamples.
         level: share of the resamples within the interval, in (0, 1).
         stratified: keep the number of targets of each class.
         generator: source of randomness, on the device of the counts; by default torch's.
         draws: keep the values of the resamples.
+        event_dims: as in :func:`posterior`.
 
     Returns:
         :class:`Interval`, or name -> interval.
 
     Raises:
-        ValueError: for a level outside (0, 1), fewer than 2 samples, and counts that are negative or not whole.
+        ValueError: for counts that are NaN, infinite, negative or not whole, a level outside (0, 1), fewer than 2
+            samples, and values that do not fit the counts.
 
     Source: Efron and Tibshirani (1993), An introduction to the bootstrap, ch. 13.
 
@@ -239,11 +254,18 @@ def bootstrap(
     0.900 [0.836, 0.955] (95 % bootstrap)
     """
     _check(samples, level)
-    wide = double(square(counts))
+    wide = _checked(counts, event_dims)
+    broken = wide != wide.round()
+    if bool(broken.any()):
+        raise ValueError(
+            f"counts must be whole to be resampled, got {wide[broken][0].item():g}; use posterior for counts that are "
+            "not whole"
+        )
     cells = wide if stratified else wide.flatten(-2).unsqueeze(-2)  # [..., strata, cells]
     chunks = (_resampled(cells, size, generator) for size in _chunks(samples, wide.numel()))
     drawn = ([chunk.reshape(len(chunk), *wide.shape)] for chunk in chunks)
-    return _intervals(measure, wide, drawn, level, "stratified bootstrap" if stratified else "bootstrap", draws)
+    method = "stratified bootstrap" if stratified else "bootstrap"
+    return _intervals(measure, wide, drawn, level, method, draws, event_dims)
 
 
 @dataclass(frozen=True)
@@ -274,6 +296,7 @@ def compare(
     samples: int = 10_000,
     level: float = 0.95,
     generator: torch.Generator | None = None,
+    event_dims: int = 2,
 ) -> Comparison:
     """Compare two models that were tested on *independent* test sets, by their posteriors.
 
@@ -289,9 +312,13 @@ def compare(
         samples: number of draws.
         level: probability that the interval of the difference holds.
         generator: source of randomness, on the device of the counts.
+        event_dims: as in :func:`posterior`.
 
     Returns:
         :class:`Comparison`.
+
+    Raises:
+        ValueError: as :func:`posterior`.
 
     >>> from imbtorch import balanced_accuracy
     >>> generator = torch.Generator().manual_seed(0)
@@ -301,7 +328,7 @@ def compare(
     """
     values = []
     for counts in (counts_a, counts_b):
-        found = posterior(measure, counts, prior, samples, level, generator, draws=True)
+        found = posterior(measure, counts, prior, samples, level, generator, True, event_dims)
         assert found.draws is not None
         values.append((found.estimate, found.draws))
     (estimate_a, draws_a), (estimate_b, draws_b) = values
@@ -492,8 +519,6 @@ def _resampled(cells: Tensor, samples: int, generator: torch.Generator | None) -
 
     Each cell takes its share of what the cells before it left; empty cells cost nothing.
     """
-    if bool((cells < 0).any()) or bool((cells != cells.round()).any()):
-        raise ValueError("counts must be whole and not negative to be resampled; use posterior for rates")
     result = cells.new_zeros(samples, *cells.shape)
     left = cells.sum(-1).expand(samples, *cells.shape[:-1]).clone()
     behind = cells.sum(-1)  # counts of the cells that have not had their turn
@@ -507,11 +532,29 @@ def _resampled(cells: Tensor, samples: int, generator: torch.Generator | None) -
     return result
 
 
-def _values(measure: Measure, counts: Tensor) -> Tensor:
+def _checked(counts: Tensor, event_dims: int = 2) -> Tensor:
+    """Counts in float64 that can be drawn from."""
+    if not 2 <= event_dims <= max(2, square(counts).ndim):
+        raise ValueError(
+            f"event_dims must lie in 2..{counts.ndim} for counts {list(counts.shape)}, got {event_dims!r}; 2 is one "
+            "matrix for each value"
+        )
+    wide = double(counts)
+    wrong = ~(wide.isfinite() & (wide >= 0))
+    if bool(wrong.any()):
+        raise ValueError(f"counts must be finite and not negative, got {wide[wrong][0].item():g}")
+    return wide
+
+
+def _values(measure: Measure, counts: Tensor, event_dims: int = 2) -> Tensor:
+    """Values of the measure, whose leading dimensions must be those of the counts."""
     value = measure(counts)
-    if not isinstance(value, Tensor) or value.shape != counts.shape[:-2]:
+    lead = counts.shape[: counts.ndim - event_dims]
+    if not isinstance(value, Tensor) or value.shape[: len(lead)] != lead:
         got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
-        raise ValueError(f"measure must return one value for each matrix {list(counts.shape[:-2])}, got {got}")
+        raise ValueError(
+            f"measure must return one value for each matrix, {list(lead)}, or several, {[*lead, '...']}, got {got}"
+        )
     return value.double()
 
 
@@ -522,20 +565,22 @@ def _intervals(
     level: float,
     method: str,
     draws: bool,
+    event_dims: int,
 ) -> Interval | dict[str, Interval]:
     """Evaluate measures on draws that come in chunks, each as one or more variants of the same draws."""
     measures = measure if isinstance(measure, Mapping) else {"": measure}
     values: dict[str, list[list[Tensor]]] = {name: [] for name in measures}
     for variants in drawn:
         for name, each in measures.items():
-            values[name].append([_values(each, variant) for variant in variants])
+            values[name].append([_values(each, variant, event_dims) for variant in variants])
     found = {}
     for name, each in measures.items():
         plain, *limits = [torch.cat(parts) for parts in zip(*values[name], strict=True)]
         ends = [_quantiles(variant, level) for variant in (plain, *limits)]
         low = torch.stack([end[0] for end in ends]).amin(0)
         high = torch.stack([end[1] for end in ends]).amax(0)
-        found[name] = Interval(_values(each, counts), low, high, level, method, plain if draws else None)
+        estimate = _values(each, counts, event_dims)
+        found[name] = Interval(estimate, low, high, level, method, plain if draws else None)
     return found if isinstance(measure, Mapping) else found[""]
 
 

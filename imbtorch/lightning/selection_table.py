@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -161,21 +161,15 @@ class Column:
         """Value of each counts, float64 ``[M]``."""
         return torch.tensor([self.measure(each).item() for each in counts], dtype=torch.float64)
 
-    def of_draws(self, counts: Tensor) -> Tensor:
-        """Values of the shape that analysis asks for, one for each matrix: that of all labels stands at each label."""
-        value = self.measure(counts).double()
-        return value.unsqueeze(-1).expand(counts.shape[:-2]) if self.labels else value
-
     def interval(self, counts: Sequence[Counts]) -> Interval | None:
         """Posterior interval of each counts, ``[M]``; None where there is nothing to draw from or it takes too long."""
         draws = _affordable(counts[0], len(counts))
         if not draws:
             return None
         stacked = torch.stack(counts)  # type: ignore[arg-type]
-        found = posterior(self.of_draws, stacked, samples=draws, generator=torch.Generator().manual_seed(0))
-        if not self.labels:
-            return found
-        return replace(found, estimate=found.estimate[..., 0], low=found.low[..., 0], high=found.high[..., 0])
+        generator = torch.Generator().manual_seed(0)
+        event_dims = 3 if self.labels else 2
+        return posterior(self.measure, stacked, samples=draws, generator=generator, event_dims=event_dims)
 
 
 @dataclass(frozen=True)
@@ -204,7 +198,7 @@ class Choice:
         others = [at for at in range(len(models)) if at not in chosen[:1] and lowest[at] > -math.inf]
 
         def measure(counts: Tensor) -> Tensor:
-            parts = [sign * column.of_draws(counts) for sign, column in zip(signs, columns.values(), strict=True)]
+            parts = [sign * column.measure(counts) for sign, column in zip(signs, columns.values(), strict=True)]
             return parts[0] if len(parts) == 1 else torch.stack(parts).nan_to_num(nan=math.inf).amin(0)
 
         return cls(chosen, max(others, key=lambda at: (lowest[at], -at)) if others else None, measure)
@@ -217,8 +211,8 @@ class Choice:
         assert isinstance(first, Tensor)
         assert isinstance(second, Tensor)
         generator = torch.Generator().manual_seed(0)
-        found = compare(self.measure, first, second, samples=draws, generator=generator)
-        return found.probability.flatten()[0].item()
+        found = compare(self.measure, first, second, samples=draws, generator=generator, event_dims=first.ndim)
+        return found.probability.item()
 
 
 def choices(history: ValidationHistory, columns: Mapping[str, Column], named: Sequence[str]) -> dict[str, Choice]:
