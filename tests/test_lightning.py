@@ -46,7 +46,6 @@ CONTEXT.set_forkserver_preload(
 # What the two packages say of each other and of runs as tiny as these. Whatever else is said must be expected.
 THIRD_PARTY = (
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",
-    r"Using `DistributedSampler` with the dataloaders. During `trainer.(validate|test)\(\)`",
     r"The '\w+_dataloader' does not have many workers",
 )
 pytestmark = [pytest.mark.filterwarnings(f"ignore:{text}") for text in THIRD_PARTY]
@@ -155,6 +154,17 @@ class OwnBatches(BatchSampler):
     """Around which Lightning puts a padded sampler too."""
 
 
+class WithoutMetrics(Classifier):
+    """As it would be without this package."""
+
+    def __init__(self):
+        super().__init__(report=False, keep=False)
+        del self.val
+
+    def validation_step(self, batch, batch_idx):
+        self.net(batch[0])
+
+
 def own_batches(data, **options):
     return DataLoader(data, batch_sampler=OwnBatches(SequentialSampler(data), 16, False), **options)
 
@@ -164,7 +174,7 @@ def trained(rank, world, options):
     join_lightning(world)
     torch.manual_seed(0)
     data = dataset(options.get("samples", 101))
-    module = Classifier(**options.get("module", {}))
+    module = WithoutMetrics() if options.get("bare") else Classifier(**options.get("module", {}))
     workers = options.get("workers", 0)
     val_data = Subset(data, range(0, len(data), 2)) if options.get("subset") else data
     make = {"exact": exact, "padded": padded, "own": own_batches}[options.get("batches", "exact")]
@@ -183,6 +193,7 @@ def trained(rank, world, options):
     assert any(isinstance(callback, MonitorGuard) for callback in trainer.callbacks)
     act, answer, error = options.get("act", "fit"), None, ""
     with listening() as told, counted_collectives() as calls:
+        filters = list(warnings.filters)
         try:
             if act == "fit" and options.get("datamodule"):
                 trainer.fit(module, datamodule=Data(train, val))
@@ -194,6 +205,7 @@ def trained(rank, world, options):
                 getattr(trainer, act)(module, val, verbose=False)
         except ValueError as raised:
             error = str(raised)
+        assert warnings.filters == filters  # what the guard keeps back it lets through again, errors or not
     return types.SimpleNamespace(
         epochs=module.epochs,
         metrics={name: value.item() for name, value in trainer.callback_metrics.items()},
@@ -270,12 +282,31 @@ def test_lightnings_own_sampler_counts_a_sample_twice_and_says_so_once(batches):
 
 @pytest.mark.parametrize(
     "options",
-    [{"samples": 100}, {"module": {"report": False, "keep": False}}, {"act": "validate"}],
-    ids=["divisible", "no metric of ours", "no fit"],
+    [
+        {"samples": 100},
+        {"samples": 100, "act": "validate"},
+        {"samples": 100, "act": "test"},
+        {"module": {"report": False, "keep": False}},
+    ],
+    ids=["divisible", "divisible in validate", "divisible in test", "not logged"],
 )
 def test_nothing_is_said_of_the_sampler(options):
     for rank in launch(2, trained, {"batches": "padded", **options}):
-        assert rank.told == []
+        assert [text for text in rank.told if "still held" not in text] == []
+
+
+@pytest.mark.parametrize(("act", "stage"), [("validate", "validation"), ("test", "test")])
+def test_repeated_samples_are_told_in_validate_and_test_in_place_of_lightnings_warning(act, stage):
+    ranks = launch(2, trained, {"batches": "padded", "act": act})
+    (text,) = ranks[0].told
+    assert text.startswith(f"{stage} counts 1 of 101 samples twice")
+    assert ranks[1].told == []
+
+
+def test_lightning_warns_as_ever_where_there_is_no_metric_of_ours():
+    ranks = launch(2, trained, {"batches": "padded", "act": "validate", "bare": True})
+    (text,) = ranks[0].told
+    assert text.startswith("Using `DistributedSampler` with the dataloaders")
 
 
 def test_fewer_samples_than_processes_is_an_error_on_all():
@@ -684,18 +715,48 @@ def test_metrics_of_others_are_left_alone(tmp_path):
     assert trainer.checkpoint_callback.best_model_path
 
 
-def test_measures_without_a_direction_are_left_alone(tmp_path):
+@pytest.mark.parametrize(("mode", "taken"), [("min", "lowest"), ("max", "highest")])
+def test_a_monitor_without_a_direction_is_told_once(mode, taken):
     def error(counts):
         return 1 - imbtorch.accuracy(counts)
 
-    for mode in ("min", "max"):
-        module = scripted(lightning)()
-        module.val = ImbalanceReport(
-            "binary", measures={"dominance": imbtorch.Dominance, "error": error, "known": (error, False)}, prefix="val_"
-        )
+    module = scripted(lightning)()
+    module.val = ImbalanceReport(
+        "binary", measures={"dominance": imbtorch.Dominance, "error": error, "known": (error, False)}, prefix="val_"
+    )
+    with listening() as told:
         fit(module, [Watcher("val_dominance", mode), Watcher("val_error", mode), Watcher("val_known", "min")])
+    for text, name in zip(told, ["val_dominance", "val_error"], strict=True):
+        assert text.startswith(
+            f"Watcher(monitor={name!r}, mode={mode!r}) takes the {taken} {name!r} for the best, which cannot be checked"
+        )
+        assert "as (function, True), or False where lower is better" in text
     with pytest.raises(ValueError, match="'val_known' lower is better"):
         fit(module, [Watcher("val_known", "max")])
+
+
+def test_a_metric_or_threshold_without_a_direction_is_told_too(tmp_path):
+    module = scripted(lightning)(**cross("dominance"))
+    module.dominance = imbtorch.Dominance("binary")
+    with pytest.warns(UserWarning, match=r"ModelCheckpoint\(monitor='val_dominance', mode='min'\) takes the lowest"):
+        fit(module, [ModelCheckpoint(tmp_path, monitor="val_dominance")])
+    module = swept(lambda module: module.log_dict(module.sweep))
+    with pytest.warns(UserWarning, match=r"EarlyStopping\(monitor='val_threshold', mode='min'\) takes the lowest"):
+        fit(module, [EarlyStopping("val_threshold")])
+    with pytest.raises(ValueError, match="'val_value' higher is better"):
+        fit(module, [EarlyStopping("val_value")])
+
+
+def swept(log):
+    """A module that counts scores of .25 and .75 in a sweep."""
+
+    def count(module, index, _):
+        chosen = torch.tensor(predictions(module.wrong[module.current_epoch]))[index]
+        module.sweep.update(0.25 + 0.5 * chosen, torch.tensor(TRUTH)[index])
+
+    module = scripted(lightning)(validation_step=count, on_validation_epoch_end=log)
+    module.sweep = imbtorch.ThresholdSweep(imbtorch.balanced_accuracy, prefix="val_")
+    return module
 
 
 def log_report_at_train_end(module):
@@ -784,6 +845,66 @@ def test_keys_of_several_dataloaders():
     fit(made(), [Watcher("val_iam/dataloader_idx_1", "max")], loaders=[indices(), indices(20)])
 
 
+def test_a_sweeps_value_logged_in_place_of_the_sweep_is_told_once():
+    def log_values(module):
+        module.log_dict(module.sweep.compute())
+        module.sweep.reset()
+
+    with listening() as told:
+        fit(swept(log_values))
+    (text,) = told
+    assert "'val_threshold' was logged as a plain value" in text
+
+
+PILED = r"self.{} still held {} earlier updates when this {} began, and counts on"
+
+
+def test_counts_that_pile_up_over_validations_are_told_once():
+    """Ten samples of the sanity check, then forty more in each epoch."""
+    counted = []
+
+    def log_values(module):
+        counted.append(int(module.val.counts().sum()))
+        module.log_dict({f"my_{name}": value for name, value in module.val.compute().items()})
+
+    with listening() as told:
+        fit(scripted(lightning)(on_validation_epoch_end=log_values), num_sanity_val_steps=1)
+    assert counted == [10, 50, 90, 130]
+    (text,) = told
+    assert text.startswith(PILED.format("val", 1, "validation"))
+    assert "Log self.val itself, not what its compute() returns" in text
+    assert "self.val.reset()" in text
+
+
+def test_counts_that_pile_up_over_training_epochs_are_told_once():
+    def count(module, index, *_):
+        module.counted(module.train_report, index)
+        module.log("mine", module.train_report.compute()["train_iam"], on_step=True)
+
+    with listening() as told:
+        fit(scripted(lightning)(training_step=count))
+    (text,) = told
+    assert text.startswith(PILED.format("train_report", BATCHES, "training"))
+
+
+@pytest.mark.parametrize("act", ["validate", "test"])
+@pytest.mark.parametrize("reset", [True, False])
+def test_counts_that_pile_up_over_calls_are_told_once(act, reset):
+    def log_values(module):
+        module.log("mine", module.val.compute()["val_iam"])
+        if reset:
+            module.val.reset()
+
+    module = scripted(lightning)(on_validation_epoch_end=log_values)
+    module.test_step, module.on_test_epoch_end = module.validation_step, module.on_validation_epoch_end
+    trainer = lightning.Trainer(**QUIET, logger=False, enable_checkpointing=False)
+    with listening() as told:
+        for _ in range(3):
+            getattr(trainer, act)(module, indices(), verbose=False)
+    stage = {"validate": "validation", "test": "test"}[act]
+    assert [text.partition(":")[0] for text in told] == [PILED.format("val", BATCHES, stage)] * (not reset)
+
+
 @pytest.mark.parametrize("kind", ["report", "metric"])
 def test_a_value_logged_in_place_of_the_metric_is_told_once(kind):
     def log_values(module):
@@ -793,9 +914,9 @@ def test_a_value_logged_in_place_of_the_metric_is_told_once(kind):
         metric.reset()
 
     module = scripted(lightning)(
-        validation_step=lambda module, index, _: [
-            module.counted(each, index) for each in (module.val, module.val_gmean)
-        ],
+        validation_step=lambda module, index, _: module.counted(
+            module.val if kind == "report" else module.val_gmean, index
+        ),
         on_validation_epoch_end=log_values,
     )
     module.val_gmean = imbtorch.GeometricMean("binary")
@@ -815,6 +936,14 @@ def test_an_explicit_guard_beside_the_registered_one_says_nothing_twice():
     with listening() as told:
         fit(scripted(lightning)(on_validation_epoch_end=log_values), [MonitorGuard()])
     assert len(told) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "guards"), [*((off, 0) for off in ("0", "false", "OFF", "No", " 0 ")), ("1", 1), ("", 1)]
+)
+def test_what_switches_the_guard_off(value, guards, monkeypatch):
+    monkeypatch.setenv("IMBTORCH_MONITOR_GUARD", value)
+    assert len(monitor_guard.lightning_callbacks()) == len(monitor_guard.pytorch_lightning_callbacks()) == guards
 
 
 def test_the_guard_can_be_switched_off(monkeypatch, tmp_path):
