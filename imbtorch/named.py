@@ -105,6 +105,11 @@ class SharedResult(CountsMetric):
         self._served.add(name)
         return self._last.values[name].clone()
 
+    @property
+    def last_result(self) -> Result | None:
+        """What was computed last, another object after each computation; None before. Never computes."""
+        return self._last
+
     def result(self) -> Result:
         """Last computed counts and values; never communicates.
 

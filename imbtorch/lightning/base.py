@@ -25,7 +25,7 @@ else:
                 "imbtorch.lightning needs Lightning: pip install 'imbtorch[lightning]'"
             ) from error
 
-__all__ = ["Callback", "reports"]
+__all__ = ["Callback", "is_fitting", "reports"]
 
 
 def reports(module: nn.Module) -> Iterator[tuple[str, ImbalanceReport]]:

@@ -1,96 +1,225 @@
-"""The confusion matrix of each validation, drawn for whichever logger is attached."""
+"""The confusion matrix of each validation and test, drawn for whichever logger is attached."""
 
 from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from imbtorch.confusion import margins
-from imbtorch.lightning.base import Callback, reports
+from imbtorch.confusion import Counts, Margins, margins
+from imbtorch.lightning.base import Callback, is_fitting, reports
+from imbtorch.lightning.checkpoint_watcher import CheckpointWatcher, TrainingPoint
 from imbtorch.measures import recall
-from imbtorch.plots import plot_values
+from imbtorch.plots import plot_confusion_matrix, plot_values
 from imbtorch.report import ImbalanceReport
 
 __all__ = ["ConfusionFigures"]
 
 
 class ConfusionFigures(Callback):
-    """Draws the confusion matrix and the recall of each class at the end of validation, and hands it to the loggers.
+    """Draws the confusion matrix and the recall of each class, and hands them to the loggers.
 
-    TensorBoard, Weights & Biases and MLflow take the figure; with the CSV logger it becomes a PNG in ``figures`` beside
-    the log. A logger that cannot take figures is named in a warning, once. Needs matplotlib.
+    At the end of each validation, of ``fit`` or ``validate``, and of each ``test``. TensorBoard, Weights & Biases and
+    MLflow take the figure; with the CSV logger it becomes a PNG in ``figures`` beside the log. A logger that cannot
+    take figures is named in a warning, once. Needs matplotlib.
+
+    Figures are named ``<report>_confusion``, those of ``test`` ``<report>_confusion_test``; files also bear the epoch
+    of the weights that are shown, ``_epoch0007``: after ``validate(ckpt_path="best")`` that of the checkpoint, without
+    a path the last one of the training before. It is left out where it is not known, as for a module without training.
 
     Args:
-        every_n_epochs: draw every n-th epoch.
+        every_n_epochs: draw every n-th epoch of ``fit``.
         report: attribute of the report to draw, such as ``"val"``; by default all reports that validation computed.
+        kept_only: of the epochs of ``fit``, draw those alone whose weights a ``ModelCheckpoint`` keeps in the end (its
+            ``best_model_path``), after the training or when it is interrupted.
 
     Raises:
-        ValueError: for ``every_n_epochs`` below 1.
+        ValueError: for ``every_n_epochs`` below 1, or beside ``kept_only``; at the start of ``fit`` for ``kept_only``
+            without a checkpoint callback; at the end of validation for a report that the module does not have.
     """
 
-    def __init__(self, every_n_epochs: int = 1, report: str | None = None) -> None:
+    def __init__(self, every_n_epochs: int = 1, report: str | None = None, *, kept_only: bool = False) -> None:
         if every_n_epochs < 1:
             raise ValueError(f"every_n_epochs must be at least 1, got {every_n_epochs!r}")
+        if kept_only and every_n_epochs > 1:
+            raise ValueError("kept_only=True draws the epoch that is kept, whichever it is; leave every_n_epochs out")
         self.every_n_epochs = every_n_epochs
         self.report = report
-        self._told: set[str] = set()
-        self._before: dict[str, object] = {}
+        self.kept_only = kept_only
+        self._already_warned: set[str] = set()
+        self._results_before: dict[str, object] = {}
+        self._loaded: TrainingPoint | None = None  # of the weights, if they come from a checkpoint
+        self._loaded_by_hook = False
+        self._watcher = CheckpointWatcher()
+        self._latest: list[_Drawing] = []  # of the last validation
+        self._kept: dict[str, list[_Drawing]] = {}  # state key of a checkpoint callback -> what it keeps
+
+    # --- which weights ----------------------------------------------------------------------------------------------
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Ask for a checkpoint callback where one decides what is drawn."""
+        self._loaded_by_hook = False
+        if stage == "fit" and self.kept_only and not trainer.checkpoint_callbacks:
+            raise ValueError(
+                "ConfusionFigures(kept_only=True) draws the epoch that a ModelCheckpoint keeps, and there is none; add "
+                "one to the callbacks of the Trainer, or draw every epoch"
+            )
+
+    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """Remember of which epoch the weights are."""
+        self._loaded, self._loaded_by_hook = TrainingPoint.of_checkpoint(checkpoint), True
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """From here on the weights are those of the training; what was kept before it cannot be drawn."""
+        self._loaded = None
+        self._latest, self._kept, self._watcher = [], {}, CheckpointWatcher()
+        for _ in self._watcher.newly_kept(trainer):
+            pass
+
+    def _weights_of(self, trainer: Any) -> TrainingPoint:
+        if is_fitting(trainer):
+            return TrainingPoint(trainer.current_epoch, trainer.global_step)
+        if trainer.ckpt_path and not self._loaded_by_hook:  # Lightning calls it for some checkpoints alone
+            return TrainingPoint.of_file(trainer.ckpt_path) or TrainingPoint(None, trainer.global_step)
+        return self._loaded or TrainingPoint.of_training(trainer)
+
+    # --- what is drawn ----------------------------------------------------------------------------------------------
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Remember what was computed before, by training for example."""
-        self._before = {path: report._last for path, report in reports(pl_module)}
+        self._results_before = {path: report.last_result for path, report in reports(pl_module)}
+
+    def on_test_start(self, trainer: Any, pl_module: Any) -> None:
+        """Remember what was computed before."""
+        self.on_validation_start(trainer, pl_module)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Draw what validation computed, on rank zero."""
-        if trainer.sanity_checking or not trainer.is_global_zero or trainer.current_epoch % self.every_n_epochs:
+        if trainer.sanity_checking or not trainer.is_global_zero:
             return
-        found = dict(reports(pl_module))
-        if self.report is not None and self.report not in found:
-            raise ValueError(f"the module has no report {self.report!r}; it has {sorted(found) or 'none'}")
-        for path, report in found.items():
-            result = report._last
-            if self.report not in (None, path) or result is None or result is self._before.get(path):
-                continue  # not wanted, or not computed by this validation
-            figure = _figure(report)
-            for logger in trainer.loggers:
-                self._hand_over(logger, figure, f"{path}_confusion", trainer.global_step, trainer.current_epoch)
+        if not is_fitting(trainer):
+            self._hand_over(trainer, self._drawings(trainer, pl_module))
+        elif self.kept_only:
+            self._latest = list(self._drawings(trainer, pl_module))
+        elif trainer.current_epoch % self.every_n_epochs == 0:
+            self._hand_over(trainer, self._drawings(trainer, pl_module))
 
-    def _hand_over(self, logger: Any, figure: Any, name: str, step: int, epoch: int) -> None:
+    def on_test_end(self, trainer: Any, pl_module: Any) -> None:
+        """Draw what the test computed, on rank zero."""
+        if trainer.is_global_zero:
+            self._hand_over(trainer, self._drawings(trainer, pl_module, "_test"))
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """See what was kept after the last batch."""
+        self._look_at_checkpoints(trainer)
+
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        """Draw what is kept in the end."""
+        self._draw_kept(trainer)
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Draw what was kept until the training was interrupted."""
+        self._draw_kept(trainer)
+
+    def _look_at_checkpoints(self, trainer: Any) -> None:
+        if self.kept_only:
+            for checkpoint in self._watcher.newly_kept(trainer):
+                of_these_weights = self._latest if _step(self._latest) == trainer.global_step else []
+                self._kept[checkpoint.state_key] = of_these_weights
+
+    def _draw_kept(self, trainer: Any) -> None:
+        if not self.kept_only or not is_fitting(trainer) or not trainer.is_global_zero:
+            return
+        self._look_at_checkpoints(trainer)
+        kept = {(each.name, each.weights): each for drawings in self._kept.values() for each in drawings}
+        self._hand_over(trainer, iter(kept.values()))
+        if not all(self._kept.values()):
+            self._warn("the weights that a ModelCheckpoint keeps were not validated, so they are not drawn")
+        self._kept = {}
+
+    def _drawings(self, trainer: Any, module: Any, postfix: str = "") -> Iterator[_Drawing]:
+        """What was computed since the start of this validation or test."""
+        known = dict(reports(module))
+        if self.report is not None and self.report not in known:
+            raise ValueError(f"the module has no report {self.report!r}; it has {sorted(known) or 'none'}")
+        for path, report in known.items():
+            result = report.last_result
+            wanted = self.report in (None, path)
+            if wanted and result is not None and result is not self._results_before.get(path):
+                yield _Drawing.of(report, result.counts, f"{path}_confusion{postfix}", self._weights_of(trainer))
+
+    # --- for whom it is drawn ---------------------------------------------------------------------------------------
+
+    def _hand_over(self, trainer: Any, drawings: Iterator[_Drawing]) -> None:
+        for drawing in drawings:
+            figure = drawing.figure()
+            for logger in trainer.loggers:
+                self._log(logger, figure, drawing.name, drawing.weights)
+
+    def _log(self, logger: Any, figure: Any, name: str, weights: TrainingPoint) -> None:
         kind = type(logger).__name__
         experiment: Any = getattr(logger, "experiment", None)
+        file = name if weights.epoch is None else f"{name}_epoch{weights.epoch:04d}"
         if hasattr(experiment, "add_figure"):  # TensorBoard
-            experiment.add_figure(name, figure, global_step=step)
+            experiment.add_figure(name, figure, global_step=weights.step)
         elif hasattr(logger, "log_image"):  # Weights & Biases
-            logger.log_image(key=name, images=[figure], step=step)
+            logger.log_image(key=name, images=[figure], step=weights.step)
         elif hasattr(experiment, "log_figure"):  # MLflow
-            experiment.log_figure(logger.run_id, figure, f"figures/{name}_epoch{epoch:04d}.png")
+            experiment.log_figure(logger.run_id, figure, f"figures/{file}.png")
         elif kind == "CSVLogger":
             folder = Path(logger.log_dir) / "figures"
             folder.mkdir(parents=True, exist_ok=True)
-            stem = re.sub(r"[^-\w.]", "_", name)
-            figure.savefig(folder / f"{stem}_epoch{epoch:04d}.png", dpi=120)
-        elif kind not in self._told:
-            self._told.add(kind)
-            warnings.warn(f"ConfusionFigures: {kind} takes no figures, so none are logged there", stacklevel=2)
+            stem = re.sub(r"[^-\w.]", "_", file)
+            figure.savefig(folder / f"{stem}.png", dpi=120)
+        else:
+            self._warn(f"{kind} takes no figures, so none are logged there")
+
+    def _warn(self, text: str) -> None:
+        if text not in self._already_warned:
+            self._already_warned.add(text)
+            warnings.warn(f"ConfusionFigures: {text}", stacklevel=2)
 
 
-def _figure(report: ImbalanceReport) -> Any:
-    """Confusion matrix beside the recalls; recalls alone where there is no matrix."""
-    from matplotlib.figure import Figure
+@dataclass(frozen=True, eq=False)
+class _Drawing:
+    """A report's counts as they were, and what they are to be called."""
 
-    counts = report.result().counts
-    matrix = isinstance(counts, Tensor) and counts.ndim == 2
-    side = min(max(4.0, 0.45 * len(report.class_names)), 12.0)
-    figure = Figure(figsize=(2 * side if matrix else side, side), layout="constrained")
-    if not matrix:
-        report.plot(ax=figure.subplots())
+    name: str
+    weights: TrainingPoint
+    counts: Counts
+    class_names: tuple[str, ...]
+    task: str
+
+    @classmethod
+    def of(cls, report: ImbalanceReport, counts: Counts, name: str, weights: TrainingPoint) -> _Drawing:
+        """Copy the counts, which the report may write over."""
+        copied = Margins(*(part.cpu() for part in counts)) if isinstance(counts, Margins) else counts.cpu().clone()
+        return cls(name, weights, copied, tuple(report.class_names), report.task)
+
+    def figure(self) -> Any:
+        """Confusion matrix beside the recalls; recalls alone where there is no matrix."""
+        from matplotlib.figure import Figure
+
+        counts, names = self.counts, list(self.class_names)
+        side = min(max(4.0, 0.45 * len(names)), 12.0)
+        if isinstance(counts, Tensor) and counts.ndim == 2:
+            figure = Figure(figsize=(2 * side, side), layout="constrained")
+            left, right = figure.subplots(1, 2)
+            plot_confusion_matrix(counts, left, labels=names)
+        else:
+            figure = Figure(figsize=(side, side), layout="constrained")
+            right = figure.subplots()
+        labels = self.task == "multilabel"
+        recalls = recall(margins(counts), average="binary" if labels else "none")
+        item = "Label" if labels else "Class"
+        plot_values(recalls, right, name="recall", bounds=(0.0, 1.0), item=item, labels=names)
         return figure
-    left, right = figure.subplots(1, 2)
-    report.plot(ax=left)
-    recalls = recall(margins(counts), average="none")
-    plot_values(recalls, right, name="recall", bounds=(0.0, 1.0), labels=report.class_names)
-    return figure
+
+
+def _step(drawings: list[_Drawing]) -> int | None:
+    return drawings[0].weights.step if drawings else None

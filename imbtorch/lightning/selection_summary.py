@@ -147,7 +147,7 @@ class SelectionSummary(Callback):
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Remember what was computed before, by training for example."""
-        self._before = {path: report._last for path, report in reports(pl_module)}
+        self._before = {path: report.last_result for path, report in reports(pl_module)}
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Keep the counts that this validation computed, on all processes alike."""
@@ -156,7 +156,7 @@ class SelectionSummary(Callback):
         computed = {
             path: report
             for path, report in reports(pl_module)
-            if report._last is not None and report._last is not self._before.get(path)
+            if report.last_result is not None and report.last_result is not self._before.get(path)
         }
         if not self._path and len(computed) == 1:
             self._follow(*next(iter(computed.items())), trainer)
@@ -166,7 +166,7 @@ class SelectionSummary(Callback):
             if not self._path and computed:
                 raise ValueError(several)
         elif self._path in computed:
-            result = computed[self._path]._last
+            result = computed[self._path].last_result
             assert result is not None
             self._record(computed[self._path], result.counts, trainer.current_epoch, trainer.global_step)
         elif computed and not self._path:
