@@ -434,6 +434,18 @@ def test_neither_the_sanity_check_nor_validate_nor_test_enters(sanity):
     assert matrices(made.history()) == MATRICES[:2]
 
 
+def test_the_history_outlives_a_look_at_the_best_checkpoint(tmp_path):
+    """Lightning restores callbacks in ``validate`` and ``test`` too, and a checkpoint knows the epochs before it."""
+    module, made = scripted(lightning)(), SelectionSummary()
+    saver = ModelCheckpoint(tmp_path, monitor="val_iam", mode="max")
+    trainer = run(module, made, saver, max_epochs=4)
+    table = str(made.table())
+    for act in (trainer.validate, trainer.test):
+        act(module, loaders()[1], ckpt_path=saver.best_model_path, weights_only=True, verbose=False)
+        assert matrices(made.history()) == MATRICES[:4]
+        assert str(made.table()) == table
+
+
 def test_validations_of_one_epoch_are_told_apart(tmp_path):
     keeper = ModelCheckpoint(tmp_path, monitor="val_iam", mode="max")
     made = summary(keeper, module=scripted(lightning)(every=1), trainer={"val_check_interval": 0.5, "max_epochs": 2})

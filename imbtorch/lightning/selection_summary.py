@@ -76,6 +76,7 @@ class SelectionSummary(Callback):
         self._marks: dict[str, tuple[Any, ...]] = {}  # tell whether it has kept something else
         self._before: dict[str, object] = {}
         self._epoch = 0  # of the last training batch
+        self._stage = "fit"  # or "validate", ...
         self._told = False
 
     # --- in checkpoints ---------------------------------------------------------------------------------------------
@@ -90,8 +91,9 @@ class SelectionSummary(Callback):
         return {"validations": list(self._validations), "kept": {key: dict(kept) for key, kept in self._kept.items()}}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from the history of a checkpoint."""
-        self._validations, self._kept = list(state_dict["validations"]), dict(state_dict["kept"])
+        """Go on from the history of a checkpoint, but only where training goes on from it: not in ``validate``."""
+        if self._stage == "fit":
+            self._validations, self._kept = list(state_dict["validations"]), dict(state_dict["kept"])
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Let the checkpoint that is being written know that it is the one that is kept."""
@@ -102,6 +104,7 @@ class SelectionSummary(Callback):
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Forget another trainer's run, and ask for matplotlib before the training rather than after it."""
+        self._stage = stage
         if stage == "fit" and trainer.global_step == 0:  # a checkpoint is restored after this
             self._validations, self._kept = [], {}
         if stage == "fit" and self.out is not None:
