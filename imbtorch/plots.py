@@ -77,7 +77,7 @@ def plot_values(
             for index in values.isnan().nonzero().flatten().tolist():
                 ax.annotate("none", (index, 0), ha="center", va="bottom", rotation=90, color="0.3")
             _name_ticks(ax, "x", names)
-            ax.set_xlabel(item)
+            ax.set_xlabel(literal(item))
     else:
         steps = torch.stack([torch.as_tensor(each).detach().cpu().double() for each in val])
         lines = steps.reshape(len(steps), -1).T
@@ -90,7 +90,7 @@ def plot_values(
     for bound in bounds:
         if bound is not None:
             ax.axhline(bound, linestyle="dashed", color="black", linewidth=0.8)
-    ax.set_ylabel(name)
+    ax.set_ylabel(literal(name))
     ax.grid(visible=True, axis="y", alpha=0.3)
     return fig, ax
 
@@ -331,10 +331,15 @@ def plot_correlations(
     shares = [100 * share for share in correlations.shares]
     ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
     for name in chosen:
-        ax.plot(correlations.of(measure, name).tolist(), shares, label=name, **_style(names.index(name), len(shares)))
+        ax.plot(
+            correlations.of(measure, name).tolist(),
+            shares,
+            label=literal(name),
+            **_style(names.index(name), len(shares)),
+        )
     ax.set_xlim(-1.05, 1.05)
     ax.set_yticks(shares)
-    ax.set_xlabel(f"Correlation with {measure}")
+    ax.set_xlabel(literal(f"Correlation with {measure}"))
     ax.set_ylabel("Positive samples (%)")
     ax.grid(visible=True, alpha=0.3)
     ax.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
@@ -392,7 +397,9 @@ def plot_prevalence(
     fig, ax = figure_and_axes(ax, (8.0, 4.5))
     for index, (name, value) in enumerate(values.items()):
         still = bool(value.max() - value.min() < 1e-9)
-        ax.plot(shares.tolist(), value.tolist(), label=name + " (does not move)" * still, **_style(index, steps))
+        ax.plot(
+            shares.tolist(), value.tolist(), label=literal(name + " (does not move)" * still), **_style(index, steps)
+        )
     ax.axvline(own, color="0.4", linestyle=":", linewidth=1.5, zorder=0, label=f"as counted: {own:.3g}")
     ax.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
     ax.set_xscale("log")
@@ -459,14 +466,17 @@ def plot_selection(
         look["markersize"] = 5 + min(4, len(lines) - 1 - index) if count < 20 else 5
     for name, band in bands.items():
         low, high = (limit.detach().cpu().tolist() for limit in (band.low, band.high))
-        shade: dict[str, Any] = {"color": looks[name]["color"], "label": f"{100 * band.level:g} % interval of {name}"}
+        shade: dict[str, Any] = {
+            "color": looks[name]["color"],
+            "label": literal(f"{100 * band.level:g} % interval of {name}"),
+        }
         if count == 1:  # an area of no width cannot be seen
             ax.vlines(xs, low, high, alpha=0.25, linewidth=12, **shade)
         else:
             ax.fill_between(xs, low, high, alpha=0.15, linewidth=0, **shade)
     for name, line in lines.items():
-        ax.plot(xs, line.tolist(), label=name, **looks[name])
-    ax.set_xlabel(xlabel)
+        ax.plot(xs, line.tolist(), label=literal(name), **looks[name])
+    ax.set_xlabel(literal(xlabel))
     ax.set_ylabel("Measure")
     if count == 1:
         ax.set_xticks(xs, [f"{xs[0]:g}"])
@@ -532,7 +542,7 @@ def plot_sensitivity(
             raise ValueError(f"{name} must return one value for each matrix, got {list(value.shape)}; average it")
     fig, ax = figure_and_axes(ax)
     for index, (name, value) in enumerate(values.items()):
-        ax.plot(shares.tolist(), value.tolist(), label=name, **_style(index, steps))
+        ax.plot(shares.tolist(), value.tolist(), label=literal(name), **_style(index, steps))
     ax.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
     if len(set(chosen)) == size:
         which = "each class"
@@ -581,7 +591,7 @@ def _mark_selected(
             fontsize=8,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},  # over the lines of other epochs
         )
-    above.set_yticks(range(len(ways)), list(ways), fontsize=8)
+    above.set_yticks(range(len(ways)), list(map(literal, ways)), fontsize=8)
     above.set_ylim(len(ways) - 0.5, -0.5)
     above.tick_params(left=False, bottom=False, labelbottom=False)
     above.spines[:].set_visible(False)
@@ -628,7 +638,17 @@ def _names(labels: Sequence[str] | None, size: int) -> list[str]:
     names = [str(index) for index in range(size)] if labels is None else [str(label) for label in labels]
     if len(names) != size:
         raise ValueError(f"labels must hold {size} names, got {len(names)}")
-    return [name if len(name) <= MAX_LETTERS else name[: MAX_LETTERS - 1] + "…" for name in names]
+    return [literal(name if len(name) <= MAX_LETTERS else name[: MAX_LETTERS - 1] + "…") for name in names]
+
+
+def literal(text: str) -> str:
+    """Write a text so that matplotlib draws it letter by letter; every name passes through here once.
+
+    Two ``$`` would begin a formula, which raises where it cannot be parsed, and a legend leaves out what begins with
+    ``_`` or is empty.
+    """
+    escaped = text.replace("$", r"\$")
+    return escaped if escaped and escaped[0] != "_" else f" {escaped}"
 
 
 def figure_and_axes(ax: Axes | None, figsize: tuple[float, float] | None = None) -> tuple[Figure | None, Axes]:

@@ -5,6 +5,7 @@ import itertools
 import math
 import sys
 import warnings
+from xml.etree import ElementTree
 
 import matplotlib as mpl
 import numpy as np
@@ -20,6 +21,7 @@ import imbtorch
 from imbtorch import plots
 from imbtorch.analysis import Correlations, Interval, measure_correlations, select_model, skew_map
 
+SVG_TEXT = "{http://www.w3.org/2000/svg}text"
 COUNTS = torch.tensor([[90, 10, 0], [5, 15, 0], [1, 1, 3]])
 TWO = torch.tensor([[90, 10], [2, 8]])
 DRAWINGS = {
@@ -116,6 +118,47 @@ def test_lines_differ_in_more_than_colour():
     assert all(one[0] != other[0] and one[1] != other[1] for one, other in itertools.pairwise(looks))
     for first, second in itertools.pairwise(ax.lines):
         assert first.get_color() != second.get_color()
+
+
+AWKWARD = ["$5 to $10", "_hidden", r"\$\frac{", "a $b$ _c_", "__", ""]
+
+
+def awkward(names, drawn):
+    """Drawings whose names are awkward, and the names that must be read in each."""
+    several = {name: torch.linspace(0.1, 0.9, 3) + 0.01 * index for index, name in enumerate(names)}
+    found = Correlations(tuple(names), (0.1, 0.2), torch.rand(2, len(names), len(names)))
+    moved = {name: lambda counts, shift=index: imbtorch.accuracy(counts) + shift for index, name in enumerate(names)}
+    if drawn == "bars":
+        return plots.plot_values(torch.rand(len(names)), labels=names, name=names[0], item=names[1]), names
+    if drawn == "lines":
+        return plots.plot_values([torch.rand(len(names))] * 3, labels=names, name=names[0]), names
+    if drawn == "matrix":
+        return plots.plot_confusion_matrix(many(len(names)), labels=names), names
+    if drawn == "dominance":
+        return plots.plot_accuracy_dominance(torch.rand(len(names), 2) / 2, labels=names), names
+    if drawn == "correlations":
+        return plots.plot_correlations(found, names[1]), [*names[:1], *names[2:]]
+    if drawn == "prevalence":
+        return plots.plot_prevalence(moved, TWO), names
+    if drawn == "selection":
+        bands = {name: interval(line) for name, line in several.items()}
+        return plots.plot_selection(several, selected=dict.fromkeys(names, 1), intervals=bands, xlabel=names[0]), names
+    return plots.plot_sensitivity(moved, [5] * len(names), labels=names, classes=[0, 1]), names
+
+
+@pytest.mark.parametrize(
+    "drawn", ["bars", "lines", "matrix", "dominance", "correlations", "prevalence", "selection", "sensitivity"]
+)
+def test_names_are_drawn_as_they_are_written(drawn, tmp_path):
+    """Read from the picture itself: dollars are no formula, and what begins with an underscore is in the legend."""
+    (fig, ax), names = awkward(AWKWARD, drawn)
+    with mpl.rc_context({"svg.fonttype": "none"}):
+        fig.savefig(tmp_path / "picture.svg")
+    written = {"".join(text.itertext()) for text in ElementTree.parse(tmp_path / "picture.svg").iter(SVG_TEXT)}
+    for name in filter(None, names):
+        assert any(name in text for text in written), name
+    if drawn not in ("bars", "matrix"):
+        assert len(legend(ax)) >= len(names)
 
 
 # --- values ----------------------------------------------------------------------------------------------------------
