@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
+from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
+from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
 from imbtorch.confusion import ratio
-from imbtorch.counting import FAULTS, Counting
-from imbtorch.kernels import reading_is_free
+from imbtorch.counting import FAULTS, Counting, reading_is_free
 from imbtorch.metric import TorchmetricsArguments
-from imbtorch.state import SummedState, rank_zero
+from imbtorch.state import rank_zero
 
 __all__ = ["HandTill"]
 
+OUT_OF_RANGE, NAN = FAULTS.index("targets out of range"), FAULTS.index("NaN scores")
+LEFT_OUT = -1  # target of a sample that is kept but takes no part
 
-class HandTill(SummedState):
+
+def _setting(name: str, of: str) -> Any:
+    """Property that reads a setting and refuses to change it."""
+
+    def read(self: HandTill) -> Any:
+        return getattr(self._counting, of)
+
+    def refuse(self: HandTill, value: object) -> None:
+        raise AttributeError(f"{name} cannot change once samples are kept; build a new HandTill with {name}={value!r}")
+
+    return property(read, refuse)
+
+
+class HandTill(Metric):
     r"""M measure of Hand and Till: the AUC of every pair of classes, averaged; insensitive to class shares.
 
     .. math:: M = \frac{2}{K(K-1)} \sum_{i<j} \frac{A(i \mid j) + A(j \mid i)}{2}
@@ -28,10 +47,10 @@ class HandTill(SummedState):
     A(i | j) is the probability that a sample of class i has a higher score for class i than one of class j; ties count
     one half. For two classes it is the AUC.
 
+    All scores are kept, 4 K + 8 bytes a sample (8 K + 8 for float64 scores), and gathered by ``compute``.
+
     Args:
         num_classes: number of classes.
-        thresholds: None keeps all scores and is exact; a number keeps K x K histograms of so many bins in [0, 1], with
-            an update of O(batch * K) and one ``all_reduce``, and counts scores in one bin as ties.
         logits: whether scores are logits, to which softmax is applied; never guessed.
         ignore_index: target of the samples to leave out.
         kwargs: arguments of :class:`torchmetrics.Metric`.
@@ -41,7 +60,7 @@ class HandTill(SummedState):
     ``sklearn.metrics.roc_auc_score(multi_class="ovo", average="macro")``.
 
     Raises:
-        ValueError: for fewer than two classes or bins.
+        ValueError: for fewer than two classes.
 
     Source: Hand and Till (2001), A simple generalisation of the area under the ROC curve for multiple class
     classification problems.
@@ -52,202 +71,256 @@ class HandTill(SummedState):
     tensor(0.8750)
     """
 
+    full_state_update = False
+    is_differentiable = False
     higher_is_better = True
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
+
+    num_classes: int = _setting("num_classes", "size")
+    logits: bool = _setting("logits", "logits")
+    ignore_index: int | None = _setting("ignore_index", "ignore_index")
+
+    scores: list[Tensor] | Tensor  # a list of [n, K]; all in one tensor while synced
+    targets: list[Tensor] | Tensor  # a list of [n]
+    not_counted: Tensor  # tally of samples with each fault
+    settings: Tensor  # a digest; torchmetrics' collections merge metrics whose states are equal
 
     def __init__(
         self,
         num_classes: int,
         *,
-        thresholds: int | None = None,
         logits: bool = False,
         ignore_index: int | None = None,
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
-        if thresholds is not None and (
-            isinstance(thresholds, bool) or not isinstance(thresholds, int) or thresholds < 2
-        ):
-            raise ValueError(f"thresholds must be None or a number of bins >= 2, got {thresholds!r}")
-        counting = Counting.of("multiclass", num_classes, logits=logits, ignore_index=ignore_index)
-        kind = "exact" if thresholds is None else f"{thresholds}_bins"
-        name = f"hand_till_{kind}_{'logits_' * logits}{counting.name}"
-        cells = num_classes**2 * (thresholds or 0)
-        super().__init__(name, cells + len(FAULTS), **kwargs)
-        self._counting, self._cells = counting, cells
-        self.num_classes, self.thresholds, self.logits = num_classes, thresholds, logits
-        self.ignore_index = ignore_index
-        self.scores: list[Tensor] = []
-        self.targets: list[Tensor] = []
-        if thresholds is None:  # states like the counts, so that collections share and checkpoints hold them
-            for kept in ("scores", "targets"):
-                self._defaults[kept], self._persistent[kept], self._reductions[kept] = [], False, None
-        self._local_scores: tuple[list[Tensor], list[Tensor]] | None = None
+        super().__init__(**kwargs)
+        self._counting = Counting.of("multiclass", num_classes, logits=logits, ignore_index=ignore_index)
+        text = f"HandTill {num_classes} {logits} {ignore_index}"
+        digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
+        self.add_state("settings", torch.tensor([digest]), dist_reduce_fx=None)
+        self.add_state("not_counted", torch.zeros(len(FAULTS), dtype=torch.int64), dist_reduce_fx="sum")
+        self.add_state("scores", [], dist_reduce_fx="cat")
+        self.add_state("targets", [], dist_reduce_fx="cat")
 
     def update(self, preds: Tensor, target: Tensor) -> None:
-        """Count or keep a batch.
+        """Keep a batch.
 
         Args:
-            preds: scores ``[N, C, ...]``; in [0, 1] where they are binned.
+            preds: scores ``[N, C, ...]``.
             target: class indices ``[N, ...]``.
 
         Raises:
-            ValueError: for shapes that do not fit, and on the CPU of a single process for targets out of range, NaN
-                scores, and scores outside [0, 1] where they are binned; elsewhere ``compute`` raises, on all processes.
+            ValueError: for shapes that do not fit, and on the CPU of a single process for targets out of range and NaN
+                scores; elsewhere ``compute`` raises, on all processes.
             TypeError: for predictions that are no scores.
         """
         if not isinstance(preds, Tensor) or not preds.is_floating_point():
             got = preds.dtype if isinstance(preds, Tensor) else type(preds).__name__
             raise TypeError(f"preds must be floating scores [N, C, ...], got {got}; class indices cannot be ranked")
         self._counting.check(preds, target)
-        if preds.device != self._state.device:
-            raise ValueError(f"preds are on {preds.device} but the metric is on {self._state.device}; move the metric")
+        if preds.device != self.device:
+            raise ValueError(f"preds are on {preds.device} but the metric is on {self.device}; move the metric")
+        if self._is_synced:
+            raise TorchMetricsUserError("The Metric has been synced; call unsync() before update().")
         scores = preds.detach().movedim(1, -1).reshape(-1, self.num_classes)
-        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))  # bins and softmax need the digits
-        scores = scores.softmax(-1) if self.logits else scores
+        wide = torch.promote_types(scores.dtype, torch.float32)  # a softmax needs the digits
+        scores = scores.softmax(-1, dtype=wide) if self.logits else scores.to(wide, copy=True)
         truth = target.reshape(-1).long()
-        kept = torch.ones_like(truth, dtype=torch.bool) if self.ignore_index is None else truth != self.ignore_index
-        outside = (truth < 0) | (truth >= self.num_classes)
-        nan = scores.isnan().any(-1)
-        unbounded = ((scores < 0) | (scores > 1)).any(-1) & (self.thresholds is not None)
-        faults = [kept & outside, torch.zeros_like(nan), kept & ~outside & nan, kept & ~outside & ~nan & unbounded]
-        sound = kept & ~outside & ~nan & ~unbounded
-        if reading_is_free(self._state) and not self._distributed():
-            for fault, each in enumerate(faults):
-                if bool(each.any()):
-                    beyond = scores[each][(scores[each] < 0) | (scores[each] > 1)] if fault == 3 else truth[each]
-                    raise ValueError(self._counting.error_message(fault, beyond, len(truth)))
-        state = self._writable(exclusive=not self._leads)
-        state[self._cells :] += torch.stack([each.sum() for each in faults])
-        if self.thresholds is None:
-            self.scores = [*self.scores, scores[sound]]  # a new list: a collection's members share theirs
-            self.targets = [*self.targets, truth[sound]]
-            return
-        bins = (scores.nan_to_num(0).clamp(0, 1) * self.thresholds).long().clamp(max=self.thresholds - 1)
-        first = torch.arange(self.num_classes, device=truth.device) * self.num_classes
-        index = (first + truth.clamp(0, self.num_classes - 1).unsqueeze(-1)) * self.thresholds + bins
-        state.index_add_(0, index.flatten(), sound.long().unsqueeze(-1).expand_as(index).flatten())
+        ignored = torch.zeros_like(truth, dtype=torch.bool) if self.ignore_index is None else truth == self.ignore_index
+        outside = ((truth < 0) | (truth >= self.num_classes)) & ~ignored
+        nan = scores.isnan().any(-1) & ~ignored & ~outside
+        if not reading_is_free(truth) or self.distributed_available_fn():
+            tally = torch.zeros_like(self.not_counted)
+            tally[OUT_OF_RANGE], tally[NAN] = outside.sum(), nan.sum()
+            self.not_counted = self.not_counted + tally
+        else:
+            for fault, fits in ((OUT_OF_RANGE, outside), (NAN, nan)):
+                if bool(fits.any()):
+                    raise ValueError(self._counting._complaint(fault, truth[fits], len(truth)))
+        # without picking the sound samples, for which a device would have to wait
+        self.scores.append(scores)  # type: ignore[union-attr]
+        self.targets.append(truth.masked_fill(ignored | outside | nan, LEFT_OUT))  # type: ignore[union-attr]
 
     def forward(self, preds: Tensor, target: Tensor) -> Tensor:
-        """Count or keep a batch and return its own value; arguments as for :meth:`update`.
+        """Keep a batch and return its own value; arguments as for :meth:`update`.
 
         With ``dist_sync_on_step=True`` the value is that of the batches of all processes. Samples that cannot be
-        counted take no part where :meth:`update` leaves them to ``compute``.
+        ranked take no part where :meth:`update` leaves them to ``compute``.
         """
-        alone = HandTill(
+        self.update(preds, target)
+        batch = HandTill(
             self.num_classes,
-            thresholds=self.thresholds,
             logits=self.logits,
             ignore_index=self.ignore_index,
             process_group=self.process_group,
-            dist_sync_fn=self.dist_sync_fn,
             distributed_available_fn=self.distributed_available_fn,
-        ).to(self._state.device)
-        self.update(preds, target)
-        alone.update(preds, target)
-        with alone.sync_context(dist_sync_fn=self.dist_sync_fn, should_sync=self.dist_sync_on_step):
-            value = alone._value()
-        self._forward_cache = value
+        ).to(self.device)
+        batch.scores, batch.targets = self.scores[-1:], self.targets[-1:]
+        with batch.sync_context(dist_sync_fn=self.dist_sync_fn, should_sync=self.dist_sync_on_step):
+            value = batch._value()
+        self._forward_cache: Any = value
         return value
 
     def compute(self) -> Tensor:
         """Value of all samples, of all processes.
 
         Raises:
-            ValueError: if samples could not be counted.
+            ValueError: if samples could not be ranked, or were kept with other settings.
         """
-        tally = self._state[self._cells :].tolist()
+        own = torch.as_tensor(self._defaults["settings"], device=self.settings.device)
+        if bool((self.settings != own).any()):
+            raise ValueError(
+                f"this HandTill has num_classes={self.num_classes}, logits={self.logits}, "
+                f"ignore_index={self.ignore_index}, but some of its samples were kept with other settings; give all "
+                "processes, and a metric that loads a checkpoint, the same"
+            )
+        tally = self.not_counted.tolist()
         if any(tally):
-            found = ", ".join(f"{count} {fault}" for count, fault in zip(tally, FAULTS, strict=True) if count)
-            raise ValueError(f"HandTill did not count {sum(tally)} of the samples it was given: {found}; call reset()")
+            faults = ", ".join(f"{count} {fault}" for count, fault in zip(tally, FAULTS, strict=True) if count)
+            raise ValueError(f"HandTill did not count {sum(tally)} of the samples it was given: {faults}; call reset()")
         value = self._value()
         if bool(value.isnan()) and rank_zero():
             warnings.warn("HandTill needs targets of at least two classes; its value is nan", stacklevel=4)
         return value
 
+    def plot(self, val: Tensor | Sequence[Tensor] | None = None, ax: Any | None = None) -> tuple[Any, Any]:
+        """Draw a value, or the course of values over epochs.
+
+        Args:
+            val: a value of ``compute`` or ``forward``, or a sequence of them; by default ``compute()``.
+            ax: matplotlib axes to draw into; by default a new figure.
+
+        Returns:
+            Figure (None if axes were given) and axes.
+
+        Raises:
+            ModuleNotFoundError: without matplotlib (``pip install imbtorch[plot]``).
+        """
+        from imbtorch.plots import plot_values
+
+        value = self.compute() if val is None else val
+        return plot_values(value, ax, name="HandTill", bounds=(self.plot_lower_bound, self.plot_upper_bound))
+
+    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
+        """Add the samples of another HandTill with the same settings, or of its ``metric_state``.
+
+        Raises:
+            ValueError: for anything else; nothing is added then.
+        """
+        updates = incoming_state._update_count if isinstance(incoming_state, HandTill) else 1
+        state: Any = incoming_state.metric_state if isinstance(incoming_state, HandTill) else incoming_state
+        if not isinstance(state, dict) or state.keys() != self._defaults.keys():
+            got = f"the states {sorted(state)}" if isinstance(state, dict) else type(state).__name__
+            raise ValueError(f"incoming_state must be a HandTill or its metric_state, got {got}")
+        if not torch.equal(state["settings"].to(self.device), self.settings):
+            raise ValueError("cannot merge a HandTill of another num_classes, logits or ignore_index")
+        self.scores = [*self.scores, *(kept.to(self.device) for kept in state["scores"])]
+        self.targets = [*self.targets, *(kept.to(self.device) for kept in state["targets"])]
+        self.not_counted = self.not_counted + state["not_counted"].to(self.device)
+        self._update_count += updates
+
+    # --- the value --------------------------------------------------------------------------------------------------
+
+    def _samples(self) -> tuple[Tensor, Tensor]:
+        """Scores ``[N, K]`` and targets ``[N]`` of all samples, those left out included."""
+        if isinstance(self.scores, Tensor) and isinstance(self.targets, Tensor):
+            return self.scores.reshape(-1, self.num_classes), self.targets
+        none = torch.zeros(0, self.num_classes, device=self.scores[0].device if self.scores else self.device)
+        return torch.cat([none, *self.scores]), torch.cat([none[:, 0].long(), *self.targets])
+
     def _value(self) -> Tensor:
-        """Value of the samples that could be counted."""
-        wins, members = self._exact() if self.thresholds is None else self._binned()
+        """Mean area of all ordered pairs of classes with targets; nan without a pair."""
+        scores, target = self._samples()
+        scores, target = scores[target != LEFT_OUT], target[target != LEFT_OUT]
+        members = torch.bincount(target, minlength=self.num_classes).double()
+        areas = ratio(_wins(scores, target), members.unsqueeze(-1) * members)
         present = members > 0
         pairs = present.unsqueeze(-1) & present & ~torch.eye(self.num_classes, dtype=torch.bool, device=present.device)
-        areas = ratio(wins, members.unsqueeze(-1) * members)
-        mean = areas[pairs].mean()  # nan without pairs
-        wide = torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32
-        return mean.to(device=self._state.device, dtype=wide)
+        default = torch.get_default_dtype()
+        return areas[pairs].mean().to(self.device, torch.promote_types(default, torch.float32))
 
-    def _exact(self) -> tuple[Tensor, Tensor]:
-        """Wins ``[i, j]`` of class i over class j by the score for i, ties one half; and the members of each class."""
-        size, device = self.num_classes, self._state.device
-        scores = torch.cat(self.scores) if self.scores else torch.zeros(0, size, device=device)
-        target = torch.cat(self.targets) if self.targets else torch.zeros(0, dtype=torch.long, device=device)
-        members = torch.bincount(target, minlength=size).double()
-        wins = torch.zeros(size, size, dtype=torch.float64, device=device)
-        for each in range(size):
-            column = scores[:, each].contiguous()
-            own = column[target == each].sort().values
-            lower = torch.searchsorted(own, column) + torch.searchsorted(own, column, right=True)
-            wins[each].index_add_(0, target, len(own) - lower.double() / 2)
-        return wins, members
+    # --- the life of a metric ---------------------------------------------------------------------------------------
 
-    def _binned(self) -> tuple[Tensor, Tensor]:
-        assert self.thresholds is not None
-        histogram = self._state[: self._cells].view(self.num_classes, self.num_classes, self.thresholds).double()
-        own = histogram.diagonal(dim1=0, dim2=1).T  # [i, bins]: scores for i of the members of i
-        below = histogram.cumsum(-1) - histogram / 2
-        return (below * own.unsqueeze(1)).sum(-1), histogram[0].sum(-1)
+    def _wrap_update(self, update: Callable[..., None]) -> Callable[..., None]:
+        """Note an update only once it has succeeded."""
+        noted = super()._wrap_update(update)
 
-    # --- kept scores ------------------------------------------------------------------------------------------------
+        @functools.wraps(update)
+        def wrapped(*args: Any, **kwargs: Any) -> None:
+            updates = self._update_count
+            try:
+                noted(*args, **kwargs)
+            except BaseException:
+                self._update_count = updates
+                raise
 
-    def reset(self) -> None:
-        """Forget all samples."""
-        super().reset()
-        self.scores, self.targets = [], []
+        return wrapped
 
-    def sync(
-        self,
-        dist_sync_fn: Callable[..., list[Tensor]] | None = None,
-        process_group: Any | None = None,
-        should_sync: bool = True,
-        distributed_available: Callable[[], bool] | None = None,
+    def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
+        """Compute on the samples of all processes.
+
+        Nothing precedes the gathering: neither a cached value nor a warning, which one process alone may have and
+        which would leave the others waiting.
+        """
+
+        @functools.wraps(compute)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with self.sync_context(
+                dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
+            ):
+                return compute(*args, **kwargs)
+
+        return wrapped
+
+    @contextmanager
+    def sync_context(self, *args: Any, should_unsync: bool = True, **kwargs: Any) -> Generator[None, None, None]:
+        """Sync for the length of a ``with`` block; this process's samples come back even where the block raises."""
+        self.sync(*args, **kwargs)
+        try:
+            yield
+        finally:
+            self.unsync(should_unsync=self._is_synced and should_unsync)
+
+    def _sync_dist(
+        self, dist_sync_fn: Callable[..., list[Tensor]] = gather_all_tensors, process_group: Any | None = None
     ) -> None:
-        """Put the counts and scores of all processes in place of this one's; see :meth:`SummedState.sync`."""
-        before = self._is_synced
-        super().sync(dist_sync_fn, process_group, should_sync, distributed_available)
-        if self._is_synced and not before and self.thresholds is None:
-            self._local_scores = self.scores, self.targets
-            gather, group = dist_sync_fn or gather_all_tensors, process_group or self.process_group
-            empty = torch.zeros(0, self.num_classes, dtype=torch.float64, device=self._state.device)
-            scores = torch.cat([empty, *self.scores])  # float64 holds all dtypes, and all processes must agree on one
-            targets = torch.cat([empty[:, 0].long(), *self.targets])
-            self.scores, self.targets = gather(scores, group=group), gather(targets, group=group)
-
-    def _unsync_state(self) -> None:
-        super()._unsync_state()
-        if self._local_scores is not None:
-            self.scores, self.targets = self._local_scores
-            self._local_scores = None
-
-    def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
-        missing = [kept for kept in ("scores", "targets") if kept not in incoming_state]
-        if missing and self.thresholds is None and self._state_name in incoming_state:
-            raise ValueError(f"incoming_state must be the metric_state of an exact HandTill, but has no {missing}")
-        super()._reduce_states(incoming_state)
-        if self.thresholds is None:
-            device = self._state.device
-            self.scores = [*self.scores, *(each.to(device) for each in incoming_state["scores"])]
-            self.targets = [*self.targets, *(each.to(device) for each in incoming_state["targets"])]
-
-    def merge_state(self, incoming_state: Any) -> None:
-        """Add the samples of another metric that counts alike, or of its ``metric_state``; errors as there."""
-        updates = self._update_count + (incoming_state._update_count if isinstance(incoming_state, HandTill) else 1)
-        super().merge_state(incoming_state.metric_state if isinstance(incoming_state, HandTill) else incoming_state)
-        self._update_count = updates
+        """Gather the samples of all processes, or change nothing."""
+        before = {name: getattr(self, name) for name in self._defaults}
+        scores, targets = self._samples()
+        try:
+            # one flat float64 tensor holds any dtype and number of classes, and also no samples at all
+            self.scores, self.targets = [scores.double().flatten().to(self.device)], [targets.to(self.device)]
+            super()._sync_dist(dist_sync_fn, process_group)
+        except BaseException:
+            for name, state in before.items():
+                setattr(self, name, state)
+            self._cache = None
+            raise
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> torch.nn.Module:
-        kept = self.scores, self.targets
-        super()._apply(fn, *args, **kwargs)
-        self.scores, self.targets = ([each.to(self._state.device) for each in part] for part in kept)
+        """Follow moves to another device; scores keep their digits whatever dtype is asked for."""
+        super()._apply(fn, exclude_state=("scores", "targets"))
+        self.scores = [kept.to(self.device) for kept in self.scores]
+        self.targets = [kept.to(self.device) for kept in self.targets]
         return self
+
+    def __copy__(self) -> HandTill:
+        """Copy with samples of its own: two metrics that fill one list are never meant."""
+        return self.clone()  # type: ignore[return-value]
 
     def __repr__(self) -> str:
         """One line."""
-        return f"HandTill(num_classes={self.num_classes}, thresholds={self.thresholds})"
+        ignored = "" if self.ignore_index is None else f", ignore_index={self.ignore_index}"
+        return f"HandTill(num_classes={self.num_classes}{', logits=True' * self.logits}{ignored})"
+
+
+def _wins(scores: Tensor, target: Tensor) -> Tensor:
+    """Wins ``[i, j]`` of class i over class j by the score for i, ties one half; exact in float64."""
+    size = scores.shape[1]
+    wins = torch.zeros(size, size, dtype=torch.float64, device=scores.device)
+    for label in range(size):
+        column = scores[:, label].contiguous()
+        own = column[target == label].sort().values
+        twice_lost = torch.searchsorted(own, column) + torch.searchsorted(own, column, right=True)
+        wins[label].index_add_(0, target, len(own) - twice_lost.double() / 2)
+    return wins

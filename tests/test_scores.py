@@ -1,11 +1,13 @@
-"""The M measure of Hand and Till against scikit-learn, kept scores and bins, on any number of processes."""
+"""The M measure of Hand and Till against scikit-learn, on any number of processes."""
 
 import copy
 import pickle
 import warnings
 
+import matplotlib as mpl
 import pytest
 import torch
+from matplotlib import pyplot as plt
 from processes import launch
 from sklearn.metrics import roc_auc_score
 from torch import nn
@@ -58,9 +60,6 @@ def counted(scores, target, **arguments):
     return value(metric)
 
 
-BOTH = pytest.mark.parametrize("thresholds", [None, 50])
-
-
 # --- against scikit-learn -------------------------------------------------------------------------------------------
 
 
@@ -100,9 +99,8 @@ def test_classes_without_targets_take_no_part(absent):
     assert counted(whole, target[kept]) == pytest.approx(oracle(rest, targets), abs=1e-12)
 
 
-@BOTH
-def test_fewer_than_two_classes_are_nan_with_a_warning(thresholds):
-    metric = HandTill(3, thresholds=thresholds)
+def test_fewer_than_two_classes_are_nan_with_a_warning():
+    metric = HandTill(3)
     with pytest.warns(UserWarning, match="at least two classes"):
         assert metric.compute().isnan()
     metric.update(torch.eye(3), torch.ones(3, dtype=torch.long))
@@ -110,15 +108,13 @@ def test_fewer_than_two_classes_are_nan_with_a_warning(thresholds):
         assert metric.compute().isnan()
 
 
-@BOTH
 @pytest.mark.parametrize("ignore_index", [-100, 1])
-def test_ignored_samples(thresholds, ignore_index):
+def test_ignored_samples(ignore_index):
     scores, target = data()
-    scores = ((scores * 50).floor() + 0.5) / 50
     dropped = torch.arange(len(target)) % 3 == 0 if ignore_index < 0 else target == ignore_index
     marked = target.masked_fill(dropped, ignore_index)
     scores[0] = torch.nan if bool(dropped[0]) else scores[0]
-    found = counted(scores, marked, thresholds=thresholds, ignore_index=ignore_index)
+    found = counted(scores, marked, ignore_index=ignore_index)
     assert found == pytest.approx(pairwise(scores[~dropped], target[~dropped]), abs=1e-12)
 
 
@@ -130,122 +126,88 @@ def test_logits(dtype):
     assert counted(raw, target, logits=True) == pytest.approx(pairwise(raw.to(wide).softmax(1), target), abs=1e-12)
 
 
-@BOTH
-def test_extra_dimensions_and_other_targets(thresholds):
+def test_extra_dimensions_and_other_targets():
     scores, target = data(samples=120)
-    expected = counted(scores, target, thresholds=thresholds)
+    expected = counted(scores, target)
     shaped = scores.view(20, 6, 4).movedim(-1, 1)
     for dtype in (torch.int64, torch.int32, torch.uint8):
-        assert counted(shaped, target.view(20, 6).to(dtype), thresholds=thresholds) == expected
-
-
-# --- bins -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("bins", [2, 10, 64])
-def test_bins_are_exact_for_scores_at_their_centres(bins, dtype):
-    generator = torch.Generator().manual_seed(bins)
-    target = torch.randint(4, (300,), generator=generator)
-    scores = ((torch.randint(bins, (300, 4), generator=generator) + 0.5) / bins).to(dtype)
-    expected = pairwise(scores, target)
-    assert counted(scores, target, thresholds=bins) == pytest.approx(expected, abs=1e-12)
-    assert counted(scores, target) == pytest.approx(expected, abs=1e-12)
-
-
-def test_bins_converge_to_the_exact_value():
-    generator = torch.Generator().manual_seed(2)
-    target = torch.randint(3, (500,), generator=generator)
-    scores = (torch.randn(500, 3, generator=generator, dtype=torch.float64) + nn.functional.one_hot(target)).softmax(1)
-    expected = oracle(scores, target)
-    errors = [abs(counted(scores, target, thresholds=bins) - expected) for bins in (4, 32, 4096)]
-    assert errors == sorted(errors, reverse=True)
-    assert errors[0] > 1e-3
-    assert errors[-1] < 1e-4
-
-
-def test_the_ends_of_the_range_fall_into_bins():
-    scores, target = torch.eye(3)[[0, 1, 2, 2, 0]], torch.tensor([0, 1, 2, 1, 2])
-    assert counted(scores, target, thresholds=7) == pytest.approx(pairwise(scores, target), abs=1e-12)
+        assert counted(shaped, target.view(20, 6).to(dtype)) == expected
 
 
 # --- the life of a metric -------------------------------------------------------------------------------------------
 
 
-@BOTH
-def test_chunks_forward_reset_and_merge(thresholds):
+def test_chunks_forward_reset_and_merge():
     scores, target = data(samples=150)
-    expected = counted(scores, target, thresholds=thresholds)
-    metric = HandTill(4, thresholds=thresholds)
+    expected = counted(scores, target)
+    metric = HandTill(4)
     for chunk in (slice(0, 1), slice(1, 1), slice(1, 90)):
         metric.update(scores[chunk], target[chunk])
     batch = metric(scores[90:], target[90:])
-    assert batch.item() == pytest.approx(counted(scores[90:], target[90:], thresholds=thresholds), abs=1e-6)
+    assert batch.item() == pytest.approx(counted(scores[90:], target[90:]), abs=1e-6)
     assert value(metric) == expected
     assert metric.update_count == 4
     metric.reset()
     metric.update(scores[:40], target[:40])
-    assert value(metric) == counted(scores[:40], target[:40], thresholds=thresholds)
-    other = HandTill(4, thresholds=thresholds)
+    assert value(metric) == counted(scores[:40], target[:40])
+    other = HandTill(4)
     other.update(scores[40:], target[40:])
     metric.merge_state(other)
     assert value(metric) == expected
     assert metric.update_count == 2
-    assert value(other) == counted(scores[40:], target[40:], thresholds=thresholds)
-    again = HandTill(4, thresholds=thresholds)
+    assert value(other) == counted(scores[40:], target[40:])
+    again = HandTill(4)
     again.merge_state(metric.metric_state)
     assert value(again) == expected
 
 
-@BOTH
-def test_a_state_that_does_not_fit_is_not_merged_in_part(thresholds):
+def test_a_state_that_does_not_fit_is_not_merged_in_part():
     scores, target = data(samples=30)
-    metric = HandTill(4, thresholds=thresholds)
+    metric = HandTill(4)
     metric.update(scores, target)
     before = value(metric), metric.update_count
-    state = metric.metric_state
-    for stranger in (HandTill(5, thresholds=thresholds), HandTill(4, thresholds=9), HandTill(4, logits=True)):
-        with pytest.raises(ValueError, match="cannot merge"):
-            metric.merge_state(stranger)
-    with pytest.raises(ValueError, match="incoming_state must"):
+    for stranger in (HandTill(5), HandTill(4, ignore_index=9), HandTill(4, logits=True)):
+        for state in (stranger, stranger.metric_state):
+            with pytest.raises(ValueError, match="cannot merge a HandTill of another num_classes, logits"):
+                metric.merge_state(state)
+    with pytest.raises(ValueError, match="must be a HandTill or its metric_state, got int"):
         metric.merge_state(3)
-    if thresholds is None:
-        del state["targets"]
-        with pytest.raises(ValueError, match=r"has no .*targets"):
-            metric.merge_state(state)
+    state = metric.metric_state
+    del state["targets"]
+    with pytest.raises(ValueError, match=r"got the states \['not_counted', 'scores', 'settings'\]"):
+        metric.merge_state(state)
     assert (value(metric), metric.update_count) == before
 
 
-@BOTH
-def test_a_forward_of_one_class_does_not_warn(thresholds):
-    metric = HandTill(3, thresholds=thresholds)
+def test_a_forward_of_one_class_does_not_warn():
+    metric = HandTill(3)
     assert metric(torch.eye(3), torch.zeros(3, dtype=torch.long)).isnan()
     assert metric(torch.eye(3), torch.tensor([0, 1, 2])) == 1
 
 
-@BOTH
-def test_copies_count_apart(thresholds):
+def test_copies_count_apart():
     scores, target = data(samples=60)
-    metric = HandTill(4, thresholds=thresholds)
+    metric = HandTill(4)
     metric.update(scores, target)
     before = value(metric)
     for twin in (pickle.loads(pickle.dumps(metric)), copy.deepcopy(metric), copy.copy(metric), metric.clone()):
         assert value(twin) == before
         twin.update(scores.flip(1), target)
         assert value(metric) == before
-        assert value(twin) == counted(
-            torch.cat((scores, scores.flip(1))), torch.cat((target, target)), thresholds=thresholds
-        )
-    assert repr(metric) == f"HandTill(num_classes=4, thresholds={thresholds})"
+        assert value(twin) == counted(torch.cat((scores, scores.flip(1))), torch.cat((target, target)))
 
 
-@BOTH
-def test_moves_keep_the_digits(thresholds):
+def test_moves_keep_the_digits():
     scores, target = data(samples=60)
-    metric = HandTill(4, thresholds=thresholds)
+    metric = HandTill(4)
     metric.update(scores, target)
     before = value(metric)
-    for move in (lambda m: m.to("cpu"), lambda m: m.half(), lambda m: nn.ModuleList([m]).bfloat16()):
+    for move in (
+        lambda m: m.to("cpu"),
+        lambda m: m.to(torch.float16),
+        lambda m: m.half(),
+        lambda m: nn.ModuleList([m]).bfloat16(),
+    ):
         move(metric)
         assert value(metric) == before
 
@@ -264,31 +226,101 @@ def test_kept_scores_do_not_follow_the_tensor_that_was_given():
     assert not metric.scores[0].requires_grad
 
 
-@BOTH
-def test_equal_metrics_of_a_collection(thresholds):
+def test_equal_metrics_of_a_collection():
     """torchmetrics lets only one of them count and shares its states."""
     scores, target = data(samples=90)
-    collection = MetricCollection({name: HandTill(4, thresholds=thresholds) for name in "ab"})
+    collection = MetricCollection({name: HandTill(4) for name in "ab"})
     for _ in range(2):
         for some, true in zip(scores.chunk(3), target.chunk(3), strict=True):
             collection.update(some, true)
-        expected = counted(scores, target, thresholds=thresholds)
+        expected = counted(scores, target)
         assert {name: found.item() for name, found in collection.compute().items()} == pytest.approx(
             {"a": expected, "b": expected}, abs=1e-6
         )
         collection.reset()
 
 
-@BOTH
-def test_checkpoints_hold_everything(thresholds):
+def test_checkpoints_hold_everything():
     scores, target = data(samples=60)
-    metric, other = HandTill(4, thresholds=thresholds), HandTill(4, thresholds=thresholds)
+    metric, other = HandTill(4), HandTill(4)
     assert metric.state_dict() == {}
     metric.update(scores, target)
     metric.persistent(True)
     other.persistent(True)
     other.load_state_dict(metric.state_dict())
     assert value(other) == value(metric)
+
+
+def test_an_update_does_not_touch_what_was_kept_before():
+    """An epoch of 10^5 updates would otherwise copy ever longer lists."""
+    scores, target = data(samples=60)
+    metric = HandTill(4)
+    metric.update(scores[:20], target[:20])
+    kept, first = metric.scores, metric.scores[0]
+    metric.update(scores[20:40], target[20:40])
+    metric(scores[40:], target[40:])
+    assert metric.scores is kept
+    assert kept[0] is first
+    assert [len(batch) for batch in kept] == [len(batch) for batch in metric.targets] == [20, 20, 20]
+
+
+def test_metrics_of_other_settings_count_apart_in_a_collection():
+    """Also where the first batch, by which torchmetrics judges, does not tell them apart."""
+    scores, target = data(samples=90)
+    first = (target != 3).nonzero().flatten()[:20]
+    collection = MetricCollection({"all": HandTill(4), "three": HandTill(4, ignore_index=3)})
+    collection.update(scores[first], target[first])
+    collection.update(scores, target)
+    whole, true = torch.cat((scores[first], scores)), torch.cat((target[first], target))
+    assert value(collection["all"]) == pytest.approx(pairwise(whole, true), abs=1e-12)
+    assert value(collection["three"]) == pytest.approx(pairwise(whole[true != 3], true[true != 3]), abs=1e-12)
+
+
+def test_a_checkpoint_of_other_settings_is_refused():
+    scores, target = data(samples=60)
+    metric, other = HandTill(4, logits=True), HandTill(4)
+    metric.persistent(True)
+    metric.update(scores, target)
+    other.load_state_dict(metric.state_dict())
+    with pytest.raises(
+        ValueError, match=r"num_classes=4, logits=False, ignore_index=None, but .* a checkpoint, the same"
+    ):
+        other.compute()
+
+
+@pytest.mark.parametrize(("name", "changed"), [("num_classes", 5), ("logits", True), ("ignore_index", 0)])
+def test_settings_cannot_be_changed(name, changed):
+    metric = HandTill(4)
+    before = getattr(metric, name)
+    with pytest.raises(AttributeError, match=f"build a new HandTill with {name}={changed}"):
+        setattr(metric, name, changed)
+    assert getattr(metric, name) == before
+    assert getattr(pickle.loads(pickle.dumps(HandTill(**{"num_classes": 4, name: changed}))), name) == changed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [({}, "num_classes=4"), ({"logits": True, "ignore_index": -1}, "num_classes=4, logits=True, ignore_index=-1")],
+)
+def test_the_repr_is_the_call(arguments, shown):
+    assert repr(HandTill(4, **arguments)) == f"HandTill({shown})"
+
+
+def test_values_are_drawn():
+    mpl.use("Agg")
+    scores, target = data(samples=60)
+    metric = HandTill(4)
+    steps = [metric(scores[:30], target[:30]), metric(scores[30:], target[30:])]
+    _, ax = metric.plot()
+    assert ax.lines[0].get_ydata()[0] == pytest.approx(counted(scores, target), abs=1e-6)
+    assert ax.get_ylabel() == "HandTill"
+    assert [each.get_ydata()[0] for each in ax.lines[1:]] == [0.0, 1.0]  # the bounds
+    _, axes = plt.subplots(1, 2)
+    made, drawn = metric.plot(steps, axes[1])
+    assert (made, drawn) == (None, axes[1])
+    assert drawn.lines[0].get_ydata().tolist() == pytest.approx([float(step) for step in steps])
+    assert not axes[0].has_data()
+    plt.close("all")
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------
@@ -299,29 +331,24 @@ GOOD = torch.tensor([0, 1])
 
 @pytest.mark.parametrize("call", ["update", "forward"])
 @pytest.mark.parametrize(
-    ("thresholds", "preds", "target", "error", "message"),
+    ("preds", "target", "error", "message"),
     [
-        (None, torch.full((2, 3), torch.nan), GOOD, ValueError, "preds hold NaN scores"),
-        (9, torch.full((2, 3), torch.nan), GOOD, ValueError, "preds hold NaN scores"),
-        (9, torch.tensor([[0.0, 1.0, 0.0], [0.0, 2.5, 0.0]]), GOOD, ValueError, "preds hold 2.5.*logits=True"),
-        (9, torch.tensor([[0.0, 1.0, 0.0], [0.0, -2.0, 0.0]]), GOOD, ValueError, "preds hold -2.*logits=True"),
-        (None, SCORES, torch.tensor([0, 3]), ValueError, "target holds class 3 .*ignore_index=3"),
-        (9, SCORES, torch.tensor([-1, 0]), ValueError, "target holds class -1 .*ignore_index=-1"),
-        (None, SCORES, torch.tensor([0.0, 1.0]), TypeError, r"target must hold integers.*target\.long"),
-        (None, torch.tensor([0, 1]), GOOD, TypeError, "preds must be floating scores"),
-        (None, [[0.5, 0.5, 0.0]] * 2, GOOD, TypeError, "preds must be floating scores"),
-        (None, torch.full((2, 4), 0.25), GOOD, ValueError, "preds hold scores of 4 classes but num_classes=3"),
-        (9, torch.full((3, 3), 0.25), GOOD, ValueError, "preds and target do not fit"),
+        (torch.full((2, 3), torch.nan), GOOD, ValueError, "preds hold NaN scores"),
+        (SCORES, torch.tensor([0, 3]), ValueError, "target holds class 3 .*ignore_index=3"),
+        (SCORES, torch.tensor([-1, 0]), ValueError, "target holds class -1 .*ignore_index=-1"),
+        (SCORES, torch.tensor([0.0, 1.0]), TypeError, r"target must hold integers.*target\.long"),
+        (torch.tensor([0, 1]), GOOD, TypeError, "preds must be floating scores"),
+        ([[0.5, 0.5, 0.0]] * 2, GOOD, TypeError, "preds must be floating scores"),
+        (torch.full((2, 4), 0.25), GOOD, ValueError, "preds hold scores of 4 classes but num_classes=3"),
+        (torch.full((3, 3), 0.25), GOOD, ValueError, "preds and target do not fit"),
     ],
 )
-def test_bad_input_raises_and_leaves_the_state(call, thresholds, preds, target, error, message):
-    metric = HandTill(3, thresholds=thresholds)
+def test_bad_input_raises_and_leaves_the_state(call, preds, target, error, message):
+    metric = HandTill(3)
     metric.update(torch.eye(3), torch.tensor([0, 1, 2]))
-    before = metric._state.clone()
     with pytest.raises(error, match=message):
         getattr(metric, call)(preds, target)
-    assert torch.equal(metric._state, before)
-    assert metric.update_count == 1
+    assert metric.update_count == len(metric.scores) == len(metric.targets) == 1
     assert metric.compute() == 1
 
 
@@ -335,9 +362,6 @@ def test_scores_of_any_range_are_ranked_where_they_are_kept():
     [
         ({"num_classes": 1}, ValueError, "num_classes must be at least 2"),
         ({"num_classes": 2.0}, TypeError, "num_classes must be an int"),
-        ({"num_classes": 3, "thresholds": 1}, ValueError, "thresholds must be None or a number"),
-        ({"num_classes": 3, "thresholds": True}, ValueError, "thresholds must be None or a number"),
-        ({"num_classes": 3, "thresholds": torch.tensor([0.5])}, ValueError, "thresholds must be None or a number"),
         ({"num_classes": 3, "logits": 1}, TypeError, "logits must be True or False"),
         ({"num_classes": 3, "ignore_index": 0.5}, TypeError, "ignore_index must be an int"),
     ],
@@ -350,52 +374,100 @@ def test_bad_arguments(arguments, error, message):
 # --- several processes ----------------------------------------------------------------------------------------------
 
 
-def uneven(rank, world):
-    """Batches of 17 go round among the ranks but the last, which has none (on one process, to that one)."""
+class Broken:
+    """Gathers for a single process until it fails at a given call, once."""
+
+    def __init__(self, fails_at):
+        self.calls_left = fails_at
+
+    def __call__(self, tensor, group=None):
+        self.calls_left -= 1
+        if self.calls_left == -1:
+            raise ConnectionError("the other process is gone")
+        return [tensor]
+
+
+@pytest.mark.parametrize("fails_at", range(4))  # settings, tally, scores, targets
+def test_a_gather_that_fails_changes_nothing(fails_at):
+    scores, target = data(samples=60)
+    metric = HandTill(4, dist_sync_fn=Broken(fails_at), distributed_available_fn=lambda: True)
+    metric.update(scores[:20], target[:20])
+    metric.update(scores[20:], target[20:])
+    kept = metric.scores
+    with pytest.raises(ConnectionError, match="gone"):
+        metric.compute()
+    assert not metric._is_synced
+    assert metric.scores is kept
+    assert value(metric) == pytest.approx(pairwise(scores, target), abs=1e-12)
+    metric.update(scores, target)
+    assert value(metric) == pytest.approx(pairwise(scores, target), abs=1e-12)
+    assert [len(batch) for batch in metric.scores] == [20, 40, 60]
+
+
+def uneven(rank, world, idle):
+    """Batches of 17 go round among the ranks but one, which has none (on one process, to that one)."""
     warnings.simplefilter("error")
     torch.set_default_dtype(torch.float64)
     scores, target = data(5, 230)
-    answers = []
-    for thresholds in (None, 50):
-        metric = HandTill(5, thresholds=thresholds)
-        for index, start in enumerate(range(0, 230, 17)):
-            if rank == index % max(1, world - 1):
-                metric.update(scores[start : start + 17], target[start : start + 17])
-        before = metric.update_count, sum(map(len, metric.targets))
-        answers += [metric.compute().item(), metric.compute().item()]
-        assert (metric.update_count, sum(map(len, metric.targets))) == before  # this process's own came back
-        metric.reset()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            assert metric.compute().isnan()  # nobody has data
+    busy = [each for each in range(world) if each != idle % world] or [0]
+    metric = HandTill(5)
+    for index, start in enumerate(range(0, 230, 17)):
+        if rank == busy[index % len(busy)]:
+            metric.update(scores[start : start + 17], target[start : start + 17])
+    before = metric.update_count, sum(map(len, metric.targets))
+    answers = [metric.compute().item(), metric.compute().item()]
+    assert (metric.update_count, sum(map(len, metric.targets))) == before  # this process's own came back
+    metric.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert metric.compute().isnan()  # nobody has data
     stepwise = HandTill(5, dist_sync_on_step=True)
-    answers.append(stepwise(scores[rank::world], target[rank::world]).item())
+    mixed = (scores * 64).round().to(torch.float32 if rank else torch.float64)  # no digit is lost in either
+    answers += [stepwise(mixed[rank::world], target[rank::world]).item(), stepwise.compute().item()]
     return answers
 
 
-@pytest.mark.parametrize("world", [1, 2, 3])
-def test_any_number_of_processes_gives_the_same_value(world):
+@pytest.mark.parametrize(("world", "idle"), [(1, 0), (2, 0), (2, 1), (3, 0), (3, 2)])
+def test_any_number_of_processes_gives_the_same_value(world, idle):
     scores, target = data(5, 230)
-    expected, binned = oracle(scores, target), counted(scores, target, thresholds=50)
-    for answer in launch(world, uneven):
-        assert answer == pytest.approx([expected, expected, binned, binned, expected], abs=1e-12)
+    rounded = pairwise((scores * 64).round(), target)
+    expected = oracle(scores, target)
+    for answer in launch(world, uneven, idle):
+        assert answer == pytest.approx([expected, expected, rounded, rounded], abs=1e-12)
 
 
 def bad_on_one_rank(rank, world):
     answers = []
-    for thresholds in (None, 50):
-        for preds, target in ((torch.full((2, 3), torch.nan), GOOD), (SCORES, torch.tensor([0, 5]))):
-            metric = HandTill(3, thresholds=thresholds)
-            metric(*((SCORES, GOOD) if rank == 0 else (preds, target)))
-            try:
-                answers.append(metric.compute().item())
-            except ValueError as error:
-                answers.append(str(error))
+    for preds, target in ((torch.full((2, 3), torch.nan), GOOD), (SCORES, torch.tensor([0, 5]))):
+        metric = HandTill(3)
+        metric(*((SCORES, GOOD) if rank == 0 else (preds, target)))
+        for _ in range(2):  # what raises leaves the metric as it was, so that it raises again
+            with pytest.raises(ValueError, match="HandTill did not count") as caught:
+                metric.compute()
+            answers.append(str(caught.value))
     return answers
 
 
 def test_bad_input_of_one_process_raises_on_all():
     for answer in launch(2, bad_on_one_rank):
-        for found, message in zip(answer, ["2 NaN scores", "1 targets out of range"] * 2, strict=True):
-            assert message in found
-            assert "reset()" in found
+        for text, message in zip(answer, ["2 NaN scores"] * 2 + ["1 targets out of range"] * 2, strict=True):
+            assert message in text
+            assert "reset()" in text
+
+
+def other_settings(rank, world):
+    answers = []
+    for arguments in ({"logits": True}, {"ignore_index": 2}, {"num_classes": 4}):
+        metric = HandTill(**{"num_classes": 3} | (arguments if rank == 1 else {}))
+        metric.update(torch.full((2, metric.num_classes), 0.25), GOOD)
+        with pytest.raises(ValueError, match="some of its samples were kept with other settings; give all") as caught:
+            metric.compute()
+        answers.append(str(caught.value))
+    return answers
+
+
+def test_processes_of_other_settings_raise_on_all():
+    first, second = launch(2, other_settings)
+    assert len(first) == len(second) == 3
+    assert "logits=True" in second[0]
+    assert "logits=False" in first[0]

@@ -15,7 +15,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from imbtorch.lightning.base import Callback, is_fitting
 from imbtorch.metric import CountsMetric
-from imbtorch.named import NamedValues, ReportedValue
+from imbtorch.named import SharedResult, ReportedValue
 from imbtorch.sampler import ExactBatchSampler
 from imbtorch.state import SummedState
 
@@ -347,7 +347,7 @@ def _names_of_metrics(module: nn.Module) -> set[str]:
     """Names under which the metrics of a module would be logged: those of a report or sweep, else the attribute."""
     names = set()
     for path, metric in _metrics(module):
-        names.update(metric.keys() if isinstance(metric, NamedValues) else [path.rpartition(".")[2]])
+        names.update(metric.keys() if isinstance(metric, SharedResult) else [path.rpartition(".")[2]])
     return names
 
 
