@@ -17,26 +17,15 @@ from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
 from imbtorch.confusion import ratio
-from imbtorch.counting import FAULTS, Counting, reading_is_free
+from imbtorch.counting import FAULTS, Counting
+from imbtorch.kernels import reading_is_free
 from imbtorch.metric import TorchmetricsArguments
-from imbtorch.state import rank_zero
+from imbtorch.state import Setting, rank_zero
 
 __all__ = ["HandTill"]
 
 OUT_OF_RANGE, NAN = FAULTS.index("targets out of range"), FAULTS.index("NaN scores")
 LEFT_OUT = -1  # target of a sample that is kept but takes no part
-
-
-def _setting(name: str, of: str) -> Any:
-    """Property that reads a setting and refuses to change it."""
-
-    def read(self: HandTill) -> Any:
-        return getattr(self._counting, of)
-
-    def refuse(self: HandTill, value: object) -> None:
-        raise AttributeError(f"{name} cannot change once samples are kept; build a new HandTill with {name}={value!r}")
-
-    return property(read, refuse)
 
 
 class HandTill(Metric):
@@ -76,10 +65,6 @@ class HandTill(Metric):
     higher_is_better = True
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
 
-    num_classes: int = _setting("num_classes", "size")
-    logits: bool = _setting("logits", "logits")
-    ignore_index: int | None = _setting("ignore_index", "ignore_index")
-
     scores: list[Tensor] | Tensor  # a list of [n, K]; all in one tensor while synced
     targets: list[Tensor] | Tensor  # a list of [n]
     not_counted: Tensor  # tally of samples with each fault
@@ -102,6 +87,21 @@ class HandTill(Metric):
         self.add_state("scores", [], dist_reduce_fx="cat")
         self.add_state("targets", [], dist_reduce_fx="cat")
 
+    @Setting
+    def num_classes(self) -> int:
+        """Number of classes."""
+        return self._counting.size
+
+    @Setting
+    def logits(self) -> bool:
+        """Whether scores are logits."""
+        return self._counting.logits
+
+    @Setting
+    def ignore_index(self) -> int | None:
+        """Target of the samples that are left out."""
+        return self._counting.ignore_index
+
     def update(self, preds: Tensor, target: Tensor) -> None:
         """Keep a batch.
 
@@ -114,6 +114,21 @@ class HandTill(Metric):
                 scores; elsewhere ``compute`` raises, on all processes.
             TypeError: for predictions that are no scores.
         """
+        self._check(preds, target)
+        scores = preds.detach().movedim(1, -1).reshape(-1, self.num_classes)
+        wide = torch.promote_types(scores.dtype, torch.float32)  # a softmax needs the digits
+        scores = scores.softmax(-1, dtype=wide) if self.logits else scores.to(wide, copy=True)
+        truth = target.reshape(-1).long()
+        ignored = torch.zeros_like(truth, dtype=torch.bool) if self.ignore_index is None else truth == self.ignore_index
+        outside = ((truth < 0) | (truth >= self.num_classes)) & ~ignored
+        nan = scores.isnan().any(-1) & ~ignored & ~outside
+        self._note_faults(truth, {OUT_OF_RANGE: outside, NAN: nan})
+        # without picking the sound samples, for which a device would have to wait
+        self.scores.append(scores)  # type: ignore[union-attr]
+        self.targets.append(truth.masked_fill(ignored | outside | nan, LEFT_OUT))  # type: ignore[union-attr]
+
+    def _check(self, preds: Tensor, target: Tensor) -> None:
+        """Check types, shapes and devices of a batch, and that it has a list to go to."""
         if not isinstance(preds, Tensor) or not preds.is_floating_point():
             got = preds.dtype if isinstance(preds, Tensor) else type(preds).__name__
             raise TypeError(f"preds must be floating scores [N, C, ...], got {got}; class indices cannot be ranked")
@@ -122,24 +137,18 @@ class HandTill(Metric):
             raise ValueError(f"preds are on {preds.device} but the metric is on {self.device}; move the metric")
         if self._is_synced:
             raise TorchMetricsUserError("The Metric has been synced; call unsync() before update().")
-        scores = preds.detach().movedim(1, -1).reshape(-1, self.num_classes)
-        wide = torch.promote_types(scores.dtype, torch.float32)  # a softmax needs the digits
-        scores = scores.softmax(-1, dtype=wide) if self.logits else scores.to(wide, copy=True)
-        truth = target.reshape(-1).long()
-        ignored = torch.zeros_like(truth, dtype=torch.bool) if self.ignore_index is None else truth == self.ignore_index
-        outside = ((truth < 0) | (truth >= self.num_classes)) & ~ignored
-        nan = scores.isnan().any(-1) & ~ignored & ~outside
+
+    def _note_faults(self, truth: Tensor, faults: dict[int, Tensor]) -> None:
+        """Raise for samples that cannot be ranked; on a device or several processes tally them for ``compute``."""
         if not reading_is_free(truth) or self.distributed_available_fn():
             tally = torch.zeros_like(self.not_counted)
-            tally[OUT_OF_RANGE], tally[NAN] = outside.sum(), nan.sum()
+            for fault, applies in faults.items():
+                tally[fault] = applies.sum()
             self.not_counted = self.not_counted + tally
-        else:
-            for fault, fits in ((OUT_OF_RANGE, outside), (NAN, nan)):
-                if bool(fits.any()):
-                    raise ValueError(self._counting._complaint(fault, truth[fits], len(truth)))
-        # without picking the sound samples, for which a device would have to wait
-        self.scores.append(scores)  # type: ignore[union-attr]
-        self.targets.append(truth.masked_fill(ignored | outside | nan, LEFT_OUT))  # type: ignore[union-attr]
+            return
+        for fault, applies in faults.items():
+            if bool(applies.any()):
+                raise ValueError(self._counting._complaint(fault, truth[applies], len(truth)))
 
     def forward(self, preds: Tensor, target: Tensor) -> Tensor:
         """Keep a batch and return its own value; arguments as for :meth:`update`.

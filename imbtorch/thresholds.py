@@ -18,7 +18,7 @@ from imbtorch.kernels import Table, integers
 from imbtorch.metric import ConfusionMatrixMetric, OnInvalid, TorchmetricsArguments, canonical
 from imbtorch.metrics import Measured, resolved
 from imbtorch.named import SharedResult, checked_names
-from imbtorch.plots import COLORS, LINES, figure_and_axes
+from imbtorch.plots import plot_sweep
 from imbtorch.state import Setting
 
 __all__ = ["ThresholdSweep"]
@@ -227,24 +227,17 @@ class ThresholdSweep(SharedResult):
             Figure (None if axes were given) and axes.
         """
         thresholds, values = self.curve()
-        lines = values.reshape(-1, len(thresholds))
-        name = str(getattr(self._measure.traits.measure, "__name__", "value")).replace("_", " ")
-        figure, ax = figure_and_axes(ax)
-        best = self._best(self._counted())
-        for index, (line, label) in enumerate(zip(lines, self._class_names, strict=True)):
-            color, style = COLORS[index % len(COLORS)], LINES[index % len(LINES)]
-            shown = None if len(lines) == 1 else label
-            ax.plot(thresholds.tolist(), line.tolist(), style, color=color, label=shown)
-            threshold, value = (float(best[self._names(each)[index]]) for each in ("threshold", "value"))
-            ax.plot([threshold], [value], "o", color=color)
-            text = f"{value:.3f} at {threshold:.2f}"
-            ax.annotate(text, (threshold, value), (0, 7), textcoords="offset points", ha="center")
-        ax.axvline(0.5, color="0.4", linestyle="dotted", linewidth=1)
-        ax.margins(y=0.12)  # room for the text above the best point
-        ax.set(xlabel="Threshold", ylabel=name, xlim=(0, 1))
-        if len(lines) > 1:
-            ax.legend(fontsize="small")
-        return figure, ax
+        found = self._best(self._counted())
+        points = [[found[each].cpu().double() for each in self._names(name)] for name in ("threshold", "value")]
+        best = torch.stack([torch.stack(part) for part in points], -1)
+        return plot_sweep(
+            thresholds,
+            values,
+            ax,
+            best=best[0] if self.task == "binary" else best,
+            labels=self._class_names,
+            name=str(getattr(self._measure.traits.measure, "__name__", "value")).replace("_", " "),
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,9 @@ from imbtorch.analysis.intervals import (
     posterior,
 )
 from imbtorch.analysis.invariance import InvarianceTable, invariance_table, invariances
+from imbtorch.analysis.prevalence import PrevalenceCurves, prevalence_curves
 from imbtorch.analysis.selection import Selection, select_model
+from imbtorch.analysis.sensitivity import SensitivityCurves, sensitivity_curves
 from imbtorch.analysis.skew import effective_skew_ratio, implied_cost, skew, skew_delta, skew_map, skew_ratio
 
 __all__ = [
@@ -21,7 +23,9 @@ __all__ = [
     "Correlations",
     "Interval",
     "InvarianceTable",
+    "PrevalenceCurves",
     "Selection",
+    "SensitivityCurves",
     "balanced_accuracy_posterior",
     "bootstrap",
     "compare",
@@ -33,7 +37,9 @@ __all__ = [
     "paired_compare",
     "perturbed_scores",
     "posterior",
+    "prevalence_curves",
     "select_model",
+    "sensitivity_curves",
     "skew",
     "skew_delta",
     "skew_map",

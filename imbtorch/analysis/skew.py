@@ -217,13 +217,13 @@ def implied_cost(measure: Measure, counts: Tensor, from_errors: FromErrors = "pr
     return slopes / slopes.nanmean(-1, keepdim=True)
 
 
-def evaluated(measure: Measure, counts: Tensor) -> Tensor:
-    """Value of a measure, which must be one for each matrix."""
+def evaluated(measure: Measure, counts: Tensor, name: str = "measure") -> Tensor:
+    """Value of a measure, which must be one for each matrix; ``name`` is what an error calls it."""
     value = measure(counts)
     if not isinstance(value, Tensor) or value.shape != counts.shape[:-2]:
         got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
         raise ValueError(
-            f"measure must return {list(counts.shape[:-2])}, one value for each matrix, got {got}; choose an average"
+            f"{name} must return {list(counts.shape[:-2])}, one value for each matrix, got {got}; choose an average"
         )
     return value.double()
 

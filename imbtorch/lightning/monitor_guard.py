@@ -15,7 +15,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from imbtorch.lightning.base import Callback, is_fitting
 from imbtorch.metric import CountsMetric
-from imbtorch.named import SharedResult, ReportedValue
+from imbtorch.named import ReportedValue, SharedResult
 from imbtorch.sampler import ExactBatchSampler
 from imbtorch.state import SummedState
 

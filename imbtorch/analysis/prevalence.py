@@ -1,0 +1,81 @@
+"""Measures of one classifier in populations that have other shares of positives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from imbtorch.analysis.skew import Measure, evaluated
+from imbtorch.confusion import at_prevalence, square
+
+__all__ = ["PrevalenceCurves", "prevalence_curves"]
+
+
+def prevalence_curves(
+    measures: Mapping[str, Measure], counts: Tensor, *, span: tuple[float, float] = (1e-4, 0.5), steps: int = 121
+) -> PrevalenceCurves:
+    """Measures of one classifier over the share of positives.
+
+    The recall of each class stays as counted. It is an assumption that the samples of each class look in the other
+    population as they did here.
+
+    Args:
+        measures: name -> function of ``[..., 2, 2]`` counts with a value ``[...]``.
+        counts: ``[2, 2]`` counts or rates, class 1 being the positive one.
+        span: least and greatest share of positives, within (0, 1); widened to hold that of the counts.
+        steps: number of shares T, at least 2, in equal ratios.
+
+    Returns:
+        :class:`PrevalenceCurves`.
+
+    Raises:
+        ValueError: for counts that are not ``[2, 2]`` or lack a class, a span or a number of steps out of range, and a
+            measure that does not return one value for each matrix.
+
+    >>> from imbtorch import precision
+    >>> curves = prevalence_curves({"PPV": lambda c: precision(c, "binary")}, torch.tensor([[9, 1], [0, 10]]), steps=2)
+    >>> curves.values["PPV"]  # .5 / (.5 + .05) of as many positives as negatives
+    tensor([0.0010, 0.9091], dtype=torch.float64)
+    """
+    if square(counts).shape != (2, 2):
+        raise ValueError(
+            f"counts must be one matrix [2, 2], got {list(counts.shape)}; take a class out of one_vs_rest(counts)"
+        )
+    wide = counts.detach().cpu().double()
+    negatives, positives = wide.sum(-1).tolist()
+    if not (negatives > 0 and positives > 0):
+        raise ValueError(f"counts must hold targets of both classes, got {negatives:g} and {positives:g}")
+    if not 0 < span[0] < span[1] < 1 or steps < 2:
+        raise ValueError(f"span must hold two shares rising within (0, 1) and steps be 2 or more, got {span}, {steps}")
+    counted = positives / (negatives + positives)
+    low, high = min(span[0], counted), max(span[1], counted)
+    shares = torch.logspace(math.log10(low), math.log10(high), steps, dtype=torch.float64)
+    rates = at_prevalence(wide, torch.stack((1 - shares, shares), -1))
+    assert isinstance(rates, Tensor)
+    return PrevalenceCurves(
+        shares, {name: evaluated(measure, rates, name) for name, measure in measures.items()}, counted
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class PrevalenceCurves:
+    """Measures over the share of positives.
+
+    Attributes:
+        shares: ``[T]`` shares of positives, rising.
+        values: name of a measure -> ``[T]``.
+        counted: share of positives of the counts.
+    """
+
+    shares: Tensor
+    values: Mapping[str, Tensor]
+    counted: float
+
+    @property
+    def constant(self) -> tuple[str, ...]:
+        """Measures that no share of positives moves: those made of the recalls of the two classes alone."""
+        return tuple(name for name, value in self.values.items() if bool(value.max() - value.min() < 1e-9))

@@ -1,0 +1,95 @@
+"""A confusion matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from torch import Tensor
+
+from imbtorch.confusion import normalized, square
+from imbtorch.plots.style import display_names, figure_and_axes, name_ticks
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["plot_confusion_matrix"]
+
+MAX_WRITTEN = 20  # classes up to which each cell has room for its numbers
+LEAST_FONT = 4.0  # points in which numbers can still be read
+
+
+def plot_confusion_matrix(
+    counts: Tensor,
+    ax: Axes | None = None,
+    *,
+    labels: Sequence[str] | None = None,
+    normalize: Literal["true", "pred", "all"] = "true",
+) -> tuple[Figure | None, Axes]:
+    """Draw a confusion matrix: grey by rate, with the count and the rate in each cell where there is room.
+
+    Beyond 20 classes, or in axes too small for numbers, a bar says which grey is which rate, and small rates are drawn
+    darker than in proportion (by their square root), so that confusions of one in a hundred can be seen.
+
+    Args:
+        counts: ``[K, K]``, rows true, columns predicted.
+        ax: axes to draw into; by default those of a new figure, whose size follows the number of classes.
+        labels: K class names; by default 0 to K-1. Beyond 40 classes only some are written, of each at most 30 letters.
+        normalize: what the rates are shares of: the true class, the predicted class, or all samples.
+
+    Returns:
+        The new figure (None if axes were given) and the axes.
+
+    Raises:
+        ValueError: for counts that are not one square matrix, or names that do not fit it.
+    """
+    if square(counts).ndim != 2:
+        raise ValueError(f"one matrix [K, K] can be drawn, got shape {list(counts.shape)}; choose one of them")
+    size = counts.shape[-1]
+    names = display_names(labels, size)
+    rates = normalized(counts.detach().cpu(), normalize).double()
+    side = min(max(3.6, 0.6 * size if size <= MAX_WRITTEN else 0.2 * size), 14.0)
+    named = 0.08 * max(map(len, names), default=0) + 0.6
+    fig, ax = figure_and_axes(ax, (side + named + (size > MAX_WRITTEN), side + named))
+    top = 1.0 if normalize != "all" else max(rates.max().item(), 1e-12)
+    texts = _cell_texts(counts)
+    box = ax.get_window_extent().transformed(ax.get_figure().dpi_scale_trans.inverted())  # type: ignore[union-attr]
+    cell = 72 * (side if fig else min(box.width, box.height)) / size  # points
+    font = min(10.0, cell / 3, cell / (0.68 * max(map(len, texts.values()), default=1)))
+    if size <= MAX_WRITTEN and font >= LEAST_FONT:
+        ax.imshow(rates.tolist(), cmap="Greys", vmin=0.0, vmax=top)
+        for (row, column), text in texts.items():
+            rate = rates[row, column].item()
+            color = "white" if rate > 0.5 * top else "black"
+            ax.text(column, row, f"{text}\n{rate:.0%}", ha="center", va="center", fontsize=font, color=color)
+    else:
+        _draw_with_bar(ax, rates, top, normalize)
+    name_ticks(ax, "x", names)
+    name_ticks(ax, "y", names)
+    ax.set_xlabel("Predicted class")
+    ax.set_ylabel("True class")
+    return fig, ax
+
+
+def _cell_texts(counts: Tensor) -> dict[tuple[int, int], str]:
+    """Count of each cell that is not empty, as it is written."""
+    return {
+        (row, column): f"{count:g}" if isinstance(count, float) else str(count)
+        for row, line in enumerate(counts.tolist())
+        for column, count in enumerate(line)
+        if count
+    }
+
+
+def _draw_with_bar(ax: Axes, rates: Tensor, top: float, normalize: Literal["true", "pred", "all"]) -> None:
+    """Draw rates up to ``top`` as greys, and a bar that says which grey is which rate."""
+    from matplotlib.colors import PowerNorm
+    from matplotlib.ticker import PercentFormatter
+
+    image = ax.imshow(rates.tolist(), cmap="Greys", norm=PowerNorm(0.5, 0.0, top))
+    share = {"true": "the true class", "pred": "the predicted class", "all": "all samples"}[normalize]
+    bar = ax.get_figure().colorbar(image, ax=ax, fraction=0.04, pad=0.02)  # type: ignore[union-attr]
+    bar.set_ticks([tick for tick in (0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1) if tick <= top])
+    bar.ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+    bar.set_label(f"Share of {share}")

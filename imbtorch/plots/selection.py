@@ -1,0 +1,165 @@
+"""Measures over epochs, and which epoch each way of choosing selects."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from imbtorch.analysis.intervals import Interval
+from imbtorch.confusion import check_choice
+from imbtorch.plots.style import LINES, figure_and_axes, line_style, literal
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["plot_selection"]
+
+ROW = 0.2  # inches of each way of choosing
+FEW = 20  # epochs below which each has its marker
+
+
+def plot_selection(
+    values: Mapping[str, Tensor | Sequence[float]],
+    ax: Axes | None = None,
+    *,
+    selected: Mapping[str, int] | None = None,
+    intervals: Mapping[str, Interval] | None = None,
+    places: Sequence[float] | None = None,
+    xlabel: str = "Epoch",
+) -> tuple[Figure | None, Axes]:
+    """Draw measures over epochs, and above them which epoch each way of choosing selects.
+
+    Every way has a line of its own above the curves, so that no mark hides another where several select one epoch.
+
+    Args:
+        values: name of a measure -> ``[M]``, its value at each epoch; where it is nan the line has a gap.
+        ax: axes to draw into; by default those of a new figure.
+        selected: way of choosing -> index 0..M-1 of the epoch that it selects. A way that bears the name of a measure
+            is marked like its line, any other with a black star.
+        intervals: name of a measure -> interval with ``low`` and ``high`` of ``[M]``, drawn as a band behind its line.
+        places: M positions along the x axis, increasing; by default 0 to M-1.
+        xlabel: what they are.
+
+    Returns:
+        The new figure (None if axes were given) and the axes of the curves.
+
+    Raises:
+        ValueError: without measures, and for values, intervals, positions or indices that do not fit each other.
+
+    Source: Mortaz (2020), section 3.5, for choosing between models by several measures.
+    """
+    lines = _checked_lines(values)
+    count = len(next(iter(lines.values())))
+    xs = _checked_places(places, count)
+    ways, bands = dict(selected or {}), dict(intervals or {})
+    _check_ways(ways, count)
+    _check_bands(bands, lines, count)
+    strip = ROW * len(ways)  # inches
+    fig, ax = figure_and_axes(ax, (8.5, 4.2 + strip))
+    looks = _looks(tuple(lines), count)
+    for name, band in bands.items():
+        _draw_band(ax, xs, band, name, looks[name]["color"])
+    for name, line in lines.items():
+        ax.plot(xs, line.tolist(), label=literal(name), **looks[name])
+    ax.set_xlabel(literal(xlabel))
+    ax.set_ylabel("Measure")
+    if count == 1:
+        ax.set_xticks(xs, [f"{xs[0]:g}"])
+    else:
+        ax.locator_params(axis="x", integer=True)
+    ax.grid(visible=True, axis="y", alpha=0.3)
+    ax.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    if ways:
+        _mark_selected(ax, strip, ways, xs, looks)
+    return fig, ax
+
+
+def _checked_lines(values: Mapping[str, Tensor | Sequence[float]]) -> dict[str, Tensor]:
+    lines = {name: torch.as_tensor(line).detach().cpu().double() for name, line in values.items()}
+    shapes = {name: list(line.shape) for name, line in lines.items()}
+    if len(set(map(tuple, shapes.values()))) != 1 or any(len(shape) != 1 for shape in shapes.values()):
+        raise ValueError(f"values must hold one measure or more, of equally many epochs [M] each, got {shapes}")
+    return lines
+
+
+def _checked_places(places: Sequence[float] | None, count: int) -> list[float]:
+    xs = [float(place) for place in (range(count) if places is None else places)]
+    if len(xs) != count or any(right <= left for left, right in itertools.pairwise(xs)):
+        raise ValueError(f"places must hold {count} increasing positions, got {xs}")
+    return xs
+
+
+def _check_ways(ways: Mapping[str, int], count: int) -> None:
+    for way, index in ways.items():
+        if not 0 <= index < count:
+            raise ValueError(f"selected must hold indices 0..{count - 1}, got {index!r} for {way!r}")
+
+
+def _check_bands(bands: Mapping[str, Interval], lines: Mapping[str, Tensor], count: int) -> None:
+    for name, band in bands.items():
+        check_choice("intervals", name, tuple(lines))
+        if band.low.shape != (count,) or band.high.shape != (count,):
+            raise ValueError(f"the interval of {name!r} must have limits [{count}], got {list(band.low.shape)}")
+
+
+def _looks(names: Sequence[str], count: int) -> dict[str, dict[str, Any]]:
+    """Look of each line, such that lines and points can be told apart where they coincide."""
+    looks = {name: line_style(index, count) for index, name in enumerate(names)}
+    for index, look in enumerate(looks.values()):
+        look["linestyle"] = (0, (8, 4)) if index and index % len(LINES) == 0 else look["linestyle"]
+        look["markersize"] = 5 + min(4, len(names) - 1 - index) if count < FEW else 5
+    return looks
+
+
+def _draw_band(ax: Axes, xs: Sequence[float], band: Interval, name: str, color: str) -> None:
+    low, high = (limit.detach().cpu().tolist() for limit in (band.low, band.high))
+    label = literal(f"{100 * band.level:g} % interval of {name}")
+    if len(xs) == 1:  # an area of no width cannot be seen
+        ax.vlines(xs, low, high, alpha=0.25, linewidth=12, color=color, label=label)
+    else:
+        ax.fill_between(xs, low, high, alpha=0.15, linewidth=0, color=color, label=label)
+
+
+def _mark_selected(
+    ax: Axes, strip: float, ways: Mapping[str, int], xs: Sequence[float], looks: Mapping[str, dict[str, Any]]
+) -> None:
+    """Draw, in a strip of so many inches above axes, a line for each way of choosing with its mark."""
+    from matplotlib.transforms import Bbox
+
+    above = ax.inset_axes((0.0, 1.0, 1.0, 1.0), sharex=ax)
+
+    def locate(*_: object) -> Bbox:  # in inches: a strip that grows with the axes would never settle in a layout
+        box, inches = ax.get_position(), ax.get_figure().bbox.height / ax.get_figure().dpi  # type: ignore[union-attr]
+        return Bbox.from_bounds(box.x0, box.y1 + 0.06 / inches, box.width, strip / inches)
+
+    above.set_axes_locator(locate)
+    for place in {xs[index] for index in ways.values()}:
+        for axes in (above, ax):
+            axes.axvline(place, color="0.5", linestyle=":", linewidth=0.8, zorder=0)
+    for row, (way, index) in enumerate(ways.items()):
+        above.axhline(row, color="0.9", linewidth=0.8, zorder=0)
+        look: dict[str, Any] = {"color": "black", "marker": "*", "markersize": 9}
+        if way in looks:
+            look = {"color": looks[way]["color"], "marker": looks[way]["marker"], "markersize": 6}
+        above.plot([xs[index]], [row], linestyle="None", **look)
+        late = xs[index] > (xs[0] + xs[-1]) / 2
+        above.annotate(
+            f"{xs[index]:g}",
+            (xs[index], row),
+            (-7 if late else 7, 0),
+            textcoords="offset points",
+            ha="right" if late else "left",
+            va="center",
+            fontsize=8,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},  # over the lines of other epochs
+        )
+    above.set_yticks(range(len(ways)), list(map(literal, ways)), fontsize=8)
+    above.set_ylim(len(ways) - 0.5, -0.5)
+    above.tick_params(left=False, bottom=False, labelbottom=False)
+    above.spines[:].set_visible(False)
+    above.set_title("Selected by", fontsize=8, loc="left", pad=2)

@@ -1,0 +1,45 @@
+"""How tests read a picture back."""
+
+import matplotlib as mpl
+import numpy as np
+import torch
+
+from imbtorch.analysis import Correlations, Interval
+
+mpl.use("Agg")
+
+COUNTS = torch.tensor([[90, 10, 0], [5, 15, 0], [1, 1, 3]])
+TWO = torch.tensor([[90, 10], [2, 8]])
+
+
+def correlations():
+    """Three measures at two shares; b and c go together, a goes against b."""
+    matrix = torch.tensor([[1.0, -0.5, 0.2], [-0.5, 1.0, 0.9], [0.2, 0.9, 1.0]], dtype=torch.float64)
+    return Correlations(("a", "b", "c"), (0.1, 0.25), torch.stack((matrix, matrix / 2)))
+
+
+def interval(values, level=0.9):
+    """An interval from .1 below to .2 above each value."""
+    return Interval(values, values - 0.1, values + 0.2, level, "posterior")
+
+
+def pixels(figure):
+    """Render, so that whatever is drawn late is drawn, and return what was rendered."""
+    figure.canvas.draw()
+    return np.asarray(figure.canvas.buffer_rgba())
+
+
+def ticks(ax, axis):
+    """Texts at the ticks of an axis."""
+    return [tick.get_text() for tick in getattr(ax, f"get_{axis}ticklabels")()]
+
+
+def legend(ax):
+    """Texts of a legend."""
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def line(ax, label):
+    """The one line of a label."""
+    (found,) = [drawn for drawn in ax.lines if drawn.get_label() == label]
+    return found

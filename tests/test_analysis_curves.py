@@ -1,0 +1,157 @@
+"""Measures over class shares and over errors, and the accuracy-dominance space, by hand and against scikit-learn."""
+
+import functools
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import accuracy_score
+
+import imbtorch
+from imbtorch.analysis import prevalence_curves, select_model, sensitivity_curves
+from imbtorch.analysis.dominance import equal_area_gmean, feasible, greatest_gmean, largest_trapezium
+
+TWO = torch.tensor([[90, 10], [2, 8]])  # TPR .8, TNR .9
+READ = {
+    "precision": functools.partial(imbtorch.precision, average="binary"),
+    "IAM": imbtorch.imbalance_accuracy,
+    "accuracy": imbtorch.accuracy,
+    "balanced accuracy": imbtorch.balanced_accuracy,
+}
+THREE = {
+    "accuracy": imbtorch.accuracy,
+    "CBA": imbtorch.class_balance_accuracy,
+    "IAM": imbtorch.imbalance_accuracy,
+}
+
+
+# --- the share of positives ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("counts", [TWO, TWO.half(), TWO.double().requires_grad_(), TWO / 110])
+def test_measures_over_the_share_of_positives(counts):
+    """By hand, from TPR .8 and TNR .9."""
+    curves = prevalence_curves(READ, counts)
+    share = curves.shares.numpy()
+    np.testing.assert_allclose(share[[0, -1]], [1e-4, 0.5])
+    np.testing.assert_allclose(np.diff(np.log(share)), np.log(5000) / 120)  # equal ratios
+    precision, right = 0.8 * share / (0.8 * share + 0.1 * (1 - share)), 0.9 * (1 - share)
+    rest = right / np.maximum(1 - share, right + 0.2 * share)  # the smaller of precision and recall
+    near = {"rtol": 1e-3} if counts.dtype == torch.half else {"rtol": 1e-6}
+    np.testing.assert_allclose(curves.values["precision"].detach(), precision, **near)
+    np.testing.assert_allclose(curves.values["accuracy"].detach(), 0.8 * share + right, **near)
+    np.testing.assert_allclose(curves.values["IAM"].detach(), np.minimum(precision, 0.8) + rest - 1, atol=1e-6)
+    np.testing.assert_allclose(curves.values["balanced accuracy"].detach(), 0.85, **near)
+    assert curves.counted == pytest.approx(1 / 11, rel=1e-3)
+    assert curves.constant == ("balanced accuracy",)
+
+
+@pytest.mark.parametrize(
+    ("counts", "span", "ends"),
+    [
+        ([[1, 1], [3, 15]], (0.01, 0.5), (0.01, 0.9)),
+        ([[90000, 9990], [2, 8]], (0.01, 0.5), (1e-4, 0.5)),
+        ([[90, 10], [2, 8]], (0.01, 0.2), (0.01, 0.2)),
+    ],
+)
+def test_the_span_holds_the_share_that_was_counted(counts, span, ends):
+    curves = prevalence_curves(READ, torch.tensor(counts), span=span, steps=5)
+    assert curves.shares[[0, -1]].tolist() == pytest.approx(ends)
+    assert all(len(value) == 5 for value in curves.values.values())
+
+
+def test_a_measure_that_is_undefined_somewhere_is_not_called_constant():
+    never = {"nan": lambda counts: counts.sum((-1, -2)) * math.nan}
+    assert prevalence_curves(never, TWO).constant == ()
+
+
+def test_what_has_no_share_of_positives_is_refused():
+    for wrong in (torch.ones(3, 3), torch.ones(2, 2, 2)):
+        with pytest.raises(ValueError, match=r"counts must be one matrix \[2, 2\], got .*one_vs_rest"):
+            prevalence_curves(READ, wrong)
+    for wrong in ([[0, 0], [1, 2]], [[1, 2], [0, 0]]):
+        with pytest.raises(ValueError, match=r"targets of both classes, got"):
+            prevalence_curves(READ, torch.tensor(wrong))
+    for arguments in ({"span": (0.5, 0.1)}, {"span": (0, 0.5)}, {"span": (0.1, 1)}, {"steps": 1}):
+        with pytest.raises(ValueError, match=r"span must hold two shares rising within \(0, 1\) and steps"):
+            prevalence_curves(READ, TWO, **arguments)
+    with pytest.raises(ValueError, match=r"recalls must return \[121\], one value for each matrix, got \[121, 2\]"):
+        prevalence_curves({"recalls": lambda counts: imbtorch.recall(counts, "none")}, TWO)
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_rare_class_that_degrades_moves_iam_but_not_accuracy():
+    """On the heavily skewed set, by hand: class 2 of 100 samples gives s/2 of them to each other class."""
+    curves = sensitivity_curves(THREE, torch.tensor([1_000_000, 100, 100]), classes=[2], steps=5)
+    shares = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
+    np.testing.assert_allclose(curves.shares, shares)
+    moved = 100 * shares
+    np.testing.assert_allclose(curves.values["accuracy"], 1 - moved / 1_000_200)
+    cba = (1e6 / (1e6 + moved / 2) + 100 / (100 + moved / 2) + 1 - shares) / 3
+    np.testing.assert_allclose(curves.values["CBA"], cba)
+    np.testing.assert_allclose(curves.values["IAM"], 2 * cba - 1)
+    assert (curves.num_classes, curves.classes) == (3, (2,))
+
+
+def test_every_class_degrades_alike_on_a_balanced_set():
+    curves = sensitivity_curves(THREE, [100, 100, 100], classes=range(3), until=0.5, steps=3)
+    np.testing.assert_allclose(curves.values["accuracy"], [1.0, 0.75, 0.5])
+    np.testing.assert_allclose(curves.values["CBA"], [1.0, 0.75, 0.5])
+    np.testing.assert_allclose(curves.values["IAM"], [1.0, 0.5, 0.0], atol=1e-12)
+    assert curves.classes == (0, 1, 2)
+
+
+@pytest.mark.parametrize(("support", "rarest"), [([1000, 60, 50, 2], 3), ([5, 3, 9], 1)])
+def test_the_rarest_class_degrades_by_default(support, rarest):
+    """Sample by sample: all of the rarest are wrong in the end, and no sample is lost."""
+    curves = sensitivity_curves({"accuracy": imbtorch.accuracy, "n": lambda counts: counts.sum((-1, -2))}, support)
+    assert curves.classes == (rarest,)
+    np.testing.assert_allclose(curves.values["n"], sum(support))
+    target = np.repeat(np.arange(len(support)), support)
+    predicted = np.where(target == rarest, (rarest + 1) % len(support), target)
+    assert curves.values["accuracy"][-1].item() == pytest.approx(accuracy_score(target, predicted))
+    assert len(curves.shares) == 41
+
+
+def test_what_cannot_degrade_is_refused():
+    for wrong in ([5], [], [5, 0], [[1, 2]], [5, math.nan]):
+        with pytest.raises(ValueError, match="support must hold the samples of two classes or more"):
+            sensitivity_curves(THREE, wrong)
+    for wrong in ([], [2], [-1]):
+        with pytest.raises(ValueError, match=r"classes must hold indices 0\.\.1"):
+            sensitivity_curves(THREE, [5, 5], classes=wrong)
+    for arguments in ({"until": 0.0}, {"until": 1.5}, {"steps": 1}):
+        with pytest.raises(ValueError, match=r"until must lie in \(0, 1\] and steps be 2 or more"):
+            sensitivity_curves(THREE, [5, 5], **arguments)
+    with pytest.raises(ValueError, match=r"recalls must return \[41\], one value for each matrix, got \[41, 2\]"):
+        sensitivity_curves({"recalls": lambda counts: imbtorch.recall(counts, "none")}, [5, 5])
+
+
+# --- the accuracy-dominance space ------------------------------------------------------------------------------------
+
+
+def test_every_classifier_is_feasible_and_its_trapezium_has_its_area():
+    """All matrices of 12 negatives and 7 positives; the greatest G-mean is reached where one recall is 1."""
+    tp, tn = torch.meshgrid(torch.arange(8), torch.arange(13), indexing="ij")
+    counts = torch.stack((torch.stack((tn, 12 - tn), -1), torch.stack((7 - tp, tp), -1)), -2).flatten(0, 1)
+    points = select_model(dict(enumerate(counts))).points
+    dominance, gmean, area = points.unbind(-1)
+    assert feasible(points[:, :2], rounding=1e-12).all()
+    perfect = (tp.flatten() == 7) | (tn.flatten() == 12)
+    torch.testing.assert_close(greatest_gmean(dominance[perfect]), gmean[perfect])
+    assert (greatest_gmean(dominance[~perfect]) > gmean[~perfect]).all()
+    for value, place, height in zip(area.tolist(), dominance, gmean, strict=True):
+        torch.testing.assert_close(equal_area_gmean(value, place), height)
+    assert largest_trapezium(points[:, :2]) == int(area.argmax())
+
+
+def test_an_infeasible_point_never_has_the_largest_trapezium():
+    printed = torch.tensor([[-0.36, 0.94], [-0.06, 0.74], [-0.36, 0.805]])  # the first: SVM on Pima, as in the paper
+    assert feasible(printed).tolist() == [False, True, True]
+    assert feasible(printed, rounding=0.0).tolist() == [False, True, False]
+    assert largest_trapezium(printed) == 1
+    assert largest_trapezium(printed[:1]) is None
+    assert largest_trapezium(torch.empty(0, 2)) is None

@@ -1,0 +1,269 @@
+"""Pictures of measures as lines: each is rendered and read back."""
+
+import functools
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from matplotlib import pyplot as plt
+from pictures import COUNTS, TWO, correlations, interval, legend, line, pixels, ticks
+
+import imbtorch
+from imbtorch import plots
+from imbtorch.analysis import measure_correlations, prevalence_curves, sensitivity_curves
+
+# --- correlations ----------------------------------------------------------------------------------------------------
+
+
+def test_correlations_are_drawn_over_the_share_of_positives():
+    fig, ax = plots.plot_correlations(correlations(), "b")
+    pixels(fig)
+    assert legend(ax) == ["a", "c"]
+    assert list(line(ax, "a").get_xdata()) == [-0.5, -0.25]
+    assert list(line(ax, "c").get_xdata()) == [0.9, 0.45]
+    assert list(line(ax, "a").get_ydata()) == [10.0, 25.0]
+    assert ticks(ax, "y") == ["10", "25"]
+    assert ax.get_xlim() == (-1.05, 1.05)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("Correlation with b", "Positive samples (%)")
+    assert ax.get_legend().get_window_extent().x0 >= ax.get_window_extent().x1
+
+
+def test_a_measure_keeps_its_line_from_one_picture_to_the_next():
+    _, first = plots.plot_correlations(correlations(), "b")
+    _, second = plots.plot_correlations(correlations(), "a", others=["c"])
+    assert legend(second) == ["c"]
+    for look in ("get_color", "get_linestyle", "get_marker"):
+        assert getattr(line(first, "c"), look)() == getattr(line(second, "c"), look)()
+
+
+def test_a_constant_measure_leaves_a_gap():
+    measures = {"accuracy": imbtorch.accuracy, "constant": lambda counts: counts.double().sum((-1, -2)) * 0}
+    found = measure_correlations(measures, [0.1, 0.2], n=50, draws=2)
+    fig, ax = plots.plot_correlations(found, "accuracy")
+    pixels(fig)
+    assert np.isnan(line(ax, "constant").get_xdata()).all()
+
+
+def test_correlations_of_unknown_measures():
+    with pytest.raises(ValueError, match="measure must be one of 'a', 'b', 'c', got 'd'"):
+        plots.plot_correlations(correlations(), "d")
+    with pytest.raises(ValueError, match="others must be one of 'a', 'b', 'c', got 'e'"):
+        plots.plot_correlations(correlations(), "a", others=["b", "e"])
+    assert not plt.get_fignums()
+
+
+# --- prevalence ------------------------------------------------------------------------------------------------------
+
+READ = {
+    "precision": functools.partial(imbtorch.precision, average="binary"),
+    "IAM": imbtorch.imbalance_accuracy,
+    "accuracy": imbtorch.accuracy,
+    "balanced accuracy": imbtorch.balanced_accuracy,
+}
+
+
+def test_measures_are_drawn_over_the_share_of_positives():
+    """On a logarithmic axis, with the names of those that do not move and the share that was counted."""
+    fig, ax = plots.plot_prevalence(READ, TWO)
+    pixels(fig)
+    curves = prevalence_curves(READ, TWO)
+    labels = [*list(READ)[:3], "balanced accuracy (does not move)"]
+    for label, value in zip(labels, curves.values.values(), strict=True):
+        np.testing.assert_array_equal(line(ax, label).get_xdata(), curves.shares)
+        np.testing.assert_array_equal(line(ax, label).get_ydata(), value)
+    assert line(ax, "as counted: 0.0909").get_xdata()[0] == pytest.approx(1 / 11)
+    assert legend(ax) == [*labels, "as counted: 0.0909"]
+    assert (ax.get_xscale(), ax.get_xlabel(), ax.get_ylabel()) == ("log", "Share of positives", "Measure")
+    assert {"0.001", "0.01", "0.1"} <= set(ticks(ax, "x"))
+
+
+def test_the_axis_holds_the_span():
+    _, ax = plots.plot_prevalence(READ, TWO, span=(0.01, 0.2), steps=5)
+    assert len(line(ax, "precision").get_xdata()) == 5
+    low, high = ax.get_xlim()
+    assert low == pytest.approx(0.01)
+    assert 0.2 < high < 0.22
+
+
+def test_what_cannot_be_computed_leaves_no_figure():
+    with pytest.raises(ValueError, match=r"counts must be one matrix \[2, 2\]"):
+        plots.plot_prevalence(READ, COUNTS)
+    with pytest.raises(ValueError, match="support must hold"):
+        plots.plot_sensitivity(READ, [5])
+    with pytest.raises(ValueError, match="labels must hold 2 names, got 1"):
+        plots.plot_sensitivity({"accuracy": imbtorch.accuracy}, [5, 5], labels=["cat"])
+    assert not plt.get_fignums()
+
+
+# --- selection -------------------------------------------------------------------------------------------------------
+
+
+def courses(epochs, measures=5):
+    random = torch.Generator().manual_seed(0)
+    return {f"m{index}": torch.rand(epochs, generator=random) for index in range(measures)}
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 30, 300])
+def test_every_choice_has_its_mark_above_the_curves(epochs):
+    """No mark hides another, and all are within the figure, whatever the layout makes of it."""
+    values = courses(epochs)
+    ways = {name: int(line.argmax()) for name, line in values.items()} | {"max-min": epochs - 1, "kept": epochs - 1}
+    fig, ax = plots.plot_selection(values, selected=ways, intervals={"m2": interval(values["m2"])})
+    pixels(fig)
+    (strip,) = ax.child_axes
+    assert ticks(strip, "y") == list(ways)
+    marks = [each for each in strip.lines if each.get_linestyle() == "None"]
+    assert [(each.get_xdata()[0], each.get_ydata()[0]) for each in marks] == list(
+        zip(ways.values(), range(7), strict=True)
+    )
+    assert [text.get_text() for text in strip.texts] == [str(index) for index in ways.values()]
+    for name, mark in zip(values, marks, strict=False):
+        assert (mark.get_color(), mark.get_marker()) == (line(ax, name).get_color(), line(ax, name).get_marker())
+    places = [strip.transData.transform((0, row))[1] for row in range(7)]
+    assert min(a - b for a, b in itertools.pairwise(places)) > 0.15 * fig.dpi  # inches: room for their names
+    box = strip.get_tightbbox()
+    assert fig.bbox.x0 <= box.x0 < box.x1 <= fig.bbox.x1
+    assert box.y1 <= fig.bbox.y1
+    assert strip.get_window_extent().y0 >= ax.get_window_extent().y1
+    assert strip.get_xlim() == ax.get_xlim()
+    assert legend(ax) == ["90 % interval of m2", *values]
+
+
+def test_the_band_is_the_interval():
+    values = courses(4, 2) | {"gaps": torch.tensor([0.1, math.nan, 0.3, 0.4])}
+    fig, ax = plots.plot_selection(
+        values, intervals={"m0": interval(values["m0"])}, places=[10, 20, 40, 80], xlabel="Step"
+    )
+    pixels(fig)
+    (band,) = ax.collections
+    corners = {tuple(corner) for corner in np.round(band.get_paths()[0].vertices, 6).tolist()}
+    for place, value in zip((10, 20, 40, 80), values["m0"].tolist(), strict=True):
+        assert {(place, round(value - 0.1, 6)), (place, round(value + 0.2, 6))} <= corners
+    np.testing.assert_allclose(line(ax, "gaps").get_ydata(), values["gaps"])
+    assert list(line(ax, "m1").get_xdata()) == [10, 20, 40, 80]
+    assert (ax.get_xlabel(), ax.child_axes) == ("Step", [])
+
+
+def test_measures_that_coincide_can_be_told_apart():
+    same = torch.linspace(0, 1, 30)
+    _, ax = plots.plot_selection(dict.fromkeys("abcde", same))
+    assert len({each.get_color() for each in ax.lines}) == 5
+    assert len({each.get_markevery() for each in ax.lines}) > 2  # few markers lie on one another
+    assert [each.get_linestyle() for each in ax.lines].count("-") == 1  # gaps let the others through
+    _, ax = plots.plot_selection(dict.fromkeys("abcde", same[:3]))
+    sizes = [each.get_markersize() for each in ax.lines]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) == 5  # where all markers coincide, the later are smaller
+
+
+def test_what_cannot_be_selected_from_is_refused():
+    for wrong in ({}, {"a": [0.5], "b": [0.5, 0.6]}, {"a": torch.ones(2, 2)}):
+        with pytest.raises(ValueError, match="values must hold one measure or more, of equally many epochs"):
+            plots.plot_selection(wrong)
+    for wrong in ([1], [1, 1], [2, 1]):
+        with pytest.raises(ValueError, match="places must hold 2 increasing positions"):
+            plots.plot_selection({"a": [0.5, 0.6]}, places=wrong)
+    for wrong in (-1, 2):
+        with pytest.raises(ValueError, match=r"selected must hold indices 0\.\.1, got .* for 'kept'"):
+            plots.plot_selection({"a": [0.5, 0.6]}, selected={"kept": wrong})
+    with pytest.raises(ValueError, match="intervals must be"):
+        plots.plot_selection({"a": [0.5, 0.6]}, intervals={"b": interval(torch.ones(2))})
+    with pytest.raises(ValueError, match=r"interval of 'a' must have limits \[2\], got \[3\]"):
+        plots.plot_selection({"a": [0.5, 0.6]}, intervals={"a": interval(torch.ones(3))})
+    assert not plt.get_fignums()
+
+
+# --- sensitivity -----------------------------------------------------------------------------------------------------
+
+THREE = {
+    "accuracy": imbtorch.accuracy,
+    "CBA": imbtorch.class_balance_accuracy,
+    "IAM": imbtorch.imbalance_accuracy,
+}
+
+
+def test_measures_are_drawn_over_the_share_that_is_misclassified():
+    support = torch.tensor([1_000_000, 100, 100])
+    fig, ax = plots.plot_sensitivity(THREE, support, classes=[2], until=0.5, steps=5)
+    pixels(fig)
+    assert legend(ax) == list(THREE)
+    for name, value in sensitivity_curves(THREE, support, classes=[2], until=0.5, steps=5).values.items():
+        np.testing.assert_allclose(line(ax, name).get_xdata(), [0.0, 0.125, 0.25, 0.375, 0.5])
+        np.testing.assert_array_equal(line(ax, name).get_ydata(), value)
+    assert ax.get_xlabel() == "Share of class 2 that is misclassified"
+    assert ax.get_ylabel() == "Measure"
+    assert ax.get_xlim() == (0.0, 0.5)
+
+
+def test_lines_on_one_another_show_by_their_markers():
+    _, ax = plots.plot_sensitivity(THREE, [100, 100, 100], steps=3)
+    assert len({line(ax, name).get_markevery() for name in THREE}) == 1  # so few points are all marked
+    _, ax = plots.plot_sensitivity(THREE, [100, 100, 100])
+    assert len({line(ax, name).get_markevery() for name in THREE}) == 3
+
+
+@pytest.mark.parametrize(
+    ("support", "classes", "which"),
+    [
+        ([1000, 60, 50, 50, 20, 20, 10, 5, 3, 2], None, "class 9"),
+        ([5, 3, 9], None, "class 1"),
+        ([1000, 60, 50, 50, 20, 20, 10, 5, 2, 2], range(1, 10), "each of 9 classes"),
+        ([5200, 4800], [0, 1], "each class"),
+        ([5, 6, 7], [2, 0, 2], "classes 0, 2"),
+    ],
+)
+def test_the_classes_that_degrade_are_named(support, classes, which):
+    _, ax = plots.plot_sensitivity({"accuracy": imbtorch.accuracy}, support, classes=classes)
+    assert ax.get_xlabel() == f"Share of {which} that is misclassified"
+
+
+def test_the_classes_that_degrade_have_names():
+    _, ax = plots.plot_sensitivity(THREE, [5, 6, 7], classes=[0, 2], labels=["cat", "dog", "owl"])
+    assert ax.get_xlabel() == "Share of classes cat, owl that is misclassified"
+
+
+# --- thresholds ------------------------------------------------------------------------------------------------------
+
+GRID = torch.tensor([0.0, 0.25, 0.6, 1.0])
+
+
+def test_a_sweep_marks_its_best_threshold():
+    values = torch.tensor([0.1, math.nan, 0.9, 0.2])
+    fig, ax = plots.plot_sweep(GRID, values, best=torch.tensor([0.6, 0.9]), name="f score")
+    pixels(fig)
+    curve, best, half = ax.lines
+    np.testing.assert_allclose(curve.get_xydata(), torch.stack((GRID, values), -1))
+    np.testing.assert_allclose(best.get_xydata(), [[0.6, 0.9]])
+    assert half.get_xdata() == [0.5, 0.5]
+    assert [text.get_text() for text in ax.texts] == ["0.900 at 0.60"]
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_xlim()) == ("Threshold", "f score", (0.0, 1.0))
+    assert ax.get_legend() is None
+    assert ax.texts[0].get_window_extent().y1 <= ax.get_window_extent().y1  # there is room for it
+
+
+def test_a_sweep_of_labels_has_a_line_for_each():
+    values = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.9, 0.5, 0.4, 0.3], [0.5] * 4])
+    best = torch.stack((GRID[[3, 0, 0]], values.amax(-1)), -1)
+    _, ax = plots.plot_sweep(GRID, values, best=best, labels=["cat", "dog", "owl"])
+    assert legend(ax) == ["cat", "dog", "owl"]
+    for name, value in zip(legend(ax), values, strict=True):
+        np.testing.assert_allclose(line(ax, name).get_ydata(), value)
+    assert [text.get_text() for text in ax.texts] == ["0.400 at 1.00", "0.900 at 0.00", "0.500 at 0.00"]
+    looks = {(line(ax, name).get_color(), line(ax, name).get_linestyle()) for name in legend(ax)}
+    assert len(looks) == 3
+    _, ax = plots.plot_sweep(GRID, values)
+    assert not ax.texts
+
+
+def test_what_is_no_sweep_is_refused():
+    for values in (torch.ones(3), torch.ones(2, 3), torch.ones(1, 2, 4), torch.tensor(1.0)):
+        with pytest.raises(ValueError, match=r"thresholds must be \[T\] and values \[T\] or \[L, T\], got shapes"):
+            plots.plot_sweep(GRID, values)
+    for values, best in ((torch.ones(4), torch.ones(1, 2)), (torch.ones(3, 4), torch.ones(2, 2))):
+        with pytest.raises(ValueError, match=r"best must be .*, threshold and value, got"):
+            plots.plot_sweep(GRID, values, best=best)
+    with pytest.raises(ValueError, match="labels must hold 2 names, got 1"):
+        plots.plot_sweep(GRID, torch.ones(2, 4), labels=["cat"])
+    assert not plt.get_fignums()

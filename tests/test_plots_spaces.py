@@ -1,0 +1,207 @@
+"""Pictures of models in a space and of the skew at every result: each is rendered and read back."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from matplotlib import pyplot as plt
+from pictures import COUNTS, legend, line, pixels, ticks
+
+import imbtorch
+from imbtorch import plots
+from imbtorch.analysis import select_model, skew_map
+
+# --- accuracy-dominance space ----------------------------------------------------------------------------------------
+
+
+def boundary(ax):
+    """The line between feasible and infeasible."""
+    return next(each for each in ax.lines if len(each.get_xdata()) == 401)
+
+
+def polygons(ax):
+    return [patch for patch in ax.patches if patch.get_hatch()]
+
+
+def test_the_empty_space_has_its_region_and_lines_of_equal_area():
+    fig, ax = plots.plot_accuracy_dominance()
+    pixels(fig)
+    xs, ys = (np.asarray(each) for each in boundary(ax).get_data())
+    np.testing.assert_allclose(ys, np.sqrt(1 - np.abs(xs)), atol=1e-12)
+    assert (ax.get_xlim(), ax.get_ylim()) == ((-1.0, 1.0), (0.0, 1.0))
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("Dominance", "G-mean")
+    assert ax.get_legend() is None
+    assert not polygons(ax)
+    (shade,) = ax.collections  # what cannot be reached
+    corners = shade.get_paths()[0].vertices
+    assert (corners[:, 1] >= np.sqrt(1 - np.abs(corners[:, 0])) - 1e-9).all()
+    levels = [each for each in ax.lines if each is not boundary(ax)]
+    assert [text.get_text() for text in ax.texts] == ["0.25", "0.5", "0.75", "1", "1.25"]
+    assert len(levels) == 5
+    for each, text in zip(levels, ax.texts, strict=True):
+        xs, ys = (np.asarray(data) for data in each.get_data())
+        np.testing.assert_allclose(ys * (xs + 3) / 2, float(text.get_text()))
+        assert (ys <= np.sqrt(1 - np.abs(xs)) + 1e-12).all()
+
+
+def test_points_of_a_selection_are_labelled_and_the_largest_area_is_hatched():
+    models = {
+        "cautious": torch.tensor([[95, 5], [8, 2]]),
+        "balanced": torch.tensor([[80, 20], [2, 8]]),
+        "eager": torch.tensor([[40, 60], [0, 10]]),
+        "perfect negatives": torch.tensor([[100, 0], [5, 5]]),
+    }
+    found = select_model(models)
+    fig, ax = plots.plot_accuracy_dominance(found)
+    pixels(fig)
+    assert legend(ax) == list(models)
+    for name, (dominance, gmean, _) in zip(models, found.points.tolist(), strict=True):
+        point = line(ax, name)
+        assert (point.get_xdata()[0], point.get_ydata()[0]) == pytest.approx((dominance, gmean))
+        assert point.get_linestyle() == "None"
+    looks = [(line(ax, name).get_marker(), line(ax, name).get_markerfacecolor()) for name in models]
+    assert looks == [("o", "black"), ("o", "white"), ("o", "0.65"), ("s", "black")]
+    (trapezium,) = polygons(ax)
+    (best,) = found.by_area
+    dominance, gmean, area = found.points[list(models).index(best)].tolist()
+    corners = trapezium.get_xy()[:4]
+    np.testing.assert_allclose(corners, [[-1, 0], [-1, gmean], [dominance, gmean], [1, 0]])
+    xs, ys = corners.T
+    shoelace = abs(np.dot(xs, np.roll(ys, -1)) - np.dot(ys, np.roll(xs, -1))) / 2
+    assert shoelace == pytest.approx(area)
+
+
+def test_a_perfect_classifier_has_the_largest_trapezium():
+    _, ax = plots.plot_accuracy_dominance(torch.tensor([[0.0, 1.0]]), levels=(1.5,))
+    np.testing.assert_allclose(polygons(ax)[0].get_xy()[:4], [[-1, 0], [-1, 1], [0, 1], [1, 0]])
+    assert legend(ax) == ["0"]
+    (level,) = [each for each in ax.lines if each is not boundary(ax) and each.get_label() != "0"]
+    assert (level.get_xdata()[0], level.get_ydata()[0], len(level.get_xdata())) == pytest.approx((0.0, 1.0, 1))
+
+
+def test_which_trapezium_is_hatched_can_be_chosen():
+    points = torch.tensor([[0.0, 0.9], [-0.5, 0.6]])
+    _, ax = plots.plot_accuracy_dominance(points, trapezium=1)
+    np.testing.assert_allclose(polygons(ax)[0].get_xy()[2], [-0.5, 0.6], atol=1e-6)
+    _, ax = plots.plot_accuracy_dominance(points, trapezium=None)
+    assert not polygons(ax)
+    for wrong in (2, -1):
+        with pytest.raises(ValueError, match=rf"'best', None or an index 0\.\.1, got {wrong}"):
+            plots.plot_accuracy_dominance(points, trapezium=wrong)
+
+
+def test_an_infeasible_point_is_named_so_and_is_never_the_best():
+    points = torch.tensor([[-0.36, 0.94], [-0.06, 0.74], [-0.36, 0.805]])  # the first is SVM on Pima as it was printed
+    fig, ax = plots.plot_accuracy_dominance(points, labels=["original", "SMOTE", "rounded"])
+    pixels(fig)
+    assert legend(ax) == ["original (infeasible)", "SMOTE", "rounded"]
+    np.testing.assert_allclose(polygons(ax)[0].get_xy()[2], [-0.06, 0.74], atol=1e-6)
+    point = line(ax, "original (infeasible)")
+    where = ax.transData.transform((point.get_xdata()[0], point.get_ydata()[0]))
+    assert not ax.get_legend().get_window_extent().contains(*where)
+    assert ax.get_legend().get_zorder() < point.get_zorder()
+    _, ax = plots.plot_accuracy_dominance(points[:1])
+    assert not polygons(ax)
+
+
+def test_many_models_have_their_legend_beside_the_space():
+    points = torch.stack((torch.linspace(-0.5, 0.5, 30), torch.full((30,), 0.5)), 1)
+    fig, ax = plots.plot_accuracy_dominance(points)
+    pixels(fig)
+    assert len(legend(ax)) == 30
+    assert ax.get_legend().get_window_extent().x0 >= ax.get_window_extent().x1
+    looks = {(each.get_marker(), each.get_markerfacecolor()) for each in ax.lines if each.get_linestyle() == "None"}
+    assert len(looks) == 30
+
+
+def test_points_must_lie_in_the_space():
+    many_classes = select_model({"a": COUNTS})
+    with pytest.raises(ValueError, match=r"two classes; use one_vs_rest"):
+        plots.plot_accuracy_dominance(many_classes)
+    with pytest.raises(ValueError, match=r"\[M, 2\] of dominance and G-mean, got \[3\]"):
+        plots.plot_accuracy_dominance(torch.zeros(3))
+    for wrong in ([[0.0, 1.2]], [[-1.1, 0.5]], [[math.nan, 0.5]]):
+        with pytest.raises(ValueError, match=r"dominance must lie in \[-1, 1\]"):
+            plots.plot_accuracy_dominance(torch.tensor(wrong))
+    with pytest.raises(ValueError, match="labels must hold 1 names, got 2"):
+        plots.plot_accuracy_dominance(torch.tensor([[0.0, 0.5]]), labels=["a", "b"])
+    assert not plt.get_fignums()
+
+
+# --- skew ------------------------------------------------------------------------------------------------------------
+
+
+def precision(counts):
+    return imbtorch.precision(counts, "binary")
+
+
+def test_a_skew_map_shows_the_logarithm_with_lines_at_powers_of_two():
+    ratios = skew_map(precision, 20, 40)
+    fig, ax = plots.plot_skew_map(ratios)
+    pixels(fig)
+    (image,) = ax.images
+    shown = np.asarray(image.get_array())
+    np.testing.assert_allclose(shown, ratios.log2().clamp(-4, 4), atol=1e-6)
+    assert image.get_clim() == (-4.0, 4.0)
+    assert image.get_extent() == [-0.5, 40.5, -0.5, 20.5]
+    assert image.origin == "lower"
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("True negatives", "True positives")
+    (bar,) = [each for each in fig.axes if each is not ax]
+    assert ticks(bar, "y") == ["1/16", "1/8", "1/4", "1/2", "1", "2", "4", "8", "16"]
+    assert bar.get_ylabel() == "Skew ratio"
+    assert {text.get_text() for text in ax.texts} <= {"1/8", "1/4", "1/2", "1", "2", "4", "8"}
+    assert "1" in {text.get_text() for text in ax.texts}
+    (lines,) = ax.collections
+    assert list(lines.levels) == [-3, -2, -1, 0, 1, 2, 3]
+    assert lines.get_linewidths()[3] > 2 * lines.get_linewidths()[2]  # where both classes count alike
+    dashes = [pattern for _, pattern in lines.get_linestyles()]
+    assert [pattern is not None for pattern in dashes] == [True] * 3 + [False] * 4
+
+
+def test_a_constant_skew_is_written():
+    for positives, negatives, text in ((5, 5, "1 everywhere"), (5, 40, "8 everywhere")):
+        fig, ax = plots.plot_skew_map(skew_map(imbtorch.balanced_accuracy, positives, negatives))
+        pixels(fig)
+        assert [each.get_text() for each in ax.texts] == [text]
+        assert not ax.collections
+
+
+def test_the_limit_bounds_what_is_told_apart():
+    fig, ax = plots.plot_skew_map(torch.tensor([[0.001, 1.0], [3.0, math.inf]]), limit=4.0)
+    pixels(fig)
+    np.testing.assert_allclose(ax.images[0].get_array(), [[-2, 0], [math.log2(3), 2]], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["log", "indicator"])
+def test_results_without_a_ratio_are_hatched(kind):
+    ratios = torch.tensor([[math.nan, 2.0], [0.5, 4.0]])
+    fig, ax = plots.plot_skew_map(ratios, kind=kind)
+    pixels(fig)
+    shown = np.ma.filled(ax.images[0].get_array(), math.nan)
+    assert np.isnan(shown).tolist() == [[True, False], [False, False]]
+    assert ax.patch.get_hatch()
+    fig, ax = plots.plot_skew_map(torch.full((2, 2), math.nan), kind=kind)
+    assert pixels(fig)[..., :3].std() > 5
+
+
+def test_the_indicator_is_white_above_one():
+    ratios = skew_map(imbtorch.precision, 100, 200)
+    fig, ax = plots.plot_skew_map(ratios, kind="indicator")
+    (image,) = ax.images
+    np.testing.assert_array_equal(np.asarray(image.get_array()), (ratios > 1).double())
+    assert image.cmap(image.norm(1.0))[:3] == (1.0, 1.0, 1.0)
+    assert max(image.cmap(image.norm(0.0))[:3]) < 0.5
+    assert ax.get_title() == "skew ratio > 1 (white): 75%"
+    assert fig.axes == [ax]
+
+
+def test_only_one_skew_map_is_drawn():
+    with pytest.raises(ValueError, match=r"got shape \[3\]; choose one"):
+        plots.plot_skew_map(torch.ones(3))
+    with pytest.raises(ValueError, match="kind must be one of 'log', 'indicator', got 'linear'"):
+        plots.plot_skew_map(torch.ones(3, 3), kind="linear")
+    for wrong in (1.0, 0.5, math.nan):
+        with pytest.raises(ValueError, match="limit must be a ratio above 1"):
+            plots.plot_skew_map(torch.ones(3, 3), limit=wrong)
+    assert not plt.get_fignums()
