@@ -151,16 +151,11 @@ class ReportedValue(Metric):
 
     def __init__(self, report: SharedResult, name: str, better: bool | None) -> None:
         super().__init__()
-        super().train(False)  # there is nothing to train; Lightning's summary would count each of the names
         object.__setattr__(self, "report", report)  # not a submodule: the report holds its values, not they it
         self.name = name
         self._better = better
 
     report: SharedResult
-
-    def train(self, mode: bool = True) -> ReportedValue:
-        """Stay in evaluation mode."""
-        return self
 
     @property
     def full_name(self) -> str:

@@ -148,7 +148,7 @@ class HandTill(Metric):
             return
         for fault, applies in faults.items():
             if bool(applies.any()):
-                raise ValueError(self._counting._complaint(fault, truth[applies], len(truth)))
+                raise ValueError(self._counting.error_message(fault, truth[applies], len(truth)))
 
     def forward(self, preds: Tensor, target: Tensor) -> Tensor:
         """Keep a batch and return its own value; arguments as for :meth:`update`.

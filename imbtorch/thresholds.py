@@ -356,7 +356,7 @@ def matrices_of(histogram: Tensor) -> Tensor:
 def _grid(thresholds: int | Tensor) -> Tensor:
     """Sorted float64 thresholds."""
     if isinstance(thresholds, Tensor):
-        grid = thresholds.detach().cpu().double().flatten()
+        grid = thresholds.detach().cpu().double().flatten().clone()
         if grid.numel() == 0 or not bool((grid[1:] >= grid[:-1]).all()) or not 0 <= grid[0] <= grid[-1] <= 1:
             raise ValueError(
                 f"thresholds must be sorted and lie in [0, 1], got {grid[:5].tolist()}...; thresholds.sort().values "
