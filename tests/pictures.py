@@ -10,6 +10,7 @@ mpl.use("Agg")
 
 COUNTS = torch.tensor([[90, 10, 0], [5, 15, 0], [1, 1, 3]])
 TWO = torch.tensor([[90, 10], [2, 8]])
+SWEPT = torch.tensor([[[0, 40], [0, 10]], [[20, 20], [1, 9]], [[36, 4], [4, 6]], [[40, 0], [8, 2]], [[40, 0], [10, 0]]])
 
 
 def correlations():

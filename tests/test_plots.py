@@ -10,7 +10,7 @@ import pytest
 import torch
 from matplotlib import colors
 from matplotlib import pyplot as plt
-from pictures import COUNTS, TWO, correlations, interval, legend, line, pixels, ticks
+from pictures import COUNTS, SWEPT, TWO, correlations, interval, legend, line, pixels, ticks
 
 import imbtorch
 from imbtorch import plots
@@ -23,6 +23,9 @@ DRAWINGS = {
     "plot_accuracy_dominance": lambda ax=None: plots.plot_accuracy_dominance(torch.tensor([[0.1, 0.8]]), ax),
     "plot_skew_map": lambda ax=None: plots.plot_skew_map(skew_map(imbtorch.precision, 5, 8), ax),
     "plot_correlations": lambda ax=None: plots.plot_correlations(correlations(), "b", ax),
+    "plot_dominance_curve": lambda ax=None: plots.plot_dominance_curve(SWEPT, ax),
+    "plot_precision_recall": lambda ax=None: plots.plot_precision_recall(SWEPT, ax, measure=imbtorch.accuracy),
+    "plot_roc": lambda ax=None: plots.plot_roc(SWEPT, ax, measure=imbtorch.accuracy),
     "plot_prevalence": lambda ax=None: plots.plot_prevalence({"accuracy": imbtorch.accuracy}, TWO, ax),
     "plot_selection": lambda ax=None: plots.plot_selection({"a": [0.1, 0.5], "b": [0.9, 0.4]}, ax, selected={"a": 1}),
     "plot_sensitivity": lambda ax=None: plots.plot_sensitivity({"accuracy": imbtorch.accuracy}, [5, 9], ax),
@@ -106,15 +109,21 @@ def awkward(names, drawn):
     if drawn == "selection":
         bands = {name: interval(line) for name, line in several.items()}
         return plots.plot_selection(several, selected=dict.fromkeys(names, 1), intervals=bands, xlabel=names[0]), names
+    if drawn in ("roc", "precision_recall", "dominance_curve"):
+        return getattr(plots, f"plot_{drawn}")(dict.fromkeys(names, SWEPT)), names
     if drawn == "sweep":
         values = torch.rand(len(names), 3)
         return plots.plot_sweep(torch.tensor([0.2, 0.5, 0.7]), values, labels=names, name=names[0]), names
     return plots.plot_sensitivity(moved, [5] * len(names), labels=names, classes=[0, 1]), names
 
 
-@pytest.mark.parametrize(
-    "drawn", ["bars", "lines", "matrix", "dominance", "correlations", "prevalence", "selection", "sensitivity", "sweep"]
+AWKWARDLY_NAMED = (
+    *("bars", "lines", "matrix", "dominance", "correlations", "prevalence", "selection", "sensitivity", "sweep"),
+    *("roc", "precision_recall", "dominance_curve"),
 )
+
+
+@pytest.mark.parametrize("drawn", AWKWARDLY_NAMED)
 def test_names_are_drawn_as_they_are_written(drawn, tmp_path):
     """Read from the picture itself: dollars are no formula, and what begins with an underscore is in the legend."""
     (fig, ax), names = awkward(AWKWARD, drawn)

@@ -1,0 +1,245 @@
+"""Classifiers over their thresholds: ROC, precision-recall and dominance curves, with the operating points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from imbtorch.analysis.isometrics import (
+    class_totals,
+    dominance_points,
+    least_precision,
+    precision_recall_isometrics,
+    precision_recall_points,
+    roc_isometrics,
+    roc_points,
+)
+from imbtorch.analysis.skew import Measure, evaluated
+from imbtorch.plots.dominance import LEVELS, draw_dominance_space
+from imbtorch.plots.style import display_names, figure_and_axes, line_style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["plot_dominance_curve", "plot_precision_recall", "plot_roc"]
+
+Corner: TypeAlias = Literal["lower right", "upper right", "upper left"]
+EVEN_LEVELS = 9  # iso-lines where no operating point says which
+
+
+def plot_roc(
+    models: Tensor | Mapping[str, Tensor],
+    ax: Axes | None = None,
+    *,
+    marked: int | Mapping[str, int] | None = None,
+    measure: Measure | None = None,
+    levels: Sequence[float] | None = None,
+) -> tuple[Figure | None, Axes]:
+    """Draw ROC curves, with operating points and lines on which a measure is equal.
+
+    Args:
+        models: name -> ``[T, 2, 2]`` counts at each threshold, as of :meth:`ThresholdSweep.matrices`; or one model.
+        ax: axes to draw into; by default those of a new figure.
+        marked: name -> index of the threshold in use; an index where there is one model.
+        measure: function of ``[..., 2, 2]`` counts; points on one of its lines are equally good by it.
+        levels: its values on the lines; by default those at the marked points, or nine even ones.
+
+    Returns:
+        The new figure (None if axes were given) and the axes.
+
+    Raises:
+        ValueError: for counts that are not ``[T, 2, 2]`` of the same samples with targets of both classes, an unknown
+            name or index, models of different class shares where a measure is drawn, and a measure that does not return
+            one value for each matrix.
+
+    Source: Fawcett (2006), An introduction to ROC analysis; for the lines Flach (2003), Liu, Ghosh and Martin (2007).
+    """
+    named, places = _named(models), _places(marked, models)
+    curves = {name: _rising(counts, roc_points(counts)) for name, counts in named.items()}
+    ends = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    curves = {name: torch.cat((ends[:1], curve, ends[1:])) for name, curve in curves.items()}
+    points = {name: roc_points(named[name])[index] for name, index in places.items()}
+    lines = None if measure is None else roc_isometrics(measure, *_common_totals(named))
+    fig, ax = figure_and_axes(ax, (5.0, 5.0))
+    if measure is not None and lines is not None:
+        _draw_isometrics(ax, lines, _levels(levels, measure, named, places, lines))
+    ax.plot([0, 1], [0, 1], color="0.6", linestyle=":", linewidth=1, zorder=1)
+    _draw_curves(ax, curves, points)
+    ax.set(xlabel="False positive rate", ylabel="True positive rate", xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    _add_legend(ax, models, "lower right")
+    return fig, ax
+
+
+def plot_precision_recall(
+    models: Tensor | Mapping[str, Tensor],
+    ax: Axes | None = None,
+    *,
+    marked: int | Mapping[str, int] | None = None,
+    measure: Measure | None = None,
+    levels: Sequence[float] | None = None,
+) -> tuple[Figure | None, Axes]:
+    """Draw precision over recall, with operating points and lines on which a measure is equal.
+
+    The curve has steps, as average precision sums them. What no classifier can reach at these class shares is grey, and
+    a dotted line is the precision of guessing. The order of two models can differ between populations of other class
+    shares, so all must be counted at the same.
+
+    Args:
+        models: name -> ``[T, 2, 2]`` counts at each threshold, as of :meth:`ThresholdSweep.matrices`; or one model.
+        ax: axes to draw into; by default those of a new figure.
+        marked: name -> index of the threshold in use; an index where there is one model.
+        measure: function of ``[..., 2, 2]`` counts; points on one of its lines are equally good by it.
+        levels: its values on the lines; by default those at the marked points, or nine even ones.
+
+    Returns:
+        The new figure (None if axes were given) and the axes.
+
+    Raises:
+        ValueError: as :func:`plot_roc`, and for models of different class shares.
+
+    Source: Davis and Goadrich (2006), The relationship between precision-recall and ROC curves; Boyd et al. (2012).
+    """
+    named, places = _named(models), _places(marked, models)
+    negatives, positives = _common_totals(named)
+    curves = {}
+    for name, counts in named.items():
+        curve = _rising(counts, precision_recall_points(counts))
+        curve = curve[~curve[:, 1].isnan()]  # thresholds that nothing is above
+        curves[name] = torch.cat((curve[:1] * torch.tensor([0.0, 1.0]), curve))
+    points = {name: precision_recall_points(named[name])[index] for name, index in places.items()}
+    lines = None if measure is None else precision_recall_isometrics(measure, negatives, positives)
+    fig, ax = figure_and_axes(ax, (5.0, 5.0))
+    share, recall = positives / (negatives + positives), torch.linspace(0, 1, 201, dtype=torch.float64)
+    ax.fill_between(recall.tolist(), least_precision(recall, share).tolist(), color="0.9", linewidth=0, zorder=0)
+    if measure is not None and lines is not None:
+        _draw_isometrics(ax, lines, _levels(levels, measure, named, places, lines))
+    ax.axhline(share, color="0.6", linestyle=":", linewidth=1, zorder=1)
+    _draw_curves(ax, curves, points, drawstyle="steps-pre")
+    ax.set(xlabel="Recall", ylabel="Precision", xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    _add_legend(ax, models, "upper right")
+    return fig, ax
+
+
+def plot_dominance_curve(
+    models: Tensor | Mapping[str, Tensor],
+    ax: Axes | None = None,
+    *,
+    marked: int | Mapping[str, int] | None = None,
+    levels: Sequence[float] = LEVELS,
+) -> tuple[Figure | None, Axes]:
+    """Draw classifiers over their thresholds in the accuracy-dominance space, with lines of equal area.
+
+    From the left end, where all is predicted negative, to the right end, where all is predicted positive.
+
+    Args:
+        models: name -> ``[T, 2, 2]`` counts at each threshold, as of :meth:`ThresholdSweep.matrices`; or one model.
+        ax: axes to draw into; by default those of a new figure.
+        marked: name -> index of the threshold in use; an index where there is one model.
+        levels: areas whose lines are drawn, in (0, 1.5).
+
+    Returns:
+        The new figure (None if axes were given) and the axes.
+
+    Raises:
+        ValueError: for counts that are not ``[T, 2, 2]`` of the same samples with targets of both classes, and an
+            unknown name or index.
+
+    Source: Garcia, Mollineda and Sanchez (2009), Figure 1; the curve is what they name as future work.
+    """
+    named, places = _named(models), _places(marked, models)
+    ends = torch.tensor([[-1.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
+    curves = {name: _rising(counts, dominance_points(counts)) for name, counts in named.items()}
+    curves = {name: torch.cat((ends[:1], curve, ends[1:])) for name, curve in curves.items()}
+    points = {name: dominance_points(named[name])[index] for name, index in places.items()}
+    fig, ax = figure_and_axes(ax)
+    draw_dominance_space(ax, levels)
+    _draw_curves(ax, curves, points)
+    _add_legend(ax, models, "upper left")
+    return fig, ax
+
+
+def _named(models: Tensor | Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Counts of each model; a single one has no name."""
+    named = {"": models} if isinstance(models, Tensor) else dict(models)
+    if not named:
+        raise ValueError("models is empty; give at least one and its counts at each threshold")
+    for counts in named.values():
+        class_totals(counts)
+    return named
+
+
+def _places(marked: int | Mapping[str, int] | None, models: Tensor | Mapping[str, Tensor]) -> dict[str, int]:
+    """Index of the threshold in use of each model that has one."""
+    named = _named(models)
+    places = {"": marked} if isinstance(marked, int) else dict(marked or {})
+    for name, index in places.items():
+        if name not in named:
+            raise ValueError(f"marked must name models out of {list(named)}, got {name!r}")
+        if not 0 <= index < len(named[name]):
+            raise ValueError(f"marked must hold indices 0..{len(named[name]) - 1}, got {index!r} for {name!r}")
+    return places
+
+
+def _common_totals(named: Mapping[str, Tensor]) -> tuple[float, float]:
+    """Negatives and positives of the first model, whose class shares all must have."""
+    totals = {name: class_totals(counts) for name, counts in named.items()}
+    shares = {name: positives / (negatives + positives) for name, (negatives, positives) in totals.items()}
+    if max(shares.values()) - min(shares.values()) > 1e-6:
+        raise ValueError(f"models must have the same share of positives to be compared here, got {shares}")
+    return next(iter(totals.values()))
+
+
+def _rising(counts: Tensor, points: Tensor) -> Tensor:
+    """Points ``[T, 2]`` in the order of ever more positive predictions."""
+    return points[counts.detach().cpu()[..., 1].sum(-1).argsort(stable=True)]
+
+
+def _levels(
+    levels: Sequence[float] | None,
+    measure: Measure,
+    named: Mapping[str, Tensor],
+    places: Mapping[str, int],
+    lines: Tensor,
+) -> list[float]:
+    """Values of a measure whose lines are drawn: those that were asked for, those in use, or even ones."""
+    if levels is not None:
+        return sorted(set(levels))
+    in_use = [named[name][index].detach().cpu().double() for name, index in places.items()]
+    if in_use:
+        values: list[float] = evaluated(measure, torch.stack(in_use)).tolist()
+        return sorted(set(values))
+    known = lines[~lines.isnan()]
+    even: list[float] = torch.linspace(known.min().item(), known.max().item(), EVEN_LEVELS + 2)[1:-1].tolist()
+    return sorted(set(even))
+
+
+def _draw_isometrics(ax: Axes, lines: Tensor, levels: Sequence[float]) -> None:
+    """Draw the lines on which ``[S, S]`` values over the unit square take some levels, and write the levels there."""
+    inside = [level for level in levels if bool((lines < level).any() and (lines > level).any())]
+    if not inside:
+        return
+    ticks = torch.linspace(0, 1, len(lines), dtype=torch.float64).tolist()
+    drawn = ax.contour(ticks, ticks, lines.tolist(), levels=inside, colors="0.55", linewidths=0.8, linestyles="dashed")
+    ax.clabel(drawn, fmt="%.3g", fontsize=7)
+
+
+def _draw_curves(ax: Axes, curves: Mapping[str, Tensor], points: Mapping[str, Tensor], **options: Any) -> None:
+    """Draw a curve for each model, and its operating point where there is one."""
+    labels = display_names(list(curves), len(curves))
+    for index, (label, (name, curve)) in enumerate(zip(labels, curves.items(), strict=True)):
+        look = line_style(index, len(curve))
+        ax.plot(*curve.T.tolist(), label=label, linewidth=1.5, zorder=2.5, **look, **options)
+        if name in points:
+            x, y = points[name].tolist()
+            dot: dict[str, Any] = {"markersize": 11, "markeredgewidth": 1.5, "markerfacecolor": "white"}
+            ax.plot([x], [y], marker=look["marker"], linestyle="None", color="black", clip_on=False, zorder=3, **dot)
+
+
+def _add_legend(ax: Axes, models: Tensor | Mapping[str, Tensor], corner: Corner) -> None:
+    """Name the models; a single one without a name needs no legend."""
+    if not isinstance(models, Tensor):
+        ax.legend(fontsize="small", loc=corner, framealpha=0.95)
