@@ -41,13 +41,7 @@ def plot_sweep(
     Raises:
         ValueError: for values, best points or names that do not fit.
     """
-    lines = values.detach().cpu().double()
-    if thresholds.ndim != 1 or lines.ndim not in (1, 2) or lines.shape[-1:] != thresholds.shape:
-        got = f"{list(thresholds.shape)} and {list(lines.shape)}"
-        raise ValueError(f"thresholds must be [T] and values [T] or [L, T], got shapes {got}")
-    if best is not None and best.shape != (*lines.shape[:-1], 2):
-        raise ValueError(f"best must be {[*lines.shape[:-1], 2]}, threshold and value, got {list(best.shape)}")
-    lines = lines.reshape(-1, len(thresholds))
+    lines = _checked_lines(thresholds, values, best)
     names = display_names(labels, len(lines))
     fig, ax = figure_and_axes(ax)
     for index, (line, label) in enumerate(zip(lines, names, strict=True)):
@@ -64,3 +58,14 @@ def plot_sweep(
     if len(lines) > 1:
         ax.legend(fontsize="small")
     return fig, ax
+
+
+def _checked_lines(thresholds: Tensor, values: Tensor, best: Tensor | None) -> Tensor:
+    """Values as ``[L, T]``."""
+    lines = values.detach().cpu().double()
+    if thresholds.ndim != 1 or lines.ndim not in (1, 2) or lines.shape[-1:] != thresholds.shape:
+        got = f"{list(thresholds.shape)} and {list(lines.shape)}"
+        raise ValueError(f"thresholds must be [T] and values [T] or [L, T], got shapes {got}")
+    if best is not None and best.shape != (*lines.shape[:-1], 2):
+        raise ValueError(f"best must be {[*lines.shape[:-1], 2]}, threshold and value, got {list(best.shape)}")
+    return lines.reshape(-1, len(thresholds))
