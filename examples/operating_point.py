@@ -27,8 +27,8 @@ from torch import Tensor, nn
 
 import imbtorch
 from imbtorch.analysis.intervals import Interval, posterior
+from imbtorch.metrics.sweep import ThresholdSweep
 from imbtorch.plots import plot_confusion_matrix
-from imbtorch.thresholds import ThresholdSweep
 
 
 def samples(seed: int) -> tuple[str, Tensor, Tensor]:

@@ -1,106 +1,23 @@
 """Metrics of imbalanced classification for PyTorch: one confusion matrix, every measure, any number of processes."""
 
-from imbtorch.confusion import Counts, Margins, at_prevalence, margins, one_vs_rest
 from imbtorch.counting import confusion_matrix
-from imbtorch.measures import (
-    accuracy,
-    accuracy_dominance_area,
-    balanced_accuracy,
-    class_balance_accuracy,
-    confusion_entropy,
-    dominance,
-    expected_cost,
-    f_score,
-    fowlkes_mallows,
-    geometric_mean,
-    imbalance_accuracy,
-    index_balanced_accuracy,
-    matthews_corrcoef,
-    optimized_precision,
-    precision,
-    recall,
-    relative_classifier_information,
-    specificity,
-    weighted_accuracy,
-)
-from imbtorch.metric import ConfusionMatrix, ConfusionMatrixMetric
-from imbtorch.metrics import (
-    Accuracy,
-    AccuracyDominanceArea,
-    BalancedAccuracy,
-    ClassBalanceAccuracy,
-    ConfusionEntropy,
-    Dominance,
-    ExpectedCost,
-    FowlkesMallows,
-    FScore,
-    GeometricMean,
-    ImbalanceAccuracy,
-    IndexBalancedAccuracy,
-    MatthewsCorrCoef,
-    OptimizedPrecision,
-    Precision,
-    Recall,
-    RelativeClassifierInformation,
-    Specificity,
-    WeightedAccuracy,
-)
-from imbtorch.report import ImbalanceReport
+from imbtorch.counts import Counts, Margins, at_prevalence, margins, one_vs_rest
+from imbtorch.measures import *
+from imbtorch.measures import __all__ as _measures
+from imbtorch.metrics import *
+from imbtorch.metrics import __all__ as _metrics
 from imbtorch.sampler import ExactBatchSampler
-from imbtorch.scores import HandTill
-from imbtorch.thresholds import ThresholdSweep
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
-    "Accuracy",
-    "AccuracyDominanceArea",
-    "BalancedAccuracy",
-    "ClassBalanceAccuracy",
-    "ConfusionEntropy",
-    "ConfusionMatrix",
-    "ConfusionMatrixMetric",
     "Counts",
-    "Dominance",
     "ExactBatchSampler",
-    "ExpectedCost",
-    "FScore",
-    "FowlkesMallows",
-    "GeometricMean",
-    "HandTill",
-    "ImbalanceAccuracy",
-    "ImbalanceReport",
-    "IndexBalancedAccuracy",
     "Margins",
-    "MatthewsCorrCoef",
-    "OptimizedPrecision",
-    "Precision",
-    "Recall",
-    "RelativeClassifierInformation",
-    "Specificity",
-    "ThresholdSweep",
-    "WeightedAccuracy",
-    "accuracy",
-    "accuracy_dominance_area",
     "at_prevalence",
-    "balanced_accuracy",
-    "class_balance_accuracy",
-    "confusion_entropy",
     "confusion_matrix",
-    "dominance",
-    "expected_cost",
-    "f_score",
-    "fowlkes_mallows",
-    "geometric_mean",
-    "imbalance_accuracy",
-    "index_balanced_accuracy",
     "margins",
-    "matthews_corrcoef",
     "one_vs_rest",
-    "optimized_precision",
-    "precision",
-    "recall",
-    "relative_classifier_information",
-    "specificity",
-    "weighted_accuracy",
+    *_measures,
+    *_metrics,
 ]

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imbtorch.confusion import Counts, Margins, Normalize, check_choice, normalized
+from imbtorch.counts import Counts, Margins, Normalize, check_choice, normalized
 from imbtorch.kernels import Table, add_masked, count_sound, integers, reading_is_free
 
 __all__ = ["Task", "confusion_matrix"]

@@ -11,7 +11,6 @@ from oracles import ORACLES
 from test_measures import CASES, TOTAL, Case, close
 
 import imbtorch
-from imbtorch import metrics
 from imbtorch.analysis import (
     Selection,
     effective_skew_ratio,
@@ -26,6 +25,7 @@ from imbtorch.analysis import (
     skew_map,
     skew_ratio,
 )
+from imbtorch.metrics import catalogue as metrics
 
 NAN, INF = math.nan, math.inf
 ONE_VALUE = [case for case in CASES if case.arguments.get("average") != "none"]

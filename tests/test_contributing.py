@@ -69,7 +69,7 @@ STEPS = {
     ],
     "export": [
         ("imbtorch/__init__.py", "from imbtorch.measures import (\n", "    jaccard_index,\n"),
-        ("imbtorch/__init__.py", "from imbtorch.metrics import (\n", "    JaccardIndex,\n"),
+        ("imbtorch/__init__.py", "from imbtorch.metrics.catalogue import (\n", "    JaccardIndex,\n"),
         ("imbtorch/__init__.py", "__all__ = [\n", '    "JaccardIndex",\n    "jaccard_index",\n'),
     ],
     "oracle": [

@@ -7,7 +7,8 @@ import torch
 from test_operators import CASES, LAYOUTS, SIZE, batch
 
 import imbtorch
-from imbtorch import ConfusionMatrix, Recall, confusion_matrix, metrics
+from imbtorch import ConfusionMatrix, Recall, confusion_matrix
+from imbtorch.metrics import catalogue as metrics
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 DEVICE = "cuda"

@@ -20,7 +20,7 @@ from torch import Tensor
 
 import imbtorch
 from imbtorch import Margins, at_prevalence, margins, measures, metrics, one_vs_rest
-from imbtorch.confusion import normalized
+from imbtorch.counts import normalized
 
 NAN = math.nan
 ALL = set(metrics.__all__)

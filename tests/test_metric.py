@@ -14,7 +14,8 @@ import torch
 from sklearn import metrics as sklearn_metrics
 
 import imbtorch
-from imbtorch import ConfusionMatrix, ConfusionMatrixMetric, Margins, margins, metrics
+from imbtorch import ConfusionMatrix, ConfusionMatrixMetric, Margins, margins
+from imbtorch.metrics import catalogue as metrics
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -1352,7 +1353,7 @@ def test_an_ignored_class_has_no_share():
 
 @pytest.mark.parametrize("on_invalid", ["raise", "warn"])
 def test_values_that_were_not_counted_are_told_at_a_prevalence_too(on_invalid, monkeypatch):
-    monkeypatch.setattr("imbtorch.metric.reading_is_free", lambda _: False)  # as on an accelerator
+    monkeypatch.setattr("imbtorch.metrics.base.reading_is_free", lambda _: False)  # as on an accelerator
     metric = build("Precision", "binary", on_invalid=on_invalid)
     metric.update(torch.tensor([0.1, NAN, 0.9]), torch.tensor([0, 1, 1]))
     if on_invalid == "raise":

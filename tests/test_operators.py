@@ -58,7 +58,7 @@ class OperatorLog(TorchDispatchMode):
 @pytest.fixture
 def accelerator(monkeypatch):
     """Make the CPU count as an accelerator does, where no value is read during an update."""
-    for module in ("counting", "metric"):
+    for module in ("counting", "metrics.base"):
         monkeypatch.setattr(f"imbtorch.{module}.reading_is_free", lambda _: False)
 
 
@@ -272,14 +272,11 @@ def test_compute_reads_one_value(samples):
 # --- imports ---------------------------------------------------------------------------------------------------------
 
 LAYERS = [  # each imports only from its own layer and those above it in this list; beside torch, what is named
-    ({"confusion", "measures", "sampler"}, set()),
+    ({"counts", "measures", "sampler"}, set()),
     ({"kernels", "counting"}, {"numpy"}),  # which torchmetrics requires
-    ({"analysis", "averaging"}, set()),
+    ({"analysis"}, set()),
     ({"plots"}, {"matplotlib"}),
-    (
-        {"state", "metric", "metrics", "named", "report", "thresholds", "scores"},
-        {"numpy", "torchmetrics", "typing_extensions"},
-    ),
+    ({"metrics"}, {"numpy", "torchmetrics", "typing_extensions"}),
     ({"lightning"}, {"torchmetrics", "typing_extensions", "lightning", "pytorch_lightning", "matplotlib"}),
 ]
 LAYER = {name: place for place, (names, _) in enumerate(LAYERS) for name in names}
@@ -337,12 +334,35 @@ def test_imports_point_down_the_layers(path):
             assert in_function or typing_only, f"{part} must import {name} inside its functions"
 
 
-def test_no_module_imports_itself_round_a_corner():
+def module(name):
+    """The module that a dotted name of the package is in; None for a name that only a package has."""
+    parts = tuple(name.split(".")[1:])
+    while parts and parts not in MODULES.values():
+        parts = parts[:-1]
+    return parts or None
+
+
+def test_no_circle_among_modules_wherever_the_import_stands():
     graph = {}
-    for path, (part, *_) in MODULES.items():
-        if part in LAYER:
-            used = {inner(name) for name, _, typing_only in imports(path) if not typing_only}
-            graph.setdefault(part, set()).update(used - {None, part})
-    assert {"confusion", "metric"} <= set(graph)
-    assert "confusion" in graph["metric"]
+    for path, parts in MODULES.items():
+        if parts[-1] != "__init__":
+            used = {module(name) for name, *_ in imports(path) if name.startswith("imbtorch.")}
+            graph[parts] = used - {None}
+    assert ("counts",) in graph["metrics", "base"]
+    assert ("metrics", "base") in graph["metrics", "catalogue"]
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
+
+
+def test_no_module_imports_the_package_that_it_is_in():
+    for path, parts in MODULES.items():
+        if len(parts) > 1 and parts[-1] != "__init__":
+            own = ("imbtorch", *parts[:-1])  # one part more is a name that is imported from the package itself
+            names = [tuple(name.split(".")) for name, *_ in imports(path)]
+            assert not [name for name in names if name[: len(own)] == own and len(name) == len(own) + 1], path
+
+
+def test_what_a_metric_is_made_of_needs_no_analysis_and_no_pictures():
+    for part in ("state", "averaging", "base"):
+        path = PACKAGE / "metrics" / f"{part}.py"
+        names = {inner(name) for name, in_function, typing_only in imports(path) if not in_function and not typing_only}
+        assert not names & {"analysis", "plots"}

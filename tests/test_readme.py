@@ -24,7 +24,8 @@ from torchmetrics.classification import (
 )
 
 import imbtorch
-from imbtorch import measures, metrics
+from imbtorch import measures
+from imbtorch.metrics import catalogue as metrics
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # torch.jit.script

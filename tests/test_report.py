@@ -22,7 +22,8 @@ from torchmetrics import MetricCollection, MetricTracker
 from torchmetrics.classification import MulticlassAccuracy
 
 import imbtorch
-from imbtorch import ImbalanceReport, metrics
+from imbtorch import ImbalanceReport
+from imbtorch.metrics import catalogue as metrics
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt

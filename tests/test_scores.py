@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 from torch import nn
 from torchmetrics import MetricCollection
 
-from imbtorch.scores import HandTill
+from imbtorch.metrics.hand_till import HandTill
 
 
 def data(classes=4, samples=200, seed=0, dtype=torch.float64, levels=6):

@@ -21,7 +21,7 @@ from sklearn import metrics as sk
 from torchmetrics import MetricCollection
 
 import imbtorch
-from imbtorch.thresholds import ThresholdSweep
+from imbtorch.metrics.sweep import ThresholdSweep
 
 mpl.use("Agg")
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, overload
 import torch
 from torch import Tensor
 
-from imbtorch.confusion import check_choice, double, ratio, square
+from imbtorch.counts import check_choice, double, ratio, square
 
 __all__ = [
     "BalancedAccuracyPosterior",

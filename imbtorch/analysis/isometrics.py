@@ -7,7 +7,7 @@ from torch import Tensor
 
 from imbtorch import measures as formulas
 from imbtorch.analysis.skew import Measure, evaluated
-from imbtorch.confusion import ratio, square
+from imbtorch.counts import ratio, square
 
 __all__ = [
     "class_totals",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.analysis.skew import Measure, evaluated
-from imbtorch.confusion import at_prevalence, square
+from imbtorch.counts import at_prevalence, square
 
 __all__ = ["PrevalenceCurves", "prevalence_curves"]
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from imbtorch import measures as formulas
 from imbtorch.analysis.skew import Measure, evaluated
-from imbtorch.confusion import double, matrix, square
+from imbtorch.counts import double, matrix, square
 
 __all__ = ["Selection", "select_model"]
 

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from imbtorch.confusion import double, ratio, square
+from imbtorch.counts import double, ratio, square
 
 __all__ = ["effective_skew_ratio", "implied_cost", "skew", "skew_delta", "skew_map", "skew_ratio"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from imbtorch.report import ImbalanceReport
+from imbtorch.metrics.report import ImbalanceReport
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback

@@ -11,12 +11,12 @@ from typing import Any
 
 from torch import Tensor
 
-from imbtorch.confusion import Counts, Margins, margins
+from imbtorch.counts import Counts, Margins, margins
 from imbtorch.lightning.base import Callback, is_fitting, reports
 from imbtorch.lightning.checkpoint_watcher import CheckpointWatcher, TrainingPoint
 from imbtorch.measures import recall
+from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.plots import plot_confusion_matrix, plot_values
-from imbtorch.report import ImbalanceReport
 
 __all__ = ["ConfusionFigures"]
 

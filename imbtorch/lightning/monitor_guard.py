@@ -14,10 +14,10 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.data.distributed import DistributedSampler
 
 from imbtorch.lightning.base import Callback, is_fitting
-from imbtorch.metric import CountsMetric
-from imbtorch.named import ReportedValue, SharedResult
+from imbtorch.metrics.base import CountsMetric
+from imbtorch.metrics.shared import ReportedValue, SharedResult
+from imbtorch.metrics.state import SummedState
 from imbtorch.sampler import ExactBatchSampler
-from imbtorch.state import SummedState
 
 __all__ = ["MonitorGuard"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from imbtorch.confusion import Counts, Margins
+from imbtorch.counts import Counts, Margins
 from imbtorch.lightning.base import Callback, is_fitting, reports
 from imbtorch.lightning.selection_table import (
     Column,
@@ -21,8 +21,8 @@ from imbtorch.lightning.selection_table import (
     read_column,
     selection,
 )
+from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.plots import plot_selection
-from imbtorch.report import ImbalanceReport
 
 __all__ = ["SelectionSummary"]
 

@@ -11,12 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imbtorch import metrics as catalogue
 from imbtorch.analysis.intervals import Interval, compare, posterior
 from imbtorch.analysis.selection import Selection
-from imbtorch.confusion import Counts, Margins, margins
-from imbtorch.metrics import resolved
-from imbtorch.report import ImbalanceReport
+from imbtorch.counts import Counts, Margins, margins
+from imbtorch.metrics.catalogue import BY_NAME, resolved
+from imbtorch.metrics.report import ImbalanceReport
 
 __all__ = [
     "Choice",
@@ -47,7 +46,7 @@ class ValidationHistory:
         epochs: M epochs.
         steps: M numbers of optimizer steps that had been taken.
         counts: ``"epoch 3"``, or ``"epoch 3, step 40"`` where an epoch has several -> its counts: ``[K, K]``,
-            ``[L, 2, 2]`` or :class:`~imbtorch.confusion.Margins`. A mapping of matrices is what
+            ``[L, 2, 2]`` or :class:`~imbtorch.counts.Margins`. A mapping of matrices is what
             :func:`imbtorch.analysis.select_model` takes.
         values: name of a measure -> float64 ``[M]``; without names before the first ``fit``.
     """
@@ -306,8 +305,7 @@ def read_column(report: ImbalanceReport, name: str) -> tuple[str, Column]:
 
 def _catalogue() -> dict[str, Any]:
     """Metrics without arguments of their own, by the names that a report gives them and by those of their functions."""
-    classes = [getattr(catalogue, name) for name in catalogue.__all__ if name != "ExpectedCost"]
-    return ImbalanceReport.default_measures("binary") | {each.measure.__name__: each for each in classes}
+    return BY_NAME | {each.measure.__name__: each for each in BY_NAME.values()}
 
 
 def _of_class(report: ImbalanceReport, measure: str, index: int, counts: Counts) -> Tensor:

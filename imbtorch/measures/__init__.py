@@ -1,7 +1,7 @@
 """Counts to values: every measure of the catalogue as a pure function.
 
 All take ``[..., K, K]`` counts or rates (rows true, columns predicted) and are batched over the leading dimensions;
-those that need no more also take :class:`~imbtorch.confusion.Margins`. They compute in float64 and return float64 for
+those that need no more also take :class:`~imbtorch.counts.Margins`. They compute in float64 and return float64 for
 integer counts, the dtype of the counts for floating ones. They are differentiable, with finite gradients wherever the
 value is finite.
 
@@ -10,7 +10,7 @@ Undefined values follow one rule. A class with neither targets nor predictions t
 balanced accuracy, G-mean and weighted accuracy go over the classes with targets: a class that was predicted once but
 never came would make the worst class 0 for a whole run. MCC and RCI are 0 at 0/0. Counts that are all zero give
 nan, and so do counts that cannot be counts: a nan or negative cell, margins that contradict one another
-(:func:`~imbtorch.confusion.margins` says when).
+(:func:`~imbtorch.counts.margins` says when).
 """
 
 from imbtorch.measures.overall import *

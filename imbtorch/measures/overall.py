@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from imbtorch.confusion import Counts, margins, matrix, ratio, restore
+from imbtorch.counts import Counts, margins, matrix, ratio, restore
 from imbtorch.measures.shared import defined, mean_where, root, xlogx
 
 __all__ = [
@@ -27,7 +27,7 @@ def accuracy(counts: Counts) -> Tensor:
     .. math:: \mathrm{ACC} = \frac{\sum_i c_{ii}}{\sum_{ij} c_{ij}}
 
     Args:
-        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.confusion.Margins`.
+        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
 
     Returns:
         ``[...]`` in [0, 1], higher is better; nan where all counts are zero.
@@ -50,7 +50,7 @@ def balanced_accuracy(counts: Counts) -> Tensor:
     .. math:: \mathrm{BA} = \frac{1}{\lvert\{i : r_i > 0\}\rvert} \sum_{i : r_i > 0} \frac{c_{ii}}{r_i}
 
     Args:
-        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.confusion.Margins`.
+        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
 
     Returns:
         ``[...]`` in [0, 1], higher is better; nan where all counts are zero. A class that is predicted but has no
@@ -72,7 +72,7 @@ def geometric_mean(counts: Counts, correction: float = 0.0) -> Tensor:
     .. math:: G = \Bigl(\prod_{i : r_i > 0} \frac{c_{ii}}{r_i}\Bigr)^{1/\lvert\{i : r_i > 0\}\rvert}
 
     Args:
-        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.confusion.Margins`.
+        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
         correction: takes the place of a recall of 0, so that one class that was never hit does not hide all others.
 
     Returns:
@@ -109,7 +109,7 @@ def matthews_corrcoef(counts: Counts) -> Tensor:
     form is wrong in the sixth, and torchmetrics' float32 in the second.
 
     Args:
-        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.confusion.Margins`.
+        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
 
     Returns:
         ``[...]`` in [-1, 1], higher is better; 0 where all targets or all predictions are of one class, as in

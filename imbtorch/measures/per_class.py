@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from imbtorch.confusion import Counts, margins, ratio, restore
+from imbtorch.counts import Counts, margins, ratio, restore
 from imbtorch.measures.shared import Average, ClassAverage, averaged, class_mean, root
 
 __all__ = [
@@ -27,7 +27,7 @@ def precision(counts: Counts, average: Average = "macro") -> Tensor:
     .. math:: P_i = \frac{c_{ii}}{p_i}
 
     Args:
-        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.confusion.Margins`.
+        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
         average: ``"macro"``, ``"weighted"`` by targets, ``"micro"`` (sums first), ``"none"`` or None for ``[..., K]``,
             ``"min"`` for the worst of the classes that have targets, or ``"binary"`` for class 1 of two.
 
@@ -50,7 +50,7 @@ def recall(counts: Counts, average: Average = "macro") -> Tensor:
     .. math:: R_i = \frac{c_{ii}}{r_i}
 
     Args:
-        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.confusion.Margins`.
+        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
         average: see :func:`precision`.
 
     Returns:
@@ -72,7 +72,7 @@ def specificity(counts: Counts, average: Average = "macro") -> Tensor:
     .. math:: S_i = \frac{n - r_i - p_i + c_{ii}}{n - r_i}
 
     Args:
-        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.confusion.Margins`.
+        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
         average: see :func:`precision`.
 
     Returns:
@@ -99,7 +99,7 @@ def f_score(counts: Counts, beta: float = 1.0, average: Average = "macro") -> Te
     precision and recall.
 
     Args:
-        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.confusion.Margins`.
+        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
         beta: how many times as much recall counts as precision; 1 for F1.
         average: see :func:`precision`.
 
@@ -127,7 +127,7 @@ def fowlkes_mallows(counts: Counts, average: Average = "macro") -> Tensor:
     .. math:: \mathrm{FM}_i = \frac{c_{ii}}{\sqrt{r_i p_i}}
 
     Args:
-        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.confusion.Margins`.
+        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
         average: see :func:`precision`.
 
     Returns:
@@ -154,7 +154,7 @@ def class_balance_accuracy(counts: Counts, average: ClassAverage = "macro") -> T
     has CBA .333 and accuracy .25. What holds for any K is CBA <= 1 - (2/K)(1 - ACC), K counting the classes present.
 
     Args:
-        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.confusion.Margins`.
+        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
         average: ``"macro"``, ``"weighted"`` by targets, ``"none"`` or None for ``[..., K]``, or ``"min"`` for the
             worst of the classes that have targets.
 
@@ -188,7 +188,7 @@ def imbalance_accuracy(counts: Counts, average: ClassAverage = "macro") -> Tenso
     - Leaving out absent classes raises it on a partial validation set.
 
     Args:
-        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.confusion.Margins`.
+        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
         average: ``"macro"``, ``"weighted"`` by targets, ``"none"`` or None for ``[..., K]``, or ``"min"`` for the
             worst of the classes that have targets.
 

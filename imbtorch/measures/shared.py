@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from imbtorch.confusion import Counts, check_choice, margins, ratio
+from imbtorch.counts import Counts, check_choice, margins, ratio
 
 __all__ = ["Average", "ClassAverage", "Measure", "class_mean"]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from imbtorch.confusion import Counts, Margins, double, margins, ratio, restore
+from imbtorch.counts import Counts, Margins, double, margins, ratio, restore
 from imbtorch.measures.overall import geometric_mean
 from imbtorch.measures.shared import root, two_rates
 
@@ -27,7 +27,7 @@ def weighted_accuracy(counts: Counts, alpha: float = 0.5) -> Tensor:
     .. math:: \mathrm{WA}_\alpha = \alpha \, \mathrm{TPR} + (1 - \alpha) \, \mathrm{TNR}
 
     Args:
-        counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.confusion.Margins` of two classes.
+        counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.counts.Margins` of two classes.
         alpha: weight of the positive class in [0, 1]; 1/2 is balanced accuracy, the share of positives is accuracy.
 
     Returns:
@@ -53,7 +53,7 @@ def dominance(counts: Counts) -> Tensor:
     .. math:: D = \mathrm{TPR} - \mathrm{TNR}
 
     Args:
-        counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.confusion.Margins` of two classes.
+        counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.counts.Margins` of two classes.
 
     Returns:
         ``[...]`` in [-1, 1]; 0 is balance, and no direction is better. 0 where one class has no targets.
@@ -76,7 +76,7 @@ def accuracy_dominance_area(counts: Counts) -> Tensor:
     .. math:: A = \frac{G \, (D + 3)}{2} = \tfrac32 \, \mathrm{IBA}_{1/3}(G)
 
     Args:
-        counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.confusion.Margins` of two classes.
+        counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.counts.Margins` of two classes.
 
     Returns:
         ``[...]`` in [0, 1.5], higher is better; 1.5 is the perfect classifier. A point is feasible where
@@ -106,7 +106,7 @@ def index_balanced_accuracy(
     nothing there (``average="binary"`` weights as the paper does). PyCM's ``IBA`` is alpha = 1 on the squared G-mean.
 
     Args:
-        counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.confusion.Margins` of two classes.
+        counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.counts.Margins` of two classes.
         measure: what is weighted: a function of the counts. Of a measure that can be negative (MCC, optimized
             precision) the weighting turns the reward round.
         alpha: influence of dominance, >= 0. Above 1/2 an imperfect classifier can exceed the perfect one's 1 (alpha 1:
@@ -137,7 +137,7 @@ def optimized_precision(counts: Counts) -> Tensor:
     .. math:: \mathrm{OP} = \mathrm{ACC} - \frac{\lvert \mathrm{TNR} - \mathrm{TPR} \rvert}{\mathrm{TNR} + \mathrm{TPR}}
 
     Args:
-        counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.confusion.Margins` of two classes.
+        counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.counts.Margins` of two classes.
 
     Returns:
         ``[...]`` in [-1, 1], higher is better. The second term is 1 where both rates are 0, and 0 where one class has

@@ -11,7 +11,7 @@ from imbtorch.analysis.correlation import Correlations
 from imbtorch.analysis.prevalence import prevalence_curves
 from imbtorch.analysis.sensitivity import SensitivityCurves, sensitivity_curves
 from imbtorch.analysis.skew import Measure
-from imbtorch.confusion import check_choice
+from imbtorch.counts import check_choice
 from imbtorch.plots.style import display_names, figure_and_axes, line_style, literal
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor
 
-from imbtorch.confusion import normalized, square
+from imbtorch.counts import normalized, square
 from imbtorch.plots.style import display_names, figure_and_axes, name_ticks
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.analysis.intervals import Interval
-from imbtorch.confusion import check_choice
+from imbtorch.counts import check_choice
 from imbtorch.plots.style import LINES, figure_and_axes, line_style, literal
 
 if TYPE_CHECKING:

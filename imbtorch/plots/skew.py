@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from imbtorch.confusion import check_choice
+from imbtorch.counts import check_choice
 from imbtorch.plots.style import figure_and_axes
 
 if TYPE_CHECKING:

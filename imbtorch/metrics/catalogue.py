@@ -14,10 +14,10 @@ from torchmetrics import Metric
 from typing_extensions import Unpack
 
 from imbtorch import measures
-from imbtorch.averaging import AveragedMeasure, Traits, chosen_average
 from imbtorch.counting import Counting, Task
 from imbtorch.measures import Measure
-from imbtorch.metric import ConfusionMatrixMetric, MetricArguments
+from imbtorch.metrics.averaging import AveragedMeasure, Traits, chosen_average
+from imbtorch.metrics.base import ConfusionMatrixMetric, MetricArguments
 
 __all__ = [
     "Accuracy",
@@ -66,6 +66,7 @@ class Accuracy(ConfusionMatrixMetric):
     higher_is_better = True
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
     needs_matrix = False
+    short = "accuracy"
     measure = staticmethod(measures.accuracy)
 
 
@@ -80,6 +81,7 @@ class BalancedAccuracy(ConfusionMatrixMetric):
     higher_is_better = True
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
     needs_matrix = False
+    short = "balanced_accuracy"
     measure = staticmethod(measures.balanced_accuracy)
 
 
@@ -100,6 +102,7 @@ class GeometricMean(ConfusionMatrixMetric):
     higher_is_better = True
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
     needs_matrix = False
+    short = "gmean"
     measure = staticmethod(measures.geometric_mean)
 
     def __init__(
@@ -125,6 +128,7 @@ class MatthewsCorrCoef(ConfusionMatrixMetric):
     higher_is_better = True
     plot_lower_bound, plot_upper_bound = -1.0, 1.0
     needs_matrix = False
+    short = "mcc"
     measure = staticmethod(measures.matthews_corrcoef)
 
 
@@ -138,6 +142,7 @@ class RelativeClassifierInformation(ConfusionMatrixMetric):
 
     higher_is_better = True
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    short = "rci"
     measure = staticmethod(measures.relative_classifier_information)
 
 
@@ -151,6 +156,7 @@ class ConfusionEntropy(ConfusionMatrixMetric):
 
     higher_is_better = False
     plot_lower_bound = 0.0
+    short = "confusion_entropy"
     measure = staticmethod(measures.confusion_entropy)
 
 
@@ -170,6 +176,7 @@ class ExpectedCost(ConfusionMatrixMetric):
     """
 
     higher_is_better = False
+    short = "expected_cost"
     measure = staticmethod(measures.expected_cost)
 
     def __init__(
@@ -204,6 +211,7 @@ class Precision(ConfusionMatrixMetric):
     averages = PER_CLASS_OR_POSITIVE
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
     needs_matrix = False
+    short = "precision"
     measure = staticmethod(measures.precision)
 
 
@@ -219,6 +227,7 @@ class Recall(ConfusionMatrixMetric):
     averages = PER_CLASS_OR_POSITIVE
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
     needs_matrix = False
+    short = "recall"
     measure = staticmethod(measures.recall)
 
 
@@ -234,6 +243,7 @@ class Specificity(ConfusionMatrixMetric):
     averages = PER_CLASS_OR_POSITIVE
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
     needs_matrix = False
+    short = "specificity"
     measure = staticmethod(measures.specificity)
 
 
@@ -255,6 +265,7 @@ class FScore(ConfusionMatrixMetric):
     averages = PER_CLASS_OR_POSITIVE
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
     needs_matrix = False
+    short = "f1"
     measure = staticmethod(measures.f_score)
 
     def __init__(
@@ -281,6 +292,7 @@ class FowlkesMallows(ConfusionMatrixMetric):
     averages = PER_CLASS_OR_POSITIVE
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
     needs_matrix = False
+    short = "fowlkes_mallows"
     measure = staticmethod(measures.fowlkes_mallows)
 
 
@@ -296,6 +308,7 @@ class ClassBalanceAccuracy(ConfusionMatrixMetric):
     averages = PER_CLASS
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
     needs_matrix = False
+    short = "cba"
     measure = staticmethod(measures.class_balance_accuracy)
 
 
@@ -311,6 +324,7 @@ class ImbalanceAccuracy(ConfusionMatrixMetric):
     averages = PER_CLASS
     plot_lower_bound, plot_upper_bound = -1.0, 1.0
     needs_matrix = False
+    short = "iam"
     measure = staticmethod(measures.imbalance_accuracy)
 
 
@@ -335,6 +349,7 @@ class WeightedAccuracy(ConfusionMatrixMetric):
     binary_only = True
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
     needs_matrix = False
+    short = "weighted_accuracy"
     measure = staticmethod(measures.weighted_accuracy)
 
     def __init__(
@@ -360,6 +375,7 @@ class Dominance(ConfusionMatrixMetric):
     binary_only = True
     plot_lower_bound, plot_upper_bound = -1.0, 1.0
     needs_matrix = False
+    short = "dominance"
     measure = staticmethod(measures.dominance)
 
 
@@ -375,6 +391,7 @@ class AccuracyDominanceArea(ConfusionMatrixMetric):
     binary_only = True
     plot_lower_bound, plot_upper_bound = 0.0, 1.5
     needs_matrix = False
+    short = "area"
     measure = staticmethod(measures.accuracy_dominance_area)
 
 
@@ -397,6 +414,7 @@ class IndexBalancedAccuracy(ConfusionMatrixMetric):
     binary_only = True
     plot_lower_bound = 0.0
     needs_matrix = False
+    short = "iba"
     measure = staticmethod(measures.index_balanced_accuracy)
 
     def __init__(
@@ -429,6 +447,7 @@ class OptimizedPrecision(ConfusionMatrixMetric):
     binary_only = True
     plot_lower_bound, plot_upper_bound = -1.0, 1.0
     needs_matrix = False
+    short = "op"
     measure = staticmethod(measures.optimized_precision)
 
 
@@ -439,6 +458,8 @@ METRICS: dict[Callable[..., Tensor], type[ConfusionMatrixMetric]] = {
     for each in tuple(globals().values())
     if isinstance(each, type) and issubclass(each, ConfusionMatrixMetric) and each is not ConfusionMatrixMetric
 }
+BY_NAME: dict[str, type[ConfusionMatrixMetric]] = {each.short: each for each in METRICS.values()}
+"""Metrics by the name that a report gives them."""
 
 
 def resolved(name: str, measured: Measured, counting: Counting, batched: bool = False) -> AveragedMeasure:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Protocol, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypedDict, get_args
 
 import numpy as np
 import torch
@@ -14,9 +14,8 @@ from torch import Tensor
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
-from imbtorch.analysis.intervals import Interval, bootstrap, posterior
-from imbtorch.averaging import AveragedMeasure, Traits, chosen_average
-from imbtorch.confusion import (
+from imbtorch.counting import FAULTS, Batch, Counting, Layout, Task
+from imbtorch.counts import (
     Counts,
     Margins,
     Normalize,
@@ -26,11 +25,13 @@ from imbtorch.confusion import (
     square,
     sums,
 )
-from imbtorch.counting import FAULTS, Batch, Counting, Layout, Task
 from imbtorch.kernels import reading_is_free
 from imbtorch.measures import Average
-from imbtorch.plots import plot_confusion_matrix, plot_values
-from imbtorch.state import Setting, SummedState, rank_zero, warn_caller
+from imbtorch.metrics.averaging import AveragedMeasure, Traits, chosen_average
+from imbtorch.metrics.state import Setting, SummedState, rank_zero, warn_caller
+
+if TYPE_CHECKING:
+    from imbtorch.analysis.intervals import Interval
 
 __all__ = ["ConfusionMatrix", "ConfusionMatrixMetric"]
 
@@ -373,8 +374,10 @@ class ConfusionMatrixMetric(LocalCounts):
     """Averages that the measure takes; empty for measures of the whole matrix."""
     binary_only: ClassVar[bool] = False
     """Whether the measure takes two classes only."""
+    short: ClassVar[str] = ""
+    """Name that a report gives it."""
     needs_matrix: ClassVar[bool] = True
-    """Whether the measure must see the whole matrix; False if it takes :class:`~imbtorch.confusion.Margins` too."""
+    """Whether the measure must see the whole matrix; False if it takes :class:`~imbtorch.counts.Margins` too."""
 
     def __init__(
         self,
@@ -443,7 +446,7 @@ class ConfusionMatrixMetric(LocalCounts):
         """Value of the measure for any counts of this task: pure, batched and differentiable.
 
         Args:
-            counts: ``[..., K, K]`` or :class:`~imbtorch.confusion.Margins`; ``[..., L, 2, 2]`` for multilabel.
+            counts: ``[..., K, K]`` or :class:`~imbtorch.counts.Margins`; ``[..., L, 2, 2]`` for multilabel.
 
         Returns:
             ``[...]``, or ``[..., K]`` under ``average="none"``.
@@ -502,6 +505,8 @@ class ConfusionMatrixMetric(LocalCounts):
         Raises:
             ModuleNotFoundError: without matplotlib (``pip install imbtorch[plot]``).
         """
+        from imbtorch.plots.values import plot_values
+
         return plot_values(
             self.compute() if val is None else val,
             ax,
@@ -533,6 +538,8 @@ class ConfusionMatrixMetric(LocalCounts):
         Raises:
             ValueError: for ``state="margins"``, which does not keep what is drawn.
         """
+        from imbtorch.analysis.intervals import bootstrap, posterior
+
         check_choice("method", method, ("posterior", "bootstrap"))
         with self._counts_of_all() as counted:
             counts = confusion_counts(counted).clone()
@@ -633,6 +640,8 @@ class ConfusionMatrix(ConfusionMatrixMetric):
         Returns:
             Figure (None if axes were given) and axes.
         """
+        from imbtorch.plots.matrix import plot_confusion_matrix
+
         counts = self.compute() if val is None else val
         if not isinstance(counts, Tensor):
             raise TypeError("a confusion matrix is drawn from one tensor; choose an element of the sequence")

@@ -16,11 +16,11 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
-from imbtorch.confusion import ratio
 from imbtorch.counting import FAULTS, Counting
+from imbtorch.counts import ratio
 from imbtorch.kernels import reading_is_free
-from imbtorch.metric import TorchmetricsArguments
-from imbtorch.state import Setting, rank_zero
+from imbtorch.metrics.base import TorchmetricsArguments
+from imbtorch.metrics.state import Setting, rank_zero
 
 __all__ = ["HandTill"]
 

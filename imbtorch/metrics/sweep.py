@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.averaging import AveragedMeasure, one_value_each
-from imbtorch.confusion import Counts, double
 from imbtorch.counting import FAULTS, Batch, Counting, Task, add_batch
+from imbtorch.counts import Counts, double
 from imbtorch.kernels import Table, integers
-from imbtorch.metric import ConfusionMatrixMetric, OnInvalid, TorchmetricsArguments, canonical
-from imbtorch.metrics import Measured, resolved
-from imbtorch.named import SharedResult, checked_names
+from imbtorch.metrics.averaging import AveragedMeasure, one_value_each
+from imbtorch.metrics.base import ConfusionMatrixMetric, OnInvalid, TorchmetricsArguments, canonical
+from imbtorch.metrics.catalogue import Measured, resolved
+from imbtorch.metrics.shared import SharedResult, checked_names
+from imbtorch.metrics.state import Setting
 from imbtorch.plots import plot_sweep
-from imbtorch.state import Setting
 
 __all__ = ["ThresholdSweep"]
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import Metric
 
-from imbtorch.confusion import Counts, Margins, Result
-from imbtorch.metric import CountsMetric
-from imbtorch.state import Setting, warn_caller
+from imbtorch.counts import Counts, Margins, Result
+from imbtorch.metrics.base import CountsMetric
+from imbtorch.metrics.state import Setting, warn_caller
 
 __all__ = ["ReportedValue", "SharedResult"]
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from imbtorch.confusion import Counts, Margins, check_choice, double, margins, one_vs_rest, restore
 from imbtorch.counting import Counting
+from imbtorch.counts import Counts, Margins, check_choice, double, margins, one_vs_rest, restore
 from imbtorch.measures import class_mean
 
 __all__ = ["AveragedMeasure", "Traits", "chosen_average"]

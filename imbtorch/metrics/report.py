@@ -12,13 +12,11 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch import metrics as catalogue
 from imbtorch.analysis.intervals import posterior
-from imbtorch.averaging import AveragedMeasure, Traits, one_value
-from imbtorch.confusion import Counts, Margins, check_choice, margins, rescaled, sums
 from imbtorch.counting import Counting, Layout, Task
-from imbtorch.metric import (
-    ConfusionMatrixMetric,
+from imbtorch.counts import Counts, Margins, check_choice, margins, rescaled, sums
+from imbtorch.metrics.averaging import AveragedMeasure, Traits, one_value
+from imbtorch.metrics.base import (
     Counter,
     LocalCounts,
     OnInvalid,
@@ -26,22 +24,16 @@ from imbtorch.metric import (
     canonical,
     counter_of_a_batch,
 )
-from imbtorch.metrics import Measured, resolved
-from imbtorch.named import ReportedValue, SharedResult, checked_names, copied
+from imbtorch.metrics.catalogue import BY_NAME, Measured, resolved
+from imbtorch.metrics.shared import SharedResult, checked_names, copied
+from imbtorch.metrics.state import Setting
 from imbtorch.plots import plot_confusion_matrix, plot_values
-from imbtorch.state import Setting
 
-__all__ = ["ImbalanceReport", "ReportTable", "ReportedValue"]
+__all__ = ["ImbalanceReport"]
 
-PER_CLASS: dict[str, type[ConfusionMatrixMetric]] = {
-    "recall": catalogue.Recall,
-    "precision": catalogue.Precision,
-    "specificity": catalogue.Specificity,
-    "f1": catalogue.FScore,
-    "fowlkes_mallows": catalogue.FowlkesMallows,
-    "cba": catalogue.ClassBalanceAccuracy,
-    "iam": catalogue.ImbalanceAccuracy,
-}
+PER_CLASS = {name: metric for name, metric in BY_NAME.items() if "none" in metric.averages}
+DEFAULT = ("iam", "cba", "accuracy", "balanced_accuracy", "precision", "recall", "f1", "gmean", "mcc")
+DEFAULT_OF_TWO_CLASSES = ("dominance", "iba", "op", "area")
 DRAWS = 2000  # of the posterior of an interval
 FEW_CLASSES = 20  # classes up to which per-class values are reported without being asked for
 
@@ -71,7 +63,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         class_names: names of the classes (labels for multilabel), in the order of their indices.
         measures: name -> metric class, function of the counts, or ``(function, higher_is_better)``; by default those of
             :meth:`default_measures`. A function sees ``[K, K]`` (each label's ``[2, 2]`` for multilabel, averaged),
-            or :class:`~imbtorch.confusion.Margins` under ``state="margins"``, and returns one value.
+            or :class:`~imbtorch.counts.Margins` under ``state="margins"``, and returns one value.
         intervals: report ``<name>_low`` and ``<name>_high`` of each measure as well: the limits of its 95 % posterior
             interval (:func:`imbtorch.analysis.posterior`, 2,000 draws with a fixed seed, so that all processes agree).
             Not for the values of a batch that ``forward`` returns. The cost grows with K * K.
@@ -169,25 +161,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
     @staticmethod
     def default_measures(task: Task) -> dict[str, Measured]:
         """Names and metrics that are reported unless told otherwise, to add to or take from."""
-        chosen: dict[str, Measured] = {
-            "iam": catalogue.ImbalanceAccuracy,
-            "cba": catalogue.ClassBalanceAccuracy,
-            "accuracy": catalogue.Accuracy,
-            "balanced_accuracy": catalogue.BalancedAccuracy,
-            "precision": catalogue.Precision,
-            "recall": catalogue.Recall,
-            "f1": catalogue.FScore,
-            "gmean": catalogue.GeometricMean,
-            "mcc": catalogue.MatthewsCorrCoef,
-        }
-        if task == "binary":
-            chosen |= {
-                "dominance": catalogue.Dominance,
-                "iba": catalogue.IndexBalancedAccuracy,
-                "op": catalogue.OptimizedPrecision,
-                "area": catalogue.AccuracyDominanceArea,
-            }
-        return chosen
+        names = DEFAULT + DEFAULT_OF_TWO_CLASSES * (task == "binary")
+        return {name: BY_NAME[name] for name in names}
 
     def _checked_prevalence(self, prevalence: Mapping[str, float] | Sequence[float] | Tensor) -> Tensor:
         """Class priors of the population that values are read at, in the order of classes."""
