@@ -143,6 +143,16 @@ class Counting:
         return cls(task, size, _checked_threshold(task, threshold), logits, ignored, layout)
 
     @property
+    def num_classes(self) -> int | None:
+        """Number of classes; None for multilabel."""
+        return None if self.task == "multilabel" else self.size
+
+    @property
+    def num_labels(self) -> int | None:
+        """Number of labels of multilabel."""
+        return self.size if self.task == "multilabel" else None
+
+    @property
     def classes(self) -> int:
         """Number of classes that a target can take."""
         return self.size if self.task == "multiclass" else 2
@@ -189,7 +199,6 @@ class Counting:
 
         For multilabel a user gives the share of positives of each label, which makes that of its negatives.
         """
-        kind = "labels" if self.task == "multilabel" else "classes"
         try:
             share = torch.as_tensor(priors, dtype=torch.float64, device="cpu")
         except (TypeError, ValueError, RuntimeError) as error:
@@ -197,19 +206,20 @@ class Counting:
         if share.shape != (self.size,):
             got = f"{list(share.shape)}" if share.ndim else f"the number {priors!r}"
             remedy = "; as in [0.99, 0.01], the positive class last" if self.task == "binary" else ""
+            kind = "labels" if self.task == "multilabel" else "classes"
             raise ValueError(f"{name} must hold one share for each of {self.size} {kind}, got {got}{remedy}")
-        if self.task == "multilabel":
-            if not bool(((share >= 0) & (share <= 1)).all()):
-                raise ValueError(f"{name} must hold the share of positives of each label, in [0, 1], got {priors!r}")
-            share = torch.stack((1 - share, share), -1)
-        elif not bool((share >= 0).all() & share.sum().isfinite() & (share.sum() > 0)):
+        labels = self.task == "multilabel"
+        shares = torch.stack((1 - share, share), -1) if labels else share.clone()
+        if labels and not bool((shares >= 0).all()):
+            raise ValueError(f"{name} must hold the share of positives of each label, in [0, 1], got {priors!r}")
+        if not bool((shares >= 0).all() & shares.sum().isfinite() & (shares.sum() > 0)):
             raise ValueError(f"{name} must be finite, non-negative and not all 0, got {priors!r}")
-        if self.ignored_class is not None and bool((share[..., self.ignored_class] > 0).any()):
+        if self.ignored_class is not None and bool(shares[..., self.ignored_class].any()):
             raise ValueError(
                 f"{name} gives a share to class {self.ignored_class}, whose samples ignore_index leaves out; give it "
                 "share 0, and the others their shares among themselves"
             )
-        return share
+        return shares
 
     def counts(self, state: Tensor) -> Counts:
         """View a state (or a stack ``[..., cells + faults]`` of them) as counts."""
@@ -232,19 +242,24 @@ class Counting:
             ValueError: for shapes or devices that do not fit.
             TypeError: for what is no dense tensor, or floating targets.
         """
-        for name, value in (("preds", preds), ("target", target)):
-            _check_tensor(name, value)
+        _check_tensor("preds", preds)
+        _check_tensor("target", target)
         if target.is_floating_point():
             raise TypeError(f"target must hold integers or bools, got {target.dtype}; use target.long()")
         if preds.device != target.device:
             raise ValueError(f"preds are on {preds.device} but target is on {target.device}; move one of them")
+        if self.task == "multiclass" and preds.is_floating_point():
+            self._check_class_scores(preds, target)
+        else:
+            self._check_same_shape(preds, target)
+
+    def _check_same_shape(self, preds: Tensor, target: Tensor) -> None:
+        """Check that each target has one prediction, or two columns of scores."""
         if self.task == "multilabel" and (target.ndim < 2 or target.shape[1] != self.size):
             raise ValueError(
                 f"target must be [N, {self.size}, ...] for num_labels={self.size}, got {list(target.shape)}"
             )
-        if self.task == "multiclass" and preds.is_floating_point():
-            self._check_class_scores(preds, target)
-        elif preds.shape != target.shape and not self._of_two_columns(preds, target):
+        if preds.shape != target.shape and not self._of_two_columns(preds, target):
             raise ValueError(
                 f"preds and target do not fit: got shapes {list(preds.shape)} and {list(target.shape)}, "
                 f"expected preds of {list(target.shape)}{self._remedy(preds, target)}"
@@ -384,11 +399,11 @@ def add_batch(
     keep = None if ignored is None else truth != ignored
     faults = _faults(batch, labels, truth, table)
     if not defer():
-        for place, fault in enumerate(faults):
-            wrong = fault if fault is None or keep is None else fault & keep
-            if wrong is not None and bool(wrong.any()):
-                values = (truth, labels, batch.scores, batch.scores, batch.scores)[place]
-                assert values is not None
+        for place, (fault, values) in enumerate(zip(faults, (truth, labels, *[batch.scores] * 3), strict=True)):
+            if fault is None or values is None:
+                continue
+            wrong = fault if keep is None else fault & keep
+            if bool(wrong.any()):
                 raise ValueError(error_message(place, values[wrong], truth.numel()))
     add_masked(state, table, labels, truth, keep, faults)
 

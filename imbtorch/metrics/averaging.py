@@ -170,26 +170,31 @@ def _private(part: Tensor) -> Tensor:
     return wide.clone() if wide.dtype == part.dtype else wide
 
 
+def allowed_averages(traits: Traits, counting: Counting) -> tuple[str, ...]:
+    """Averages that a measure takes in a task, ``"binary"`` last; none for one value of the whole matrix."""
+    if counting.task == "multilabel":
+        return ("macro", "weighted", "none", "min", "micro")
+    if counting.task == "binary":
+        return traits.averages
+    if traits.binary_only:  # each class against the rest; of two classes the second is the positive one
+        return ("macro", "weighted", "none", "min", *["binary"] * (counting.size == 2))
+    return tuple(each for each in traits.averages if each != "binary")
+
+
 def chosen_average(traits: Traits, counting: Counting, average: str | None = "auto") -> str:
     """Resolve ``"auto"``, and check an average against what a measure takes in a task; None means ``"none"``.
 
     Raises:
         ValueError: for an average that has no meaning for the measure and task.
     """
-    task, allowed, one_view = counting.task, traits.averages, traits.binary_only and counting.size == 2
-    if task == "multilabel":
-        allowed = ("macro", "weighted", "none", "min", "micro")
-    elif traits.binary_only and task == "multiclass":
-        allowed = ("macro", "weighted", "none", "min") + ("binary",) * one_view
-    elif task == "multiclass":
-        allowed = tuple(each for each in allowed if each != "binary")
+    allowed = allowed_averages(traits, counting)
     if average == "auto":
-        return "binary" if "binary" in allowed and (task == "binary" or one_view) else "macro"
+        return "binary" if "binary" in allowed else "macro"
     average = "none" if average is None else average
     if not allowed:
         raise ValueError(
-            f"{traits.name} is one value of the whole matrix and takes no average in task={task!r}, got "
+            f"{traits.name} is one value of the whole matrix and takes no average in task={counting.task!r}, got "
             f"{average!r}; BalancedAccuracy is the mean over classes"
         )
-    check_choice(f"average of {traits.name} in task={task!r}", average, ("auto", *allowed))
+    check_choice(f"average of {traits.name} in task={counting.task!r}", average, ("auto", *allowed))
     return average

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -85,6 +86,14 @@ class CountsMetric(SummedState):
     warns_of_unseen: ClassVar[bool] = True
     """Whether classes without targets are worth a warning at compute."""
 
+    task = Setting[Task]("_counting.task", "What is classified.")
+    num_classes = Setting[int | None]("_counting.num_classes", "Number of classes; None for multilabel.")
+    num_labels = Setting[int | None]("_counting.num_labels", "Number of labels of multilabel.")
+    threshold = Setting[float]("_counting.threshold", "Probability strictly above which 1 is predicted.")
+    logits = Setting[bool]("_counting.logits", "Whether scores are logits.")
+    ignore_index = Setting[int | None]("_counting.ignore_index", "Target of the samples that are left out.")
+    on_invalid = Setting[OnInvalid]("_on_invalid", "What becomes of samples that cannot be counted.")
+
     def __init__(
         self,
         counting: Counting,
@@ -98,41 +107,6 @@ class CountsMetric(SummedState):
         self._counting, self._counter, self._on_invalid = counting, counter, on_invalid
         self.quiet = False  # in Lightning's sanity check, whose few batches miss classes for no fault of anybody's
         self._already_warned: set[str] = set()
-
-    @Setting
-    def task(self) -> Task:
-        """What is classified."""
-        return self._counting.task
-
-    @Setting
-    def num_classes(self) -> int | None:
-        """Number of classes; None for multilabel."""
-        return None if self._counting.task == "multilabel" else self._counting.size
-
-    @Setting
-    def num_labels(self) -> int | None:
-        """Number of labels of multilabel."""
-        return self._counting.size if self._counting.task == "multilabel" else None
-
-    @Setting
-    def threshold(self) -> float:
-        """Probability strictly above which 1 is predicted."""
-        return self._counting.threshold
-
-    @Setting
-    def logits(self) -> bool:
-        """Whether scores are logits."""
-        return self._counting.logits
-
-    @Setting
-    def ignore_index(self) -> int | None:
-        """Target of the samples that are left out."""
-        return self._counting.ignore_index
-
-    @Setting
-    def on_invalid(self) -> OnInvalid:
-        """What becomes of samples that cannot be counted."""
-        return self._on_invalid
 
     def _reported(self, counts: Counts) -> Any:
         """What is reported of counts."""
@@ -368,6 +342,11 @@ class ConfusionMatrixMetric(LocalCounts):
     States are not part of ``state_dict`` unless ``persistent(True)`` is called.
     """
 
+    average = Setting[str]("_average", "How values of classes or labels become one.")
+    measure_arguments = Setting[dict[str, Any]](
+        lambda metric: copy.deepcopy(metric._arguments), "What the measure takes beside the counts."
+    )
+
     measure: ClassVar[Callable[..., Tensor]]
     """The function of counts that is reported."""
     averages: ClassVar[tuple[str, ...]] = ()
@@ -416,17 +395,6 @@ class ConfusionMatrixMetric(LocalCounts):
     def _measure(self) -> AveragedMeasure:
         """The measure as it is read here; made anew, since a function of one's own may not be pickled."""
         return AveragedMeasure(self._traits(), self._counting, self._average, self._arguments)
-
-    @Setting
-    def average(self) -> str:
-        """How values of classes or labels become one."""
-        return self._average
-
-    @Setting
-    def measure_arguments(self) -> dict[str, Any]:
-        """What the measure takes beside the counts."""
-        given = self._arguments.items()
-        return {name: value.clone() if isinstance(value, Tensor) else value for name, value in given}
 
     def _counter_of_a_batch(self) -> Counter:
         return counter_of_a_batch(self._counting, self._traits().needs_matrix)
@@ -588,8 +556,8 @@ class ConfusionMatrix(ConfusionMatrixMetric):
             [0, 0, 1]])
     """
 
-    needs_matrix = True
     warns_of_unseen = False
+    normalize = Setting[Normalize | None]("_normalize", "What counts are divided by.")
     measure = staticmethod(square)
 
     def __init__(
@@ -605,11 +573,6 @@ class ConfusionMatrix(ConfusionMatrixMetric):
             raise ValueError("ConfusionMatrix reports counts and takes no average; use normalize")
         super().__init__(task, num_classes, **kwargs)
         self._normalize = normalize
-
-    @Setting
-    def normalize(self) -> Normalize | None:
-        """What counts are divided by."""
-        return self._normalize
 
     def evaluate(self, counts: Counts) -> Tensor:
         """Return the counts, or rates of them: ``[..., K, K]``, for multilabel ``[..., L, 2, 2]``."""

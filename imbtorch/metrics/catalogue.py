@@ -489,19 +489,29 @@ def resolved(name: str, measured: Measured, counting: Counting, batched: bool = 
         function, keywords = measured.func, dict(measured.keywords)
     if isinstance(function, type) and issubclass(function, ConfusionMatrixMetric):
         return _of_instance(name, _built(name, function, keywords, counting), counting)
-    known = METRICS.get(function) if callable(function) and isinstance(function, Hashable) else None
-    if known is not None:
-        average = keywords.pop("average", "auto")
-        _check_arguments(name, known, keywords)
-        traits = with_arguments(Traits.of(known), keywords)
-        traits = traits if direction is None else replace(traits, higher_is_better=direction)
-        return AveragedMeasure(traits, counting, chosen_average(traits, counting, average), keywords)
+    if callable(function) and isinstance(function, Hashable) and function in METRICS:
+        return _of_function(name, METRICS[function], keywords, counting, direction)
     if not callable(measured) or isinstance(measured, (type, Metric)):
         raise TypeError(
             f"measures[{name!r}] must be a metric class of imbtorch, an instance or functools.partial of one, a "
             f"function of the counts, or a pair (function, higher_is_better), got {measured!r}"
         )
     return AveragedMeasure(Traits(name, measured, higher_is_better=direction, batched=batched), counting)
+
+
+def _of_function(
+    name: str,
+    metric: type[ConfusionMatrixMetric],
+    keywords: dict[str, Any],
+    counting: Counting,
+    direction: bool | None,
+) -> AveragedMeasure:
+    """A function of this package, read like its metric."""
+    average = keywords.pop("average", "auto")
+    _check_arguments(name, metric, keywords)
+    traits = with_arguments(Traits.of(metric), keywords)
+    traits = traits if direction is None else replace(traits, higher_is_better=direction)
+    return AveragedMeasure(traits, counting, chosen_average(traits, counting, average), keywords)
 
 
 def _is_pair(measured: Measured) -> TypeGuard[tuple[Callable[..., Tensor], bool | None]]:

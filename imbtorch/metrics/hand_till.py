@@ -65,6 +65,10 @@ class HandTill(Metric):
     higher_is_better = True
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
 
+    num_classes = Setting[int]("_counting.size", "Number of classes.")
+    logits = Setting[bool]("_counting.logits", "Whether scores are logits.")
+    ignore_index = Setting[int | None]("_counting.ignore_index", "Target of the samples that are left out.")
+
     scores: list[Tensor] | Tensor  # a list of [n, K]; all in one tensor while synced
     targets: list[Tensor] | Tensor  # a list of [n]
     not_counted: Tensor  # tally of samples with each fault
@@ -86,21 +90,6 @@ class HandTill(Metric):
         self.add_state("not_counted", torch.zeros(len(FAULTS), dtype=torch.int64), dist_reduce_fx="sum")
         self.add_state("scores", [], dist_reduce_fx="cat")
         self.add_state("targets", [], dist_reduce_fx="cat")
-
-    @Setting
-    def num_classes(self) -> int:
-        """Number of classes."""
-        return self._counting.size
-
-    @Setting
-    def logits(self) -> bool:
-        """Whether scores are logits."""
-        return self._counting.logits
-
-    @Setting
-    def ignore_index(self) -> int | None:
-        """Target of the samples that are left out."""
-        return self._counting.ignore_index
 
     def update(self, preds: Tensor, target: Tensor) -> None:
         """Keep a batch.

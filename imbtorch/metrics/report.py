@@ -97,6 +97,13 @@ class ImbalanceReport(SharedResult, LocalCounts):
     tensor(0.6667)
     """
 
+    class_names = Setting[tuple[str, ...]]("_class_names", "Names of classes or labels, in the order of their indices.")
+    per_class = Setting[tuple[str, ...]]("_per_class", "Measures that are reported for each class.")
+    intervals = Setting[bool]("_intervals", "Whether the limits of each measure's interval are reported.")
+    prevalence = Setting[tuple[float, ...] | None](
+        lambda report: report._prevalence(), "Class shares that values are read at, for labels those of the positives."
+    )
+
     def __init__(
         self,
         task: Task | None = None,
@@ -120,40 +127,20 @@ class ImbalanceReport(SharedResult, LocalCounts):
         if intervals and state == "margins":
             raise ValueError("intervals=True draws whole matrices; use state='matrix'")
         names = None if class_names is None else checked_names(class_names)
-        if names is not None and task == "multilabel" and num_labels is None:
-            num_labels = len(names)
-        elif names is not None and task != "multilabel" and num_classes is None:
-            num_classes = len(names)
+        num_classes, num_labels = sized(task, num_classes, num_labels, names)
         counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index, state)
         if names is not None and len(names) != counting.size:
             raise ValueError(f"class_names holds {len(names)} names for {counting.size} classes")
         super().__init__(counting, on_invalid, **kwargs)
         self._class_names = tuple(names or map(str, range(counting.size)))
         self._priors = None if prevalence is None else self._checked_prevalence(prevalence)
-        if per_class is None:
-            per_class = ("recall", "precision") if names is not None or counting.size <= FEW_CLASSES else ()
-        self._per_class, self._intervals = checked_per_class(per_class), bool(intervals)
+        usual = ("recall", "precision") if names is not None or counting.size <= FEW_CLASSES else ()
+        self._per_class = checked_per_class(usual if per_class is None else per_class)
+        self._intervals = bool(intervals)
         self._measures = self._resolved(self.default_measures(counting.task) if measures is None else measures)
         self._name(self._directions(), prefix, postfix)
 
-    @Setting
-    def class_names(self) -> tuple[str, ...]:
-        """Names of the classes or labels, in the order of their indices."""
-        return self._class_names
-
-    @Setting
-    def per_class(self) -> tuple[str, ...]:
-        """Measures that are reported for each class."""
-        return self._per_class
-
-    @Setting
-    def intervals(self) -> bool:
-        """Whether the limits of each measure's interval are reported."""
-        return self._intervals
-
-    @Setting
-    def prevalence(self) -> tuple[float, ...] | None:
-        """Class shares that values are read at, for multilabel those of the positives."""
+    def _prevalence(self) -> tuple[float, ...] | None:
         if self._priors is None:
             return None
         return tuple((self._priors[:, 1] if self.task == "multilabel" else self._priors).tolist())
@@ -181,7 +168,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
                     f"prevalence must name every class; missing are {missing}, not among class_names are {unknown}"
                 )
             prevalence = [prevalence.get(name, 0.0) for name in self._class_names]
-        return self._counting.class_priors(prevalence, "prevalence").clone()
+        return self._counting.class_priors(prevalence, "prevalence")
 
     def _resolved(self, measures: Mapping[str, Measured]) -> dict[str, AveragedMeasure]:
         """Each measure as it is read here."""
@@ -377,6 +364,17 @@ class ReportTable:
         wide = max(map(len, self.overall), default=0)
         lines += ["", *(f"{name.rjust(wide)}  {_cell('', value)}" for name, value in self.overall.items())]
         return "\n".join(lines)
+
+
+def sized(
+    task: Task | None, num_classes: int | None, num_labels: int | None, names: Sequence[str] | None
+) -> tuple[int | None, int | None]:
+    """Number of classes and of labels, where names say what was not given."""
+    if names is not None and task == "multilabel":
+        return num_classes, len(names) if num_labels is None else num_labels
+    if names is not None:
+        return len(names) if num_classes is None else num_classes, num_labels
+    return num_classes, num_labels
 
 
 def checked_per_class(names: Sequence[str]) -> tuple[str, ...]:

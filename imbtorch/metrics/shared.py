@@ -25,6 +25,9 @@ class SharedResult(CountsMetric):
     wait for a sum that the others do not see the need for.
     """
 
+    prefix = Setting[str]("_prefix", "What comes before each name.")
+    postfix = Setting[str]("_postfix", "What comes after each name.")
+
     def _name(self, directions: Mapping[str, bool | None], prefix: str = "", postfix: str = "") -> None:
         """Make a metric of each name, given which direction of it is better."""
         self._prefix, self._postfix = prefix, postfix
@@ -34,16 +37,6 @@ class SharedResult(CountsMetric):
         self._last: Result | None = None
         self._served: set[str] | None = None  # names that were read of the last result; None once it serves no more
         self._stale = False
-
-    @Setting
-    def prefix(self) -> str:
-        """What comes before each name."""
-        return self._prefix
-
-    @Setting
-    def postfix(self) -> str:
-        """What comes after each name."""
-        return self._postfix
 
     def keys(self) -> list[str]:
         """All names, with prefix and postfix."""

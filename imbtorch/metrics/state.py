@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar, overload
 
@@ -26,11 +27,20 @@ T = TypeVar("T")
 
 
 class Setting(Generic[T]):
-    """A property that was chosen when the metric was made: what was counted depends on it, so it cannot be set."""
+    """An attribute that was chosen when the metric was made: what was counted depends on it, so it cannot be set.
 
-    def __init__(self, read: Callable[[Any], T]) -> None:
-        self._read = read
-        self.__doc__ = read.__doc__
+    Args:
+        read: where it is kept, as a dotted path from the metric, or a function of the metric.
+        doc: what it is.
+    """
+
+    def __init__(self, read: str | Callable[[Any], T], doc: str) -> None:
+        self._read: Callable[[Any], T] = attrgetter(read) if isinstance(read, str) else read
+        self.__doc__ = doc
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Remember the name."""
+        self._name = name
 
     @overload
     def __get__(self, metric: None, owner: type) -> Setting[T]: ...
@@ -47,8 +57,8 @@ class Setting(Generic[T]):
             AttributeError: always.
         """
         raise AttributeError(
-            f"{self._read.__name__} cannot be changed, since what was counted depends on it; build a new "
-            f"{type(metric).__name__} with {self._read.__name__}={value!r}"
+            f"{self._name} cannot be changed, since what was counted depends on it; build a new "
+            f"{type(metric).__name__} with {self._name}={value!r}"
         )
 
 

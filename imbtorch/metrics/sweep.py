@@ -71,6 +71,11 @@ class ThresholdSweep(SharedResult):
     {'threshold': tensor(0.2000, dtype=torch.float64), 'value': tensor(0.8333)}
     """
 
+    thresholds = Setting[Tensor](
+        lambda sweep: sweep._histogram.edges.cpu().double().clone(), "Sorted thresholds, float64 ``[T]`` on the CPU."
+    )
+    class_names = Setting[tuple[str, ...]]("_class_names", "Names of labels or classes.")
+
     def __init__(
         self,
         measure: Measured,
@@ -107,16 +112,6 @@ class ThresholdSweep(SharedResult):
         directions: dict[str, bool | None] = dict.fromkeys(self._names("threshold"))
         directions |= dict.fromkeys(self._names("value"), self._measure.traits.higher_is_better)
         self._name(directions, prefix, postfix)
-
-    @Setting
-    def thresholds(self) -> Tensor:
-        """Sorted thresholds, float64 ``[T]`` on the CPU."""
-        return self._histogram.edges.cpu().double().clone()
-
-    @Setting
-    def class_names(self) -> tuple[str, ...]:
-        """Names of labels or classes."""
-        return self._class_names
 
     @property
     def _histogram(self) -> Histogram:
