@@ -76,13 +76,12 @@ def main() -> None:
     sweep = ThresholdSweep(imbtorch.IndexBalancedAccuracy)
     sweep.update(scores[val], target[val])
     found = sweep.compute()
-    best = found["threshold"].to(scores.dtype)
-    below = torch.nextafter(best, torch.zeros_like(best)).item()  # metrics predict 1 above their threshold
+    best = found["threshold"].item()
     generator = torch.Generator().manual_seed(args.seed)
     tested: list[tuple[float, Tensor, Interval]] = []
-    for shown, threshold in ((0.5, 0.5), (best.item(), below)):
+    for threshold in (0.5, best):
         counts = imbtorch.confusion_matrix(scores[test], target[test], "binary", threshold=threshold)
-        tested.append((shown, counts, posterior(imbtorch.index_balanced_accuracy, counts, generator=generator)))
+        tested.append((threshold, counts, posterior(imbtorch.index_balanced_accuracy, counts, generator=generator)))
 
     parts = (("training", train), ("validation", val), ("test", test))
     print(f"{name}: " + ", ".join(f"{int(target[i].sum())} of {len(i)} positive ({part})" for part, i in parts))
