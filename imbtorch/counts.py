@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import torch
 from torch import Tensor
@@ -40,6 +40,8 @@ class CountedMargins(Margins):
 
 
 Counts: TypeAlias = Tensor | Margins
+Measure: TypeAlias = Callable[[Any], Tensor]
+"""A function of counts; of a user's own it is not known whether it takes Margins."""
 
 
 @dataclass(frozen=True)
@@ -284,6 +286,18 @@ def sums(counts: Counts) -> Margins:
 def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
     """Quotient with 0 where the denominator is 0, which is made infinite, so that gradients stay finite as well."""
     return numerator / denominator.masked_fill(denominator == 0, torch.inf)
+
+
+def evaluated(measure: Measure, counts: Tensor, name: str = "measure") -> Tensor:
+    """Value of a measure, which must be one for each matrix; ``name`` is what an error calls it."""
+    value = measure(counts)
+    if not isinstance(value, Tensor) or value.shape != counts.shape[:-2]:
+        got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        raise ValueError(
+            f"{name} must return {list(counts.shape[:-2])}, one value for each matrix, got {got}; choose an average "
+            "(a function of one's own indexes cells as counts[..., 0, 0])"
+        )
+    return double(value)
 
 
 def check_choice(name: str, value: object, allowed: Sequence[object]) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, overload
 
 import torch
 from torch import Tensor
 
-from imbtorch.counts import check_choice, double, ratio, square
+from imbtorch.counts import Measure, check_choice, double, ratio, square
 
 __all__ = [
     "BalancedAccuracyPosterior",
@@ -23,7 +23,6 @@ __all__ = [
     "posterior",
 ]
 
-Measure: TypeAlias = Callable[[Tensor], Tensor]
 Prior: TypeAlias = Literal["jeffreys", "uniform"] | Tensor
 
 CELLS_AT_ONCE = 4_000_000  # matrices are drawn in chunks of at most so many cells: 32 MB of float64

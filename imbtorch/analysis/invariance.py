@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.skew import Measure, evaluated
+from imbtorch.analysis.tables import aligned
+from imbtorch.counts import Measure, evaluated
 
 __all__ = ["InvarianceTable", "invariance_table", "invariances"]
 
@@ -117,13 +118,9 @@ class InvarianceTable:
 
     def __str__(self) -> str:
         """Return aligned text."""
-        wide = max(map(len, self.rows), default=0)
         columns = (*BINARY, *ANY)
-        lines = [" " * wide + "".join(f"  {name}" for name in columns)]
-        for name, row in self.rows.items():
-            marks = "".join(("+" if row[column] else "-").rjust(len(column) + 2) for column in columns)
-            lines.append(name.ljust(wide) + marks)
-        return "\n".join(lines)
+        marks = [[name, *("+" if row[column] else "-" for column in columns)] for name, row in self.rows.items()]
+        return "\n".join(aligned([["", *columns], *marks], names_left=True))
 
 
 def _binary_changes(counts: Tensor, generator: torch.Generator) -> dict[str, Tensor]:

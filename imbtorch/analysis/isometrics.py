@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from imbtorch import measures as formulas
-from imbtorch.analysis.skew import Measure, evaluated
-from imbtorch.counts import ratio, square
+from imbtorch.counts import Measure, evaluated, ratio, square
 
 __all__ = [
     "class_totals",

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.skew import Measure, evaluated
-from imbtorch.counts import at_prevalence, square
+from imbtorch.counts import Measure, at_prevalence, evaluated, square
 
 __all__ = ["PrevalenceCurves", "prevalence_curves"]
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from imbtorch import measures as formulas
-from imbtorch.analysis.skew import Measure, evaluated
-from imbtorch.counts import double, matrix, square
+from imbtorch.analysis.tables import aligned
+from imbtorch.counts import Measure, double, evaluated, matrix, square
 
 __all__ = ["Selection", "select_model"]
 
@@ -154,8 +154,7 @@ class Selection:
                 lowest = name == low and place < len(self.measures)
                 row.append("*" * (model in best) + "_" * lowest + f"{values[index].item():.3f}")
             rows.append(row)
-        widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+        lines = aligned(rows)
         ways = {"max-min": self.by_max_min, "majority": self.by_majority, "IAM": self.by_iam, "area": self.by_area}
         chosen = "; ".join(f"{way}: {', '.join(names) or 'none'}" for way, names in ways.items() if names is not None)
         verdict = "max-min, majority and IAM " + ("agree" if self.agree else "do not agree")

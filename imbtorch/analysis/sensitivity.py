@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.skew import Measure, evaluated
+from imbtorch.counts import Measure, evaluated
 
 __all__ = ["SensitivityCurves", "sensitivity_curves"]
 

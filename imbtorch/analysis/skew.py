@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
-from imbtorch.counts import double, ratio, square
+from imbtorch.counts import Measure, double, evaluated, ratio, square
 
 __all__ = ["effective_skew_ratio", "implied_cost", "skew", "skew_delta", "skew_map", "skew_ratio"]
 
-Measure: TypeAlias = Callable[[Tensor], Tensor]
 FromErrors: TypeAlias = Literal["proportional"] | int | Tensor
 
 
@@ -215,17 +213,6 @@ def implied_cost(measure: Measure, counts: Tensor, from_errors: FromErrors = "pr
     """
     slopes = skew(measure, counts, from_errors)
     return slopes / slopes.nanmean(-1, keepdim=True)
-
-
-def evaluated(measure: Measure, counts: Tensor, name: str = "measure") -> Tensor:
-    """Value of a measure, which must be one for each matrix; ``name`` is what an error calls it."""
-    value = measure(counts)
-    if not isinstance(value, Tensor) or value.shape != counts.shape[:-2]:
-        got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
-        raise ValueError(
-            f"{name} must return {list(counts.shape[:-2])}, one value for each matrix, got {got}; choose an average"
-        )
-    return value.double()
 
 
 def _weights(counts: Tensor, from_errors: FromErrors) -> Tensor:

@@ -169,18 +169,18 @@ class SelectionSummary(Callback):
             if not self._path and computed:
                 raise ValueError(several)
         elif self._path in computed:
-            result = computed[self._path].last_result
-            assert result is not None
-            self._record(computed[self._path], result.counts, trainer.current_epoch, trainer.global_step)
+            self._record(computed[self._path], trainer.current_epoch, trainer.global_step)
         elif computed and not self._path:
             self._warn(trainer, several)  # after hours of training not worth an error
         else:
-            name = self._path or next(path for path, _ in reports(pl_module))
-            self._warn(
-                trainer,
-                f"no report was computed by validation, so there is no history; call self.{name}.update(...) in "
-                f"validation_step and self.log_dict(self.{name}) in on_validation_epoch_end",
-            )
+            self._warn_of_nothing_computed(trainer, self._path or next(path for path, _ in reports(pl_module)))
+
+    def _warn_of_nothing_computed(self, trainer: Any, name: str) -> None:
+        self._warn(
+            trainer,
+            f"no report was computed by validation, so there is no history; call self.{name}.update(...) in "
+            f"validation_step and self.log_dict(self.{name}) in on_validation_epoch_end",
+        )
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         """Print the table and write the files, on rank zero."""
@@ -217,14 +217,17 @@ class SelectionSummary(Callback):
     def _check_counting(self, report: ImbalanceReport) -> None:
         """Refuse a history that cannot be compared with what the report counts."""
         for entry in self._validations[-1:]:
-            if entry["counting"] != report._counting.name:
+            if entry["counting"] != report.counting.name:
                 raise ValueError(
-                    f"the report {self._path!r} counts otherwise ({report._counting.name}) than the history that the "
+                    f"the report {self._path!r} counts otherwise ({report.counting.name}) than the history that the "
                     f"run goes on from ({entry['counting']}); give it the arguments that it had, or start a new run"
                 )
 
-    def _record(self, report: ImbalanceReport, counts: Counts, epoch: int, step: int) -> None:
+    def _record(self, report: ImbalanceReport, epoch: int, step: int) -> None:
         """Keep the cells that are not zero: few of the many that many classes have."""
+        result = report.last_result
+        assert result is not None
+        counts = result.counts
         stacked = (torch.stack(tuple(counts)) if isinstance(counts, Margins) else counts).cpu()
         cells = stacked.flatten().nonzero().flatten()
         self._check_counting(report)
@@ -233,7 +236,7 @@ class SelectionSummary(Callback):
             {
                 "epoch": epoch,
                 "step": step,
-                "counting": report._counting.name,
+                "counting": report.counting.name,
                 "margins": isinstance(counts, Margins),
                 "shape": list(stacked.shape),
                 "cells": cells,
@@ -323,7 +326,7 @@ def _measure_of(report: ImbalanceReport, name: str) -> str:
     """The measure itself where its limit is named, as ``intervals=True`` adds them."""
     short = report[name].name
     measure = short.removesuffix("_low").removesuffix("_high")
-    return measure if short not in report._measures and measure in report._measures else short
+    return measure if short not in report.measures and measure in report.measures else short
 
 
 def _unpacked(entry: Mapping[str, Any]) -> Counts:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
@@ -13,8 +12,8 @@ from torch import Tensor
 
 from imbtorch.analysis.intervals import Interval, compare, posterior
 from imbtorch.analysis.selection import Selection
-from imbtorch.counts import Counts, Margins, margins
-from imbtorch.metrics.catalogue import BY_NAME, resolved
+from imbtorch.analysis.tables import aligned
+from imbtorch.counts import Counts, Margins
 from imbtorch.metrics.report import ImbalanceReport
 
 __all__ = [
@@ -132,12 +131,7 @@ class SelectionTable:
                 [row.how, _cell(row.epoch), _cell(row.step), str(row.tied or ""), *values, row.runner_up or "", sure]
             )
         columns = [column for column in zip(*lines, strict=True) if any(column[1:])]
-        widths = [max(map(len, column)) for column in columns]
-        name, *rest = [
-            [cell.ljust(width) if place == 0 else cell.rjust(width) for cell in column]
-            for place, (column, width) in enumerate(zip(columns, widths, strict=True))
-        ]
-        rows = ["  ".join(cells).rstrip() for cells in zip(name, *rest, strict=True)]
+        rows = aligned(list(zip(*columns, strict=True)), names_left=True)
         title = f"Selection by {self.report!r} among {self.validations} validation{'s' * (self.validations != 1)}"
         return "\n".join([title, *rows, *self.notes])
 
@@ -263,13 +257,7 @@ def _notes(
 ) -> Iterator[str]:
     """What is to be known beside the numbers."""
     yield "* best of its column; of equally good epochs the earliest is selected, and 'tied' counts the others"
-    higher = [name for name in named if columns[name].better]
-    if len(higher) > 1:
-        yield f"max-min: the lowest of {', '.join(higher)} is highest"
-    for better, text in ((False, "lower is better, so no part of max-min"), (None, "no direction, so selects nothing")):
-        which = [name for name, column in columns.items() if column.better is better]
-        if which:
-            yield f"{', '.join(which)}: {text}"
+    yield from _notes_on_measures(columns, named)
     for how, (epoch, step) in kept.items():
         if epoch is None:
             yield f"{how}: kept by a run before this history, so its epoch is not known"
@@ -283,33 +271,26 @@ def _notes(
         yield "no probabilities: drawing so large matrices would take long; see history().counts and analysis.compare"
 
 
+def _notes_on_measures(columns: Mapping[str, Column], named: Sequence[str]) -> Iterator[str]:
+    """Which measures max-min looks at, and why not at others."""
+    higher = [name for name in named if columns[name].better]
+    if len(higher) > 1:
+        yield f"max-min: the lowest of {', '.join(higher)} is highest"
+    for better, text in ((False, "lower is better, so no part of max-min"), (None, "no direction, so selects nothing")):
+        which = [name for name, column in columns.items() if column.better is better]
+        if which:
+            yield f"{', '.join(which)}: {text}"
+
+
 def read_column(report: ImbalanceReport, name: str) -> tuple[str, Column]:
     """Name without prefix and postfix, and the measure as the report reads it, or would.
 
     Raises:
         ValueError: for a name that neither the report nor the catalogue has.
     """
+    measure = report.measure(name)
     short = report[name].name if name in report else name
-    labels, known = report.task == "multilabel", _catalogue()
-    if short in report._measures:
-        return short, Column(report._measures[short], report[short].higher_is_better, labels)
-    each, _, label = short.partition("/")
-    if name in report and each in report.per_class:
-        return short, Column(partial(_of_class, report, each, report.class_names.index(label)), True, labels)
-    if short not in known:
-        names = [*report._measures, *(f"{each}/..." for each in report.per_class), *known]
-        raise ValueError(f"measures holds {name!r}, which is unknown; names are {', '.join(dict.fromkeys(names))}")
-    measure = resolved(short, known[short], report._counting)
-    return short, Column(measure, measure.traits.higher_is_better, labels)
-
-
-def _catalogue() -> dict[str, Any]:
-    """Metrics without arguments of their own, by the names that a report gives them and by those of their functions."""
-    return BY_NAME | {each.measure.__name__: each for each in BY_NAME.values()}
-
-
-def _of_class(report: ImbalanceReport, measure: str, index: int, counts: Counts) -> Tensor:
-    return report._of_each_class(measure, margins(counts))[..., index]
+    return short, Column(measure, measure.higher_is_better, report.task == "multilabel")
 
 
 def _affordable(counts: Counts, posteriors: int) -> int:

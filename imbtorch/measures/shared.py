@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
-from imbtorch.counts import Counts, check_choice, margins, ratio
+from imbtorch.counts import Counts, Measure, check_choice, margins, ratio
 
 __all__ = ["Average", "ClassAverage", "Measure", "class_mean"]
 
 ClassAverage: TypeAlias = Literal["macro", "weighted", "none", "min"] | None
 Average: TypeAlias = Literal["macro", "weighted", "none", "min", "micro", "binary"] | None
-Measure: TypeAlias = Callable[[Counts], Tensor]
 
 
 def class_mean(

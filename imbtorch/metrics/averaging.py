@@ -72,20 +72,31 @@ class AveragedMeasure:
         counting: what was counted.
         average: how values of classes or labels become one; :func:`chosen_average` resolves ``"auto"``.
         arguments: what the measure takes beside the counts.
+        of_class: index of the class or label whose value alone is meant; None for the average.
     """
 
     traits: Traits
     counting: Counting
     average: str = "macro"
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    of_class: int | None = None
 
     @property
     def needs_matrix(self) -> bool:
         """Whether the measure must see the matrix rather than margins."""
         return self.traits.needs_matrix
 
+    @property
+    def higher_is_better(self) -> bool | None:
+        """Direction of the measure; None without one."""
+        return self.traits.higher_is_better
+
     def __call__(self, counts: Counts) -> Tensor:
         """Value of ``[..., K, K]``, of ``[..., L, 2, 2]`` for multilabel, or of their :class:`Margins`."""
+        values = self._averaged(counts)
+        return values if self.of_class is None else values[..., self.of_class]
+
+    def _averaged(self, counts: Counts) -> Tensor:
         if self.counting.task == "multilabel":
             return self._of_labels(counts)
         if self.traits.binary_only and self.counting.task == "multiclass" and self.average != "binary":
@@ -134,18 +145,6 @@ def call_measure(measure: Callable[..., Tensor], counts: Counts, arguments: Mapp
     if not all(_is_ours(each) for each in (measure, *arguments.values()) if callable(each)):
         counts = Margins(*map(_private, counts)) if isinstance(counts, Margins) else _private(counts)
     return measure(counts, **arguments)
-
-
-def one_value_each(measure: Callable[[Tensor], Tensor], counts: Tensor) -> Tensor:
-    """Values of a stack of matrices, else raise if they are not one for each."""
-    values = measure(counts)
-    if not isinstance(values, Tensor) or values.shape != counts.shape[:-2]:
-        got = list(values.shape) if isinstance(values, Tensor) else type(values).__name__
-        raise ValueError(
-            f"measure must return one value for each matrix, {list(counts.shape[:-2])} for counts "
-            f"{list(counts.shape)}, got {got}; a function of one's own indexes cells as counts[..., 0, 0]"
-        )
-    return values
 
 
 def one_value(name: str, value: object) -> Tensor:

@@ -86,6 +86,7 @@ class CountsMetric(SummedState):
     warns_of_unseen: ClassVar[bool] = True
     """Whether classes without targets are worth a warning at compute."""
 
+    counting = Setting[Counting]("_counting", "How samples become counts.")
     task = Setting[Task]("_counting.task", "What is classified.")
     num_classes = Setting[int | None]("_counting.num_classes", "Number of classes; None for multilabel.")
     num_labels = Setting[int | None]("_counting.num_labels", "Number of labels of multilabel.")

@@ -13,6 +13,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from imbtorch.analysis.intervals import posterior
+from imbtorch.analysis.tables import aligned
 from imbtorch.counting import Counting, Layout, Task
 from imbtorch.counts import Counts, Margins, check_choice, margins, rescaled, sums
 from imbtorch.metrics.averaging import AveragedMeasure, Traits, one_value
@@ -98,6 +99,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
     """
 
     class_names = Setting[tuple[str, ...]]("_class_names", "Names of classes or labels, in the order of their indices.")
+    measures = Setting[tuple[str, ...]](lambda report: tuple(report._measures), "Names of the measures of all classes.")
     per_class = Setting[tuple[str, ...]]("_per_class", "Measures that are reported for each class.")
     intervals = Setting[bool]("_intervals", "Whether the limits of each measure's interval are reported.")
     prevalence = Setting[tuple[float, ...] | None](
@@ -262,6 +264,28 @@ class ImbalanceReport(SharedResult, LocalCounts):
         """Value of each draw of the posterior, which draws counts: they are read at the prevalence one by one."""
         return measure(self._read_at(draws))
 
+    def measure(self, name: str) -> AveragedMeasure:
+        """A measure as this report reads it, or would: a function of counts that knows its direction.
+
+        Args:
+            name: of the report, with prefix and postfix or without both; or of a metric or function of the catalogue.
+
+        Raises:
+            ValueError: for a name that neither has.
+        """
+        short = self[name].name if name in self else name
+        if short in self._measures:
+            return self._measures[short]
+        each, _, label = short.partition("/")
+        if name in self and each in self._per_class:
+            index = self._class_names.index(label)
+            return AveragedMeasure(Traits.of(PER_CLASS[each]), self._counting, "none", of_class=index)
+        known = BY_NAME | {metric.measure.__name__: metric for metric in BY_NAME.values()}
+        if short not in known:
+            names = [*self._measures, *(f"{each}/..." for each in self._per_class), *known]
+            raise ValueError(f"measures holds {name!r}, which is unknown; names are {', '.join(dict.fromkeys(names))}")
+        return resolved(short, known[short], self._counting)
+
     def counts(self) -> Counts:
         """Copy of the counts of all processes (a collective step): int64 ``[K, K]``, ``[L, 2, 2]``, or Margins."""
         with self._counts_of_all() as counts:
@@ -359,11 +383,8 @@ class ReportTable:
         rows = [["", *self.columns]]
         for index, name in enumerate(self.names):
             rows.append([name, *(_cell(column, numbers[index]) for column, numbers in self.columns.items())])
-        widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-        wide = max(map(len, self.overall), default=0)
-        lines += ["", *(f"{name.rjust(wide)}  {_cell('', value)}" for name, value in self.overall.items())]
-        return "\n".join(lines)
+        overall = [[name, _cell("", value)] for name, value in self.overall.items()]
+        return "\n".join([*aligned(rows), "", *aligned(overall)])
 
 
 def sized(

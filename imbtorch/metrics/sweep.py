@@ -12,9 +12,9 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from imbtorch.counting import FAULTS, Batch, Counting, Task, add_batch
-from imbtorch.counts import Counts, double
+from imbtorch.counts import Counts, double, evaluated
 from imbtorch.kernels import Table, integers
-from imbtorch.metrics.averaging import AveragedMeasure, one_value_each
+from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import ConfusionMatrixMetric, OnInvalid, TorchmetricsArguments, canonical
 from imbtorch.metrics.catalogue import Measured, resolved
 from imbtorch.metrics.shared import SharedResult, checked_names
@@ -170,7 +170,7 @@ class ThresholdSweep(SharedResult):
 
     def _at_each_threshold(self, histogram: Tensor) -> Tensor:
         """Value ``[..., T]`` of the measure at each threshold."""
-        return double(one_value_each(self._measure, double(matrices_of(histogram))))  # int64 would divide in float32
+        return evaluated(self._measure, double(matrices_of(histogram)))  # int64 would divide in float32
 
     def matrices(self) -> Tensor:
         """Counts ``[T, 2, 2]`` (``[L, T, 2, 2]``) at each threshold of the last computed result; never communicates."""
@@ -377,5 +377,5 @@ def _swept_measure(measured: Measured, higher_is_better: bool) -> AveragedMeasur
         if isinstance(measured, (type, ConfusionMatrixMetric)):
             raise ValueError(f"{found.traits.name} has no direction in which it could be best; give a function")
         found = replace(found, traits=replace(found.traits, higher_is_better=higher_is_better))
-    one_value_each(found, torch.ones(3, 2, 2, dtype=torch.float64, device="cpu"))
+    evaluated(found, torch.ones(3, 2, 2, dtype=torch.float64, device="cpu"))
     return found

@@ -10,8 +10,7 @@ from torch import Tensor
 from imbtorch.analysis.correlation import Correlations
 from imbtorch.analysis.prevalence import prevalence_curves
 from imbtorch.analysis.sensitivity import SensitivityCurves, sensitivity_curves
-from imbtorch.analysis.skew import Measure
-from imbtorch.counts import check_choice
+from imbtorch.counts import Measure, check_choice
 from imbtorch.plots.style import display_names, figure_and_axes, line_style, literal
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from imbtorch.analysis.isometrics import (
     roc_isometrics,
     roc_points,
 )
-from imbtorch.analysis.skew import Measure, evaluated
+from imbtorch.counts import Measure, evaluated
 from imbtorch.plots.dominance import LEVELS, draw_dominance_space
 from imbtorch.plots.style import display_names, figure_and_axes, line_style
 
