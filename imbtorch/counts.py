@@ -205,7 +205,7 @@ def _two_by_two(counts: Margins) -> Tensor:
 # --- small pieces that measures share -------------------------------------------------------------------------------
 
 
-def square(counts: Tensor) -> Tensor:
+def square(counts: Counts) -> Tensor:
     """Return the tensor if it is ``[..., K, K]``, else raise."""
     if isinstance(counts, Margins):
         raise TypeError("counts must be the whole matrix here: Margins do not say which class was taken for which")
@@ -219,7 +219,7 @@ def square(counts: Tensor) -> Tensor:
     return counts
 
 
-def matrix(counts: Tensor) -> Tensor:
+def matrix(counts: Counts) -> Tensor:
     """Confusion matrix in float64; all of it is nan where a cell is nan or negative (below -1e-9 of the total)."""
     wide = double(square(counts))
     return torch.where(_non_negative(wide, wide.sum((-2, -1)))[..., None, None], wide, torch.nan)

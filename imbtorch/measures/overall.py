@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from imbtorch.counts import Counts, margins, matrix, ratio, restore
-from imbtorch.measures.shared import defined, mean_where, root, xlogx
+from imbtorch.counts import Counts, check_choice, margins, matrix, ratio, restore
+from imbtorch.measures.shared import class_distances, class_mean, defined, mean_where, quotient, root, xlogx
 
 __all__ = [
     "accuracy",
+    "adjusted_balanced_accuracy",
     "balanced_accuracy",
+    "bottom_line",
+    "cohen_kappa",
     "confusion_entropy",
     "expected_cost",
     "geometric_mean",
+    "macro_averaged_absolute_error",
     "matthews_corrcoef",
     "relative_classifier_information",
 ]
@@ -194,27 +199,149 @@ def confusion_entropy(counts: Tensor) -> Tensor:
     return restore(defined(value, weight), counts)
 
 
-def expected_cost(counts: Tensor, costs: Tensor, normalize: bool = True) -> Tensor:
+def adjusted_balanced_accuracy(counts: Counts) -> Tensor:
+    r"""Balanced accuracy, adjusted for chance: 0 for every constant or random prediction, 1 for the perfect one.
+
+    With two classes it is informedness, Youden's J = TPR + TNR - 1.
+
+    .. math:: \frac{\mathrm{BA} - 1/K}{1 - 1/K}, \quad K = \lvert\{i : r_i > 0\}\rvert
+
+    Args:
+        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
+
+    Returns:
+        ``[...]`` in [-1/(K - 1), 1], higher is better; 0 where only one class has targets (scikit-learn's
+        ``balanced_accuracy_score(adjusted=True)`` divides by 0 there); nan where all counts are zero.
+
+    Source: Youden (1950), Index for rating diagnostic tests; Powers (2011), informedness; scikit-learn.
+
+    >>> adjusted_balanced_accuracy(torch.tensor([[8, 2], [1, 1]]))
+    tensor(0.3000, dtype=torch.float64)
+    """
+    tp, actual, _ = margins(counts)
+    classes = (actual > 0).sum(-1).to(actual)
+    return restore(ratio(classes * mean_where(ratio(tp, actual), actual > 0) - 1, classes - 1), counts)
+
+
+def cohen_kappa(counts: Counts, weights: Literal["linear", "quadratic"] | None = None) -> Tensor:
+    r"""Cohen's kappa: agreement of targets and predictions beyond what their class shares give by chance.
+
+    .. math:: \kappa = \frac{p_o - p_e}{1 - p_e}, \quad p_o = \sum_i \frac{c_{ii}}{n},
+        \quad p_e = \sum_i \frac{r_i p_i}{n^2};
+        \qquad \kappa_w = 1 - \frac{\sum_{ij} w_{ij} c_{ij}}{\sum_{ij} w_{ij} r_i p_j / n}
+
+    Args:
+        counts: ``[..., K, K]`` counts or rates; without weights :class:`~imbtorch.counts.Margins` do as well.
+        weights: how much worse far errors are, for classes in an order: None (all alike), ``"linear"``
+            (w = abs(i - j)) or ``"quadratic"`` (its square).
+
+    Returns:
+        ``[...]`` in [-1, 1], higher is better; 0 where all targets and predictions are of one class, as MCC;
+        nan where all counts are zero. scikit-learn and PyCM have no value (nan) for one class.
+
+    Raises:
+        ValueError: for other weights.
+        TypeError: for weights with :class:`~imbtorch.counts.Margins`, which do not say how far errors are.
+
+    Source: Cohen (1960), A coefficient of agreement for nominal scales; Cohen (1968), Weighted kappa.
+
+    >>> cohen_kappa(torch.tensor([[8, 2], [1, 1]]))
+    tensor(0.2500, dtype=torch.float64)
+    """
+    check_choice("weights", weights, (None, "linear", "quadratic"))
+    if weights is None:
+        tp, actual, predicted = margins(counts)
+        total = actual.sum(-1, keepdim=True)
+        fn, fp = actual - tp, predicted - tp
+        agreement = (tp * (total - actual - fp) - fn * fp).sum(-1)  # trace * n - sum(r * p), which would lose digits
+        return restore(defined(ratio(agreement, (actual * (total - predicted)).sum(-1)), actual), counts)
+    wide = matrix(counts)
+    actual, predicted = wide.sum(-1), wide.sum(-2)
+    distance = class_distances(wide) ** (2 if weights == "quadratic" else 1)
+    found = (distance * wide).sum((-2, -1)) * actual.sum(-1)
+    chance = (distance * actual.unsqueeze(-1) * predicted.unsqueeze(-2)).sum((-2, -1))
+    return restore(defined(ratio(chance - found, chance), actual), counts)
+
+
+def bottom_line(counts: Counts) -> Tensor:
+    r"""Bottom line: the lowest of accuracy, macro precision, macro recall, macro F1 and CBA.
+
+    .. math:: \min(\mathrm{ACC}, \mathrm{CBA})
+
+    The other three are never the lowest: class by class c/max(r, p) is at most c/p (precision), c/r (recall) and, since
+    r + p <= 2 max(r, p), at most 2 c/(r + p) (F1), and all four are averaged over the same classes. Monitoring it, the
+    highest being best, is the max-min choice among the five measures of the IAM paper.
+
+    Args:
+        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
+
+    Returns:
+        ``[...]`` in [0, 1], higher is better; nan where all counts are zero.
+
+    Source: Mortaz (2020), section 3.5, for the choice by the lowest of several measures; that two of them are enough is
+    our remark.
+
+    >>> bottom_line(torch.tensor([[0, 0, 1], [0, 1, 0], [2, 0, 0]]))  # the accuracy; CBA is .333
+    tensor(0.2500, dtype=torch.float64)
+    """
+    tp, actual, predicted = margins(counts)
+    balance = class_mean(ratio(tp, torch.maximum(actual, predicted)), actual, predicted, "macro")
+    return restore(torch.minimum(ratio(tp.sum(-1), actual.sum(-1)), balance), counts)
+
+
+def macro_averaged_absolute_error(counts: Tensor) -> Tensor:
+    r"""Macro-averaged mean absolute error (MA-MAE): how many classes off, the mean of each true class, averaged.
+
+    For classes in an order, such as grades, whose indices are equally far apart.
+
+    .. math:: \frac{1}{\lvert\{i : r_i > 0\}\rvert} \sum_{i : r_i > 0}
+        \frac{\sum_j \lvert i - j \rvert \, c_{ij}}{r_i}
+
+    Args:
+        counts: ``[..., K, K]`` counts or rates.
+
+    Returns:
+        ``[...]`` in [0, K - 1], in classes, lower is better; classes without targets take no part; nan where all
+        counts are zero.
+
+    Source: Baccianella, Esuli and Sebastiani (2009), Evaluation measures for ordinal regression; imbalanced-learn's
+    ``macro_averaged_mean_absolute_error``.
+
+    >>> macro_averaged_absolute_error(torch.tensor([[8, 2], [1, 1]]))
+    tensor(0.3500, dtype=torch.float64)
+    """
+    wide = matrix(counts)
+    actual = wide.sum(-1)
+    return restore(mean_where(ratio((class_distances(wide) * wide).sum(-1), actual), actual > 0), counts)
+
+
+def expected_cost(counts: Tensor, costs: Tensor, normalize: bool | Literal["trivial"] = True) -> Tensor:
     r"""Expected cost of a sample, or total cost of all, for known misclassification costs.
 
-    .. math:: \mathrm{EC} = \frac{\sum_{ij} w_{ij} c_{ij}}{\sum_{ij} c_{ij}}
+    .. math:: \mathrm{EC} = \frac{\sum_{ij} w_{ij} c_{ij}}{\sum_{ij} c_{ij}};
+        \qquad \mathrm{EC}_{\mathrm{trivial}} = \frac{\mathrm{EC} - s}{\min_j \sum_i w_{ij} r_i / n - s},
+        \quad s = \sum_i \frac{r_i}{n} \min_j w_{ij}
 
     Args:
         counts: ``[..., K, K]`` counts or rates.
         costs: ``[K, K]``, what a sample of the row's class costs when predicted as the column's; negative is a gain.
-        normalize: divide by the number of samples.
+        normalize: divide by the number of samples; ``"trivial"`` also puts the perfect classifier at 0 and the best
+            constant prediction at 1, so that values of 1 and more say that the scores were not worth using.
 
     Returns:
         ``[...]`` in units of the costs, lower is better; nan where all counts are zero (0 if not normalized).
+        With ``"trivial"`` 0 or more; where a constant prediction is perfect it is 0 without needless cost, else inf.
 
     Raises:
-        ValueError: for costs that do not fit the counts or are not finite.
+        ValueError: for costs that do not fit the counts or are not finite, and for another ``normalize``.
 
-    Source: Liu, Ghosh and Martin (2007), eq. 1 and 2.
+    Source: Liu, Ghosh and Martin (2007), eq. 1 and 2; Ferrer (2022), Analysis and comparison of classification metrics,
+    for the comparison with the best constant prediction (there s = 0).
 
     >>> expected_cost(torch.tensor([[8, 2], [1, 1]]), torch.tensor([[0.0, 1.0], [5.0, 0.0]]))
     tensor(0.5833, dtype=torch.float64)
     """
+    check_choice("normalize", normalize, (True, False, "trivial"))
     wide = matrix(counts)
     weights = torch.as_tensor(costs, dtype=torch.float64)
     if not bool(weights.isfinite().all()):
@@ -222,6 +349,10 @@ def expected_cost(counts: Tensor, costs: Tensor, normalize: bool = True) -> Tens
     weights = weights.to(wide.device)
     if weights.shape != wide.shape[-2:]:
         raise ValueError(f"costs must be {list(wide.shape[-2:])} like the matrix, got {list(weights.shape)}")
+    if normalize == "trivial":
+        needless = weights - weights.amin(-1, keepdim=True)  # so that nothing is left of EC - s where both are equal
+        found, constant = (wide * needless).sum((-2, -1)), (wide.sum(-1, keepdim=True) * needless).sum(-2).amin(-1)
+        return restore(defined(quotient(found, constant, undefined=0.0), wide.sum(-1)), counts)
     total = (wide * weights).sum((-2, -1))
     if normalize:
         total = defined(ratio(total, wide.sum((-2, -1))), wide.sum(-1))

@@ -15,6 +15,8 @@ __all__ = [
     "f_score",
     "fowlkes_mallows",
     "imbalance_accuracy",
+    "jaccard",
+    "negative_predictive_value",
     "precision",
     "recall",
     "specificity",
@@ -142,6 +144,54 @@ def fowlkes_mallows(counts: Counts, average: Average = "macro") -> Tensor:
     if average == "micro":
         return restore(averaged((tp, actual), actual, predicted, "micro"), counts)
     return restore(averaged((tp, root(actual) * root(predicted)), actual, predicted, average), counts)
+
+
+def jaccard(counts: Counts, average: Average = "macro") -> Tensor:
+    r"""Jaccard index, intersection over union (IoU): of all that is or was called a class, the share that is both.
+
+    .. math:: J_i = \frac{c_{ii}}{r_i + p_i - c_{ii}} = \frac{F_i}{2 - F_i}
+
+    So the macro mean is the mean IoU (mIoU) of segmentation, and F1 the Dice score; class by class both rank alike,
+    their means need not.
+
+    Args:
+        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
+        average: see :func:`precision`.
+
+    Returns:
+        ``[...]`` in [0, 1], higher is better. A class with neither targets nor predictions takes no part, as in
+        torchmetrics' ``MulticlassJaccardIndex``; scikit-learn leaves it out as well if ``labels`` is not given, and
+        counts ``zero_division`` if it is; PyCM has no value for it, and no mean.
+
+    Source: Jaccard (1901); Everingham et al. (2010), The Pascal visual object classes challenge, for segmentation.
+
+    >>> jaccard(torch.tensor([[8, 2], [1, 1]]), average="none")
+    tensor([0.7273, 0.2500], dtype=torch.float64)
+    """
+    tp, actual, predicted = margins(counts)
+    return restore(averaged((tp, actual + predicted - tp), actual, predicted, average), counts)
+
+
+def negative_predictive_value(counts: Counts, average: Average = "macro") -> Tensor:
+    r"""Negative predictive value (NPV): of the samples that were not predicted as a class, the share of other classes.
+
+    .. math:: \mathrm{NPV}_i = \frac{n - r_i - p_i + c_{ii}}{n - p_i}
+
+    Args:
+        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
+        average: see :func:`precision`.
+
+    Returns:
+        ``[...]`` in [0, 1], higher is better; 0 for a class that all samples were predicted as.
+
+    Source: Altman and Bland (1994), Diagnostic tests 2: predictive values; classes one against the rest.
+
+    >>> negative_predictive_value(torch.tensor([[8, 2], [1, 1]]), average="binary")
+    tensor(0.8889, dtype=torch.float64)
+    """
+    tp, actual, predicted = margins(counts)
+    negatives = predicted.sum(-1, keepdim=True) - predicted
+    return restore(averaged((negatives - actual + tp, negatives), actual, predicted, average), counts)
 
 
 def class_balance_accuracy(counts: Counts, average: ClassAverage = "macro") -> Tensor:

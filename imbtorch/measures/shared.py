@@ -96,3 +96,16 @@ def xlogx(x: Tensor) -> Tensor:
     """Return x log x, with value and gradient 0 at 0."""
     positive = x > 0
     return x * torch.where(positive, x, 1.0).log()
+
+
+def quotient(numerator: Tensor, denominator: Tensor, undefined: float) -> Tensor:
+    """Quotient of non-negative numbers: inf for x/0, a value of its own for 0/0; gradients are 0 there."""
+    empty = denominator <= 0
+    limit = torch.where(numerator <= 0, undefined, math.inf)
+    return torch.where(empty, limit, numerator / torch.where(empty, 1.0, denominator))
+
+
+def class_distances(counts: Tensor) -> Tensor:
+    """How far each predicted class is from the true one, ``[K, K]``, for classes in an order."""
+    place = torch.arange(counts.shape[-1], dtype=counts.dtype, device=counts.device)
+    return (place.unsqueeze(-1) - place).abs()

@@ -10,13 +10,17 @@ from torch import Tensor
 
 from imbtorch.counts import Counts, Margins, double, margins, ratio, restore
 from imbtorch.measures.overall import geometric_mean
-from imbtorch.measures.shared import root, two_rates
+from imbtorch.measures.shared import check_two, defined, quotient, root, two_rates
 
 __all__ = [
     "accuracy_dominance_area",
     "dominance",
     "index_balanced_accuracy",
+    "likelihood_ratio",
+    "markedness",
+    "net_benefit",
     "optimized_precision",
+    "p4",
     "weighted_accuracy",
 ]
 
@@ -156,3 +160,127 @@ def optimized_precision(counts: Counts) -> Tensor:
     penalty = torch.where(both == 0, 1.0, ratio((tnr - tpr).abs(), both))
     tp, actual, _ = margins(counts)
     return restore(ratio(tp.sum(-1), actual.sum(-1)) - penalty, counts)
+
+
+def markedness(counts: Counts) -> Tensor:
+    r"""Markedness: how far predictions of both classes can be relied on; informedness read the other way.
+
+    .. math:: \mathrm{PPV} + \mathrm{NPV} - 1
+
+    Args:
+        counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.counts.Margins` of two classes.
+
+    Returns:
+        ``[...]`` in [-1, 1], higher is better; 0 where only one class is predicted, as MCC (the geometric mean of
+        informedness and markedness); nan where all counts are zero.
+
+    Raises:
+        ValueError: for more than two classes (use :func:`~imbtorch.counts.one_vs_rest`).
+
+    Source: Powers (2011), Evaluation: from precision, recall and F-measure to ROC, informedness, markedness and
+    correlation.
+
+    >>> markedness(torch.tensor([[8, 2], [1, 1]]))
+    tensor(0.2222, dtype=torch.float64)
+    """
+    tp, actual, predicted = margins(counts)
+    check_two(actual.shape[-1], "markedness")
+    value = torch.where((predicted <= 0).any(-1), 0.0, ratio(tp, predicted).sum(-1) - 1)
+    return restore(defined(value, actual), counts)
+
+
+def likelihood_ratio(counts: Counts, positive: bool = True) -> Tensor:
+    r"""Likelihood ratio of a prediction: how many times it multiplies the odds of the positive class.
+
+    .. math:: \mathrm{LR}_+ = \frac{\mathrm{TPR}}{1 - \mathrm{TNR}}, \quad
+        \mathrm{LR}_- = \frac{1 - \mathrm{TPR}}{\mathrm{TNR}}
+
+    Args:
+        counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.counts.Margins` of two classes.
+        positive: of a positive prediction (LR+), else of a negative one (LR-).
+
+    Returns:
+        ``[...]`` from 0 to inf; 1 is a prediction that says nothing. Higher is better for LR+, lower for LR-. inf where
+        only the denominator is 0; 1 for 0/0 and where a class has no targets; nan where all counts are zero.
+        scikit-learn's ``class_likelihood_ratios`` has nan in place of inf and 1.
+
+    Raises:
+        ValueError: for more than two classes (use :func:`~imbtorch.counts.one_vs_rest`).
+
+    Source: Deeks and Altman (2004), Diagnostic tests 4: likelihood ratios.
+
+    >>> likelihood_ratio(torch.tensor([[8, 2], [1, 1]]))
+    tensor(2.5000, dtype=torch.float64)
+    """
+    tp, actual, _ = margins(counts)
+    check_two(actual.shape[-1], "likelihood_ratio")
+    tn, hits = tp.unbind(-1)
+    negatives, positives = actual.unbind(-1)
+    parts = (hits, negatives - tn) if positive else (positives - hits, tn)
+    numerator, denominator = parts[0] * negatives, parts[1] * positives
+    one_class = (actual <= 0).any(-1)
+    value = torch.where(one_class, 1.0, quotient(numerator, denominator, undefined=1.0))
+    return restore(defined(value, actual), counts)
+
+
+def net_benefit(counts: Counts, threshold: float) -> Tensor:
+    r"""Net benefit: right alarms for each sample, less false alarms at the price that a threshold sets on them.
+
+    .. math:: \frac{\mathrm{TP}}{n} - \frac{\mathrm{FP}}{n} \, \frac{t}{1 - t}
+
+    Who acts from probability t on holds one right alarm as dear as (1 - t)/t false ones. Not acting at all is worth 0;
+    acting always is the other prediction to beat.
+
+    Args:
+        counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.counts.Margins` of two classes.
+        threshold: the probability t in [0, 1) from which on it is worth to act, at which predictions were made.
+
+    Returns:
+        ``[...]`` in right alarms for each sample, at most the share of positives; higher is better; nan where all
+        counts are zero.
+
+    Raises:
+        ValueError: for a threshold outside [0, 1), and for more than two classes (use
+            :func:`~imbtorch.counts.one_vs_rest`).
+
+    Source: Vickers and Elkin (2006), Decision curve analysis.
+
+    >>> net_benefit(torch.tensor([[8, 2], [1, 1]]), threshold=0.2)  # (1 - 2/4) / 12
+    tensor(0.0417, dtype=torch.float64)
+    """
+    if not 0 <= threshold < 1:
+        raise ValueError(f"threshold must lie in [0, 1), got {threshold!r}")
+    tp, actual, _ = margins(counts)
+    check_two(actual.shape[-1], "net_benefit")
+    false_alarms = actual[..., 0] - tp[..., 0]
+    value = ratio(tp[..., 1] - false_alarms * (threshold / (1 - threshold)), actual.sum(-1))
+    return restore(defined(value, actual), counts)
+
+
+def p4(counts: Counts) -> Tensor:
+    r"""P4: the harmonic mean of precision, recall, specificity and NPV.
+
+    .. math:: \frac{4 \, \mathrm{TP} \, \mathrm{TN}}
+        {4 \, \mathrm{TP} \, \mathrm{TN} + (\mathrm{TP} + \mathrm{TN})(\mathrm{FP} + \mathrm{FN})}
+
+    Args:
+        counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.counts.Margins` of two classes.
+
+    Returns:
+        ``[...]`` in [0, 1], higher is better; 0 where there is no right sample of one class, 0/0 included; nan where
+        all counts are zero.
+
+    Raises:
+        ValueError: for more than two classes (use :func:`~imbtorch.counts.one_vs_rest`).
+
+    Source: Sitarz (2023), Extending F1 metric, probabilistic approach.
+
+    >>> p4(torch.tensor([[8, 2], [1, 1]]))  # 32 / (32 + 27)
+    tensor(0.5424, dtype=torch.float64)
+    """
+    tp, actual, _ = margins(counts)
+    check_two(actual.shape[-1], "p4")
+    negatives, positives = tp.unbind(-1)
+    product = 4 * negatives * positives
+    errors = (actual - tp).sum(-1)
+    return restore(defined(ratio(product, product + (negatives + positives) * errors), actual), counts)
