@@ -21,6 +21,7 @@ import scipy.stats
 import sklearn.metrics
 import torch
 import torchmetrics.functional.classification as tm
+from sklearn.dummy import DummyClassifier
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # torch.jit.script
@@ -132,6 +133,14 @@ def fowlkes_mallows(matrix: Matrix, average: str = "macro") -> Value:
     return averaged(lambda tp, fn, fp, tn: root(quotient(tp, tp + fp) * quotient(tp, tp + fn)), matrix, average)
 
 
+def jaccard(matrix: Matrix, average: str = "macro") -> Value:
+    return averaged(lambda tp, fn, fp, tn: quotient(tp, tp + fn + fp), matrix, average)
+
+
+def negative_predictive_value(matrix: Matrix, average: str = "macro") -> Value:
+    return averaged(lambda tp, fn, fp, tn: quotient(tn, tn + fn), matrix, average)
+
+
 def class_balance_accuracy(matrix: Matrix, average: str = "macro") -> Value:
     return averaged(lambda tp, fn, fp, tn: Fraction(tp, max(tp + fn, tp + fp)), matrix, average)
 
@@ -201,7 +210,57 @@ def confusion_entropy(matrix: Matrix) -> Value:
     return value
 
 
-def expected_cost(matrix: Matrix, costs: Sequence[Sequence[float]], normalize: bool = True) -> Value:
+def adjusted_balanced_accuracy(matrix: Matrix) -> Value:
+    found = recalls(matrix)
+    if len(found) < 2:
+        return Fraction(0) if found else NAN
+    chance = Fraction(1, len(found))
+    return (sum(found) / len(found) - chance) / (1 - chance)
+
+
+def cohen_kappa(matrix: Matrix, weights: str | None = None) -> Value:
+    """One minus the disagreement that is found over that of chance, whatever the weights."""
+    n, r, p = total(matrix), rows(matrix), columns(matrix)
+    if not n:
+        return NAN
+    found = chance = Fraction(0)
+    for i, row in enumerate(matrix):
+        for j, count in enumerate(row):
+            weight = {None: i != j, "linear": abs(i - j), "quadratic": (i - j) ** 2}[weights]
+            found += Fraction(weight * count, n)
+            chance += Fraction(weight * r[i] * p[j], n * n)
+    return 1 - found / chance if chance else Fraction(0)
+
+
+def bottom_line(matrix: Matrix) -> Value:
+    """The lowest of all five, as the paper has them."""
+    five = (accuracy, precision, recall, f_score, class_balance_accuracy)
+    return min(measure(matrix) for measure in five) if total(matrix) else NAN
+
+
+def macro_averaged_absolute_error(matrix: Matrix) -> Value:
+    found = [
+        sum(Fraction(abs(i - j) * count, sum(row)) for j, count in enumerate(row))
+        for i, row in enumerate(matrix)
+        if sum(row)
+    ]
+    return sum(found) / len(found) if found else NAN
+
+
+def against_trivial(matrix: Matrix, costs: Sequence[Sequence[float]]) -> Value:
+    """Cost over that of the best constant prediction, both beyond the least that these targets can cost."""
+    if not total(matrix):
+        return NAN
+    least = sum(n * min(map(Fraction, prices)) for n, prices in zip(rows(matrix), costs, strict=True))
+    whole = [[n * Fraction(price) for price in prices] for n, prices in zip(rows(matrix), costs, strict=True)]
+    constant = [sum(column) for column in zip(*whole, strict=True)]
+    found, spare = expected_cost(matrix, costs, normalize=False) - least, min(constant) - least
+    return found / spare if spare else (math.inf if found else Fraction(0))
+
+
+def expected_cost(matrix: Matrix, costs: Sequence[Sequence[float]], normalize: bool | str = True) -> Value:
+    if normalize == "trivial":
+        return against_trivial(matrix, costs)
     cost = Fraction(0)
     for row, prices in zip(matrix, costs, strict=True):
         for count, price in zip(row, prices, strict=True):
@@ -250,7 +309,52 @@ def optimized_precision(matrix: Matrix) -> Value:
     return accuracy(matrix) - (abs(tnr - tpr) / (tnr + tpr) if tnr + tpr else 1)
 
 
+def markedness(matrix: Matrix) -> Value:
+    (tn, fp), (fn, tp) = matrix
+    if not total(matrix):
+        return NAN
+    return Fraction(tp, tp + fp) + Fraction(tn, tn + fn) - 1 if tp + fp and tn + fn else Fraction(0)
+
+
+def likelihood_ratio(matrix: Matrix, positive: bool = True) -> Value:
+    (tn, fp), (fn, tp) = matrix
+    if not total(matrix):
+        return NAN
+    if not (tp + fn and tn + fp):
+        return Fraction(1)
+    among_positives = Fraction(tp if positive else fn, tp + fn)
+    among_negatives = Fraction(fp if positive else tn, tn + fp)
+    if among_negatives:
+        return among_positives / among_negatives
+    return math.inf if among_positives else Fraction(1)
+
+
+def net_benefit(matrix: Matrix, threshold: float) -> Value:
+    (_, fp), (_, tp) = matrix
+    t = Fraction(threshold)
+    return (tp - fp * t / (1 - t)) / total(matrix) if total(matrix) else NAN
+
+
+def p4(matrix: Matrix) -> Value:
+    """The harmonic mean, 0 where one of the four is."""
+    (tn, fp), (fn, tp) = matrix
+    if not total(matrix):
+        return NAN
+    four = [quotient(tp, tp + fp), quotient(tp, tp + fn), quotient(tn, tn + fp), quotient(tn, tn + fn)]
+    return 4 / sum(1 / each for each in four) if all(four) else Fraction(0)
+
+
 ORACLES: dict[str, Callable[..., Value]] = {
+    "AdjustedBalancedAccuracy": adjusted_balanced_accuracy,
+    "BottomLine": bottom_line,
+    "CohenKappa": cohen_kappa,
+    "Jaccard": jaccard,
+    "LikelihoodRatio": likelihood_ratio,
+    "MacroAveragedAbsoluteError": macro_averaged_absolute_error,
+    "Markedness": markedness,
+    "NegativePredictiveValue": negative_predictive_value,
+    "NetBenefit": net_benefit,
+    "P4": p4,
     "Accuracy": accuracy,
     "AccuracyDominanceArea": accuracy_dominance_area,
     "BalancedAccuracy": balanced_accuracy,
@@ -300,6 +404,18 @@ def all_classes_present(matrix: Matrix) -> bool:
 
 def all_classes_are_hit(matrix: Matrix) -> bool:
     return all(row[k] for k, row in enumerate(matrix))
+
+
+def false_alarms_and_positives(matrix: Matrix) -> bool:
+    return bool(matrix[0][1]) and any(matrix[1])
+
+
+def right_negatives_and_positives(matrix: Matrix) -> bool:
+    return bool(matrix[0][0]) and any(matrix[1])
+
+
+def all_cells_filled(matrix: Matrix) -> bool:
+    return all(map(all, matrix))
 
 
 def all_classes_have_targets(matrix: Matrix) -> bool:
@@ -402,6 +518,55 @@ def _sklearn_peers() -> Iterator[Peer]:
     arguments = {"costs": [[0, 1], [1, 0]], "normalize": False}
     yield Peer("number of errors", "ExpectedCost", arguments, value, binary=True)
 
+    for average in ("macro", "weighted", "micro", "binary"):
+        value = of_samples(sk.jaccard_score, average=average, zero_division=0.0)
+        arguments, two = {"average": average}, average == "binary"
+        yield Peer(f"jaccard_score {average}", "Jaccard", arguments, value, binary=two)
+    value = of_samples(sk.balanced_accuracy_score, adjusted=True)
+    yield Peer("adjusted", "AdjustedBalancedAccuracy", {}, value, several_classes_have_targets)
+    for weights in (None, "linear", "quadratic"):
+
+        def kappa(matrix: Matrix, weights: Any = weights) -> Any:
+            return sk.cohen_kappa_score(*samples(matrix), weights=weights, labels=range(len(matrix)))
+
+        yield Peer(f"kappa {weights}", "CohenKappa", {"weights": weights}, kappa, several_classes_have_targets)
+    for positive in (True, False):
+
+        def likelihood(matrix: Matrix, positive: bool = positive) -> Any:
+            return sk.class_likelihood_ratios(*samples(matrix))[not positive]
+
+        where = false_alarms_and_positives if positive else right_negatives_and_positives
+        yield Peer(f"LR {positive}", "LikelihoodRatio", {"positive": positive}, likelihood, where, binary=True)
+    value = of_samples(sk.precision_score, pos_label=0, zero_division=0.0)
+    yield Peer("precision of class 0", "NegativePredictiveValue", {"average": "binary"}, value, binary=True)
+
+    def trivial(matrix: Matrix) -> float:
+        target, preds = samples(matrix)
+        constant = (
+            DummyClassifier(strategy="most_frequent").fit([[0]] * len(target), target).predict([[0]] * len(target))
+        )
+        return sk.zero_one_loss(target, preds) / sk.zero_one_loss(target, constant)
+
+    arguments = {"costs": [[0, 1], [1, 0]], "normalize": "trivial"}
+    where = several_classes_have_targets
+    yield Peer("errors over those of DummyClassifier", "ExpectedCost", arguments, trivial, where, binary=True)
+
+    def lowest(matrix: Matrix) -> float:
+        pair = samples(matrix)
+        scores = (sk.precision_score, sk.recall_score, sk.f1_score)
+        macros = [score(*pair, average="macro", zero_division=0.0) for score in scores]
+        return min(sk.accuracy_score(*pair), of_pycm("CBA")(matrix), *macros)
+
+    yield Peer("lowest of five, with PyCM", "BottomLine", {}, lowest, all_classes_present)
+
+    def decision_curve(matrix: Matrix) -> float:  # as the R package dcurves has it: tp_rate, fp_rate times odds
+        pair, odds = samples(matrix), 0.2 / 0.8
+        hits = sk.recall_score(*pair, zero_division=0.0) * np.mean(pair[0])
+        alarms = (1 - sk.recall_score(*pair, pos_label=0, zero_division=1.0)) * (1 - np.mean(pair[0]))
+        return hits - odds * alarms
+
+    yield Peer("net benefit of its rates", "NetBenefit", {"threshold": 0.2}, decision_curve, binary=True)
+
     def information(matrix: Matrix) -> float:
         target, preds = samples(matrix)
         return sk.mutual_info_score(target, preds) / scipy.stats.entropy(rows(matrix))
@@ -440,6 +605,8 @@ def _imblearn_peers() -> Iterator[Peer]:
         arguments = {"alpha": alpha, "measure": "Accuracy"}
         value = of_samples(score)
         yield Peer(f"iba {alpha} acc", "IndexBalancedAccuracy", arguments, value, all_classes_have_targets, binary=True)
+    value = of_samples(im.macro_averaged_mean_absolute_error)
+    yield Peer("mamae", "MacroAveragedAbsoluteError", {}, value, hit_classes_have_targets)
     score = im.make_index_balanced_accuracy(alpha=1 / 3, squared=False)(im.geometric_mean_score)
     area = of_samples(score, average="binary")
     where = all_classes_have_targets
@@ -454,6 +621,7 @@ def _pycm_peers() -> Iterator[Peer]:
         "Overall ACC": ("Accuracy", {}, nonempty),
         "Overall MCC": ("MatthewsCorrCoef", {}, all_classes_have_both),
         "Overall CEN": ("ConfusionEntropy", {}, all_classes_present),
+        "Kappa": ("CohenKappa", {}, all_classes_have_both),
         "RCI": ("RelativeClassifierInformation", {}, several_classes_have_targets),
         "CBA": ("ClassBalanceAccuracy", {}, all_classes_present),
         "PPV Macro": ("Precision", {}, all_classes_have_both),
@@ -467,6 +635,13 @@ def _pycm_peers() -> Iterator[Peer]:
     }
     for statistic, (name, arguments, where) in overall.items():
         yield Peer(statistic, name, arguments, of_pycm(statistic), where)
+    yield Peer(
+        "min(ACC, CBA)",
+        "BottomLine",
+        {},
+        lambda m: min(of_pycm(s)(m) for s in ("CBA", "Overall ACC")),
+        all_classes_present,
+    )
     yield Peer("2 CBA - 1", "ImbalanceAccuracy", {}, lambda m: 2 * of_pycm("CBA")(m) - 1, all_classes_present)
     for statistic, name in (("PPV", "Precision"), ("TPR", "Recall"), ("TNR", "Specificity"), ("F1", "FScore")):
         value = of_pycm(lambda table, statistic=statistic: table.weighted_average(statistic))
@@ -479,18 +654,35 @@ def _pycm_peers() -> Iterator[Peer]:
         ("F2", "FScore", {"beta": 2}),
         ("F05", "FScore", {"beta": 0.5}),
         ("G", "FowlkesMallows", {}),
+        ("J", "Jaccard", {}),
+        ("NPV", "NegativePredictiveValue", {}),
     ):
         arguments = beta | {"average": "none"}
         yield Peer(f"{statistic} of each", name, arguments, of_pycm(statistic), all_classes_have_both)
     for statistic, name, where in (
         ("AUC", "WeightedAccuracy", all_classes_have_both),
         ("AUC", "BalancedAccuracy", all_classes_have_both),
+        ("MK", "Markedness", all_classes_have_both),
+        ("BM", "AdjustedBalancedAccuracy", all_classes_have_both),
+        ("PLR", "LikelihoodRatio", all_cells_filled),
         ("GM", "GeometricMean", all_classes_have_both),
         ("OP", "OptimizedPrecision", all_classes_are_hit),
         ("MCC", "MatthewsCorrCoef", all_classes_have_both),
         ("ACC", "Accuracy", nonempty),
     ):
         yield Peer(f"{statistic} of each", name, {}, of_pycm(statistic), where, per_class=True)
+
+
+def _written_out_peers() -> Iterator[Peer]:
+    def harmonic(matrix: Matrix) -> float:
+        target, preds = samples(matrix)
+        rates = [score(target, preds, pos_label=label, zero_division=0.0) for score in SCORES for label in (0, 1)]
+        return scipy.stats.hmean(rates)
+
+    yield Peer("hmean of four", "P4", {}, harmonic, binary=True)
+
+
+SCORES = (sklearn.metrics.precision_score, sklearn.metrics.recall_score)
 
 
 def _torchmetrics_peers() -> Iterator[Peer]:
@@ -512,6 +704,16 @@ def _torchmetrics_peers() -> Iterator[Peer]:
         for beta in (0.5, 1.0, 2.0):
             value = of_tensors(tm.multiclass_fbeta_score, average=average, beta=beta)
             yield Peer(f"fbeta {beta} {average}", "FScore", {"beta": beta, "average": average}, value, where, **near)
+    for weights in (None, "linear", "quadratic"):
+        value = of_tensors(tm.multiclass_cohen_kappa, weights=weights)
+        where = several_classes_have_targets
+        yield Peer(f"kappa {weights}", "CohenKappa", {"weights": weights}, value, where, tolerance=2e-5)
+    for average in ("macro", "weighted", "micro"):
+        value = of_tensors(tm.multiclass_jaccard_index, average=average)
+        yield Peer(f"jaccard {average}", "Jaccard", {"average": average}, value, **near)
+    value = of_tensors(tm.binary_negative_predictive_value, sized=False)
+    arguments = {"average": "binary"}
+    yield Peer("binary npv", "NegativePredictiveValue", arguments, value, binary=True, **near)
     functions = {"Precision": tm.binary_precision, "Recall": tm.binary_recall, "FScore": tm.binary_f1_score}
     functions["Specificity"] = tm.binary_specificity
     for name, function in functions.items():
@@ -542,6 +744,7 @@ PEERS = [
     peer._replace(name=f"{library}: {peer.name} = {peer.measure}")
     for library, peers in (
         ("scikit-learn", _sklearn_peers()),
+        ("SciPy", _written_out_peers()),
         ("imbalanced-learn", _imblearn_peers()),
         ("PyCM", _pycm_peers()),
         ("torchmetrics", _torchmetrics_peers()),

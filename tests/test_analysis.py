@@ -673,6 +673,19 @@ def signs_of(row):
 # divides out of c_ii / p_i alone. Permutation is kept by what treats all classes alike, transposition by what is
 # symmetric in r and p, scaling by all ratios of degree 0, a prior shift by functions of the rates c_ij / r_i.
 TABLE = [
+    (Case("AdjustedBalancedAccuracy", {}), "+--- +-++"),
+    (Case("BottomLine", {}), "+--- +++-"),
+    (Case("CohenKappa", {}), "+--- +++-"),
+    (Case("CohenKappa", {"weights": "linear"}), "+--- -++-"),  # far errors are worse
+    (Case("Jaccard", {}), "+--- +++-"),
+    (Case("Jaccard", {"average": "binary"}), "-+-- -++-"),
+    (Case("LikelihoodRatio", {}), "---- --++"),
+    (Case("MacroAveragedAbsoluteError", {}), "+--- --++"),
+    (Case("Markedness", {}), "+--+ +-+-"),
+    (Case("NegativePredictiveValue", {}), "+--+ +-+-"),
+    (Case("NegativePredictiveValue", {"average": "binary"}), "--++ --+-"),
+    (Case("NetBenefit", {}), "---- --+-"),
+    (Case("P4", {}), "+--- +++-"),
     (Case("Accuracy", {}), "+--- +++-"),
     (Case("AccuracyDominanceArea", {}), "---- --++"),  # of rates; TPR and TNR differ in it
     (Case("BalancedAccuracy", {}), "+--- +-++"),

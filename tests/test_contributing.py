@@ -92,16 +92,25 @@ STEPS = {
         ),
         ("tests/test_analysis.py", "TABLE = [\n", '    (Case("JaccardIndex", {}), "+--- +++-"),\n'),
         ("README.md", "|---|---|---|---|---|---|---|---|\n", ROW),
+        (
+            "imbtorch/measures/README.md",
+            "| `class_balance_accuracy` |",
+            f"| `jaccard_index` | {FORMULA} | [0, 1] | higher | - | scikit-learn as here |\n",
+        ),
     ],
 }
-BEFORE = ("# --- of all classes -", "\nBINARY = (")  # the others stand before what is added
+BEFORE = (
+    "# --- of all classes -",
+    "\nBINARY = (",
+    "| `class_balance_accuracy` |",
+)  # the others stand before what is added
 
 GENERIC = {  # tests that must have met the new measure
     "test_equals_its_reference",
     "test_equals_its_peer",
     "test_only_empty_counts_are_undefined",
     "test_value_is_the_measure_of_sklearns_matrix",
-    "test_margins_serve_all_but_three",
+    "test_margins_serve_all_but_four",
     "test_an_ignored_class_takes_no_part_in_means",
     "test_catalogue_agrees_with_the_class",
     "imbtorch.measures.per_class.jaccard_index",

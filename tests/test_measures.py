@@ -47,6 +47,16 @@ class Traits(NamedTuple):
 
 
 TRAITS = {
+    "AdjustedBalancedAccuracy": Traits({MARGINS, RENAMED, RESAMPLED, SCALED}, -1, 1, 1),
+    "BottomLine": Traits({MARGINS, SYMMETRIC, RENAMED, SCALED}, 0, 1, 1),
+    "CohenKappa": Traits({MARGINS, SYMMETRIC, RENAMED, SCALED}, -1, 1, 1),
+    "Jaccard": Traits({MARGINS, SYMMETRIC, RENAMED, SCALED}, 0, 1, 1),
+    "LikelihoodRatio": Traits({MARGINS, RESAMPLED, SCALED}, 0, math.inf, math.inf),
+    "MacroAveragedAbsoluteError": Traits({RESAMPLED, SCALED}, 0, 11, 0),
+    "Markedness": Traits({MARGINS, RENAMED, SCALED}, -1, 1, 1),
+    "NegativePredictiveValue": Traits({MARGINS, RENAMED, SCALED}, 0, 1, 1),
+    "NetBenefit": Traits({MARGINS, SCALED}, -9, 1, 2 / 3),
+    "P4": Traits({MARGINS, SYMMETRIC, RENAMED, SCALED}, 0, 1, 1),
     "Accuracy": Traits({MARGINS, SYMMETRIC, RENAMED, SCALED}, 0, 1, 1),
     "AccuracyDominanceArea": Traits({MARGINS, RESAMPLED, SCALED}, 0, 1.5, 1.5),
     "BalancedAccuracy": Traits({MARGINS, RENAMED, RESAMPLED, SCALED}, 0, 1, 1),
@@ -71,8 +81,10 @@ TRAITS = {
 PER_CLASS = ("macro", "weighted", "none", "min")
 POOLED = (*PER_CLASS, "micro", "binary")
 AVERAGES = dict.fromkeys(("Precision", "Recall", "Specificity", "FScore", "FowlkesMallows"), POOLED)
+AVERAGES |= dict.fromkeys(("Jaccard", "NegativePredictiveValue"), POOLED)
 AVERAGES |= dict.fromkeys(("ClassBalanceAccuracy", "ImbalanceAccuracy"), PER_CLASS)
 BINARY = ("AccuracyDominanceArea", "Dominance", "IndexBalancedAccuracy", "OptimizedPrecision", "WeightedAccuracy")
+BINARY += ("LikelihoodRatio", "Markedness", "NetBenefit", "P4")
 NEEDS_MATRIX = [name for name, traits in TRAITS.items() if MARGINS not in traits.holds]
 
 
@@ -104,7 +116,14 @@ class Case(NamedTuple):
     def sizes(self, sizes=SIZES) -> list[int]:
         return [size for size in sizes if size == 2 or not self.binary]
 
+    @property
+    def needs_matrix(self) -> bool:
+        return self.name in NEEDS_MATRIX or bool(self.arguments.get("weights"))
+
     def costs(self, size: int) -> dict[str, Any]:
+        """Arguments without which a measure cannot be called."""
+        if self.name == "NetBenefit":
+            return {"threshold": 0.25}
         return {"costs": prices(size)} if self.name == "ExpectedCost" and "costs" not in self.arguments else {}
 
     def ours(self, counts: Any) -> Tensor:
@@ -125,6 +144,11 @@ MEANS = [case for case in DEFAULTS if case.name not in AVERAGES]
 MEANS += [Case(name, {"average": average}) for name, averages in AVERAGES.items() for average in averages]
 MEANS += [Case("FScore", {"beta": b, "average": a}) for b, a in zip((0, 0.5, 3, 2, 0.5, 3), POOLED, strict=True)]
 MEANS += [Case("GeometricMean", {"correction": correction}) for correction in (0.001, 1)]
+MEANS += [Case("CohenKappa", {"weights": weights}) for weights in ("linear", "quadratic")]
+MEANS += [Case("LikelihoodRatio", {"positive": False})]
+MEANS += [Case("NetBenefit", {"threshold": threshold}) for threshold in (0, 0.5, 0.9)]
+MEANS += [Case("ExpectedCost", {"normalize": "trivial"})]
+MEANS += [Case("ExpectedCost", {"costs": [[1, -2], [5, 6]], "normalize": "trivial"})]
 MEANS += [Case("WeightedAccuracy", {"alpha": alpha}) for alpha in (0, 0.3, 1)]
 MEANS += [Case("IndexBalancedAccuracy", {"alpha": alpha}) for alpha in (0, 0.5, 1)]
 MEANS += [
@@ -232,7 +256,7 @@ def margins_of(counts: Tensor) -> Margins:
 
 
 def layouts(case: Case, counts: Tensor) -> list[Any]:
-    return [counts] if case.name in NEEDS_MATRIX else [counts, margins_of(counts)]
+    return [counts] if case.needs_matrix else [counts, margins_of(counts)]
 
 
 def present(matrix: oracles.Matrix) -> int:
@@ -358,7 +382,7 @@ def test_what_cannot_be_counts_gives_nan_and_harms_no_neighbour(case):
             assert value[1:].isnan().all()
             assert value[0].isfinite().all()
             assert all(case.ours(matrix).isnan().all() for matrix in layout[1:])
-        if case.name in NEEDS_MATRIX:
+        if case.needs_matrix:
             continue
         parts = Margins(*(torch.cat(pair) for pair in zip(margins_of(possible), impossible_margins(size), strict=True)))
         for layout in (parts, Margins(*(part.double() for part in parts))):
@@ -410,7 +434,7 @@ def test_vmap_and_one_graph(case):
             assert value.isnan().any()
             assert value.isfinite().any()
             close(torch.vmap(case.ours)(batch), value, 1e-14)
-            if case.name not in NEEDS_MATRIX:
+            if not case.needs_matrix:
                 close(torch.vmap(case.ours)(margins_of(batch)), case.ours(margins_of(batch)), 1e-14)
             if case.name != "ExpectedCost":  # which looks at its costs
                 close(compiled(batch), value, 1e-14)
@@ -840,6 +864,8 @@ def test_stays_within_its_bounds(case):
     _, low, high, _ = TRAITS[case.name]
     if case.name == "IndexBalancedAccuracy":
         high = 1 + case.arguments.get("alpha", 0.05)
+    if case.arguments.get("normalize") == "trivial":
+        low, high = 0, math.inf
     for size in case.sizes():
         value = case.ours(torch.tensor(pool(size)))
         value = value[value.isfinite()]
@@ -871,7 +897,7 @@ def test_an_empty_class_changes_nothing(case):
         edges = (1, 0, 1, 0) if first else (0, 1, 0, 1)
         padded = torch.nn.functional.pad(counts, edges)
         if case.name == "ExpectedCost":
-            costs = torch.nn.functional.pad(torch.tensor(prices(size)), edges, value=9)
+            costs = torch.nn.functional.pad(torch.tensor(prices(size)), edges, value=999)
             value = imbtorch.expected_cost(padded, costs, **case.arguments)
         else:
             value = case.ours(padded)
@@ -1104,6 +1130,8 @@ BAD_ARGUMENTS = {
     ("weighted_accuracy", "alpha"): (-0.01, 1.01, NAN),
     ("index_balanced_accuracy", "alpha"): (-0.01, math.inf, NAN),
     ("geometric_mean", "correction"): (-0.01, 1.01, NAN),
+    ("net_benefit", "threshold"): (-0.01, 1, 1.01, NAN),
+    ("cohen_kappa", "weights"): ("cubic", "none", True),
     ("expected_cost", "costs"): (torch.ones(3, 3), torch.ones(2), torch.ones(2, 3)),
     ("at_prevalence", "priors"): ([-0.1, 1.1], [0, 0], [NAN, 1], [math.inf, 1], [1], [1, 1, 1]),
 }
@@ -1115,6 +1143,18 @@ BAD_ARGUMENTS = {
 def test_bad_arguments_are_named(function, argument, value):
     with pytest.raises(ValueError, match=argument):
         getattr(imbtorch, function)(TWO, **{argument: value})
+
+
+@pytest.mark.parametrize("normalize", ["all", None, 2])
+def test_costs_are_normalized_in_three_ways(normalize):
+    with pytest.raises(ValueError, match=r"normalize must be one of True, False, 'trivial'"):
+        imbtorch.expected_cost(TWO, torch.ones(2, 2), normalize)
+
+
+@pytest.mark.parametrize("weights", ["linear", "quadratic"])
+def test_weighted_kappa_needs_the_matrix(weights):
+    with pytest.raises(TypeError, match="whole matrix"):
+        imbtorch.cohen_kappa(margins_of(TWO), weights)
 
 
 @pytest.mark.parametrize("value", [math.inf, NAN])
@@ -1147,7 +1187,7 @@ def test_measures_of_the_whole_matrix_say_so_when_given_margins(name):
 
 @every_default
 def test_what_is_no_confusion_matrix_is_refused(case):
-    arguments = {"costs": torch.ones(2, 2)} if case.name == "ExpectedCost" else {}
+    arguments = {"costs": torch.ones(2, 2)} if case.name == "ExpectedCost" else case.costs(2)
     for counts in (torch.ones(2, 3), torch.ones(2)):
         with pytest.raises(ValueError, match=r"counts must be a confusion matrix \[..., K, K\], got shape"):
             getattr(metrics, case.name).measure(counts, **arguments)

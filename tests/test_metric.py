@@ -22,23 +22,30 @@ from matplotlib import pyplot as plt
 
 NAN = float("nan")
 TASKS = ("binary", "multiclass", "multilabel")
-EVERY_AVERAGE = ("macro", "weighted", "none", "micro", "binary")
+EVERY_AVERAGE = ("macro", "weighted", "none", "min", "micro", "binary")
 
 # what each metric reads, stated here independently of the classes
 POSITIVE = {"Precision", "Recall", "Specificity", "FScore", "FowlkesMallows"}  # per class; in binary the class 1 alone
+POSITIVE |= {"Jaccard", "NegativePredictiveValue"}
 PER_CLASS = {"ClassBalanceAccuracy", "ImbalanceAccuracy"}
 TWO_CLASSES = {
+    "LikelihoodRatio",
+    "Markedness",
+    "NetBenefit",
+    "P4",
     "AccuracyDominanceArea",
     "Dominance",
     "IndexBalancedAccuracy",
     "OptimizedPrecision",
     "WeightedAccuracy",
 }
-NEED_MATRIX = {"ConfusionEntropy", "ExpectedCost", "RelativeClassifierInformation"}
+NEED_MATRIX = {"ConfusionEntropy", "ExpectedCost", "MacroAveragedAbsoluteError", "RelativeClassifierInformation"}
 WHOLE = {"Accuracy", "BalancedAccuracy", "GeometricMean", "MatthewsCorrCoef"} | NEED_MATRIX
+WHOLE |= {"AdjustedBalancedAccuracy", "BottomLine", "CohenKappa"}
 OWN_ARGUMENTS = {
     "FScore": {"beta": 2.0},
     "GeometricMean": {"correction": 0.1},
+    "NetBenefit": {"threshold": 0.5},
     "IndexBalancedAccuracy": {"measure": imbtorch.balanced_accuracy, "alpha": 0.3},
     "WeightedAccuracy": {"alpha": 0.7},
 }
@@ -47,10 +54,12 @@ OWN_ARGUMENTS = {
 def averages(name, task):
     """Averages that a metric takes."""
     if task == "multilabel":
-        return ("macro", "weighted", "none", "micro")
+        return ("macro", "weighted", "none", "micro", *(["min"] if name in POSITIVE | PER_CLASS else []))
     if name in POSITIVE:
         return EVERY_AVERAGE if task == "binary" else EVERY_AVERAGE[:-1]
-    if name in PER_CLASS or (name in TWO_CLASSES and task == "multiclass"):
+    if name in PER_CLASS:
+        return ("macro", "weighted", "none", "min")
+    if name in TWO_CLASSES and task == "multiclass":
         return ("macro", "weighted", "none")
     return ()
 
@@ -108,6 +117,8 @@ def expected(name, task, average, preds, target):
         values = torch.stack([measured(matrix, inner) for matrix in matrices])
         if average == "none":
             return values
+        if average == "min":
+            return values[torch.as_tensor(matrices[:, 1].sum(1) > 0)].min()
         weights = matrices[:, 1].sum(1) if average == "weighted" else [1] * size
         return torch.tensor(np.average(values, weights=weights), dtype=torch.float64)
     matrix = sklearn_metrics.confusion_matrix(target, labels, labels=range(size))
@@ -266,7 +277,12 @@ def plain_values(matrix):
     tpr = tp / (tp + fn) if tp + fn else tn / (tn + fp)
     tnr = tn / (tn + fp) if tn + fp else tpr
     accuracy = (tp + tn) / (tp + tn + fp + fn)
+    fpr, ppv, npv = 1 - tnr, tp / (tp + fp) if tp + fp else None, tn / (tn + fn) if tn + fn else None
     return {
+        "LikelihoodRatio": (tpr / fpr if fpr else math.inf if tpr else 1.0) if tp + fn and tn + fp else 1.0,
+        "Markedness": 0.0 if ppv is None or npv is None else ppv + npv - 1,
+        "NetBenefit": (tp - fp) / (tp + tn + fp + fn),  # at threshold 1/2
+        "P4": 4 / (1 / ppv + 1 / npv + 1 / tpr + 1 / tnr) if tp and tn else 0.0,
         "WeightedAccuracy": 0.7 * tpr + 0.3 * tnr,
         "Dominance": tpr - tnr,
         "AccuracyDominanceArea": math.sqrt(tpr * tnr) * (tpr - tnr + 3) / 2,
@@ -309,6 +325,8 @@ def test_an_ignored_class_takes_no_part_in_means(ignored, state):
         "FowlkesMallows": np.sqrt(precision * recall),
         "Specificity": matrices[:, 0, 0] / matrices[:, 0].sum(1),
         "ClassBalanceAccuracy": np.minimum(precision, recall),
+        "Jaccard": 1 / (1 / precision + 1 / recall - 1),
+        "NegativePredictiveValue": matrices[:, 0, 0] / matrices[:, :, 0].sum(1),
         "ImbalanceAccuracy": 2 * np.minimum(precision, recall) - 1,
     } | {name: np.array([plain_values(matrix)[name] for matrix in matrices.tolist()]) for name in TWO_CLASSES}
     assert set(wanted) == POSITIVE | PER_CLASS | TWO_CLASSES
@@ -398,6 +416,7 @@ def test_repr_tells_what_differs_from_the_defaults():
 def test_direction_and_bounds(name):
     metric = build(name, "binary")
     direction = {"Dominance": None, "ConfusionMatrix": None, "ConfusionEntropy": False, "ExpectedCost": False}
+    direction["MacroAveragedAbsoluteError"] = False
     assert metric.higher_is_better is direction.get(name, True)
     assert metric.full_state_update is False
     assert metric.is_differentiable is False
@@ -407,6 +426,32 @@ def test_direction_and_bounds(name):
         assert min(values) >= metric.plot_lower_bound
     if metric.plot_upper_bound is not None:
         assert max(values) == pytest.approx(0.0 if name == "Dominance" else metric.plot_upper_bound)
+
+
+def test_the_direction_of_a_likelihood_ratio_is_that_of_its_prediction():
+    negative = imbtorch.LikelihoodRatio("binary", positive=False)
+    for metric in (negative, negative.clone(), pickle.loads(pickle.dumps(negative))):
+        assert metric.higher_is_better is False
+        metric.update(torch.tensor([0] * 8 + [1] * 2 + [0, 1]), torch.tensor([0] * 10 + [1] * 2))
+        assert_equal(metric.compute(), 0.5 / 0.8)
+    assert imbtorch.LikelihoodRatio("binary").higher_is_better is True
+
+
+def test_net_benefit_reads_the_threshold_of_the_metric():
+    metric = imbtorch.NetBenefit("binary", threshold=0.25)
+    metric.update(torch.tensor([0.1, 0.3, 0.5, 0.2, 0.7]), torch.tensor([0, 0, 0, 1, 1]))
+    assert_equal(metric.compute(), 1 / 5 - 2 / 5 / 3)
+    with pytest.raises(ValueError, match="threshold"):
+        imbtorch.NetBenefit("binary", threshold=1.0)
+
+
+def test_weighted_kappa_is_of_the_matrix():
+    preds, target = batch("multiclass")
+    metric = imbtorch.CohenKappa("multiclass", 5, weights="quadratic")
+    metric.update(preds, target)
+    assert_equal(metric.compute(), sklearn_metrics.cohen_kappa_score(target, preds.argmax(1), weights="quadratic"))
+    with pytest.raises(ValueError, match="state='matrix'"):
+        imbtorch.CohenKappa("multiclass", 5, weights="linear", state="margins")
 
 
 def test_hash_stays():
@@ -1197,6 +1242,8 @@ def at_reference(name, task, average, matrices):
     if average == "micro":
         return measured(np.sum(each, axis=0).tolist(), inner)
     values = [measured(matrix, inner) for matrix in each]
+    if average == "min":
+        return min(value for value, matrix in zip(values, each, strict=True) if sum(matrix[1]))
     weights = [float(sum(matrix[1])) if average == "weighted" else 1.0 for matrix in each]
     return values if average == "none" else np.average(values, weights=weights)
 
@@ -1260,8 +1307,10 @@ def test_measures_made_of_the_recalls_of_two_classes_do_not_move():
         values = [float(metric.at_prevalence(priors)) for priors in ([1, 1], [9, 1], [1000, 1])]
         if max(values) - min(values) < 1e-6:
             still.add(name)
-    recalls = {"Recall", "Specificity", "BalancedAccuracy", "GeometricMean"}
-    assert still == recalls | TWO_CLASSES - {"OptimizedPrecision"}  # which holds the accuracy
+    recalls = {"Recall", "Specificity", "BalancedAccuracy", "AdjustedBalancedAccuracy", "GeometricMean"}
+    recalls |= {"MacroAveragedAbsoluteError"}
+    moving = {"OptimizedPrecision", "Markedness", "NetBenefit", "P4"}  # which hold the accuracy, or predictive values
+    assert still == recalls | TWO_CLASSES - moving
 
 
 @pytest.mark.parametrize("name", ["Precision", "ImbalanceAccuracy", "OptimizedPrecision"])

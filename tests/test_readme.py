@@ -113,14 +113,15 @@ def test_catalogue_agrees_with_the_class(row):
 def test_averaged_rows_are_those_that_take_an_average(row):
     cls = getattr(imbtorch, row["Class"].strip("`"))
     assert ("averaged" in row["Formula"]) == bool(cls.averages)
-    positive = {"Precision", "Recall", "Specificity", "FScore", "FowlkesMallows"}  # "from precision to Fowlkes-Mallows"
+    positive = {"Precision", "Recall", "Specificity", "FScore", "FowlkesMallows"}
+    positive |= {"Jaccard", "NegativePredictiveValue"}  # "from precision to NPV"
     assert ("binary" in cls.averages) == (cls.__name__ in positive)
 
 
 @pytest.mark.parametrize("name", metrics.__all__)
-def test_margins_serve_all_but_three(name):
+def test_margins_serve_all_but_four(name):
     arguments = REQUIRED.get(name, {})
-    if name in ("RelativeClassifierInformation", "ConfusionEntropy", "ExpectedCost"):
+    if name in ("RelativeClassifierInformation", "ConfusionEntropy", "ExpectedCost", "MacroAveragedAbsoluteError"):
         with pytest.raises(ValueError, match="state='matrix'"):
             getattr(imbtorch, name)("multiclass", num_classes=2, state="margins", **arguments)
     else:
@@ -309,3 +310,25 @@ def test_the_recipe_for_hugging_face_counts_what_it_is_handed():
     expected = sklearn.metrics.balanced_accuracy_score(labels[5:], logits[5:].argmax(1))
     assert found["balanced_accuracy"] == pytest.approx(expected)
     assert isinstance(found["iam"], float)
+
+
+# --- the formulas beside the functions ------------------------------------------------------------------------------
+
+
+def test_formulas_beside_the_functions_are_those_of_the_catalogue():
+    folder = Path(measures.__file__).parent
+    if not (folder / "README.md").is_file():
+        pytest.skip("an installed package holds code alone")
+    parts = (folder / "README.md").read_text(encoding="utf-8").split("\n## ")
+    catalogued = {row["Function"].strip("`"): row for row in catalogue()}
+    for module in (measures.overall, measures.per_class, measures.two_classes):
+        (part,) = (part for part in parts if f"`{Path(module.__file__).name}`" in part.splitlines()[0])
+        rows = [
+            [cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if line[:3] == "| `"
+        ]
+        assert sorted(row[0].strip("`") for row in rows) == sorted(module.__all__)
+        for name, _, bounds, better, undefined, peers in rows:
+            assert better == catalogued[name.strip("`")]["Better"]
+            assert bounds == catalogued[name.strip("`")]["Range"] or "K - 1" in bounds
+            assert undefined
+            assert peers

@@ -340,7 +340,8 @@ def random_matrices():
     )
 
 
-EVERY_MEASURE = {name: getattr(metrics, name) for name in metrics.__all__ if name != "ExpectedCost"}  # it needs costs
+NEED_ARGUMENTS = {"ExpectedCost", "NetBenefit"}  # costs, a threshold
+EVERY_MEASURE = {name: getattr(metrics, name) for name in metrics.__all__ if name not in NEED_ARGUMENTS}
 
 
 @given(random_matrices(), st.sampled_from(["matrix", "margins"]))

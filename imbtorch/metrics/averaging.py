@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Protocol
 
@@ -91,6 +91,10 @@ class AveragedMeasure:
         """Direction of the measure; None without one."""
         return self.traits.higher_is_better
 
+    def towards(self, direction: bool | None) -> AveragedMeasure:
+        """Return the same with another direction."""
+        return replace(self, traits=replace(self.traits, higher_is_better=direction))
+
     def __call__(self, counts: Counts) -> Tensor:
         """Value of ``[..., K, K]``, of ``[..., L, 2, 2]`` for multilabel, or of their :class:`Margins`."""
         values = self._averaged(counts)
@@ -122,7 +126,7 @@ class AveragedMeasure:
         if not self.traits.averages:
             return call_measure(self.traits.measure, counts, self.arguments)
         arguments = {**self.arguments, "average": average}
-        if ignored is not None and average in ("macro", "weighted", "none", "min"):
+        if ignored is not None and average not in ("micro", "binary"):
             _, actual, predicted = self._without_ignored(counts)
             values = double(call_measure(self.traits.measure, counts, {**self.arguments, "average": "none"}))
             return restore(class_mean(values, actual, predicted, average), counts)
@@ -172,11 +176,11 @@ def _private(part: Tensor) -> Tensor:
 def allowed_averages(traits: Traits, counting: Counting) -> tuple[str, ...]:
     """Averages that a measure takes in a task, ``"binary"`` last; none for one value of the whole matrix."""
     if counting.task == "multilabel":
-        return ("macro", "weighted", "none", "min", "micro")
+        return ("macro", "weighted", "none", *["min"] * ("min" in traits.averages), "micro")
     if counting.task == "binary":
         return traits.averages
     if traits.binary_only:  # each class against the rest; of two classes the second is the positive one
-        return ("macro", "weighted", "none", "min", *["binary"] * (counting.size == 2))
+        return ("macro", "weighted", "none", *["binary"] * (counting.size == 2))
     return tuple(each for each in traits.averages if each != "binary")
 
 

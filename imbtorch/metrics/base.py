@@ -390,7 +390,7 @@ class ConfusionMatrixMetric(LocalCounts):
 
     def _traits(self) -> Traits:
         """What has to be known of the measure."""
-        return Traits.of(type(self))
+        return replace(Traits.of(type(self)), higher_is_better=self.higher_is_better)
 
     @property
     def _measure(self) -> AveragedMeasure:

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from inspect import signature
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
 from typing_extensions import Unpack
 
 from imbtorch import measures
-from imbtorch.counting import Counting, Task
+from imbtorch.counting import Task
+from imbtorch.counts import check_choice
 from imbtorch.measures import Measure
-from imbtorch.metrics.averaging import AveragedMeasure, Traits, chosen_average
+from imbtorch.metrics.averaging import Traits
 from imbtorch.metrics.base import ConfusionMatrixMetric, MetricArguments
 
 __all__ = [
+    "P4",
     "Accuracy",
     "AccuracyDominanceArea",
+    "AdjustedBalancedAccuracy",
     "BalancedAccuracy",
+    "BottomLine",
     "ClassBalanceAccuracy",
+    "CohenKappa",
     "ConfusionEntropy",
     "Dominance",
     "ExpectedCost",
@@ -32,7 +34,13 @@ __all__ = [
     "GeometricMean",
     "ImbalanceAccuracy",
     "IndexBalancedAccuracy",
+    "Jaccard",
+    "LikelihoodRatio",
+    "MacroAveragedAbsoluteError",
+    "Markedness",
     "MatthewsCorrCoef",
+    "NegativePredictiveValue",
+    "NetBenefit",
     "OptimizedPrecision",
     "Precision",
     "Recall",
@@ -41,18 +49,30 @@ __all__ = [
     "WeightedAccuracy",
 ]
 
-Measured: TypeAlias = (
-    type[ConfusionMatrixMetric] | ConfusionMatrixMetric | Callable[..., Any] | tuple[Callable[..., Tensor], bool | None]
-)
-
 PER_CLASS = ("macro", "weighted", "none", "min")
 PER_CLASS_OR_POSITIVE = (*PER_CLASS, "micro", "binary")
+
+
+class Share(ConfusionMatrixMetric):
+    """A measure of margins in [0, 1], of which higher is better."""
+
+    higher_is_better = True
+    plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    needs_matrix = False
+
+
+class Correlation(ConfusionMatrixMetric):
+    """A measure of margins in [-1, 1], of which higher is better."""
+
+    higher_is_better = True
+    plot_lower_bound, plot_upper_bound = -1.0, 1.0
+    needs_matrix = False
 
 
 # --- of all classes -------------------------------------------------------------------------------------------------
 
 
-class Accuracy(ConfusionMatrixMetric):
+class Accuracy(Share):
     """Accuracy; formula: :func:`imbtorch.measures.accuracy`.
 
     One value of all samples. torchmetrics' ``MulticlassAccuracy`` averages recalls by default: that is
@@ -63,14 +83,11 @@ class Accuracy(ConfusionMatrixMetric):
     tensor(0.7500)
     """
 
-    higher_is_better = True
-    plot_lower_bound, plot_upper_bound = 0.0, 1.0
-    needs_matrix = False
     short = "accuracy"
     measure = staticmethod(measures.accuracy)
 
 
-class BalancedAccuracy(ConfusionMatrixMetric):
+class BalancedAccuracy(Share):
     """Balanced accuracy; formula: :func:`imbtorch.measures.balanced_accuracy`.
 
     >>> metric = BalancedAccuracy("multiclass", num_classes=3)
@@ -78,14 +95,11 @@ class BalancedAccuracy(ConfusionMatrixMetric):
     tensor(0.8333)
     """
 
-    higher_is_better = True
-    plot_lower_bound, plot_upper_bound = 0.0, 1.0
-    needs_matrix = False
     short = "balanced_accuracy"
     measure = staticmethod(measures.balanced_accuracy)
 
 
-class GeometricMean(ConfusionMatrixMetric):
+class GeometricMean(Share):
     """G-mean of the recalls; formula: :func:`imbtorch.measures.geometric_mean`.
 
     Args:
@@ -99,9 +113,6 @@ class GeometricMean(ConfusionMatrixMetric):
     tensor(0.7937)
     """
 
-    higher_is_better = True
-    plot_lower_bound, plot_upper_bound = 0.0, 1.0
-    needs_matrix = False
     short = "gmean"
     measure = staticmethod(measures.geometric_mean)
 
@@ -117,7 +128,7 @@ class GeometricMean(ConfusionMatrixMetric):
         self._set_measure_arguments(correction=correction)
 
 
-class MatthewsCorrCoef(ConfusionMatrixMetric):
+class MatthewsCorrCoef(Correlation):
     """Matthews correlation coefficient; formula: :func:`imbtorch.measures.matthews_corrcoef`.
 
     >>> metric = MatthewsCorrCoef("multiclass", num_classes=3)
@@ -125,9 +136,6 @@ class MatthewsCorrCoef(ConfusionMatrixMetric):
     tensor(0.7000)
     """
 
-    higher_is_better = True
-    plot_lower_bound, plot_upper_bound = -1.0, 1.0
-    needs_matrix = False
     short = "mcc"
     measure = staticmethod(measures.matthews_corrcoef)
 
@@ -160,6 +168,84 @@ class ConfusionEntropy(ConfusionMatrixMetric):
     measure = staticmethod(measures.confusion_entropy)
 
 
+class AdjustedBalancedAccuracy(Correlation):
+    """Balanced accuracy adjusted for chance; with two classes informedness, Youden's J.
+
+    Formula: :func:`imbtorch.measures.adjusted_balanced_accuracy`.
+
+    >>> metric = AdjustedBalancedAccuracy("multiclass", num_classes=3)
+    >>> metric(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]))
+    tensor(0.7500)
+    """
+
+    short = "adjusted_balanced_accuracy"
+    measure = staticmethod(measures.adjusted_balanced_accuracy)
+
+
+class BottomLine(Share):
+    """Bottom line, the lowest of accuracy, macro precision, recall, F1 and CBA.
+
+    Formula: :func:`imbtorch.measures.bottom_line`.
+
+    >>> metric = BottomLine("multiclass", num_classes=3)
+    >>> metric(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]))
+    tensor(0.6667)
+    """
+
+    short = "bottom_line"
+    measure = staticmethod(measures.bottom_line)
+
+
+class MacroAveragedAbsoluteError(ConfusionMatrixMetric):
+    """Macro-averaged absolute error of classes in an order, lower is better.
+
+    Formula: :func:`imbtorch.measures.macro_averaged_absolute_error`.
+
+    >>> metric = MacroAveragedAbsoluteError("multiclass", num_classes=3)
+    >>> metric(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]))
+    tensor(0.1667)
+    """
+
+    higher_is_better = False
+    plot_lower_bound = 0.0
+    short = "macro_averaged_absolute_error"
+    measure = staticmethod(measures.macro_averaged_absolute_error)
+
+
+class CohenKappa(Correlation):
+    """Cohen's kappa; formula: :func:`imbtorch.measures.cohen_kappa`.
+
+    Args:
+        task: see :class:`ConfusionMatrixMetric`, like the keyword arguments.
+        num_classes: number of classes.
+        weights: None, or ``"linear"`` or ``"quadratic"`` for classes in an order, which needs the matrix.
+        kwargs: arguments of :class:`ConfusionMatrixMetric`.
+
+    >>> metric = CohenKappa("multiclass", num_classes=3)
+    >>> metric(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]))
+    tensor(0.6364)
+    """
+
+    short = "kappa"
+    measure = staticmethod(measures.cohen_kappa)
+
+    def __init__(
+        self,
+        task: Task | None = None,
+        num_classes: int | None = None,
+        *,
+        weights: Literal["linear", "quadratic"] | None = None,
+        **kwargs: Unpack[MetricArguments],
+    ) -> None:
+        super().__init__(task, num_classes, **kwargs)
+        self._set_measure_arguments(weights=weights)
+        if self._reads_matrix() and self._counting.layout == "margins":
+            raise ValueError("weights need the whole matrix; use state='matrix'")
+
+    def _reads_matrix(self) -> bool:
+        return self.measure_arguments.get("weights") is not None
+
+
 class ExpectedCost(ConfusionMatrixMetric):
     """Expected misclassification cost, lower is better; formula: :func:`imbtorch.measures.expected_cost`.
 
@@ -167,7 +253,8 @@ class ExpectedCost(ConfusionMatrixMetric):
         task: see :class:`ConfusionMatrixMetric`, like the keyword arguments.
         num_classes: number of classes.
         costs: ``[K, K]``, what a sample of the row's class costs when predicted as the column's.
-        normalize: report the mean of a sample rather than the total.
+        normalize: report the mean of a sample rather than the total; ``"trivial"``: in shares of what the best constant
+            prediction costs.
         kwargs: arguments of :class:`ConfusionMatrixMetric`.
 
     >>> metric = ExpectedCost("binary", costs=[[0.0, 1.0], [5.0, 0.0]])
@@ -185,7 +272,7 @@ class ExpectedCost(ConfusionMatrixMetric):
         num_classes: int | None = None,
         *,
         costs: Tensor | Sequence[Sequence[float]],
-        normalize: bool = True,
+        normalize: bool | Literal["trivial"] = True,
         **kwargs: Unpack[MetricArguments],
     ) -> None:
         super().__init__(task, num_classes, **kwargs)
@@ -193,13 +280,14 @@ class ExpectedCost(ConfusionMatrixMetric):
         size = self._counting.classes
         if weights.shape != (size, size) or not bool(weights.isfinite().all()):
             raise ValueError(f"costs must be {size} x {size} finite numbers, got shape {list(weights.shape)}")
+        check_choice("normalize", normalize, (True, False, "trivial"))
         self._arguments = {"costs": weights.clone(), "normalize": normalize}
 
 
 # --- of each class, averaged ----------------------------------------------------------------------------------------
 
 
-class Precision(ConfusionMatrixMetric):
+class Precision(Share):
     """Precision; formula: :func:`imbtorch.measures.precision`.
 
     >>> metric = Precision("multiclass", num_classes=3, average="none")
@@ -207,15 +295,12 @@ class Precision(ConfusionMatrixMetric):
     tensor([0.5000, 1.0000, 1.0000])
     """
 
-    higher_is_better = True
     averages = PER_CLASS_OR_POSITIVE
-    plot_lower_bound, plot_upper_bound = 0.0, 1.0
-    needs_matrix = False
     short = "precision"
     measure = staticmethod(measures.precision)
 
 
-class Recall(ConfusionMatrixMetric):
+class Recall(Share):
     """Recall; formula: :func:`imbtorch.measures.recall`.
 
     >>> metric = Recall("multiclass", num_classes=3, average="none")
@@ -223,15 +308,12 @@ class Recall(ConfusionMatrixMetric):
     tensor([1.0000, 0.5000, 1.0000])
     """
 
-    higher_is_better = True
     averages = PER_CLASS_OR_POSITIVE
-    plot_lower_bound, plot_upper_bound = 0.0, 1.0
-    needs_matrix = False
     short = "recall"
     measure = staticmethod(measures.recall)
 
 
-class Specificity(ConfusionMatrixMetric):
+class Specificity(Share):
     """Specificity; formula: :func:`imbtorch.measures.specificity`.
 
     >>> metric = Specificity("binary")
@@ -239,15 +321,12 @@ class Specificity(ConfusionMatrixMetric):
     tensor(0.5000)
     """
 
-    higher_is_better = True
     averages = PER_CLASS_OR_POSITIVE
-    plot_lower_bound, plot_upper_bound = 0.0, 1.0
-    needs_matrix = False
     short = "specificity"
     measure = staticmethod(measures.specificity)
 
 
-class FScore(ConfusionMatrixMetric):
+class FScore(Share):
     """F-score; formula: :func:`imbtorch.measures.f_score`.
 
     Args:
@@ -261,10 +340,7 @@ class FScore(ConfusionMatrixMetric):
     tensor(0.5000)
     """
 
-    higher_is_better = True
     averages = PER_CLASS_OR_POSITIVE
-    plot_lower_bound, plot_upper_bound = 0.0, 1.0
-    needs_matrix = False
     short = "f1"
     measure = staticmethod(measures.f_score)
 
@@ -280,7 +356,7 @@ class FScore(ConfusionMatrixMetric):
         self._set_measure_arguments(beta=beta)
 
 
-class FowlkesMallows(ConfusionMatrixMetric):
+class FowlkesMallows(Share):
     """Fowlkes-Mallows index; formula: :func:`imbtorch.measures.fowlkes_mallows`.
 
     >>> metric = FowlkesMallows("multiclass", num_classes=3)
@@ -288,15 +364,38 @@ class FowlkesMallows(ConfusionMatrixMetric):
     tensor(0.8047)
     """
 
-    higher_is_better = True
     averages = PER_CLASS_OR_POSITIVE
-    plot_lower_bound, plot_upper_bound = 0.0, 1.0
-    needs_matrix = False
     short = "fowlkes_mallows"
     measure = staticmethod(measures.fowlkes_mallows)
 
 
-class ClassBalanceAccuracy(ConfusionMatrixMetric):
+class Jaccard(Share):
+    """Jaccard index, intersection over union (IoU); formula: :func:`imbtorch.measures.jaccard`.
+
+    >>> metric = Jaccard("multiclass", num_classes=3)
+    >>> metric(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]))
+    tensor(0.6667)
+    """
+
+    averages = PER_CLASS_OR_POSITIVE
+    short = "iou"
+    measure = staticmethod(measures.jaccard)
+
+
+class NegativePredictiveValue(Share):
+    """Negative predictive value; formula: :func:`imbtorch.measures.negative_predictive_value`.
+
+    >>> metric = NegativePredictiveValue("binary")
+    >>> metric(torch.tensor([0.1, 0.7, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
+    tensor(0.5000)
+    """
+
+    averages = PER_CLASS_OR_POSITIVE
+    short = "npv"
+    measure = staticmethod(measures.negative_predictive_value)
+
+
+class ClassBalanceAccuracy(Share):
     """Class balance accuracy (CBA); formula: :func:`imbtorch.measures.class_balance_accuracy`.
 
     >>> metric = ClassBalanceAccuracy("multiclass", num_classes=3)
@@ -304,15 +403,12 @@ class ClassBalanceAccuracy(ConfusionMatrixMetric):
     tensor(0.6667)
     """
 
-    higher_is_better = True
     averages = PER_CLASS
-    plot_lower_bound, plot_upper_bound = 0.0, 1.0
-    needs_matrix = False
     short = "cba"
     measure = staticmethod(measures.class_balance_accuracy)
 
 
-class ImbalanceAccuracy(ConfusionMatrixMetric):
+class ImbalanceAccuracy(Correlation):
     """Imbalance accuracy metric (IAM); formula and what to know of it: :func:`imbtorch.measures.imbalance_accuracy`.
 
     >>> metric = ImbalanceAccuracy("multiclass", num_classes=3)
@@ -320,10 +416,7 @@ class ImbalanceAccuracy(ConfusionMatrixMetric):
     tensor(0.3333)
     """
 
-    higher_is_better = True
     averages = PER_CLASS
-    plot_lower_bound, plot_upper_bound = -1.0, 1.0
-    needs_matrix = False
     short = "iam"
     measure = staticmethod(measures.imbalance_accuracy)
 
@@ -331,7 +424,7 @@ class ImbalanceAccuracy(ConfusionMatrixMetric):
 # --- of two classes; in the multiclass task each class against the rest, averaged -----------------------------------
 
 
-class WeightedAccuracy(ConfusionMatrixMetric):
+class WeightedAccuracy(Share):
     """Weighted accuracy; formula: :func:`imbtorch.measures.weighted_accuracy`.
 
     Args:
@@ -345,10 +438,7 @@ class WeightedAccuracy(ConfusionMatrixMetric):
     tensor(0.6250)
     """
 
-    higher_is_better = True
     binary_only = True
-    plot_lower_bound, plot_upper_bound = 0.0, 1.0
-    needs_matrix = False
     short = "weighted_accuracy"
     measure = staticmethod(measures.weighted_accuracy)
 
@@ -435,7 +525,7 @@ class IndexBalancedAccuracy(ConfusionMatrixMetric):
         return with_arguments(super()._traits(), self._arguments)
 
 
-class OptimizedPrecision(ConfusionMatrixMetric):
+class OptimizedPrecision(Correlation):
     """Optimized precision (OP); formula: :func:`imbtorch.measures.optimized_precision`.
 
     >>> metric = OptimizedPrecision("binary")
@@ -443,82 +533,101 @@ class OptimizedPrecision(ConfusionMatrixMetric):
     tensor(0.4167)
     """
 
-    higher_is_better = True
     binary_only = True
-    plot_lower_bound, plot_upper_bound = -1.0, 1.0
-    needs_matrix = False
     short = "op"
     measure = staticmethod(measures.optimized_precision)
 
 
-# --- what a user may give as a measure ------------------------------------------------------------------------------
+class Markedness(Correlation):
+    """Markedness; formula: :func:`imbtorch.measures.markedness`.
+
+    >>> metric = Markedness("binary")
+    >>> metric(torch.tensor([0.1, 0.7, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
+    tensor(0.)
+    """
+
+    binary_only = True
+    short = "markedness"
+    measure = staticmethod(measures.markedness)
+
+
+class P4(Share):
+    """P4, the harmonic mean of precision, recall, specificity and NPV; formula: :func:`imbtorch.measures.p4`.
+
+    >>> metric = P4("binary")
+    >>> metric(torch.tensor([0.1, 0.7, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
+    tensor(0.5000)
+    """
+
+    binary_only = True
+    short = "p4"
+    measure = staticmethod(measures.p4)
+
+
+class LikelihoodRatio(ConfusionMatrixMetric):
+    """Likelihood ratio of a positive (or negative) prediction; formula: :func:`imbtorch.measures.likelihood_ratio`.
+
+    Args:
+        task: see :class:`ConfusionMatrixMetric`, like the keyword arguments.
+        num_classes: number of classes.
+        positive: of a positive prediction, higher is better; False: of a negative one, lower is better.
+        kwargs: arguments of :class:`ConfusionMatrixMetric`.
+
+    >>> metric = LikelihoodRatio("binary")
+    >>> metric(torch.tensor([0.1, 0.7, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
+    tensor(1.)
+    """
+
+    higher_is_better = True
+    binary_only = True
+    plot_lower_bound = 0.0
+    needs_matrix = False
+    short = "likelihood_ratio"
+    measure = staticmethod(measures.likelihood_ratio)
+
+    def __init__(
+        self,
+        task: Task | None = None,
+        num_classes: int | None = None,
+        *,
+        positive: bool = True,
+        **kwargs: Unpack[MetricArguments],
+    ) -> None:
+        super().__init__(task, num_classes, **kwargs)
+        self._set_measure_arguments(positive=positive)
+        self.__dict__["higher_is_better"] = positive  # torchmetrics refuses the assignment
+
+
+class NetBenefit(ConfusionMatrixMetric):
+    """Net benefit at the metric's ``threshold``, which sets the price of a false alarm as well as the predictions.
+
+    Formula: :func:`imbtorch.measures.net_benefit`.
+
+    >>> metric = NetBenefit("binary", threshold=0.2)
+    >>> metric(torch.tensor([0.1, 0.7, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
+    tensor(0.4375)
+    """
+
+    higher_is_better = True
+    binary_only = True
+    needs_matrix = False
+    short = "net_benefit"
+    measure = staticmethod(measures.net_benefit)
+
+    def __init__(
+        self, task: Task | None = None, num_classes: int | None = None, **kwargs: Unpack[MetricArguments]
+    ) -> None:
+        super().__init__(task, num_classes, **kwargs)
+        self._set_measure_arguments(threshold=self._counting.threshold)
+
 
 METRICS: dict[Callable[..., Tensor], type[ConfusionMatrixMetric]] = {
     each.measure: each
     for each in tuple(globals().values())
-    if isinstance(each, type) and issubclass(each, ConfusionMatrixMetric) and each is not ConfusionMatrixMetric
+    if isinstance(each, type) and issubclass(each, ConfusionMatrixMetric) and "measure" in vars(each)
 }
-BY_NAME: dict[str, type[ConfusionMatrixMetric]] = {each.short: each for each in METRICS.values()}
+BY_NAME: dict[str, type[ConfusionMatrixMetric]] = {each.short: each for each in METRICS.values()} | {"dice": FScore}
 """Metrics by the name that a report gives them."""
-
-
-def resolved(name: str, measured: Measured, counting: Counting, batched: bool = False) -> AveragedMeasure:
-    """How a measure is read off the counts of a task, whichever way it was given.
-
-    Functions of this package are read like their metrics: in the binary task for the positive class, if they have one.
-
-    Args:
-        name: what messages call it.
-        measured: metric class, instance, or ``functools.partial`` of a class; function of the counts or ``partial`` of
-            one; or ``(function, higher_is_better)``.
-        counting: what is counted.
-        batched: whether a user's own function takes leading dimensions.
-
-    Raises:
-        ValueError: for a metric whose settings do not fit.
-        TypeError: for what is no measure.
-    """
-    direction: bool | None = None
-    if _is_pair(measured):
-        measured, direction = measured
-    if isinstance(measured, ConfusionMatrixMetric):
-        return _of_instance(name, measured, counting)
-    function: object = measured
-    keywords: dict[str, Any] = {}
-    if isinstance(measured, partial) and not measured.args:
-        function, keywords = measured.func, dict(measured.keywords)
-    if isinstance(function, type) and issubclass(function, ConfusionMatrixMetric):
-        return _of_instance(name, _built(name, function, keywords, counting), counting)
-    if callable(function) and isinstance(function, Hashable) and function in METRICS:
-        return _of_function(name, METRICS[function], keywords, counting, direction)
-    if not callable(measured) or isinstance(measured, (type, Metric)):
-        raise TypeError(
-            f"measures[{name!r}] must be a metric class of imbtorch, an instance or functools.partial of one, a "
-            f"function of the counts, or a pair (function, higher_is_better), got {measured!r}"
-        )
-    return AveragedMeasure(Traits(name, measured, higher_is_better=direction, batched=batched), counting)
-
-
-def _of_function(
-    name: str,
-    metric: type[ConfusionMatrixMetric],
-    keywords: dict[str, Any],
-    counting: Counting,
-    direction: bool | None,
-) -> AveragedMeasure:
-    """A function of this package, read like its metric."""
-    average = keywords.pop("average", "auto")
-    _check_arguments(name, metric, keywords)
-    traits = with_arguments(Traits.of(metric), keywords)
-    traits = traits if direction is None else replace(traits, higher_is_better=direction)
-    return AveragedMeasure(traits, counting, chosen_average(traits, counting, average), keywords)
-
-
-def _is_pair(measured: Measured) -> TypeGuard[tuple[Callable[..., Tensor], bool | None]]:
-    """Whether a function comes with its direction."""
-    if not isinstance(measured, tuple) or len(measured) != 2 or isinstance(measured[0], (type, Metric)):
-        return False
-    return measured[1] in (True, False, None)
 
 
 def with_arguments(traits: Traits, arguments: Mapping[str, Any]) -> Traits:
@@ -526,36 +635,3 @@ def with_arguments(traits: Traits, arguments: Mapping[str, Any]) -> Traits:
     functions = [each for each in arguments.values() if callable(each)]
     reads_cells = any(each not in METRICS or METRICS[each].needs_matrix for each in functions)
     return replace(traits, needs_matrix=traits.needs_matrix or reads_cells)
-
-
-def _built(
-    name: str, metric: type[ConfusionMatrixMetric], keywords: Mapping[str, Any], counting: Counting
-) -> ConfusionMatrixMetric:
-    """Make a metric, without memory for its counts."""
-    _check_arguments(name, metric, keywords)
-    same: dict[str, Any] = {name: getattr(counting, name) for name in ("threshold", "logits", "ignore_index")}
-    if counting.task != "binary":
-        same["num_labels" if counting.task == "multilabel" else "num_classes"] = counting.size
-    with torch.device("meta"):
-        return metric(counting.task, **{**same, **keywords})
-
-
-def _check_arguments(name: str, metric: type[ConfusionMatrixMetric], keywords: Mapping[str, Any]) -> None:
-    """Raise where a measure lacks an argument without which it has no value."""
-    parameters = list(signature(metric.measure).parameters.values())[1:]
-    missing = [each.name for each in parameters if each.default is each.empty and each.name not in keywords]
-    if missing:
-        raise TypeError(
-            f"{metric.__name__} takes arguments of its own; give {name!r} functools.partial({metric.__name__}, "
-            f"{missing[0]}=...)"
-        )
-
-
-def _of_instance(name: str, metric: ConfusionMatrixMetric, counting: Counting) -> AveragedMeasure:
-    """Traits and arguments of a metric that counts alike; its state plays no part."""
-    if replace(metric._counting, layout=counting.layout) != counting:
-        raise ValueError(
-            f"{name!r} was made to count otherwise ({metric!r}) than what it is to be read off; give both the same "
-            "task, number of classes, threshold, logits and ignore_index, or pass functools.partial of the class"
-        )
-    return replace(metric._measure, counting=counting)

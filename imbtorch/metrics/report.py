@@ -25,7 +25,8 @@ from imbtorch.metrics.base import (
     canonical,
     counter_of_a_batch,
 )
-from imbtorch.metrics.catalogue import BY_NAME, Measured, resolved
+from imbtorch.metrics.catalogue import BY_NAME
+from imbtorch.metrics.resolving import Measured, resolved
 from imbtorch.metrics.shared import SharedResult, checked_names, copied
 from imbtorch.metrics.state import Setting
 from imbtorch.plots import plot_confusion_matrix, plot_values

@@ -16,7 +16,7 @@ from imbtorch.counts import Counts, double, evaluated
 from imbtorch.kernels import Table, integers
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import ConfusionMatrixMetric, OnInvalid, TorchmetricsArguments, canonical
-from imbtorch.metrics.catalogue import Measured, resolved
+from imbtorch.metrics.resolving import Measured, resolved
 from imbtorch.metrics.shared import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.plots import plot_sweep
@@ -376,6 +376,6 @@ def _swept_measure(measured: Measured, higher_is_better: bool) -> AveragedMeasur
     if found.traits.higher_is_better is None:
         if isinstance(measured, (type, ConfusionMatrixMetric)):
             raise ValueError(f"{found.traits.name} has no direction in which it could be best; give a function")
-        found = replace(found, traits=replace(found.traits, higher_is_better=higher_is_better))
+        found = found.towards(higher_is_better)
     evaluated(found, torch.ones(3, 2, 2, dtype=torch.float64, device="cpu"))
     return found

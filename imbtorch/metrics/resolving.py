@@ -1,0 +1,106 @@
+"""What a user may give as a measure, and how it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
+from functools import partial
+from inspect import signature
+from typing import Any, TypeAlias, TypeGuard
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+from imbtorch.counting import Counting
+from imbtorch.metrics.averaging import AveragedMeasure, Traits
+from imbtorch.metrics.base import ConfusionMatrixMetric
+from imbtorch.metrics.catalogue import METRICS
+
+__all__ = ["Measured", "resolved"]
+
+Measured: TypeAlias = (
+    type[ConfusionMatrixMetric] | ConfusionMatrixMetric | Callable[..., Any] | tuple[Callable[..., Tensor], bool | None]
+)
+
+
+def resolved(name: str, measured: Measured, counting: Counting, batched: bool = False) -> AveragedMeasure:
+    """How a measure is read off the counts of a task, whichever way it was given.
+
+    Functions of this package are read like their metrics: in the binary task for the positive class, if they have one.
+
+    Args:
+        name: what messages call it.
+        measured: metric class, instance, or ``functools.partial`` of a class; function of the counts or ``partial`` of
+            one; or ``(function, higher_is_better)``.
+        counting: what is counted.
+        batched: whether a user's own function takes leading dimensions.
+
+    Raises:
+        ValueError: for a metric whose settings do not fit.
+        TypeError: for what is no measure.
+    """
+    direction: bool | None = None
+    if _is_pair(measured):
+        measured, direction = measured
+    if isinstance(measured, ConfusionMatrixMetric):
+        return _of_instance(name, measured, counting)
+    function: object = measured
+    keywords: dict[str, Any] = {}
+    if isinstance(measured, partial) and not measured.args:
+        function, keywords = measured.func, dict(measured.keywords)
+    if callable(function) and isinstance(function, Hashable):
+        function = METRICS.get(function, function)
+    if isinstance(function, type) and issubclass(function, ConfusionMatrixMetric):
+        found = _of_instance(name, _built(name, function, keywords, counting), counting)
+        return found if direction is None else found.towards(direction)
+    if not callable(measured) or isinstance(measured, (type, Metric)):
+        raise TypeError(
+            f"measures[{name!r}] must be a metric class of imbtorch, an instance or functools.partial of one, a "
+            f"function of the counts, or a pair (function, higher_is_better), got {measured!r}"
+        )
+    return AveragedMeasure(Traits(name, measured, higher_is_better=direction, batched=batched), counting)
+
+
+def _is_pair(measured: Measured) -> TypeGuard[tuple[Callable[..., Tensor], bool | None]]:
+    """Whether a function comes with its direction."""
+    if not isinstance(measured, tuple) or len(measured) != 2 or isinstance(measured[0], (type, Metric)):
+        return False
+    return measured[1] in (True, False, None)
+
+
+def _built(
+    name: str, metric: type[ConfusionMatrixMetric], keywords: Mapping[str, Any], counting: Counting
+) -> ConfusionMatrixMetric:
+    """Make a metric, without memory for its counts."""
+    _check_arguments(name, metric, keywords)
+    same: dict[str, Any] = {name: getattr(counting, name) for name in ("threshold", "logits", "ignore_index")}
+    if counting.task != "binary":
+        same["num_labels" if counting.task == "multilabel" else "num_classes"] = counting.size
+    with torch.device("meta"):
+        return metric(counting.task, **{**same, **keywords})
+
+
+def _check_arguments(name: str, metric: type[ConfusionMatrixMetric], keywords: Mapping[str, Any]) -> None:
+    """Raise where a metric lacks an argument without which it cannot be made."""
+    parameters = signature(metric).parameters.values()
+    missing = [
+        each.name
+        for each in parameters
+        if each.kind is each.KEYWORD_ONLY and each.default is each.empty and each.name not in keywords
+    ]
+    if missing:
+        raise TypeError(
+            f"{metric.__name__} takes arguments of its own; give {name!r} functools.partial({metric.__name__}, "
+            f"{missing[0]}=...)"
+        )
+
+
+def _of_instance(name: str, metric: ConfusionMatrixMetric, counting: Counting) -> AveragedMeasure:
+    """Traits and arguments of a metric that counts alike; its state plays no part."""
+    if replace(metric._counting, layout=counting.layout) != counting:
+        raise ValueError(
+            f"{name!r} was made to count otherwise ({metric!r}) than what it is to be read off; give both the same "
+            "task, number of classes, threshold, logits and ignore_index, or pass functools.partial of the class"
+        )
+    return replace(metric._measure, counting=counting)
