@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 import torch
 from torch import Tensor
 
-__all__ = ["Counts", "Margins", "at_prevalence", "margins", "normalized", "one_vs_rest"]
+__all__ = ["Counts", "Margins", "at_prevalence", "margins", "merge_classes", "normalized", "one_vs_rest"]
 
 Normalize: TypeAlias = Literal["true", "pred", "all"]
 
@@ -138,6 +138,54 @@ def one_vs_rest(counts: Counts) -> Counts:
         pairs = ((tn, tp), (total - actual, actual), (rest, predicted))
         return Margins(*(restore(torch.stack(pair, -1), counts) for pair in pairs))
     return restore(torch.stack((torch.stack((tn, fp), -1), torch.stack((fn, tp), -1)), -2), counts)
+
+
+def merge_classes(
+    counts: Tensor, groups: Mapping[str, Sequence[str]], class_names: Sequence[str]
+) -> tuple[Tensor, tuple[str, ...]]:
+    """Count groups of classes as one class each: fine counts to coarse ones.
+
+    Taking one class of a group for another is right then. The classes that no group names stay as they are.
+
+    Args:
+        counts: ``[..., K, K]`` counts or rates. Margins do not do: they do not say which errors stay in a group.
+        groups: name of a new class -> names of the classes that it is made of.
+        class_names: K names, in the order of the counts.
+
+    Returns:
+        The counts ``[..., M, M]``, int64 for integers, else in their dtype, and the M names: each new class stands
+        where the first of its classes stood.
+
+    Raises:
+        ValueError: for names that do not fit the counts or are not different, a group without classes, a class that
+            does not exist or is in two groups, and a new name that a class outside the group has.
+
+    >>> counts = torch.tensor([[5, 2, 1], [1, 6, 0], [0, 1, 4]])
+    >>> merge_classes(counts, {"animal": ["cat", "dog"]}, ["cat", "dog", "car"])
+    (tensor([[14,  1],
+            [ 1,  4]]), ('animal', 'car'))
+    """
+    wide, names = _wide_enough(square(counts)), tuple(class_names)
+    if len(names) != wide.shape[-1] or len(set(names)) != len(names):
+        raise ValueError(f"class_names must be {wide.shape[-1]} different names, one for each class, got {list(names)}")
+    _check_groups(groups, names)
+    merged = {name: new for new, group in groups.items() for name in group}
+    coarse = tuple(dict.fromkeys(merged.get(name, name) for name in names))
+    place = torch.tensor([coarse.index(merged.get(name, name)) for name in names], device=wide.device)
+    rows = wide.new_zeros((*wide.shape[:-2], len(coarse), len(names))).index_add(-2, place, wide)
+    whole = wide.new_zeros((*wide.shape[:-2], len(coarse), len(coarse))).index_add(-1, place, rows)
+    return restore(whole, counts), coarse
+
+
+def _check_groups(groups: Mapping[str, Sequence[str]], names: Sequence[str]) -> None:
+    members = [name for group in groups.values() for name in group]
+    if not set(members) <= set(names) or len(set(members)) != len(members) or not all(map(len, groups.values())):
+        raise ValueError(
+            f"groups must hold classes of {list(names)}, each in one; no group may be empty; got {dict(groups)}"
+        )
+    taken = [new for new, group in groups.items() if new in names and new not in group]
+    if taken:
+        raise ValueError(f"groups must not have the names {taken}, which classes outside them have")
 
 
 def at_prevalence(counts: Counts, priors: Tensor | Sequence[float]) -> Counts:

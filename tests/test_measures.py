@@ -19,8 +19,9 @@ from oracles import ORACLES, PEERS, of_pycm, of_samples, of_tensors
 from torch import Tensor
 
 import imbtorch
-from imbtorch import Margins, at_prevalence, margins, measures, metrics, one_vs_rest
+from imbtorch import Margins, at_prevalence, margins, measures, merge_classes, one_vs_rest
 from imbtorch.counts import normalized
+from imbtorch.metrics import catalogue as metrics
 
 NAN = math.nan
 ALL = set(metrics.__all__)
@@ -1090,6 +1091,53 @@ def test_normalized(by):
         ]
         close(normalized(torch.tensor(matrix), by), expected, 1e-14)
     assert normalized(torch.ones(2, 2, dtype=torch.float16), by).dtype == torch.float16
+
+
+# --- merged classes -------------------------------------------------------------------------------------------------
+
+FIVE = ("cat", "dog", "car", "bus", "sky")
+
+
+@for_any(matrices(sizes=st.just(5), cells=st.integers(0, 12)), st.data())
+def test_merged_classes_are_sklearns_of_mapped_labels(matrix, data):
+    assume(oracles.total(matrix))
+    kinds = data.draw(st.lists(st.sampled_from(("animal", "vehicle", "")), min_size=5, max_size=5))
+    groups = {kind: [name for name, own in zip(FIVE, kinds, strict=True) if own == kind] for kind in set(kinds) - {""}}
+    found, names = merge_classes(torch.tensor(matrix), groups, FIVE)
+    mapped = [kind or name for name, kind in zip(FIVE, kinds, strict=True)]
+    assert list(names) == sorted(set(mapped), key=mapped.index)
+    target, preds = ([mapped[label] for label in labels] for labels in oracles.samples(matrix))
+    with oracles.quiet():
+        assert found.tolist() == sklearn.metrics.confusion_matrix(target, preds, labels=list(names)).tolist()
+    batched, _ = merge_classes(torch.tensor([[matrix, matrix]]).half(), groups, FIVE)
+    assert batched.dtype == torch.float16
+    assert batched[0, 1].tolist() == found.tolist()
+
+
+def test_merging_does_not_overflow_and_has_gradients():
+    narrow = torch.full((5, 5), 200, dtype=torch.uint8)
+    assert merge_classes(narrow, {"all": FIVE}, FIVE)[0].tolist() == [[5000]]
+    counts = torch.rand(5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    groups = {"animal": ["cat", "dog"]}
+    assert torch.autograd.gradcheck(lambda c: imbtorch.f_score(merge_classes(c, groups, FIVE)[0]), counts)
+    many = counts.detach().expand(3, 5, 5)
+    close(torch.vmap(lambda c: merge_classes(c, groups, FIVE)[0])(many), merge_classes(many, groups, FIVE)[0])
+
+
+@pytest.mark.parametrize(
+    ("groups", "names", "message"),
+    [
+        ({}, FIVE[:4], "class_names must be 5 different names"),
+        ({}, (*FIVE[:4], "cat"), "class_names must be 5 different names"),
+        ({"animal": ["cat", "cow"]}, FIVE, "groups must hold classes of .*cow"),
+        ({"animal": []}, FIVE, "no group may be empty"),
+        ({"animal": ["cat"], "pet": ["cat"]}, FIVE, "each in one; "),
+        ({"car": ["cat", "dog"]}, FIVE, r"must not have the names \['car'\]"),
+    ],
+)
+def test_what_cannot_be_merged_is_named(groups, names, message):
+    with pytest.raises(ValueError, match=message):
+        merge_classes(torch.ones(5, 5), groups, names)
 
 
 # --- errors ---------------------------------------------------------------------------------------------------------
