@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,24 @@ def test_skew_maps(tmp_path):
         ["precision", "0.50", "0.75", "0.90", "0.95"],
         ["macro precision", "0.49", "0.75", "0.86", "0.92"],
     ]
+
+
+# --- the accuracy paradox --------------------------------------------------------------------------------------------
+
+
+def test_accuracy_paradox(tmp_path):
+    done = run("accuracy_paradox", tmp_path, "--out", ".")
+    ended_well(done, tmp_path, "accuracy_paradox")
+    constant, models = tables(results("accuracy_paradox", tmp_path))
+    assert [row["prediction"] for row in constant] == ["always positive", "always negative", "a coin"]
+    for row in constant:
+        accuracy, balanced = row["accuracy and balanced accuracy in the text"].split(" and ")
+        assert float(row["accuracy"]) == float(Fraction(accuracy))
+        assert float(row["balanced accuracy"]) == float(Fraction(balanced)) == 0.5
+    assert [row["G-mean"] for row in constant] == ["0.000", "0.000", "0.500"]  # wrong, wrong, uninformative
+    assert [row["MCC"] for row in constant] == ["0.000"] * 3
+    assert [row["accuracy"] for row in models] == ["0.958 (-3.200)", "0.987 (-0.300)"]  # (.958 - .99) / .01
+    assert models[0]["balanced accuracy"] == "0.880 (+0.760)"  # 8/10 + 950/990 - 1
 
 
 # --- invariance and correlation --------------------------------------------------------------------------------------

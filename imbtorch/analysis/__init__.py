@@ -1,5 +1,6 @@
 """What a measure does: skew, invariance, correlation, and which model it selects. Takes any function of counts."""
 
+from imbtorch.analysis.baselines import skill, trivial
 from imbtorch.analysis.correlation import Correlations, measure_correlations, perturbed_scores
 from imbtorch.analysis.intervals import (
     BalancedAccuracyPosterior,
@@ -44,4 +45,6 @@ __all__ = [
     "skew_delta",
     "skew_map",
     "skew_ratio",
+    "skill",
+    "trivial",
 ]

@@ -1,0 +1,125 @@
+"""What a measure gives for predictions that look at nothing, and how far a classifier gets beyond them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from imbtorch.confusion import Counts, Margins, double, margins, ratio, square
+
+__all__ = ["skill", "trivial"]
+
+Measure: TypeAlias = Callable[..., Tensor]
+
+
+def trivial(measure: Measure, counts: Counts) -> dict[str, Tensor]:
+    r"""Value of each way to predict without looking at the samples, at the targets of these counts.
+
+    ``"always k"`` predicts class k for all; ``"class shares"`` guesses each class as often as it comes, ``"uniform"``
+    all equally often. The last two are the values of the expected counts :math:`r_i r_j / n` and :math:`r_i / K`. An
+    accuracy of .99 is worth nothing where always predicting the common class has .99: the accuracy paradox.
+
+    Args:
+        measure: function of ``[..., K, K]`` with a value ``[...]``.
+        counts: ``[..., K, K]`` counts or rates, of which only the class totals are read; or
+            :class:`~imbtorch.Margins`, which the measure must then take. With many classes they save much time.
+
+    Returns:
+        Name -> float64 ``[...]``, in the order above; every class from 0 to K - 1 has an entry, with targets or not.
+
+    Raises:
+        ValueError: for counts that are no matrices, and a measure that does not return one value for each.
+
+    Source: the two constant predictions are those of Vergne, Can we use accuracy with unbalanced datasets?
+
+    >>> from imbtorch import accuracy, imbalance_accuracy
+    >>> counts = torch.tensor([[985, 5], [7, 3]])
+    >>> {name: round(value.item(), 4) for name, value in trivial(accuracy, counts).items()}
+    {'always 0': 0.99, 'always 1': 0.01, 'class shares': 0.9802, 'uniform': 0.5}
+    >>> trivial(imbalance_accuracy, counts)["always 0"]
+    tensor(-0.0100, dtype=torch.float64)
+    """
+    totals = _totals(counts)
+    size = totals.shape[-1]
+    constant = torch.eye(size, dtype=totals.dtype, device=totals.device)
+    guesses = {f"always {k}": constant[k] for k in range(size)}
+    guesses["class shares"] = ratio(totals, totals.sum(-1, keepdim=True))
+    guesses["uniform"] = torch.full_like(constant[0], 1 / size)
+    as_margins = isinstance(counts, Margins)
+    return {name: _value(measure, _guessed(totals, shares, as_margins)) for name, shares in guesses.items()}
+
+
+def skill(measure: Measure, counts: Counts, *, higher_is_better: bool = True, costs: Tensor | None = None) -> Tensor:
+    r"""How far a classifier gets from the best trivial prediction to the perfect one.
+
+    .. math:: \mathrm{skill} = \frac{m(C) - m_{\text{trivial}}}{m_{\text{perfect}} - m_{\text{trivial}}}
+
+    1 is perfect, 0 no better than :func:`trivial`'s best, negative worse than that. It puts measures of different
+    zeros on one scale; with two classes that of balanced accuracy is Youden's J.
+
+    Args:
+        measure: function of ``[..., K, K]`` with a value ``[...]``.
+        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.Margins` if the measure takes them.
+        higher_is_better: direction of the measure; one without a direction has no skill.
+        costs: ``[K, K]``, those of a measure of costs: the perfect classifier then predicts the cheapest class of each
+            row. Without them it predicts every sample's own class.
+
+    Returns:
+        float64 ``[...]``, at most 1 for a measure that the perfect classifier maximises; 0 where perfect and trivial
+        are equally good (one class only); nan where the measure has no value.
+
+    Raises:
+        ValueError: as :func:`trivial`, and for costs that do not fit the counts.
+
+    >>> from imbtorch import accuracy, balanced_accuracy
+    >>> counts = torch.tensor([[985, 5], [7, 3]])
+    >>> skill(accuracy, counts)  # (.988 - .99) / (1 - .99)
+    tensor(-0.2000, dtype=torch.float64)
+    >>> skill(balanced_accuracy, counts)  # 985/990 + 3/10 - 1
+    tensor(0.2949, dtype=torch.float64)
+    """
+    sign = 1.0 if higher_is_better else -1.0
+    value = sign * _value(measure, counts)
+    best = torch.stack([sign * each for each in trivial(measure, counts).values()])
+    highest = torch.where(best.isnan().all(0), torch.nan, best.nan_to_num(nan=-torch.inf).amax(0))
+    perfect = sign * _value(measure, _perfect(counts, costs))
+    return torch.where(perfect == highest, 0.0 * value, (value - highest) / (perfect - highest))
+
+
+def _totals(counts: Counts) -> Tensor:
+    """Targets of each class, float64 ``[..., K]``."""
+    return margins(counts).actual if isinstance(counts, Margins) else double(square(counts)).sum(-1)
+
+
+def _guessed(totals: Tensor, shares: Tensor, as_margins: bool) -> Counts:
+    """Expected counts of predictions that do not depend on the sample."""
+    if as_margins:
+        return Margins(totals * shares, totals, totals.sum(-1, keepdim=True) * shares)
+    return totals.unsqueeze(-1) * shares.unsqueeze(-2)
+
+
+def _perfect(counts: Counts, costs: Tensor | None) -> Counts:
+    """Each sample at its own class, or at the cheapest one of its row."""
+    totals = _totals(counts)
+    size = totals.shape[-1]
+    if costs is None:
+        return Margins(totals, totals, totals) if isinstance(counts, Margins) else torch.diag_embed(totals)
+    if isinstance(counts, Margins):
+        raise ValueError("costs need the whole matrix: Margins do not say which class was taken for which")
+    if costs.shape != (size, size):
+        raise ValueError(f"costs must be {[size, size]} like the matrix, got {list(costs.shape)}")
+    cheapest = torch.nn.functional.one_hot(costs.to(totals.device).argmin(-1), size)
+    return totals.unsqueeze(-1) * cheapest
+
+
+def _value(measure: Measure, counts: Counts) -> Tensor:
+    """Value of a measure in float64, which must be one for each matrix."""
+    shape = counts.actual.shape[:-1] if isinstance(counts, Margins) else counts.shape[:-2]
+    value = measure(counts)
+    if not isinstance(value, Tensor) or value.shape != shape:
+        got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        raise ValueError(f"measure must return {list(shape)}, one value for each matrix, got {got}; choose an average")
+    return value.double()
