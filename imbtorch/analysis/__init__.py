@@ -1,7 +1,9 @@
 """What a measure does: skew, invariance, correlation, and which model it selects. Takes any function of counts."""
 
 from imbtorch.analysis.baselines import skill, trivial
+from imbtorch.analysis.caveats import choice_caveats
 from imbtorch.analysis.correlation import Correlations, measure_correlations, perturbed_scores
+from imbtorch.analysis.epochs import ChosenEpoch, select_epoch
 from imbtorch.analysis.intervals import (
     BalancedAccuracyPosterior,
     Comparison,
@@ -13,6 +15,7 @@ from imbtorch.analysis.intervals import (
     posterior,
 )
 from imbtorch.analysis.invariance import InvarianceTable, invariance_table, invariances
+from imbtorch.analysis.planning import samples_needed
 from imbtorch.analysis.prevalence import PrevalenceCurves, prevalence_curves
 from imbtorch.analysis.selection import Selection, select_model
 from imbtorch.analysis.sensitivity import SensitivityCurves, sensitivity_curves
@@ -20,6 +23,7 @@ from imbtorch.analysis.skew import effective_skew_ratio, implied_cost, skew, ske
 
 __all__ = [
     "BalancedAccuracyPosterior",
+    "ChosenEpoch",
     "Comparison",
     "Correlations",
     "Interval",
@@ -29,6 +33,7 @@ __all__ = [
     "SensitivityCurves",
     "balanced_accuracy_posterior",
     "bootstrap",
+    "choice_caveats",
     "compare",
     "effective_skew_ratio",
     "implied_cost",
@@ -39,6 +44,8 @@ __all__ = [
     "perturbed_scores",
     "posterior",
     "prevalence_curves",
+    "samples_needed",
+    "select_epoch",
     "select_model",
     "sensitivity_curves",
     "skew",

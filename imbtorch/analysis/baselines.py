@@ -8,7 +8,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from imbtorch.confusion import Counts, Margins, double, margins, ratio, square
+from imbtorch.counts import Counts, Margins, double, margins, ratio, square
 
 __all__ = ["skill", "trivial"]
 

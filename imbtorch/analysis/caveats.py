@@ -1,0 +1,103 @@
+"""When the choice of an epoch means little: in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from imbtorch.counts import Counts, margins
+
+__all__ = ["choice_caveats"]
+
+DISCORDANT = 6  # samples that must all change one way for an exact sign test to say p < .05: 2 * 2^-6 = .031
+RARE = 60  # samples of a class of which six are a tenth
+NAMED = 3  # classes that a sentence names before it says how many more there are
+
+
+def choice_caveats(
+    counts: Counts, values: Tensor, classes: Sequence[str] | None = None, *, higher_is_better: bool = True
+) -> list[str]:
+    """Why a choice among these epochs means little, a sentence for each reason; an empty list if none is found.
+
+    - All epochs, or at least half of them, tie for the best value.
+    - A class that has targets was predicted in no epoch.
+    - A class has so few samples (at most 60) that no difference between epochs that was seen on it can be told from
+      noise. Two epochs see the same samples, so their difference on a class is tested by the samples that one has right
+      and the other wrong. Even if all of them speak for one epoch, it takes six for p < .05 in an exact sign test
+      (McNemar's): a difference below six samples of the class is noise, whatever the predictions were.
+
+    Args:
+        counts: ``[M, K, K]`` of M epochs, or :class:`~imbtorch.Margins` of ``[M, K]``. Of labels, those of class 1:
+            ``Margins(c[..., 1, 1], c[..., 1, :].sum(-1), c[..., :, 1].sum(-1))`` of ``[M, L, 2, 2]``.
+        values: ``[M]`` of the measure that chooses; nan where it has none.
+        classes: K names; by default the indices.
+        higher_is_better: direction of the measure.
+
+    Returns:
+        Sentences without a full stop.
+
+    Raises:
+        ValueError: for values or names that do not fit the counts.
+
+    >>> counts = torch.tensor([[[90, 0], [8, 0]], [[89, 1], [8, 0]], [[90, 0], [8, 0]]])
+    >>> for caveat in choice_caveats(counts, torch.tensor([0.5, 0.49, 0.5]), ["ok", "fraud"]):
+    ...     print(caveat)
+    2 of 3 epochs tie for the best value, 0.500: the measure does not choose between them
+    class 'fraud' has 8 samples, on which epochs differ by at most 0: below 6 (0.75 of its recall) that may be noise
+    """
+    right, actual, predicted = margins(counts)
+    if right.ndim != 2 or values.shape != right.shape[:1]:
+        got = f"{list(right.shape)} and {list(values.shape)}"
+        raise ValueError(f"counts must be those of M epochs, [M, K, K], and values [M]; got margins and values {got}")
+    names = [f"{name!r}" for name in classes] if classes is not None else [str(k) for k in range(right.shape[1])]
+    if len(names) != right.shape[1]:
+        raise ValueError(f"classes must hold {right.shape[1]} names, got {len(names)}")
+    found = [_ties(values.double() if higher_is_better else -values.double(), values)]
+    found.append(_never_predicted(actual, predicted, names))
+    found.append(_too_rare(right, actual, names))
+    return [sentence for sentence in found if sentence]
+
+
+def _ties(worth: Tensor, values: Tensor) -> str:
+    """Say that many epochs are equally good."""
+    highest = worth.nan_to_num(nan=-torch.inf).amax()
+    ties = (worth == highest) | torch.isclose(worth, highest, rtol=1e-12, atol=1e-12)
+    number, epochs = int(ties.sum()), len(worth)
+    if epochs < 2 or 2 * number < epochs:
+        return ""
+    value = values[int(ties.int().argmax())].item()
+    which = f"all {epochs} epochs tie at the value" if number == epochs else f"{number} of {epochs} epochs tie for the"
+    return f"{which}{'' if number == epochs else ' best value,'} {value:.3f}: the measure does not choose between them"
+
+
+def _never_predicted(actual: Tensor, predicted: Tensor, names: Sequence[str]) -> str:
+    """Say which classes come and are never predicted."""
+    never = (actual.amax(0) > 0) & (predicted.amax(0) == 0)
+    if not bool(never.any()):
+        return ""
+    which = _listed([names[k] for k in never.nonzero().flatten().tolist()])
+    return f"{which} {'was' if int(never.sum()) == 1 else 'were'} never predicted in any of {len(actual)} epochs"
+
+
+def _too_rare(right: Tensor, actual: Tensor, names: Sequence[str]) -> str:
+    """Say which class has too few samples for the differences that were seen, and the least that could be told."""
+    samples, spread = actual.amax(0), right.amax(0) - right.amin(0)
+    rare = ((samples > 0) & (samples <= RARE) & (spread < DISCORDANT)).nonzero().flatten().tolist()
+    if not rare or len(actual) < 2:
+        return ""
+    k = min(rare, key=lambda k: samples[k].item())
+    number, seen = int(samples[k]), int(spread[k])
+    others = f" (and {len(rare) - 1} more class{'es' * (len(rare) > 2)} no better)" if len(rare) > 1 else ""
+    start = f"class {names[k]} has {number} sample{'s' * (number != 1)}{others}"
+    if number < DISCORDANT:
+        return f"{start}: with fewer than {DISCORDANT} no difference between epochs can be told from noise"
+    least = f"below {DISCORDANT} ({DISCORDANT / number:.2g} of its recall)"
+    return f"{start}, on which epochs differ by at most {seen}: {least} that may be noise"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return text such as ``class 3`` or ``classes 1, 2, 3 and 4 more``."""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"class{'es' * (len(names) > 1)} {', '.join(names[:NAMED])}{more}"

@@ -1,0 +1,371 @@
+"""Which epoch to keep, what its value is once the choice is taken into account, and which others are as good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar, overload
+
+import torch
+from torch import Tensor
+
+from imbtorch.analysis.halves import (
+    Layout,
+    Measure,
+    Samples,
+    SumCounts,
+    crossed,
+    measure_counts,
+    parts,
+    reads_margins,
+)
+from imbtorch.analysis.intervals import Interval, posterior
+
+__all__ = ["ChosenEpoch", "select_epoch"]
+
+T = TypeVar("T")
+
+CELLS_IN_ALL = 300_000_000  # of matrices that a measure reads: some ten seconds; margins are read without this bound
+FEWEST = 10  # epochs and repeats that are left where that bound cuts
+DRAWN_CELLS = 20_000_000  # of the interval by default
+
+
+@dataclass(frozen=True)
+class ChosenEpoch:
+    """The epoch that a measure keeps, and how far that choice can be trusted; epochs are indices from 0.
+
+    Attributes:
+        epoch: the epoch of the best value.
+        value: its value, as counted; too good, since it was chosen for it.
+        corrected: its value corrected for having been chosen.
+        interval: interval of the corrected value.
+        stability: share of the half-samples that keep this epoch too. It is no probability of being the best.
+        indistinguishable: epochs that cannot be told from the best one, this one among them.
+        compared: epochs that were resampled: all of them, or the best ones where many classes forbid all.
+        repeats: how often the samples were halved.
+    """
+
+    epoch: int
+    value: float
+    corrected: float
+    interval: Interval
+    stability: float
+    indistinguishable: tuple[int, ...]
+    compared: tuple[int, ...]
+    repeats: int
+
+    def __str__(self) -> str:
+        """Return text such as ``epoch 1: .900, corrected .850 [...], stability .52; as good may be epochs 0 to 2``."""
+        low, high = self.interval.low.item(), self.interval.high.item()
+        others = [epoch for epoch in self.indistinguishable if epoch != self.epoch]
+        told = f"cannot be told from {_spans(others)}" if others else "told from all other epochs"
+        return (
+            f"epoch {self.epoch}: {self.value:.3f}, corrected for having been chosen {self.corrected:.3f} "
+            f"[{low:.3f}, {high:.3f}] ({100 * self.interval.level:g} % {self.interval.method}), "
+            f"stability {self.stability:.2f}; {told}"
+        )
+
+
+@overload
+def select_epoch(
+    predictions: Tensor,
+    target: Tensor,
+    measure: Measure,
+    *,
+    num_classes: int | None = ...,
+    higher_is_better: bool | Mapping[str, bool] = ...,
+    tie_break: Tensor | Mapping[str, Tensor] | None = ...,
+    repeats: int = ...,
+    samples: int | None = ...,
+    level: float = ...,
+    generator: torch.Generator | None = ...,
+    positions: Tensor | None = ...,
+    sum_counts: SumCounts | None = ...,
+) -> ChosenEpoch: ...
+@overload
+def select_epoch(
+    predictions: Tensor,
+    target: Tensor,
+    measure: Mapping[str, Measure],
+    *,
+    num_classes: int | None = ...,
+    higher_is_better: bool | Mapping[str, bool] = ...,
+    tie_break: Tensor | Mapping[str, Tensor] | None = ...,
+    repeats: int = ...,
+    samples: int | None = ...,
+    level: float = ...,
+    generator: torch.Generator | None = ...,
+    positions: Tensor | None = ...,
+    sum_counts: SumCounts | None = ...,
+) -> dict[str, ChosenEpoch]: ...
+def select_epoch(
+    predictions: Tensor,
+    target: Tensor,
+    measure: Measure | Mapping[str, Measure],
+    *,
+    num_classes: int | None = None,
+    higher_is_better: bool | Mapping[str, bool] = True,
+    tie_break: Tensor | Mapping[str, Tensor] | None = None,
+    repeats: int = 100,
+    samples: int | None = None,
+    level: float = 0.95,
+    generator: torch.Generator | None = None,
+    positions: Tensor | None = None,
+    sum_counts: SumCounts | None = None,
+) -> ChosenEpoch | dict[str, ChosenEpoch]:
+    r"""Choose the epoch of the best value, correct that value for having been chosen, and name the epochs as good.
+
+    The best of many epochs looks better than it is, by .05 to .1 with 5 to 30 samples of the rare class. To correct
+    that, each sample falls on one of two halves by a coin; the epoch is chosen on one half and counted on the other,
+    then the halves change places. The counts of ``repeats`` such pairs average to X, and
+
+    .. math:: C' = \tfrac14 C_{\text{kept}} + \tfrac34 X
+
+    gives the corrected value and, by :func:`posterior`, its interval. Rows keep their sums.
+
+    An epoch e cannot be told from the best unless :math:`T_e = \max_j (v_j - v_e) / s_{je}` exceeds the ``level``
+    quantile of its distribution over the half-samples, centred; s is the standard deviation of the difference there,
+    at least a quarter of the median one. With few rare samples that are many epochs.
+
+    In simulations with known truth (40 correlated epochs; plateaus, drift, jitter; 2, 5 and 10 classes;
+    ``examples/choosing.py``, tables in ``examples/choosing.md``) from 10 rare samples on, the mean absolute bias of the
+    corrected value lies below .02, the interval covers more than .92 on average, and the set holds the best epoch in
+    more than .95. With 5 rare samples some of the optimism remains.
+
+    With several processes, each gives its own samples and the same other arguments, and all get the same result:
+    ``sum_counts`` adds an integer tensor over the processes, such as an ``all_reduce``; it is called equally often and
+    with equal shapes everywhere, and nothing is gathered. Generators must then differ between processes, or
+    ``positions`` tell which samples these are.
+
+    What it takes is bounded: counts are halved in parts. Where matrices of many classes and epochs would take too long,
+    margins stand for them if the measure reads :class:`~imbtorch.Margins`; else only the epochs of the best values are
+    resampled, and fewer times (``compared`` and ``repeats`` of the result).
+
+    Args:
+        predictions: ``[M, N]`` class indices predicted in each epoch; any integer dtype, uint8 is enough for 256.
+        target: ``[N]`` class indices.
+        measure: function of ``[..., K, K]`` with a value ``[...]``, or name -> function, which share the coins.
+        num_classes: K; by default the largest index and one. Needed with ``sum_counts``.
+        higher_is_better: direction of the measure, or name -> direction.
+        tie_break: ``[M]`` values that decide between epochs of equal value, in the direction of the measure, such as
+            those of soft counts, or name -> values; by default, and where they are equal too, the latest is kept.
+        repeats: how often the samples are halved.
+        samples: draws of the posterior; by default 10,000, or fewer for many classes.
+        level: probability that the interval holds, and the coverage of the set.
+        generator: source of randomness, on the CPU; by default torch's.
+        positions: ``[N]``, index of each sample in the whole validation set. The generators of all processes must then
+            be in the same state, and the result is the same to the last digit for any number of processes.
+        sum_counts: sums over processes; by default there is one.
+
+    Returns:
+        :class:`ChosenEpoch`, or name -> the epoch that each measure keeps.
+
+    Raises:
+        ValueError: for shapes that do not fit, classes out of range, no epochs or no samples, a measure that has no
+            value in any epoch or does not return one value for each matrix, ``repeats`` below 2, and ``sum_counts``
+            without ``num_classes``.
+        TypeError: for predictions or targets that are no integers.
+
+    Source: half-sampling and the studentised set are built on Shao and Tu (1995), The jackknife and bootstrap, and
+    Hansen, Lunde and Nason (2011), The model confidence set; the weights 1/4 and 3/4 were found by simulation.
+
+    >>> from imbtorch import balanced_accuracy
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> target = torch.tensor([0] * 90 + [1] * 10)
+    >>> predictions = torch.stack([(torch.rand(100, generator=generator) < p) for p in (0.3, 0.5, 0.7)]).long() ^ target
+    >>> found = select_epoch(1 - predictions, target, balanced_accuracy, generator=generator)
+    >>> found.epoch, found.corrected < found.value, found.indistinguishable
+    (2, True, (1, 2))
+    """
+    if repeats < 2:
+        raise ValueError(f"repeats must be at least 2, got {repeats!r}")
+    measures = measure if isinstance(measure, Mapping) else {"": measure}
+    held = Samples.of(predictions, target, num_classes, positions, sum_counts)
+    found = {}
+    for layout, names in _groups(measures, held, repeats):
+        ways = {
+            name: _Way.of(held, layout, measures[name], _named(higher_is_better, name), _named(tie_break, name))
+            for name in names
+        }
+        epochs, times = _affordable(ways, layout, repeats)
+        for name, halves in _halved(held, layout, ways, epochs, times, generator).items():
+            found[name] = _told(held, ways[name], halves, samples, level, generator)
+    return {name: found[name] for name in measures} if isinstance(measure, Mapping) else found[""]
+
+
+@dataclass(frozen=True)
+class _Way:
+    """One way of choosing: a measure, and what it says of all samples."""
+
+    measure: Measure
+    sign: float  # -1 where lower is better
+    ranks: Tensor  # [M], the highest of equal epochs is kept
+    values: Tensor  # [M], higher is better
+    kept: int
+
+    @classmethod
+    def of(
+        cls, held: Samples, layout: Layout, measure: Measure, higher_is_better: bool, tie_break: Tensor | None
+    ) -> _Way:
+        """Choose on all samples."""
+        sign = 1.0 if higher_is_better else -1.0
+        ranks = _tie_ranks(tie_break, held.epochs, sign)
+        values = sign * held.values(layout, measure)
+        if bool(values.isnan().all()):
+            raise ValueError("measure has no value in any epoch (all are nan), so there is nothing to choose")
+        return cls(measure, sign, ranks, values, int(_best(values, ranks)))
+
+    def read(self, layout: Layout, counts: Tensor, epochs: Tensor) -> Tensor:
+        """Values ``[m, R]``, higher is better, nan for an epoch that has no value on all samples."""
+        values = self.sign * measure_counts(self.measure, layout, counts)
+        return torch.where(self.values[epochs].isnan().unsqueeze(-1), torch.nan, values)
+
+
+@dataclass(frozen=True)
+class _Halves:
+    """What the halves say of one way of choosing among m epochs, R times."""
+
+    epochs: Tensor  # [m]
+    values: Tensor  # [m, 2 R] of each half, higher is better
+    choices: Tensor  # [2 R], indices of epochs
+    crossed: Tensor  # [K * K] of this process: each half at the epoch that the other one chose, summed
+
+
+def _named(given: T | Mapping[str, T], name: str) -> T:
+    """What is given for one measure, or for all."""
+    return given[name] if isinstance(given, Mapping) else given
+
+
+def _groups(measures: Mapping[str, Measure], held: Samples, repeats: int) -> Iterator[tuple[Layout, list[str]]]:
+    """Measures that are read together: of matrices, or where those are too many of margins, the others one by one."""
+    whole, flat = Layout(held.classes, False), Layout(held.classes, True)
+    if 2 * repeats * held.epochs * whole.size <= CELLS_IN_ALL:
+        yield whole, list(measures)
+        return
+    matrix = held.matrix(held.epochs - 1)
+    by_margins = [name for name, measure in measures.items() if reads_margins(measure, matrix)]
+    if by_margins:
+        yield flat, by_margins
+    for name in measures:
+        if name not in by_margins:
+            yield whole, [name]
+
+
+def _affordable(ways: Mapping[str, _Way], layout: Layout, repeats: int) -> tuple[Tensor, int]:
+    """Epochs that are resampled, in their order, and how often; the best ones where matrices would take too long.
+
+    Their number depends on shapes alone, so that processes agree even if a last digit differs.
+    """
+    way = next(iter(ways.values()))
+    epochs = len(way.values)
+    if layout.margins or 2 * repeats * epochs * layout.size <= CELLS_IN_ALL:
+        return torch.arange(epochs), repeats
+    number = min(epochs, max(FEWEST, CELLS_IN_ALL // (2 * repeats * layout.size)))
+    repeats = min(repeats, max(FEWEST, CELLS_IN_ALL // (2 * number * layout.size)))
+    worth = way.values.nan_to_num(nan=-torch.inf).tolist()
+    others = [epoch for epoch in range(epochs) if epoch != way.kept]
+    others.sort(key=lambda epoch: (worth[epoch], int(way.ranks[epoch])), reverse=True)
+    return torch.tensor(sorted([way.kept, *others[: number - 1]])), repeats
+
+
+def _halved(
+    held: Samples,
+    layout: Layout,
+    ways: Mapping[str, _Way],
+    epochs: Tensor,
+    repeats: int,
+    generator: torch.Generator | None,
+) -> dict[str, _Halves]:
+    """Choose on one half, count on the other, and the other way round."""
+    every = epochs.tolist()
+    full = held.count(layout, every, held.ones())
+    sums = {name: torch.zeros(held.classes**2, dtype=torch.int64) for name in ways}
+    values: dict[str, list[Tensor]] = {name: [] for name in ways}
+    choices: dict[str, list[Tensor]] = {name: [] for name in ways}
+    for size in parts(repeats, max(len(every) * layout.size, held.total)):
+        coins = held.coins(size, generator)
+        first = held.count(layout, every, coins)
+        second = full - first
+        for name, way in ways.items():
+            pair = torch.stack([way.read(layout, half, epochs) for half in (first, second)], -1)  # [m, R, 2]
+            choice = _best(pair.movedim(0, -1), way.ranks[epochs])  # [R, 2]
+            choice = torch.where(pair.isnan().all(0), every.index(way.kept), choice)  # nothing to choose by
+            sums[name] += crossed(held, every, coins, choice)
+            values[name].append(pair.flatten(1))
+            choices[name].append(epochs[choice].flatten())
+    return {name: _Halves(epochs, torch.cat(values[name], 1), torch.cat(choices[name]), sums[name]) for name in ways}
+
+
+def _told(
+    held: Samples, way: _Way, halves: _Halves, samples: int | None, level: float, generator: torch.Generator | None
+) -> ChosenEpoch:
+    """Put together what is known of the kept epoch."""
+    size, repeats = held.classes, len(halves.choices) // 2
+    cross = held.sum(halves.crossed).view(size, size).double() / repeats
+    counts = 0.25 * held.matrix(way.kept).double() + 0.75 * cross
+    draws = samples or max(200, min(10_000, DRAWN_CELLS // size**2))
+    interval = posterior(way.measure, counts, samples=draws, level=level, generator=generator)
+    defined = ~way.values[halves.epochs].isnan()
+    compared = halves.epochs[defined]
+    alike = compared[_indistinguishable(way.values[compared], halves.values[defined], level)]
+    return ChosenEpoch(
+        epoch=way.kept,
+        value=way.sign * way.values[way.kept].item(),
+        corrected=interval.estimate.item(),
+        interval=interval,
+        stability=(halves.choices == way.kept).double().mean().item(),
+        indistinguishable=tuple(sorted({way.kept, *alike.tolist()})),
+        compared=tuple(compared.tolist()),
+        repeats=repeats,
+    )
+
+
+# --- choices --------------------------------------------------------------------------------------------------------
+
+
+def _spans(epochs: Sequence[int]) -> str:
+    """Return text such as ``epochs 3, 5 to 9``."""
+    spans: list[list[int]] = []
+    for epoch in epochs:
+        if spans and epoch == spans[-1][-1] + 1:
+            spans[-1].append(epoch)
+        else:
+            spans.append([epoch])
+    texts = [str(span[0]) if len(span) == 1 else f"{span[0]} to {span[-1]}" for span in spans]
+    return f"epoch{'s' * (len(epochs) > 1)} {', '.join(texts)}"
+
+
+def _tie_ranks(tie_break: Tensor | None, epochs: int, sign: float) -> Tensor:
+    """Which of equal epochs is kept: the one of the highest rank ``[M]``; later epochs rank higher."""
+    if tie_break is None:
+        return torch.arange(epochs)
+    if tie_break.shape != (epochs,):
+        raise ValueError(f"tie_break must hold one value for each epoch, [{epochs}], got {list(tie_break.shape)}")
+    worth = (sign * tie_break.detach().cpu().double()).nan_to_num(nan=-torch.inf)
+    return worth.argsort(stable=True).argsort()
+
+
+def _best(values: Tensor, ranks: Tensor) -> Tensor:
+    """Index ``[...]`` of the highest of ``[..., M]``, of equal ones that of the highest rank; nan never wins."""
+    defined = values.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
+    highest = defined.amax(-1, keepdim=True)
+    equal = (defined == highest) | (defined >= highest - 1e-12 * (1 + highest.abs()))
+    return torch.where(equal, ranks, -1).argmax(-1)
+
+
+def _indistinguishable(values: Tensor, resampled: Tensor, level: float) -> Tensor:
+    """Which of m epochs cannot be told from the best, from their values ``[m]`` and those of resamples ``[m, B]``."""
+    resampled = resampled[:, ~resampled.isnan().any(0)]
+    if resampled.shape[1] < 2:
+        return torch.ones_like(values, dtype=torch.bool)
+    noise = resampled - values.unsqueeze(-1)
+    spread = torch.stack([(noise - row).square().mean(-1).sqrt() for row in noise])  # [m, m]
+    others = spread[~torch.eye(len(values), dtype=torch.bool)]
+    if len(others):
+        spread = spread.clamp(min=0.25 * others.median().item())
+    inverse = torch.where(spread > 0, 1 / spread, 0.0)  # epochs of equal predictions do not differ
+    seen = ((values - values.unsqueeze(-1)) * inverse).amax(-1)
+    by_chance = torch.stack(
+        [((noise - row) * scale.unsqueeze(-1)).amax(0) for row, scale in zip(noise, inverse, strict=True)]
+    )
+    return seen <= by_chance.quantile(level, dim=-1)

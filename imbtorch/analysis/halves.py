@@ -1,0 +1,202 @@
+"""Counts of random halves of the samples, part by part and process by process: what :mod:`epochs` chooses from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from imbtorch.counts import Counts, Margins, evaluated, margins
+
+__all__ = ["Layout", "Measure", "Samples", "SumCounts", "crossed", "measure_counts", "parts", "reads_margins"]
+
+Measure: TypeAlias = Callable[..., Tensor]
+SumCounts: TypeAlias = Callable[[Tensor], Tensor]
+
+CELLS_AT_ONCE = 8_000_000  # of half counts, 32 MB of int32; the measure reads a sixteenth at a time
+SAMPLES_AT_ONCE = 2_000_000  # that are counted in one call
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How counts lie in one dimension: the cells of a matrix, or its margins one after the other."""
+
+    classes: int
+    margins: bool
+
+    @property
+    def size(self) -> int:
+        """Numbers in one dimension."""
+        return 3 * self.classes if self.margins else self.classes**2
+
+    def count(self, predictions: Tensor, target: Tensor, weights: Tensor) -> Tensor:
+        """Counts ``[m, size, R]`` of predictions ``[m, N]`` with weights ``[N, R]``."""
+        epochs = len(predictions)
+        counts = weights.new_zeros(epochs * self.size, weights.shape[1])
+        start = self.size * torch.arange(epochs).unsqueeze(-1)
+
+        def add(places: Tensor, what: Tensor) -> None:
+            counts.index_add_(0, (start + places).flatten(), what)
+
+        every = weights.repeat(epochs, 1)
+        if self.margins:
+            right = (predictions == target).view(-1, 1)
+            add(target, every * right)
+            add(target + self.classes, every)
+            add(predictions + 2 * self.classes, every)
+        else:
+            add(target * self.classes + predictions, every)
+        return counts.view(epochs, self.size, -1)
+
+    def read(self, counts: Tensor) -> Counts:
+        """Counts ``[..., size]`` as a measure takes them."""
+        if self.margins:
+            return Margins(*counts.view(*counts.shape[:-1], 3, self.classes).unbind(-2))
+        return counts.view(*counts.shape[:-1], self.classes, self.classes)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Predictions and targets that this process holds, and what it takes to count those of all processes.
+
+    Attributes:
+        predictions: ``[M, N]`` class indices.
+        target: ``[N]`` class indices.
+        classes: K.
+        total: samples of all processes.
+        positions: ``[N]`` index of each among all samples, or None.
+        sum: sums counts over processes.
+    """
+
+    predictions: Tensor
+    target: Tensor
+    classes: int
+    total: int
+    positions: Tensor | None
+    sum: SumCounts
+
+    @classmethod
+    def of(
+        cls,
+        predictions: Tensor,
+        target: Tensor,
+        num_classes: int | None,
+        positions: Tensor | None,
+        sum_counts: SumCounts | None,
+    ) -> Samples:
+        """Check what was given."""
+        for name, labels, shape in (("predictions", predictions, "[M, N]"), ("target", target, "[N]")):
+            if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+                raise TypeError(f"{name} must be class indices {shape} of an integer dtype, got {labels.dtype}")
+        if predictions.ndim != 2 or target.ndim != 1 or predictions.shape[1] != target.shape[0]:
+            got = f"{list(predictions.shape)} and {list(target.shape)}"
+            raise ValueError(f"predictions must be [M, N], a row for each epoch, and target [N], got {got}")
+        if not len(predictions):
+            raise ValueError("predictions has no epochs to choose from")
+        if num_classes is None and sum_counts is not None:
+            raise ValueError("num_classes must be given with sum_counts: a process need not hold every class")
+        predictions, target = predictions.detach().cpu(), target.detach().cpu().long()
+        classes = _classes(predictions, target, num_classes)
+        if positions is not None and (positions.shape != target.shape or positions.is_floating_point()):
+            raise ValueError(f"positions must be indices {list(target.shape)} like target, got {list(positions.shape)}")
+        add = sum_counts or (lambda counts: counts)
+        total = int(add(torch.tensor([len(target)])))
+        if not total:
+            raise ValueError("target has no samples to count")
+        if positions is not None:
+            positions = positions.detach().cpu().long()
+            if len(positions) and not 0 <= int(positions.min()) <= int(positions.max()) < total:
+                raise ValueError(f"positions must lie in 0..{total - 1}, the samples of all processes")
+        return cls(predictions, target, classes, total, positions, add)
+
+    @property
+    def epochs(self) -> int:
+        """Number of epochs."""
+        return len(self.predictions)
+
+    def ones(self) -> Tensor:
+        """Weights ``[N, 1]`` of all samples."""
+        return torch.ones(len(self.target), 1, dtype=torch.int32)
+
+    def count(self, layout: Layout, epochs: Sequence[int], weights: Tensor) -> Tensor:
+        """Counts of all processes ``[m, size, R]``, for weights ``[N, R]`` of this process's samples."""
+        at_once = max(1, SAMPLES_AT_ONCE // max(weights.numel(), 1))
+        some = torch.split(torch.tensor(list(epochs)), at_once)
+        return self.sum(torch.cat([layout.count(self.predictions[e].long(), self.target, weights) for e in some]))
+
+    def matrix(self, epoch: int) -> Tensor:
+        """Counts ``[K, K]`` of all samples."""
+        return self.count(Layout(self.classes, False), [epoch], self.ones()).view(self.classes, self.classes)
+
+    def values(self, layout: Layout, measure: Measure) -> Tensor:
+        """Value of each epoch, ``[M]``, on all samples."""
+        at_once = max(1, CELLS_AT_ONCE // 16 // layout.size)
+        some = torch.split(torch.arange(self.epochs), at_once)
+        counts = (self.count(layout, part.tolist(), self.ones()) for part in some)
+        return torch.cat([measure_counts(measure, layout, part)[:, 0] for part in counts])
+
+    def coins(self, repeats: int, generator: torch.Generator | None) -> Tensor:
+        """Throw a coin for each sample and repeat, int32 ``[N, R]``."""
+        number = len(self.target) if self.positions is None else self.total
+        coins = torch.randint(2, (number, repeats), dtype=torch.int32, generator=generator)
+        return coins if self.positions is None else coins[self.positions]
+
+
+def parts(repeats: int, cells: int) -> Iterator[int]:
+    """Sizes of parts of the repeats that bound the memory, the same on all processes."""
+    most = max(1, CELLS_AT_ONCE // cells)
+    return (min(most, repeats - start) for start in range(0, repeats, most))
+
+
+def measure_counts(measure: Measure, layout: Layout, counts: Tensor) -> Tensor:
+    """Values ``[m, R]`` of counts ``[m, size, R]``."""
+    rows = counts.transpose(-1, -2)  # [m, R, size]
+    found = []
+    for part in torch.split(rows, max(1, CELLS_AT_ONCE // 16 // (rows.shape[0] * layout.size)), 1):
+        read = layout.read(part)
+        found.append(measure(read).double() if isinstance(read, Margins) else evaluated(measure, read.double()))
+    return torch.cat(found, 1)
+
+
+def reads_margins(measure: Measure, matrix: Tensor) -> bool:
+    """Whether the measure gives the same value of margins as of a matrix ``[K, K]``."""
+    try:
+        value = measure(margins(matrix))
+    except (TypeError, ValueError, AttributeError, IndexError):  # what functions of matrices say to a named tuple
+        return False
+    whole = evaluated(measure, matrix.double())
+    return isinstance(value, Tensor) and value.shape == whole.shape and torch.allclose(value, whole, equal_nan=True)
+
+
+def crossed(samples: Samples, epochs: Sequence[int], coins: Tensor, choice: Tensor) -> Tensor:
+    """Count each half at the epoch that the other one chose: ``[K * K]`` of this process, summed over the repeats.
+
+    Args:
+        samples: what this process holds.
+        epochs: m epochs that were chosen from.
+        coins: ``[N, R]``, 1 where a sample lies on the first half.
+        choice: ``[R, 2]``, index into the epochs that the first and the second half chose.
+    """
+    counts = torch.zeros(samples.classes**2, dtype=torch.int64)
+    for index in sorted(set(choice.flatten().tolist())):
+        by_first, by_second = (choice == index).double().unbind(-1)
+        weights = coins.double() @ (by_second - by_first) + by_first.sum()  # (1 - coin) by_first + coin by_second
+        cells = samples.target * samples.classes + samples.predictions[epochs[index]].long()
+        counts += torch.bincount(cells, weights, samples.classes**2).round().long()
+    return counts
+
+
+def _classes(predictions: Tensor, target: Tensor, num_classes: int | None) -> int:
+    """Number of classes, none of which may be out of range."""
+    ends = [labels.aminmax() for labels in (predictions, target) if labels.numel()]
+    highest = max((int(end.max) for end in ends), default=-1)
+    classes = highest + 1 if num_classes is None else num_classes
+    lowest = min((int(end.min) for end in ends), default=0)
+    if lowest < 0 or highest >= classes:
+        raise ValueError(
+            f"predictions and target must lie in 0..{classes - 1}, got {lowest}..{highest}; leave ignored samples out"
+        )
+    return classes

@@ -1,0 +1,137 @@
+"""How many samples a validation set needs before its interval is narrow enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from imbtorch.analysis.intervals import posterior
+from imbtorch.counts import double, square
+
+__all__ = ["samples_needed"]
+
+Measure: TypeAlias = Callable[[Tensor], Tensor]
+
+START = 30  # samples of the rarest class that are tried first
+MOST = 2**30  # samples of the rarest class, above which nothing is tried
+PRECISE = 1.01  # the answer lies within 1 % of the least number, as the test sets drawn here have it
+
+
+def samples_needed(
+    measure: Measure,
+    rates: Tensor,
+    class_priors: Tensor,
+    width: float,
+    assurance: float = 0.8,
+    *,
+    level: float = 0.95,
+    test_sets: int = 400,
+    samples: int = 1000,
+    seed: int = 0,
+) -> int:
+    """How many samples of the rarest class it takes until the interval of a measure is no wider than ``width``.
+
+    Test sets of a classifier with these rates are drawn, in which the other classes have as many samples more as their
+    priors say; the number is found at which the share ``assurance`` of them has a :func:`posterior` interval that is
+    narrow enough. Simulated with other test sets, that share lies within .05 of ``assurance``: both are simulations,
+    and a percent more or fewer samples changes a width by half a percent.
+
+    Args:
+        measure: function of ``[..., K, K]`` with a value ``[...]``.
+        rates: ``[K, K]`` guess of what the classifier does: each row the shares in which a class is predicted as each;
+            normalised to sum to 1, so counts of a first test set will do.
+        class_priors: ``[K]`` shares of the classes; normalised to sum to 1. A class of prior 0 does not come.
+        width: of the interval from its lower to its upper limit, in units of the measure.
+        assurance: probability that the interval of a test set of that size is so narrow, in (0, 1).
+        level: probability that the interval holds.
+        test_sets: number of test sets drawn for each size that is tried.
+        samples: draws of each posterior.
+        seed: of the randomness, the same for each size that is tried.
+
+    Returns:
+        Samples of the class with the smallest positive prior, at least 1. Divide by its prior for those of all classes.
+
+    Raises:
+        ValueError: for shapes that do not fit, negative or empty rows and priors, a width that is not positive, an
+            assurance outside (0, 1), a measure without a value there, and a width that 2^30 samples do not reach.
+
+    >>> from imbtorch import balanced_accuracy
+    >>> rates, priors = torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0.95, 0.05])
+    >>> 50 < samples_needed(balanced_accuracy, rates, priors, 0.1) < 80  # 1.96² * .8 * .2 / .1² = 61.5, and a few
+    True
+    """
+    _check(width, assurance)
+    shares, relative = _shares(rates, class_priors)
+    cells = shares.numel()
+    at_once = max(1, 20_000_000 // cells // samples)
+
+    def widths(rarest: int) -> Tensor:
+        """Widths of the intervals of test sets with so many samples of the rarest class."""
+        generator = torch.Generator().manual_seed(seed)
+        totals = (relative * rarest).round()
+        parts = []
+        for some in torch.split(_test_sets(shares, totals, test_sets, generator), at_once):
+            found = posterior(measure, some, samples=samples, level=level, generator=generator)
+            parts.append(found.high - found.low)
+        return torch.cat(parts)
+
+    low, high, size = 0, None, START
+    while high is None or (high - low > 1 and high > PRECISE * low):
+        there = widths(size).quantile(assurance).item()
+        if math.isnan(there):
+            raise ValueError(f"measure has no value for test sets with {size} samples of the rarest class")
+        low, high = (low, size) if there <= width else (size, high)
+        if low >= MOST:
+            raise ValueError(f"width {width!r} is not reached with {MOST} samples of the rarest class")
+        size = _next(size, low, high, there / width)
+    return high
+
+
+def _next(size: int, low: int, high: int | None, too_wide: float) -> int:
+    """Size to try next: widths fall with its root. Half a percent beyond, so that it closes in from both sides."""
+    guess = round(min(size * too_wide**2, MOST) * (1.005 if too_wide > 1 else 0.995))
+    if high is None:
+        return min(MOST, max(guess, low + 1 + low // 20))
+    return guess if low < guess < high else (low + high) // 2
+
+
+def _check(width: float, assurance: float) -> None:
+    if not width > 0:
+        raise ValueError(f"width must be positive, got {width!r}")
+    if not 0 < assurance < 1:
+        raise ValueError(f"assurance must lie in (0, 1), got {assurance!r}")
+
+
+def _shares(rates: Tensor, class_priors: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows that sum to 1, float64 ``[K, K]``, and the sizes of the classes relative to the rarest, ``[K]``."""
+    wide = double(square(rates)).cpu()
+    priors = torch.as_tensor(class_priors, dtype=torch.float64).cpu()
+    if wide.ndim != 2 or priors.shape != wide.shape[:1]:
+        raise ValueError(f"rates must be [K, K] and class_priors [K], got {list(wide.shape)} and {list(priors.shape)}")
+    for name, values in (("rates", wide), ("class_priors", priors)):
+        if not bool((values >= 0).all() & values.isfinite().all()):
+            raise ValueError(f"{name} must be finite and not negative, got {values.tolist()}")
+    totals = wide.sum(-1, keepdim=True)
+    come = priors > 0
+    if not bool(come.any()):
+        raise ValueError(f"class_priors must not all be 0, got {priors.tolist()}")
+    if bool((come & (totals.squeeze(-1) == 0)).any()):
+        raise ValueError("rates has an empty row for a class that comes; say how it is predicted")
+    return torch.where(totals > 0, wide / totals, 0.0), priors / priors[come].min()
+
+
+def _test_sets(shares: Tensor, totals: Tensor, number: int, generator: torch.Generator) -> Tensor:
+    """Counts ``[number, K, K]`` with these class totals ``[K]``: each cell takes its part of what is left."""
+    counts = shares.new_zeros(number, *shares.shape)
+    left, behind = totals.expand(number, -1).clone(), torch.ones_like(totals)
+    for column in range(len(totals) - 1):
+        chance = torch.where(behind > 0, shares[:, column] / behind, 0.0).clamp(0, 1)
+        taken = torch.binomial(left, chance.expand_as(left), generator=generator)
+        counts[..., column] = taken
+        left, behind = left - taken, behind - shares[:, column]
+    counts[..., -1] = left
+    return counts

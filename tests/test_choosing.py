@@ -1,0 +1,552 @@
+"""Expected values come from loops over NumPy and scikit-learn, closed forms, and simulations with known truth."""
+
+import math
+import threading
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from sklearn import metrics
+
+import imbtorch
+from imbtorch import Margins, balanced_accuracy, margins
+from imbtorch.analysis import caveats, choice_caveats, epochs, halves, posterior, samples_needed, select_epoch
+from imbtorch.analysis.epochs import ChosenEpoch
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def drawn(recalls, totals, seed=0):
+    """Predictions ``[M, N]`` and targets of epochs that see the same hard samples; wrong ones go to the next class."""
+    generator = seeded(seed)
+    target = torch.repeat_interleave(torch.arange(len(totals)), torch.tensor(totals))
+    shared, own = (
+        torch.randn(len(target), generator=generator),
+        torch.randn(len(recalls), len(target), generator=generator),
+    )
+    right = torch.special.ndtr((shared + own) / math.sqrt(2)) < torch.tensor(recalls)[:, target]
+    return torch.where(right, target, (target + 1) % len(totals)), target
+
+
+LEARNING = [[0.6, 0.3], [0.8, 0.5], [0.85, 0.6], [0.9, 0.6], [0.9, 0.65], [0.9, 0.6]]
+
+
+# --- against a reference --------------------------------------------------------------------------------------------
+
+
+def reference(predictions, target, score, coins, classes, level=0.95):
+    """Half-sampling by loops: kept epoch, corrected counts, stability, set."""
+    predictions, target, coins = predictions.numpy(), target.numpy(), coins.numpy()
+    number = len(predictions)
+
+    def value(epoch, where):
+        return score(target[where], predictions[epoch][where])
+
+    def best(values):
+        return max(range(number), key=lambda epoch: (round(values[epoch], 11), epoch))
+
+    def counts(epoch, where):
+        return metrics.confusion_matrix(target[where], predictions[epoch][where], labels=range(classes))
+
+    every = np.ones(len(target), bool)
+    values = [value(epoch, every) for epoch in range(number)]
+    kept = best(values)
+    cross, choices, resampled = np.zeros((classes, classes)), [], []
+    for coin in coins.T == 1:
+        for choose, count in ((coin, ~coin), (~coin, coin)):
+            seen = [value(epoch, choose) for epoch in range(number)]
+            choices.append(best(seen))
+            resampled.append(seen)
+            cross += counts(choices[-1], count)
+    corrected = counts(kept, every) / 4 + 3 * cross / coins.shape[1] / 4
+    noise = np.array(resampled) - values
+    spread = np.array(
+        [[np.sqrt(np.mean((noise[:, j] - noise[:, e]) ** 2)) for j in range(number)] for e in range(number)]
+    )
+    floor = np.sort(spread[~np.eye(number, dtype=bool)])[(number * (number - 1) - 1) // 2] / 4
+    alike = []
+    for e in range(number):
+        s = np.maximum(spread[e], floor)
+        statistic = max((values[j] - values[e]) / s[j] for j in range(number))
+        chance = [max((row[j] - row[e]) / s[j] for j in range(number)) for row in noise]
+        if statistic <= np.quantile(chance, level):
+            alike.append(e)
+    return kept, corrected, np.mean(np.array(choices) == kept), tuple(alike)
+
+
+SCORES = {
+    "balanced_accuracy": metrics.balanced_accuracy_score,
+    "f_score": partial(metrics.f1_score, average="macro", zero_division=0),
+    "matthews_corrcoef": metrics.matthews_corrcoef,
+}
+
+
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize(
+    ("recalls", "totals"), [(LEARNING, [60, 20]), ([[*row, 0.7] for row in LEARNING], [60, 30, 20])]
+)
+def test_halves_and_the_set_agree_with_loops(name, recalls, totals):
+    predictions, target = drawn(recalls, totals)
+    measure, repeats, size = getattr(imbtorch, name), 25, len(totals)
+    found = select_epoch(predictions, target, measure, repeats=repeats, generator=seeded(1), samples=300)
+    again = seeded(1)
+    coins = torch.randint(2, (len(target), repeats), dtype=torch.int32, generator=again)
+    kept, corrected, stability, alike = reference(predictions, target, SCORES[name], coins, size)
+    assert found.epoch == kept
+    assert found.value == pytest.approx(SCORES[name](target, predictions[kept]))
+    assert found.stability == pytest.approx(stability)
+    assert found.indistinguishable == alike
+    counts = torch.from_numpy(corrected)
+    assert counts.sum(-1).tolist() == pytest.approx(totals)  # rows keep their sums
+    assert found.corrected == pytest.approx(measure(counts).item())
+    interval = posterior(measure, counts, samples=300, generator=again)
+    assert (found.interval.low.item(), found.interval.high.item()) == pytest.approx(
+        (interval.low.item(), interval.high.item())
+    )
+    assert (found.compared, found.repeats) == (tuple(range(len(recalls))), repeats)
+
+
+def test_several_measures_share_the_coins():
+    predictions, target = drawn(LEARNING, [60, 20])
+    both = {"f1": imbtorch.f_score, "ba": balanced_accuracy}
+    found = select_epoch(predictions, target, both, generator=seeded(1), samples=100)
+    assert list(found) == ["f1", "ba"]
+    for name, measure in both.items():
+        alone = select_epoch(predictions, target, measure, generator=seeded(1), samples=100)
+        for of in ("epoch", "value", "corrected", "stability", "indistinguishable"):
+            assert getattr(found[name], of) == getattr(alone, of)
+
+
+def test_lower_is_better():
+    def error(counts):
+        return 1 - imbtorch.accuracy(counts)
+
+    predictions, target = drawn(LEARNING, [60, 20])
+    up = select_epoch(predictions, target, imbtorch.accuracy, generator=seeded(1))
+    down = select_epoch(predictions, target, {"error": error}, higher_is_better={"error": False}, generator=seeded(1))
+    assert down["error"].epoch == up.epoch
+    assert down["error"].value == pytest.approx(1 - up.value)
+    assert down["error"].corrected == pytest.approx(1 - up.corrected)
+    assert down["error"].indistinguishable == up.indistinguishable
+
+
+# --- ties, undefined values -----------------------------------------------------------------------------------------
+
+
+def test_of_equal_epochs_the_latest_is_kept_unless_something_breaks_the_tie():
+    target = torch.tensor([0] * 20 + [1] * 10)
+    good = target.clone()
+    good[:2] = 1
+    predictions = torch.stack([good, 1 - target, good, good])
+    choose = partial(select_epoch, predictions, target, balanced_accuracy, samples=50, generator=seeded())
+    assert choose().epoch == 3
+    assert choose(tie_break=torch.tensor([0.3, 0.9, 0.5, 0.4])).epoch == 2
+    assert choose(tie_break=torch.tensor([0.3, 0.9, 0.3, math.nan])).epoch == 2  # equal too: the latest
+    assert choose(higher_is_better=False).epoch == 1
+    cost = choose(higher_is_better=False, tie_break=torch.arange(4.0))
+    assert (cost.epoch, cost.stability) == (1, 1.0)
+    ties = choose()
+    assert ties.indistinguishable == (0, 2, 3)  # equal predictions cannot be told apart, the wrong ones can
+    assert ties.stability == 1.0  # ties of the halves are broken alike
+    assert ties.corrected == ties.value == pytest.approx(0.95)
+    assert str(ties).startswith("epoch 3: 0.950, corrected for having been chosen 0.950 [")
+    assert str(ties).endswith("stability 1.00; cannot be told from epochs 0, 2")
+
+
+def test_tie_breaks_of_a_measure_of_which_lower_is_better_are_read_likewise():
+    target = torch.tensor([0, 0, 1, 1])
+    predictions = torch.stack([target, target])
+    error = {"error": lambda counts: 1 - imbtorch.accuracy(counts)}
+    found = select_epoch(
+        predictions, target, error, higher_is_better=False, tie_break={"error": torch.tensor([0.1, 0.2])}, samples=50
+    )
+    assert found["error"].epoch == 0
+
+
+def test_an_epoch_without_a_value_is_never_kept():
+    def picky(counts):  # nan where class 1 is predicted more often than it comes
+        return torch.where(counts.sum(-2)[..., 1] > 1.5 * counts.sum(-1)[..., 1], math.nan, balanced_accuracy(counts))
+
+    target = torch.tensor([0] * 30 + [1] * 10)
+    modest = target.clone()
+    modest[35:] = 0
+    eager = target.clone()
+    eager[:10] = 1
+    found = select_epoch(torch.stack([modest, eager]), target, picky, samples=50, generator=seeded())
+    assert (found.epoch, found.compared, found.indistinguishable) == (0, (0,), (0,))
+    with pytest.raises(ValueError, match="measure has no value in any epoch"):
+        select_epoch(torch.stack([eager, eager]), target, picky)
+
+
+def test_a_single_epoch_is_kept_as_it_is():
+    predictions, target = drawn(LEARNING[:1], [60, 20])
+    found = select_epoch(predictions, target, balanced_accuracy, generator=seeded())
+    assert found.corrected == pytest.approx(found.value)
+    assert (found.stability, found.indistinguishable) == (1.0, (0,))
+    assert "told from all other epochs" in str(found)
+
+
+# --- several processes ----------------------------------------------------------------------------------------------
+
+
+def on_processes(world, work):
+    """Run ``work(rank, sum_counts)`` on threads that sum as processes do, and return what each found."""
+    barrier, shared, found, failed = threading.Barrier(world, timeout=60), [None] * world, [None] * world, []
+
+    def start(rank):
+        def sum_counts(counts):
+            assert not counts.is_floating_point()
+            shared[rank] = counts
+            barrier.wait()
+            total = torch.stack(shared).sum(0, dtype=counts.dtype)  # raises for shapes that differ
+            barrier.wait()
+            return total
+
+        try:
+            found[rank] = work(rank, sum_counts)
+        except BaseException as error:  # handed to the test below
+            failed.append(error)
+            barrier.abort()
+
+    threads = [threading.Thread(target=start, args=(rank,)) for rank in range(world)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+    return found
+
+
+def facts(found: ChosenEpoch):
+    return found.epoch, found.value, found.corrected, found.stability, found.indistinguishable
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_processes_with_known_positions_find_what_one_finds(world):
+    predictions, target = drawn(LEARNING, [61, 20])
+    alone = select_epoch(predictions, target, balanced_accuracy, generator=seeded(3), samples=100)
+    order = torch.randperm(len(target), generator=seeded())
+    bounds = [0, 7, 40, 81] if world == 3 else [0, 50, 81]
+
+    def work(rank, sum_counts):
+        own = order[bounds[rank] : bounds[rank + 1]]
+        return select_epoch(
+            predictions[:, own].to(torch.uint8),
+            target[own],
+            balanced_accuracy,
+            num_classes=2,
+            generator=seeded(3),
+            samples=100,
+            positions=own,
+            sum_counts=sum_counts,
+        )
+
+    for found in on_processes(world, work):
+        assert facts(found) == facts(alone)
+        assert found.interval.low == alone.interval.low
+
+
+def test_processes_without_positions_agree_among_themselves_and_one_may_be_empty():
+    predictions, target = drawn(LEARNING, [61, 20])
+    bounds = [0, 50, 50, 81]
+
+    def work(rank, sum_counts):
+        own = slice(bounds[rank], bounds[rank + 1])
+        arguments = {"num_classes": 2, "generator": seeded(rank), "samples": 100, "sum_counts": sum_counts}
+        return select_epoch(predictions[:, own], target[own], balanced_accuracy, **arguments)
+
+    first, *others = on_processes(3, work)
+    assert [facts(other) for other in others] == [facts(first)] * 2
+    alone = select_epoch(predictions, target, balanced_accuracy, generator=seeded(9))
+    assert (first.epoch, first.value) == (alone.epoch, alone.value)
+    assert first.corrected == pytest.approx(alone.corrected, abs=0.03)  # other coins
+
+
+# --- many classes ---------------------------------------------------------------------------------------------------
+
+
+def many(classes=12, number=30):
+    recalls = [[0.3 + 0.02 * epoch] * classes for epoch in range(number)]
+    return drawn(recalls, [8] * classes)
+
+
+def test_margins_stand_for_matrices_where_those_are_too_many(monkeypatch):
+    predictions, target = many()
+    whole = select_epoch(predictions, target, balanced_accuracy, generator=seeded(), samples=50)
+    monkeypatch.setattr(epochs, "CELLS_IN_ALL", 1000)
+    assert facts(select_epoch(predictions, target, balanced_accuracy, generator=seeded(), samples=50)) == facts(whole)
+    read = []
+
+    def recall_of_margins(counts):
+        read.append(type(counts))
+        return balanced_accuracy(counts)
+
+    select_epoch(predictions, target, recall_of_margins, generator=seeded(), samples=50)
+    assert read.count(Margins) > 2
+
+
+def test_parts_of_the_repeats_and_epochs_change_nothing(monkeypatch):
+    predictions, target = many()
+    whole = select_epoch(predictions, target, balanced_accuracy, generator=seeded(), samples=50, repeats=10)
+    monkeypatch.setattr(halves, "SAMPLES_AT_ONCE", 500)
+    monkeypatch.setattr(halves, "CELLS_AT_ONCE", 30 * 144 * 10)
+    assert facts(whole) == facts(
+        select_epoch(predictions, target, balanced_accuracy, generator=seeded(), samples=50, repeats=10)
+    )
+    monkeypatch.setattr(halves, "CELLS_AT_ONCE", 1)  # one repeat, one matrix at a time; other coins
+    parts = select_epoch(predictions, target, balanced_accuracy, generator=seeded(), samples=50, repeats=10)
+    assert (parts.epoch, parts.value, parts.repeats) == (whole.epoch, whole.value, 10)
+    assert parts.corrected == pytest.approx(whole.corrected, abs=0.03)
+
+
+def test_of_matrices_the_best_epochs_are_resampled_and_the_result_says_so(monkeypatch):
+    predictions, target = many()
+    monkeypatch.setattr(epochs, "CELLS_IN_ALL", 2 * 144 * 10 * 20)
+    measures = {"rci": imbtorch.relative_classifier_information, "ba": balanced_accuracy}
+    found = select_epoch(predictions, target, measures, generator=seeded(), samples=50)
+    assert list(found) == ["rci", "ba"]
+    assert (found["ba"].compared, found["ba"].repeats) == (tuple(range(30)), 100)  # by margins
+    assert (len(found["rci"].compared), found["rci"].repeats) == (10, 20)
+    values = torch.stack(
+        [
+            imbtorch.relative_classifier_information(
+                imbtorch.confusion_matrix(each, target, "multiclass", num_classes=12)
+            )
+            for each in predictions
+        ]
+    )
+    assert set(found["rci"].compared) == set(values.topk(10).indices.tolist())
+    assert found["rci"].epoch == values.argmax()
+
+
+def test_a_function_that_takes_margins_for_something_else_gets_matrices(monkeypatch):
+    def first_row(counts):  # of Margins it would be the diagonal
+        return counts[0].sum(-1) if isinstance(counts, Margins) else balanced_accuracy(counts)
+
+    predictions, target = many()
+    monkeypatch.setattr(epochs, "CELLS_IN_ALL", 1000)
+    found = select_epoch(predictions, target, first_row, generator=seeded(), samples=50)
+    assert len(found.compared) == 10
+    assert found.value == pytest.approx(metrics.balanced_accuracy_score(target, predictions[found.epoch]))
+
+
+# --- with known truth -----------------------------------------------------------------------------------------------
+
+
+def test_the_correction_takes_the_optimism_away_and_the_set_holds_the_best():
+    recalls, totals = [[0.9, 0.6]] * 30, [150, 10]  # all equally good: .75
+    raw, left, held, covered = [], [], [], []
+    for run in range(60):
+        predictions, target = drawn(recalls, totals, seed=run)
+        found = select_epoch(predictions, target, balanced_accuracy, samples=500, generator=seeded(run))
+        raw.append(found.value - 0.75)
+        left.append(found.corrected - 0.75)
+        held.append(run % 30 in found.indistinguishable)
+        covered.append(found.interval.low.item() <= 0.75 <= found.interval.high.item())
+    assert np.mean(raw) > 0.08
+    assert abs(np.mean(left)) < 0.035
+    assert np.mean(held) > 0.9
+    assert np.mean(covered) > 0.9
+
+
+def test_many_samples_leave_the_value_and_tell_epochs_apart():
+    predictions, target = drawn([[0.5, 0.5], [0.9, 0.9], [0.7, 0.7]], [3000, 3000])
+    found = select_epoch(predictions, target, balanced_accuracy, generator=seeded())
+    assert (found.epoch, found.indistinguishable, found.stability) == (1, (1,), 1.0)
+    assert found.corrected == pytest.approx(found.value, abs=1e-12)  # every half chooses it: X is its counts
+    assert found.interval.high - found.interval.low < 0.02
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------
+
+TARGET = torch.tensor([0, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("predictions", "target", "arguments", "error", "message"),
+    [
+        (torch.zeros(2, 4).long(), TARGET, {}, ValueError, r"target \[N\], got \[2, 4\] and \[3\]"),
+        (torch.zeros(3).long(), TARGET, {}, ValueError, r"a row for each epoch, and target \[N\], got \[3\]"),
+        (torch.zeros(2, 3), TARGET, {}, TypeError, "predictions must be class indices .* got torch.float32"),
+        (torch.zeros(2, 3).long(), TARGET.bool(), {}, TypeError, "target must be class indices .* got torch.bool"),
+        (torch.zeros(0, 3).long(), TARGET, {}, ValueError, "predictions has no epochs"),
+        (torch.zeros(2, 0).long(), TARGET[:0], {}, ValueError, "target has no samples"),
+        (torch.full((2, 3), 5), TARGET, {"num_classes": 2}, ValueError, r"must lie in 0\.\.1, got 0\.\.5"),
+        (torch.zeros(2, 3).long(), TARGET - 1, {}, ValueError, r"got -1\.\.0; leave ignored samples out"),
+        (torch.zeros(2, 3).long(), TARGET, {"repeats": 1}, ValueError, "repeats must be at least 2, got 1"),
+        (
+            torch.zeros(2, 3).long(),
+            TARGET,
+            {"tie_break": torch.zeros(3)},
+            ValueError,
+            r"one value for each epoch, \[2\]",
+        ),
+        (torch.zeros(2, 3).long(), TARGET, {"sum_counts": lambda x: x}, ValueError, "num_classes must be given with"),
+        (
+            torch.zeros(2, 3).long(),
+            TARGET,
+            {"positions": torch.zeros(2).long()},
+            ValueError,
+            r"positions must be .*\[3\]",
+        ),
+        (torch.zeros(2, 3).long(), TARGET, {"positions": TARGET + 7}, ValueError, r"positions must lie in 0\.\.2"),
+        (torch.zeros(2, 3).long(), TARGET, {"level": 1.0}, ValueError, "level must lie in"),
+    ],
+)
+def test_errors_name_what_does_not_fit(predictions, target, arguments, error, message):
+    with pytest.raises(error, match=message):
+        select_epoch(predictions, target, balanced_accuracy, **arguments)
+
+
+def test_a_measure_must_return_one_value_for_each_matrix():
+    with pytest.raises(ValueError, match="one value for each matrix"):
+        select_epoch(torch.zeros(2, 3).long(), TARGET, partial(imbtorch.recall, average="none"), num_classes=2)
+
+
+# --- caveats --------------------------------------------------------------------------------------------------------
+
+
+def test_ties_are_told_from_one_half_on():
+    counts = torch.tensor([[[90, 10], [40, 60]], [[90, 10], [10, 90]], [[80, 20], [0, 100]], [[90, 10], [40, 60]]])
+    assert choice_caveats(counts, torch.tensor([0.75, 0.9, 0.9, 0.75])) == [
+        "2 of 4 epochs tie for the best value, 0.900: the measure does not choose between them"
+    ]
+    assert choice_caveats(counts, torch.tensor([0.75, 0.9, 0.9, 0.75]), higher_is_better=False)[0].startswith(
+        "2 of 4 epochs tie for the best value, 0.750"
+    )
+    assert choice_caveats(counts, torch.tensor([0.75, 0.9, 0.8, 0.75])) == []
+    assert choice_caveats(counts, torch.tensor([0.75, 0.9, math.nan, 0.75])) == []
+    assert choice_caveats(counts, torch.zeros(4)) == [
+        "all 4 epochs tie at the value 0.000: the measure does not choose between them"
+    ]
+    assert choice_caveats(counts[:1], torch.zeros(1)) == []
+
+
+def test_classes_that_were_never_predicted_are_named():
+    counts = torch.zeros(3, 6, 6).long()
+    counts[:, :, 0] = 100  # everything is taken for class 0
+    counts[:, 5] = 0  # and class 5 does not come
+    told = choice_caveats(counts, torch.tensor([0.1, 0.2, 0.3]), list("abcdef"))
+    assert told == ["classes 'b', 'c', 'd' and 1 more were never predicted in any of 3 epochs"]
+    counts[0, 1, 1], counts[1, 2, 2], counts[2, 3, 0] = 60, 70, 30
+    counts[0, 0, 3] = 1  # once, and wrongly
+    told = choice_caveats(margins(counts), torch.tensor([0.1, 0.2, 0.3]))
+    assert told == ["class 4 was never predicted in any of 3 epochs"]
+
+
+def test_six_samples_are_the_fewest_that_an_exact_test_can_tell():
+    six, five = (stats.binomtest(number, number, 0.5).pvalue for number in (6, 5))
+    assert six < 0.05 < five
+    assert caveats.DISCORDANT == 6
+
+
+@pytest.mark.parametrize(
+    ("hits", "samples", "expected"),
+    [
+        ((2, 4, 3), 8, "class 1 has 8 samples, on which epochs differ by at most 2: below 6 (0.75 of its recall)"),
+        ((1, 7, 3), 8, None),
+        ((0, 5, 3), 60, "class 1 has 60 samples, on which epochs differ by at most 5: below 6 (0.1 of its recall)"),
+        ((0, 5, 3), 61, None),
+        ((0, 1, 0), 1, "class 1 has 1 sample: with fewer than 6 no difference between epochs can be told from noise"),
+        ((0, 5, 3), 5, "class 1 has 5 samples: with fewer than 6 no difference between epochs can be told from noise"),
+    ],
+)
+def test_differences_on_a_rare_class_are_held_against_the_least_that_can_be_told(hits, samples, expected):
+    counts = torch.tensor([[[100, 1], [samples - hit, hit]] for hit in hits])
+    told = choice_caveats(counts, torch.tensor([0.1, 0.2, 0.3]))
+    assert [sentence.removesuffix(" that may be noise") for sentence in told] == [expected] * (expected is not None)
+
+
+def test_the_rarest_of_several_rare_classes_is_named():
+    counts = torch.tensor([[[9, 1, 0], [1, 6, 0], [2, 0, 98]], [[8, 2, 0], [1, 6, 0], [1, 0, 99]]])
+    (told,) = choice_caveats(counts[[0, 1, 0]], torch.tensor([0.1, 0.2, 0.3]), ("x", "y", "z"))
+    assert told.startswith("class 'y' has 7 samples (and 1 more class no better), on which epochs differ by at most 0")
+
+
+def test_caveats_refuse_what_does_not_fit():
+    with pytest.raises(ValueError, match=r"values \[M\]; got margins and values \[2, 2\] and \[3\]"):
+        choice_caveats(torch.zeros(2, 2, 2), torch.zeros(3))
+    with pytest.raises(ValueError, match="classes must hold 2 names, got 1"):
+        choice_caveats(torch.zeros(2, 2, 2), torch.zeros(2), ["a"])
+
+
+# --- planning -------------------------------------------------------------------------------------------------------
+
+
+def share_of_narrow(measure, rates, totals, width, number=300, seed=5):
+    """Share of test sets, drawn by NumPy, whose interval is narrow enough."""
+    generator = np.random.default_rng(seed)
+    counts = np.stack([generator.multinomial(total, row, number) for total, row in zip(totals, rates, strict=True)], 1)
+    found = posterior(measure, torch.from_numpy(counts), samples=1000, generator=seeded(seed))
+    return ((found.high - found.low) <= width).double().mean().item()
+
+
+@pytest.mark.parametrize(
+    ("name", "rates", "priors", "width", "assurance"),
+    [
+        ("balanced_accuracy", [[0.9, 0.1], [0.2, 0.8]], [0.95, 0.05], 0.12, 0.8),
+        ("imbalance_accuracy", [[0.9, 0.1], [0.2, 0.8]], [0.8, 0.2], 0.2, 0.9),
+        ("geometric_mean", [[0.9, 0.05, 0.05], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6]], [0.6, 0.3, 0.1], 0.15, 0.5),
+    ],
+)
+def test_so_many_samples_make_the_interval_narrow_and_fewer_do_not(name, rates, priors, width, assurance):
+    measure = getattr(imbtorch, name)
+    needed = samples_needed(measure, torch.tensor(rates), torch.tensor(priors), width, assurance)
+    for times, low, high in ((1.0, assurance - 0.09, 1.0), (0.75, 0.0, assurance - 0.1)):
+        totals = [round(times * needed * prior / min(priors)) for prior in priors]
+        assert low <= share_of_narrow(measure, np.array(rates), totals, width) <= high
+
+
+def test_a_class_that_does_not_come_and_counts_in_place_of_rates():
+    with_it = samples_needed(
+        balanced_accuracy, torch.tensor([[9, 1, 0], [2, 8, 0], [0, 0, 0]]), torch.tensor([19, 1, 0]), 0.2, test_sets=100
+    )
+    without = samples_needed(
+        balanced_accuracy, torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0.95, 0.05]), 0.2, test_sets=100
+    )
+    assert with_it == pytest.approx(without, abs=2)
+
+
+def test_a_width_that_any_test_set_has_takes_one_sample():
+    rates, priors = torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0.5, 0.5])
+    assert samples_needed(balanced_accuracy, rates, priors, 1.0, test_sets=50) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"width": 0.0}, "width must be positive, got 0.0"),
+        ({"assurance": 1.0}, r"assurance must lie in \(0, 1\), got 1.0"),
+        ({"class_priors": torch.ones(3)}, r"got \[2, 2\] and \[3\]"),
+        ({"class_priors": torch.tensor([1.0, -1.0])}, "class_priors must be finite and not negative"),
+        ({"class_priors": torch.zeros(2)}, "class_priors must not all be 0"),
+        ({"rates": torch.tensor([[1.0, 0.0], [0.0, 0.0]])}, "rates has an empty row for a class that comes"),
+        ({"measure": lambda counts: torch.full(counts.shape[:-2], math.nan)}, "measure has no value"),
+        ({"measure": lambda counts: torch.rand(counts.shape[:-2])}, "is not reached with 1073741824 samples"),
+    ],
+)
+def test_planning_refuses_what_does_not_fit(change, message):
+    arguments = {
+        "measure": balanced_accuracy,
+        "rates": torch.tensor([[0.9, 0.1], [0.2, 0.8]]),
+        "class_priors": torch.tensor([0.95, 0.05]),
+        "width": 0.1,
+        "test_sets": 20,
+        "samples": 100,
+    }
+    with pytest.raises(ValueError, match=message):
+        samples_needed(**(arguments | change))
+
+
+def test_priors_scale_the_other_classes():
+    """The closed form for one rare class beside one that is known exactly: width 2 z sd / 2."""
+    rates = torch.tensor([[1.0, 0.0], [0.3, 0.7]])
+    needed = samples_needed(balanced_accuracy, rates, torch.tensor([0.999, 0.001]), 0.1, assurance=0.5)
+    z = stats.norm.ppf(0.975)
+    expected = 0.3 * 0.7 * (z / 0.1) ** 2
+    assert needed == pytest.approx(expected, rel=0.1)
