@@ -1,8 +1,12 @@
 """Expected values come from loops over NumPy and scikit-learn, closed forms, and simulations with known truth."""
 
 import math
+import re
+import subprocess
+import sys
 import threading
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -62,7 +66,7 @@ def reference(predictions, target, score, coins, classes, level=0.95):
             choices.append(best(seen))
             resampled.append(seen)
             cross += counts(choices[-1], count)
-    corrected = counts(kept, every) / 4 + 3 * cross / coins.shape[1] / 4
+    corrected = counts(kept, every) / 6 + 5 * cross / coins.shape[1] / 6
     noise = np.array(resampled) - values
     spread = np.array(
         [[np.sqrt(np.mean((noise[:, j] - noise[:, e]) ** 2)) for j in range(number)] for e in range(number)]
@@ -306,12 +310,12 @@ def test_parts_of_the_repeats_and_epochs_change_nothing(monkeypatch):
 
 def test_of_matrices_the_best_epochs_are_resampled_and_the_result_says_so(monkeypatch):
     predictions, target = many()
-    monkeypatch.setattr(epochs, "CELLS_IN_ALL", 2 * 144 * 10 * 20)
+    monkeypatch.setattr(epochs, "CELLS_IN_ALL", 2 * 144 * 7 * 20)
     measures = {"rci": imbtorch.relative_classifier_information, "ba": balanced_accuracy}
     found = select_epoch(predictions, target, measures, generator=seeded(), samples=50)
     assert list(found) == ["rci", "ba"]
     assert (found["ba"].compared, found["ba"].repeats) == (tuple(range(30)), 100)  # by margins
-    assert (len(found["rci"].compared), found["rci"].repeats) == (10, 20)
+    assert (len(found["rci"].compared), found["rci"].repeats) == (7, 20)
     values = torch.stack(
         [
             imbtorch.relative_classifier_information(
@@ -320,7 +324,7 @@ def test_of_matrices_the_best_epochs_are_resampled_and_the_result_says_so(monkey
             for each in predictions
         ]
     )
-    assert set(found["rci"].compared) == set(values.topk(10).indices.tolist())
+    assert set(found["rci"].compared) == set(values.topk(7).indices.tolist())
     assert found["rci"].epoch == values.argmax()
 
 
@@ -331,7 +335,7 @@ def test_a_function_that_takes_margins_for_something_else_gets_matrices(monkeypa
     predictions, target = many()
     monkeypatch.setattr(epochs, "CELLS_IN_ALL", 1000)
     found = select_epoch(predictions, target, first_row, generator=seeded(), samples=50)
-    assert len(found.compared) == 10
+    assert len(found.compared) == 7
     assert found.value == pytest.approx(metrics.balanced_accuracy_score(target, predictions[found.epoch]))
 
 
@@ -360,6 +364,26 @@ def test_many_samples_leave_the_value_and_tell_epochs_apart():
     assert (found.epoch, found.indistinguishable, found.stability) == (1, (1,), 1.0)
     assert found.corrected == pytest.approx(found.value, abs=1e-12)  # every half chooses it: X is its counts
     assert found.interval.high - found.interval.low < 0.02
+
+
+def test_the_simulation_prints_a_row_for_each_case_and_measure():
+    script = Path(__file__).parent.parent / "examples" / "choosing.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "--quick", "--runs", "2", "--classes", "2", "5"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    heading, _, *rows = (
+        [cell.strip() for cell in line.strip("| ").split("|")] for line in re.findall("^\\|.*", done.stdout, re.M)
+    )
+    assert [row[:3] for row in rows] == [[k, "10", name] for k in "25" for name in ("BA", "IAM", "G-mean", "macro F1")]
+    for row in rows:
+        seen = dict(zip(heading, row, strict=True))
+        assert -0.1 < float(seen["corrected"]) < float(seen["raw bias"]) < 0.3
+        assert 1 <= float(seen["set size"]) <= 40
 
 
 # --- errors ---------------------------------------------------------------------------------------------------------

@@ -153,12 +153,15 @@ def parts(repeats: int, cells: int) -> Iterator[int]:
 
 def measure_counts(measure: Measure, layout: Layout, counts: Tensor) -> Tensor:
     """Values ``[m, R]`` of counts ``[m, size, R]``."""
-    rows = counts.transpose(-1, -2)  # [m, R, size]
+    most = CELLS_AT_ONCE // 16 // layout.size  # matrices that are read at once
     found = []
-    for part in torch.split(rows, max(1, CELLS_AT_ONCE // 16 // (rows.shape[0] * layout.size)), 1):
-        read = layout.read(part)
-        found.append(measure(read).double() if isinstance(read, Margins) else evaluated(measure, read.double()))
-    return torch.cat(found, 1)
+    for some in torch.split(counts.transpose(-1, -2), max(1, most)):  # [m, R, size]
+        values = []
+        for part in torch.split(some, max(1, most // len(some)), 1):
+            read = layout.read(part)
+            values.append(measure(read).double() if isinstance(read, Margins) else evaluated(measure, read.double()))
+        found.append(torch.cat(values, 1))
+    return torch.cat(found)
 
 
 def reads_margins(measure: Measure, matrix: Tensor) -> bool:
