@@ -1,8 +1,8 @@
 """Measures by simulation how honest the choice of an epoch is: `imbtorch.analysis.select_epoch` against the truth.
 
     python examples/choosing.py --quick                       # half a minute
-    python examples/choosing.py --classes 2                   # one part of the full run
-    python examples/choosing.py > choosing.md                 # all of it
+    python examples/choosing.py --classes 2 --rare 10         # one case of the full run, some four minutes
+    python examples/choosing.py > choosing.md                 # all ten cases, less than an hour
 
 Each run draws a validation set and the predictions of 40 epochs on it, of which the true confusion rates are known. The
 epochs see the same samples, and a sample that is hard in one epoch is hard in the next. One epoch is chosen by the
