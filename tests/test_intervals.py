@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import resource
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,14 +12,16 @@ from scipy import optimize, stats
 
 import imbtorch
 from imbtorch import balanced_accuracy, geometric_mean, imbalance_accuracy
-from imbtorch.analysis import intervals
-from imbtorch.analysis.intervals import (
+from imbtorch.analysis import (
+    Comparison,
     Interval,
     balanced_accuracy_posterior,
     bootstrap,
     compare,
+    drawing,
     paired_compare,
     posterior,
+    special,
 )
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
@@ -75,6 +79,11 @@ def score(c):
     return (c[..., 0, 0] + 2.0 * c[..., 1, 1]) / (1 + c[..., 1, 0] + 3 * c[..., 0, 1])
 
 
+def rates(c):
+    """Recall of each class."""
+    return c.diagonal(dim1=-2, dim2=-1) / c.sum(-1)
+
+
 # --- posterior ------------------------------------------------------------------------------------------------------
 
 
@@ -108,9 +117,8 @@ def test_limits_are_equal_tailed_where_both_classes_have_hits_and_errors(prior):
 
 @pytest.mark.parametrize("size", [2, 3, 10])
 @pytest.mark.parametrize("prior", WEIGHT)
-def test_mean_of_a_recall(size, prior):
-    # for K classes Jeffreys' weight is 1/K: the pull on the mean recall is that of two classes at most
-    weight = 1 / size if prior == "jeffreys" else 1.0
+def test_a_recall_is_drawn_from_its_beta_distribution(size, prior):
+    weight = WEIGHT[prior]
     counts = torch.arange(size**2, dtype=torch.float64).reshape(size, size) % 7 + torch.eye(size, dtype=torch.float64)
     recall = posterior(
         lambda c: c[..., 1, 1] / c[..., 1, :].sum(-1), counts, prior, 40_000, generator=seeded(), draws=True
@@ -123,19 +131,61 @@ def test_mean_of_a_recall(size, prior):
     assert distance(recall.draws, expected.cdf) < 2
 
 
-def test_weight_counts_the_classes_that_have_targets():
-    counts = torch.zeros(10, 10)
-    counts[:2, :2] = torch.tensor([[20.0, 3], [2, 5]])
-    found = posterior(
-        lambda c: c[..., 1, 1] / c[..., 1, :].sum(-1), counts, samples=40_000, generator=seeded(), draws=True
+def pooled_weights(counts):
+    """Pseudo-counts on the right and wrong cells of a class, from the recalls of the classes with targets."""
+    matrix = np.asarray(counts, dtype=float)
+    hits, totals = matrix.diagonal(), matrix.sum(1)
+    recalls = [h / n for h, n in zip(hits, totals, strict=True) if n > 0]
+    share = (sum(recalls) + 0.5) / (len(recalls) + 1) if len(recalls) > 2 else 0.5
+    return share, 1 - share
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_one_value_is_drawn_with_a_prior_that_keeps_the_mean_recall(classes):
+    counts = torch.zeros(10, 10)  # the other classes have no targets
+    counts[:classes, :classes] = (torch.arange(classes**2) % 7 + 3).reshape(classes, classes) + 20 * torch.eye(classes)
+    right, wrong = pooled_weights(counts)
+    hits, total = float(counts[1, 1]), float(counts[1].sum())
+    expected = stats.beta(hits + right, total - hits + wrong)
+    for prior in ("auto", "pooled"):
+        found = posterior(lambda c: rates(c)[..., 1], counts, prior, 40_000, generator=seeded(), draws=True)
+        assert distance(found.draws, expected.cdf) < 2
+
+
+def test_values_of_classes_are_drawn_with_half_and_half():
+    counts = torch.tensor([[40, 5, 2], [3, 20, 4], [1, 0, 3]])
+    for prior in ("auto", "jeffreys"):
+        found = posterior(rates, counts, prior, 40_000, generator=seeded(), draws=True)
+        for index, (hits, total) in enumerate([(40, 47), (20, 27), (3, 4)]):
+            assert distance(found.draws[:, index], stats.beta(hits + 0.5, total - hits + 0.5).cdf) < 2
+
+
+def test_empty_cells_get_the_prior_of_their_row_one_at_a_time():
+    counts = torch.tensor([[5, 2, 0, 0], [1, 4, 3, 1], [0, 0, 6, 0], [0, 1, 0, 2]])
+
+    def cells(c):
+        return c[..., 0, :] / c[..., 0, :].sum(-1, keepdim=True)
+
+    drawn = posterior(cells, counts, "uniform", 40_000, generator=seeded(), draws=True).draws
+    assert distance(drawn[:, 0], stats.beta(6, 3).cdf) < 2
+    assert distance(drawn[:, 1], stats.beta(2, 7).cdf) < 2  # counted: the prior does not fall there
+    assert bool(((drawn[:, 2] > 0) != (drawn[:, 3] > 0)).all())
+    assert float((drawn[:, 2] > 0).double().mean()) == pytest.approx(0.5, abs=0.01)
+    hit = drawn[:, 2][drawn[:, 2] > 0]
+    assert distance(hit, stats.beta(1, 8).cdf) < 2
+
+
+def test_a_row_without_empty_cells_gets_its_prior_on_any_wrong_one():
+    counts = torch.tensor([[5, 2, 3], [1, 4, 3], [2, 1, 6]])
+    drawn = posterior(rates, counts, "uniform", 40_000, generator=seeded(), draws=True).draws
+    assert distance(drawn[:, 0], stats.beta(6, 6).cdf) < 2
+    cell = posterior(lambda c: c[..., 0, 1] / c[..., 0, :].sum(-1), counts, "uniform", 40_000, generator=seeded())
+    assert float(cell.estimate) == 0.2
+    rng = np.random.default_rng(0)
+    weights = [rng.dirichlet(alpha, 100_000)[:, 1] for alpha in ([6, 3, 3], [6, 2, 4])]
+    assert [float(cell.low), float(cell.high)] == pytest.approx(
+        np.quantile(np.concatenate(weights), [0.025, 0.975]).tolist(), abs=0.01
     )
-    assert distance(found.draws, stats.beta(5.5, 2.5).cdf) < 2
-
-
-def test_prior_spreads_over_the_wrong_cells():
-    counts = torch.tensor([[5, 2, 0], [1, 4, 3], [0, 0, 6]])
-    cell = posterior(lambda c: c[..., 0, 2] / 7, counts, "uniform", 40_000, generator=seeded(), draws=True)
-    assert distance(cell.draws, stats.beta(0.5, 9 - 0.5).cdf) < 2
 
 
 def test_pseudo_counts_per_cell():
@@ -154,7 +204,7 @@ def test_pseudo_counts_per_cell():
         assert distance(found.draws, stats.beta(a, float(prior[row].sum() + counts[row].sum()) - a).cdf) < 2
 
 
-def test_class_totals_are_fixed_and_measures_are_called_with_all_draws():
+def test_fixed_totals_stay_and_measures_are_called_with_all_draws():
     seen = []
 
     def measure(counts):
@@ -162,11 +212,36 @@ def test_class_totals_are_fixed_and_measures_are_called_with_all_draws():
         return counts.diagonal(dim1=-2, dim2=-1).sum(-1)
 
     counts = torch.tensor([[[90, 10, 0], [1, 9, 2], [0, 0, 0]], [[3, 0, 0], [0, 5, 0], [0, 9, 0]]])
-    posterior(measure, counts, samples=50, generator=seeded())
-    assert seen[0].shape == (50, 2, 3, 3)
-    for each in seen:  # the draws, their variants at the limits, and the counts themselves
+    posterior(measure, counts, samples=50, generator=seeded(), totals="fixed")
+    assert [each.shape[0] for each in seen if each.ndim == 4] == [50, 50, 50]  # as drawn, and at either limit
+    for each in seen:
         torch.testing.assert_close(each.sum(-1), counts.sum(-1).double().expand(each.shape[:-1]))
         assert bool((each >= 0).all())
+
+
+def test_drawn_totals_follow_their_dirichlet_distribution():
+    counts = torch.tensor([[40, 5, 0, 2], [3, 20, 0, 4], [0, 0, 0, 0], [1, 2, 0, 3]])
+    drawn = posterior(lambda c: c.sum(-1), counts, samples=40_000, generator=seeded(), draws=True).draws
+    torch.testing.assert_close(drawn.sum(-1), torch.full((40_000,), 80.0, dtype=torch.float64))
+    assert bool((drawn[:, 2] == 0).all())
+    for index, total in ((0, 47), (1, 27), (3, 6)):
+        assert distance(drawn[:, index] / 80, stats.beta(total + 0.5, 80 + 1.5 - total - 0.5).cdf) < 2
+
+
+def test_drawn_totals_widen_what_reads_them_and_nothing_else():
+    counts = torch.tensor([[280, 20], [3, 7]])
+    width = {}
+    for totals in ("drawn", "fixed"):
+        found = posterior(
+            {"precision": lambda c: c[..., 1, 1] / c[..., 1].sum(-1), "recalls": balanced_accuracy},
+            counts,
+            samples=40_000,
+            generator=seeded(),
+            totals=totals,
+        )
+        width[totals] = {name: float(each.high - each.low) for name, each in found.items()}
+    assert width["drawn"]["recalls"] == pytest.approx(width["fixed"]["recalls"], rel=0.02)
+    assert width["drawn"]["precision"] > 1.15 * width["fixed"]["precision"]
 
 
 def test_class_without_targets_stays_empty():
@@ -244,6 +319,129 @@ def test_prior_does_not_pull_the_mean_of_many_classes_away(size):
     assert float(draws.mean()) == pytest.approx(0.9, abs=0.5 * error)
 
 
+# --- what widens limits -----------------------------------------------------------------------------------------------
+
+
+MULTICLASS = {
+    "iam": imbalance_accuracy,
+    "ba": balanced_accuracy,
+    "gmean": geometric_mean,
+    "mcc": imbtorch.matthews_corrcoef,
+    "f1": imbtorch.f_score,
+    "recall of each": lambda c: imbtorch.recall(c, "none"),
+    "precision of each": lambda c: imbtorch.precision(c, "none"),
+}
+
+
+@pytest.mark.parametrize("totals", ["drawn", "fixed"])
+@pytest.mark.parametrize("size", [2, 3, 20])
+def test_no_estimate_lies_outside(size, totals):
+    rng = np.random.default_rng(size)
+    rows = rng.integers(1, 12, size)
+    matrices = [
+        np.stack(
+            [rng.multinomial(n, rng.dirichlet(np.full(size, 0.2) + 3 * np.eye(size)[i])) for i, n in enumerate(rows)]
+        )
+        for _ in range(30)
+    ]
+    counts = torch.from_numpy(np.stack(matrices))
+    for name, found in posterior(MULTICLASS, counts, samples=200, generator=seeded(), totals=totals).items():
+        known = ~found.low.isnan()
+        assert bool(known.any())
+        assert bool(((found.low <= found.estimate) & (found.estimate <= found.high))[known].all()), name
+        assert float(found.high[known].max()) < 1 + 1e-12, name
+        assert float(found.low[known].min()) > (-1 if name in ("iam", "mcc") else 0) - 1e-12, name
+
+
+def test_precision_without_false_positives_reaches_one_and_with_them_does_not():
+    counts = torch.tensor([[40, 0, 9], [6, 5, 3], [2, 0, 8]])  # nothing was taken for class 1 by mistake
+    found = posterior(lambda c: imbtorch.precision(c, "none"), counts, samples=4000, generator=seeded())
+    assert float(found.high[1]) == float(found.estimate[1]) == 1
+    assert float(found.low[1]) < 0.9
+    assert 0.95 > float(found.high[0]) > float(found.estimate[0])
+
+
+def test_curvature_stretches_by_twice_the_bias():
+    """The square of one recall: mean and variance of its Beta distribution are known."""
+    matrix = [[50, 10], [4, 6]]
+    found = posterior(lambda c: rates(c)[..., 1] ** 2, torch.tensor(matrix), samples=200_000, generator=seeded())
+    law = stats.beta(6.5, 4.5)
+    shift = 2 * (law.mean() ** 2 - (law.mean() ** 2 + law.var()))  # E[x^2] is above the square of the mean
+    assert float(found.low) == pytest.approx(law.ppf(0.025) ** 2 + shift, abs=2e-3)
+    assert float(found.high) == pytest.approx(law.ppf(0.975) ** 2, abs=2e-3)
+    mirrored = posterior(lambda c: -(rates(c)[..., 1] ** 2), torch.tensor(matrix), samples=200_000, generator=seeded())
+    assert float(mirrored.high) == pytest.approx(-float(found.low))
+
+
+# --- many classes -----------------------------------------------------------------------------------------------------
+
+
+def many(size=20, seed=0):
+    rng = np.random.default_rng(seed)
+    rows = [
+        rng.multinomial(n, 0.7 * np.eye(size)[i] + 0.3 * rng.dirichlet(np.full(size, 0.3)))
+        for i, n in enumerate(rng.integers(2, 60, size))
+    ]
+    return torch.from_numpy(np.stack(rows))
+
+
+def whole(measure):
+    """The measure as one of no known module, which is given matrices."""
+    return lambda c: measure(c)
+
+
+def test_margins_of_sparse_draws_are_those_of_matrices():
+    counts = torch.stack([many(seed=0), many(seed=1)])
+    counts[0, 3] = 0  # a class without targets
+    for measure in (imbalance_accuracy, imbtorch.f_score, imbtorch.matthews_corrcoef):
+        by_margins = posterior(measure, counts, samples=300, generator=seeded(), draws=True)
+        by_matrices = posterior(whole(measure), counts, samples=300, generator=seeded(), draws=True)
+        torch.testing.assert_close(by_margins.draws, by_matrices.draws)
+        for name in ("estimate", "low", "high"):
+            torch.testing.assert_close(getattr(by_margins, name), getattr(by_matrices, name))
+
+
+def test_only_what_takes_margins_is_given_them():
+    seen = []
+
+    class Reading:
+        needs_matrix = False
+
+        def __call__(self, counts):
+            seen.append(counts)
+            return balanced_accuracy(counts)
+
+    posterior({"own": lambda c: seen.append(c) or c.sum((-1, -2)), "ours": Reading()}, many(), samples=20)
+    assert {isinstance(each, imbtorch.Margins) for each in seen} == {True, False}
+    for measure in (imbtorch.relative_classifier_information, imbtorch.confusion_entropy):  # raise for margins
+        assert bool(posterior(measure, many(), samples=20).low < posterior(measure, many(), samples=20).high)
+    found = posterior(partial(imbtorch.f_score, beta=2.0), many(), samples=400, generator=seeded())
+    same = posterior(whole(partial(imbtorch.f_score, beta=2.0)), many(), samples=400, generator=seeded())
+    torch.testing.assert_close(found.low, same.low)
+
+
+@pytest.mark.parametrize("alpha", [0.3, 1.0, 2.0, 3.0, 4.0, 2.5])
+def test_gammas_follow_their_distribution(alpha):
+    drawn = drawing.gammas(torch.tensor([alpha, 0.0, 1.0], dtype=torch.float64), 20_000, seeded())
+    assert distance(drawn[0], stats.gamma(alpha).cdf) < 2
+    assert bool((drawn[1] == 0).all())
+    assert distance(drawn[2], stats.expon.cdf) < 2
+
+
+def test_memory_of_many_classes_is_bounded():
+    """A thousand classes, 2,000 draws: whole matrices of all of them would take 16 GB."""
+    rng = np.random.default_rng(0)
+    target = rng.integers(0, 1000, 20_000)
+    preds = np.where(rng.random(20_000) < 0.7, target, rng.integers(0, 1000, 20_000))
+    counts = imbtorch.confusion_matrix(
+        *(torch.from_numpy(each) for each in (preds, target)), "multiclass", num_classes=1000
+    )
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = posterior({"iam": imbalance_accuracy, "f1": imbtorch.f_score}, counts, samples=500, generator=seeded())
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # kB
+    assert bool(found["iam"].low < found["iam"].high)
+
+
 # --- exact posterior of balanced accuracy ---------------------------------------------------------------------------
 
 
@@ -279,9 +477,37 @@ def test_convolution_of_one_and_of_three_classes():
     for q in (0.025, 0.5, 0.975):
         assert one.quantile(q) == pytest.approx(stats.beta(8, 4).ppf(q), abs=1e-4)
     three = balanced_accuracy_posterior(torch.tensor([[7, 1, 2], [0, 5, 0], [9, 0, 0]]), "jeffreys")
-    third = 1 / 3
-    expected = ((7 + third) / (10 + 2 * third) + (5 + third) / (5 + 2 * third) + third / (9 + 2 * third)) / 3
-    assert three.mean == pytest.approx(expected, abs=1e-4)
+    assert three.mean == pytest.approx((7.5 / 11 + 5.5 / 6 + 0.5 / 10) / 3)
+    pooled = balanced_accuracy_posterior(torch.tensor([[7, 1, 2], [0, 5, 0], [9, 0, 0]]), "pooled")
+    share = (0.7 + 1 + 0 + 0.5) / 4
+    assert pooled.mean == pytest.approx(((7 + share) / 11 + (5 + share) / 6 + share / 10) / 3)
+
+
+def test_convolution_where_the_density_is_infinite():
+    """Fifty classes of three hits in three and one of none: the prior leaves a hundredth on the other side of each."""
+    counts = torch.diag(torch.tensor([3] * 50 + [0]))
+    counts[50, 0] = 3
+    found = balanced_accuracy_posterior(counts, "pooled")
+    share = 50.5 / 52
+    rng = np.random.default_rng(0)
+    simulated = sum(
+        stats.beta(hits + share, 3 - hits + 1 - share).rvs(100_000, random_state=rng) / 51 for hits in [3] * 50 + [0]
+    )
+    assert [found.quantile(q) for q in (0.025, 0.5, 0.975)] == pytest.approx(
+        np.quantile(simulated, [0.025, 0.5, 0.975]).tolist(), abs=4e-4
+    )
+
+
+@pytest.mark.parametrize(("matrix", "prior"), CASES)
+def test_probability_above(matrix, prior):
+    found = balanced_accuracy_posterior(torch.tensor(matrix), prior)
+    cdf = mean_cdf(matrix, WEIGHT[prior])
+    for x in (0.0, 0.1, 0.5, 0.77, 0.85, 0.999, 1.0):
+        assert found.probability_above(x) == pytest.approx(1 - cdf(x), abs=5e-4)
+    assert found.probability_above(-1) == 1
+    assert found.probability_above(2) == 0
+    for q in (0.03, 0.4, 0.98):
+        assert found.probability_above(found.quantile(q)) == pytest.approx(1 - q)
 
 
 def test_convolution_of_many_samples():
@@ -335,7 +561,7 @@ def test_bootstrap_against_enumeration(matrix, stratified):
 
 @pytest.mark.parametrize("cells", [[[5, 0, 3, 12]], [[7, 2], [0, 4]], [[0, 0, 0, 9]]])
 def test_moments_of_resamples(cells):
-    draws = intervals._resampled(torch.tensor(cells).double(), 40_000, seeded()).numpy()
+    draws = drawing.multinomial(torch.tensor(cells).double(), 40_000, seeded()).numpy()
     assert (draws == draws.round()).all()
     assert (draws >= 0).all()
     for stratum, counts in enumerate(np.array(cells)):
@@ -350,6 +576,70 @@ def test_moments_of_resamples(cells):
 def test_bootstrap_of_a_class_without_errors_cannot_tell():
     found = bootstrap(balanced_accuracy, torch.tensor(MATRICES["no errors"]), stratified=True, generator=seeded())
     assert float(found.low) == float(found.high) == 1
+
+
+def test_clusters_are_resampled_whole_and_stretched():
+    """Every resample of three clusters by enumeration; Student's t by SciPy."""
+    clusters = [[[4, 1], [2, 3]], [[5, 0], [1, 2]], [[1, 1], [0, 6]]]
+    level = 0.8
+    found = bootstrap(score, torch.tensor(clusters), 60_000, level=level, clusters=True, generator=seeded(), draws=True)
+    values = [
+        score(sum(np.array(clusters[i], dtype=float) for i in chosen))
+        for chosen in itertools.product(range(3), repeat=3)
+    ]
+    values, times = np.unique(np.round(values, 9), return_counts=True)
+    shares = [float((np.abs(found.draws.numpy() - value) < 1e-6).mean()) for value in values]
+    assert shares == pytest.approx((times / 27).tolist(), abs=0.01)
+    estimate = score(np.sum(clusters, 0).astype(float))
+    assert float(found.estimate) == pytest.approx(estimate)
+    stretch = stats.t(2).ppf(0.9) / stats.norm.ppf(0.9) * math.sqrt(3 / 2)
+    plain = np.quantile(found.draws.numpy(), [0.1, 0.9])
+    assert [float(found.low), float(found.high)] == pytest.approx((estimate + stretch * (plain - estimate)).tolist())
+    assert found.method == "cluster bootstrap"
+
+
+def test_clusters_are_batched_and_chunked(monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    clusters = torch.randint(0, 9, (2, 10, 3, 3), generator=generator)
+    both = bootstrap(balanced_accuracy, clusters, 20_000, clusters=True, generator=seeded(), draws=True)
+    assert both.low.shape == (2,)
+    monkeypatch.setattr(drawing, "CELLS_AT_ONCE", 7000)
+    alone = bootstrap(balanced_accuracy, clusters[1], 20_000, clusters=True, generator=seeded(1), draws=True)
+    assert apart(both.draws[:, 1], alone.draws) < 2
+    each = bootstrap(lambda c: imbtorch.recall(c, "none"), clusters, 50, clusters=True)
+    assert each.low.shape == (2, 3)
+    labels = torch.randint(0, 9, (10, 4, 2, 2), generator=generator)  # ten clusters of four labels
+    found = bootstrap(lambda c: balanced_accuracy(c).mean(-1), labels, 20_000, clusters=True, event_dims=3, draws=True)
+    assert found.low.shape == ()
+    assert float(found.estimate) == pytest.approx(float(balanced_accuracy(labels.sum(0)).mean()))
+    blocks = torch.stack([torch.block_diag(*each) for each in labels])  # the same clusters as one matrix each
+
+    def mean(c):
+        return torch.stack([balanced_accuracy(c[..., i : i + 2, i : i + 2]) for i in (0, 2, 4, 6)]).mean(0)
+
+    assert apart(found.draws, bootstrap(mean, blocks, 20_000, clusters=True, draws=True).draws) < 2
+
+
+def test_clusters_that_cannot_be_resampled_are_refused():
+    with pytest.raises(ValueError, match="M >= 2 clusters, got"):
+        bootstrap(score, COUNTS, clusters=True)
+    with pytest.raises(ValueError, match="M >= 2 clusters, got"):
+        bootstrap(score, COUNTS.unsqueeze(0), clusters=True)
+    with pytest.raises(ValueError, match="stratified=True keeps class totals"):
+        bootstrap(score, COUNTS.expand(3, 2, 2), clusters=True, stratified=True)
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 7, 19, 400])
+@pytest.mark.parametrize("q", [0.6, 0.95, 0.975, 0.999])
+def test_student_quantiles_are_those_of_scipy(freedom, q):
+    assert special.student_quantile(q, freedom) == pytest.approx(stats.t(freedom).ppf(q), rel=1e-9)
+
+
+@pytest.mark.parametrize("pair", [(0.02, 3.1), (0.5, 0.5), (1, 1), (8, 2.5), (90_000.5, 10_000.5), (2e6, 0.01)])
+def test_beta_distributions_are_those_of_scipy(pair):
+    x = np.linspace(0, 1, 1001)
+    found = special.beta_cdf(torch.from_numpy(x), *pair).numpy()
+    np.testing.assert_allclose(found, stats.beta(*pair).cdf(x), atol=1e-8)
 
 
 def test_bootstrap_names_its_kind():
@@ -458,7 +748,7 @@ def test_chunks_give_the_same_distribution(find, cells, monkeypatch):
         sizes.append(matrices.numel())
         return score(matrices)
 
-    monkeypatch.setattr(intervals, "CELLS_AT_ONCE", cells)
+    monkeypatch.setattr(drawing, "CELLS_AT_ONCE", cells)
     chunked = find(measure, counts, samples=1001, generator=seeded(1), draws=True)
     assert max(sizes) <= max(cells, counts.numel())
     assert chunked.draws.shape == (1001, 2)
@@ -499,8 +789,10 @@ def test_level_narrows(find):
     assert len(set(widths)) == 4
 
 
-def test_limits_are_numpys_quantiles():
-    draws = posterior(score, torch.tensor([[50, 9], [3, 8]]), samples=777, level=0.9, generator=seeded(), draws=True)
+def test_limits_of_a_linear_measure_are_numpys_quantiles():
+    draws = posterior(
+        balanced_accuracy, torch.tensor([[50, 9], [3, 8]]), samples=777, level=0.9, generator=seeded(), draws=True
+    )
     assert [float(draws.low), float(draws.high)] == pytest.approx(
         np.quantile(draws.draws.numpy(), [0.05, 0.95]).tolist()
     )
@@ -541,7 +833,7 @@ def test_compare_with_itself_and_the_other_way_round():
     assert float(compare(balanced_accuracy, a, a, generator=seeded()).probability) == pytest.approx(0.5, abs=0.025)
     there, back = (compare(balanced_accuracy, *pair, generator=seeded()) for pair in ((a, b), (b, a)))
     assert float(there.probability + back.probability) == pytest.approx(1, abs=0.02)
-    assert float(there.difference.low) == pytest.approx(-float(back.difference.high), abs=0.01)
+    assert float(there.difference.low) == pytest.approx(-float(back.difference.high), abs=0.015)
 
 
 def test_direction_is_mirrored():
@@ -560,11 +852,21 @@ def test_direction_is_mirrored():
     assert float(pair[0].probability + pair[1].probability) == pytest.approx(1)
 
 
+def test_equal_predictions_are_no_proof_of_equal_models():
+    target = torch.tensor([0] * 12 + [1] * 4)
+    same = target.clone()
+    same[::5] = 1
+    found = paired_compare(balanced_accuracy, same, same, target, 2, samples=20_000, generator=seeded())
+    assert float(found.probability) == pytest.approx(0.5, abs=0.02)
+    assert float(found.difference.estimate) == 0
+    assert -0.2 < float(found.difference.low) < -0.005
+    assert 0.005 < float(found.difference.high) < 0.2
+
+
 def test_ties_count_one_half():
-    same = torch.tensor([0, 1, 1, 0, 1])
-    found = paired_compare(balanced_accuracy, same, same, torch.tensor([0, 1, 0, 0, 1]), 2, samples=50)
+    a = torch.tensor([[[3, 1], [1, 3]]])
+    found = compare(lambda c: (c > -1).double().sum((-1, -2)), a, a, samples=50)
     assert float(found.probability) == 0.5
-    assert float(found.difference.low) == float(found.difference.high) == 0
 
 
 def test_compare_is_batched():
@@ -585,7 +887,7 @@ def test_compare_of_several_matrices_and_of_each_class():
 def labels(size=3):
     """Targets and two predictions that often err on the same samples."""
     rng = np.random.default_rng(5)
-    target = rng.choice(size, 90, p=[0.6, 0.25, 0.15][:size])
+    target = rng.choice(size, 90, p=[[1.0], [0.75, 0.25], [0.6, 0.25, 0.15]][size - 1])
     shared = rng.random(90) < 0.3
     wrong = (target + rng.integers(1, size, 90)) % size
     first, second = np.where(shared, wrong, target), np.where(shared, wrong, target)
@@ -593,30 +895,69 @@ def labels(size=3):
     return first, second, target
 
 
-def recalls(preds, target, size):
-    """Mean recall of each resample ``[samples, N]`` over the classes that have targets."""
-    hits = np.stack([((preds == k) & (target == k)).sum(-1) for k in range(size)], -1)
-    totals = np.stack([(target == k).sum(-1) for k in range(size)], -1)
-    return np.nanmean(np.where(totals > 0, hits / np.maximum(totals, 1), np.nan), -1)
+def outcomes_of_pairs(a, b, target, kind):
+    """How often both models, either, or none are right on the samples of a class."""
+    right_a, right_b = (a == target)[target == kind], (b == target)[target == kind]
+    pairs = itertools.product((True, False), repeat=2)
+    return np.array([((right_a == x) & (right_b == y)).sum() for x, y in pairs])
 
 
-def test_paired_compare_against_resampled_samples():
-    a, b, target = labels()
+@pytest.mark.parametrize("size", [2, 3])
+def test_paired_compare_against_dirichlet_distributions_of_outcomes(size):
+    a, b, target = labels(size)
     found = paired_compare(
-        balanced_accuracy, *(torch.from_numpy(each) for each in (a, b, target)), 3, samples=20_000, generator=seeded()
+        balanced_accuracy,
+        *(torch.from_numpy(each) for each in (a, b, target)),
+        size,
+        samples=40_000,
+        generator=seeded(),
     )
-    index = np.random.default_rng(1).integers(len(target), size=(20_000, len(target)))
-    simulated = recalls(a[index], target[index], 3) - recalls(b[index], target[index], 3)
-    estimate = recalls(a, target, 3) - recalls(b, target, 3)
-    assert float(found.difference.estimate) == pytest.approx(float(estimate))
-    assert apart(np.round(found.difference.draws.numpy(), 9), np.round(simulated, 9)) < 2
+    rng = np.random.default_rng(1)
+    simulated, estimate = 0.0, 0.0
+    for kind in range(size):
+        times = outcomes_of_pairs(a, b, target, kind)
+        share = rng.dirichlet(times + 0.25, 40_000)
+        simulated = simulated + (share[:, 1] - share[:, 2]) / size
+        estimate += (times[1] - times[2]) / times.sum() / size
+    assert float(found.difference.estimate) == pytest.approx(estimate)
+    assert apart(found.difference.draws, simulated) < 2
     expected = np.quantile(simulated, [0.025, 0.975])
-    spread = simulated.std()
     assert [float(found.difference.low), float(found.difference.high)] == pytest.approx(
-        expected.tolist(), abs=0.1 * spread
+        expected.tolist(), abs=0.1 * simulated.std()
     )
-    better = (simulated > 1e-12).mean() + (np.abs(simulated) <= 1e-12).mean() / 2
-    assert float(found.probability) == pytest.approx(better, abs=0.015)
+    assert float(found.probability) == pytest.approx((simulated > 0).mean(), abs=0.015)
+
+
+def test_paired_draws_have_the_cells_and_totals_that_the_outcomes_say():
+    a, b, target = labels(3)
+    seen = []
+
+    def measure(c):
+        seen.append(c)
+        return balanced_accuracy(c)
+
+    inputs = [torch.from_numpy(each) for each in (a, b, target)]
+    paired_compare(measure, *inputs, 3, samples=20_000, generator=seeded(), totals="fixed")
+    totals = torch.bincount(inputs[2], minlength=3).double()
+    for each, preds in zip(seen[-2:], (a, b), strict=True):
+        torch.testing.assert_close(each.sum(-1), totals.expand(len(each), 3))
+        counted = imbtorch.confusion_matrix(torch.from_numpy(preds), inputs[2], "multiclass", num_classes=3)
+        hits = counted.diagonal()  # half a sample of prior on the right cell, half on the wrong ones
+        for index in range(3):
+            law = stats.beta(float(hits[index]) + 0.5, float(totals[index] - hits[index]) + 0.5)
+            assert distance(each[:, index, index] / totals[index], law.cdf) < 2
+    seen.clear()
+    paired_compare(measure, *inputs, 3, samples=20_000, generator=seeded())
+    drawn = seen[-1].sum(-1)
+    torch.testing.assert_close(seen[-2].sum(-1), drawn)  # both models saw the same samples
+    assert distance(drawn[:, 2] / 90, stats.beta(float(totals[2]) + 0.5, float(90 - totals[2]) + 1.0).cdf) < 2
+
+
+def test_paired_compare_of_one_class():
+    target = torch.zeros(6, dtype=torch.long)
+    found = paired_compare(imbtorch.accuracy, target, target, target, 1, samples=20)
+    assert float(found.difference.low) == float(found.difference.high) == 0
+    assert float(found.probability) == 0.5
 
 
 def test_pairs_are_narrower_than_independent_test_sets_where_errors_coincide():
@@ -636,7 +977,7 @@ def test_comparisons_reproduce_and_chunk(monkeypatch):
 
     first = once()
     assert torch.equal(first.difference.draws, once().difference.draws)
-    monkeypatch.setattr(intervals, "CELLS_AT_ONCE", 50)
+    monkeypatch.setattr(drawing, "CELLS_AT_ONCE", 50)
     assert once().difference.draws.shape == (400,)
     assert apart(once().difference.draws, first.difference.draws) < 2
 
@@ -665,8 +1006,8 @@ def test_too_few_samples_are_refused(find, samples):
 def test_values_that_do_not_fit_the_counts_are_refused(find):
     with pytest.raises(ValueError, match=r"measure must return one value for each matrix, \[5\].*got \[\]"):
         find(lambda c: c.sum(), COUNTS, samples=5)
-    with pytest.raises(ValueError, match=r"measure must return one value.*got \[5\]"):
-        find(lambda c: score(c)[:, 0], COUNTS.expand(3, 2, 2), samples=5)
+    with pytest.raises(ValueError, match=r"measure must return one value.*got \[15\]"):
+        find(lambda c: score(c).flatten(), COUNTS.expand(3, 2, 2), samples=5)
     with pytest.raises(ValueError, match=r"measure must return one value.*float"):
         find(lambda c: 0.5, COUNTS, samples=5)
 
@@ -756,7 +1097,7 @@ def test_printing():
     two = Interval(*torch.tensor([[0.5, 1.0], [0.25, 0.5], [0.75, 1.0]]), 0.9, "bootstrap")
     assert str(two).splitlines() == ["0.500 [0.250, 0.750] (90 % bootstrap)", "1.000 [0.500, 1.000] (90 % bootstrap)"]
     assert "draws" not in repr(one)
-    found = intervals.Comparison(two, torch.tensor([0.25, 1.0]))
+    found = Comparison(two, torch.tensor([0.25, 1.0]))
     assert str(found).splitlines() == [
         "a - b: 0.500 [0.250, 0.750] (90 % bootstrap); a is better with probability 0.250",
         "a - b: 1.000 [0.500, 1.000] (90 % bootstrap); a is better with probability 1.000",

@@ -216,7 +216,7 @@ def test_lower_is_better_where_the_report_says_so_and_without_a_direction_nothin
     wrong = [sum(map(sum, matrix)) - sum(matrix[k][k] for k in range(3)) for matrix in MATRICES]
     rare = [matrix[2][2] / 8 for matrix in MATRICES]
     assert table["wrong"].epoch == wrong.index(min(wrong))
-    assert table["wrong"].probability >= 0.5
+    assert table["wrong"].probability == pytest.approx(0.5, abs=0.05)  # two epochs are equally good
     assert table["wrong"].values["first"] == MATRICES[table["wrong"].epoch][0][0]
     assert made.history().values["wrong"].tolist() == wrong
     assert made.history().values["recall/2"].tolist() == pytest.approx(rare)
@@ -280,7 +280,7 @@ def test_labels_are_averaged_and_have_intervals():
         assert made.history().values[name].tolist() == pytest.approx(column)
         row = made.table()[name]
         assert row.epoch == best([round(value, 12) for value in column])
-        assert 0.5 <= row.probability <= 1
+        assert (0.45 if row.tied else 0.5) <= row.probability <= 1
     _, ax = made.plot()
     assert "95 % interval of accuracy" in [text.get_text() for text in ax.get_legend().get_texts()]
 

@@ -2,18 +2,11 @@
 
 from imbtorch.analysis.baselines import skill, trivial
 from imbtorch.analysis.caveats import choice_caveats
+from imbtorch.analysis.comparisons import Comparison, compare, paired_compare
 from imbtorch.analysis.correlation import Correlations, measure_correlations, perturbed_scores
 from imbtorch.analysis.epochs import ChosenEpoch, select_epoch
-from imbtorch.analysis.intervals import (
-    BalancedAccuracyPosterior,
-    Comparison,
-    Interval,
-    balanced_accuracy_posterior,
-    bootstrap,
-    compare,
-    paired_compare,
-    posterior,
-)
+from imbtorch.analysis.exact import BalancedAccuracyPosterior, balanced_accuracy_posterior
+from imbtorch.analysis.intervals import Interval, bootstrap, posterior
 from imbtorch.analysis.invariance import InvarianceTable, invariance_table, invariances
 from imbtorch.analysis.planning import samples_needed
 from imbtorch.analysis.prevalence import PrevalenceCurves, prevalence_curves

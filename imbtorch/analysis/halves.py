@@ -88,29 +88,16 @@ class Samples:
         sum_counts: SumCounts | None,
     ) -> Samples:
         """Check what was given."""
-        for name, labels, shape in (("predictions", predictions, "[M, N]"), ("target", target, "[N]")):
-            if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-                raise TypeError(f"{name} must be class indices {shape} of an integer dtype, got {labels.dtype}")
-        if predictions.ndim != 2 or target.ndim != 1 or predictions.shape[1] != target.shape[0]:
-            got = f"{list(predictions.shape)} and {list(target.shape)}"
-            raise ValueError(f"predictions must be [M, N], a row for each epoch, and target [N], got {got}")
-        if not len(predictions):
-            raise ValueError("predictions has no epochs to choose from")
+        _check_labels(predictions, target)
         if num_classes is None and sum_counts is not None:
             raise ValueError("num_classes must be given with sum_counts: a process need not hold every class")
         predictions, target = predictions.detach().cpu(), target.detach().cpu().long()
         classes = _classes(predictions, target, num_classes)
-        if positions is not None and (positions.shape != target.shape or positions.is_floating_point()):
-            raise ValueError(f"positions must be indices {list(target.shape)} like target, got {list(positions.shape)}")
         add = sum_counts or (lambda counts: counts)
         total = int(add(torch.tensor([len(target)])))
         if not total:
             raise ValueError("target has no samples to count")
-        if positions is not None:
-            positions = positions.detach().cpu().long()
-            if len(positions) and not 0 <= int(positions.min()) <= int(positions.max()) < total:
-                raise ValueError(f"positions must lie in 0..{total - 1}, the samples of all processes")
-        return cls(predictions, target, classes, total, positions, add)
+        return cls(predictions, target, classes, total, _checked_positions(positions, target, total), add)
 
     @property
     def epochs(self) -> int:
@@ -143,6 +130,30 @@ class Samples:
         number = len(self.target) if self.positions is None else self.total
         coins = torch.randint(2, (number, repeats), dtype=torch.int32, generator=generator)
         return coins if self.positions is None else coins[self.positions]
+
+
+def _check_labels(predictions: Tensor, target: Tensor) -> None:
+    """Raise for predictions and targets that are no class indices or do not fit each other."""
+    for name, labels, shape in (("predictions", predictions, "[M, N]"), ("target", target, "[N]")):
+        if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+            raise TypeError(f"{name} must be class indices {shape} of an integer dtype, got {labels.dtype}")
+    if predictions.ndim != 2 or target.ndim != 1 or predictions.shape[1] != target.shape[0]:
+        got = f"{list(predictions.shape)} and {list(target.shape)}"
+        raise ValueError(f"predictions must be [M, N], a row for each epoch, and target [N], got {got}")
+    if not len(predictions):
+        raise ValueError("predictions has no epochs to choose from")
+
+
+def _checked_positions(positions: Tensor | None, target: Tensor, total: int) -> Tensor | None:
+    """Return indices among the samples of all processes on the CPU, else raise."""
+    if positions is None:
+        return None
+    if positions.shape != target.shape or positions.is_floating_point():
+        raise ValueError(f"positions must be indices {list(target.shape)} like target, got {list(positions.shape)}")
+    positions = positions.detach().cpu().long()
+    if len(positions) and not 0 <= int(positions.min()) <= int(positions.max()) < total:
+        raise ValueError(f"positions must lie in 0..{total - 1}, the samples of all processes")
+    return positions
 
 
 def parts(repeats: int, cells: int) -> Iterator[int]:

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.intervals import Interval, compare, posterior
+from imbtorch.analysis.comparisons import compare
+from imbtorch.analysis.intervals import Interval, posterior
 from imbtorch.analysis.selection import Selection
 from imbtorch.analysis.tables import aligned
 from imbtorch.counts import Counts, Margins

@@ -1,0 +1,222 @@
+"""Whether one model is better than another, and how sure that is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import get_args
+
+import torch
+from torch import Tensor
+
+from imbtorch.analysis.drawing import Prior, Totals, chunks, gammas
+from imbtorch.analysis.intervals import Interval, check_draws, posterior, quantiles, values
+from imbtorch.counts import Measure, check_choice, ratio
+
+__all__ = ["Comparison", "compare", "paired_compare"]
+
+QUARTER = 0.25  # of a sample is the prior of each outcome of a pair: both right, either right, none right
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Whether one model is better than another.
+
+    Attributes:
+        difference: interval of the value of a minus that of b.
+        probability: ``[...]``, that a is better; ties count one half.
+    """
+
+    difference: Interval
+    probability: Tensor
+
+    def __str__(self) -> str:
+        """Return text, a line for each value."""
+        rows = zip(str(self.difference).splitlines(), self.probability.flatten().tolist(), strict=True)
+        return "\n".join(f"a - b: {text}; a is better with probability {chance:.3f}" for text, chance in rows)
+
+
+def compare(
+    measure: Measure,
+    counts_a: Tensor,
+    counts_b: Tensor,
+    *,
+    higher_is_better: bool = True,
+    prior: Prior = "auto",
+    samples: int = 10_000,
+    level: float = 0.95,
+    generator: torch.Generator | None = None,
+    event_dims: int = 2,
+    totals: Totals = "drawn",
+) -> Comparison:
+    """Compare two models that were tested on *independent* test sets, by their posteriors.
+
+    On one and the same test set their results depend on each other: use :func:`paired_compare`, which sees that. The
+    limits of the difference are equal-tailed and hold the estimate; what else widens those of :func:`posterior` is left
+    out.
+
+    Args:
+        measure: function of ``[..., K, K]`` with one value ``[...]`` or several, for each matrix.
+        counts_a: ``[..., K, K]`` of model a.
+        counts_b: ``[..., K, K]`` of model b.
+        higher_is_better: direction of the measure.
+        prior: see :func:`posterior`.
+        samples: number of draws.
+        level: probability that the interval of the difference holds.
+        generator: source of randomness, on the device of the counts.
+        event_dims: as in :func:`posterior`.
+        totals: whether class totals are drawn, as in :func:`posterior`.
+
+    Returns:
+        :class:`Comparison`.
+
+    Raises:
+        ValueError: as :func:`posterior`.
+
+    >>> from imbtorch import balanced_accuracy
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> a, b = torch.tensor([[90, 10], [1, 9]]), torch.tensor([[95, 5], [6, 4]])
+    >>> print(compare(balanced_accuracy, a, b, generator=generator))
+    a - b: 0.225 [0.018, 0.361] (95 % posterior); a is better with probability 0.984
+    """
+    drawn, found = [], []
+    for counts in (counts_a, counts_b):
+        interval = posterior(measure, counts, prior, samples, level, generator, True, event_dims, totals=totals)
+        assert interval.draws is not None
+        found.append(interval)
+        drawn.append(interval.draws)
+    estimate = found[0].estimate - found[1].estimate
+    return _comparison(estimate, drawn[0] - drawn[1], level, "posterior", higher_is_better)
+
+
+def paired_compare(
+    measure: Measure,
+    preds_a: Tensor,
+    preds_b: Tensor,
+    target: Tensor,
+    num_classes: int,
+    *,
+    higher_is_better: bool = True,
+    samples: int = 10_000,
+    level: float = 0.95,
+    generator: torch.Generator | None = None,
+    totals: Totals = "drawn",
+) -> Comparison:
+    """Compare two models on one test set, through the joint table of both predictions and the targets.
+
+    Where both models err on the same samples, their difference is surer than either value. On the samples of a class
+    both are right, either is, or none: each of these four outcomes has a prior of a quarter of a sample, which falls
+    into one of its cells, another in each draw. So one rare sample that only one model got right is not taken for
+    proof, as a bootstrap takes it, and equal predictions are not taken for equal models.
+
+    Args:
+        measure: function of ``[..., K, K]`` with one value ``[...]`` or several, for each matrix.
+        preds_a: ``[N]`` class indices predicted by model a.
+        preds_b: ``[N]`` class indices predicted by model b.
+        target: ``[N]`` class indices.
+        num_classes: K.
+        higher_is_better: direction of the measure.
+        samples: number of draws.
+        level: probability that the interval of the difference holds.
+        generator: source of randomness, on the device of the inputs.
+        totals: whether class totals are drawn, as in :func:`imbtorch.analysis.posterior`.
+
+    Returns:
+        :class:`Comparison`.
+
+    Raises:
+        ValueError: for shapes that differ, classes out of range, no samples, a level outside (0, 1), fewer than 2
+            samples and an unknown ``totals``.
+
+    >>> from imbtorch import balanced_accuracy
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> target = torch.tensor([0] * 90 + [1] * 10)
+    >>> a, b = target.clone(), target.clone()
+    >>> a[:9], b[:9], b[95:] = 1, 1, 0  # both take the same nine for positives; b misses five positives besides
+    >>> print(paired_compare(balanced_accuracy, a, b, target, 2, generator=generator))
+    a - b: 0.250 [0.072, 0.373] (95 % paired posterior); a is better with probability 0.997
+    """
+    check_draws(samples, level)
+    check_choice("totals", totals, get_args(Totals))
+    for name, labels in (("preds_a", preds_a), ("preds_b", preds_b), ("target", target)):
+        if labels.shape != target.shape or labels.is_floating_point():
+            raise ValueError(f"{name} must hold class indices {list(target.shape)}, got {labels.dtype} {labels.shape}")
+        if labels.numel() and not 0 <= int(labels.min()) <= int(labels.max()) < num_classes:
+            raise ValueError(f"{name} holds classes outside 0..{num_classes - 1}")
+    if not target.numel():
+        raise ValueError("target holds no samples, so there is nothing to compare")
+    pairs = _Pairs(preds_a, preds_b, target, num_classes)
+
+    def difference(of_a: Tensor, of_b: Tensor) -> Tensor:
+        return values(measure, of_a) - values(measure, of_b)
+
+    estimate = difference(*(each[0] for each in pairs.counted()))
+    sizes = chunks(samples, max(2 * num_classes**2, len(pairs.times)))
+    drawn = torch.cat([difference(*pairs.draw(size, generator, totals)) for size in sizes])
+    return _comparison(estimate, drawn, level, "paired posterior", higher_is_better)
+
+
+class _Pairs:
+    """Joint outcomes of two models on the samples of each class, and their posterior."""
+
+    def __init__(self, preds_a: Tensor, preds_b: Tensor, target: Tensor, size: int) -> None:
+        self.size = size
+        a, b, truth = (labels.long().flatten() for labels in (preds_a, preds_b, target))
+        joint, times = torch.unique((truth * size + a) * size + b, return_counts=True)
+        self.times = times.double()
+        self.rows, self.a, self.b = joint // size**2, joint // size % size, joint % size
+        self.actual = self.times.new_zeros(size).index_add_(0, self.rows, self.times)
+        predicted = torch.cat((a, b)).bincount(minlength=size)
+        seen = (self.actual > 0) | (predicted > 0)
+        self.classes = (self.actual > 0).nonzero().flatten()
+        options = [[j for j in seen.nonzero().flatten().tolist() if j != i] for i in self.classes.tolist()]
+        self.wrong = torch.tensor(options, dtype=torch.long, device=target.device)  # [R, wrong classes]
+
+    def counted(self) -> tuple[Tensor, Tensor]:
+        """Counts of either model, ``[1, K, K]``."""
+        first, second = (self._matrices(column.unsqueeze(-1), self.times.unsqueeze(-1)) for column in (self.a, self.b))
+        return first, second
+
+    def draw(self, samples: int, generator: torch.Generator | None, totals: Totals) -> tuple[Tensor, Tensor]:
+        """Draw counts of either model, ``[samples, K, K]``."""
+        rows, wrong = len(self.classes), self.wrong.shape[-1]
+        cells = gammas(self.times, samples, generator)
+        spread = self.times.new_full((4 * rows if wrong else rows,), QUARTER)
+        lumps = gammas(spread, samples, generator)
+        right = self.classes.repeat(len(spread) // rows).unsqueeze(-1).expand(-1, samples)
+        column_a, column_b = right.clone(), right.clone()
+        if wrong:  # right and right, right and wrong, wrong and right, wrong and wrong
+            place = self.classes.unsqueeze(-1).expand(-1, samples)
+            drawn = torch.rand(3, rows, samples, dtype=torch.float64, device=place.device, generator=generator)
+            option = (drawn * wrong).long().clamp(max=wrong - 1)
+            chosen = [self.wrong.gather(1, each) for each in option]
+            column_a = torch.cat((place, place, chosen[0], chosen[1]))
+            column_b = torch.cat((place, chosen[0], place, chosen[2]))
+        row = torch.cat((self.rows, right[:, 0]))
+        mass = torch.cat((cells, lumps))
+        sums = mass.new_zeros(self.size, samples).index_add_(0, row, mass)
+        total = self.actual.unsqueeze(-1).expand(-1, samples)
+        if totals == "drawn":
+            total = gammas(torch.where(self.actual > 0, self.actual + 0.5, 0.0), samples, generator)
+            total = total * self.actual.sum() / total.sum(0)
+        mass = mass * ratio(total, sums)[row]
+        columns = (
+            torch.cat((own.unsqueeze(-1).expand(-1, samples), lump))
+            for own, lump in ((self.a, column_a), (self.b, column_b))
+        )
+        first, second = (self._matrices(column, mass, row) for column in columns)
+        return first, second
+
+    def _matrices(self, column: Tensor, mass: Tensor, row: Tensor | None = None) -> Tensor:
+        """Sum mass ``[C, S]`` into matrices ``[S, K, K]``."""
+        place = (self.rows if row is None else row).unsqueeze(-1) * self.size + column
+        flat = mass.new_zeros(self.size**2, mass.shape[-1]).scatter_add_(0, place, mass)
+        return flat.t().reshape(-1, self.size, self.size)
+
+
+def _comparison(estimate: Tensor, draws: Tensor, level: float, method: str, higher_is_better: bool) -> Comparison:
+    low, high = quantiles(draws, level)
+    better = draws if higher_is_better else -draws
+    probability = (better > 0).double().mean(0) + (better == 0).double().mean(0) / 2
+    probability = torch.where(low.isnan(), low, probability)
+    low, high = torch.minimum(low, estimate), torch.maximum(high, estimate)
+    return Comparison(Interval(estimate, low, high, level, method, draws), probability)

@@ -1,0 +1,339 @@
+"""Random confusion matrices that the counts are compatible with: posterior draws and resamples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from imbtorch.counts import Counts, Margins, check_choice, double, ratio, square
+
+__all__ = ["Prior", "PriorName", "Totals"]
+
+PriorName: TypeAlias = Literal["auto", "jeffreys", "pooled", "uniform"]
+Prior: TypeAlias = PriorName | Tensor
+Totals: TypeAlias = Literal["drawn", "fixed"]
+
+CELLS_AT_ONCE = 4_000_000  # cells that are drawn at once: 32 MB of float64
+SPARSE_FROM = 16  # classes from which margins are summed over the cells that hold counts
+EXPONENTIALS = 3  # a Gamma distribution of at most so many counts is drawn as a sum of exponentials: 4 times as fast
+
+
+def checked_counts(counts: Tensor, event_dims: int = 2) -> Tensor:
+    """Counts in float64 that can be drawn from.
+
+    Raises:
+        ValueError: for counts that are NaN, infinite or negative, and event dimensions that they do not have.
+    """
+    if not 2 <= event_dims <= max(2, square(counts).ndim):
+        raise ValueError(
+            f"event_dims must lie in 2..{counts.ndim} for counts {list(counts.shape)}, got {event_dims!r}; 2 is one "
+            "matrix for each value"
+        )
+    wide = double(counts)
+    wrong = ~(wide.isfinite() & (wide >= 0))
+    if bool(wrong.any()):
+        raise ValueError(f"counts must be finite and not negative, got {wide[wrong][0].item():g}")
+    return wide
+
+
+def checked_whole(counts: Tensor, event_dims: int = 2) -> Tensor:
+    """Counts in float64 that can be resampled; see :func:`checked_counts`."""
+    wide = checked_counts(counts, event_dims)
+    broken = wide != wide.round()
+    if bool(broken.any()):
+        raise ValueError(
+            f"counts must be whole to be resampled, got {wide[broken][0].item():g}; use posterior for counts that are "
+            "not whole"
+        )
+    return wide
+
+
+def chunks(samples: int, cells: int) -> list[int]:
+    """Sizes of chunks of draws that bound the memory."""
+    most = max(1, CELLS_AT_ONCE // max(cells, 1))
+    return [min(most, samples - start) for start in range(0, samples, most)]
+
+
+def gammas(alpha: Tensor, samples: int, generator: torch.Generator | None) -> Tensor:
+    """Gamma distributed numbers ``[N, samples]`` of concentrations ``[N]``; 0 where the concentration is 0."""
+    drawn = alpha.new_empty(len(alpha), samples)
+    times = torch.where((alpha == alpha.round()) & (alpha <= EXPONENTIALS), alpha, -1).long()
+    for count in torch.unique(times).tolist():
+        chosen = (times == count).nonzero().flatten()
+        if count < 0:
+            drawn[chosen] = torch._standard_gamma(alpha[chosen].unsqueeze(-1).repeat(1, samples), generator)
+            continue
+        product = alpha.new_ones(len(chosen), samples)
+        for _ in range(count):
+            uniform = torch.rand(product.shape, dtype=alpha.dtype, device=alpha.device, generator=generator)
+            product.mul_(uniform.neg_().add_(1))  # in (0, 1]
+        drawn[chosen] = product.log_().neg_()
+    return drawn
+
+
+def summed(values: Tensor, groups: Tensor, number: int) -> Tensor:
+    """Sums of the rows of ``values`` by group; groups are sorted. In a fixed order, so that GPUs repeat them too."""
+    lengths = torch.bincount(groups, minlength=number)
+    return torch.segment_reduce(values, "sum", lengths=lengths, axis=0, unsafe=True)
+
+
+# --- posterior ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Lumps:
+    """Prior mass of each row with targets: ``right`` on its right cell, ``wrong`` in one of its wrong cells."""
+
+    right: Tensor
+    wrong: Tensor
+
+
+class CountsPosterior:
+    """What is drawn of a batch of matrices.
+
+    Rows are those with targets, of all matrices in one sequence; columns are numbered likewise, so that a matrix is a
+    block. Only errors that were counted are drawn one by one; of the empty cells a row fills one, chosen anew in each
+    draw, by its prior mass: spread evenly, the prior would say that no empty cell can hold much.
+
+    Args:
+        counts: float64 ``[..., K, K]``.
+        prior: name of a prior, or pseudo-counts ``[K, K]``.
+        totals: whether class totals are drawn.
+    """
+
+    def __init__(self, counts: Tensor, prior: Prior, totals: Totals) -> None:
+        self.shape, self.size = counts.shape, counts.shape[-1]
+        flat = counts.reshape(-1, self.size, self.size)
+        hits, actual, predicted = flat.diagonal(dim1=-2, dim2=-1), flat.sum(-1), flat.sum(-2)
+        self.rows = (actual > 0).flatten().nonzero().flatten()  # rows with targets among all rows
+        self.actual, self.hits = (part.flatten()[self.rows] for part in (actual, hits))
+        self.number = flat.shape[0] * self.size
+        self.totals = totals
+        wrong = _wrong_cells(actual, predicted)
+        extra = prior.to(flat) * (actual > 0).unsqueeze(-1) if isinstance(prior, Tensor) else None
+        errors = flat - torch.diag_embed(hits)
+        alpha = errors if extra is None else torch.where(wrong, errors + extra, 0.0)
+        place = alpha.flatten().nonzero().flatten()
+        self.alpha = alpha.flatten()[place]
+        self._of_row = torch.zeros_like(actual.flatten(), dtype=torch.long)
+        self._of_row[self.rows] = torch.arange(len(self.rows), device=flat.device)
+        self.cell_rows = self._of_row[place // self.size]  # among rows with targets
+        self.cell_columns = place // self.size**2 * self.size + place % self.size
+        self.lumps = self._lumps(prior, hits, actual, extra)
+        self._choose_from(wrong, errors)
+        # what the prior alone puts into a row or column without errors, or without hits, is left out at the limits
+        self.erring = (self.actual - self.hits) > 0
+        self.receiving = (predicted - hits).flatten() > 0
+        self.hit = self.hits > 0
+        self.clean_cells = (errors.flatten()[place] > 0) | (
+            self.erring[self.cell_rows] & self.receiving[self.cell_columns]
+        )
+
+    def _lumps(self, prior: Prior, hits: Tensor, actual: Tensor, extra: Tensor | None) -> dict[str, Lumps]:
+        """Prior mass for values of single classes and for averages."""
+        if extra is not None:
+            right = extra.diagonal(dim1=-2, dim2=-1).flatten()[self.rows]
+            given = Lumps(right, torch.zeros_like(right))
+            return {"class": given, "average": given}
+        half = torch.full_like(self.actual, 0.5)
+        known = {"jeffreys": Lumps(half, half), "uniform": Lumps(2 * half, 2 * half)}
+        classes = (actual > 0).sum(-1, keepdim=True)
+        pooled = (ratio(hits, actual).sum(-1, keepdim=True) + 0.5) / (classes + 1)
+        mean = torch.where(classes > 2, pooled, 0.5).expand_as(actual).flatten()[self.rows]
+        known["pooled"] = Lumps(mean, 1 - mean)
+        names = ("jeffreys", "pooled") if prior == "auto" else (prior, prior)
+        return {"class": known[names[0]], "average": known[names[1]]}  # type: ignore[index]
+
+    def _choose_from(self, wrong: Tensor, errors: Tensor) -> None:
+        """Cells among which the lump of each row falls: those without counts, or all wrong ones if there are none."""
+        empty = wrong & (errors == 0)
+        among = torch.where(empty.any(-1, keepdim=True), empty, wrong).flatten(0, 1)[self.rows]
+        self._options = among.sum(-1)
+        self._first = self._options.cumsum(0) - self._options
+        place = among.flatten().nonzero().flatten()
+        matrix = self.rows[place // self.size] // self.size
+        self._columns = matrix * self.size + place % self.size
+
+    def draw(self, samples: int, generator: torch.Generator | None, kinds: list[str]) -> Draws:
+        """Draw what all measures share; kinds are those of :class:`Lumps` that are needed."""
+        uniform = torch.rand(len(self.rows), samples, dtype=torch.float64, device=self.rows.device, generator=generator)
+        most = (self._options - 1).clamp(min=0).unsqueeze(-1)
+        option = torch.minimum((uniform * self._options.unsqueeze(-1)).long(), most) + self._first.unsqueeze(-1)
+        column = self._columns[option] if len(self._columns) else torch.zeros_like(option)
+        cells = gammas(self.alpha, samples, generator)
+        masses = {}
+        for kind in kinds:
+            lumps = self.lumps[kind]
+            spare = torch.where(self._options > 0, lumps.wrong, 0.0)
+            masses[kind] = Lumps(gammas(self.hits + lumps.right, samples, generator), gammas(spare, samples, generator))
+        totals = self.actual.unsqueeze(-1).expand(-1, samples)
+        if self.totals == "drawn":
+            totals = self._drawn_totals(samples, generator)
+        return Draws(self, cells, column, masses, totals)
+
+    def _drawn_totals(self, samples: int, generator: torch.Generator | None) -> Tensor:
+        """Class totals by Dirichlet distributions, which sum to those that were counted."""
+        drawn = gammas(self.actual + 0.5, samples, generator)
+        matrix = self.rows // self.size
+        count = self.number // max(self.size, 1)
+        sums = summed(drawn, matrix, count)
+        number = summed(self.actual, matrix, count)
+        return drawn * (number.unsqueeze(-1) / sums)[matrix]
+
+    def mean(self, rates: Tensor, totals: Tensor) -> Tensor:
+        """Counts ``[..., K, K]`` from mean rates and mean totals of the rows ``[R]``."""
+        whole = totals.new_zeros(self.number)
+        whole[self.rows] = totals
+        return rates * whole.reshape(*self.shape[:-1], 1)
+
+    @property
+    def variants(self) -> list[str]:
+        """How draws are read: as they are; without errors, or hits, where none were counted."""
+        clean = not bool(self.erring.all()) or not bool(self.receiving.all())
+        return ["plain", *(["clean"] if clean else []), *([] if bool(self.hit.all()) else ["hopeless"])]
+
+    def cells(self, matrices: bool) -> int:
+        """Numbers that one draw takes, by which draws are chunked."""
+        whole = self.number * self.size if matrices or not self.sparse else 0
+        return max(whole, len(self.alpha), 4 * len(self.rows))
+
+    @property
+    def sparse(self) -> bool:
+        """Whether margins are summed over cells: not on a GPU, where the order of such sums is not fixed."""
+        return self.size >= SPARSE_FROM and self.rows.device.type == "cpu"
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Some draws of a posterior: Gamma variables of cells, from which rates and counts are made.
+
+    Attributes:
+        of: the posterior.
+        cells: ``[C, S]`` of the errors that were counted.
+        column: ``[R, S]`` that the lump of each row falls into.
+        masses: kind of measure -> ``[R, S]`` of the right cells, and of the lumps.
+        totals: ``[R, S]`` of the rows.
+    """
+
+    of: CountsPosterior
+    cells: Tensor
+    column: Tensor
+    masses: dict[str, Lumps]
+    totals: Tensor
+
+    def parts(self, kind: str, variant: str) -> tuple[Tensor, Tensor, Tensor]:
+        """Counts of the cells with errors ``[C, S]``, the right cells ``[R, S]`` and the lumps ``[R, S]``."""
+        posterior, mass = self.of, self.masses[kind]
+        right, lump, cells = mass.right, mass.wrong, self.cells
+        if variant == "clean":
+            lump = lump * (posterior.erring.unsqueeze(-1) & posterior.receiving[self.column])
+            cells = cells if bool(posterior.clean_cells.all()) else cells * posterior.clean_cells.unsqueeze(-1)
+        elif variant == "hopeless":
+            right = right * posterior.hit.unsqueeze(-1)
+        scale = ratio(self.totals, right + lump + summed(cells, posterior.cell_rows, len(right)))
+        return cells * scale[posterior.cell_rows], right * scale, lump * scale
+
+    def matrices(self, kind: str, variant: str) -> Tensor:
+        """Counts ``[S, ..., K, K]``."""
+        whole = self._placed(*self.parts(kind, variant))
+        return whole.t().reshape(self.cells.shape[-1], *self.of.shape)
+
+    def _placed(self, cells: Tensor, right: Tensor, lump: Tensor) -> Tensor:
+        """Parts in their places among all cells, ``[cells, S]``."""
+        posterior = self.of
+        size, rows = posterior.size, posterior.rows
+        whole = cells.new_zeros(posterior.number * size, cells.shape[-1])
+        whole[rows[posterior.cell_rows] * size + posterior.cell_columns % size] = cells
+        whole[rows * size + rows % size] = right
+        return whole.scatter_add_(0, rows.unsqueeze(-1) * size + self.column % size, lump)
+
+    def margins(self, kind: str, variant: str) -> Margins:
+        """Diagonal, row sums and column sums, each ``[S, ..., K]``."""
+        posterior = self.of
+        cells, right, lump = self.parts(kind, variant)
+        empty = cells.new_zeros(posterior.number, cells.shape[-1])
+        correct, actual = empty.clone(), empty.clone()
+        correct[posterior.rows], actual[posterior.rows] = right, self.totals
+        predicted = correct.index_add(0, posterior.cell_columns, cells).scatter_add_(0, self.column, lump)
+        shape = (cells.shape[-1], *posterior.shape[:-1])
+        return Margins(*(part.t().reshape(shape) for part in (correct, actual, predicted)))
+
+    def sum_of_rates(self, kind: str) -> Tensor:
+        """Sum over the draws of the rates of all cells, ``[..., K, K]``; rows without targets are 0."""
+        posterior = self.of
+        size, rows = posterior.size, posterior.rows
+        cells, right, lump = replace(self, totals=torch.ones_like(self.totals)).parts(kind, "plain")
+        if not posterior.sparse:
+            return self._placed(cells, right, lump).sum(-1).reshape(posterior.shape)
+        whole = cells.new_zeros(posterior.number * size)
+        whole[rows[posterior.cell_rows] * size + posterior.cell_columns % size] = cells.sum(-1)
+        whole[rows * size + rows % size] = right.sum(-1)
+        whole.scatter_add_(0, (rows.unsqueeze(-1) * size + self.column % size).flatten(), lump.flatten())
+        return whole.reshape(posterior.shape)
+
+    def counts(self, kind: str, variant: str, margins: bool) -> Counts:
+        """Margins where they are asked for and worth it, else matrices."""
+        return self.margins(kind, variant) if margins and self.of.sparse else self.matrices(kind, variant)
+
+
+def _wrong_cells(actual: Tensor, predicted: Tensor) -> Tensor:
+    """Wrong cells ``[B, K, K]`` that can hold samples: of rows with targets, in columns of classes that take part.
+
+    A class that neither came nor was predicted takes no part, as in the measures, unless there is but one class.
+    """
+    seen = (actual > 0) | (predicted > 0)
+    seen = torch.where(seen.sum(-1, keepdim=True) > 1, seen, True)
+    off = ~torch.eye(actual.shape[-1], dtype=torch.bool, device=actual.device)
+    return off & (actual > 0).unsqueeze(-1) & seen.unsqueeze(-2)
+
+
+def checked_prior(prior: Prior, size: int) -> None:
+    """Raise for what is no prior of K classes."""
+    if isinstance(prior, Tensor):
+        if prior.shape != (size, size) or not bool(((prior > 0) & prior.isfinite()).all()):
+            raise ValueError(f"prior must be positive pseudo-counts {[size, size]}, got shape {list(prior.shape)}")
+    else:
+        check_choice("prior", prior, ("auto", "jeffreys", "pooled", "uniform"))
+
+
+# --- resamples ------------------------------------------------------------------------------------------------------
+
+
+def multinomial(cells: Tensor, samples: int, generator: torch.Generator | None) -> Tensor:
+    """Multinomial resamples ``[samples, ..., strata, cells]`` of each stratum, by chained binomials.
+
+    Each cell takes its share of what the cells before it left; empty cells cost nothing.
+    """
+    result = cells.new_zeros(samples, *cells.shape)
+    left = cells.sum(-1).expand(samples, *cells.shape[:-1]).clone()
+    behind = cells.sum(-1)  # counts of the cells that have not had their turn
+    filled = (cells > 0).flatten(0, -2).any(0).nonzero().flatten().tolist()
+    for index in filled:
+        chance = ratio(cells[..., index], behind).clamp(0, 1).expand_as(left)
+        taken = torch.binomial(left, chance, generator=generator)
+        result[..., index] = taken
+        left -= taken
+        behind = behind - cells[..., index]
+    return result
+
+
+def clusters_drawn(
+    counts: Tensor, samples: int, generator: torch.Generator | None, event_dims: int
+) -> Iterator[Tensor]:
+    """Sums ``[S, ..., K, K]`` of clusters ``[..., M, K, K]`` that are drawn with replacement, in chunks.
+
+    Of counts with more event dimensions, such as ``[..., M, L, 2, 2]``, all that belongs to a cluster is drawn at once.
+    """
+    event = counts.shape[-event_dims:]
+    number = counts.shape[-event_dims - 1]
+    flat = counts.reshape(-1, number, event.numel())
+    for some in chunks(samples, len(flat) * max(event.numel(), number)):
+        chosen = torch.randint(number, (some, len(flat), number), device=counts.device, generator=generator)
+        times = counts.new_zeros(some, len(flat), number)
+        times.scatter_add_(-1, chosen, torch.ones_like(times))
+        drawn = torch.einsum("sbm,bmc->sbc", times, flat)
+        yield drawn.reshape(some, *counts.shape[: -event_dims - 1], *event)
