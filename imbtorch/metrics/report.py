@@ -185,8 +185,6 @@ class ImbalanceReport(SharedResult, LocalCounts):
             if not isinstance(name, str) or not name:
                 raise TypeError(f"measures must map names to measures, got the name {name!r}")
             found[name] = resolved(name, measured, self._counting)
-            if found[name].needs_matrix and self._counting.layout == "margins" and found[name].traits.batched:
-                raise ValueError(f"{name!r} needs the whole matrix, which state='margins' does not keep")
         return found
 
     def _directions(self) -> dict[str, bool | None]:

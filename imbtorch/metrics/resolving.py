@@ -103,4 +103,6 @@ def _of_instance(name: str, metric: ConfusionMatrixMetric, counting: Counting) -
             f"{name!r} was made to count otherwise ({metric!r}) than what it is to be read off; give both the same "
             "task, number of classes, threshold, logits and ignore_index, or pass functools.partial of the class"
         )
+    if counting.layout == "margins" and metric._measure.needs_matrix:
+        raise ValueError(f"{name!r} needs the whole matrix, which state='margins' does not keep")
     return replace(metric._measure, counting=counting)
