@@ -481,3 +481,10 @@ def test_an_empty_rank_is_rank_zero(monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "")
     with pytest.warns(UserWarning, match="has counted no sample"):
         Accuracy("binary").compute()
+
+
+def test_the_worst_class_has_a_value_but_no_interval():
+    metric = imbtorch.Recall("multiclass", 3, average="min")
+    assert metric(PREDS, TARGET) == 0.5
+    with pytest.raises(ValueError, match="no interval that covers it; use average='none'"):
+        metric.interval()

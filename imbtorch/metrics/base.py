@@ -505,11 +505,16 @@ class ConfusionMatrixMetric(LocalCounts):
             :class:`imbtorch.analysis.Interval` of the shape of ``compute()``.
 
         Raises:
-            ValueError: for ``state="margins"``, which does not keep what is drawn.
+            ValueError: for ``state="margins"``, which does not keep what is drawn; for ``average="min"``, since an
+                interval of the lowest of several uncertain values does not cover it.
         """
         from imbtorch.analysis.intervals import bootstrap, posterior
 
         check_choice("method", method, ("posterior", "bootstrap"))
+        if self._average == "min":
+            raise ValueError(
+                "the lowest of several uncertain values has no interval that covers it; use average='none'"
+            )
         with self._counts_of_all() as counted:
             counts = confusion_counts(counted).clone()
         draw = posterior if method == "posterior" else bootstrap

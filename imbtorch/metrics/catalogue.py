@@ -239,11 +239,11 @@ class CohenKappa(Correlation):
     ) -> None:
         super().__init__(task, num_classes, **kwargs)
         self._set_measure_arguments(weights=weights)
-        if self._reads_matrix() and self._counting.layout == "margins":
+        if weights is not None and self._counting.layout == "margins":
             raise ValueError("weights need the whole matrix; use state='matrix'")
 
-    def _reads_matrix(self) -> bool:
-        return self.measure_arguments.get("weights") is not None
+    def _traits(self) -> Traits:
+        return replace(super()._traits(), needs_matrix=self._arguments.get("weights") is not None)
 
 
 class ExpectedCost(ConfusionMatrixMetric):
