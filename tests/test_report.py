@@ -1103,11 +1103,6 @@ def test_a_tracker_follows_the_values():
     assert every["mcc"].tolist() == pytest.approx(wanted, rel=1e-5)
 
 
-def test_measures_must_be_named():
-    with pytest.raises(TypeError, match=r"measures must map names .* as in \{'iam': ImbalanceAccuracy\}, got list"):
-        ImbalanceReport("binary", measures=["iam"])
-
-
 # --- another population ---------------------------------------------------------------------------------------------
 
 

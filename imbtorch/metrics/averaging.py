@@ -122,7 +122,9 @@ class AveragedMeasure:
     def _measured(self, counts: Counts, average: str) -> Tensor:
         ignored = self.counting.ignored_class if self.counting.task != "multilabel" else None
         if not self.traits.batched and isinstance(counts, Tensor) and counts.ndim > 2:
-            return torch.stack([one_value(self.traits.name, self._measured(each, average)) for each in counts.unbind()])
+            singles = counts.reshape(-1, *counts.shape[-2:]).unbind()
+            found = [one_value(self.traits.name, self._measured(each, average)) for each in singles]
+            return torch.stack(found).reshape(counts.shape[:-2])
         if not self.traits.averages:
             return call_measure(self.traits.measure, counts, self.arguments)
         arguments = {**self.arguments, "average": average}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from imbtorch.analysis.intervals import posterior
 from imbtorch.analysis.tables import aligned
 from imbtorch.counting import Counting, Layout, Task
 from imbtorch.counts import Counts, Margins, check_choice, margins, rescaled, sums
-from imbtorch.metrics.averaging import AveragedMeasure, Traits, one_value
+from imbtorch.metrics.averaging import AveragedMeasure, one_value
 from imbtorch.metrics.base import (
     Counter,
     LocalCounts,
@@ -26,6 +26,7 @@ from imbtorch.metrics.base import (
     counter_of_a_batch,
 )
 from imbtorch.metrics.catalogue import BY_NAME
+from imbtorch.metrics.per_class import class_values, of_name, per_class_measures
 from imbtorch.metrics.resolving import Measured, resolved
 from imbtorch.metrics.shared import SharedResult, checked_names, copied
 from imbtorch.metrics.state import Setting
@@ -33,7 +34,6 @@ from imbtorch.plots import plot_confusion_matrix, plot_values
 
 __all__ = ["ImbalanceReport"]
 
-PER_CLASS = {name: metric for name, metric in BY_NAME.items() if "none" in metric.averages}
 DEFAULT = ("iam", "cba", "accuracy", "balanced_accuracy", "precision", "recall", "f1", "gmean", "mcc")
 DEFAULT_OF_TWO_CLASSES = ("dominance", "iba", "op", "area")
 DRAWS = 2000  # of the posterior of an interval
@@ -63,9 +63,11 @@ class ImbalanceReport(SharedResult, LocalCounts):
         num_classes: number of classes; from ``class_names`` if those are given.
         num_labels: number of labels; from ``class_names`` if those are given.
         class_names: names of the classes (labels for multilabel), in the order of their indices.
-        measures: name -> metric class, function of the counts, or ``(function, higher_is_better)``; by default those of
-            :meth:`default_measures`. A function sees ``[K, K]`` (each label's ``[2, 2]`` for multilabel, averaged),
-            or :class:`~imbtorch.counts.Margins` under ``state="margins"``, and returns one value.
+        measures: names of the catalogue, as in ``["iam", "mcc"]``; or name -> such a name, a metric class, an instance
+            or ``functools.partial`` of one, a function of the counts, or ``(function, higher_is_better)``; by default
+            those of :meth:`default_measures`. An instance gives its arguments, not its counts; it must be made to
+            count alike. A function sees ``[K, K]`` (each label's ``[2, 2]`` for multilabel, averaged), or
+            :class:`~imbtorch.counts.Margins` under ``state="margins"``, and returns one value.
         intervals: report ``<name>_low`` and ``<name>_high`` of each measure as well: the limits of its 95 % posterior
             interval (:func:`imbtorch.analysis.posterior`, 2,000 draws with a fixed seed, so that all processes agree).
             Not for the values of a batch that ``forward`` returns. The cost grows with K * K.
@@ -75,7 +77,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
             class without targets goes to the others, and a warning names it. ``counts()`` and ``plot()`` show the
             counts; functions in ``measures`` see rates. By default values are read off the counts as they are.
         per_class: measures to report for each class as ``<measure>/<class>``, among recall, precision, specificity, f1,
-            fowlkes_mallows, cba, iam; by default recall and precision where names were given or up to 20 classes.
+            fowlkes_mallows, cba, iam; by default recall and precision where names were given or up to 20 classes. Or
+            name -> such a name, a metric as in ``measures``, or a function that makes ``[K]`` of ``[K, K]`` (for
+            multilabel one value of each label's ``[2, 2]``), as in ``{"iou": jaccard}``.
         prefix: comes before each name.
         postfix: comes after each name.
         threshold: see :class:`ConfusionMatrixMetric`, like the following.
@@ -101,7 +105,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
 
     class_names = Setting[tuple[str, ...]]("_class_names", "Names of classes or labels, in the order of their indices.")
     measures = Setting[tuple[str, ...]](lambda report: tuple(report._measures), "Names of the measures of all classes.")
-    per_class = Setting[tuple[str, ...]]("_per_class", "Measures that are reported for each class.")
+    per_class = Setting[tuple[str, ...]](
+        lambda report: tuple(report._per_class), "Names of the measures that are reported for each class."
+    )
     intervals = Setting[bool]("_intervals", "Whether the limits of each measure's interval are reported.")
     prevalence = Setting[tuple[float, ...] | None](
         lambda report: report._prevalence(), "Class shares that values are read at, for labels those of the positives."
@@ -114,8 +120,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
         *,
         num_labels: int | None = None,
         class_names: Sequence[str] | None = None,
-        measures: Mapping[str, Measured] | None = None,
-        per_class: Sequence[str] | None = None,
+        measures: Mapping[str, Measured] | Sequence[str] | None = None,
+        per_class: Sequence[str] | Mapping[str, Measured] | None = None,
         intervals: bool = False,
         prevalence: Mapping[str, float] | Sequence[float] | Tensor | None = None,
         prefix: str = "",
@@ -138,7 +144,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         self._class_names = tuple(names or map(str, range(counting.size)))
         self._priors = None if prevalence is None else self._checked_prevalence(prevalence)
         usual = ("recall", "precision") if names is not None or counting.size <= FEW_CLASSES else ()
-        self._per_class = checked_per_class(usual if per_class is None else per_class)
+        self._per_class = per_class_measures(usual if per_class is None else per_class, counting)
         self._intervals = bool(intervals)
         self._measures = self._resolved(self.default_measures(counting.task) if measures is None else measures)
         self._name(self._directions(), prefix, postfix)
@@ -173,17 +179,10 @@ class ImbalanceReport(SharedResult, LocalCounts):
             prevalence = [prevalence.get(name, 0.0) for name in self._class_names]
         return self._counting.class_priors(prevalence, "prevalence")
 
-    def _resolved(self, measures: Mapping[str, Measured]) -> dict[str, AveragedMeasure]:
+    def _resolved(self, measures: Mapping[str, Measured] | Sequence[str]) -> dict[str, AveragedMeasure]:
         """Each measure as it is read here."""
-        if not isinstance(measures, Mapping):
-            raise TypeError(
-                f"measures must map names to metric classes or functions, as in {{'iam': ImbalanceAccuracy}}, got "
-                f"{type(measures).__name__}"
-            )
-        found = {}
-        for name, measured in measures.items():
-            if not isinstance(name, str) or not name:
-                raise TypeError(f"measures must map names to measures, got the name {name!r}")
+        found: dict[str, AveragedMeasure] = {}
+        for name, measured in named_measures(measures).items():
             found[name] = resolved(name, measured, self._counting)
         return found
 
@@ -195,7 +194,11 @@ class ImbalanceReport(SharedResult, LocalCounts):
             for name, direction in (directions if self._intervals else {}).items()
             for limit in ("low", "high")
         ]
-        added += [(f"{each}/{label}", True, "per_class") for each in self._per_class for label in self._class_names]
+        added += [
+            (f"{each}/{label}", measure.traits.higher_is_better, "per_class")
+            for each, measure in self._per_class.items()
+            for label in self._class_names
+        ]
         for name, direction, cause in added:
             if name in directions:
                 raise ValueError(f"measures already holds {name!r}, which {cause} adds; rename it there")
@@ -228,13 +231,14 @@ class ImbalanceReport(SharedResult, LocalCounts):
             value = measure(counts if measure.needs_matrix else marginal)
             values[name] = self._narrow(one_value(name, value))
         for name in self._per_class:
-            parts = self._narrow(self._of_each_class(name, marginal)).unbind()
+            parts = self._narrow(self._of_each_class(name, counts, marginal)).unbind()
             values |= {f"{name}/{label}": part for label, part in zip(self._class_names, parts, strict=True)}
         return values
 
-    def _of_each_class(self, name: str, marginal: Margins) -> Tensor:
+    def _of_each_class(self, name: str, counts: Counts, marginal: Margins | None = None) -> Tensor:
         """One value for each class or label; nan for one with neither targets nor predictions."""
-        return AveragedMeasure(Traits.of(PER_CLASS[name]), self._counting, "none")(marginal)
+        measure = self._per_class.get(name) or of_name(name, self._counting)
+        return class_values(name, measure, counts, margins(counts) if marginal is None else marginal)
 
     def _label(self, index: int) -> str:
         return self._class_names[index]
@@ -278,7 +282,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         each, _, label = short.partition("/")
         if name in self and each in self._per_class:
             index = self._class_names.index(label)
-            return AveragedMeasure(Traits.of(PER_CLASS[each]), self._counting, "none", of_class=index)
+            return replace(self._per_class[each], of_class=index)
         known = BY_NAME | {metric.measure.__name__: metric for metric in BY_NAME.values()}
         if short not in known:
             names = [*self._measures, *(f"{each}/..." for each in self._per_class), *known]
@@ -311,7 +315,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         }
         read = sums if self._priors is None else margins(self._read_at(result.counts))
         for name in ("precision", "recall", "f1", "cba", "iam"):
-            columns[name] = self._of_each_class(name, read).tolist()
+            columns[name] = class_values(name, of_name(name, self._counting), read, read).tolist()
         overall = {name: float(result.values[name]) for name in self._measures}
         return ReportTable(list(self.class_names), columns, overall)
 
@@ -334,7 +338,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
         counts = self.result().counts
         if isinstance(counts, Tensor) and counts.ndim == 2:
             return plot_confusion_matrix(counts, ax, labels=self.class_names)
-        recalls = self._of_each_class("recall", margins(counts))
+        marginal = margins(counts)
+        recalls = class_values("recall", of_name("recall", self._counting), marginal, marginal)
         item = "Label" if self.task == "multilabel" else "Class"
         return plot_values(recalls, ax, name="recall", bounds=(0.0, 1.0), item=item, labels=self.class_names)
 
@@ -346,7 +351,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
         return shown | {"measures": list(self._measures), "per_class": list(self._per_class)}
 
     def _settings_text(self) -> str:
-        measures = {name: (each.traits.measure, each.arguments) for name, each in self._measures.items()}
+        read = (self._measures, self._per_class)
+        measures = [{name: (m.traits.measure, m.arguments) for name, m in each.items()} for each in read]
         return f"{super()._settings_text()} {canonical(measures)} {canonical(self._class_names)}"
 
 
@@ -397,15 +403,28 @@ def sized(
     return num_classes, num_labels
 
 
-def checked_per_class(names: Sequence[str]) -> tuple[str, ...]:
-    """Return names of measures of each class if they are known and differ, else raise."""
-    if isinstance(names, str):
-        raise TypeError(f"per_class must be a sequence of names such as ({names!r},), got a string")
-    for each in names:
-        check_choice("per_class", each, tuple(PER_CLASS))
-    if len(set(names)) < len(names):
-        raise ValueError(f"per_class must not name a measure twice, got {list(names)}")
-    return tuple(names)
+def named_measures(measures: Mapping[str, Measured] | Sequence[str]) -> Mapping[str, Measured]:
+    """Name -> measure, of a mapping or of names of the catalogue.
+
+    Raises:
+        ValueError: for unknown names and one that occurs twice.
+        TypeError: for anything else.
+    """
+    if isinstance(measures, Mapping):
+        for name in measures:
+            if not isinstance(name, str) or not name:
+                raise TypeError(f"measures must map names to measures, got the name {name!r}")
+        return measures
+    if isinstance(measures, str) or not isinstance(measures, Sequence) or not all(isinstance(m, str) for m in measures):
+        raise TypeError(
+            "measures must be names such as ['iam', 'mcc'], or map names to measures, as in {'iam': "
+            f"ImbalanceAccuracy}}, got {measures!r}"
+        )
+    for name in measures:
+        check_choice("measures", name, tuple(BY_NAME))
+    if len(set(measures)) < len(measures):
+        raise ValueError(f"measures must not name a measure twice, got {list(measures)}")
+    return {name: BY_NAME[name] for name in measures}
 
 
 def _cell(column: str, value: float) -> str:

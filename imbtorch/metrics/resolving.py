@@ -13,14 +13,19 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from imbtorch.counting import Counting
+from imbtorch.counts import check_choice
 from imbtorch.metrics.averaging import AveragedMeasure, Traits
 from imbtorch.metrics.base import ConfusionMatrixMetric
-from imbtorch.metrics.catalogue import METRICS
+from imbtorch.metrics.catalogue import BY_NAME, METRICS
 
 __all__ = ["Measured", "resolved"]
 
 Measured: TypeAlias = (
-    type[ConfusionMatrixMetric] | ConfusionMatrixMetric | Callable[..., Any] | tuple[Callable[..., Tensor], bool | None]
+    type[ConfusionMatrixMetric]
+    | ConfusionMatrixMetric
+    | Callable[..., Any]
+    | tuple[Callable[..., Tensor], bool | None]
+    | str
 )
 
 
@@ -31,16 +36,19 @@ def resolved(name: str, measured: Measured, counting: Counting, batched: bool = 
 
     Args:
         name: what messages call it.
-        measured: metric class, instance, or ``functools.partial`` of a class; function of the counts or ``partial`` of
-            one; or ``(function, higher_is_better)``.
+        measured: name in the catalogue; metric class, instance, or ``functools.partial`` of a class; function of the
+            counts or ``partial`` of one; or ``(function, higher_is_better)``.
         counting: what is counted.
         batched: whether a user's own function takes leading dimensions.
 
     Raises:
-        ValueError: for a metric whose settings do not fit.
+        ValueError: for a metric whose settings do not fit, and an unknown name.
         TypeError: for what is no measure.
     """
     direction: bool | None = None
+    if isinstance(measured, str):
+        check_choice(name, measured, tuple(BY_NAME))
+        measured = BY_NAME[measured]
     if _is_pair(measured):
         measured, direction = measured
     if isinstance(measured, ConfusionMatrixMetric):
@@ -56,8 +64,9 @@ def resolved(name: str, measured: Measured, counting: Counting, batched: bool = 
         return found if direction is None else found.towards(direction)
     if not callable(measured) or isinstance(measured, (type, Metric)):
         raise TypeError(
-            f"measures[{name!r}] must be a metric class of imbtorch, an instance or functools.partial of one, a "
-            f"function of the counts, or a pair (function, higher_is_better), got {measured!r}"
+            f"measures[{name!r}] must be a name such as 'iam', a metric class of imbtorch, an instance or "
+            f"functools.partial of one, a function of the counts, or a pair (function, higher_is_better), got "
+            f"{measured!r}"
         )
     return AveragedMeasure(Traits(name, measured, higher_is_better=direction, batched=batched), counting)
 

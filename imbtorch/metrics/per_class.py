@@ -1,0 +1,79 @@
+"""Measures of each class as a report takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from imbtorch.counting import Counting
+from imbtorch.counts import Counts, Margins, check_choice
+from imbtorch.metrics.averaging import AveragedMeasure, Traits, allowed_averages
+from imbtorch.metrics.catalogue import BY_NAME
+from imbtorch.metrics.resolving import Measured, resolved
+
+__all__ = ["PER_CLASS", "class_values", "per_class_measures"]
+
+PER_CLASS = {name: metric for name, metric in BY_NAME.items() if "none" in metric.averages}
+
+
+def per_class_measures(given: Sequence[str] | Mapping[str, Measured], counting: Counting) -> dict[str, AveragedMeasure]:
+    """How each measure of each class is read, by the name it is reported under.
+
+    Args:
+        given: names among :data:`PER_CLASS`; or name -> such a name, metric, or function of the counts.
+        counting: what is counted.
+
+    Raises:
+        ValueError: for unknown names, a name that occurs twice, and measures that have no value for each class.
+        TypeError: for a string, and what is no measure.
+    """
+    if isinstance(given, str):
+        raise TypeError(f"per_class must be a sequence of names such as ({given!r},), got a string")
+    if isinstance(given, Mapping):
+        return {name: _of_one(name, measured, counting) for name, measured in given.items()}
+    for each in given:
+        check_choice("per_class", each, tuple(PER_CLASS))
+    if len(set(given)) < len(given):
+        raise ValueError(f"per_class must not name a measure twice, got {list(given)}")
+    return {name: of_name(name, counting) for name in given}
+
+
+def of_name(name: str, counting: Counting) -> AveragedMeasure:
+    """A measure of :data:`PER_CLASS`, with one value for each class or label."""
+    return AveragedMeasure(Traits.of(PER_CLASS[name]), counting, "none")
+
+
+def _of_one(name: object, measured: Measured, counting: Counting) -> AveragedMeasure:
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"per_class must map names to measures, got the name {name!r}")
+    measure = resolved(name, measured, counting)
+    if not measure.traits.batched:  # a function of the user's own
+        return replace(measure, average="none")
+    if "none" not in allowed_averages(measure.traits, counting):
+        raise ValueError(
+            f"per_class[{name!r}] has one value of all classes in task={counting.task!r} and none of each; it belongs "
+            f"among measures. Measures of each class are {', '.join(PER_CLASS)}"
+        )
+    if counting.layout == "margins" and measure.needs_matrix:
+        raise ValueError(f"per_class[{name!r}] needs the whole matrix, which state='margins' does not keep")
+    return replace(measure, average="none")
+
+
+def class_values(name: str, measure: AveragedMeasure, counts: Counts, marginal: Margins) -> Tensor:
+    """One value for each class ``[..., K]`` or label ``[..., L]``.
+
+    Raises:
+        ValueError: where a function of the user's own returns something else.
+    """
+    values = measure(counts if measure.needs_matrix else marginal)
+    shape = marginal.actual.shape[:-1] if measure.counting.task == "multilabel" else marginal.actual.shape
+    if not isinstance(values, Tensor) or values.shape != shape:
+        got = list(values.shape) if isinstance(values, Tensor) else type(values).__name__
+        raise ValueError(
+            f"per_class[{name!r}] must return one value for each class, {list(shape)} for counts "
+            f"{list(torch.Size((*shape, shape[-1])))}, got {got}"
+        )
+    return values
