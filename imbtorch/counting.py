@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import operator
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeAlias, cast, get_args
 
 import numpy as np
@@ -19,6 +20,7 @@ __all__ = ["Task", "confusion_matrix"]
 
 Task: TypeAlias = Literal["binary", "multiclass", "multilabel"]
 Layout: TypeAlias = Literal["matrix", "margins"]
+Threshold: TypeAlias = float | Sequence[float] | Tensor
 
 # What can be wrong with a sample; each has a spare cell behind the counts, in this order (first match counts).
 FAULTS = (
@@ -38,7 +40,7 @@ def confusion_matrix(
     *,
     num_classes: int | None = None,
     num_labels: int | None = None,
-    threshold: float = 0.5,
+    threshold: Threshold = 0.5,
     logits: bool = False,
     ignore_index: int | None = None,
     normalize: Normalize | None = None,
@@ -53,8 +55,8 @@ def confusion_matrix(
         task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
         num_classes: number of classes, required for multiclass.
         num_labels: number of labels, required for multilabel.
-        threshold: a probability in [0, 1]; binary and multilabel only. It is rounded to the dtype of the scores, to
-            float32 for those of half precision, which are read as float32.
+        threshold: a probability in [0, 1], for multilabel also one for each label; binary and multilabel only. It is
+            rounded to the dtype of the scores, to float32 for those of half precision, which are read as float32.
         logits: whether floating ``preds`` are logits rather than probabilities (binary and multilabel; never guessed).
         ignore_index: samples with this target are left out; any integer, inside or outside the classes.
         normalize: ``"true"`` divides by the row sums, ``"pred"`` by the column sums, ``"all"`` by the total.
@@ -72,7 +74,7 @@ def confusion_matrix(
             [0, 1, 0],
             [0, 0, 1]])
     """
-    counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index)
+    counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index).on(_device_of(target))
     check_choice("normalize", normalize, (None, *get_args(Normalize)))
     batch = counting.read(preds, target)
     state = counting.zeros(target.device)
@@ -110,10 +112,11 @@ class Counting:
 
     task: Task
     size: int  # classes, or labels for multilabel
-    threshold: float = 0.5
+    threshold: float | tuple[float, ...] = 0.5  # several: one for each label
     logits: bool = False
     ignore_index: int | None = None
     layout: Layout = "matrix"
+    limits: Tensor | None = field(default=None, compare=False, repr=False)  # several thresholds, on a device
 
     @classmethod
     def of(
@@ -121,7 +124,7 @@ class Counting:
         task: Task | None,
         num_classes: int | None = None,
         num_labels: int | None = None,
-        threshold: float = 0.5,
+        threshold: Threshold = 0.5,
         logits: bool = False,
         ignore_index: int | None = None,
         layout: Layout = "matrix",
@@ -140,7 +143,14 @@ class Counting:
         if layout == "margins" and task != "multiclass":
             raise ValueError(f"state='margins' is for task='multiclass'; task={task!r} keeps 4 counts a label anyway")
         ignored = None if ignore_index is None else whole_number("ignore_index", ignore_index, "an int or None")
-        return cls(task, size, _checked_threshold(task, threshold), logits, ignored, layout)
+        return cls(task, size, _checked_thresholds(task, size, threshold), logits, ignored, layout).on(None)
+
+    def on(self, device: torch.device | None) -> Counting:
+        """Return the same with the thresholds of labels on a device, so that no update has to bring them there."""
+        if not isinstance(self.threshold, tuple):
+            return self
+        dtype = torch.float32 if device is not None and device.type == "mps" else torch.float64
+        return replace(self, limits=torch.tensor(self.threshold, dtype=dtype, device=device))
 
     @property
     def num_classes(self) -> int | None:
@@ -185,7 +195,9 @@ class Counting:
         """An identifier that differs wherever the counts would; the state of a metric bears it."""
         parts: list[object] = [self.layout, self.task, self.size]
         if self.task != "multiclass":
-            parts += ["threshold", self.threshold] + ["logits"] * self.logits
+            several = isinstance(self.threshold, tuple)
+            text = hashlib.sha256(repr(self.threshold).encode()).hexdigest()[:12] if several else self.threshold
+            parts += ["thresholds" if several else "threshold", text] + ["logits"] * self.logits
         if self.ignore_index is not None:
             parts += ["ignore", self.ignore_index]
         return re.sub(r"\W", "_", "_".join(map(str, parts)))
@@ -328,7 +340,14 @@ class Counting:
             labels, best = _highest(preds)
             return Batch(labels, truth, best)
         scores, uneven = self.probabilities(preds, truth)
-        return Batch(scores > self.threshold, truth, scores, True, uneven)
+        return Batch(scores > self._limit_of(scores), truth, scores, True, uneven)
+
+    def _limit_of(self, scores: Tensor) -> float | Tensor:
+        """What scores must exceed, rounded once to their dtype; beside labels ``[N, L, ...]`` one for each."""
+        if not isinstance(self.threshold, tuple):
+            return self.threshold
+        assert self.limits is not None
+        return self.limits.to(scores).view(-1, *[1] * (scores.ndim - 2))
 
     def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
         """Add a batch to a state in place; see :func:`add_batch`."""
@@ -483,6 +502,27 @@ def _checked_threshold(task: Task, threshold: object) -> float:
             "use task='binary' or 'multilabel', or threshold the scores yourself"
         )
     return value
+
+
+def _checked_thresholds(task: Task, size: int, threshold: object) -> float | tuple[float, ...]:
+    """Return the threshold as a float, those of labels as a tuple of them."""
+    if isinstance(threshold, (Tensor, np.ndarray)) and threshold.ndim > 0:
+        threshold = threshold.tolist()
+    if isinstance(threshold, str) or not isinstance(threshold, Sequence):
+        return _checked_threshold(task, threshold)
+    if task != "multilabel":
+        raise ValueError(
+            f"threshold={threshold!r} holds one for each label, which task={task!r} does not have; give one number, or "
+            "use task='multilabel'"
+        )
+    if len(threshold) != size:
+        raise ValueError(f"threshold must be one number, or one for each of {size} labels, got {len(threshold)}")
+    numbers = [each.item() if isinstance(each, Tensor) and each.ndim == 0 else each for each in threshold]
+    return tuple(_checked_threshold(task, each) for each in numbers)
+
+
+def _device_of(value: object) -> torch.device | None:
+    return value.device if isinstance(value, Tensor) else None
 
 
 def _check_tensor(name: str, value: object) -> None:

@@ -518,7 +518,7 @@ def test_a_metric_of_ones_own_may_read_any_cell():
         (MulticlassAccuracy, TypeError, "must be a metric class of imbtorch"),
         (MulticlassAccuracy(num_classes=3), TypeError, "must be a metric class of imbtorch"),
         (ImbalanceReport, TypeError, "must be a metric class of imbtorch"),
-        ("accuracy", TypeError, "must be a metric class of imbtorch.*'accuracy'"),
+        ("youden", ValueError, "x must be one of .*'accuracy'.*got 'youden'"),
         (None, TypeError, "must be a metric class of imbtorch"),
         ((error_rate,), TypeError, "or a pair"),
         ((error_rate, "max"), TypeError, r"or a pair \(function, higher_is_better\)"),

@@ -148,7 +148,7 @@ def test_measures_of_each_class_may_be_of_one_against_the_rest():
     [
         ({"g": "gmean"}, ValueError, r"per_class\['g'\] has one value of all classes .* belongs among measures"),
         ({"": "recall"}, TypeError, "got the name ''"),
-        ({"r": 3}, TypeError, r"measures\['r'\] must be a name such as 'iam'"),
+        ({"r": 3}, TypeError, r"measures\['r'\] must be a metric class of imbtorch, its name"),
         (["f2"], ValueError, "per_class must be one of .*'recall'.*got 'f2'"),
     ],
 )

@@ -15,7 +15,7 @@ from torch import Tensor
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
-from imbtorch.counting import FAULTS, Batch, Counting, Layout, Task
+from imbtorch.counting import FAULTS, Batch, Counting, Layout, Task, Threshold
 from imbtorch.counts import (
     Counts,
     Margins,
@@ -56,7 +56,7 @@ class MetricArguments(TorchmetricsArguments, total=False):
 
     num_labels: int | None
     average: Average | Literal["auto"] | None
-    threshold: float
+    threshold: Threshold
     logits: bool
     ignore_index: int | None
     on_invalid: OnInvalid
@@ -90,7 +90,9 @@ class CountsMetric(SummedState):
     task = Setting[Task]("_counting.task", "What is classified.")
     num_classes = Setting[int | None]("_counting.num_classes", "Number of classes; None for multilabel.")
     num_labels = Setting[int | None]("_counting.num_labels", "Number of labels of multilabel.")
-    threshold = Setting[float]("_counting.threshold", "Probability strictly above which 1 is predicted.")
+    threshold = Setting[float | tuple[float, ...]](
+        "_counting.threshold", "Probability strictly above which 1 is predicted; a tuple of one for each label."
+    )
     logits = Setting[bool]("_counting.logits", "Whether scores are logits.")
     ignore_index = Setting[int | None]("_counting.ignore_index", "Target of the samples that are left out.")
     on_invalid = Setting[OnInvalid]("_on_invalid", "What becomes of samples that cannot be counted.")
@@ -106,8 +108,23 @@ class CountsMetric(SummedState):
         counter = counter or counting
         super().__init__(counter.name, counter.cells + len(FAULTS), **kwargs)
         self._counting, self._counter, self._on_invalid = counting, counter, on_invalid
+        self._set_counting(counting.on(self._state.device))
         self.quiet = False  # in Lightning's sanity check, whose few batches miss classes for no fault of anybody's
         self._already_warned: set[str] = set()
+
+    def _apply(  # type: ignore[override]
+        self, fn: Callable[[Tensor], Tensor], exclude_state: Any = (), recurse: bool = True
+    ) -> torch.nn.Module:
+        """Follow moves to another device, with the thresholds of labels."""
+        super()._apply(fn, exclude_state, recurse)
+        self._set_counting(self._counting.on(self._state.device))
+        return self
+
+    def _set_counting(self, counting: Counting) -> None:
+        """Take settings that say the same on another device."""
+        if self._counter is self._counting:
+            self._counter = counting
+        self._counting = counting
 
     def _reported(self, counts: Counts) -> Any:
         """What is reported of counts."""
@@ -323,7 +340,8 @@ class ConfusionMatrixMetric(LocalCounts):
             is ``"binary"`` for precision, recall, specificity, F-score and Fowlkes-Mallows in the binary task, else
             ``"macro"``. Measures of the whole matrix take none but in the multilabel task, where it says how labels
             are averaged; binary measures are averaged over classes, each against the rest, in the multiclass task.
-        threshold: a probability strictly above it predicts 1 (binary and multilabel).
+        threshold: a probability strictly above it predicts 1 (binary and multilabel). For multilabel also one for each
+            label, such as those that a :class:`~imbtorch.ThresholdSweep` of the labels finds.
         logits: whether floating ``preds`` of the binary and multilabel tasks are logits; never guessed.
         ignore_index: samples with this target are left out; any integer. If it is one of the classes, that class also
             takes no part in a mean over classes.
@@ -366,7 +384,7 @@ class ConfusionMatrixMetric(LocalCounts):
         *,
         num_labels: int | None = None,
         average: Average | Literal["auto"] | None = "auto",
-        threshold: float = 0.5,
+        threshold: Threshold = 0.5,
         logits: bool = False,
         ignore_index: int | None = None,
         on_invalid: OnInvalid = "raise",

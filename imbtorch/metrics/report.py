@@ -14,7 +14,7 @@ from typing_extensions import Unpack
 
 from imbtorch.analysis.intervals import posterior
 from imbtorch.analysis.tables import aligned
-from imbtorch.counting import Counting, Layout, Task
+from imbtorch.counting import Counting, Layout, Task, Threshold
 from imbtorch.counts import Counts, Margins, check_choice, margins, rescaled, sums
 from imbtorch.metrics.averaging import AveragedMeasure, one_value
 from imbtorch.metrics.base import (
@@ -126,7 +126,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         prevalence: Mapping[str, float] | Sequence[float] | Tensor | None = None,
         prefix: str = "",
         postfix: str = "",
-        threshold: float = 0.5,
+        threshold: Threshold = 0.5,
         logits: bool = False,
         ignore_index: int | None = None,
         on_invalid: OnInvalid = "raise",

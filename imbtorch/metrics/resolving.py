@@ -64,7 +64,7 @@ def resolved(name: str, measured: Measured, counting: Counting, batched: bool = 
         return found if direction is None else found.towards(direction)
     if not callable(measured) or isinstance(measured, (type, Metric)):
         raise TypeError(
-            f"measures[{name!r}] must be a name such as 'iam', a metric class of imbtorch, an instance or "
+            f"measures[{name!r}] must be a metric class of imbtorch, its name, an instance or "
             f"functools.partial of one, a function of the counts, or a pair (function, higher_is_better), got "
             f"{measured!r}"
         )
