@@ -6,6 +6,7 @@ from imbtorch.measures import *
 from imbtorch.measures import __all__ as _measures
 from imbtorch.metrics import *
 from imbtorch.metrics import __all__ as _metrics
+from imbtorch.metrics.class_groups import shot_groups
 from imbtorch.sampler import ExactBatchSampler
 
 __version__ = "0.2.0"
@@ -19,6 +20,7 @@ __all__ = [
     "margins",
     "merge_classes",
     "one_vs_rest",
+    "shot_groups",
     *_measures,
     *_metrics,
 ]

@@ -109,6 +109,14 @@ class AveragedMeasure:
             return restore(class_mean(values, actual, predicted, self.average), counts)
         return self._measured(counts, self.average)
 
+    def averaged_by(self, average: str) -> AveragedMeasure:
+        """Return the same with another average."""
+        return replace(self, average=average)
+
+    def without_ignored(self, counts: Counts) -> Margins:
+        """Margins of the classes that take part in a mean: the ignored one has neither targets nor predictions."""
+        return self._without_ignored(counts)
+
     def _of_labels(self, counts: Counts) -> Tensor:
         inner = "binary" if "binary" in self.traits.averages else "macro"
         if self.average == "micro":

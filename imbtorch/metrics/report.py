@@ -26,6 +26,7 @@ from imbtorch.metrics.base import (
     counter_of_a_batch,
 )
 from imbtorch.metrics.catalogue import BY_NAME
+from imbtorch.metrics.class_groups import checked_class_groups, mean_over_classes
 from imbtorch.metrics.per_class import class_values, of_name, per_class_measures
 from imbtorch.metrics.resolving import Measured, resolved
 from imbtorch.metrics.shared import SharedResult, checked_names, copied
@@ -80,6 +81,11 @@ class ImbalanceReport(SharedResult, LocalCounts):
             fowlkes_mallows, cba, iam; by default recall and precision where names were given or up to 20 classes. Or
             name -> such a name, a metric as in ``measures``, or a function that makes ``[K]`` of ``[K, K]`` (for
             multilabel one value of each label's ``[2, 2]``), as in ``{"iou": jaccard}``.
+        class_groups: name -> some classes, by name or index, as in ``{"tail": ["emu", 7]}``: reports the mean of each
+            measure in ``per_class`` over them as ``<measure>/<group>``. Classes with neither targets nor predictions
+            take no part in it. A class may be in several groups. :func:`~imbtorch.shot_groups` makes those of
+            long-tailed recognition. Where ``per_class`` is left out and there are more than 20 classes without names,
+            recall and precision are reported for the groups alone.
         prefix: comes before each name.
         postfix: comes after each name.
         threshold: see :class:`ConfusionMatrixMetric`, like the following.
@@ -108,6 +114,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
     per_class = Setting[tuple[str, ...]](
         lambda report: tuple(report._per_class), "Names of the measures that are reported for each class."
     )
+    class_groups = Setting[dict[str, tuple[int, ...]]](
+        lambda report: dict(report._class_groups), "Indices of the classes of each class group."
+    )
     intervals = Setting[bool]("_intervals", "Whether the limits of each measure's interval are reported.")
     prevalence = Setting[tuple[float, ...] | None](
         lambda report: report._prevalence(), "Class shares that values are read at, for labels those of the positives."
@@ -122,6 +131,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         class_names: Sequence[str] | None = None,
         measures: Mapping[str, Measured] | Sequence[str] | None = None,
         per_class: Sequence[str] | Mapping[str, Measured] | None = None,
+        class_groups: Mapping[str, Sequence[str | int]] | None = None,
         intervals: bool = False,
         prevalence: Mapping[str, float] | Sequence[float] | Tensor | None = None,
         prefix: str = "",
@@ -145,6 +155,12 @@ class ImbalanceReport(SharedResult, LocalCounts):
         self._priors = None if prevalence is None else self._checked_prevalence(prevalence)
         usual = ("recall", "precision") if names is not None or counting.size <= FEW_CLASSES else ()
         self._per_class = per_class_measures(usual if per_class is None else per_class, counting)
+        self._class_groups = checked_class_groups(class_groups, self._class_names)
+        self._of_class_groups = self._per_class
+        if self._class_groups and per_class is None:  # the groups of many classes without each of these
+            self._of_class_groups = per_class_measures(("recall", "precision"), counting)
+        if self._class_groups and not self._of_class_groups:
+            raise ValueError("class_groups are averages of the measures in per_class, which names none")
         self._intervals = bool(intervals)
         self._measures = self._resolved(self.default_measures(counting.task) if measures is None else measures)
         self._name(self._directions(), prefix, postfix)
@@ -199,9 +215,14 @@ class ImbalanceReport(SharedResult, LocalCounts):
             for each, measure in self._per_class.items()
             for label in self._class_names
         ]
+        added += [
+            (f"{each}/{group}", measure.traits.higher_is_better, "class_groups")
+            for each, measure in self._of_class_groups.items()
+            for group in self._class_groups
+        ]
         for name, direction, cause in added:
             if name in directions:
-                raise ValueError(f"measures already holds {name!r}, which {cause} adds; rename it there")
+                raise ValueError(collision(name, cause))
             directions[name] = direction
         if not directions:
             raise ValueError("measures and per_class are both empty, so there is nothing to report")
@@ -211,7 +232,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
 
     def _needs_matrix(self) -> bool:
         """Whether what is reported cannot be read off margins."""
-        return self._priors is not None or any(measure.needs_matrix for measure in self._measures.values())
+        read = (*self._measures.values(), *self._per_class.values())
+        return self._priors is not None or any(measure.needs_matrix for measure in read)
 
     def _counter_of_a_batch(self) -> Counter:
         return counter_of_a_batch(self._counting, self._needs_matrix())
@@ -233,6 +255,15 @@ class ImbalanceReport(SharedResult, LocalCounts):
         for name in self._per_class:
             parts = self._narrow(self._of_each_class(name, counts, marginal)).unbind()
             values |= {f"{name}/{label}": part for label, part in zip(self._class_names, parts, strict=True)}
+        return values | self._values_of_class_groups(counts, marginal)
+
+    def _values_of_class_groups(self, counts: Counts, marginal: Margins) -> dict[str, Tensor]:
+        values = {}
+        for name, measure in self._of_class_groups.items() if self._class_groups else ():
+            parts = class_values(name, measure, counts, marginal)
+            seen = counts if measure.needs_matrix else marginal
+            for group, classes in self._class_groups.items():
+                values[f"{name}/{group}"] = self._narrow(mean_over_classes(measure, classes, seen, parts))
         return values
 
     def _of_each_class(self, name: str, counts: Counts, marginal: Margins | None = None) -> Tensor:
@@ -348,6 +379,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         shown |= {name: value for name in ("prefix", "postfix") if (value := getattr(self, name))}
         shown |= {} if self.prevalence is None else {"prevalence": list(self.prevalence)}
         shown |= {"intervals": True} if self._intervals else {}
+        shown |= {"class_groups": self.class_groups} if self._class_groups else {}
         return shown | {"measures": list(self._measures), "per_class": list(self._per_class)}
 
     def _settings_text(self) -> str:
@@ -425,6 +457,13 @@ def named_measures(measures: Mapping[str, Measured] | Sequence[str]) -> Mapping[
     if len(set(measures)) < len(measures):
         raise ValueError(f"measures must not name a measure twice, got {list(measures)}")
     return {name: BY_NAME[name] for name in measures}
+
+
+def collision(name: str, cause: str) -> str:
+    """What is wrong where an argument adds a name that is reported already."""
+    if "groups" in cause:
+        return f"{name!r} is reported already, and {cause} adds it once more; give that group another name"
+    return f"measures already holds {name!r}, which {cause} adds; rename it there"
 
 
 def _cell(column: str, value: float) -> str:

@@ -1,0 +1,117 @@
+"""Some classes by one name: head and tail, foreground and background, many, medium and few shots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from imbtorch.counting import whole_number
+from imbtorch.counts import Counts, Margins
+from imbtorch.measures import class_mean
+from imbtorch.metrics.averaging import AveragedMeasure
+
+__all__ = ["shot_groups"]
+
+UNFIT = ":[]{}"  # what a checkpoint's file name cannot bear, since it is formatted
+
+
+def shot_groups(train_counts: Sequence[int] | Tensor, many: int = 100, few: int = 20) -> dict[str, list[int]]:
+    """Classes by how often they came in training, as long-tailed recognition reports them.
+
+    Args:
+        train_counts: ``[K]`` training samples of each class, in the order of the classes.
+        many: more samples than this make a class one of ``"many"``.
+        few: fewer samples than this make it one of ``"few"``; the others are ``"medium"``.
+
+    Returns:
+        Name -> indices of its classes, for ``ImbalanceReport(..., class_groups=...)``; a group without classes is left
+        out.
+
+    Raises:
+        ValueError: for counts that are negative, not whole or not one for each class, and ``few`` above ``many``.
+
+    Source: Liu et al. (2019), Large-scale long-tailed recognition in an open world, section 5.1.
+
+    >>> shot_groups([500, 101, 100, 20, 19, 0])
+    {'many': [0, 1], 'medium': [2, 3], 'few': [4, 5]}
+    """
+    counts = torch.as_tensor(train_counts)
+    if counts.ndim != 1 or counts.is_floating_point() or counts.is_complex() or bool((counts < 0).any()):
+        raise ValueError(
+            f"train_counts must hold the number of training samples of each class, [K] integers, got {train_counts!r}; "
+            "torch.bincount(targets, minlength=K) counts them"
+        )
+    if few > many:
+        raise ValueError(f"few must be at most many, got few={few} and many={many}")
+    groups: dict[str, list[int]] = {"many": [], "medium": [], "few": []}
+    for index, count in enumerate(counts.tolist()):
+        groups["many" if count > many else "few" if count < few else "medium"].append(index)
+    return {name: classes for name, classes in groups.items() if classes}
+
+
+def checked_class_groups(
+    given: Mapping[str, Sequence[str | int]] | None, class_names: Sequence[str]
+) -> dict[str, tuple[int, ...]]:
+    """Indices of the classes of each group.
+
+    Raises:
+        ValueError: for unknown classes, one that occurs twice in a group, empty groups, and names that a checkpoint's
+            file name cannot bear.
+        TypeError: for what is no mapping of names to classes.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise TypeError(f"class_groups must map names to classes, as in {{'tail': ['emu', 7]}}, got {given!r}")
+    places = {name: index for index, name in enumerate(class_names)}
+    return {check_group_name(name, "class_groups"): _indices(name, some, places) for name, some in given.items()}
+
+
+def check_group_name(name: Any, argument: str) -> str:
+    """Return the name of a group if a checkpoint's file name can bear it, else raise."""
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"{argument} must have names that are non-empty strings, got {name!r}")
+    unfit = [sign for sign in UNFIT if sign in name]
+    if unfit:
+        raise ValueError(
+            f"{argument} holds the name {name!r}, but a checkpoint's file name cannot bear {' '.join(unfit)}; "
+            "rename the group"
+        )
+    return name
+
+
+def _indices(name: str, classes: Sequence[str | int], places: Mapping[str, int]) -> tuple[int, ...]:
+    if isinstance(classes, str) or not isinstance(classes, Sequence) or not classes:
+        raise TypeError(f"class_groups[{name!r}] must be a sequence of class names or indices, got {classes!r}")
+    found = []
+    for each in classes:
+        index = places.get(each, -1) if isinstance(each, str) else whole_number(f"class_groups[{name!r}]", each)
+        if not 0 <= index < len(places):
+            raise ValueError(
+                f"class_groups[{name!r}] holds {each!r}, which is no class; classes are 0..{len(places) - 1} or the "
+                "class_names"
+            )
+        found.append(index)
+    if len(set(found)) < len(found):
+        raise ValueError(f"class_groups[{name!r}] must not hold a class twice, got {list(classes)}")
+    return tuple(found)
+
+
+def mean_over_classes(measure: AveragedMeasure, classes: Sequence[int], counts: Counts, values: Tensor) -> Tensor:
+    """Mean of a measure over some classes, or labels; those with neither targets nor predictions take no part.
+
+    Args:
+        measure: of each class.
+        classes: indices.
+        counts: ``[K, K]``, ``[L, 2, 2]``, or margins of them.
+        values: of all classes, ``[K]``; labels are read anew, as if there were no others.
+    """
+    some = list(classes)
+    if measure.counting.task == "multilabel":
+        part = Margins(*(each[some] for each in counts)) if isinstance(counts, Margins) else counts[some]
+        return measure.averaged_by("macro")(part)
+    _, actual, predicted = measure.without_ignored(counts)
+    return class_mean(values[some], actual[some], predicted[some], "macro")
