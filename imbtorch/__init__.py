@@ -1,6 +1,6 @@
 """Metrics of imbalanced classification for PyTorch: one confusion matrix, every measure, any number of processes."""
 
-from imbtorch.counting import confusion_matrix
+from imbtorch.counting import confusion_matrix, soft_confusion_matrix
 from imbtorch.counts import Counts, Margins, at_prevalence, margins, merge_classes, one_vs_rest
 from imbtorch.measures import *
 from imbtorch.measures import __all__ as _measures
@@ -21,6 +21,7 @@ __all__ = [
     "merge_classes",
     "one_vs_rest",
     "shot_groups",
+    "soft_confusion_matrix",
     *_measures,
     *_metrics,
 ]

@@ -15,8 +15,17 @@ from torch import Tensor
 
 from imbtorch.counts import Counts, Margins, Normalize, check_choice, normalized
 from imbtorch.kernels import Table, add_masked, count_sound, integers, reading_is_free
+from imbtorch.soft import (
+    UNEVEN,
+    add_soft_masked,
+    add_soft_of_two,
+    blended,
+    count_soft,
+    finite_or_nan,
+    impossible_and_uneven,
+)
 
-__all__ = ["Task", "confusion_matrix"]
+__all__ = ["Task", "confusion_matrix", "soft_confusion_matrix"]
 
 Task: TypeAlias = Literal["binary", "multiclass", "multilabel"]
 Layout: TypeAlias = Literal["matrix", "margins"]
@@ -30,7 +39,7 @@ FAULTS = (
     "probabilities outside [0, 1]",
     "probabilities that do not sum to 1",
 )
-UNEVEN = 0.01  # how far the probabilities of a sample may be from summing to 1
+SOFT = 0.02  # share of soft counts that soft=True stands for: it breaks ties and near-ties, and little else
 
 
 def confusion_matrix(
@@ -83,6 +92,60 @@ def confusion_matrix(
     return counts if normalize is None else normalized(counts, normalize).to(torch.get_default_dtype())
 
 
+def soft_confusion_matrix(
+    preds: Tensor,
+    target: Tensor,
+    task: Task,
+    *,
+    num_classes: int | None = None,
+    num_labels: int | None = None,
+    logits: bool = False,
+    ignore_index: int | None = None,
+    soft: bool | float = True,
+) -> Tensor:
+    """Confusion matrix of one batch in which probabilities count a little: (1 - share) C + share S.
+
+    C is the :func:`confusion_matrix`; S adds the probabilities of each sample along the row of its target, in place of
+    one 1 at the predicted class. On a small validation set many epochs have the same C; S tells them apart.
+
+    Each row of S is scaled to its total in C, and classes with neither targets nor predictions get nothing, since a
+    mean over classes would take 1e-6 of probability for a class that is there. Probabilities are kept as whole numbers
+    of 2^-24.
+
+    Args:
+        preds: floating scores: ``[N, C, ...]`` (multiclass), probabilities unless ``logits=True``; ``[N, ...]`` or
+            those of both classes ``[N, 2, ...]`` (binary); ``[N, L, ...]`` (multilabel). A binary score p counts as 1 -
+            p and p. Half precision is read as float32.
+        target: class indices or 0/1 of any integer or bool dtype: ``[N, ...]``; multilabel ``[N, L, ...]``.
+        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+        num_classes: number of classes, required for multiclass.
+        num_labels: number of labels, required for multilabel.
+        logits: whether ``preds`` are logits: of a softmax for multiclass and two columns, else of a sigmoid.
+        ignore_index: samples with this target are left out; any integer, inside or outside the classes.
+        soft: share of S, above 0 and below 1; True for 0.02.
+
+    Returns:
+        float64 ``[K, K]`` (``[2, 2]`` for binary, ``[L, 2, 2]`` for multilabel), whose rows sum to the targets.
+
+    Raises:
+        ValueError: for shapes that do not fit, an argument that is missing or unknown, a target out of range, a NaN
+            score, probabilities outside [0, 1] or, for several classes, not summing to 1 within 0.01.
+        TypeError: for class indices as ``preds``, floating targets, and inputs that are no tensors.
+
+    >>> preds, target = torch.tensor([[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]), torch.tensor([0, 0, 1])
+    >>> soft_confusion_matrix(preds, target, "multiclass", num_classes=2, soft=0.5)
+    tensor([[1.6250, 0.3750],
+            [0.1250, 0.8750]], dtype=torch.float64)
+    """
+    counting = Counting.of(task, num_classes, num_labels, 0.5, logits, ignore_index, soft=soft)
+    if not counting.soft:
+        raise ValueError(f"soft must be True or a share between 0 and 1, got {soft!r}; confusion_matrix counts without")
+    batch = counting.read(preds, target)
+    state = counting.zeros(target.device)
+    counting.add_(state, batch, defer=lambda: False)
+    return cast(Tensor, counting.soft_counts(state))
+
+
 class Batch(NamedTuple):
     """Samples as they are counted.
 
@@ -92,7 +155,9 @@ class Batch(NamedTuple):
         scores: for scores the numbers that show whether a sample can be counted, in the same shape: the highest of all
             classes, or the probability of class 1.
         bounded: whether these are probabilities, which lie in [0, 1].
-        uneven: which probabilities of two classes do not sum to 1, in the same shape.
+        uneven: which probabilities do not sum to 1, in the same shape.
+        soft: where soft counts are wanted, the scores as they were given; for several classes they stand for
+            ``labels`` too, since what counts them reads both at once.
     """
 
     labels: Tensor
@@ -100,14 +165,16 @@ class Batch(NamedTuple):
     scores: Tensor | None = None
     bounded: bool = False
     uneven: Tensor | None = None
+    soft: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class Counting:
     """How predictions and targets become counts: the one place that reads a sample.
 
-    Counts live in a flat int64 state: the cells of the matrix (or correct, actual, predicted for margins), then one
-    spare cell for each of :data:`FAULTS`. Use :meth:`of`, which checks what a user gave.
+    Counts live in a flat int64 state: the cells of the matrix (or correct, actual, predicted for margins), where soft
+    counts are wanted as many again for those, then one spare cell for each of :data:`FAULTS`. Use :meth:`of`, which
+    checks what a user gave.
     """
 
     task: Task
@@ -116,6 +183,7 @@ class Counting:
     logits: bool = False
     ignore_index: int | None = None
     layout: Layout = "matrix"
+    soft: float = 0.0  # share of soft counts; 0 for none
     limits: Tensor | None = field(default=None, compare=False, repr=False)  # several thresholds, on a device
 
     @classmethod
@@ -128,6 +196,7 @@ class Counting:
         logits: bool = False,
         ignore_index: int | None = None,
         layout: Layout = "matrix",
+        soft: bool | float = False,
     ) -> Counting:
         """Check the arguments that say how to count."""
         if task is None:
@@ -143,7 +212,13 @@ class Counting:
         if layout == "margins" and task != "multiclass":
             raise ValueError(f"state='margins' is for task='multiclass'; task={task!r} keeps 4 counts a label anyway")
         ignored = None if ignore_index is None else whole_number("ignore_index", ignore_index, "an int or None")
-        return cls(task, size, _checked_thresholds(task, size, threshold), logits, ignored, layout).on(None)
+        chosen, share = _checked_thresholds(task, size, threshold), _checked_soft(soft)
+        if share and chosen != 0.5:
+            raise ValueError(
+                f"soft={soft!r} counts probabilities, which know no threshold but 0.5, got threshold={threshold!r}; "
+                "leave one of them out"
+            )
+        return cls(task, size, chosen, logits, ignored, layout, share).on(None)
 
     def on(self, device: torch.device | None) -> Counting:
         """Return the same with the thresholds of labels on a device, so that no update has to bring them there."""
@@ -175,8 +250,8 @@ class Counting:
 
     @property
     def cells(self) -> int:
-        """Number of counts; the spare cells come behind them."""
-        return self.table.cells
+        """Number of counts, hard and soft; the spare cells come behind them."""
+        return self.table.cells * (2 if self.soft else 1)
 
     @property
     def ignored_class(self) -> int | None:
@@ -200,6 +275,8 @@ class Counting:
             parts += ["thresholds" if several else "threshold", text] + ["logits"] * self.logits
         if self.ignore_index is not None:
             parts += ["ignore", self.ignore_index]
+        if self.soft:
+            parts += ["soft", self.soft] + ["logits"] * (self.logits and self.task == "multiclass")
         return re.sub(r"\W", "_", "_".join(map(str, parts)))
 
     def zeros(self, device: torch.device | None = None) -> Tensor:
@@ -235,7 +312,14 @@ class Counting:
 
     def counts(self, state: Tensor) -> Counts:
         """View a state (or a stack ``[..., cells + faults]`` of them) as counts."""
-        lead, cells = state.shape[:-1], state[..., : self.cells]
+        return self._viewed(state[..., : self.table.cells])
+
+    def soft_counts(self, state: Tensor) -> Counts:
+        """Hard and soft counts in one, in float64; see :func:`imbtorch.soft.blended`."""
+        return blended(self.counts(state), self._viewed(state[..., self.table.cells : self.cells]), self.soft)
+
+    def _viewed(self, cells: Tensor) -> Counts:
+        lead = cells.shape[:-1]
         if self.layout == "margins":
             return Margins(*cells.reshape(*lead, 3, self.size).unbind(-2))
         shape = (self.size, 2, 2) if self.task == "multilabel" else (self.size, self.size)
@@ -334,13 +418,20 @@ class Counting:
             self.check(preds, target)
         labels, truth = _readable(preds), _readable(target)
         if not preds.is_floating_point():
+            if self.soft:
+                raise TypeError(
+                    f"preds must be floating scores where soft={self.soft} counts probabilities, got {preds.dtype}; "
+                    "pass probabilities, or logits with logits=True"
+                )
             return Batch(labels, truth)
         preds = preds.detach()
+        if self.task == "multiclass" and self.soft:
+            return Batch(preds, truth, soft=preds)
         if self.task == "multiclass":
             labels, best = _highest(preds)
             return Batch(labels, truth, best)
         scores, uneven = self.probabilities(preds, truth)
-        return Batch(scores > self._limit_of(scores), truth, scores, True, uneven)
+        return Batch(scores > self._limit_of(scores), truth, scores, True, uneven, preds if self.soft else None)
 
     def _limit_of(self, scores: Tensor) -> float | Tensor:
         """What scores must exceed, rounded once to their dtype; beside labels ``[N, L, ...]`` one for each."""
@@ -351,7 +442,49 @@ class Counting:
 
     def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
         """Add a batch to a state in place; see :func:`add_batch`."""
+        if batch.soft is not None:
+            add = self._add_scores if self.task == "multiclass" else self._add_probabilities
+            add(state, batch, batch.soft, defer)
+            return
         add_batch(state, self.table, batch, self.ignored_target, defer, self.error_message)
+
+    def _add_scores(self, state: Tensor, batch: Batch, scores: Tensor, defer: Callable[[], bool]) -> None:
+        """Add class scores to hard and soft counts."""
+        table, ignored = self.table, self.ignored_target
+        _check_device(state, batch)
+        if not batch.truth.numel():
+            return
+        if reading_is_free(state) and count_soft(state, table, scores, batch.truth, ignored, self.logits):
+            return
+        labels, best = _highest(scores)
+        judged = Batch(labels, batch.truth, finite_or_nan(best))
+        if not self.logits:
+            impossible, uneven = impossible_and_uneven(scores)
+            judged = Batch(labels, batch.truth, impossible, True, uneven)
+        counted = self._counted(judged, add_batch(state, table, judged, ignored, defer, self.error_message))
+        soft = state[table.cells : self.cells]
+        add_soft_masked(soft, table, scores, integers(batch.truth), counted, self.logits)
+
+    def _add_probabilities(self, state: Tensor, batch: Batch, scores: Tensor, defer: Callable[[], bool]) -> None:
+        """Add what stands for probabilities of class 1 to hard and soft counts."""
+        _check_device(state, batch)
+        cells, target = self.table.cells, state
+        if reading_is_free(state):
+            target = torch.zeros_like(
+                state
+            )  # which is small: so that the state changes in one operation, or not at all
+        mask = add_batch(target, self.table, batch, self.ignored_target, defer, self.error_message)
+        truth, counted = integers(batch.truth), self._counted(batch, mask)
+        add_soft_of_two(target[cells : 2 * cells], cells // 4, scores, truth, counted, self.logits)
+        if target is not state:
+            state += target
+
+    def _counted(self, batch: Batch, mask: Tensor | None) -> Tensor:
+        """Which samples :func:`add_batch` counted."""
+        if mask is not None:
+            return mask
+        truth = integers(batch.truth)
+        return torch.ones_like(truth, dtype=torch.bool) if self.ignored_target is None else truth != self.ignored_target
 
     def probabilities(self, preds: Tensor, truth: Tensor) -> tuple[Tensor, Tensor | None]:
         """Probability of class 1, in float32 or wider; of both columns of scores also which do not sum to 1."""
@@ -367,11 +500,13 @@ class Counting:
         """What is wrong with a batch, by the first of the offending values."""
         value, share = values.flatten()[0].item(), f"{values.numel()} of {samples} values"
         if fault == 2:
-            return f"preds hold NaN scores ({share}); a diverged model is the usual cause"
+            kind = "NaN or infinite logits" if self.soft and self.task == "multiclass" and self.logits else "NaN scores"
+            return f"preds hold {kind} ({share}); a diverged model is the usual cause"
         if fault == 3:
             return f"preds hold {value:.6g}, which is no probability ({share}); pass logits=True for raw scores"
         if fault == 4:
-            return f"preds of both classes do not sum to 1 ({share}); pass logits=True for raw scores"
+            which = "a sample" if self.task == "multiclass" else "both classes"
+            return f"preds of {which} do not sum to 1 ({share}); pass logits=True for raw scores"
         name = "target" if fault == 0 else "preds"
         limit = f"num_classes={self.size}" if self.task == "multiclass" else f"task={self.task!r}"
         text = f"{name} holds class {value} but {limit} allows 0..{self.classes - 1} ({share})"
@@ -391,11 +526,11 @@ def add_batch(
     ignored: int | None,
     defer: Callable[[], bool],
     error_message: Callable[[int, Tensor, int], str],
-) -> None:
+) -> Tensor | None:
     """Add a batch to flat counts in place.
 
     Args:
-        state: int64 ``[table.cells + faults]``.
+        state: int64 ``[table.cells + ... + faults]``.
         table: shape of the counts.
         batch: what is counted.
         ignored: target of the samples to leave out.
@@ -403,17 +538,16 @@ def add_batch(
             asked where all samples are seen to be sound.
         error_message: of a fault, its offending values, and the number of samples.
 
+    Returns:
+        Which samples were counted; None for all that are not ignored.
+
     Raises:
         ValueError: for a state on another device and, unless deferred, values that cannot be counted; the state is then
             as before.
     """
-    if batch.truth.device != state.device:
-        raise ValueError(
-            f"preds are on {batch.truth.device} but the counts are on {state.device}; move the metric: "
-            f"metric.to({str(batch.truth.device)!r})"
-        )
+    _check_device(state, batch)
     if batch.truth.numel() == 0 or _counted_on_cpu(state, table, batch, ignored):
-        return
+        return None
     labels, truth = integers(batch.labels), integers(batch.truth)
     keep = None if ignored is None else truth != ignored
     faults = _faults(batch, labels, truth, table)
@@ -424,7 +558,15 @@ def add_batch(
             wrong = fault if keep is None else fault & keep
             if bool(wrong.any()):
                 raise ValueError(error_message(place, values[wrong], truth.numel()))
-    add_masked(state, table, labels, truth, keep, faults)
+    return add_masked(state, table, labels, truth, keep, faults)
+
+
+def _check_device(state: Tensor, batch: Batch) -> None:
+    if batch.truth.device != state.device:
+        raise ValueError(
+            f"preds are on {batch.truth.device} but the counts are on {state.device}; move the metric: "
+            f"metric.to({str(batch.truth.device)!r})"
+        )
 
 
 def _counted_on_cpu(state: Tensor, table: Table, batch: Batch, ignored: int | None) -> bool:
@@ -523,6 +665,21 @@ def _checked_thresholds(task: Task, size: int, threshold: object) -> float | tup
 
 def _device_of(value: object) -> torch.device | None:
     return value.device if isinstance(value, Tensor) else None
+
+
+def _checked_soft(soft: object) -> float:
+    """Return the share of soft counts; 0 for none."""
+    if isinstance(soft, (bool, np.bool_)):
+        return SOFT if soft else 0.0
+    if not isinstance(soft, (int, float, np.floating, np.integer)):
+        raise TypeError(f"soft must be True, False or a share between 0 and 1, got {soft!r}")
+    share = float(soft)
+    if share != 0 and not 0 < share < 1:
+        raise ValueError(
+            f"soft must be above 0 and below 1, got {soft!r}: it is the share of soft counts beside the hard ones; "
+            f"soft=True takes {SOFT}"
+        )
+    return share
 
 
 def _check_tensor(name: str, value: object) -> None:

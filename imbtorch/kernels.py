@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-__all__ = ["Table", "add_masked", "below", "count_sound", "integers", "reading_is_free"]
+__all__ = ["Integers", "Table", "add_masked", "below", "count_sound", "integers", "reading_is_free"]
 
 Integers: TypeAlias = npt.NDArray[Any]
 BLOCK = 65_536  # samples that the CPU counts at a time, so that large batches need no memory for each sample
@@ -167,18 +167,21 @@ def _counted_with_ignored(
 
 def add_masked(
     state: Tensor, table: Table, guess: Tensor, true: Tensor, keep: Tensor | None, faults: Sequence[Tensor | None]
-) -> None:
+) -> Tensor:
     """Count a batch without reading a value: what is not sound adds to the spare cell of its first fault.
 
     Args:
-        state: flat counts ``[table.cells + len(faults)]``.
+        state: flat counts ``[table.cells + ... + len(faults)]``, the spare cells last.
         table: their shape.
         guess: int64 column of each sample; ``[N, labels, ...]`` if there are several labels.
         true: int64 row of each sample, in the same shape.
         keep: which samples count at all, in the same shape.
         faults: for each spare cell, which samples have the fault; None where none can.
+
+    Returns:
+        Which samples were counted, in the same shape.
     """
-    wrong, sound = _first_fault(table.cells, true, faults)
+    wrong, sound = _first_fault(len(state) - len(faults), true, faults)
     kept = torch.ones((), dtype=torch.int64, device=true.device).expand_as(true) if keep is None else keep.long()
     indices, weights = [], []
     for place, (index, weight) in enumerate(_parts(table, guess, true)):
@@ -187,14 +190,15 @@ def add_masked(
         weights.append((kept if first else kept * sound if weight is None else kept * sound * weight).flatten())
     one = len(indices) == 1
     state.index_add_(0, indices[0] if one else torch.cat(indices), weights[0] if one else torch.cat(weights))
+    return sound if keep is None else sound & keep
 
 
-def _first_fault(cells: int, true: Tensor, faults: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
-    """Spare cell of each sample's first fault (0 without one), and which samples are sound."""
+def _first_fault(spare: int, true: Tensor, faults: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
+    """Spare cell (the first is ``spare``) of each sample's first fault (0 without one), and which samples are sound."""
     wrong = torch.zeros_like(true)
     for place, fault in reversed(list(enumerate(faults))):
         if fault is not None:
-            wrong = wrong.masked_fill(fault, cells + place)
+            wrong = wrong.masked_fill(fault, spare + place)
     return wrong, wrong == 0
 
 

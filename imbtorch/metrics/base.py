@@ -61,6 +61,7 @@ class MetricArguments(TorchmetricsArguments, total=False):
     ignore_index: int | None
     on_invalid: OnInvalid
     state: Layout
+    soft: bool | float
 
 
 class Counter(Protocol):
@@ -130,6 +131,10 @@ class CountsMetric(SummedState):
         """What is reported of counts."""
         raise NotImplementedError
 
+    def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> Any:
+        """What is reported of the state of one batch."""
+        return self._reported(counter.counts(state))
+
     # --- counting ---------------------------------------------------------------------------------------------------
 
     def update(self, preds: Tensor, target: Tensor) -> None:
@@ -174,7 +179,7 @@ class CountsMetric(SummedState):
         self._note_update()
         if self.dist_sync_on_step and self._distributed():
             counted = self._summed(counted, self.dist_sync_fn, None)
-        value = self._reported(counter.counts(counted))
+        value = self._reported_of_a_batch(counter, counted)
         self._forward_cache = value
         return value
 
@@ -321,6 +326,37 @@ class LocalCounts(CountsMetric):
         """Copy of the diagonal, row sums and column sums of this process: int64 ``[K]`` each."""
         return Margins(*(part.clone() for part in sums(self._counter.counts(self._state))))
 
+    soft = Setting[float]("_counting.soft", "Share of the probabilities in soft counts; 0 where they are not kept.")
+
+    def soft_counts(self) -> Counts:
+        """Counts of all processes in which probabilities count a little (a collective step).
+
+        They are (1 - share) C + share S, as :func:`imbtorch.soft_confusion_matrix` of one batch says, with the share
+        that ``soft`` is. Given the same probabilities they do not depend on the number of processes, the order of
+        samples or how they fall into batches, to the last bit.
+
+        Returns:
+            float64 ``[K, K]``, for multilabel ``[L, 2, 2]``; :class:`~imbtorch.counts.Margins` of ``[K]`` for
+            ``state="margins"``.
+
+        Raises:
+            ValueError: where ``soft`` was not asked for, and as ``compute``.
+
+        >>> from imbtorch import ImbalanceAccuracy
+        >>> metric = ImbalanceAccuracy("binary", soft=0.5)
+        >>> metric.update(torch.tensor([0.25, 0.5, 0.75]), torch.tensor([0, 0, 1]))
+        >>> metric.soft_counts()
+        tensor([[1.6250, 0.3750],
+                [0.1250, 0.8750]], dtype=torch.float64)
+        """
+        if not self.soft:
+            raise ValueError(f"{type(self).__name__} keeps no soft counts; build it with soft=True")
+        with self._counts_of_all():
+            return self._counting.soft_counts(self._state)
+
+    def _shown_arguments(self) -> dict[str, Any]:
+        return super()._shown_arguments() | ({"soft": self.soft} if self.soft else {})
+
 
 class ConfusionMatrixMetric(LocalCounts):
     """Accumulates a confusion matrix on the device, over all processes, and reports one measure of it.
@@ -351,6 +387,12 @@ class ConfusionMatrixMetric(LocalCounts):
             call ``reset``. ``"warn"`` says in ``compute`` how many were left out.
         state: ``"matrix"`` keeps K x K counts, ``"margins"`` 3 x K (multiclass): 3 MB in place of 123 GB for 128,256
             classes. Measures that need the matrix refuse it.
+        soft: report the value of soft counts, in which probabilities count a little; a share above 0 and below 1, or
+            True for 0.02. It breaks the ties of a small validation set, of which a checkpoint would keep the earliest.
+            ``preds`` must be floating then: multiclass scores are probabilities that sum to 1 within 0.01, or
+            ``logits=True``; binary and multilabel ones count as 1 - p and p and take no threshold but 0.5. The state is
+            twice as large. :attr:`confmat`, :attr:`margins` and :meth:`interval` stay of hard counts. See
+            :meth:`soft_counts`.
         kwargs: arguments of :class:`torchmetrics.Metric`: ``process_group``, ``dist_sync_on_step``,
             ``sync_on_compute``, ``dist_sync_fn``, ``distributed_available_fn``. Values are computed anew each time.
 
@@ -389,9 +431,10 @@ class ConfusionMatrixMetric(LocalCounts):
         ignore_index: int | None = None,
         on_invalid: OnInvalid = "raise",
         state: Layout = "matrix",
+        soft: bool | float = False,
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
-        counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index, state)
+        counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index, state, soft)
         if state == "margins" and self.needs_matrix:
             raise ValueError(
                 f"{type(self).__name__} needs the matrix, which state='margins' does not keep; use state='matrix' (a "
@@ -427,7 +470,10 @@ class ConfusionMatrixMetric(LocalCounts):
         counts = self._counter.counts(self._state)
         counts = counts if self._traits().needs_matrix else sums(counts)  # once, for the value and for the warnings
         self._report_problems(targets(counts))
-        return self._reported(counts)
+        return self._reported(self._counting.soft_counts(self._state) if self.soft else counts)
+
+    def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> Tensor:
+        return self._reported(soft_counts_of(counter, state) if self.soft else counter.counts(state))
 
     def evaluate(self, counts: Counts) -> Tensor:
         """Value of the measure for any counts of this task: pure, batched and differentiable.
@@ -475,6 +521,7 @@ class ConfusionMatrixMetric(LocalCounts):
         with self._counts_of_all() as counts:
             there = self._counting.class_priors(priors, "priors")
             self._report_problems(targets(counts), there, needed=True)
+            counts = self._counting.soft_counts(self._state) if self.soft else counts
             return self._narrow(self.evaluate(rescaled(counts, there)))
 
     # --- looks ------------------------------------------------------------------------------------------------------
@@ -509,7 +556,7 @@ class ConfusionMatrixMetric(LocalCounts):
         level: float = 0.95,
         generator: torch.Generator | None = None,
     ) -> Interval:
-        """How sure the value is, from the counts of all processes (a collective step).
+        """How sure the value is, from the counts of all processes, hard ones always (a collective step).
 
         Processes draw each for themselves: give all of them a generator of one seed where they must agree.
 
@@ -557,8 +604,15 @@ def confusion_counts(counts: Counts) -> Tensor:
     return counts
 
 
+def soft_counts_of(counter: Counter, state: Tensor) -> Counts:
+    """Soft counts of a state, of what can count them."""
+    assert isinstance(counter, Counting)
+    return counter.soft_counts(state)
+
+
 def counter_of_a_batch(counting: Counting, needs_matrix: bool) -> Counting:
     """What counts the value of one batch: a large matrix only for what must see it, for it takes K * K again."""
+    needs_matrix = needs_matrix or counting.soft > 0  # margins do not say in which row a probability was
     small = counting.cells <= 4096 or needs_matrix or counting.layout == "margins"
     return counting if small else replace(counting, layout="margins")
 

@@ -24,6 +24,7 @@ from imbtorch.metrics.base import (
     TorchmetricsArguments,
     canonical,
     counter_of_a_batch,
+    soft_counts_of,
 )
 from imbtorch.metrics.catalogue import BY_NAME
 from imbtorch.metrics.class_groups import checked_class_groups, mean_over_classes
@@ -77,6 +78,12 @@ class ImbalanceReport(SharedResult, LocalCounts):
             label, in [0, 1]. A class that is ``ignore_index`` gets share 0 (a name can be left out). The share of a
             class without targets goes to the others, and a warning names it. ``counts()`` and ``plot()`` show the
             counts; functions in ``measures`` see rates. By default values are read off the counts as they are.
+        soft: report ``<name>_soft`` beside each of ``measures``: its value of soft counts, in which probabilities count
+            a little; a share above 0 and below 1, or True for 0.02. On a small validation set many epochs tie for the
+            best value, and a checkpoint keeps the earliest, often the worst of them;
+            ``ModelCheckpoint(monitor="val_iam_soft", mode="max")`` breaks ties by probability. ``preds`` must be
+            floating then: multiclass scores are probabilities that sum to 1 within 0.01, or ``logits=True``; binary and
+            multilabel ones take no threshold but 0.5. All else stays of hard counts; see :meth:`soft_counts`.
         per_class: measures to report for each class as ``<measure>/<class>``, among recall, precision, specificity, f1,
             fowlkes_mallows, cba, iam; by default recall and precision where names were given or up to 20 classes. Or
             name -> such a name, a metric as in ``measures``, or a function that makes ``[K]`` of ``[K, K]`` (for
@@ -141,13 +148,14 @@ class ImbalanceReport(SharedResult, LocalCounts):
         ignore_index: int | None = None,
         on_invalid: OnInvalid = "raise",
         state: Layout = "matrix",
+        soft: bool | float = False,
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
         if intervals and state == "margins":
             raise ValueError("intervals=True draws whole matrices; use state='matrix'")
         names = None if class_names is None else checked_names(class_names)
         num_classes, num_labels = sized(task, num_classes, num_labels, names)
-        counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index, state)
+        counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index, state, soft)
         if names is not None and len(names) != counting.size:
             raise ValueError(f"class_names holds {len(names)} names for {counting.size} classes")
         super().__init__(counting, on_invalid, **kwargs)
@@ -210,6 +218,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
             for name, direction in (directions if self._intervals else {}).items()
             for limit in ("low", "high")
         ]
+        if self.soft:
+            added += [(f"{name}_soft", direction, "soft=True") for name, direction in directions.items()]
         added += [
             (f"{each}/{label}", measure.traits.higher_is_better, "per_class")
             for each, measure in self._per_class.items()
@@ -246,16 +256,32 @@ class ImbalanceReport(SharedResult, LocalCounts):
         rates = self._read_at(counts)
         return self._values_of(rates, margins(rates))
 
+    def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> dict[str, Tensor]:
+        values = self._evaluated(counter.counts(state))
+        if self.soft:
+            values |= self._soft_values(soft_counts_of(counter, state))
+        return {f"{self._prefix}{name}{self._postfix}": value for name, value in values.items()}
+
+    def _soft_values(self, soft: Counts) -> dict[str, Tensor]:
+        """Values of soft counts of the measures that are reported."""
+        rates = self._read_at(soft)
+        return {f"{name}_soft": value for name, value in self._overall_values(rates, margins(rates)).items()}
+
     def _values_of(self, counts: Counts, marginal: Margins) -> dict[str, Tensor]:
         """All values of counts or rates, whose margins are taken once."""
-        values = {}
-        for name, measure in self._measures.items():
-            value = measure(counts if measure.needs_matrix else marginal)
-            values[name] = self._narrow(one_value(name, value))
+        values = self._overall_values(counts, marginal)
         for name in self._per_class:
             parts = self._narrow(self._of_each_class(name, counts, marginal)).unbind()
             values |= {f"{name}/{label}": part for label, part in zip(self._class_names, parts, strict=True)}
         return values | self._values_of_class_groups(counts, marginal)
+
+    def _overall_values(self, counts: Counts, marginal: Margins) -> dict[str, Tensor]:
+        """Values of all classes, by name."""
+        values = {}
+        for name, measure in self._measures.items():
+            value = measure(counts if measure.needs_matrix else marginal)
+            values[name] = self._narrow(one_value(name, value))
+        return values
 
     def _values_of_class_groups(self, counts: Counts, marginal: Margins) -> dict[str, Tensor]:
         values = {}
@@ -285,6 +311,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
         self._report_problems(marginal.actual, self._priors)
         rates = self._read_at(counts)
         values = self._values_of(rates, margins(marginal if rates is counts else rates))
+        if self.soft:
+            values |= self._soft_values(self._counting.soft_counts(self._state))
         if self._intervals:
             assert isinstance(counts, Tensor)
             drawn = {name: partial(self._drawn, measure) for name, measure in self._measures.items()}

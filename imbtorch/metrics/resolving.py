@@ -107,7 +107,8 @@ def _check_arguments(name: str, metric: type[ConfusionMatrixMetric], keywords: M
 
 def _of_instance(name: str, metric: ConfusionMatrixMetric, counting: Counting) -> AveragedMeasure:
     """Traits and arguments of a metric that counts alike; its state plays no part."""
-    if replace(metric._counting, layout=counting.layout) != counting:
+    counted = replace(metric._counting, layout=counting.layout)
+    if replace(counted, soft=counted.soft or counting.soft) != counting:  # a report may be soft where a metric is not
         raise ValueError(
             f"{name!r} was made to count otherwise ({metric!r}) than what it is to be read off; give both the same "
             "task, number of classes, threshold, logits and ignore_index, or pass functools.partial of the class"
