@@ -38,6 +38,8 @@ FAULTS = (
     "NaN scores",
     "probabilities outside [0, 1]",
     "probabilities that do not sum to 1",
+    "weights that are negative or not finite",
+    "groups out of range",
 )
 SOFT = 0.02  # share of soft counts that soft=True stands for: it breaks ties and near-ties, and little else
 
@@ -158,6 +160,8 @@ class Batch(NamedTuple):
         uneven: which probabilities do not sum to 1, in the same shape.
         soft: where soft counts are wanted, the scores as they were given; for several classes they stand for
             ``labels`` too, since what counts them reads both at once.
+        weight: float64 weights, in the same shape; None for 1 each.
+        group: int64 indices of the groups, in the same shape; None without groups.
     """
 
     labels: Tensor
@@ -166,15 +170,17 @@ class Batch(NamedTuple):
     bounded: bool = False
     uneven: Tensor | None = None
     soft: Tensor | None = None
+    weight: Tensor | None = None
+    group: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class Counting:
     """How predictions and targets become counts: the one place that reads a sample.
 
-    Counts live in a flat int64 state: the cells of the matrix (or correct, actual, predicted for margins), where soft
-    counts are wanted as many again for those, then one spare cell for each of :data:`FAULTS`. Use :meth:`of`, which
-    checks what a user gave.
+    Counts live in a flat int64 state (float64 if samples have weights): the cells of the matrix (or correct, actual,
+    predicted for margins) of each group, where soft counts are wanted as many again for those, then one spare cell for
+    each of :data:`FAULTS`. Use :meth:`of`, which checks what a user gave.
     """
 
     task: Task
@@ -185,6 +191,8 @@ class Counting:
     layout: Layout = "matrix"
     soft: float = 0.0  # share of soft counts; 0 for none
     limits: Tensor | None = field(default=None, compare=False, repr=False)  # several thresholds, on a device
+    weighted: bool = False
+    groups: int | None = None  # their number
 
     @classmethod
     def of(
@@ -197,6 +205,8 @@ class Counting:
         ignore_index: int | None = None,
         layout: Layout = "matrix",
         soft: bool | float = False,
+        weighted: bool = False,
+        groups: int | None = None,
     ) -> Counting:
         """Check the arguments that say how to count."""
         if task is None:
@@ -212,13 +222,14 @@ class Counting:
         if layout == "margins" and task != "multiclass":
             raise ValueError(f"state='margins' is for task='multiclass'; task={task!r} keeps 4 counts a label anyway")
         ignored = None if ignore_index is None else whole_number("ignore_index", ignore_index, "an int or None")
+        if not isinstance(weighted, bool):
+            raise TypeError(f"weighted must be True or False, got {weighted!r}")
         chosen, share = _checked_thresholds(task, size, threshold), _checked_soft(soft)
-        if share and chosen != 0.5:
-            raise ValueError(
-                f"soft={soft!r} counts probabilities, which know no threshold but 0.5, got threshold={threshold!r}; "
-                "leave one of them out"
-            )
-        return cls(task, size, chosen, logits, ignored, layout, share).on(None)
+        if share and (chosen != 0.5 or weighted):
+            other = "weights" if weighted else f"no threshold but 0.5, got threshold={threshold!r}"
+            raise ValueError(f"soft={soft!r} counts probabilities, which know {other}; leave one of them out")
+        counting = cls(task, size, chosen, logits, ignored, layout, share, weighted=weighted, groups=groups)
+        return counting.on(None)
 
     def on(self, device: torch.device | None) -> Counting:
         """Return the same with the thresholds of labels on a device, so that no update has to bring them there."""
@@ -246,7 +257,12 @@ class Counting:
     def table(self) -> Table:
         """Shape of the counts."""
         labels = self.size if self.task == "multilabel" else 1
-        return Table(self.classes, self.classes, labels, self.layout == "margins")
+        return Table(self.classes, self.classes, labels, self.layout == "margins", self.groups or 1)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the state: weights have digits."""
+        return torch.float64 if self.weighted else torch.int64
 
     @property
     def cells(self) -> int:
@@ -277,11 +293,12 @@ class Counting:
             parts += ["ignore", self.ignore_index]
         if self.soft:
             parts += ["soft", self.soft] + ["logits"] * (self.logits and self.task == "multiclass")
+        parts += ["weighted"] * self.weighted + ([] if self.groups is None else ["groups", self.groups])
         return re.sub(r"\W", "_", "_".join(map(str, parts)))
 
     def zeros(self, device: torch.device | None = None) -> Tensor:
         """Return an empty state."""
-        return torch.zeros(self.cells + len(FAULTS), dtype=torch.int64, device=device)
+        return torch.zeros(self.cells + len(FAULTS), dtype=self.dtype, device=device)
 
     def class_priors(self, priors: Tensor | Sequence[float], name: str) -> Tensor:
         """Check the class shares of another population and return them on the CPU: ``[K]``, for labels ``[L, 2]``.
@@ -311,7 +328,9 @@ class Counting:
         return shares
 
     def counts(self, state: Tensor) -> Counts:
-        """View a state (or a stack ``[..., cells + faults]`` of them) as counts."""
+        """Counts of a state, or of a stack ``[..., cells + faults]`` of them; groups are summed, else it is a view."""
+        if self.groups is not None:
+            return replace(self, groups=None).counts(self._of_groups(state).sum(-2))
         return self._viewed(state[..., : self.table.cells])
 
     def soft_counts(self, state: Tensor) -> Counts:
@@ -324,6 +343,13 @@ class Counting:
             return Margins(*cells.reshape(*lead, 3, self.size).unbind(-2))
         shape = (self.size, 2, 2) if self.task == "multilabel" else (self.size, self.size)
         return cells.reshape(*lead, *shape)
+
+    def counts_of_groups(self, state: Tensor) -> Counts:
+        """View a state as the counts of each group, ``[..., G, K, K]``."""
+        return replace(self, groups=None).counts(self._of_groups(state))
+
+    def _of_groups(self, state: Tensor) -> Tensor:
+        return state[..., : self.cells].reshape(*state.shape[:-1], self.table.groups, self.table.of_a_group)
 
     def faults(self, state: Tensor) -> Tensor:
         """Tally of the samples that were not counted, in the order of :data:`FAULTS`."""
@@ -440,6 +466,37 @@ class Counting:
         assert self.limits is not None
         return self.limits.to(scores).view(-1, *[1] * (scores.ndim - 2))
 
+    def with_axes(self, batch: Batch, target: Tensor, group: Tensor | int | None, weight: Tensor | None) -> Batch:
+        """Add to each sample of a batch what it weighs, and its group.
+
+        Args:
+            batch: what was read of the target.
+            target: as the user gave it.
+            group: ``[N]`` indices, or one for all samples.
+            weight: one for each target, or for its first dimensions, ``[N]`` for instance.
+
+        Raises:
+            ValueError: for shapes or devices that do not fit, and what this metric was not made for, or lacks.
+            TypeError: for what is no tensor, and groups that are no integers.
+        """
+        if weight is not None and not self.weighted:
+            raise ValueError("weight was given to a metric that counts each sample once; make it with weighted=True")
+        if (group is None) != (self.groups is None):
+            lacking = "needs group, the group of each sample" if group is None else "has no groups"
+            raise ValueError(f"the metric {lacking}; groups belong to ImbalanceReport(..., groups=...) and its updates")
+        if weight is not None:
+            batch = batch._replace(weight=spread("weight", weight, target, batch.truth).detach().to(torch.float64))
+        if group is not None:
+            if not isinstance(group, Tensor):
+                one = whole_number("group", group, "a tensor [N] of integers, or an int")
+                group = torch.full((), one, dtype=torch.int64, device=target.device).expand(target.shape[:1])
+            elif group.is_floating_point() or group.is_complex():
+                raise TypeError(f"group must hold integers, got {group.dtype}; use group.long()")
+            elif group.ndim == 0:
+                group = group.expand(target.shape[:1])
+            batch = batch._replace(group=integers(spread("group", group, target, batch.truth)))
+        return batch
+
     def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
         """Add a batch to a state in place; see :func:`add_batch`."""
         if batch.soft is not None:
@@ -507,6 +564,10 @@ class Counting:
         if fault == 4:
             which = "a sample" if self.task == "multiclass" else "both classes"
             return f"preds of {which} do not sum to 1 ({share}); pass logits=True for raw scores"
+        if fault == 5:
+            return f"weight holds {value:.6g} ({share}); weights must be finite and not negative"
+        if fault == 6:
+            return f"group holds {value} but the metric has groups 0..{(self.groups or 1) - 1} ({share})"
         name = "target" if fault == 0 else "preds"
         limit = f"num_classes={self.size}" if self.task == "multiclass" else f"task={self.task!r}"
         text = f"{name} holds class {value} but {limit} allows 0..{self.classes - 1} ({share})"
@@ -530,7 +591,7 @@ def add_batch(
     """Add a batch to flat counts in place.
 
     Args:
-        state: int64 ``[table.cells + ... + faults]``.
+        state: int64 or float64 ``[table.cells + ... + faults]``.
         table: shape of the counts.
         batch: what is counted.
         ignored: target of the samples to leave out.
@@ -552,13 +613,14 @@ def add_batch(
     keep = None if ignored is None else truth != ignored
     faults = _faults(batch, labels, truth, table)
     if not defer():
-        for place, (fault, values) in enumerate(zip(faults, (truth, labels, *[batch.scores] * 3), strict=True)):
+        read = (truth, labels, *[batch.scores] * 3, batch.weight, batch.group)
+        for place, (fault, values) in enumerate(zip(faults, read, strict=True)):
             if fault is None or values is None:
                 continue
             wrong = fault if keep is None else fault & keep
             if bool(wrong.any()):
                 raise ValueError(error_message(place, values[wrong], truth.numel()))
-    return add_masked(state, table, labels, truth, keep, faults)
+    return add_masked(state, table, labels, truth, keep, faults, batch.weight, batch.group)
 
 
 def _check_device(state: Tensor, batch: Batch) -> None:
@@ -574,13 +636,19 @@ def _counted_on_cpu(state: Tensor, table: Table, batch: Batch, ignored: int | No
     if not reading_is_free(state) or not _trusted(batch):
         return False
     guess, true = batch.labels.numpy(), batch.truth.numpy()
+    weight, group = (None if x is None else x.numpy() for x in (batch.weight, batch.group))
     if table.labels == 1:
         guess, true = guess.reshape(-1), true.reshape(-1)
-    return count_sound(state, table, guess, true, ignored)
+        weight, group = (None if x is None else x.reshape(-1) for x in (weight, group))
+    return count_sound(state, table, guess, true, ignored, weight, group)
 
 
 def _trusted(batch: Batch) -> bool:
-    """Whether no score is NaN, and no probability impossible; minimum and maximum cost less than masks."""
+    """Whether no score is NaN, no probability and no weight impossible; minimum and maximum cost less than masks."""
+    if batch.weight is not None:
+        least, most = torch.aminmax(batch.weight)
+        if not 0 <= least.item() <= most.item() < torch.inf:
+            return False
     if batch.scores is None:
         return True
     if not batch.bounded:
@@ -593,10 +661,13 @@ def _trusted(batch: Batch) -> bool:
 def _faults(batch: Batch, labels: Tensor, truth: Tensor, table: Table) -> tuple[Tensor | None, ...]:
     """Which samples have which of :data:`FAULTS`; None where none can."""
     outside = (truth < 0) | (truth >= table.rows)
+    weight, group = batch.weight, batch.group
+    heavy = None if weight is None else ~((weight >= 0) & (weight < torch.inf))  # true for NaN
+    strange = None if group is None else (group < 0) | (group >= table.groups)
     if batch.scores is None:
-        return outside, (labels < 0) | (labels >= table.columns), None, None, None
+        return outside, (labels < 0) | (labels >= table.columns), None, None, None, heavy, strange
     impossible = (batch.scores < 0) | (batch.scores > 1) if batch.bounded else None
-    return outside, None, batch.scores.isnan(), impossible, batch.uneven
+    return outside, None, batch.scores.isnan(), impossible, batch.uneven, heavy, strange
 
 
 # --- checks of arguments --------------------------------------------------------------------------------------------
@@ -610,6 +681,28 @@ def whole_number(name: str, value: object, expected: str = "an int") -> int:
         return operator.index(cast(int, value))
     except TypeError:
         raise TypeError(f"{name} must be {expected}, got {value!r}") from None
+
+
+def spread(name: str, values: object, target: Tensor, truth: Tensor) -> Tensor:
+    """Values of samples, in the shape of what is counted of them.
+
+    Args:
+        name: what errors call them.
+        values: one for each target, or for its first dimensions.
+        target: as the user gave it.
+        truth: as it is counted: of multiclass scores that are swept, with the classes in a dimension of their own.
+    """
+    _check_tensor(name, values)
+    given = cast(Tensor, values)
+    if given.device != target.device:
+        raise ValueError(f"{name} is on {given.device} but target is on {target.device}; move one of them")
+    if given.shape != target.shape[: given.ndim] or given.ndim < min(1, target.ndim):
+        raise ValueError(
+            f"{name} must hold one for each sample, {list(target.shape[:1])} or {list(target.shape)} for target "
+            f"{list(target.shape)}, got {list(given.shape)}"
+        )
+    given = given.reshape(*given.shape, *[1] * (target.ndim - given.ndim))
+    return (given.unsqueeze(1) if truth.ndim > target.ndim else given).expand(truth.shape)
 
 
 def _checked_size(task: Task, num_classes: int | None, num_labels: int | None) -> int:

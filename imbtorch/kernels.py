@@ -22,23 +22,30 @@ BLOCK = 65_536  # samples that the CPU counts at a time, so that large batches n
 
 
 class Table(NamedTuple):
-    """Shape of flat counts: ``[labels, rows, columns]``, or ``[3, rows]`` for margins.
+    """Shape of flat counts: ``[groups, labels, rows, columns]``, or ``[groups, 3, rows]`` for margins.
 
     Attributes:
         rows: classes of a target.
         columns: classes of a prediction, or bins of a score.
         labels: tables beside each other, each with predictions and targets of its own.
         margins: keep the diagonal, row sums and column sums alone.
+        groups: tables behind each other, of which each sample is counted in one.
     """
 
     rows: int
     columns: int
     labels: int = 1
     margins: bool = False
+    groups: int = 1
 
     @property
     def cells(self) -> int:
         """Number of counts."""
+        return self.groups * self.of_a_group
+
+    @property
+    def of_a_group(self) -> int:
+        """Number of counts of one group."""
         return 3 * self.rows if self.margins else self.labels * self.rows * self.columns
 
 
@@ -58,7 +65,15 @@ def integers(labels: Tensor) -> Tensor:
 # --- on the CPU -----------------------------------------------------------------------------------------------------
 
 
-def count_sound(state: Tensor, table: Table, guess: Integers, true: Integers, ignored: int | None = None) -> bool:
+def count_sound(
+    state: Tensor,
+    table: Table,
+    guess: Integers,
+    true: Integers,
+    ignored: int | None = None,
+    weight: Integers | None = None,
+    group: Integers | None = None,
+) -> bool:
     """Count a batch if all its samples are sound; else return False, with the state as before.
 
     The state changes in one operation at the very end, so that no error and no interrupt leaves half a batch in it.
@@ -69,25 +84,33 @@ def count_sound(state: Tensor, table: Table, guess: Integers, true: Integers, ig
         guess: column of each sample; ``[N, labels, ...]`` if there are several labels.
         true: row of each sample, in the same shape.
         ignored: row of the samples to leave out, which are not checked otherwise.
+        weight: float64 of each sample, finite, in the same shape; None for 1 each.
+        group: of each sample, in the same shape; None for the first.
     """
     total: Integers | None = None
+    dtype = np.float64 if state.is_floating_point() else np.int64
     for block in _blocks(true, table):
-        extended = _extended(table, true[block], ignored)
+        plain = weight is None and group is None
+        extended = _extended(table, true[block], ignored) if plain else None
         counted = extended if extended is None else _counted_with_ignored(table, guess[block], true[block], *extended)
         if counted is None:
-            found = _indexed(table, guess[block], true[block], ignored)
+            found = _indexed(table, guess[block], true[block], ignored, *(_part(x, block) for x in (weight, group)))
             if found is None:
                 return False
             index, weights = found
             if table.margins or table.cells > len(index):  # in one block
-                weights = np.ones_like(index) if weights is None else weights
+                weights = np.ones(len(index), dtype) if weights is None else weights.astype(dtype, copy=False)
                 state.index_add_(0, torch.from_numpy(index), torch.from_numpy(weights))
                 return True
             counted = np.bincount(index, weights, table.cells)
         total = counted if total is None else total + counted
     if total is not None:
-        state[: table.cells] += torch.from_numpy(total.astype(np.int64, copy=False))
+        state[: table.cells] += torch.from_numpy(total.astype(dtype, copy=False))
     return True
+
+
+def _part(values: Integers | None, block: slice) -> Integers | None:
+    return None if values is None else values[block]
 
 
 def below(x: Integers, limit: int) -> bool:
@@ -112,7 +135,12 @@ def _blocks(true: Integers, table: Table) -> Iterator[slice]:
 
 
 def _indexed(
-    table: Table, guess: Integers, true: Integers, ignored: int | None
+    table: Table,
+    guess: Integers,
+    true: Integers,
+    ignored: int | None,
+    weight: Integers | None,
+    group: Integers | None,
 ) -> tuple[Integers, Integers | None] | None:
     """Cells and weights (None for 1 each) of a block of samples; None if one of them is not sound."""
     keep = None
@@ -123,16 +151,22 @@ def _indexed(
         return None
     if not below(guess, table.columns) and (keep is None or not below(guess := guess * keep, table.columns)):
         return None
+    if group is not None and not below(group := group if keep is None else group * keep, table.groups):
+        return None
+    seen = weight if keep is None else keep if weight is None else weight * keep
+    first: Integers | int = 0 if group is None else np.multiply(group, table.of_a_group, dtype=np.int64)
     if table.margins:
-        seen = np.ones(true.shape, np.int64) if keep is None else keep
-        truth = true.astype(np.int64, copy=False)
-        index = np.concatenate((truth, truth + table.rows, np.add(guess, 2 * table.rows, dtype=np.int64)), None)
+        seen = np.ones(true.shape, np.int64) if seen is None else seen
+        truth = np.add(true, first, dtype=np.int64)
+        index = np.concatenate((truth, truth + table.rows, np.add(guess, first + 2 * table.rows, dtype=np.int64)), None)
         return index, np.concatenate(((guess == true) * seen, seen, seen), None)
     index = np.multiply(true, table.columns, dtype=np.int64)
     index += guess
+    if group is not None:
+        index += first
     if table.labels > 1:
         index += np.arange(table.labels).reshape(-1, *[1] * (index.ndim - 2)) * (table.rows * table.columns)
-    return index.reshape(-1), None if keep is None else keep.reshape(-1)
+    return index.reshape(-1), None if seen is None else seen.reshape(-1)
 
 
 def _extended(table: Table, true: Integers, ignored: int | None) -> tuple[int, int, int] | None:
@@ -166,7 +200,14 @@ def _counted_with_ignored(
 
 
 def add_masked(
-    state: Tensor, table: Table, guess: Tensor, true: Tensor, keep: Tensor | None, faults: Sequence[Tensor | None]
+    state: Tensor,
+    table: Table,
+    guess: Tensor,
+    true: Tensor,
+    keep: Tensor | None,
+    faults: Sequence[Tensor | None],
+    weight: Tensor | None = None,
+    group: Tensor | None = None,
 ) -> Tensor:
     """Count a batch without reading a value: what is not sound adds to the spare cell of its first fault.
 
@@ -177,17 +218,25 @@ def add_masked(
         true: int64 row of each sample, in the same shape.
         keep: which samples count at all, in the same shape.
         faults: for each spare cell, which samples have the fault; None where none can.
+        weight: of each sample, in the same shape; None for 1 each, which a faulty sample always adds to its tally.
+        group: int64 group of each sample, in the same shape; None for the first.
 
     Returns:
         Which samples were counted, in the same shape.
     """
     wrong, sound = _first_fault(len(state) - len(faults), true, faults)
-    kept = torch.ones((), dtype=torch.int64, device=true.device).expand_as(true) if keep is None else keep.long()
+    kept = (
+        torch.ones((), dtype=state.dtype, device=true.device).expand_as(true) if keep is None else keep.to(state.dtype)
+    )
+    if weight is not None:  # of an ignored sample it may be NaN
+        kept = torch.where(kept > 0, torch.where(sound, weight, 1.0), 0.0)
+    offset = None if group is None else group * table.of_a_group
     indices, weights = [], []
-    for place, (index, weight) in enumerate(_parts(table, guess, true)):
+    for place, (index, counted) in enumerate(_parts(table, guess, true)):
         first = place == 0  # tallies the faults as well
+        index = index if offset is None else index + offset
         indices.append(torch.where(sound, index, wrong if first else 0).flatten())
-        weights.append((kept if first else kept * sound if weight is None else kept * sound * weight).flatten())
+        weights.append((kept if first else kept * sound if counted is None else kept * sound * counted).flatten())
     one = len(indices) == 1
     state.index_add_(0, indices[0] if one else torch.cat(indices), weights[0] if one else torch.cat(weights))
     return sound if keep is None else sound & keep

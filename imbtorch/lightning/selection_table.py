@@ -296,7 +296,7 @@ def read_column(report: ImbalanceReport, name: str) -> tuple[str, Column]:
 
 def _affordable(counts: Counts, posteriors: int) -> int:
     """Draws of each of so many posteriors; 0 where there is nothing to draw from, or it would take too long."""
-    if isinstance(counts, Margins):
+    if isinstance(counts, Margins) or counts.is_floating_point():  # of weights, which are no numbers of samples
         return 0
     draws = min(DRAWS, CELLS // max(1, counts.numel() * posteriors))
     return draws if draws >= FEWEST_DRAWS else 0

@@ -62,6 +62,13 @@ class MetricArguments(TorchmetricsArguments, total=False):
     on_invalid: OnInvalid
     state: Layout
     soft: bool | float
+    weighted: bool
+
+
+UNSURE = (
+    "intervals take counts as numbers of independent samples, which sums of weights are not; count without "
+    "weighted=True, or resample the samples themselves with their weights"
+)
 
 
 class Counter(Protocol):
@@ -96,6 +103,7 @@ class CountsMetric(SummedState):
     )
     logits = Setting[bool]("_counting.logits", "Whether scores are logits.")
     ignore_index = Setting[int | None]("_counting.ignore_index", "Target of the samples that are left out.")
+    weighted = Setting[bool]("_counting.weighted", "Whether samples may have weights.")
     on_invalid = Setting[OnInvalid]("_on_invalid", "What becomes of samples that cannot be counted.")
 
     def __init__(
@@ -107,7 +115,7 @@ class CountsMetric(SummedState):
     ) -> None:
         check_choice("on_invalid", on_invalid, get_args(OnInvalid))
         counter = counter or counting
-        super().__init__(counter.name, counter.cells + len(FAULTS), **kwargs)
+        super().__init__(counter.name, counter.cells + len(FAULTS), counting.dtype, **kwargs)
         self._counting, self._counter, self._on_invalid = counting, counter, on_invalid
         self._set_counting(counting.on(self._state.device))
         self.quiet = False  # in Lightning's sanity check, whose few batches miss classes for no fault of anybody's
@@ -137,21 +145,37 @@ class CountsMetric(SummedState):
 
     # --- counting ---------------------------------------------------------------------------------------------------
 
-    def update(self, preds: Tensor, target: Tensor) -> None:
+    def update(
+        self, preds: Tensor, target: Tensor, *, group: Tensor | int | None = None, weight: Tensor | None = None
+    ) -> None:
         """Count a batch.
 
         Args:
             preds: class indices ``[N, ...]`` or scores ``[N, C, ...]`` (multiclass); 0/1, probabilities or logits
                 ``[N, ...]``, or those of both classes ``[N, 2, ...]`` (binary); ``[N, L, ...]`` (multilabel).
             target: class indices or 0/1, ``[N, ...]`` or ``[N, L, ...]``, of any integer or bool dtype.
+            group: index of each sample's group, integers ``[N]``, or one for all of them; for the ``groups`` of a
+                report.
+            weight: what each sample weighs, ``[N]`` or one for each target, finite and not negative; for
+                ``weighted=True``, where samples without it weigh 1.
 
         Raises:
-            ValueError: for shapes or devices that do not fit; on the CPU of a single process also for values that
-                cannot be counted (see ``on_invalid``). The counts are then as before.
+            ValueError: for shapes or devices that do not fit, groups or weights for which the metric was not made; on
+                the CPU of a single process also for values that cannot be counted (see ``on_invalid``). The counts are
+                then as before.
             TypeError: for what is no dense tensor, or floating targets.
         """
-        batch = self._counter.read(preds, target)
+        batch = self._read(self._counter, preds, target, group, weight)
         self._counter.add_(self._writable(exclusive=not self._leads), batch, defer=self._defer)
+
+    def _read(
+        self, counter: Counter, preds: Tensor, target: Tensor, group: Tensor | int | None, weight: Tensor | None
+    ) -> Batch:
+        """Check and read a batch, with what else is known of its samples."""
+        batch = counter.read(preds, target)
+        if group is None and weight is None and self._counting.groups is None:
+            return batch
+        return self._counting.with_axes(batch, target, group, weight)
 
     def _defer(self) -> bool:
         """Whether samples that cannot be counted are tallied rather than raised about at once."""
@@ -161,7 +185,9 @@ class CountsMetric(SummedState):
         """What counts the value of one batch; it may keep less than the state does."""
         return self._counter
 
-    def forward(self, preds: Tensor, target: Tensor) -> Any:
+    def forward(
+        self, preds: Tensor, target: Tensor, *, group: Tensor | int | None = None, weight: Tensor | None = None
+    ) -> Any:
         """Count a batch and return its own value; arguments as for :meth:`update`.
 
         With ``dist_sync_on_step=True`` the value is that of the batches of all processes.
@@ -169,7 +195,7 @@ class CountsMetric(SummedState):
         if self._is_synced:
             raise TorchMetricsUserError("The metric is synced; call unsync() before forward().")
         counter = self._counter_of_a_batch()
-        batch, counted = counter.read(preds, target), counter.zeros(self._state.device)
+        batch, counted = self._read(counter, preds, target, group, weight), counter.zeros(self._state.device)
         counter.add_(counted, batch, defer=self._defer)
         state = self._writable(exclusive=True)
         if counter is self._counter:
@@ -197,12 +223,12 @@ class CountsMetric(SummedState):
             self._report_uncounted(self._counter.faults(self._state).tolist())
             yield self._counter.counts(self._state)
 
-    def _report_uncounted(self, tally: Sequence[int]) -> bool:
+    def _report_uncounted(self, tally: Sequence[float]) -> bool:
         """Raise or warn about samples that were not counted; return whether there are any."""
         if not any(tally):
             return False
-        found = ", ".join(f"{count} {fault}" for count, fault in zip(tally, FAULTS, strict=True) if count)
-        text = f"{type(self).__name__} did not count {sum(tally)} of the samples it was given: {found}"
+        found = ", ".join(f"{int(count)} {fault}" for count, fault in zip(tally, FAULTS, strict=True) if count)
+        text = f"{type(self).__name__} did not count {sum(map(int, tally))} of the samples it was given: {found}"
         if self._on_invalid == "raise":
             raise ValueError(f"{text}; mend the input and call reset() to start anew (on_invalid='warn' goes on)")
         self._warn_once("invalid", text)
@@ -278,7 +304,7 @@ class CountsMetric(SummedState):
         shown: dict[str, Any] = {"task": self.task}
         if self.task != "binary":
             shown["num_labels" if self.task == "multilabel" else "num_classes"] = self._counting.size
-        defaults = {"threshold": 0.5, "logits": False, "ignore_index": None, "on_invalid": "raise"}
+        defaults = {"threshold": 0.5, "logits": False, "ignore_index": None, "on_invalid": "raise", "weighted": False}
         shown |= {name: value for name in defaults if (value := getattr(self, name)) != defaults[name]}
         if self._counting.layout != "matrix":
             shown["state"] = self._counting.layout
@@ -318,12 +344,12 @@ class LocalCounts(CountsMetric):
 
     @property
     def confmat(self) -> Tensor:
-        """Copy of the counts of this process: int64 ``[K, K]``, for multilabel ``[L, 2, 2]``."""
+        """Copy of the counts of this process: int64 (float64 of weights) ``[K, K]``, for multilabel ``[L, 2, 2]``."""
         return confusion_counts(self._counter.counts(self._state)).clone()
 
     @property
     def margins(self) -> Margins:
-        """Copy of the diagonal, row sums and column sums of this process: int64 ``[K]`` each."""
+        """Copy of the diagonal, row sums and column sums of this process: int64 (float64 of weights) ``[K]`` each."""
         return Margins(*(part.clone() for part in sums(self._counter.counts(self._state))))
 
     soft = Setting[float]("_counting.soft", "Share of the probabilities in soft counts; 0 where they are not kept.")
@@ -393,6 +419,9 @@ class ConfusionMatrixMetric(LocalCounts):
             ``logits=True``; binary and multilabel ones count as 1 - p and p and take no threshold but 0.5. The state is
             twice as large. :attr:`confmat`, :attr:`margins` and :meth:`interval` stay of hard counts. See
             :meth:`soft_counts`.
+        weighted: whether ``update`` takes ``weight``, what each sample weighs. Counts are then float64 sums of weights
+            (not on MPS devices): exact for whole weights with sums below 2**53, which count like repeated samples, else
+            up to rounding, whose last digits depend on the order of samples. Such counts have no intervals.
         kwargs: arguments of :class:`torchmetrics.Metric`: ``process_group``, ``dist_sync_on_step``,
             ``sync_on_compute``, ``dist_sync_fn``, ``distributed_available_fn``. Values are computed anew each time.
 
@@ -432,9 +461,10 @@ class ConfusionMatrixMetric(LocalCounts):
         on_invalid: OnInvalid = "raise",
         state: Layout = "matrix",
         soft: bool | float = False,
+        weighted: bool = False,
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
-        counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index, state, soft)
+        counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index, state, soft, weighted)
         if state == "margins" and self.needs_matrix:
             raise ValueError(
                 f"{type(self).__name__} needs the matrix, which state='margins' does not keep; use state='matrix' (a "
@@ -571,10 +601,13 @@ class ConfusionMatrixMetric(LocalCounts):
 
         Raises:
             ValueError: for ``state="margins"``, which does not keep what is drawn; for ``average="min"``, since an
-                interval of the lowest of several uncertain values does not cover it.
+                interval of the lowest of several uncertain values does not cover it; for weighted counts, which do not
+                say how many samples there were.
         """
         from imbtorch.analysis.intervals import bootstrap, posterior
 
+        if self.weighted:
+            raise ValueError(UNSURE)
         check_choice("method", method, ("posterior", "bootstrap"))
         if self._average == "min":
             raise ValueError(

@@ -18,6 +18,7 @@ from imbtorch.counting import Counting, Layout, Task, Threshold
 from imbtorch.counts import Counts, Margins, check_choice, margins, rescaled, sums
 from imbtorch.metrics.averaging import AveragedMeasure, one_value
 from imbtorch.metrics.base import (
+    UNSURE,
     Counter,
     LocalCounts,
     OnInvalid,
@@ -100,6 +101,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         ignore_index: target of the samples to leave out.
         on_invalid: ``"raise"`` or ``"warn"``.
         state: ``"matrix"`` or ``"margins"``.
+        weighted: whether ``update`` takes ``weight``.
         kwargs: arguments of :class:`torchmetrics.Metric`.
 
     Raises:
@@ -149,13 +151,16 @@ class ImbalanceReport(SharedResult, LocalCounts):
         on_invalid: OnInvalid = "raise",
         state: Layout = "matrix",
         soft: bool | float = False,
+        weighted: bool = False,
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
         if intervals and state == "margins":
             raise ValueError("intervals=True draws whole matrices; use state='matrix'")
+        if intervals and weighted:
+            raise ValueError(UNSURE)
         names = None if class_names is None else checked_names(class_names)
         num_classes, num_labels = sized(task, num_classes, num_labels, names)
-        counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index, state, soft)
+        counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index, state, soft, weighted)
         if names is not None and len(names) != counting.size:
             raise ValueError(f"class_names holds {len(names)} names for {counting.size} classes")
         super().__init__(counting, on_invalid, **kwargs)
@@ -496,5 +501,5 @@ def collision(name: str, cause: str) -> str:
 
 def _cell(column: str, value: float) -> str:
     if column in ("support", "predicted"):
-        return f"{value:.0f}"
+        return f"{value:.0f}" if value == int(value) else f"{value:.2f}"
     return "-" if value != value else f"{value:.4f}"

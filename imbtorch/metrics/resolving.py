@@ -105,9 +105,12 @@ def _check_arguments(name: str, metric: type[ConfusionMatrixMetric], keywords: M
         )
 
 
+STATE_ALONE = ("layout", "weighted", "groups")  # what says how counts are kept, not what they mean
+
+
 def _of_instance(name: str, metric: ConfusionMatrixMetric, counting: Counting) -> AveragedMeasure:
     """Traits and arguments of a metric that counts alike; its state plays no part."""
-    counted = replace(metric._counting, layout=counting.layout)
+    counted = replace(metric._counting, **{name: getattr(counting, name) for name in STATE_ALONE})
     if replace(counted, soft=counted.soft or counting.soft) != counting:  # a report may be soft where a metric is not
         raise ValueError(
             f"{name!r} was made to count otherwise ({metric!r}) than what it is to be read off; give both the same "

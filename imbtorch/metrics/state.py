@@ -63,7 +63,7 @@ class Setting(Generic[T]):
 
 
 class SummedState(Metric):
-    """Base of the metrics whose only state is one flat int64 tensor that sums over batches and processes.
+    """Base of the metrics whose only state is one flat tensor that sums over batches and processes.
 
     The state keeps its address through update, reset and compute, so that updates cost O(batch) and can be captured
     in a CUDA graph. torchmetrics shares states by reference (compute groups, wrappers); this class therefore knows
@@ -74,23 +74,24 @@ class SummedState(Metric):
         name: attribute under which the state is reached; should differ wherever the counts mean something else, since
             torchmetrics' ``MetricCollection`` merges metrics whose states have equal names and first values.
         length: number of cells.
+        cell: their dtype, int64 or, for weights, float64.
         kwargs: arguments of :class:`torchmetrics.Metric`.
     """
 
     full_state_update = False
     is_differentiable = False
 
-    def __init__(self, name: str, length: int, **kwargs: Any) -> None:
+    def __init__(self, name: str, length: int, cell: torch.dtype = torch.int64, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         name = f"counts_{name}"
         # add_state would keep a second tensor of the same size as default; a broadcast zero says as much
-        self._defaults[name] = torch.zeros((), dtype=torch.int64).expand(length)
+        self._defaults[name] = torch.zeros((), dtype=cell).expand(length)
         self._persistent[name] = False
         self._reductions[name] = dim_zero_sum
         self._state_name = name
         self._local: tuple[Tensor, bool, bool] | None = None  # the state of this process while a synced one is in place
         self._leads = False  # whether a collection has this metric count for all of its group
-        self._bind(_zeros(length))
+        self._bind(_zeros(length, cell))
         self._device = self._state.device  # torchmetrics before 1.9 does not ask for the default device
         self._note_change()
 
@@ -129,11 +130,12 @@ class SummedState(Metric):
         self._note_change()
 
     def _fits(self, value: object) -> bool:
-        return isinstance(value, Tensor) and value.dtype == torch.int64 and value.shape == self._state.shape
+        return isinstance(value, Tensor) and value.dtype == self._state.dtype and value.shape == self._state.shape
 
     def _misfit(self, value: object) -> str:
         got = f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-        return f"state {self._state_name!r} must be int64 {list(self._state.shape)}, got {got}"
+        kind = str(self._state.dtype).removeprefix("torch.")
+        return f"state {self._state_name!r} must be {kind} {list(self._state.shape)}, got {got}"
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Unpickle; what was sent to another process must not count into memory that both share."""
@@ -166,11 +168,12 @@ class SummedState(Metric):
     def _apply(  # type: ignore[override]
         self, fn: Callable[[Tensor], Tensor], exclude_state: Any = (), recurse: bool = True
     ) -> torch.nn.Module:
-        """Follow moves to another device; counts stay int64 whatever dtype is asked for."""
+        """Follow moves to another device; counts keep their dtype whatever is asked for."""
         super()._apply(fn, exclude_state=(self._state_name,))
-        probe = fn(self._state.new_zeros(1))
+        probe = fn(torch.zeros(1, dtype=torch.int64, device=self._state.device))
+        check_cell(self._state.dtype, probe.device)
         if self._state.is_meta and not probe.is_meta:  # to_empty: there are no counts yet
-            self._bind(torch.zeros(self._state.shape, dtype=torch.int64, device=probe.device))
+            self._bind(torch.zeros(self._state.shape, dtype=self._state.dtype, device=probe.device))
         elif probe.device != self._state.device:
             self._bind(self._state.to(probe.device))
         if probe.device.type == "cpu" and probe.is_shared():  # type: ignore[no-untyped-call]
@@ -382,10 +385,20 @@ def _normal(state: Tensor) -> Tensor:
         return state.clone() if state.is_inference() else state
 
 
-def _zeros(length: int) -> Tensor:
+def check_cell(cell: torch.dtype, device: torch.device) -> None:
+    """Raise where a device cannot hold the counts."""
+    if cell == torch.float64 and device.type == "mps":
+        raise ValueError(
+            f"weighted=True counts in float64, which the device {device} does not have; keep the metric on the CPU and "
+            "give it preds.cpu(), target.cpu() and weight.cpu()"
+        )
+
+
+def _zeros(length: int, cell: torch.dtype) -> Tensor:
     """Return a new state, or say what it would have taken."""
+    check_cell(cell, torch.get_default_device())
     try:
-        return torch.zeros(length, dtype=torch.int64)
+        return torch.zeros(length, dtype=cell)
     except (RuntimeError, MemoryError, OverflowError) as error:
         raise ValueError(
             f"the counts take {8 * length / 1e9:,.1f} GB, which this device does not have; state='margins' keeps three "

@@ -58,6 +58,7 @@ class ThresholdSweep(SharedResult):
         logits: whether scores are logits (softmax over classes for multiclass, else sigmoid); never guessed.
         ignore_index: target of the samples to leave out.
         on_invalid: see :class:`ConfusionMatrixMetric`; scores outside [0, 1] are refused as there.
+        weighted: whether ``update`` takes ``weight``, see there.
         kwargs: arguments of :class:`torchmetrics.Metric`.
 
     Raises:
@@ -92,13 +93,14 @@ class ThresholdSweep(SharedResult):
         logits: bool = False,
         ignore_index: int | None = None,
         on_invalid: OnInvalid = "raise",
+        weighted: bool = False,
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
         if per_class != (task == "multiclass"):
             raise ValueError(
                 "task='multiclass' needs per_class=True (each class against the rest); other tasks have no classes"
             )
-        counting = Counting.of(task, num_classes, num_labels, 0.5, logits, ignore_index)
+        counting = Counting.of(task, num_classes, num_labels, 0.5, logits, ignore_index, weighted=weighted)
         if class_names is not None and task == "binary":
             raise ValueError("class_names have no place in task='binary', whose values are one threshold and one value")
         histogram = Histogram(counting, _grid(thresholds))
@@ -275,7 +277,7 @@ class Histogram:
 
     def zeros(self, device: torch.device | None = None) -> Tensor:
         """Return an empty state."""
-        return torch.zeros(self.cells + len(FAULTS), dtype=torch.int64, device=device)
+        return torch.zeros(self.cells + len(FAULTS), dtype=self.counting.dtype, device=device)
 
     def read(self, preds: Tensor, target: Tensor) -> Batch:
         """Check a batch of scores, and find the bin of each.

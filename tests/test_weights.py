@@ -1,0 +1,348 @@
+"""Samples that weigh more or less than one: float64 sums of weights in place of counts."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from processes import launch
+from sklearn import metrics as sklearn_metrics
+from torchmetrics import MetricCollection
+
+import imbtorch
+from imbtorch import ConfusionMatrix, ImbalanceReport, ThresholdSweep
+from imbtorch.metrics.state import check_cell
+
+NAN, INF = float("nan"), float("inf")
+
+
+def samples(classes=3, size=300, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    target = torch.randint(classes, (size,), generator=generator)
+    noise = torch.randint(classes, (size,), generator=generator)
+    preds = torch.where(torch.rand(size, generator=generator) < 0.6, target, noise)
+    return preds, target, torch.rand(size, generator=generator, dtype=torch.float64) * 3
+
+
+def masked(metric):
+    """The path of devices, on the CPU: nothing is read while counting."""
+    torch._dynamo.reset()  # which compiles one function only so often
+    return torch.compile(metric.update, fullgraph=True, backend="eager")
+
+
+def read(metric):
+    return metric.update
+
+
+# --- equal to scikit-learn ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [read, masked])
+@pytest.mark.parametrize("size", [300, 200_000])  # in one block and in several
+def test_counts_equal_scikit_learn(path, size):
+    preds, target, weight = samples(size=size)
+    metric = ConfusionMatrix("multiclass", num_classes=3, weighted=True)
+    path(metric)(preds, target, weight=weight)
+    expected = sklearn_metrics.confusion_matrix(target, preds, sample_weight=weight)
+    assert metric.confmat.dtype == torch.float64
+    assert np.allclose(metric.confmat.numpy(), expected, rtol=1e-12, atol=0)
+
+
+def test_values_equal_scikit_learn():
+    torch.set_default_dtype(torch.float64)
+    try:
+        preds, target, weight = samples()
+        names = ["accuracy", "balanced_accuracy", "mcc", "precision", "recall", "f1"]
+        report = ImbalanceReport("multiclass", num_classes=3, measures=names, per_class=["recall"], weighted=True)
+        report.update(preds, target, weight=weight)
+        values = report.compute()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    how = {"sample_weight": weight.numpy()}
+    expected = {
+        "accuracy": sklearn_metrics.accuracy_score(target, preds, **how),
+        "balanced_accuracy": sklearn_metrics.balanced_accuracy_score(target, preds, **how),
+        "mcc": sklearn_metrics.matthews_corrcoef(target, preds, **how),
+        "precision": sklearn_metrics.precision_score(target, preds, average="macro", **how),
+        "recall": sklearn_metrics.recall_score(target, preds, average="macro", **how),
+        "f1": sklearn_metrics.f1_score(target, preds, average="macro", **how),
+    }
+    for index, recall in enumerate(sklearn_metrics.recall_score(target, preds, average=None, **how)):
+        expected[f"recall/{index}"] = recall
+    assert {name: value.item() for name, value in values.items()} == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("path", [read, masked])
+def test_labels_take_a_weight_for_each_sample_or_each_label(path):
+    generator = torch.Generator().manual_seed(1)
+    preds, target = (torch.randint(2, (90, 4), generator=generator) for _ in range(2))
+    weight = torch.rand(90, 4, generator=generator, dtype=torch.float64)
+    for given in (weight, weight[:, 0]):
+        metric = ConfusionMatrix("multilabel", num_labels=4, weighted=True)
+        path(metric)(preds, target, weight=given)
+        for label in range(4):
+            own = given[:, label] if given.ndim == 2 else given
+            expected = sklearn_metrics.confusion_matrix(target[:, label], preds[:, label], sample_weight=own)
+            assert np.allclose(metric.confmat[label].numpy(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("path", [read, masked])
+@pytest.mark.parametrize("ignore_index", [1, -7])
+@pytest.mark.parametrize("state", ["matrix", "margins"])
+def test_ignored_samples_may_weigh_anything(path, ignore_index, state):
+    preds, target, weight = samples()
+    target[::5] = ignore_index
+    kept = target != ignore_index
+    weight[~kept] = NAN
+    metric = imbtorch.Accuracy("multiclass", num_classes=3, weighted=True, ignore_index=ignore_index, state=state)
+    path(metric)(preds, target, weight=weight)
+    expected = sklearn_metrics.confusion_matrix(target[kept], preds[kept], sample_weight=weight[kept], labels=range(3))
+    assert np.allclose(metric.margins.correct.numpy(), expected.diagonal(), rtol=1e-12)
+    assert np.allclose(metric.margins.actual.numpy(), expected.sum(1), rtol=1e-12)
+    assert np.allclose(metric.margins.predicted.numpy(), expected.sum(0), rtol=1e-12)
+
+
+def test_pixels_weigh_by_image_or_each_for_itself():
+    generator = torch.Generator().manual_seed(2)
+    scores = torch.rand(6, 3, 4, 5, generator=generator)
+    target = torch.randint(3, (6, 4, 5), generator=generator)
+    for weight in (torch.rand(6, generator=generator), torch.rand(6, 4, 5, generator=generator)):
+        metric = ConfusionMatrix("multiclass", num_classes=3, weighted=True)
+        metric.update(scores, target, weight=weight)
+        each = weight.reshape(6, *[1] * (3 - weight.ndim), *weight.shape[1:]).expand(6, 4, 5).double()
+        expected = sklearn_metrics.confusion_matrix(
+            target.flatten(), scores.argmax(1).flatten(), sample_weight=each.flatten()
+        )
+        assert np.allclose(metric.confmat.numpy(), expected, rtol=1e-12)
+
+
+# --- whole weights are repetition -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.float16, torch.float64])
+def test_whole_weights_equal_repetition_exactly(dtype):
+    preds, target, _ = samples()
+    times = torch.randint(5, target.shape, generator=torch.Generator().manual_seed(3))
+    weighted = ImbalanceReport("multiclass", num_classes=3, weighted=True)
+    plain = ImbalanceReport("multiclass", num_classes=3)
+    for some in range(0, 300, 77):
+        part = slice(some, some + 77)
+        batch = weighted(preds[part], target[part], weight=times[part].to(dtype))
+        alone = plain(preds[part].repeat_interleave(times[part]), target[part].repeat_interleave(times[part]))
+        assert batch == alone
+    assert torch.equal(weighted.confmat, plain.confmat.double())
+    assert weighted.compute() == plain.compute()
+
+
+def test_without_weight_a_sample_weighs_one():
+    preds, target, _ = samples()
+    metric = ConfusionMatrix("multiclass", num_classes=3, weighted=True)
+    metric.update(preds, target)
+    metric.update(preds, target, weight=torch.ones(300))
+    assert np.array_equal(metric.confmat.numpy(), 2 * sklearn_metrics.confusion_matrix(target, preds))
+
+
+@pytest.mark.parametrize("task", ["binary", "multilabel", "multiclass"])
+def test_a_sweep_counts_weights(task):
+    generator = torch.Generator().manual_seed(4)
+    shape = {"binary": (80,), "multilabel": (80, 3), "multiclass": (80, 3)}[task]
+    scores = torch.rand(shape, generator=generator)
+    target = (
+        torch.randint(3, (80,), generator=generator)
+        if task == "multiclass"
+        else torch.randint(2, shape, generator=generator)
+    )
+    sizes = {"binary": {}, "multilabel": {"num_labels": 3}, "multiclass": {"num_classes": 3, "per_class": True}}[task]
+    times = torch.randint(4, (80,), generator=generator)
+    weighted = ThresholdSweep("mcc", 11, task, weighted=True, **sizes)
+    plain = ThresholdSweep("mcc", 11, task, **sizes)
+    weighted.update(scores, target, weight=times)
+    plain.update(scores.repeat_interleave(times, 0), target.repeat_interleave(times, 0))
+    assert weighted.compute() == plain.compute()
+    assert torch.equal(weighted.matrices(), plain.matrices().double())
+
+
+# --- what cannot be counted -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", [-1.0, NAN, INF, -INF])
+def test_impossible_weights_raise_and_leave_the_counts(wrong):
+    preds, target, weight = samples()
+    metric = ConfusionMatrix("multiclass", num_classes=3, weighted=True)
+    metric.update(preds, target, weight=weight)
+    before = metric.confmat
+    weight[7] = wrong
+    with pytest.raises(
+        ValueError, match=rf"weight holds {wrong:.6g} \(1 of 300 values\); weights must be finite and not"
+    ):
+        metric.update(preds, target, weight=weight)
+    assert torch.equal(metric.confmat, before)
+
+
+@pytest.mark.parametrize("path", [read, masked])
+def test_impossible_weights_are_tallied(path):
+    preds, target, weight = samples()
+    weight[[3, 9]] = torch.tensor([NAN, -2.0], dtype=torch.float64)
+    metric = ConfusionMatrix("multiclass", num_classes=3, weighted=True, on_invalid="warn")
+    path(metric)(preds, target, weight=weight)
+    sound = weight >= 0
+    with pytest.warns(UserWarning, match=r"did not count 2 of .*: 2 weights that are negative or not finite"):
+        counts = metric.compute()
+    expected = sklearn_metrics.confusion_matrix(target[sound], preds[sound], sample_weight=weight[sound])
+    assert np.allclose(counts.numpy(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("weight", "error", "text"),
+    [
+        (torch.ones(299), ValueError, r"weight must hold one for each sample, \[300\] .* got \[299\]"),
+        (torch.ones(300, 1), ValueError, r"got \[300, 1\]"),
+        (torch.ones(()), ValueError, r"got \[\]"),
+        (1.5, TypeError, "weight must be a torch.Tensor, got float"),
+        (torch.ones(300, dtype=torch.complex64), TypeError, "weight must be real"),
+        (torch.ones(300, device="meta"), ValueError, "weight is on meta but target is on cpu"),
+    ],
+)
+def test_weights_that_do_not_fit(weight, error, text):
+    preds, target, _ = samples()
+    with pytest.raises(error, match=text):
+        ConfusionMatrix("multiclass", num_classes=3, weighted=True).update(preds, target, weight=weight)
+
+
+@pytest.mark.parametrize("call", ["update", "forward"])
+def test_weight_without_weighted_raises(call):
+    preds, target, weight = samples()
+    metric = imbtorch.Accuracy("multiclass", num_classes=3)
+    with pytest.raises(ValueError, match="make it with weighted=True"):
+        getattr(metric, call)(preds, target, weight=weight)
+    assert not metric.confmat.any()
+
+
+def test_intervals_of_weighted_counts_are_refused():
+    preds, target, weight = samples()
+    metric = imbtorch.Accuracy("multiclass", num_classes=3, weighted=True)
+    metric.update(preds, target, weight=weight)
+    for method in ("posterior", "bootstrap"):
+        with pytest.raises(ValueError, match="numbers of independent samples, which sums of weights are not"):
+            metric.interval(method)
+    with pytest.raises(ValueError, match="numbers of independent samples"):
+        ImbalanceReport("binary", weighted=True, intervals=True)
+    with pytest.raises(TypeError, match="weighted must be True or False, got 1"):
+        ImbalanceReport("binary", weighted=1)
+
+
+def test_mps_has_no_float64():
+    with pytest.raises(ValueError, match=r"weighted=True counts in float64, which the device mps does not have"):
+        check_cell(torch.float64, torch.device("mps"))
+    check_cell(torch.int64, torch.device("mps"))
+
+
+# --- the life of the state ------------------------------------------------------------------------------------------
+
+
+def test_it_is_part_of_the_settings():
+    weighted, plain = (ImbalanceReport("binary", weighted=weighted) for weighted in (True, False))
+    assert "weighted=True" in repr(weighted)
+    assert weighted._state_name != plain._state_name
+    assert weighted.weighted is True
+    assert plain.weighted is False
+    with pytest.raises(AttributeError, match="weighted cannot be changed"):
+        weighted.weighted = False
+    with pytest.raises(ValueError, match="cannot merge counts"):
+        weighted.merge_state(plain)
+
+
+def test_state_dict_pickle_clone_reset_and_half():
+    preds, target, weight = samples()
+    metric = ConfusionMatrix("multiclass", num_classes=3, weighted=True)
+    metric.update(preds, target, weight=weight)
+    metric.persistent(True)
+    loaded = ConfusionMatrix("multiclass", num_classes=3, weighted=True)
+    loaded.load_state_dict(metric.state_dict())
+    for each in (
+        loaded,
+        pickle.loads(pickle.dumps(metric)),
+        metric.clone(),
+        metric.clone().half(),
+        metric.clone().float(),
+    ):
+        assert torch.equal(each.confmat, metric.confmat)
+        assert each.confmat.dtype == torch.float64
+    loaded.merge_state(metric)
+    assert torch.equal(loaded.confmat, 2 * metric.confmat)
+    metric.reset()
+    assert metric.confmat.dtype == torch.float64
+    assert not metric.confmat.any()
+
+
+def test_a_collection_passes_the_keyword():
+    preds, target, weight = samples()
+    collection = MetricCollection(
+        {
+            "report": ImbalanceReport("multiclass", num_classes=3, weighted=True, measures=["accuracy"], per_class=()),
+            "iam": imbtorch.ImbalanceAccuracy("multiclass", num_classes=3, weighted=True),
+            "mcc": imbtorch.MatthewsCorrCoef("multiclass", num_classes=3, weighted=True),
+        }
+    )
+    for _ in range(2):  # the second by the leader of the group
+        collection.update(preds, target, weight=weight)
+    values = collection.compute()
+    assert values["mcc"].item() == pytest.approx(
+        sklearn_metrics.matthews_corrcoef(target, preds, sample_weight=weight), abs=1e-6
+    )
+    assert values["accuracy"].item() == pytest.approx(
+        sklearn_metrics.accuracy_score(target, preds, sample_weight=weight), abs=1e-6
+    )
+
+
+def test_gradients_do_not_hang_on_weights():
+    preds, target, weight = samples()
+    weight.requires_grad_()
+    metric = imbtorch.Accuracy("multiclass", num_classes=3, weighted=True)
+    assert not metric(preds, target, weight=weight).requires_grad
+    assert not metric.confmat.requires_grad
+
+
+def test_the_table_and_the_picture_show_weights():
+    report = ImbalanceReport("binary", weighted=True)
+    report.update(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]), weight=torch.tensor([0.25, 1.5, 2.0]))
+    assert report.table().columns["support"] == [2.25, 1.5]
+    assert "2.25" in str(report.table())
+    figure, _ = report.plot()
+    assert figure is not None
+
+
+# --- several processes ----------------------------------------------------------------------------------------------
+
+
+def counted_on(rank, world):
+    preds, target, weight = samples()
+    report = ImbalanceReport("multiclass", num_classes=3, weighted=True)
+    for start in range(rank, 300, 4 * world):
+        part = slice(start, start + 4 * world, world)
+        report.update(preds[part], target[part], weight=weight[part])
+    counts = report.counts()
+    assert isinstance(counts, torch.Tensor)
+    return counts.tolist(), report.compute()["iam"].item()
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_several_processes(world):
+    preds, target, weight = samples()
+    expected = sklearn_metrics.confusion_matrix(target, preds, sample_weight=weight)
+    answers = launch(world, counted_on)
+    for counts, _ in answers:
+        assert np.allclose(counts, expected, rtol=1e-12)
+    assert len({value for _, value in answers}) == 1
+
+
+def wrong_on_one(rank, world):
+    preds, target, weight = samples()
+    metric = imbtorch.Accuracy("multiclass", num_classes=3, weighted=True)
+    metric.update(preds, target, weight=-weight if rank else weight)
+    with pytest.raises(ValueError, match=r"did not count 300 .* weights that are negative or not finite"):
+        metric.compute()
+
+
+def test_impossible_weights_on_one_process_raise_on_all():
+    launch(2, wrong_on_one)
