@@ -1,120 +1,493 @@
-"""Measures by simulation how often 95 % intervals hold the true value, and prints it for each method and measure.
+"""Measures by simulation how often 95 % intervals hold the true value, beside other packages and methods.
 
-    python examples/coverage.py --quick            # one minute at most
-    python examples/coverage.py --binary --many    # both sections, under ten minutes
+    pip install scipy prob_conf_mat confidenceinterval confidence-intervals  # the last three are peers
+    python examples/coverage.py --quick          # a minute, prints
+    python examples/coverage.py                  # fifteen minutes on a free core, writes examples/coverage.md
 
-Test sets are drawn with fixed class totals from classes whose recalls are known; the true value is that of the expected
-counts. Each test set gets an interval by each method, all test sets of a case in one batched call.
+Intervals: test sets are drawn from classes whose recalls and confusions are known, with class totals fixed or drawn at
+random; the true value is that of the expected counts. Errors go to all other classes evenly, or (concentrated) to a
+neighbour and to the largest class. A cell is one measure, of one class where it has one for each, of one case. Sets in
+which a class has no targets are left out.
+
+Peers get what they need and no more: ``prob_conf_mat`` (Dirichlet for class totals and for each row, half a sample on
+each cell), percentile and BCa bootstrap (BCa from the cells: SciPy's formula, its jackknife weighted by the counts),
+``confidenceinterval`` (Takahashi's delta method for F1), Wilson's interval for recall and precision, and MOVER from
+Wilson's intervals for balanced accuracy and dominance. A peer that is not installed is left out and named.
+
+Comparisons: the true difference of two models varies from set to set; of the sets where a probability was said, how
+often was the likelier model truly better? Clusters: images whose recalls and class shares vary.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
+import numpy as np
 import torch
+from scipy import stats
 from torch import Tensor
 
 import imbtorch
-from imbtorch.analysis import intervals
+from imbtorch.analysis import Interval, bootstrap, compare, paired_compare, posterior
 
-Method = Callable[[Tensor, int], dict[str, intervals.Interval]]
+Measures = dict[str, Callable[[Tensor], Tensor]]
+Limits = tuple[Tensor, Tensor]
+Method = Callable[[Tensor, Measures, str], dict[str, Limits]]
 
-MEASURES: dict[str, Callable[[Tensor], Tensor]] = {
-    "IAM": imbtorch.imbalance_accuracy,
+LEVEL = 0.95
+Z = float(stats.norm.ppf(0.975))
+AVERAGES: Measures = {
     "balanced accuracy": imbtorch.balanced_accuracy,
+    "IAM": imbtorch.imbalance_accuracy,
+    "CBA": imbtorch.class_balance_accuracy,
     "G-mean": imbtorch.geometric_mean,
+    "macro F1": imbtorch.f_score,
     "MCC": imbtorch.matthews_corrcoef,
 }
-METHODS: dict[str, Method] = {
-    "posterior, Jeffreys": lambda counts, draws: intervals.posterior(MEASURES, counts, samples=draws),
-    "posterior, uniform": lambda counts, draws: intervals.posterior(MEASURES, counts, "uniform", samples=draws),
-    "bootstrap, stratified": lambda counts, draws: intervals.bootstrap(MEASURES, counts, draws, stratified=True),
-    "bootstrap": lambda counts, draws: intervals.bootstrap(MEASURES, counts, draws),
+OF_CLASSES: Measures = {
+    "recall of a class": partial(imbtorch.recall, average="none"),
+    "precision of a class": partial(imbtorch.precision, average="none"),
+    "F1 of a class": partial(imbtorch.f_score, average="none"),
 }
-NEGATIVES = 300
+OF_TWO: Measures = {
+    "IBA": imbtorch.index_balanced_accuracy,
+    "OP": imbtorch.optimized_precision,
+    "dominance": imbtorch.dominance,
+}
 
 
-def expected(totals: Tensor, recalls: Tensor) -> Tensor:
-    """Expected counts ``[K, K]``: the wrong predictions of a class are spread evenly over the other classes."""
+# --- cases ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """Expected counts of a test set."""
+
+    name: str
+    counts: Tensor
+
+
+def expected(totals: Tensor, recalls: Tensor, concentrated: bool) -> Tensor:
+    """Expected counts ``[K, K]``; concentrated errors go to the next class (.6), the largest (.3), all others (.1)."""
     size = len(totals)
     right = torch.eye(size, dtype=torch.float64)
-    return totals.unsqueeze(-1) * (
-        recalls.unsqueeze(-1) * right + (1 - recalls).unsqueeze(-1) * (1 - right) / (size - 1)
-    )
+    wrong = (1 - right) / (size - 1)
+    if concentrated:
+        wrong = 0.1 * wrong + 0.6 * right.roll(1, 1)
+        wrong[0, 1] += 0.3
+        wrong[1:, 0] += 0.3
+    return totals.unsqueeze(-1) * (recalls.unsqueeze(-1) * right + (1 - recalls).unsqueeze(-1) * wrong)
 
 
-def test_sets(truth: Tensor, number: int) -> Tensor:
-    """Counts ``[number, K, K]`` with the class totals of the expected ones: each cell a part of what is left."""
-    counts = truth.new_zeros(number, *truth.shape)
-    left, behind = truth.sum(-1).round().expand(number, -1).clone(), truth.sum(-1)
-    for column in range(truth.shape[-1]):
-        chance = (truth[:, column] / behind.clamp(min=1e-12)).clamp(0, 1)
-        counts[..., column] = torch.binomial(left, chance.expand_as(left)) if column < len(truth) - 1 else left
-        left = left - counts[..., column]
-        behind = behind - truth[:, column]
+def cases(size: int) -> Iterator[Case]:
+    """Cases of two classes, or of more with 1000 samples in the largest and 3 in the smallest."""
+    if size == 2:
+        rates = ((0.9, 0.9), (0.99, 0.5), (0.99, 0.99), (0.97, 0.97), (0.9, 0.1), (0.999, 0.9))
+        for totals in ((300, 3), (300, 10), (300, 30), (300, 100), (1000, 1000)):
+            for pair in rates:
+                truth = expected(torch.tensor(totals).double(), torch.tensor(pair).double(), False)
+                yield Case(f"{totals[0]}/{totals[1]}, TNR {pair[0]:g}, TPR {pair[1]:g}", truth)
+        return
+    totals = torch.logspace(3, float(np.log10(3)), size, dtype=torch.float64).round()
+    for ends in ((0.5, 0.5), (0.9, 0.9), (0.99, 0.99), (0.95, 0.4), (0.999, 0.1)):
+        recalls = torch.linspace(*ends, size, dtype=torch.float64)
+        name = f"recall {ends[0]:g}" + f" falling to {ends[1]:g}" * (ends[0] != ends[1])
+        for concentrated in (False, True):
+            yield Case(f"{name}, {('uniform', 'concentrated')[concentrated]}", expected(totals, recalls, concentrated))
+
+
+def multinomial(totals: Tensor, weights: Tensor) -> Tensor:
+    """Counts ``[N, C]`` of totals ``[N]`` by weights ``[C]``: each cell a part of what is left."""
+    counts, left = totals.new_zeros(len(totals), len(weights)), totals.clone()
+    remaining = weights.flip(0).cumsum(0).flip(0)
+    for index, chance in enumerate((weights / remaining.clamp(min=1e-300)).clamp(0, 1).tolist()):
+        counts[:, index] = torch.binomial(left, torch.full_like(left, chance))
+        left = left - counts[:, index]
     return counts
 
 
-def coverage(truth: Tensor, number: int, draws: int, at_once: int) -> dict[str, list[float]]:
-    """Share of test sets whose interval holds the true value, for each method a figure for each measure."""
-    kinds, times = torch.unique(test_sets(truth, number), dim=0, return_counts=True)
+def test_sets(truth: Tensor, number: int, totals: str) -> Tensor:
+    """Counts ``[number, K, K]`` in which all classes have targets."""
+    actual = truth.sum(-1)
+    every = actual.round().expand(number, -1)
+    if totals == "drawn":
+        found: list[Tensor] = []
+        while sum(map(len, found)) < number:
+            some = multinomial(actual.sum().round().expand(4 * number), actual / actual.sum())
+            found.append(some[(some > 0).all(-1)])
+        every = torch.cat(found)[:number]
+    return torch.stack([multinomial(every[:, index], row / row.sum()) for index, row in enumerate(truth)], 1)
+
+
+# --- methods --------------------------------------------------------------------------------------------------------
+
+
+def limits(found: Mapping[str, Interval]) -> dict[str, Limits]:
+    return {name: (each.low, each.high) for name, each in found.items()}
+
+
+def own(counts: Tensor, measures: Measures, totals: str, draws: int) -> dict[str, Limits]:
+    """The posterior; raises where limits do not hold the estimate."""
+    fixed = "fixed" if totals == "fixed" else "drawn"
+    parts = [posterior(measures, some, samples=draws, totals=fixed) for some in counts.split(100)]
     found = {}
-    for name, method in METHODS.items():
-        held = dict.fromkeys(MEASURES, 0)
-        for some, often in zip(kinds.split(at_once), times.split(at_once), strict=True):
-            for which, interval in method(some, draws).items():
-                value = MEASURES[which](truth)
-                within = (interval.low <= value + 1e-9) & (value <= interval.high + 1e-9)
-                held[which] += int((within * often).sum())
-        found[name] = [each / number for each in held.values()]
+    for name in measures:
+        ends = [torch.cat([getattr(part[name], end) for part in parts]) for end in ("low", "estimate", "high")]
+        assert not bool(((ends[1] < ends[0]) | (ends[1] > ends[2])).any()), f"{name}: an estimate lies outside"
+        found[name] = ends[0], ends[2]
     return found
 
 
-def table(title: str, rows: list[list[str]], number: int) -> None:
-    """Print a Markdown table."""
-    columns = ["case", *METHODS]
-    error = 2 * (0.95 * 0.05 / number) ** 0.5
-    print(f"\n### {title}\n\n{' / '.join(MEASURES)}; {number} test sets, two standard errors at .95: +-{error:.3f}\n")
-    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
-    for row in rows:
-        print("| " + " | ".join(row) + " |")
+def percentile(counts: Tensor, measures: Measures, totals: str, draws: int) -> dict[str, Limits]:
+    return limits(bootstrap(measures, counts, draws, stratified=totals == "fixed"))
 
 
-def row(case: str, found: dict[str, list[float]]) -> list[str]:
-    """Cells of a row, coverages without their leading zero."""
-    return [case, *(" ".join(f"{each:.2f}".removeprefix("0") for each in found[name]) for name in METHODS)]
+def bca(counts: Tensor, measures: Measures, totals: str, draws: int) -> dict[str, Limits]:
+    """Bias-corrected and accelerated bootstrap."""
+    size = counts.shape[-1]
+    resamples = bootstrap(measures, counts, draws, stratified=totals == "fixed", draws=True)
+    units = torch.eye(size * size, dtype=torch.float64).reshape(-1, 1, size, size)
+    without = (counts - units).clamp(min=0)  # a sample of each cell left out
+    weight = counts.flatten(1).t()
+    found = {}
+    for name, measure in measures.items():
+        drawn, estimate = resamples[name].draws, resamples[name].estimate
+        assert drawn is not None
+        left_out = measure(without).nan_to_num()
+        times = weight.reshape(*weight.shape, *[1] * (left_out.ndim - 2))
+        centred = (left_out * times).sum(0) / times.sum(0) - left_out
+        cubed, squared = (times * centred**3).sum(0), (times * centred**2).sum(0)
+        acceleration = (cubed / (6 * squared**1.5)).nan_to_num()
+        below = ((drawn < estimate).double() + (drawn <= estimate).double()).mean(0) / 2
+        bias = torch.special.ndtri(below.clamp(1 / draws, 1 - 1 / draws))
+        ordered = drawn.sort(0).values
+        ends = []
+        for sign in (-1, 1):
+            shifted = bias + sign * Z
+            place = torch.special.ndtr(bias + shifted / (1 - acceleration * shifted)) * (draws - 1)
+            ends.append(ordered.gather(0, place.round().long().clamp(0, draws - 1).unsqueeze(0))[0])
+        found[name] = ends[0], ends[1]
+    return found
 
 
-def binary(quick: bool) -> None:
-    """Two classes, few positives."""
-    number, draws = (1000, 500) if quick else (3000, 1000)
-    for tnr in (0.9, 0.99):
-        rows = []
-        for tpr in (0.5, 0.9, 0.99):
-            for positives in (3, 10, 30, 100):
-                truth = expected(torch.tensor([NEGATIVES, positives]).double(), torch.tensor([tnr, tpr]).double())
-                rows.append(row(f"n+ {positives}, TPR {tpr:g}", coverage(truth, number, draws, 2000)))
-        table(f"K = 2, {NEGATIVES} negatives, TNR {tnr:g}", rows, number)
+def conjugate(counts: Tensor, measures: Measures, totals: str, draws: int) -> dict[str, Limits]:
+    """Posterior as prob_conf_mat draws it."""
+    package = importlib.import_module("prob_conf_mat.stats")
+    generator = np.random.default_rng(0)
+    matrices = counts.numpy()
+    rates = package.dirichlet_sample(generator, matrices + package.dirichlet_prior("half", matrices.shape), draws)
+    actual = matrices.sum(-1)
+    shares = package.dirichlet_sample(generator, actual + package.dirichlet_prior("half", actual.shape), draws)
+    rows = shares if totals == "drawn" else actual[None] / actual.sum(-1)[None, :, None]
+    drawn = torch.from_numpy(rates * rows[..., None])
+    quantiles = torch.tensor([0.025, 0.975], dtype=torch.float64)
+    return {name: tuple(measure(drawn).quantile(quantiles, 0).unbind()) for name, measure in measures.items()}  # type: ignore[misc]
 
 
-def many(quick: bool) -> None:
-    """Ten and a hundred classes whose totals fall geometrically from 500 to 10."""
-    for size in (10, 100):
-        number, draws = ((150, 300), (24, 150))[size > 10] if quick else ((600, 500), (80, 200))[size > 10]
-        totals = torch.logspace(torch.tensor(500.0).log10(), 1, size).round().double()
-        falling = torch.linspace(0.95, 0.4, size, dtype=torch.float64)
-        cases = {f"recall {p:g}": torch.full_like(falling, p) for p in (0.5, 0.9, 0.99)} | {
-            "recall .95 falling to .4": falling
-        }
-        if quick and size > 10:
-            cases = {"recall 0.9": cases["recall 0.9"]}
-        rows = [row(name, coverage(expected(totals, p), number, draws, 100)) for name, p in cases.items()]
-        table(f"K = {size}, 500 samples in the largest class to 10 in the smallest", rows, number)
+def takahashi(counts: Tensor, measures: Measures, totals: str) -> dict[str, Limits]:
+    """Delta method of confidenceinterval, for drawn totals."""
+    package = importlib.import_module("confidenceinterval.takahashi_methods")
+    found: dict[str, list[list[float]]] = {"macro F1": []}
+    size = counts.shape[-1]
+    if totals == "drawn":
+        for matrix in counts.long():
+            truth, preds = np.divmod(np.repeat(np.arange(size * size), matrix.flatten().numpy()), size)
+            found["macro F1"].append(list(package.macro_f1_score_takahashi(truth, preds)[1]))
+    return {name: tuple(torch.tensor(ends).t().unbind()) for name, ends in found.items() if ends}  # type: ignore[misc]
 
 
-SECTIONS = {"binary": binary, "many": many}
+def wilson(hits: Tensor, totals: Tensor) -> Limits:
+    share = hits / totals
+    centre = (share + Z**2 / (2 * totals)) / (1 + Z**2 / totals)
+    half = Z / (1 + Z**2 / totals) * (share * (1 - share) / totals + Z**2 / (4 * totals**2)).sqrt()
+    return centre - half, centre + half
+
+
+def classical(counts: Tensor, measures: Measures, totals: str) -> dict[str, Limits]:
+    """Wilson's intervals; MOVER for sums of recalls."""
+    tp, actual, predicted = imbtorch.margins(counts)
+    found = {"recall of a class": wilson(tp, actual), "precision of a class": wilson(tp, predicted)}
+    low, high = found["recall of a class"]
+    share = tp / actual
+    down, up = ((share - low) ** 2).sum(-1).sqrt(), ((high - share) ** 2).sum(-1).sqrt()
+    mean, size = share.mean(-1), counts.shape[-1]
+    found["balanced accuracy"] = mean - down / size, mean + up / size
+    if size == 2:
+        lower = ((share[:, 1] - low[:, 1]) ** 2 + (high[:, 0] - share[:, 0]) ** 2).sqrt()
+        upper = ((high[:, 1] - share[:, 1]) ** 2 + (share[:, 0] - low[:, 0]) ** 2).sqrt()
+        difference = share[:, 1] - share[:, 0]
+        found["dominance"] = difference - lower, difference + upper
+    return found
+
+
+# --- intervals ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Coverage and mean width of a method for a measure in a case."""
+
+    size: int
+    totals: str
+    case: str
+    measure: str
+    method: str
+    place: int
+    coverage: float
+    width: float
+
+
+def cells(size: int, totals: str, case: Case, methods: Mapping[str, tuple[Method, int]], most: int) -> Iterator[Cell]:
+    """Cells of a case; each method sees as many of the test sets as it can take."""
+    measures = AVERAGES | OF_CLASSES | (OF_TWO if size == 2 else {})
+    counts = test_sets(case.counts, most, totals)
+    for name, (method, number) in methods.items():
+        for measure, (low, high) in method(counts[:number], measures, totals).items():
+            value = measures[measure](case.counts)
+            known = ~(low.isnan() | high.isnan())
+            held = ((low <= value + 1e-9) & (value - 1e-9 <= high) & known).double().sum(0) / known.sum(0)
+            width = torch.where(known, high - low, 0.0).sum(0) / known.sum(0)
+            pairs = zip(held.reshape(-1).tolist(), width.reshape(-1).tolist(), strict=True)
+            for place, (share, wide) in enumerate(pairs):
+                yield Cell(size, totals, case.name, measure, name, place, share, wide)
+
+
+def peers(number: int, draws: int, size: int) -> dict[str, tuple[Method, int]]:
+    """Methods that are installed, and how many test sets each is given."""
+    found: dict[str, tuple[Method, int]] = {
+        "percentile": (partial(percentile, draws=draws), number),
+        "Wilson, MOVER": (classical, number),
+    }
+    if size <= 10:
+        found["BCa"] = (partial(bca, draws=draws), number)
+    optional: dict[str, tuple[str, Method]] = {
+        "prob_conf_mat": ("prob_conf_mat", partial(conjugate, draws=draws)),
+        "confidenceinterval": ("confidenceinterval", takahashi),
+    }
+    for name, (package, method) in optional.items():
+        if importlib.util.find_spec(package) is None:
+            print(f"{name} is not installed and left out")
+        else:
+            found[name] = method, number
+    return found
+
+
+def intervals(quick: bool) -> str:
+    """Coverage of intervals, for each number of classes and either kind of totals."""
+    every: list[Cell] = []
+    for size in (2, 3) if quick else (2, 3, 10, 50):
+        number, draws = (40, 200) if quick else (400, 500 if size < 50 else 300)
+        methods: dict[str, tuple[Method, int]] = {"imbtorch": (partial(own, draws=draws), number)}
+        methods |= peers(20 if quick else 100 if size < 50 else 20, 200 if quick else 500, size)
+        for totals in ("fixed", "drawn"):
+            start = time.process_time()
+            for case in cases(size):
+                every += cells(size, totals, case, methods, number)
+            print(f"K = {size}, totals {totals}: {time.process_time() - start:.0f} s", flush=True)
+    parts = ["## Intervals", overall(every)]
+    for size, totals in dict.fromkeys((cell.size, cell.totals) for cell in every):
+        chosen = [cell for cell in every if (cell.size, cell.totals) == (size, totals)]
+        parts.append(table_of_methods(f"K = {size}, totals {totals}", chosen))
+    return "\n\n".join([*parts, low_cells(every)])
+
+
+def markdown(columns: list[str], rows: list[list[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def overall(every: list[Cell]) -> str:
+    """All cells of imbtorch against what was aimed at."""
+    rows = []
+    for measure in dict.fromkeys(cell.measure for cell in every):
+        found = np.array([c.coverage for c in every if c.measure == measure and c.method == "imbtorch"])
+        rows.append([measure, str(len(found)), *shares(found)])
+    found = np.array([c.coverage for c in every if c.method == "imbtorch"])
+    columns = ["imbtorch", "cells", "mean", "below .93", "below .85", "below .75", "least"]
+    return markdown(columns, [*rows, ["all", str(len(found)), *shares(found)]])
+
+
+def shares(found: np.ndarray) -> list[str]:
+    below = [f"{100 * (found < limit).mean():.1f} %" for limit in (0.93, 0.85, 0.75)]
+    return [f"{found.mean():.3f}", *below, f"{found.min():.3f}"]
+
+
+def table_of_methods(title: str, every: list[Cell]) -> str:
+    """Mean and least coverage of each method, and how many times as wide as imbtorch's its median interval is."""
+    methods = list(dict.fromkeys(cell.method for cell in every))
+    rows = []
+    for measure in dict.fromkeys(cell.measure for cell in every):
+        row = [measure]
+        widths = {(c.case, c.place): c.width for c in every if (c.measure, c.method) == (measure, "imbtorch")}
+        for method in methods:
+            chosen = [c for c in every if (c.measure, c.method) == (measure, method)]
+            if not chosen:
+                row.append("")
+                continue
+            found = np.array([c.coverage for c in chosen])
+            wide = float(np.median([c.width / widths[c.case, c.place] for c in chosen]))
+            row.append(f"{np.nanmean(found):.3f} / {np.nanmin(found):.2f}" + f", x{wide:.2f}" * (method != "imbtorch"))
+        rows.append(row)
+    return f"### {title}\n\nMean / least coverage, times imbtorch's width (median)\n\n" + markdown(
+        ["measure", *methods], rows
+    )
+
+
+def low_cells(every: list[Cell]) -> str:
+    """What imbtorch covers least."""
+    worst = sorted((c for c in every if c.method == "imbtorch"), key=lambda cell: cell.coverage)[:20]
+    rows = [
+        [f"{c.coverage:.3f}", str(c.size), c.totals, c.measure, str(c.place) if "class" in c.measure else "", c.case]
+        for c in worst
+    ]
+    return "### Least covered by imbtorch\n\n" + markdown(["coverage", "K", "totals", "measure", "class", "case"], rows)
+
+
+# --- comparisons ----------------------------------------------------------------------------------------------------
+
+
+def joint_counts(recalls: Tensor, totals: Tensor, together: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Predictions of two models and targets; with probability ``together`` a sample is as hard for both."""
+    target = torch.repeat_interleave(torch.arange(len(totals)), totals)
+    size = len(totals)
+    first, second = torch.rand(2, len(target))
+    second = torch.where(torch.rand(len(target)) < together, first, second)
+    wrong = (target + torch.randint(1, size, (len(target),))) % size
+    preds = [torch.where(u < rate[target], target, wrong) for u, rate in zip((first, second), recalls, strict=True)]
+    return preds[0], preds[1], target
+
+
+def comparisons(quick: bool) -> str:
+    """Coverage of differences, and whether probabilities come true."""
+    measures = [AVERAGES[name] for name in ("balanced accuracy", "IAM", "G-mean")]
+
+    def together(counts: Tensor) -> Tensor:
+        return torch.stack([measure(counts) for measure in measures], -1)
+
+    rows = []
+    sets, draws = (20, 200) if quick else (300, 1000)
+    for size in (2,) if quick else (2, 5, 10):
+        for rare in (10, 30, 100):
+            for spread in (0.02, 0.1):
+                for shared in (0.0, 0.7):
+                    rows.append([str(size), str(rare), f"{spread:g}", f"{shared:g}"])
+                    totals = torch.full((size,), 200)
+                    totals[-1] = rare
+                    rows[-1] += compared(together, totals, spread, shared, sets, draws)
+    columns = ["K", "rare", "spread", "shared", "paired: BA", "IAM", "G-mean", "said", "true", "compare: said", "true"]
+    text = (
+        "Recalls are .8 plus a normal error of each model and class, whose standard deviation is the spread; classes "
+        "have 200 samples, the rare one fewer; the shared part of the samples is as hard for both models. Coverage of "
+        "the difference by paired_compare; the mean probability that the likelier model is better by balanced "
+        "accuracy, beside how often it truly is. compare gets the counts of the same test set, as if independent."
+    )
+    return f"## Comparisons\n\n{text}\n\n{markdown(columns, rows)}"
+
+
+def compared(
+    measure: Callable[[Tensor], Tensor], totals: Tensor, spread: float, shared: float, sets: int, draws: int
+) -> list[str]:
+    held, said, right = torch.zeros(3), torch.zeros(2), torch.zeros(2)
+    size = len(totals)
+    for _ in range(sets):
+        recalls = (0.8 + spread * torch.randn(2, size)).clamp(0.05, 0.995)
+        a, b, target = joint_counts(recalls, totals, shared)
+        truth = [measure(expected(totals.double(), each.double(), False)) for each in recalls]
+        paired = paired_compare(measure, a, b, target, size, samples=draws, totals="fixed")
+        counts = [imbtorch.confusion_matrix(each, target, "multiclass", num_classes=size) for each in (a, b)]
+        apart = compare(measure, *counts, samples=draws, totals="fixed")
+        difference = truth[0] - truth[1]
+        held += ((paired.difference.low <= difference) & (difference <= paired.difference.high)).float()
+        for place, found in enumerate((paired, apart)):
+            chance = float(found.probability[0])
+            said[place] += max(chance, 1 - chance)
+            right[place] += float((chance >= 0.5) == bool(difference[0] > 0))
+    cover = [f"{each:.3f}" for each in (held / sets).tolist()]
+    return cover + [f"{x / sets:.2f}" for pair in zip(said.tolist(), right.tolist(), strict=True) for x in pair]
+
+
+# --- clusters -------------------------------------------------------------------------------------------------------
+
+
+def beta(mean: float, correlation: float, shape: tuple[int, ...]) -> Tensor:
+    """Shares whose variance is the correlation times mean (1 - mean): that of samples within a cluster."""
+    if not correlation:
+        return torch.full(shape, mean, dtype=torch.float64)
+    strength = (1 - correlation) / correlation
+    drawn = torch._sample_dirichlet(torch.tensor([mean, 1 - mean], dtype=torch.float64).mul(strength).expand(*shape, 2))
+    return drawn[..., 0].contiguous()
+
+
+def clusters_of(number: int, size: int, correlation: float, sets: int) -> Tensor:
+    """Counts ``[sets, number, 2, 2]`` of clusters: share of positives .2, TPR .7, TNR .9, all varying."""
+    shape = (sets, number)
+    positives = torch.binomial(torch.full(shape, float(size), dtype=torch.float64), beta(0.2, correlation, shape))
+    tp = torch.binomial(positives, beta(0.7, correlation, shape))
+    negatives = size - positives
+    tn = torch.binomial(negatives, beta(0.9, correlation, shape))
+    return torch.stack((torch.stack((tn, negatives - tn), -1), torch.stack((positives - tp, tp), -1)), -2)
+
+
+def conditions(counts: Tensor, measure: Callable[[Tensor], Tensor]) -> Limits | None:
+    """Percentiles by confidence_intervals, whose conditions are the clusters."""
+    if importlib.util.find_spec("confidence_intervals") is None:
+        return None
+    package = importlib.import_module("confidence_intervals")
+    found = []
+    for matrices in counts.long():
+        flat = matrices.flatten(1)
+        cell = torch.cat([torch.repeat_interleave(torch.arange(4), row) for row in flat]).numpy()
+        cluster = torch.repeat_interleave(torch.arange(len(flat)), flat.sum(-1)).numpy()
+
+        def value(samples: np.ndarray) -> float:
+            return float(measure(torch.from_numpy(np.bincount(samples, minlength=4)).reshape(2, 2)))
+
+        found.append(package.evaluate_with_conf_int(cell, value, None, cluster, num_bootstraps=100, alpha=5)[1])
+    low, high = torch.tensor(np.array(found), dtype=torch.float64).t()
+    return low, high
+
+
+def clusters(quick: bool) -> str:
+    """Coverage where samples come in clusters."""
+    chosen = {name: AVERAGES[name] for name in ("balanced accuracy", "IAM", "macro F1")}
+    sets, some = (50, 1) if quick else (1000, 30)
+    rows = []
+    for number in (20, 50, 200):
+        for correlation in (0.0, 0.05, 0.2, 0.5):
+            counts = clusters_of(number, 50, correlation, sets)
+            truth = torch.tensor([[0.8 * 0.9, 0.8 * 0.1], [0.2 * 0.3, 0.2 * 0.7]], dtype=torch.float64)
+            by_cluster = [bootstrap(chosen, part, 1000, clusters=True) for part in counts.split(100)]
+            by_sample = posterior(chosen, counts.sum(1), samples=1000)
+            for name, measure in chosen.items():
+                value = measure(truth)
+                low, high = (torch.cat([getattr(part[name], end) for part in by_cluster]) for end in ("low", "high"))
+                ignored = by_sample[name]
+                slow = number > 20 or name != "balanced accuracy"  # two seconds a set, and more for more clusters
+                theirs = None if slow else conditions(counts[:some], measure)
+                rows.append([str(number), f"{correlation:g}", name, share_within(low, high, value)])
+                rows[-1] += ["-" if theirs is None else share_within(*theirs, value)]
+                rows[-1] += [share_within(ignored.low, ignored.high, value)]
+    columns = ["clusters", "correlation", "measure", "clusters=True", "confidence_intervals", "posterior of the sum"]
+    text = f"Clusters of 50 samples; {sets} sets, {some} for confidence_intervals (100 resamples)."
+    return f"## Clusters\n\n{text}\n\n{markdown(columns, rows)}"
+
+
+def share_within(low: Tensor, high: Tensor, value: Tensor) -> str:
+    return f"{float(((low <= value) & (value <= high)).double().mean()):.3f}"
+
+
+SECTIONS: dict[str, Callable[[bool], str]] = {
+    "intervals": intervals,
+    "comparisons": comparisons,
+    "clusters": clusters,
+}
 
 
 def main() -> None:
@@ -122,16 +495,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, section in SECTIONS.items():
         parser.add_argument(f"--{name}", action="store_true", help=section.__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer test sets and draws")
+    parser.add_argument("--quick", action="store_true", help="few test sets and draws; prints instead of writing")
     parser.add_argument("--seed", type=int, default=0)
-    given = vars(parser.parse_args())
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".md"))
+    given = parser.parse_args()
     torch.set_num_threads(1)
-    torch.manual_seed(given["seed"])
-    start = time.perf_counter()
-    chosen = [name for name in SECTIONS if given[name]] or list(SECTIONS)
-    for name in chosen:
-        SECTIONS[name](given["quick"])
-    print(f"\ntorch {torch.__version__}, {time.perf_counter() - start:.0f} s on one core")
+    torch.manual_seed(given.seed)
+    np.random.seed(given.seed)  # noqa: NPY002  the peers draw from it
+    start = time.process_time()
+    chosen = [name for name in SECTIONS if getattr(given, name)] or list(SECTIONS)
+    parts = [
+        "# Coverage of 95 % intervals\n\nWritten by `python examples/coverage.py`; see there for what was simulated."
+    ]
+    parts += [SECTIONS[name](given.quick) for name in chosen]
+    parts.append(f"torch {torch.__version__}, seed {given.seed}, {time.process_time() - start:.0f} s of one core.")
+    text = "\n\n".join(parts) + "\n"
+    if given.quick:
+        print(text)
+    else:
+        given.out.write_text(text)
 
 
 if __name__ == "__main__":
