@@ -1,7 +1,7 @@
 """Measures by simulation how often 95 % intervals hold the true value, beside other packages and methods.
 
     pip install scipy prob_conf_mat confidenceinterval confidence-intervals  # the last three are peers
-    python examples/coverage.py --quick          # a minute, prints
+    python examples/coverage.py --quick          # two minutes, prints
     python examples/coverage.py                  # fifteen minutes on a free core, writes examples/coverage.md
 
 Intervals: test sets are drawn from classes whose recalls and confusions are known, with class totals fixed or drawn at

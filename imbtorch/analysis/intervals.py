@@ -135,7 +135,7 @@ def posterior(
     - balanced accuracy of many classes with fixed totals, .85 to .90 where recalls are .5 (K = 3) or fall from .95 to
       .4 (K = 10, 50): the prior of the averages is too sure of the rarest class;
     - the recall of one of fifty classes, least .84; all other cells were .85 or higher.
-    - G-mean of fifty classes errs on the other side: its intervals, .28 wide on average, held in all but .2 % of the sets.
+    - G-mean of fifty classes errs on the other side: intervals .28 wide on average, which held in .998 of the sets.
 
     Not covered by any of this: minima over classes or groups, soft or weighted counts, and samples that resemble each
     other (:func:`bootstrap` with clusters).
