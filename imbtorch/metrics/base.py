@@ -616,7 +616,9 @@ class ConfusionMatrixMetric(LocalCounts):
         with self._counts_of_all() as counted:
             counts = confusion_counts(counted).clone()
         draw = posterior if method == "posterior" else bootstrap
-        return draw(self.evaluate, counts, samples=samples, level=level, generator=generator, event_dims=counts.ndim)
+        own = type(self).evaluate is not ConfusionMatrixMetric.evaluate
+        measure = self.evaluate if own else self._measure  # which says whether margins will do
+        return draw(measure, counts, samples=samples, level=level, generator=generator, event_dims=counts.ndim)
 
     def _shown_arguments(self) -> dict[str, Any]:
         shown = super()._shown_arguments() | self.measure_arguments

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -320,7 +320,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
             values |= self._soft_values(self._counting.soft_counts(self._state))
         if self._intervals:
             assert isinstance(counts, Tensor)
-            drawn = {name: partial(self._drawn, measure) for name, measure in self._measures.items()}
+            drawn: Mapping[str, Callable[[Tensor], Tensor]] = self._measures  # which say themselves if margins will do
+            if self._priors is not None:
+                drawn = {name: partial(self._drawn, measure) for name, measure in self._measures.items()}
             generator = torch.Generator(counts.device).manual_seed(0)
             intervals = posterior(drawn, counts, samples=DRAWS, generator=generator, event_dims=counts.ndim)
             for name, found in intervals.items():
