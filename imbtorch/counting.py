@@ -486,16 +486,7 @@ class Counting:
             raise ValueError(f"the metric {lacking}; groups belong to ImbalanceReport(..., groups=...) and its updates")
         if weight is not None:
             batch = batch._replace(weight=spread("weight", weight, target, batch.truth).detach().to(torch.float64))
-        if group is not None:
-            if not isinstance(group, Tensor):
-                one = whole_number("group", group, "a tensor [N] of integers, or an int")
-                group = torch.full((), one, dtype=torch.int64, device=target.device).expand(target.shape[:1])
-            elif group.is_floating_point() or group.is_complex():
-                raise TypeError(f"group must hold integers, got {group.dtype}; use group.long()")
-            elif group.ndim == 0:
-                group = group.expand(target.shape[:1])
-            batch = batch._replace(group=integers(spread("group", group, target, batch.truth)))
-        return batch
+        return batch if group is None else batch._replace(group=group_of_each(group, target, batch.truth))
 
     def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
         """Add a batch to a state in place; see :func:`add_batch`."""
@@ -635,6 +626,11 @@ def _counted_on_cpu(state: Tensor, table: Table, batch: Batch, ignored: int | No
     """Count a batch whose values can be read, if all of it is sound; else return False."""
     if not reading_is_free(state) or not _trusted(batch):
         return False
+    if batch.group is not None and not any(batch.group.stride()):  # one for all samples
+        part, place = table._replace(groups=1), int(batch.group.as_strided((), ()).item())
+        inside = 0 <= place < table.groups
+        view = state[place * part.cells : (place + 1) * part.cells]
+        return inside and _counted_on_cpu(view, part, batch._replace(group=None), ignored)
     guess, true = batch.labels.numpy(), batch.truth.numpy()
     weight, group = (None if x is None else x.numpy() for x in (batch.weight, batch.group))
     if table.labels == 1:
@@ -701,8 +697,21 @@ def spread(name: str, values: object, target: Tensor, truth: Tensor) -> Tensor:
             f"{name} must hold one for each sample, {list(target.shape[:1])} or {list(target.shape)} for target "
             f"{list(target.shape)}, got {list(given.shape)}"
         )
+    if given.shape == truth.shape:
+        return given
     given = given.reshape(*given.shape, *[1] * (target.ndim - given.ndim))
     return (given.unsqueeze(1) if truth.ndim > target.ndim else given).expand(truth.shape)
+
+
+def group_of_each(group: Tensor | int, target: Tensor, truth: Tensor) -> Tensor:
+    """Index of the group of each sample, int64 in the shape of what is counted of them; arguments as :func:`spread`."""
+    if not isinstance(group, Tensor):
+        one = whole_number("group", group, "a tensor [N] of integers, or an int")
+        return torch.full((), one, dtype=torch.int64, device=target.device).expand(truth.shape)
+    if group.is_floating_point() or group.is_complex():
+        raise TypeError(f"group must hold integers, got {group.dtype}; use group.long()")
+    wide = group.expand(target.shape[:1]) if group.ndim == 0 else group
+    return integers(spread("group", wide, target, truth))
 
 
 def _checked_size(task: Task, num_classes: int | None, num_labels: int | None) -> int:

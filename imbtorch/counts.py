@@ -52,11 +52,13 @@ class Result:
         counts: what the values were read off.
         values: name, without prefix and postfix -> value.
         number: how many results the metric had computed with this one; tells a new result from an old one.
+        groups: counts of each group, ``[G, ...]``; None without groups.
     """
 
     counts: Counts
     values: Mapping[str, Tensor]
     number: int
+    groups: Counts | None = None
 
 
 def normalized(counts: Tensor, by: Normalize) -> Tensor:

@@ -154,16 +154,19 @@ def _indexed(
     if group is not None and not below(group := group if keep is None else group * keep, table.groups):
         return None
     seen = weight if keep is None else keep if weight is None else weight * keep
-    first: Integers | int = 0 if group is None else np.multiply(group, table.of_a_group, dtype=np.int64)
     if table.margins:
         seen = np.ones(true.shape, np.int64) if seen is None else seen
+        first = 0 if group is None else np.multiply(group, table.of_a_group, dtype=np.int64)
         truth = np.add(true, first, dtype=np.int64)
         index = np.concatenate((truth, truth + table.rows, np.add(guess, first + 2 * table.rows, dtype=np.int64)), None)
         return index, np.concatenate(((guess == true) * seen, seen, seen), None)
-    index = np.multiply(true, table.columns, dtype=np.int64)
+    if group is None:
+        index = np.multiply(true, table.columns, dtype=np.int64)
+    else:  # in place, for memory takes more time than arithmetic
+        index = np.multiply(group, table.labels * table.rows, dtype=np.int64)
+        index += true
+        index *= table.columns
     index += guess
-    if group is not None:
-        index += first
     if table.labels > 1:
         index += np.arange(table.labels).reshape(-1, *[1] * (index.ndim - 2)) * (table.rows * table.columns)
     return index.reshape(-1), None if seen is None else seen.reshape(-1)

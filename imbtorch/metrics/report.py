@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from typing_extensions import Unpack
 from imbtorch.analysis.intervals import posterior
 from imbtorch.analysis.tables import aligned
 from imbtorch.counting import Counting, Layout, Task, Threshold
-from imbtorch.counts import Counts, Margins, check_choice, margins, rescaled, sums
+from imbtorch.counts import Counts, Margins, Result, check_choice, margins, rescaled, sums
 from imbtorch.metrics.averaging import AveragedMeasure, one_value
 from imbtorch.metrics.base import (
     UNSURE,
@@ -29,6 +29,13 @@ from imbtorch.metrics.base import (
 )
 from imbtorch.metrics.catalogue import BY_NAME
 from imbtorch.metrics.class_groups import checked_class_groups, mean_over_classes
+from imbtorch.metrics.groups import (
+    Groups,
+    checked_group_names,
+    comparable_groups,
+    counts_of_one,
+    report_memory,
+)
 from imbtorch.metrics.per_class import class_values, of_name, per_class_measures
 from imbtorch.metrics.resolving import Measured, resolved
 from imbtorch.metrics.shared import SharedResult, checked_names, copied
@@ -102,6 +109,15 @@ class ImbalanceReport(SharedResult, LocalCounts):
         on_invalid: ``"raise"`` or ``"warn"``.
         state: ``"matrix"`` or ``"margins"``.
         weighted: whether ``update`` takes ``weight``.
+        groups: names of the groups of the samples (sites, dataloaders, subgroups), or their number, which makes them
+            ``group 0``, ``group 1``, ...; ``update(preds, target, group=ids)`` then takes the index of each sample's
+            group. All values are as without groups, and ``<measure>/<group>`` and ``<measure>_worst`` come with them:
+            the worst value (by the measure's direction; none without one) over the groups that have targets of every
+            class that all groups together have. The others are named once in a warning; without any it is nan. The
+            state is as many times as large, and the constructor warns from 100 MB on. With ``intervals`` the values in
+            ``per_group`` have theirs, the worst has none: an interval of a minimum would rarely hold it.
+        per_group: measures whose value is reported for each group; by default all of ``measures`` up to 20 groups, else
+            none, so that the worst stand alone.
         kwargs: arguments of :class:`torchmetrics.Metric`.
 
     Raises:
@@ -125,6 +141,13 @@ class ImbalanceReport(SharedResult, LocalCounts):
     )
     class_groups = Setting[dict[str, tuple[int, ...]]](
         lambda report: dict(report._class_groups), "Indices of the classes of each class group."
+    )
+    groups = Setting[tuple[str, ...] | None](
+        lambda report: None if report._groups is None else report._groups.names, "Names of the groups of samples."
+    )
+    per_group = Setting[tuple[str, ...]](
+        lambda report: () if report._groups is None else report._groups.measures,
+        "Measures whose value is reported for each group.",
     )
     intervals = Setting[bool]("_intervals", "Whether the limits of each measure's interval are reported.")
     prevalence = Setting[tuple[float, ...] | None](
@@ -152,15 +175,25 @@ class ImbalanceReport(SharedResult, LocalCounts):
         state: Layout = "matrix",
         soft: bool | float = False,
         weighted: bool = False,
+        groups: Sequence[str] | int | None = None,
+        per_group: Sequence[str] | None = None,
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
         if intervals and state == "margins":
             raise ValueError("intervals=True draws whole matrices; use state='matrix'")
         if intervals and weighted:
             raise ValueError(UNSURE)
+        group_names = checked_group_names(groups)
+        if per_group is not None and group_names is None:
+            raise ValueError("per_group names measures of each group, but no groups are given; use groups=[...]")
+        number = None if group_names is None else len(group_names)
         names = None if class_names is None else checked_names(class_names)
         num_classes, num_labels = sized(task, num_classes, num_labels, names)
-        counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index, state, soft, weighted)
+        if group_names is not None and soft:
+            raise ValueError("soft counts are not kept for each group; leave soft or groups out, or use two reports")
+        counting = Counting.of(
+            task, num_classes, num_labels, threshold, logits, ignore_index, state, soft, weighted, number
+        )
         if names is not None and len(names) != counting.size:
             raise ValueError(f"class_names holds {len(names)} names for {counting.size} classes")
         super().__init__(counting, on_invalid, **kwargs)
@@ -176,7 +209,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
             raise ValueError("class_groups are averages of the measures in per_class, which names none")
         self._intervals = bool(intervals)
         self._measures = self._resolved(self.default_measures(counting.task) if measures is None else measures)
+        self._groups = None if group_names is None else Groups.of(group_names, per_group, self._measures)
         self._name(self._directions(), prefix, postfix)
+        report_memory(counting)
 
     def _prevalence(self) -> tuple[float, ...] | None:
         if self._priors is None:
@@ -235,6 +270,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
             for each, measure in self._of_class_groups.items()
             for group in self._class_groups
         ]
+        if self._groups is not None:
+            added += [(*named, "groups") for named in self._groups.directions(self._measures, self._intervals)]
         for name, direction, cause in added:
             if name in directions:
                 raise ValueError(collision(name, cause))
@@ -265,6 +302,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
         values = self._evaluated(counter.counts(state))
         if self.soft:
             values |= self._soft_values(soft_counts_of(counter, state))
+        if self._groups is not None:
+            assert isinstance(counter, Counting)
+            values |= self._values_of_groups(counter, state)
         return {f"{self._prefix}{name}{self._postfix}": value for name, value in values.items()}
 
     def _soft_values(self, soft: Counts) -> dict[str, Tensor]:
@@ -287,6 +327,19 @@ class ImbalanceReport(SharedResult, LocalCounts):
             value = measure(counts if measure.needs_matrix else marginal)
             values[name] = self._narrow(one_value(name, value))
         return values
+
+    def _values_of_groups(self, counter: Counting, state: Tensor, warn: bool = False) -> dict[str, Tensor]:
+        """Values of each group, and the worst of them; without groups none."""
+        if self._groups is None:
+            return {}
+        counts = counter.counts_of_groups(state)
+        samples, comparable = comparable_groups(counter, counts)
+        if warn and (self._may_warn("empty groups") or self._may_warn("lacking groups")) and bool(samples.any()):
+            for kind, text in self._groups.problems(samples, comparable).items():
+                self._warn_once(kind, f"{type(self).__name__}: {text}")
+        rates = self._read_at(counts)
+        values = self._groups.values(self._measures, rates, margins(rates), comparable)
+        return {name: self._narrow(value) for name, value in values.items()}
 
     def _values_of_class_groups(self, counts: Counts, marginal: Margins) -> dict[str, Tensor]:
         values = {}
@@ -318,16 +371,30 @@ class ImbalanceReport(SharedResult, LocalCounts):
         values = self._values_of(rates, margins(marginal if rates is counts else rates))
         if self.soft:
             values |= self._soft_values(self._counting.soft_counts(self._state))
+        values |= self._values_of_groups(self._counting, self._state, warn=True)
+        values |= self._limits(tuple(self._measures), counts) if self._intervals else {}
+        if self._groups is None:
+            return self._keep(counts, values)
+        groups = self._counting.counts_of_groups(self._state)
         if self._intervals:
-            assert isinstance(counts, Tensor)
-            drawn: Mapping[str, Callable[[Tensor], Tensor]] = self._measures  # which say themselves if margins will do
-            if self._priors is not None:
-                drawn = {name: partial(self._drawn, measure) for name, measure in self._measures.items()}
-            generator = torch.Generator(counts.device).manual_seed(0)
-            intervals = posterior(drawn, counts, samples=DRAWS, generator=generator, event_dims=counts.ndim)
-            for name, found in intervals.items():
-                values |= {f"{name}_low": self._narrow(found.low), f"{name}_high": self._narrow(found.high)}
-        return self._keep(counts, values)
+            for index, group in enumerate(self._groups.names):
+                values |= self._limits(self._groups.measures, counts_of_one(groups, index), f"/{group}")
+        return self._keep(counts, values, groups)
+
+    def _limits(self, names: Sequence[str], counts: Counts, suffix: str = "") -> dict[str, Tensor]:
+        """Limits of the posterior interval of measures; draws are the same on all processes."""
+        assert isinstance(counts, Tensor)
+        drawn: dict[str, Callable[[Tensor], Tensor]] = {name: self._measures[name] for name in names}
+        if not drawn:
+            return {}
+        if self._priors is not None:  # else measures say themselves whether margins will do
+            drawn = {name: partial(self._drawn, self._measures[name]) for name in names}
+        generator = torch.Generator(counts.device).manual_seed(0)
+        limits = {}
+        for name, found in posterior(drawn, counts, samples=DRAWS, generator=generator, event_dims=counts.ndim).items():
+            limits[f"{name}{suffix}_low"] = self._narrow(found.low)
+            limits[f"{name}{suffix}_high"] = self._narrow(found.high)
+        return limits
 
     def _drawn(self, measure: AveragedMeasure, draws: Tensor) -> Tensor:
         """Value of each draw of the posterior, which draws counts: they are read at the prevalence one by one."""
@@ -383,7 +450,21 @@ class ImbalanceReport(SharedResult, LocalCounts):
         for name in ("precision", "recall", "f1", "cba", "iam"):
             columns[name] = class_values(name, of_name(name, self._counting), read, read).tolist()
         overall = {name: float(result.values[name]) for name in self._measures}
-        return ReportTable(list(self.class_names), columns, overall)
+        return ReportTable(list(self.class_names), columns, overall, self._table_of_groups(result))
+
+    def _table_of_groups(self, result: Result) -> dict[str, dict[str, float]]:
+        """Samples and measures of each group."""
+        if self._groups is None or result.groups is None:
+            return {}
+        samples, comparable = comparable_groups(self._counting, result.groups)
+        rates = self._read_at(result.groups)
+        every = replace(self._groups, measures=tuple(self._measures), worst=())
+        values = every.values(self._measures, rates, margins(rates), comparable)
+        return {
+            group: {"support": number}
+            | {name: float(self._narrow(values[f"{name}/{group}"])) for name in self._measures}
+            for group, number in zip(self._groups.names, samples.tolist(), strict=True)
+        }
 
     def plot(self, val: Any | None = None, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw the confusion matrix of the last computed result with the class names; never communicates.
@@ -414,13 +495,15 @@ class ImbalanceReport(SharedResult, LocalCounts):
         shown |= {name: value for name in ("prefix", "postfix") if (value := getattr(self, name))}
         shown |= {} if self.prevalence is None else {"prevalence": list(self.prevalence)}
         shown |= {"intervals": True} if self._intervals else {}
+        shown |= {} if self.groups is None else {"groups": list(self.groups), "per_group": list(self.per_group)}
         shown |= {"class_groups": self.class_groups} if self._class_groups else {}
         return shown | {"measures": list(self._measures), "per_class": list(self._per_class)}
 
     def _settings_text(self) -> str:
         read = (self._measures, self._per_class)
         measures = [{name: (m.traits.measure, m.arguments) for name, m in each.items()} for each in read]
-        return f"{super()._settings_text()} {canonical(measures)} {canonical(self._class_names)}"
+        groups = "" if self._groups is None else canonical(astuple(self._groups))
+        return f"{super()._settings_text()} {canonical(measures)} {canonical(self._class_names)} {groups}"
 
 
 @dataclass(frozen=True)
@@ -432,19 +515,22 @@ class ReportTable:
         columns: column name -> one number a class: support (targets) and predicted, as counted; precision, recall, f1,
             and the terms that CBA and IAM average.
         overall: name -> value of the measures of all classes.
+        groups: group -> its samples as ``"support"`` and the same measures of it.
     """
 
     names: list[str]
     columns: dict[str, list[float]]
     overall: dict[str, float]
+    groups: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
-        """Nested dict: ``["classes"][name][column]`` and ``["overall"][measure]``."""
+        """Nested dict: ``["classes"][name][column]``, ``["overall"][measure]``, ``["groups"][name][measure]``."""
         rows = {
             name: {column: numbers[index] for column, numbers in self.columns.items()}
             for index, name in enumerate(self.names)
         }
-        return {"classes": rows, "overall": dict(self.overall)}
+        groups = {"groups": {name: dict(row) for name, row in self.groups.items()}} if self.groups else {}
+        return {"classes": rows, "overall": dict(self.overall), **groups}
 
     def to_pandas(self) -> Any:
         """``pandas.DataFrame`` with a row for each class; needs pandas, which imbtorch does not install."""
@@ -452,11 +538,13 @@ class ReportTable:
 
     def __str__(self) -> str:
         """Return aligned text."""
-        rows = [["", *self.columns]]
-        for index, name in enumerate(self.names):
-            rows.append([name, *(_cell(column, numbers[index]) for column, numbers in self.columns.items())])
+        rows = {
+            name: {column: numbers[index] for column, numbers in self.columns.items()}
+            for index, name in enumerate(self.names)
+        }
         overall = [[name, _cell("", value)] for name, value in self.overall.items()]
-        return "\n".join([*aligned(rows), "", *aligned(overall)])
+        lines = [*_aligned(rows), *([""] if self.groups else []), *_aligned(self.groups)]
+        return "\n".join([*lines, "", *aligned(overall)])
 
 
 def sized(
@@ -499,6 +587,15 @@ def collision(name: str, cause: str) -> str:
     if "groups" in cause:
         return f"{name!r} is reported already, and {cause} adds it once more; give that group another name"
     return f"measures already holds {name!r}, which {cause} adds; rename it there"
+
+
+def _aligned(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Lines of a table with a row for each name; none without rows."""
+    if not rows:
+        return []
+    cells = [["", *next(iter(rows.values()))]]
+    cells += [[name, *(_cell(column, value) for column, value in row.items())] for name, row in rows.items()]
+    return aligned(cells)
 
 
 def _cell(column: str, value: float) -> str:

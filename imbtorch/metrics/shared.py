@@ -76,12 +76,13 @@ class SharedResult(CountsMetric):
     def _reported(self, counts: Counts) -> dict[str, Tensor]:
         return {f"{self._prefix}{name}{self._postfix}": value for name, value in self._evaluated(counts).items()}
 
-    def _keep(self, counts: Counts, values: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _keep(self, counts: Counts, values: dict[str, Tensor], groups: Counts | None = None) -> dict[str, Tensor]:
         """Keep a result for those who read or show it later, and return its values by full name."""
         # a synced state is this call's own; the local one goes on counting, so what is shown later is a copy of it
         kept = counts if self._is_synced else copied(counts)
+        groups = groups if groups is None or self._is_synced else copied(groups)
         number = 1 if self._last is None else self._last.number + 1
-        self._last, self._served, self._stale = Result(kept, values, number), None, False
+        self._last, self._served, self._stale = Result(kept, values, number, groups), None, False
         return {f"{self._prefix}{name}{self._postfix}": value.clone() for name, value in values.items()}
 
     def _value_of(self, name: str) -> Tensor:

@@ -1,0 +1,171 @@
+"""Values of each group of samples (a site, a dataloader, a subgroup), and of the worst of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from imbtorch.counting import Counting
+from imbtorch.counts import Counts, Margins
+from imbtorch.metrics.averaging import AveragedMeasure
+from imbtorch.metrics.class_groups import check_group_name
+from imbtorch.metrics.state import warn_caller
+
+__all__ = ["Groups"]
+
+FEW_GROUPS = 20  # groups up to which the values of each are reported without being asked for
+LARGE = 100_000_000  # bytes of a state that the constructor speaks of
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups of a report, and what is reported of each.
+
+    Attributes:
+        names: of the groups, in the order of their indices.
+        measures: names of the measures whose value in each group is reported as ``<measure>/<group>``.
+        worst: names of the measures whose worst value over groups is reported as ``<measure>_worst``.
+    """
+
+    names: tuple[str, ...]
+    measures: tuple[str, ...]
+    worst: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, names: Sequence[str], per_group: Sequence[str] | None, measures: Mapping[str, AveragedMeasure]
+    ) -> Groups:
+        """Check what is to be reported.
+
+        Raises:
+            ValueError: for measures that are not reported.
+            TypeError: for a string in place of a sequence.
+        """
+        if isinstance(per_group, str):
+            raise TypeError(f"per_group must be a sequence of names such as ({per_group!r},), got a string")
+        usual = tuple(measures) if len(names) <= FEW_GROUPS else ()
+        chosen = usual if per_group is None else tuple(dict.fromkeys(per_group))
+        unknown = [name for name in chosen if name not in measures]
+        if unknown:
+            raise ValueError(f"per_group holds {unknown}, which are not among measures: {', '.join(measures)}")
+        directed = (name for name, measure in measures.items() if measure.traits.higher_is_better is not None)
+        return cls(tuple(names), chosen, tuple(directed))
+
+    def values(
+        self, measures: Mapping[str, AveragedMeasure], counts: Counts, marginal: Margins, comparable: Tensor
+    ) -> dict[str, Tensor]:
+        """Values by name.
+
+        Args:
+            measures: name -> measure.
+            counts: of each group, ``[G, K, K]`` or ``[G, L, 2, 2]``, or rates.
+            marginal: their margins.
+            comparable: bool ``[G]``, groups among which the worst is sought.
+        """
+        values: dict[str, Tensor] = {}
+        for name in dict.fromkeys((*self.measures, *self.worst)):
+            measure = measures[name]
+            of_each = measure(counts if measure.needs_matrix else marginal)
+            if of_each.shape != (len(self.names),):
+                raise ValueError(
+                    f"measure {name!r} must return one value for each of {len(self.names)} groups, got "
+                    f"{list(of_each.shape)}"
+                )
+            if name in self.measures:
+                values |= {f"{name}/{group}": value for group, value in zip(self.names, of_each.unbind(), strict=True)}
+            if name in self.worst:
+                values[f"{name}_worst"] = worst(of_each, comparable, bool(measure.traits.higher_is_better))
+        return values
+
+    def directions(
+        self, measures: Mapping[str, AveragedMeasure], intervals: bool = False
+    ) -> Iterable[tuple[str, bool | None]]:
+        """Names that are reported, with the limits of their intervals, and which direction of each is better."""
+        limits = ("", "_low", "_high") if intervals else ("",)
+        for name in dict.fromkeys((*self.measures, *self.worst)):
+            direction = measures[name].traits.higher_is_better
+            if name in self.measures:
+                yield from ((f"{name}/{group}{limit}", direction) for group in self.names for limit in limits)
+            if name in self.worst:
+                yield f"{name}_worst", direction
+
+    def problems(self, samples: Tensor, comparable: Tensor) -> dict[str, str]:
+        """What there is to say of groups: kind -> text."""
+        empty = (samples == 0).tolist()
+        lacking = [not full and not none for full, none in zip(comparable.tolist(), empty, strict=True)]
+        texts = {}
+        if any(empty):
+            texts["empty groups"] = f"{self._listed(empty)} had no sample, so that their values are nan"
+        if any(lacking):
+            texts["lacking groups"] = (
+                f"{self._listed(lacking)} had no target of some class that others have, so that they take no part in "
+                f"the worst{'' if bool(comparable.any()) else ', which is nan without a group that has all of them'}"
+            )
+        return texts
+
+    def _listed(self, chosen: Sequence[bool]) -> str:
+        names = [name for name, yes in zip(self.names, chosen, strict=True) if yes]
+        shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+        return f"{len(names)} of {len(self.names)} groups ({shown})"
+
+
+def checked_group_names(groups: Sequence[str] | int | None) -> tuple[str, ...] | None:
+    """Names of the groups; a number of them are ``group 0``, ``group 1``, ...
+
+    Raises:
+        ValueError: for no group, equal names, and names that a checkpoint's file name cannot bear.
+        TypeError: for what is neither names nor a number.
+    """
+    if groups is None:
+        return None
+    if isinstance(groups, int) and not isinstance(groups, bool):
+        names: Sequence[str] = [f"group {index}" for index in range(groups)]
+    elif isinstance(groups, Sequence) and not isinstance(groups, str):
+        names = [check_group_name(name, "groups") for name in groups]
+    else:
+        raise TypeError(
+            f"groups must be a sequence of names, in the order of their indices, or a number, got {groups!r}"
+        )
+    if not names:
+        raise ValueError(f"groups must name at least one group, got {groups!r}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"groups must differ, got {list(names)}")
+    return tuple(names)
+
+
+def report_memory(counting: Counting) -> None:
+    """Warn where the counts of all groups take much memory."""
+    taken = 8 * counting.cells
+    if counting.groups is not None and taken > LARGE:
+        layout = "; state='margins' keeps less" if counting.task == "multiclass" and counting.layout == "matrix" else ""
+        warn_caller(
+            f"the counts of {counting.groups} groups take {taken / 1e6:,.0f} MB, and twice as much while processes are "
+            f"summed{layout}"
+        )
+
+
+def comparable_groups(counting: Counting, counts: Counts) -> tuple[Tensor, Tensor]:
+    """Samples of each group, and which groups have targets of every class that all of them together have: ``[G]``."""
+    actual = counts.actual if isinstance(counts, Margins) else counts.sum(-1)
+    samples = actual.sum(-1)
+    if counting.task == "multilabel":  # each label has a positive and a negative class
+        samples = samples.amax(-1)
+        actual = actual.flatten(-2)
+    pooled = actual.sum(0) > 0
+    return samples, ((actual > 0) | ~pooled).all(-1) & (samples > 0)
+
+
+def worst(values: Tensor, comparable: Tensor, higher_is_better: bool) -> Tensor:
+    """Worst of the values ``[G]`` of comparable groups; nan without any, and where one of them is nan."""
+    last = torch.inf if higher_is_better else -torch.inf
+    ranked = torch.where(comparable, values, last)
+    found = ranked.amin() if higher_is_better else ranked.amax()
+    return torch.where(comparable.any(), found, torch.nan)
+
+
+def counts_of_one(counts: Counts, index: int) -> Counts:
+    """Counts of one group."""
+    return Margins(*(part[index] for part in counts)) if isinstance(counts, Margins) else counts[index]
