@@ -80,13 +80,14 @@ def count_soft(state: Tensor, table: Table, scores: Tensor, true: Tensor, ignore
 def _blocks(scores: Tensor, true: Tensor, classes: int, ignored: int | None) -> Iterator[Block]:
     """Parts of a batch without the ignored samples: scores ``[n, classes]``, strided at will, and targets ``[n]``."""
     size = max(1, min(SAMPLES, BLOCK // classes))
+    wide = torch.promote_types(scores.dtype, torch.float32)
     places = true.numel() // max(1, len(true))
     step = max(1, size // max(1, places))
     for start in range(0, len(true), step):
         some, targets = scores[start : start + step], true[start : start + step]
         if scores.ndim > 2:
-            some = some.flatten(2).movedim(1, 0).reshape(classes, -1).t()
-        some, targets = some.to(torch.promote_types(some.dtype, torch.float32)), targets.reshape(-1).long()
+            some, targets = some.flatten(2).movedim(1, 0).reshape(classes, -1).t(), targets.reshape(-1)
+        some, targets = some.to(wide), targets.long()
         for first in range(0, len(targets), size):
             block, part = some[first : first + size], targets[first : first + size]
             if ignored is not None and bool((left_out := part == ignored).any()):

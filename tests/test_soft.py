@@ -1,0 +1,643 @@
+"""Soft counts: probabilities beside the counts, equal to the last bit for any order, split and number of processes."""
+
+import pickle
+from fractions import Fraction
+
+import lightning
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+from processes import CONTEXT, launch
+from test_distributed import counted_collectives
+from torch.utils.data import DataLoader, TensorDataset
+from torchmetrics import MetricCollection
+
+import imbtorch
+from imbtorch import (
+    Accuracy,
+    ConfusionMatrix,
+    Dominance,
+    ImbalanceAccuracy,
+    ImbalanceReport,
+    Margins,
+    Recall,
+    confusion_matrix,
+    imbalance_accuracy,
+    soft,
+    soft_confusion_matrix,
+)
+from imbtorch.counting import Counting
+
+CONTEXT.set_forkserver_preload(["torch", "torchmetrics", "imbtorch", "lightning.pytorch"])
+pytestmark = pytest.mark.filterwarnings("ignore:.*had no (positive )?target")
+SIZE = {
+    "binary": {},
+    "two columns": {},
+    "multiclass": {"num_classes": 5},
+    "many": {"num_classes": 30},
+    "multilabel": {"num_labels": 3},
+}
+TASKS = {"two columns": "binary", "many": "multiclass"}
+UNIT = 2**24
+
+
+def task_of(kind):
+    return TASKS.get(kind, kind)
+
+
+def made(metric, kind, **arguments):
+    return metric(task_of(kind), **SIZE[kind], **arguments)
+
+
+def batch(kind, samples=60, seed=0, places=(), dtype=torch.float32, logits=False):
+    """Scores and targets of which class 1 (of several classes: the last) is rare."""
+    generator = torch.Generator().manual_seed(seed)
+    columns = {"binary": (), "two columns": (2,), "multiclass": (5,), "many": (30,), "multilabel": (3,)}[kind]
+    scores = torch.randn(samples, *columns, *places, generator=generator).to(dtype)
+    if not logits:
+        wide = scores.float()
+        scores = (wide.softmax(1) if kind in ("two columns", "multiclass", "many") else wide.sigmoid()).to(dtype)
+    shape = (samples, 3, *places) if kind == "multilabel" else (samples, *places)
+    high = SIZE[kind].get("num_classes", 2)
+    target = torch.randint(high - (high > 2), shape, generator=generator)
+    target[:2] = high - 1
+    return scores, target
+
+
+def exact(scores, target, share, classes):
+    """(1 - share) C + share S of rows of probabilities, in fractions; the definition read aloud."""
+    hard = [[Fraction(0)] * classes for _ in range(classes)]
+    mass = [[0] * classes for _ in range(classes)]
+    for row, true in zip(scores.tolist(), target.tolist(), strict=True):
+        hard[true][row.index(max(row))] += 1
+        for column, value in enumerate(row):
+            mass[true][column] += round(value * UNIT)  # a power of 2 rounds nothing but the whole number
+    present = [any(hard[i]) or any(row[i] for row in hard) for i in range(classes)]
+    share = Fraction(share)
+    result = []
+    for counts, probabilities in zip(hard, mass, strict=True):
+        kept = [value if there else Fraction(0) for value, there in zip(probabilities, present, strict=True)]
+        scale = sum(counts) / sum(kept) if sum(kept) else Fraction(0)
+        result.append([float((1 - share) * one + share * scale * two) for one, two in zip(counts, kept, strict=True)])
+    return torch.tensor(result, dtype=torch.float64)
+
+
+def as_rows(kind, scores, target):
+    """Probabilities of each class beside one target, for the tasks of two classes in float64."""
+    if kind in ("multiclass", "many"):
+        return scores.float().movedim(1, -1).reshape(-1, scores.shape[1]), target.reshape(-1)
+    one = scores[:, 1] if kind == "two columns" else scores
+    one = one.double().reshape(-1)
+    return torch.stack((1 - one, one), -1), target.reshape(-1)
+
+
+# --- what is counted ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("places", [(), (7,), (40, 150)], ids=["flat", "few places", "image"])
+@pytest.mark.parametrize("kind", ["binary", "two columns", "multiclass", "many"])
+def test_soft_counts_are_those_of_exact_fractions(kind, places):
+    scores, target = batch(kind, 60 if len(places) < 2 else 3, places=places)
+    got = soft_confusion_matrix(scores, target, task_of(kind), **SIZE[kind], soft=0.25)
+    rows, flat = as_rows(kind, scores, target)
+    torch.testing.assert_close(got, exact(rows, flat, 0.25, rows.shape[1]), rtol=1e-14, atol=1e-13)
+    counts = confusion_matrix(scores, target, task_of(kind), **SIZE[kind])
+    torch.testing.assert_close(got.sum(1), counts.sum(1).double(), rtol=1e-14, atol=0)
+
+
+def test_labels_are_counted_apart():
+    scores, target = batch("multilabel", places=(4,))
+    got = soft_confusion_matrix(scores, target, "multilabel", num_labels=3)
+    for label in range(3):
+        rows, flat = as_rows("binary", scores[:, label], target[:, label])
+        torch.testing.assert_close(got[label], exact(rows, flat, 0.02, 2), rtol=1e-14, atol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", SIZE)
+def test_logits_count_their_probabilities(kind, dtype):
+    scores, target = batch(kind, dtype=dtype, logits=True)
+    several = kind in ("two columns", "multiclass", "many")
+    wide = scores.numpy(force=True).astype(np.float64) if dtype != torch.bfloat16 else scores.double().numpy()
+    if several:
+        raised = np.exp(wide - wide.max(1, keepdims=True))
+        probabilities = torch.from_numpy(raised / raised.sum(1, keepdims=True))
+    else:
+        probabilities = torch.from_numpy(1 / (1 + np.exp(-wide)))
+    got = soft_confusion_matrix(scores, target, task_of(kind), **SIZE[kind], logits=True, soft=0.5)
+    wanted = soft_confusion_matrix(probabilities, target, task_of(kind), **SIZE[kind], soft=0.5)
+    torch.testing.assert_close(got, wanted, rtol=0, atol=1e-6)  # a softmax in float32 is right to about 1e-7
+
+
+def test_mass_on_classes_that_are_not_there_moves_nothing():
+    """Counts of two classes among four; 1e-6 of probability on the others made IAM -.191 once."""
+    hard = torch.tensor([[8, 2, 0, 0], [1, 9, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]])
+    target, guess = (hard > 0).nonzero().repeat_interleave(hard[hard > 0], 0).T
+    scores = torch.full((20, 4), 1e-6).scatter_(1, guess[:, None], 1 - 3e-6)
+    got = soft_confusion_matrix(scores, target, "multiclass", num_classes=4)
+    assert not got[:, 2:].any()
+    alone = soft_confusion_matrix(scores[:, :2], target, "multiclass", num_classes=2)
+    torch.testing.assert_close(got[:2, :2], alone, rtol=1e-6, atol=0)
+    hard_value = imbalance_accuracy(hard)
+    assert hard_value == pytest.approx(2 * (8 / 10 + 9 / 11) / 2 - 1)
+    for layout in ("matrix", "margins"):
+        metric = ImbalanceAccuracy("multiclass", num_classes=4, soft=True, state=layout)
+        metric.update(scores, target)
+        assert metric.compute().item() == pytest.approx(hard_value.item(), abs=1e-6)
+
+
+def test_ties_go_to_the_first_class_as_they_do_in_hard_counts():
+    scores = torch.tensor([[0.25, 0.25, 0.25, 0.25], [0.1, 0.4, 0.4, 0.1]]).repeat(30, 1)
+    target = torch.arange(60) % 4
+    metric = ConfusionMatrix("multiclass", num_classes=4, soft=True)
+    metric.update(scores, target)
+    assert torch.equal(metric.confmat, confusion_matrix(scores, target, "multiclass", num_classes=4))
+
+
+@pytest.mark.parametrize("kind", SIZE)
+@pytest.mark.parametrize("ignore_index", [-100, 0])
+def test_ignored_samples_leave_nothing(kind, ignore_index):
+    scores, target = batch(kind)
+    target.view(-1)[5:15] = ignore_index
+    if kind == "multilabel":
+        got = soft_confusion_matrix(scores, target, "multilabel", num_labels=3, ignore_index=ignore_index)
+        for label in range(3):
+            keep = target[:, label] != ignore_index
+            alone = soft_confusion_matrix(scores[keep, label], target[keep, label], "binary")
+            assert torch.equal(got[label], alone)
+        return
+    keep = target != ignore_index
+    got = soft_confusion_matrix(scores, target, task_of(kind), **SIZE[kind], ignore_index=ignore_index)
+    assert torch.equal(got, soft_confusion_matrix(scores[keep], target[keep], task_of(kind), **SIZE[kind]))
+    scores[~keep] = torch.nan  # what is ignored may be anything
+    assert torch.equal(
+        got, soft_confusion_matrix(scores, target, task_of(kind), **SIZE[kind], ignore_index=ignore_index)
+    )
+
+
+# --- margins --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["multiclass", "many"])
+@pytest.mark.parametrize("logits", [False, True])
+def test_margins_are_those_of_the_matrix_where_every_class_is_there(kind, logits):
+    scores, target = batch(kind, 2000, logits=logits)
+    matrix, margin = (
+        made(Recall, kind, soft=0.4, logits=logits, state=state, average="none") for state in ("matrix", "margins")
+    )
+    for metric in (matrix, margin):
+        metric.update(scores, target)
+    whole = matrix.soft_counts()
+    got = margin.soft_counts()
+    assert isinstance(got, Margins)
+    for part, wanted in zip(got, (whole.diagonal(), whole.sum(1), whole.sum(0)), strict=True):
+        torch.testing.assert_close(part, wanted, rtol=1e-6, atol=0)
+    torch.testing.assert_close(margin.compute(), matrix.compute())
+
+
+@pytest.mark.parametrize("classes", [2, 3, 7, 40])
+def test_soft_margins_never_contradict_one_another(classes):
+    """No measure may be nan for probabilities that sum to 1 within .01 and that lie on absent classes as well."""
+    generator = torch.Generator().manual_seed(classes)
+    for _ in range(40):
+        scores = (4 * torch.randn(12, classes, generator=generator)).softmax(1)
+        scores *= 1 - 0.009 * torch.rand(12, 1, generator=generator)
+        target = torch.randint(max(1, classes // 2), (12,), generator=generator)
+        metric = ImbalanceAccuracy("multiclass", num_classes=classes, soft=0.9, state="margins")
+        metric.update(scores, target)
+        counts = metric.soft_counts()
+        assert imbtorch.margins(counts).predicted.isfinite().all()
+        assert imbtorch.margins(imbtorch.one_vs_rest(counts)).predicted.isfinite().all()  # true negatives as well
+        hard = metric.margins
+        torch.testing.assert_close(counts.actual, hard.actual.double())
+        absent = (hard.actual + hard.predicted) == 0
+        assert not counts.predicted[absent].any()
+
+
+# --- to the last bit ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", SIZE)
+def test_order_and_split_change_no_bit(kind):
+    scores, target = batch(kind, 999)
+    order = torch.randperm(999, generator=torch.Generator().manual_seed(1))
+    whole, shuffled, split = (made(ConfusionMatrix, kind, soft=0.3) for _ in range(3))
+    whole.update(scores, target)
+    shuffled.update(scores[order], target[order])
+    for start, end in ((0, 1), (1, 4), (4, 300), (300, 999)):
+        split.update(scores[start:end], target[start:end])
+    (wanted,) = whole.metric_state.values()
+    for other in (shuffled, split):
+        (state,) = other.metric_state.values()
+        assert torch.equal(state, wanted)
+        assert torch.equal(other.compute(), whole.compute())
+
+
+@pytest.mark.parametrize("kind", SIZE)
+def test_blocks_change_no_bit(kind, monkeypatch):
+    scores, target = batch(kind, 500, places=(3,))
+    wanted = soft_confusion_matrix(scores, target, task_of(kind), **SIZE[kind])
+    monkeypatch.setattr(soft, "BLOCK", 100)
+    monkeypatch.setattr(soft, "DEVICE_BLOCK", 90)
+    assert torch.equal(soft_confusion_matrix(scores, target, task_of(kind), **SIZE[kind]), wanted)
+    monkeypatch.setattr("imbtorch.counting.reading_is_free", lambda _: False)  # what a device does
+    assert torch.equal(soft_confusion_matrix(scores, target, task_of(kind), **SIZE[kind]), wanted)
+
+
+@pytest.mark.parametrize("layout", ["matrix", "margins"])
+@pytest.mark.parametrize("classes", [5, 30])
+def test_both_ways_of_counting_give_the_same_state(classes, layout, monkeypatch):
+    scores, target = batch("multiclass" if classes == 5 else "many", 300)
+    counting = Counting.of("multiclass", classes, soft=True, layout=layout, ignore_index=1)
+    states = []
+    for free in (True, False):
+        with monkeypatch.context() as patch:
+            if not free:
+                patch.setattr("imbtorch.counting.reading_is_free", lambda _: False)
+            state = counting.zeros()
+            counting.add_(state, counting.read(scores, target), defer=lambda: False)
+            states.append(state)
+    assert torch.equal(*states)
+
+
+def rank_counts(rank, world):
+    """Uneven parts of one validation set; the last rank of three sees nothing."""
+    torch.set_num_threads(1)
+    results = {}
+    for kind in SIZE:
+        scores, target = batch(kind, 101)
+        parts = [slice(0, 70), slice(70, 101), slice(0, 0)]
+        report = made(ImbalanceReport, kind, soft=True, per_class=())
+        report.update(scores[parts[rank]], target[parts[rank]])
+        with counted_collectives() as calls:
+            values = report.compute()
+        assert calls == ["all_reduce"]
+        results[kind] = {name: value.item() for name, value in values.items()}, report.soft_counts().tolist()
+    margin = ImbalanceAccuracy("multiclass", num_classes=30, soft=0.1, state="margins")
+    scores, target = batch("many", 101)
+    margin.update(scores[rank::world], target[rank::world])
+    return results, [part.tolist() for part in margin.soft_counts()]
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_the_number_of_processes_changes_no_bit(world):
+    answers = launch(world, rank_counts)
+    margin = ImbalanceAccuracy("multiclass", num_classes=30, soft=0.1, state="margins")
+    margin.update(*batch("many", 101))
+    for results, margins in answers:
+        assert margins == [part.tolist() for part in margin.soft_counts()]
+        for kind, (values, counts) in results.items():
+            single = made(ImbalanceReport, kind, soft=True, per_class=())
+            single.update(*batch(kind, 101))
+            assert counts == single.soft_counts().tolist()
+            for name, value in single.compute().items():
+                assert values[name] == value.item() or value.isnan()
+
+
+def differing_shares(rank, world):
+    metric = Accuracy("binary", soft=0.1 + 0.1 * rank)
+    metric.update(torch.tensor([0.2, 0.9]), torch.tensor([0, 1]))
+    with pytest.raises(RuntimeError, match="not set up alike"):
+        metric.compute()
+    return True
+
+
+def test_processes_with_other_shares_are_refused():
+    assert launch(2, differing_shares) == [True, True]
+
+
+# --- metrics and reports --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", SIZE)
+def test_a_report_says_the_soft_value_beside_each_measure(kind):
+    scores, target = batch(kind, 200)
+    report, hard = made(ImbalanceReport, kind, soft=0.2), made(ImbalanceReport, kind)
+    for each in (report, hard):
+        each.update(scores, target)
+    values, wanted = report.compute(), hard.compute()
+    assert {name: values[name].item() for name in wanted} == {name: value.item() for name, value in wanted.items()}
+    assert set(values) == set(wanted) | {f"{name}_soft" for name in ImbalanceReport.default_measures(task_of(kind))}
+    for name, metric in ImbalanceReport.default_measures(task_of(kind)).items():
+        single = made(metric, kind, soft=0.2)
+        single.update(scores, target)
+        assert values[f"{name}_soft"].item() == pytest.approx(single.compute().item(), rel=1e-6)
+        assert values[f"{name}_soft"].item() == pytest.approx(single.evaluate(report.soft_counts()).item(), rel=1e-6)
+        assert report[f"{name}_soft"].higher_is_better is report[name].higher_is_better
+    assert torch.equal(report.confmat, hard.confmat)
+    assert torch.equal(report.counts(), hard.counts())
+    assert str(report.table()) == str(hard.table())
+
+
+def test_forward_gives_the_value_of_the_batch():
+    batches = [batch("many", 20, seed=seed) for seed in range(3)]
+    report = made(ImbalanceReport, "many", soft=0.3, prefix="val_")
+    metric = made(ImbalanceAccuracy, "many", soft=0.3)
+    for scores, target in batches:
+        alone = made(ImbalanceReport, "many", soft=0.3, prefix="val_")
+        alone.update(scores, target)
+        wanted = alone.compute()
+        assert report(scores, target)["val_iam_soft"] == wanted["val_iam_soft"]
+        assert metric(scores, target) == wanted["val_iam_soft"]
+        assert wanted["val_iam_soft"] != wanted["val_iam"]
+    whole = made(ImbalanceAccuracy, "many", soft=0.3)
+    whole.update(*(torch.cat(parts) for parts in zip(*batches, strict=True)))
+    assert metric.compute() == whole.compute() == report.compute()["val_iam_soft"]
+
+
+def test_soft_values_are_read_at_the_prevalence():
+    scores, target = batch("binary", 300)
+    report = ImbalanceReport(
+        "binary", soft=0.2, prevalence=[99, 1], intervals=True, measures={"p": imbtorch.Precision}, per_class=()
+    )
+    metric = imbtorch.Precision("binary", soft=0.2)
+    for each in (report, metric):
+        each.update(scores, target)
+    assert set(report.compute()) == {"p", "p_low", "p_high", "p_soft"}
+    wanted = imbtorch.precision(imbtorch.at_prevalence(metric.soft_counts(), [99, 1]), average="binary")
+    assert report.compute()["p_soft"].item() == pytest.approx(wanted.item(), rel=1e-6)
+    assert metric.at_prevalence([99, 1]).item() == pytest.approx(wanted.item(), rel=1e-6)
+
+
+def test_intervals_are_of_hard_counts():
+    scores, target = batch("binary", 300)
+    soft_metric, hard_metric = ImbalanceAccuracy("binary", soft=0.5), ImbalanceAccuracy("binary")
+    for each in (soft_metric, hard_metric):
+        each.update(scores, target)
+    found = [
+        each.interval(samples=200, generator=torch.Generator().manual_seed(0)) for each in (soft_metric, hard_metric)
+    ]
+    assert found[0].low == found[1].low
+    assert found[0].high == found[1].high
+    assert soft_metric.compute() != hard_metric.compute()
+
+
+def test_soft_counts_break_a_tie_in_favour_of_the_better_probabilities():
+    target = torch.tensor([0, 0, 0, 1])
+    values = {}
+    for name, scores in {"sure": [0.1, 0.1, 0.1, 0.9], "unsure": [0.4, 0.4, 0.4, 0.6]}.items():
+        report = ImbalanceReport("binary", soft=True)
+        report.update(torch.tensor(scores), target)
+        values[name] = report.compute()
+    assert values["sure"]["iam"] == values["unsure"]["iam"]
+    assert values["sure"]["iam_soft"] > values["unsure"]["iam_soft"]
+
+
+def test_collections_share_counts_only_where_they_mean_the_same():
+    scores, target = batch("multiclass")
+    metrics = {
+        "iam": ImbalanceAccuracy("multiclass", num_classes=5, soft=0.2),
+        "recall": Recall("multiclass", num_classes=5, soft=0.2),
+        "other": Recall("multiclass", num_classes=5, soft=0.4),
+        "hard": Recall("multiclass", num_classes=5),
+    }
+    collection = MetricCollection({name: metric.clone() for name, metric in metrics.items()})
+    for part in (slice(0, 20), slice(20, 60)):
+        collection.update(scores[part], target[part])
+    groups = sorted(sorted(group) for group in collection.compute_groups.values())
+    assert groups == [["hard"], ["iam", "recall"], ["other"]]
+    for name, metric in metrics.items():
+        metric.update(scores, target)
+        assert collection.compute()[name] == metric.compute()
+
+
+def test_the_share_is_a_setting_that_travels():
+    metric = ImbalanceAccuracy("multiclass", num_classes=3, soft=True)
+    assert metric.soft == 0.02
+    assert "soft=0.02" in repr(metric)
+    assert ImbalanceAccuracy("multiclass", num_classes=3).soft == 0.0
+    with pytest.raises(AttributeError, match="soft cannot be changed"):
+        metric.soft = 0.5
+    metric.update(torch.tensor([[0.5, 0.3, 0.2]]), torch.tensor([0]))
+    for other in (pickle.loads(pickle.dumps(metric)), metric.clone()):
+        assert torch.equal(other.soft_counts(), metric.soft_counts())
+    merged = ImbalanceAccuracy("multiclass", num_classes=3, soft=True)
+    merged.merge_state(metric)
+    assert torch.equal(merged.soft_counts(), metric.soft_counts())
+    with pytest.raises(ValueError, match="cannot merge counts"):
+        ImbalanceAccuracy("multiclass", num_classes=3).merge_state(metric.metric_state)
+    metric.reset()
+    assert not any(state.any() for state in metric.metric_state.values())
+
+
+def test_a_measure_without_a_direction_has_none_when_soft():
+    report = ImbalanceReport(
+        "binary", soft=True, measures={"dominance": Dominance, "mine": lambda counts: counts[0, 1]}
+    )
+    assert report["dominance_soft"].higher_is_better is None
+    report.update(torch.tensor([0.25, 0.75]), torch.tensor([0, 1]))
+    assert report.compute()["mine_soft"].item() == pytest.approx(0.02 * 0.25)
+
+
+# --- faults and errors ----------------------------------------------------------------------------------------------
+
+BAD = {
+    "target": (lambda scores, target: target.__setitem__(3, 9), False, "target holds class 9"),
+    "NaN": (lambda scores, target: scores.__setitem__((3, 2), torch.nan), False, "preds hold NaN scores"),
+    "NaN logit": (lambda scores, target: scores.__setitem__((3, 2), torch.nan), True, "preds hold NaN or infinite"),
+    "infinite logit": (lambda scores, target: scores.__setitem__((3, 2), torch.inf), True, "NaN or infinite logits"),
+    "negative": (lambda scores, target: scores[3].add_(torch.tensor([-1.0, 1, 0, 0, 0])), False, "is no probability"),
+    "above 1": (lambda scores, target: scores[3].mul_(0).add_(torch.eye(5)[1] * 1.005), False, "hold 1.005, which is"),
+    "sum": (lambda scores, target: scores[3].mul_(0.9), False, "preds of a sample do not sum to 1"),
+}
+PLACES = {"target": 0, "NaN": 2, "NaN logit": 2, "infinite logit": 2, "negative": 3, "above 1": 3, "sum": 4}
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("classes", [5, 30])
+def test_what_cannot_be_counted_raises_and_leaves_the_counts(name, classes):
+    spoil, logits, text = BAD[name]
+    scores, target = batch("multiclass", logits=logits)
+    padding = torch.full((60, classes - 5), -torch.inf if logits else 0.0)
+    good = torch.cat((scores, padding), 1), target.clone()
+    spoil(scores, target)
+    bad = torch.cat((scores, padding), 1), target if name != "target" else target.masked_fill(target == 9, 99)
+    metric = ConfusionMatrix("multiclass", num_classes=classes, soft=True, logits=logits)
+    metric.update(*good)
+    before = metric.soft_counts()
+    with pytest.raises(ValueError, match=text.replace("class 9", "class 99")):
+        metric.update(*bad)
+    assert torch.equal(metric.soft_counts(), before)
+    warning = ConfusionMatrix("multiclass", num_classes=classes, soft=True, logits=logits, on_invalid="warn")
+    warning.update(*bad)
+    (state,) = warning.metric_state.values()
+    assert state[-5:].tolist() == [int(place == PLACES[name]) for place in range(5)]
+    with pytest.warns(UserWarning, match="did not count 1 of the samples"):
+        got = warning.compute()
+    kept = torch.arange(60) != 3
+    wanted = ConfusionMatrix("multiclass", num_classes=classes, soft=True, logits=logits)
+    wanted.update(good[0][kept], good[1][kept])
+    torch.testing.assert_close(got, wanted.compute(), rtol=1e-6, atol=1e-7)
+
+
+def test_probabilities_of_two_classes_outside_their_range_leave_the_counts():
+    metric = ImbalanceAccuracy("binary", soft=True)
+    metric.update(torch.tensor([0.2, 0.9]), torch.tensor([0, 1]))
+    before = metric.soft_counts()
+    for scores in ([0.2, 1.5], [0.2, torch.nan]):
+        with pytest.raises(ValueError, match="preds hold"):
+            metric.update(torch.tensor(scores), torch.tensor([0, 1]))
+    assert torch.equal(metric.soft_counts(), before)
+    tallying = ImbalanceAccuracy("binary", soft=True, on_invalid="warn")
+    tallying.update(torch.tensor([0.2, 1.5, 0.9, torch.nan]), torch.tensor([0, 1, 1, 7]))
+    with pytest.warns(UserWarning, match="1 targets out of range, 1 probabilities outside"):
+        assert torch.equal(tallying.soft_counts(), before)
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+def test_classes_in_place_of_scores_are_refused(task):
+    metric = ImbalanceAccuracy(task, soft=True, **({"num_classes": 3} if task == "multiclass" else {}))
+    for preds in (torch.tensor([0, 1]), torch.tensor([False, True])):
+        with pytest.raises(TypeError, match=r"preds must be floating scores where soft=0\.02.*logits=True"):
+            metric.update(preds, torch.tensor([0, 1]))
+
+
+def test_raw_scores_say_what_to_do():
+    with pytest.raises(ValueError, match=r"no probability.*pass logits=True"):
+        soft_confusion_matrix(torch.tensor([[3.0, -1.0]]), torch.tensor([0]), "multiclass", num_classes=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"soft": 1.0}, ValueError, r"soft must be above 0 and below 1, got 1\.0"),
+        ({"soft": 2}, ValueError, "soft must be above 0 and below 1, got 2"),
+        ({"soft": -0.1}, ValueError, "soft must be above 0 and below 1"),
+        ({"soft": float("nan")}, ValueError, "soft must be above 0 and below 1"),
+        ({"soft": "yes"}, TypeError, "soft must be True, False or a share"),
+        ({"soft": True, "threshold": 0.3}, ValueError, r"know no threshold but 0\.5, got threshold=0\.3"),
+        (
+            {"soft": True, "measures": {"iam": Accuracy, "iam_soft": Accuracy}},
+            ValueError,
+            "measures already holds 'iam_soft', which soft=True adds",
+        ),
+        ({"measures": {"iam": ImbalanceAccuracy("binary", soft=0.1)}}, ValueError, "was made to count otherwise"),
+    ],
+)
+def test_arguments_that_do_not_fit(arguments, error, text):
+    with pytest.raises(error, match=text):
+        ImbalanceReport("binary", **arguments)
+
+
+def test_soft_counts_that_were_not_kept():
+    with pytest.raises(ValueError, match="ImbalanceReport keeps no soft counts; build it with soft=True"):
+        ImbalanceReport("binary").soft_counts()
+    with pytest.raises(ValueError, match="soft must be True or a share between 0 and 1, got False"):
+        soft_confusion_matrix(torch.tensor([0.5]), torch.tensor([1]), "binary", soft=False)
+
+
+def test_soft_counts_refuse_what_compute_refuses(monkeypatch):
+    metric = ImbalanceAccuracy("binary", soft=True)
+    monkeypatch.setattr("imbtorch.metrics.base.reading_is_free", lambda _: False)  # as on a device, which defers
+    metric.update(torch.tensor([0.5, 2.0]), torch.tensor([1, 1]))
+    with pytest.raises(ValueError, match="did not count 1 of the samples"):
+        metric.soft_counts()
+
+
+def test_an_instance_that_is_not_soft_is_read_softly_in_a_report():
+    report = ImbalanceReport("binary", soft=0.5, measures={"iam": ImbalanceAccuracy("binary")})
+    report.update(torch.tensor([0.25, 0.75]), torch.tensor([0, 1]))
+    assert report.compute()["iam_soft"].item() == pytest.approx(2 * 0.875 - 1)
+
+
+def test_empty_batches_and_single_samples():
+    metric = ImbalanceAccuracy("binary", soft=True)
+    metric.update(torch.zeros(0), torch.zeros(0, dtype=torch.long))
+    metric.update(torch.tensor(0.75), torch.tensor(1))
+    assert metric.soft_counts().tolist() == [[0, 0], [0, 1]]  # class 0 is not there
+    several = ImbalanceAccuracy("multiclass", num_classes=3, soft=True)
+    several.update(torch.zeros(0, 3), torch.zeros(0, dtype=torch.long))
+    assert not several.soft_counts().any()
+
+
+# --- graphs and training loops --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "layout"), [*((kind, "matrix") for kind in SIZE), ("many", "margins")])
+def test_counting_is_one_graph(kind, layout):
+    torch.compiler.reset()
+    for logits in (False, True):
+        counting = made(Counting.of, kind, soft=True, logits=logits, ignore_index=-100, layout=layout)
+        step = torch.compile(
+            lambda state, scores, target, counting=counting: counting.add_(
+                state, counting.read(scores, target), defer=lambda: True
+            ),
+            fullgraph=True,
+            backend="eager",
+        )
+        state, expected = counting.zeros(), counting.zeros()
+        for seed, samples in enumerate((60, 60, 17)):
+            scores, target = batch(kind, samples, seed, logits=logits)
+            target.view(-1)[7] = -100
+            step(state, scores, target)
+            counting.add_(expected, counting.read(scores, target), defer=lambda: True)
+        difference = (state - expected).abs()
+        assert not difference[: counting.table.cells].any()
+        assert difference.max() <= (2 * 137 if logits else 0)  # softmax itself may differ in the last bit
+        assert not counting.faults(state).any()
+    torch.compiler.reset()
+
+
+def test_no_value_is_read_and_no_kernel_depends_on_it():
+    """What a device would wait for cannot run on tensors without values."""
+    counting = Counting.of("multiclass", 5, soft=True)
+    state = torch.zeros(counting.cells + 5, dtype=torch.long, device="meta")
+    scores, target = (part.to("meta") for part in batch("multiclass"))
+    counting.add_(state, counting.read(scores, target), defer=lambda: True)
+    two = Counting.of("binary", soft=True, logits=True)
+    state = torch.zeros(two.cells + 5, dtype=torch.long, device="meta")
+    scores, target = (part.to("meta") for part in batch("two columns"))
+    two.add_(state, two.read(scores, target), defer=lambda: True)
+
+
+class Scores(lightning.LightningModule):
+    """Predicts the same classes in each epoch, more surely right in the third of five."""
+
+    SURE = (0.6, 0.7, 0.95, 0.8, 0.55)
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+        self.val = ImbalanceReport("binary", class_names=["ok", "fraud"], prefix="val_", soft=True)
+
+    def training_step(self, batch, batch_idx):
+        return self.weight.square().sum()
+
+    def validation_step(self, batch, batch_idx):
+        (target,) = batch
+        sure = self.SURE[self.current_epoch]
+        self.val.update(torch.where(target == 1, sure, 1 - sure), target)
+
+    def on_validation_epoch_end(self):
+        self.log_dict(self.val)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+def fitted(folder, mode, monitor="val_iam_soft"):
+    checkpoint = ModelCheckpoint(folder, "{epoch}", monitor=monitor, mode=mode)
+    trainer = lightning.Trainer(
+        accelerator="cpu",
+        max_epochs=5,
+        callbacks=[checkpoint],
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=folder,
+    )
+    loader = DataLoader(TensorDataset(torch.tensor([0, 0, 0, 1, 1])), batch_size=2)
+    trainer.fit(Scores(), loader, loader)
+    return checkpoint
+
+
+THIRD_PARTY = (r"`isinstance\(treespec, LeafSpec\)` is deprecated", r"The '\w+_dataloader' does not have many workers")
+
+
+@pytest.mark.filterwarnings(*[f"ignore:{text}" for text in THIRD_PARTY])
+def test_lightning_keeps_the_best_of_epochs_that_tie(tmp_path):
+    assert "epoch=2" in fitted(tmp_path / "soft", "max").best_model_path
+    assert "epoch=0" in fitted(tmp_path / "hard", "max", "val_iam").best_model_path  # all tie: the earliest
+    with pytest.raises(ValueError, match=r"monitor='val_iam_soft'\) has mode='min', but of 'val_iam_soft' higher"):
+        fitted(tmp_path / "wrong", "min")
