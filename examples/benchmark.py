@@ -34,6 +34,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -317,6 +318,34 @@ def ignore(bench: Bench) -> None:
     columns = ["batch", "ignore_index", "imbtorch without µs", "with µs", "with / without", "target"]
     columns += ["torchmetrics without µs", "with µs", "with / without", "ratio with"]
     table("update: a tenth of the targets ignored, K = 10", columns, rows)
+
+
+def groups(bench: Bench) -> None:
+    """Updates of a report with 20 groups, beside the same updates without them."""
+    rows: list[list[object]] = []
+    for classes, batch in ((10, 4096), (10, 65_536), (100, 4096)):
+        preds, target = labels(classes, batch)
+        ids, weight = torch.randint(20, (batch,), device=DEVICE), torch.rand(batch, device=DEVICE, dtype=torch.float64)
+        for kind, given in (("indices", preds), ("scores", torch.randn(batch, classes, device=DEVICE))):
+            plain, grouped = report_of_nine(classes), report_of_nine(classes, groups=20)
+            weighted = report_of_nine(classes, weighted=True)
+            took = bench.medians(
+                plain=feed(plain, given, target),
+                grouped=partial(grouped.update, given, target, group=ids),
+                one=partial(grouped.update, given, target, group=7),
+                weighted=partial(weighted.update, given, target, weight=weight),
+            )
+            cost, limit = took["grouped"] / took["plain"], 1.3 if kind == "scores" else 1.5
+            what = f"20 groups, {kind}, K = {classes}, batch {batch:,}: with / without"
+            rows.append([classes, batch, kind, 1e6 * took["plain"], 1e6 * took["grouped"], cost])
+            rows[-1] += [
+                bench.at_most(limit, cost, what),
+                took["one"] / took["plain"],
+                took["weighted"] / took["plain"],
+            ]
+    columns = ["K", "batch", "predictions", "without µs", "with µs", "with / without", "target"]
+    columns += ["one group for the batch / without", "weights / without"]
+    table("update: a report of 20 groups", columns, rows)
 
 
 def contention(bench: Bench) -> None:
@@ -939,6 +968,7 @@ SECTIONS = {
     "logits": logits,
     "soft": soft,
     "ignore": ignore,
+    "groups": groups,
     "contention": contention,
     "compute": compute,
     "sync": sync,

@@ -161,7 +161,7 @@ class Batch(NamedTuple):
         soft: where soft counts are wanted, the scores as they were given; for several classes they stand for
             ``labels`` too, since what counts them reads both at once.
         weight: float64 weights, in the same shape; None for 1 each.
-        group: int64 indices of the groups, in the same shape; None without groups.
+        group: int64 indices of the groups, in the same shape, or one for all samples; None without groups.
     """
 
     labels: Tensor
@@ -171,7 +171,7 @@ class Batch(NamedTuple):
     uneven: Tensor | None = None
     soft: Tensor | None = None
     weight: Tensor | None = None
-    group: Tensor | None = None
+    group: Tensor | int | None = None
 
 
 @dataclass(frozen=True)
@@ -600,37 +600,35 @@ def add_batch(
     _check_device(state, batch)
     if batch.truth.numel() == 0 or _counted_on_cpu(state, table, batch, ignored):
         return None
+    group = batch.group
+    if isinstance(group, int):
+        group = torch.full((), group, dtype=torch.int64, device=batch.truth.device).expand(batch.truth.shape)
     labels, truth = integers(batch.labels), integers(batch.truth)
     keep = None if ignored is None else truth != ignored
-    faults = _faults(batch, labels, truth, table)
+    faults = _faults(batch, labels, truth, group, table)
     if not defer():
-        read = (truth, labels, *[batch.scores] * 3, batch.weight, batch.group)
+        read = (truth, labels, *[batch.scores] * 3, batch.weight, group)
         for place, (fault, values) in enumerate(zip(faults, read, strict=True)):
             if fault is None or values is None:
                 continue
             wrong = fault if keep is None else fault & keep
             if bool(wrong.any()):
                 raise ValueError(error_message(place, values[wrong], truth.numel()))
-    return add_masked(state, table, labels, truth, keep, faults, batch.weight, batch.group)
-
-
-def _check_device(state: Tensor, batch: Batch) -> None:
-    if batch.truth.device != state.device:
-        raise ValueError(
-            f"preds are on {batch.truth.device} but the counts are on {state.device}; move the metric: "
-            f"metric.to({str(batch.truth.device)!r})"
-        )
+    add_masked(state, table, labels, truth, keep, faults, batch.weight, group)
 
 
 def _counted_on_cpu(state: Tensor, table: Table, batch: Batch, ignored: int | None) -> bool:
     """Count a batch whose values can be read, if all of it is sound; else return False."""
-    if not reading_is_free(state) or not _trusted(batch):
+    if not reading_is_free(state):
         return False
-    if batch.group is not None and not any(batch.group.stride()):  # one for all samples
-        part, place = table._replace(groups=1), int(batch.group.as_strided((), ()).item())
-        inside = 0 <= place < table.groups
+    if isinstance(batch.group, int):
+        part, place = table._replace(groups=1), batch.group
+        if not 0 <= place < table.groups:
+            return False
         view = state[place * part.cells : (place + 1) * part.cells]
-        return inside and _counted_on_cpu(view, part, batch._replace(group=None), ignored)
+        return _counted_on_cpu(view, part, batch._replace(group=None), ignored)
+    if not _trusted(batch):
+        return False
     guess, true = batch.labels.numpy(), batch.truth.numpy()
     weight, group = (None if x is None else x.numpy() for x in (batch.weight, batch.group))
     if table.labels == 1:
@@ -654,10 +652,12 @@ def _trusted(batch: Batch) -> bool:
     return even and bool(least.item() >= 0) and bool(most.item() <= 1)
 
 
-def _faults(batch: Batch, labels: Tensor, truth: Tensor, table: Table) -> tuple[Tensor | None, ...]:
+def _faults(
+    batch: Batch, labels: Tensor, truth: Tensor, group: Tensor | None, table: Table
+) -> tuple[Tensor | None, ...]:
     """Which samples have which of :data:`FAULTS`; None where none can."""
     outside = (truth < 0) | (truth >= table.rows)
-    weight, group = batch.weight, batch.group
+    weight = batch.weight
     heavy = None if weight is None else ~((weight >= 0) & (weight < torch.inf))  # true for NaN
     strange = None if group is None else (group < 0) | (group >= table.groups)
     if batch.scores is None:
@@ -703,11 +703,10 @@ def spread(name: str, values: object, target: Tensor, truth: Tensor) -> Tensor:
     return (given.unsqueeze(1) if truth.ndim > target.ndim else given).expand(truth.shape)
 
 
-def group_of_each(group: Tensor | int, target: Tensor, truth: Tensor) -> Tensor:
-    """Index of the group of each sample, int64 in the shape of what is counted of them; arguments as :func:`spread`."""
+def group_of_each(group: Tensor | int, target: Tensor, truth: Tensor) -> Tensor | int:
+    """Group of each sample, int64 in the shape of what is counted of them, or of all; arguments as :func:`spread`."""
     if not isinstance(group, Tensor):
-        one = whole_number("group", group, "a tensor [N] of integers, or an int")
-        return torch.full((), one, dtype=torch.int64, device=target.device).expand(truth.shape)
+        return whole_number("group", group, "a tensor [N] of integers, or an int")
     if group.is_floating_point() or group.is_complex():
         raise TypeError(f"group must hold integers, got {group.dtype}; use group.long()")
     wide = group.expand(target.shape[:1]) if group.ndim == 0 else group
