@@ -14,3 +14,10 @@ def _figures_are_closed():
     yield
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close("all")
+
+
+@pytest.fixture
+def accelerator(monkeypatch):
+    """Make the CPU count as an accelerator does, where no value is read during an update."""
+    for module in ("counting", "metrics.base"):
+        monkeypatch.setattr(f"imbtorch.{module}.reading_is_free", lambda _: False)

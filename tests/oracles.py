@@ -1,4 +1,4 @@
-"""Slow, independent references for every measure, and the peers that compute the same.
+"""Slow, independent references for every measure, what holds of it, and the peers that compute the same.
 
 A reference reads the formula of the paper as loops over a nested list of ints and is exact: ``Fraction`` throughout,
 roots and logarithms rounded once, to 50 digits. Undefined values: a class with neither targets nor predictions takes no
@@ -298,7 +298,7 @@ def accuracy_dominance_area(matrix: Matrix) -> Value:
 
 
 def index_balanced_accuracy(matrix: Matrix, measure: str = "GeometricMean", alpha: float = 0.05) -> Value:
-    return (1 + Fraction(alpha) * dominance(matrix)) * ORACLES[measure](matrix) if total(matrix) else NAN
+    return (1 + Fraction(alpha) * dominance(matrix)) * exact(measure, matrix) if total(matrix) else NAN
 
 
 def optimized_precision(matrix: Matrix) -> Value:
@@ -344,37 +344,85 @@ def p4(matrix: Matrix) -> Value:
     return 4 / sum(1 / each for each in four) if all(four) else Fraction(0)
 
 
-ORACLES: dict[str, Callable[..., Value]] = {
-    "AdjustedBalancedAccuracy": adjusted_balanced_accuracy,
-    "BottomLine": bottom_line,
-    "CohenKappa": cohen_kappa,
-    "Jaccard": jaccard,
-    "LikelihoodRatio": likelihood_ratio,
-    "MacroAveragedAbsoluteError": macro_averaged_absolute_error,
-    "Markedness": markedness,
-    "NegativePredictiveValue": negative_predictive_value,
-    "NetBenefit": net_benefit,
-    "P4": p4,
-    "Accuracy": accuracy,
-    "AccuracyDominanceArea": accuracy_dominance_area,
-    "BalancedAccuracy": balanced_accuracy,
-    "ClassBalanceAccuracy": class_balance_accuracy,
-    "ConfusionEntropy": confusion_entropy,
-    "Dominance": dominance,
-    "ExpectedCost": expected_cost,
-    "FScore": f_score,
-    "FowlkesMallows": fowlkes_mallows,
-    "GeometricMean": geometric_mean,
-    "ImbalanceAccuracy": imbalance_accuracy,
-    "IndexBalancedAccuracy": index_balanced_accuracy,
-    "MatthewsCorrCoef": matthews_corrcoef,
-    "OptimizedPrecision": optimized_precision,
-    "Precision": precision,
-    "Recall": recall,
-    "RelativeClassifierInformation": relative_classifier_information,
-    "Specificity": specificity,
-    "WeightedAccuracy": weighted_accuracy,
+# --- the table of measures ------------------------------------------------------------------------------------------
+
+# what a measure is of
+OF_ALL = "all classes"
+OF_EACH = "each class, averaged"
+OF_POSITIVE = "each class, averaged, or the positive one alone"
+OF_TWO = "two classes"
+
+
+class Facts(NamedTuple):
+    """What holds of a measure at its default arguments, stated apart from its metric class."""
+
+    reference: Callable[..., Value]
+    kind: str  # OF_ALL, OF_EACH, OF_POSITIVE or OF_TWO
+    invariances: str  # signs in the order of the columns of imbtorch.analysis.invariance_table
+    low: float
+    high: float
+    perfect: float  # its value where all samples are right
+    better: bool | None = True  # whether higher is better; None where neither is
+    margins: bool = True  # whether the margins of the matrix suffice
+    relabelled: bool = False  # whether predictions can be put in another order, targets kept
+    required: Callable[[int], dict[str, Any]] = lambda size: {}  # arguments without default, for so many classes
+
+
+def prices(size: int) -> list[list[int]]:
+    """Costs of which none but those on the diagonal are 0, far errors cost more, and classes differ."""
+    return [[(i + 1) * abs(i - j) for j in range(size)] for i in range(size)]
+
+
+def costs(size: int) -> dict[str, Any]:
+    return {"costs": prices(size)}
+
+
+FACTS: dict[str, Facts] = {
+    "AdjustedBalancedAccuracy": Facts(adjusted_balanced_accuracy, OF_ALL, "+--- +-++", -1, 1, 1),
+    "BottomLine": Facts(bottom_line, OF_ALL, "+--- +++-", 0, 1, 1),
+    "CohenKappa": Facts(cohen_kappa, OF_ALL, "+--- +++-", -1, 1, 1),
+    "Jaccard": Facts(jaccard, OF_POSITIVE, "+--- +++-", 0, 1, 1),  # c_ii / (r_i + p_i - c_ii)
+    "LikelihoodRatio": Facts(likelihood_ratio, OF_TWO, "---- --++", 0, math.inf, math.inf),
+    "MacroAveragedAbsoluteError": Facts(  # far errors are worse; at most 11 with twelve classes
+        macro_averaged_absolute_error, OF_ALL, "+--- --++", 0, 11, 0, better=False, margins=False
+    ),
+    "Markedness": Facts(markedness, OF_TWO, "+--+ +-+-", -1, 1, 1),
+    "NegativePredictiveValue": Facts(negative_predictive_value, OF_POSITIVE, "+--+ +-+-", 0, 1, 1),
+    "NetBenefit": Facts(  # least at a threshold of .9; 2/3 of the samples are positives where all are right
+        net_benefit, OF_TWO, "---- --+-", -9, 1, 2 / 3, required=lambda size: {"threshold": 0.25}
+    ),
+    "P4": Facts(p4, OF_TWO, "+--- +++-", 0, 1, 1),
+    "Accuracy": Facts(accuracy, OF_ALL, "+--- +++-", 0, 1, 1),
+    "AccuracyDominanceArea": Facts(
+        accuracy_dominance_area, OF_TWO, "---- --++", 0, 1.5, 1.5
+    ),  # TPR and TNR differ in it
+    "BalancedAccuracy": Facts(balanced_accuracy, OF_ALL, "+--- +-++", 0, 1, 1),
+    "ClassBalanceAccuracy": Facts(class_balance_accuracy, OF_EACH, "+--- +++-", 0, 1, 1),
+    "ConfusionEntropy": Facts(confusion_entropy, OF_ALL, "+--- +++-", 0, 1.062, 0, better=False, margins=False),
+    "Dominance": Facts(dominance, OF_TWO, "---- --++", -1, 1, 0, better=None),  # permutation turns its sign round
+    "ExpectedCost": Facts(  # TN is in n; the costs of the classes differ
+        expected_cost, OF_ALL, "---- --+-", -1, 12 * 11, 0, better=False, margins=False, required=costs
+    ),
+    "FScore": Facts(f_score, OF_POSITIVE, "+--- +++-", 0, 1, 1),  # 2 c_ii / (r_i + p_i)
+    "FowlkesMallows": Facts(fowlkes_mallows, OF_POSITIVE, "+--- +++-", 0, 1, 1),  # c_ii / sqrt(r_i p_i)
+    "GeometricMean": Facts(geometric_mean, OF_ALL, "+--- +-++", 0, 1, 1),
+    "ImbalanceAccuracy": Facts(imbalance_accuracy, OF_EACH, "+--- +++-", -1, 1, 1),
+    "IndexBalancedAccuracy": Facts(index_balanced_accuracy, OF_TWO, "---- --++", 0, 1.05, 1),
+    "MatthewsCorrCoef": Facts(matthews_corrcoef, OF_ALL, "+--- +++-", -1, 1, 1),
+    "OptimizedPrecision": Facts(optimized_precision, OF_TWO, "+--- +-+-", -1, 1, 1),  # accuracy sees priors
+    "Precision": Facts(precision, OF_POSITIVE, "+--+ +-+-", 0, 1, 1),
+    "Recall": Facts(recall, OF_POSITIVE, "+--- +-++", 0, 1, 1),
+    "RelativeClassifierInformation": Facts(  # over the entropy of the targets
+        relative_classifier_information, OF_ALL, "+--- +-+-", 0, 1, 1, margins=False, relabelled=True
+    ),
+    "Specificity": Facts(specificity, OF_POSITIVE, "+--- +-+-", 0, 1, 1),  # the other classes' priors, from three on
+    "WeightedAccuracy": Facts(weighted_accuracy, OF_TWO, "+--- +-++", 0, 1, 1),  # balanced accuracy
 }
+
+
+def exact(name: str, matrix: Matrix, **arguments: Any) -> Value:
+    """Exact value of a measure by its name."""
+    return FACTS[name].reference(matrix, **arguments)
 
 
 def number(value: Value) -> Any:

@@ -1,5 +1,6 @@
-"""A measure is added in the four steps that the README describes: function, class, export, oracle; in a copy."""
+"""A measure is added in the five edits that the README describes: formula, class, oracle and two rows; in a copy."""
 
+import ast
 import os
 import re
 import shutil
@@ -10,125 +11,119 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+FORMULAS, CLASSES, ORACLES, CATALOGUE, FORMULARY = (
+    "imbtorch/measures/per_class.py",
+    "imbtorch/metrics/catalogue.py",
+    "tests/oracles.py",
+    "README.md",
+    "imbtorch/measures/README.md",
+)
 
-FUNCTION = '''
+FORMULA = '''
 
-def jaccard_index(counts: Counts, average: ClassAverage = "macro") -> Tensor:
-    r"""Jaccard index: for each class the share of right samples among those that have it as target or prediction.
+def kulczynski_similarity(counts: Counts, average: ClassAverage = "macro") -> Tensor:
+    r"""Kulczynski similarity: for each class the mean of precision and recall.
 
-    .. math:: J = \\frac1K \\sum_i \\frac{c_{ii}}{r_i + p_i - c_{ii}}
+    .. math:: S = \\frac1{2K} \\sum_i \\left( \\frac{c_{ii}}{r_i} + \\frac{c_{ii}}{p_i} \\right)
 
-    >>> jaccard_index(torch.tensor([[8, 2], [1, 1]]), "none")
-    tensor([0.7273, 0.2500], dtype=torch.float64)
+    >>> kulczynski_similarity(torch.tensor([[8, 2], [1, 1]]), "none")
+    tensor([0.8444, 0.4167], dtype=torch.float64)
     """
     tp, actual, predicted = margins(counts)
-    return restore(class_mean(ratio(tp, actual + predicted - tp), actual, predicted, average), counts)
+    values = (ratio(tp, actual) + ratio(tp, predicted)) / 2
+    return restore(class_mean(values, actual, predicted, average), counts)
 '''
 
 CLASS = '''
 
-class JaccardIndex(ConfusionMatrixMetric):
-    """Jaccard index; formula: :func:`imbtorch.measures.jaccard_index`.
+class KulczynskiSimilarity(ConfusionMatrixMetric):
+    """Kulczynski similarity; formula: :func:`imbtorch.measures.kulczynski_similarity`.
 
-    >>> metric = JaccardIndex("multiclass", num_classes=3)
+    >>> metric = KulczynskiSimilarity("multiclass", num_classes=3)
     >>> metric(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]))
-    tensor(0.6667)
+    tensor(0.8333)
     """
 
     higher_is_better = True
     averages = PER_CLASS
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
     needs_matrix = False
-    measure = staticmethod(measures.jaccard_index)
+    short = "kulczynski"
+    measure = staticmethod(measures.kulczynski_similarity)
 '''
 
-REFERENCE = """def jaccard_index(matrix: Matrix, average: str = "macro") -> Value:
-    return averaged(lambda tp, fn, fp, tn: Fraction(tp, tp + fn + fp), matrix, average)
+ORACLE = """
+
+def kulczynski_similarity(matrix: Matrix, average: str = "macro") -> Value:
+    return averaged(lambda tp, fn, fp, tn: (quotient(tp, tp + fn) + quotient(tp, tp + fp)) / 2, matrix, average)
 
 
+def mean_of_both(target, preds):
+    both = sklearn.metrics.precision_recall_fscore_support(target, preds, zero_division=0.0)[:2]
+    return np.mean(both, axis=0).tolist()
+
+
+FACTS["KulczynskiSimilarity"] = Facts(kulczynski_similarity, OF_EACH, "+--- +++-", 0, 1, 1)
+value = of_samples(mean_of_both)
+PEERS.append(Peer("KulczynskiSimilarity", "KulczynskiSimilarity", {"average": "none"}, value, all_classes_present))
 """
 
-PEER = """
-    for average in ("macro", "weighted"):
-        value = of_samples(sklearn.metrics.jaccard_score, average=average, zero_division=0.0)
-        yield Peer(f"jaccard_score {average}", "JaccardIndex", {"average": average}, value)
-"""
-
-FORMULA = "`c_ii / (r_i + p_i - c_ii)`, averaged"
-ROW = f"| Jaccard index | `jaccard_index` | `JaccardIndex` | {FORMULA} | [0, 1] | higher | any | Jaccard 1901 |\n"
-
-# of each step (the last two are one in the README): file, place behind or before which something is added, what
-STEPS = {
-    "function": [
-        ("imbtorch/measures/per_class.py", "__all__ = [\n", '    "jaccard_index",\n'),
-        ("imbtorch/measures/per_class.py", None, FUNCTION),
-    ],
-    "class": [
-        ("imbtorch/metrics.py", "__all__ = [\n", '    "JaccardIndex",\n'),
-        ("imbtorch/metrics.py", None, CLASS),
-    ],
-    "export": [
-        ("imbtorch/__init__.py", "from imbtorch.measures import (\n", "    jaccard_index,\n"),
-        ("imbtorch/__init__.py", "from imbtorch.metrics.catalogue import (\n", "    JaccardIndex,\n"),
-        ("imbtorch/__init__.py", "__all__ = [\n", '    "JaccardIndex",\n    "jaccard_index",\n'),
-    ],
-    "oracle": [
-        ("tests/oracles.py", "# --- of all classes -", REFERENCE),
-        ("tests/oracles.py", "ORACLES: dict[str, Callable[..., Value]] = {\n", '    "JaccardIndex": jaccard_index,\n'),
-        ("tests/oracles.py", "def _sklearn_peers() -> Iterator[Peer]:\n", PEER),
-    ],
-    "what holds of it": [
-        (
-            "tests/test_measures.py",
-            "TRAITS = {\n",
-            '    "JaccardIndex": Traits({MARGINS, SYMMETRIC, RENAMED, SCALED}, 0, 1, 1),\n',
-        ),
-        ("tests/test_measures.py", "\nBINARY = (", '\nAVERAGES["JaccardIndex"] = PER_CLASS'),
-        ("tests/test_metric.py", "\nPER_CLASS = {", '"JaccardIndex", '),
-        (
-            "tests/test_metric.py",
-            '        "FScore": f2,\n',
-            '        "JaccardIndex": 1 / (1 / precision + 1 / recall - 1),\n',
-        ),
-        ("tests/test_analysis.py", "TABLE = [\n", '    (Case("JaccardIndex", {}), "+--- +++-"),\n'),
-        ("README.md", "|---|---|---|---|---|---|---|---|\n", ROW),
-        (
-            "imbtorch/measures/README.md",
-            "| `class_balance_accuracy` |",
-            f"| `jaccard_index` | {FORMULA} | [0, 1] | higher | - | scikit-learn as here |\n",
-        ),
-    ],
-}
-BEFORE = (
-    "# --- of all classes -",
-    "\nBINARY = (",
-    "| `class_balance_accuracy` |",
-)  # the others stand before what is added
+ROW = (
+    "| Kulczynski similarity | `kulczynski_similarity` | `KulczynskiSimilarity` | mean of P_i and R_i, averaged "
+    "| [0, 1] | higher | any | Kulczynski 1927 |"
+)
+SHORT_ROW = "| `kulczynski_similarity` | `(P_i + R_i) / 2` | [0, 1] | higher | 0 | the mean of scikit-learn's two |"
 
 GENERIC = {  # tests that must have met the new measure
+    "test_facts_peers_and_cases_cover_the_catalogue",
+    "test_metric_classes_know_their_measure",
     "test_equals_its_reference",
     "test_equals_its_peer",
     "test_only_empty_counts_are_undefined",
     "test_value_is_the_measure_of_sklearns_matrix",
-    "test_margins_serve_all_but_four",
+    "test_margins_serve_those_that_the_facts_name",
     "test_an_ignored_class_takes_no_part_in_means",
+    "test_invariances_in_exact_arithmetic",
     "test_catalogue_agrees_with_the_class",
-    "imbtorch.measures.per_class.jaccard_index",
-    "imbtorch.metrics.JaccardIndex",
+    "test_formulas_beside_the_functions_are_those_of_the_catalogue",
+    "imbtorch.measures.per_class.kulczynski_similarity",
+    "imbtorch.metrics.catalogue.KulczynskiSimilarity",
 }
 
 
-def add(root, steps):
-    for step in steps:
-        for name, place, text in STEPS[step]:
-            path = root / name
-            old = path.read_text(encoding="utf-8")
-            if place is None:
-                new = old + text
-            else:
-                assert old.count(place) == 1, f"{name} has not one {place!r}: say here where a measure is added now"
-                new = old.replace(place, text + place if place in BEFORE else place + text)
-            path.write_text(new, encoding="utf-8")
+def insert(path, line, text):
+    """Insert text behind a line, counted from 1."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([*lines[:line], *text.splitlines(), *lines[line:]]) + "\n", encoding="utf-8")
+
+
+def define(path, kind, name, code):
+    """Insert a definition behind the last of its kind, and export it."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    insert(path, max(node.end_lineno for node in body if isinstance(node, kind)), code)
+    (exported,) = [node.value for node in body if ast.unparse(node).startswith("__all__ = ")]
+    insert(path, exported.elts[-1].end_lineno, f'    "{name}",')
+
+
+def last_row(path, heading):
+    """Line of the last row of the table below a heading, counted from 1."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    end = lines.index(heading)
+    while not lines[end].startswith("|"):
+        end += 1
+    while lines[end].startswith("|"):
+        end += 1
+    return end
+
+
+# each of the five edits, by the file that it changes
+EDITS = {
+    FORMULAS: lambda path: define(path, ast.FunctionDef, "kulczynski_similarity", FORMULA),
+    CLASSES: lambda path: define(path, ast.ClassDef, "KulczynskiSimilarity", CLASS),
+    ORACLES: lambda path: path.write_text(path.read_text(encoding="utf-8") + ORACLE, encoding="utf-8"),
+    CATALOGUE: lambda path: insert(path, last_row(path, "## Catalogue"), ROW),
+    FORMULARY: lambda path: insert(path, last_row(path, "## Of each class, averaged (`per_class.py`)"), SHORT_ROW),
+}
 
 
 def run(root, *tests):
@@ -136,13 +131,13 @@ def run(root, *tests):
     return subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-vv", "-p", "no:cacheprovider", "-p", "no:xdist", *tests),
-            *("-k", "JaccardIndex or jaccard_index or catalogue or ignored_class"),
+            *("-k", "KulczynskiSimilarity or kulczynski_similarity or catalogue or ignored_class"),
         ],
         cwd=root,
         env={key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "PYTHONPATH"))},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
 
@@ -156,29 +151,31 @@ def copy(tmp_path):
     return tmp_path
 
 
-def test_a_measure_in_four_steps(copy):
-    add(copy, STEPS)
-    code = (
-        "imbtorch/measures/per_class.py",
-        "imbtorch/metrics.py",
-    )  # doctests; an error where imbtorch is not that of the copy
-    done = run(copy, *code, *(f"tests/test_{name}.py" for name in ("measures", "metric", "analysis", "readme")))
+def test_a_measure_in_five_edits(copy):
+    for name, edit in EDITS.items():
+        edit(copy / name)
+    names = ("measures", "metric", "analysis", "readme")
+    done = run(copy, FORMULAS, CLASSES, *(f"tests/test_{name}.py" for name in names))
     assert done.returncode == 0, done.stdout + done.stderr
     passed = re.findall(r"::(\S+?)(\[.*\])? PASSED", done.stdout)
     assert {name for name, _ in passed} >= GENERIC
-    assert sum("JaccardIndex" in which for _, which in passed) > 50
+    assert sum("KulczynskiSimilarity" in which for _, which in passed) > 40
 
 
-def test_without_its_oracle_the_tests_refuse_it(copy):
-    add(copy, [step for step in STEPS if step != "oracle"])
-    done = run(copy, "tests/test_measures.py")
+def test_without_oracle_and_rows_the_tests_refuse_it(copy):
+    for name in (FORMULAS, CLASSES):
+        EDITS[name](copy / name)
+    done = run(copy, "tests/test_measures.py", "tests/test_readme.py")
     assert done.returncode == 1, done.stdout + done.stderr
     failed = set(re.findall(r"^FAILED \S+::(\w+)", done.stdout, flags=re.MULTILINE))
-    assert {"test_references_peers_traits_and_cases_cover_the_catalogue", "test_equals_its_reference"} <= failed
-    assert "KeyError: 'JaccardIndex'" in done.stdout
+    assert failed == {
+        "test_facts_peers_and_cases_cover_the_catalogue",
+        "test_catalogue_has_one_row_for_each_metric_and_measure",
+        "test_formulas_beside_the_functions_are_those_of_the_catalogue",
+    }
 
 
-def test_the_readme_names_every_file_of_the_steps():
-    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("### Add a measure")[2]
-    files = {name for step in STEPS.values() for name, *_ in step} - {"README.md"}
-    assert not [name for name in files if f"`{name}`" not in section]
+def test_the_readme_names_every_file_of_the_edits():
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("### Add a measure")[2].partition("\n## ")[0]
+    assert len(re.findall(r"^\d\. ", section, flags=re.MULTILINE)) == len(EDITS) == 5
+    assert not [name for name in EDITS if name != CATALOGUE and f"`{name}`" not in section]

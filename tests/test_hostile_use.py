@@ -211,9 +211,7 @@ def test_memory_of_the_caller_is_not_kept():
 
 
 @pytest.mark.parametrize("ask", ["compute", "interval", "at_prevalence", "counts", "result"])
-def test_every_answer_refuses_what_compute_refuses(ask, monkeypatch):
-    monkeypatch.setattr("imbtorch.metrics.base.reading_is_free", lambda _: False)  # as on an accelerator
-    monkeypatch.setattr("imbtorch.counting.reading_is_free", lambda _: False)
+def test_every_answer_refuses_what_compute_refuses(ask, accelerator):
     metric = ImbalanceReport("binary") if ask in ("counts", "result") else imbtorch.BalancedAccuracy("binary")
     metric.update(torch.tensor([0, 1, 7]), torch.tensor([0, 1, 1]))
     with pytest.raises(ValueError, match="did not count 1 of the samples"):
@@ -312,12 +310,11 @@ def test_two_columns_are_the_scores_of_both_classes(logits, shape):
     assert metric.compute().item() == pytest.approx(sk.f1_score(target.flatten(), raw.argmax(1).flatten()))
 
 
-def test_columns_that_do_not_sum_to_one_are_no_probabilities(monkeypatch):
+def test_columns_that_do_not_sum_to_one_are_no_probabilities(request):
     scores, target = torch.tensor([[0.3, 0.7], [0.3, 0.3], [0.996, 0.0]]), torch.tensor([1, 0, 0])
     with pytest.raises(ValueError, match=r"do not sum to 1 \(1 of 3 values\); pass logits=True"):
         Accuracy("binary").update(scores, target)
-    monkeypatch.setattr("imbtorch.metrics.base.reading_is_free", lambda _: False)
-    monkeypatch.setattr("imbtorch.counting.reading_is_free", lambda _: False)
+    request.getfixturevalue("accelerator")
     metric = Accuracy("binary")
     metric.update(scores, target)
     with pytest.raises(ValueError, match="1 probabilities that do not sum to 1"):
@@ -452,13 +449,11 @@ def test_masked_tensors_are_refused():
         Accuracy("binary").update(masked, torch.zeros(4, dtype=torch.long))
 
 
-def test_a_sweep_of_classes_calls_itself_by_its_name_and_tallies_each_sample_once(monkeypatch):
+def test_a_sweep_of_classes_calls_itself_by_its_name_and_tallies_each_sample_once(accelerator):
     sweep = ThresholdSweep(imbtorch.FScore, 5, "multiclass", num_classes=4, per_class=True)
     assert "task='multiclass'" in repr(sweep)
     assert (sweep.task, sweep.num_classes, sweep.num_labels) == ("multiclass", 4, None)
     assert not hasattr(sweep, "margins")
-    monkeypatch.setattr("imbtorch.metrics.base.reading_is_free", lambda _: False)
-    monkeypatch.setattr("imbtorch.counting.reading_is_free", lambda _: False)
     scores, target = torch.rand(6, 4), torch.tensor([0, 1, 2, 3, 9, 0])
     scores[0, 2], scores[1, 0], scores[2, 1] = float("nan"), 1.5, -0.5
     sweep.update(scores, target)

@@ -55,13 +55,6 @@ class OperatorLog(TorchDispatchMode):
         return [name for name in self.names if any(part in name for part in SYNCHRONISING)]
 
 
-@pytest.fixture
-def accelerator(monkeypatch):
-    """Make the CPU count as an accelerator does, where no value is read during an update."""
-    for module in ("counting", "metrics.base"):
-        monkeypatch.setattr(f"imbtorch.{module}.reading_is_free", lambda _: False)
-
-
 def test_the_log_sees_what_it_looks_for():
     x = torch.tensor([1, 0, 2])
     with OperatorLog() as log:

@@ -15,6 +15,8 @@ import pytest
 import sklearn.metrics
 import torch
 import torchmetrics
+from cases import NEED_MATRIX, build, of_kind
+from oracles import FACTS, OF_POSITIVE
 from torchmetrics.classification import (
     BinaryConfusionMatrix,
     BinaryF1Score,
@@ -36,9 +38,6 @@ README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8"
 SNIPPETS = re.findall(r"^```python\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
 COMMANDS = re.findall(r"^```bash\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
 SETUP = 'python3 -m venv .venv && .venv/bin/pip install -q -e ".[dev]" && '
-
-# arguments that a class cannot do without
-REQUIRED = {"ExpectedCost": {"costs": [[0.0, 1.0], [5.0, 0.0]]}}
 
 
 def catalogue() -> list[dict[str, str]]:
@@ -113,19 +112,17 @@ def test_catalogue_agrees_with_the_class(row):
 def test_averaged_rows_are_those_that_take_an_average(row):
     cls = getattr(imbtorch, row["Class"].strip("`"))
     assert ("averaged" in row["Formula"]) == bool(cls.averages)
-    positive = {"Precision", "Recall", "Specificity", "FScore", "FowlkesMallows"}
-    positive |= {"Jaccard", "NegativePredictiveValue"}  # "from precision to NPV"
+    positive = of_kind(OF_POSITIVE)  # "from precision to NPV"
     assert ("binary" in cls.averages) == (cls.__name__ in positive)
 
 
-@pytest.mark.parametrize("name", metrics.__all__)
-def test_margins_serve_all_but_four(name):
-    arguments = REQUIRED.get(name, {})
-    if name in ("RelativeClassifierInformation", "ConfusionEntropy", "ExpectedCost", "MacroAveragedAbsoluteError"):
+@pytest.mark.parametrize("name", FACTS)
+def test_margins_serve_those_that_the_facts_name(name):
+    if name in NEED_MATRIX:
         with pytest.raises(ValueError, match="state='matrix'"):
-            getattr(imbtorch, name)("multiclass", num_classes=2, state="margins", **arguments)
+            build(name, "multiclass", 2, state="margins")
     else:
-        getattr(imbtorch, name)("multiclass", num_classes=2, state="margins", **arguments)
+        build(name, "multiclass", 2, state="margins")
 
 
 # --- what it says about itself and about peers ----------------------------------------------------------------------

@@ -252,7 +252,7 @@ def test_names_of_the_catalogue_are_read_as_the_report_would():
     for name, oracle, arguments in (
         ("geometric_mean", oracles.geometric_mean, {}),
         ("specificity", oracles.specificity, {"average": "binary"}),
-        ("iba", oracles.ORACLES["IndexBalancedAccuracy"], {}),
+        ("iba", oracles.index_balanced_accuracy, {}),
         ("confusion_entropy", oracles.confusion_entropy, {}),
     ):
         assert found[name].tolist() == pytest.approx([float(oracle(matrix, **arguments)) for matrix in pair])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as sklearn_metrics
 from torchmetrics.functional import classification as tm
 
-from imbtorch import Margins, at_prevalence, confusion_matrix, margins, one_vs_rest
+from imbtorch import Margins, confusion_matrix, margins
 from imbtorch.counting import FAULTS, Counting
 
 INTEGERS = (
@@ -404,54 +404,6 @@ def test_margins_layout_equals_margins_of_the_matrix(scores, ignore_index, maske
     assert torch.equal(correct, expected.diagonal())
     assert torch.equal(actual, expected.sum(1))
     assert torch.equal(predicted, expected.sum(0))
-
-
-def test_one_vs_rest_equals_sklearn():
-    target = torch.randint(4, (80,), generator=generator())
-    preds = torch.randint(4, (80,), generator=generator(1))
-    counts = confusion_matrix(preds, target, "multiclass", num_classes=5)
-    expected = torch.tensor(sklearn_metrics.multilabel_confusion_matrix(target, preds, labels=range(5)))
-    assert torch.equal(one_vs_rest(counts), expected)
-    for part, whole in zip(one_vs_rest(margins(counts)), margins(expected), strict=True):
-        assert torch.equal(part, whole)
-
-
-@pytest.mark.parametrize(
-    ("counts", "priors", "match"),
-    [
-        ([[9, 1], [2, 8]], [-0.5, 1.5], "non-negative"),
-        ([[9, 1], [2, 8]], [0.0, 0.0], "not all 0"),
-        ([[9, 1], [2, 8]], [NAN, 1.0], "finite"),
-        ([[9, 1], [2, 8]], [0.2, 0.3, 0.5], "one share for each of 2 classes"),
-        ([[9, 1], [0, 0]], [0.5, 0.5], r"classes \[1\] have no targets.*prior 0"),
-    ],
-)
-def test_priors_that_cannot_be(counts, priors, match):
-    with pytest.raises(ValueError, match=match):
-        at_prevalence(torch.tensor(counts), priors)
-
-
-def test_at_prevalence_rescales_rows():
-    counts = torch.tensor([[6, 2, 0], [1, 1, 2], [0, 3, 9]])
-    rates = at_prevalence(counts, [2, 1, 1])
-    expected = [[0.375, 0.125, 0], [0.0625, 0.0625, 0.125], [0, 0.0625, 0.1875]]
-    np.testing.assert_allclose(rates, expected, rtol=1e-12)
-    with pytest.raises(ValueError, match=r"whole matrix for 3 classes.*state='matrix'"):
-        at_prevalence(margins(counts), [1, 1, 1])
-    two = torch.tensor([[9, 1], [2, 8]])
-    whole, parts = at_prevalence(two, [1, 3]), at_prevalence(margins(two), [1, 3])
-    np.testing.assert_allclose(parts.predicted, whole.sum(0), rtol=1e-12)
-    np.testing.assert_allclose(parts.correct, whole.diagonal(), rtol=1e-12)
-
-
-def test_what_rounding_leaves_of_a_difference_of_rates_is_0_and_has_its_gradient():
-    counts = torch.tensor([[0, 1, 0], [7, 0, 0], [3, 0, 0]])  # none of the rest of class 0 is told from it
-    rates = at_prevalence(counts, [1, 1000, 7]).requires_grad_()
-    each = one_vs_rest(rates)
-    assert each[0, 0, 0] == 0
-    assert one_vs_rest(margins(rates)).correct[0].tolist() == [0, 0]
-    (gradient,) = torch.autograd.grad(each[0, 0, 0], rates)
-    np.testing.assert_allclose(gradient, [[0, 0, 0], [0, 1, 1], [0, 1, 1]], atol=1e-12)
 
 
 # --- values that cannot be counted -----------------------------------------------------------------------------------

@@ -1,0 +1,56 @@
+"""What users may import, name by name: whatever is added, renamed or lost shows here."""
+
+import importlib
+
+import pytest
+
+METRICS = """
+Accuracy AccuracyDominanceArea AdjustedBalancedAccuracy BalancedAccuracy BottomLine ClassBalanceAccuracy CohenKappa
+ConfusionEntropy Dominance ExpectedCost FScore FowlkesMallows GeometricMean ImbalanceAccuracy IndexBalancedAccuracy
+Jaccard LikelihoodRatio MacroAveragedAbsoluteError Markedness MatthewsCorrCoef NegativePredictiveValue NetBenefit
+OptimizedPrecision P4 Precision Recall RelativeClassifierInformation Specificity WeightedAccuracy ConfusionMatrix
+ConfusionMatrixMetric HandTill ImbalanceReport ThresholdSweep
+"""
+MEASURES = """
+accuracy accuracy_dominance_area adjusted_balanced_accuracy balanced_accuracy bottom_line class_balance_accuracy
+cohen_kappa confusion_entropy dominance expected_cost f_score fowlkes_mallows geometric_mean imbalance_accuracy
+index_balanced_accuracy jaccard likelihood_ratio macro_averaged_absolute_error markedness matthews_corrcoef
+negative_predictive_value net_benefit optimized_precision p4 precision recall relative_classifier_information
+specificity weighted_accuracy
+"""
+NAMES = {
+    "imbtorch": METRICS
+    + MEASURES
+    + """
+        Counts ExactBatchSampler Margins at_prevalence confusion_matrix margins merge_classes one_vs_rest shot_groups
+        soft_confusion_matrix
+    """,
+    "imbtorch.metrics": METRICS,
+    "imbtorch.measures": MEASURES,
+    "imbtorch.analysis": """
+        BalancedAccuracyPosterior ChosenEpoch Comparison Correlations Interval InvarianceTable PrevalenceCurves
+        Selection SensitivityCurves balanced_accuracy_posterior bootstrap choice_caveats compare effective_skew_ratio
+        implied_cost invariance_table invariances measure_correlations paired_compare perturbed_scores posterior
+        prevalence_curves samples_needed select_epoch select_model sensitivity_curves skew skew_delta skew_map
+        skew_ratio skill trivial
+    """,
+    "imbtorch.plots": """
+        plot_accuracy_dominance plot_confusion_matrix plot_correlations plot_dominance_curve plot_precision_recall
+        plot_prevalence plot_roc plot_selection plot_sensitivity plot_skew_map plot_sweep plot_values
+    """,
+    "imbtorch.lightning": "ConfusionFigures ExactBatchSampler MonitorGuard SelectionSummary",
+}
+
+
+@pytest.mark.parametrize("module", NAMES)
+def test_these_names_are_public(module):
+    found = importlib.import_module(module)
+    assert sorted(found.__all__) == sorted(NAMES[module].split())
+    assert all(getattr(found, name) is not None for name in found.__all__)
+
+
+def test_a_name_means_the_same_wherever_it_is_imported_from():
+    everything = importlib.import_module("imbtorch")
+    for module in ("imbtorch.metrics", "imbtorch.measures"):
+        part = importlib.import_module(module)
+        assert not [name for name in part.__all__ if getattr(everything, name) is not getattr(part, name)]
