@@ -146,6 +146,8 @@ def test_a_class_without_errors_has_the_slope_from_below(case):
     for matrix in ([[9, 0], [3, 5]], [[9, 0, 0], [1, 7, 3], [2, 5, 6]], [[8, 1, 1], [0, 6, 0], [3, 2, 9]]):
         if case.name in ENTROPIES or len(matrix) not in case.sizes((2, 3)):
             continue
+        if math.isinf(case.exact(matrix)):  # a likelihood ratio without false positives, which is at its highest
+            continue
         clean = [j for j, row in enumerate(matrix) if sum(row) == row[j]]
         found, expected = skew(case.ours, torch.tensor(matrix)), slopes(case, matrix, right=Fraction(0))
         assert clean
