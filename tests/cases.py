@@ -64,9 +64,8 @@ class Case(NamedTuple):
         return self.facts.kind == OF_TWO or self.arguments.get("average") == "binary" or "costs" in self.arguments
 
     @property
-    def margins(self) -> bool:
-        """Whether the margins suffice."""
-        return self.facts.margins and not self.arguments.get("weights")
+    def needs_matrix(self) -> bool:
+        return not self.facts.margins or bool(self.arguments.get("weights"))
 
     def sizes(self, sizes=SIZES) -> list[int]:
         return [size for size in sizes if size == 2 or not self.binary]
@@ -256,4 +255,4 @@ def margins_of(counts: Tensor) -> Margins:
 
 def forms(case: Case, counts: Tensor) -> list[Any]:
     """Counts as a matrix and, where that suffices, as margins."""
-    return [counts, margins_of(counts)] if case.margins else [counts]
+    return [counts] if case.needs_matrix else [counts, margins_of(counts)]
