@@ -614,7 +614,15 @@ def add_batch(
             wrong = fault if keep is None else fault & keep
             if bool(wrong.any()):
                 raise ValueError(error_message(place, values[wrong], truth.numel()))
-    add_masked(state, table, labels, truth, keep, faults, batch.weight, group)
+    return add_masked(state, table, labels, truth, keep, faults, batch.weight, group)
+
+
+def _check_device(state: Tensor, batch: Batch) -> None:
+    if batch.truth.device != state.device:
+        raise ValueError(
+            f"preds are on {batch.truth.device} but the counts are on {state.device}; move the metric: "
+            f"metric.to({str(batch.truth.device)!r})"
+        )
 
 
 def _counted_on_cpu(state: Tensor, table: Table, batch: Batch, ignored: int | None) -> bool:
