@@ -54,6 +54,11 @@ def count(counting, state, preds, target, masked):
     return state
 
 
+def faults(*first):
+    """Numbers of all faults, of which these are the first, the others 0."""
+    return [*first, *[0] * (len(FAULTS) - len(first))]
+
+
 def state_of(counting, preds, target, masked=False):
     return count(counting, counting.zeros(), preds, target, masked)
 
@@ -468,18 +473,10 @@ def test_bad_values_are_tallied_when_deferred(task, preds, target, fault, words)
 def test_first_match_counts():
     counting = Counting.of("binary")
     preds = torch.tensor([NAN, 2.0, NAN, 0.9])
-    assert counting.faults(state_of(counting, preds, torch.tensor([5, -1, 1, 1]), True)).tolist() == [
-        2,
-        0,
-        1,
-        0,
-        0,
-        0,
-        0,
-    ]
+    assert counting.faults(state_of(counting, preds, torch.tensor([5, -1, 1, 1]), True)).tolist() == faults(2, 0, 1)
     counting = Counting.of("multiclass", 3)
     state = state_of(counting, torch.tensor([9, 9, 0]), torch.tensor([9, 0, 9]), True)
-    assert counting.faults(state).tolist() == [2, 1, 0, 0, 0, 0, 0]
+    assert counting.faults(state).tolist() == faults(2, 1)
     with pytest.raises(ValueError, match="target holds class 7"):
         confusion_matrix(torch.tensor([9, 9]), torch.tensor([0, 7]), "multiclass", num_classes=3)
 
@@ -497,7 +494,7 @@ def test_deferred_counts_of_any_class_indices(samples, layout, ignore_index):
     counting = Counting.of("multiclass", 4, ignore_index=ignore_index, layout=layout)
     preds, target = torch.tensor(samples).T
     state = state_of(counting, preds, target, True)
-    assert counting.faults(state).tolist() == [bad_targets, len(kept) - len(good) - bad_targets, 0, 0, 0, 0, 0]
+    assert counting.faults(state).tolist() == faults(bad_targets, len(kept) - len(good) - bad_targets)
     matrix = counted(*torch.tensor(good, dtype=torch.long).reshape(-1, 2).T, 4)
     for got, expected in zip(margins(counting.counts(state)), margins(matrix), strict=True):
         assert torch.equal(got, expected)
@@ -577,7 +574,7 @@ def test_a_bad_value_in_a_late_block_leaves_no_trace(task, layout, ignore_index,
     assert torch.equal(state, torch.arange(len(state)))
     state = counting.zeros()
     counting.add_(state, counting.read(preds, target), defer=lambda: True)
-    assert counting.faults(state).tolist() == [wrong == "target", wrong == "preds", 0, 0, 0, 0, 0]
+    assert counting.faults(state).tolist() == faults(wrong == "target", wrong == "preds")
     assert margins(counting.counts(state)).actual.sum() == kept.sum() - 1
 
 
