@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, TypeAlias, cast, get_args
+from typing import NamedTuple, cast, get_args
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from imbtorch.arguments import (
+    Layout,
+    Task,
+    Threshold,
+    check_tensor,
+    checked_size,
+    checked_soft,
+    checked_thresholds,
+    device_of,
+    group_of_each,
+    spread,
+    whole_number,
+)
 from imbtorch.counts import Counts, Margins, Normalize, check_choice, normalized
 from imbtorch.kernels import Table, add_masked, count_sound, integers, reading_is_free
 from imbtorch.soft import (
@@ -25,11 +36,8 @@ from imbtorch.soft import (
     impossible_and_uneven,
 )
 
-__all__ = ["Task", "confusion_matrix", "soft_confusion_matrix"]
+__all__ = ["Counting", "Layout", "Task", "Threshold", "confusion_matrix", "soft_confusion_matrix"]
 
-Task: TypeAlias = Literal["binary", "multiclass", "multilabel"]
-Layout: TypeAlias = Literal["matrix", "margins"]
-Threshold: TypeAlias = float | Sequence[float] | Tensor
 
 # What can be wrong with a sample; each has a spare cell behind the counts, in this order (first match counts).
 FAULTS = (
@@ -41,7 +49,6 @@ FAULTS = (
     "weights that are negative or not finite",
     "groups out of range",
 )
-SOFT = 0.02  # share of soft counts that soft=True stands for: it breaks ties and near-ties, and little else
 
 
 def confusion_matrix(
@@ -85,7 +92,7 @@ def confusion_matrix(
             [0, 1, 0],
             [0, 0, 1]])
     """
-    counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index).on(_device_of(target))
+    counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index).on(device_of(target))
     check_choice("normalize", normalize, (None, *get_args(Normalize)))
     batch = counting.read(preds, target)
     state = counting.zeros(target.device)
@@ -216,7 +223,7 @@ class Counting:
             )
         check_choice("task", task, get_args(Task))
         check_choice("state", layout, get_args(Layout))
-        size = _checked_size(task, num_classes, num_labels)
+        size = checked_size(task, num_classes, num_labels)
         if not isinstance(logits, bool):
             raise TypeError(f"logits must be True or False, got {logits!r}")
         if layout == "margins" and task != "multiclass":
@@ -224,7 +231,7 @@ class Counting:
         ignored = None if ignore_index is None else whole_number("ignore_index", ignore_index, "an int or None")
         if not isinstance(weighted, bool):
             raise TypeError(f"weighted must be True or False, got {weighted!r}")
-        chosen, share = _checked_thresholds(task, size, threshold), _checked_soft(soft)
+        chosen, share = checked_thresholds(task, size, threshold), checked_soft(soft)
         if share and (chosen != 0.5 or weighted):
             other = "weights" if weighted else f"no threshold but 0.5, got threshold={threshold!r}"
             raise ValueError(f"soft={soft!r} counts probabilities, which know {other}; leave one of them out")
@@ -364,8 +371,8 @@ class Counting:
             ValueError: for shapes or devices that do not fit.
             TypeError: for what is no dense tensor, or floating targets.
         """
-        _check_tensor("preds", preds)
-        _check_tensor("target", target)
+        check_tensor("preds", preds)
+        check_tensor("target", target)
         if target.is_floating_point():
             raise TypeError(f"target must hold integers or bools, got {target.dtype}; use target.long()")
         if preds.device != target.device:
@@ -559,16 +566,17 @@ class Counting:
             return f"weight holds {value:.6g} ({share}); weights must be finite and not negative"
         if fault == 6:
             return f"group holds {value} but the metric has groups 0..{(self.groups or 1) - 1} ({share})"
-        name = "target" if fault == 0 else "preds"
+        return self._out_of_range("preds" if fault else "target", value, share)
+
+    def _out_of_range(self, name: str, value: float, share: str) -> str:
+        """What to say of a class that there is not."""
         limit = f"num_classes={self.size}" if self.task == "multiclass" else f"task={self.task!r}"
         text = f"{name} holds class {value} but {limit} allows 0..{self.classes - 1} ({share})"
-        if fault == 1:
-            text += "; raise num_classes, or pass floating scores" if self.task == "multiclass" else "; pass 0 and 1"
-        if fault == 0:
-            text += f"; if {value} marks ignored samples, pass ignore_index={value}"
-            if value == self.classes:
-                text += f"; if classes run from 1 to {value}, subtract 1"
-        return text
+        if name == "preds":
+            remedy = "raise num_classes, or pass floating scores" if self.task == "multiclass" else "pass 0 and 1"
+            return f"{text}; {remedy}"
+        text += f"; if {value} marks ignored samples, pass ignore_index={value}"
+        return f"{text}; if classes run from 1 to {value}, subtract 1" if value == self.classes else text
 
 
 def add_batch(
@@ -672,139 +680,6 @@ def _faults(
         return outside, (labels < 0) | (labels >= table.columns), None, None, None, heavy, strange
     impossible = (batch.scores < 0) | (batch.scores > 1) if batch.bounded else None
     return outside, None, batch.scores.isnan(), impossible, batch.uneven, heavy, strange
-
-
-# --- checks of arguments --------------------------------------------------------------------------------------------
-
-
-def whole_number(name: str, value: object, expected: str = "an int") -> int:
-    """Return an integer of any kind (of NumPy's, say) as an int."""
-    if isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be {expected}, got {value!r}")
-    try:
-        return operator.index(cast(int, value))
-    except TypeError:
-        raise TypeError(f"{name} must be {expected}, got {value!r}") from None
-
-
-def spread(name: str, values: object, target: Tensor, truth: Tensor) -> Tensor:
-    """Values of samples, in the shape of what is counted of them.
-
-    Args:
-        name: what errors call them.
-        values: one for each target, or for its first dimensions.
-        target: as the user gave it.
-        truth: as it is counted: of multiclass scores that are swept, with the classes in a dimension of their own.
-    """
-    _check_tensor(name, values)
-    given = cast(Tensor, values)
-    if given.device != target.device:
-        raise ValueError(f"{name} is on {given.device} but target is on {target.device}; move one of them")
-    if given.shape != target.shape[: given.ndim] or given.ndim < min(1, target.ndim):
-        raise ValueError(
-            f"{name} must hold one for each sample, {list(target.shape[:1])} or {list(target.shape)} for target "
-            f"{list(target.shape)}, got {list(given.shape)}"
-        )
-    if given.shape == truth.shape:
-        return given
-    given = given.reshape(*given.shape, *[1] * (target.ndim - given.ndim))
-    return (given.unsqueeze(1) if truth.ndim > target.ndim else given).expand(truth.shape)
-
-
-def group_of_each(group: Tensor | int, target: Tensor, truth: Tensor) -> Tensor | int:
-    """Group of each sample, int64 in the shape of what is counted of them, or of all; arguments as :func:`spread`."""
-    if not isinstance(group, Tensor):
-        return whole_number("group", group, "a tensor [N] of integers, or an int")
-    if group.is_floating_point() or group.is_complex():
-        raise TypeError(f"group must hold integers, got {group.dtype}; use group.long()")
-    wide = group.expand(target.shape[:1]) if group.ndim == 0 else group
-    return integers(spread("group", wide, target, truth))
-
-
-def _checked_size(task: Task, num_classes: int | None, num_labels: int | None) -> int:
-    """Return the number of classes, or of labels for multilabel."""
-    if task == "binary" and num_classes is None:
-        num_classes = 2
-    wanted, given, other, superfluous = ("num_classes", num_classes, "num_labels", num_labels)
-    if task == "multilabel":
-        wanted, given, other, superfluous = other, superfluous, wanted, given
-    if superfluous is not None:
-        raise ValueError(f"task={task!r} takes {wanted}, got {other}={superfluous!r}")
-    if given is None:
-        raise ValueError(f"task={task!r} needs {wanted}: the number of {wanted[4:]}, as in {wanted}=10")
-    size, least = whole_number(wanted, given), 1 if task == "multilabel" else 2
-    if task == "binary" and size != 2:
-        raise ValueError(f"task='binary' has two classes, got num_classes={size}; use task='multiclass'")
-    if size < least:
-        raise ValueError(f"{wanted} must be at least {least}, got {size}")
-    return size
-
-
-def _checked_threshold(task: Task, threshold: object) -> float:
-    """Return the threshold as a float."""
-    if isinstance(threshold, bool) or not isinstance(threshold, (int, float, np.floating, np.integer)):
-        raise TypeError(f"threshold must be a number, got {threshold!r}")
-    value = float(threshold)
-    if not 0 <= value <= 1:
-        raise ValueError(f"threshold must be a probability in [0, 1] (for logits too), got {threshold!r}")
-    if task == "multiclass" and value != 0.5:
-        raise ValueError(
-            f"threshold={threshold!r} has no meaning for task='multiclass', where the highest score is predicted; "
-            "use task='binary' or 'multilabel', or threshold the scores yourself"
-        )
-    return value
-
-
-def _checked_thresholds(task: Task, size: int, threshold: object) -> float | tuple[float, ...]:
-    """Return the threshold as a float, those of labels as a tuple of them."""
-    if isinstance(threshold, (Tensor, np.ndarray)) and threshold.ndim > 0:
-        threshold = threshold.tolist()
-    if isinstance(threshold, str) or not isinstance(threshold, Sequence):
-        return _checked_threshold(task, threshold)
-    if task != "multilabel":
-        raise ValueError(
-            f"threshold={threshold!r} holds one for each label, which task={task!r} does not have; give one number, or "
-            "use task='multilabel'"
-        )
-    if len(threshold) != size:
-        raise ValueError(f"threshold must be one number, or one for each of {size} labels, got {len(threshold)}")
-    numbers = [each.item() if isinstance(each, Tensor) and each.ndim == 0 else each for each in threshold]
-    return tuple(_checked_threshold(task, each) for each in numbers)
-
-
-def _device_of(value: object) -> torch.device | None:
-    return value.device if isinstance(value, Tensor) else None
-
-
-def _checked_soft(soft: object) -> float:
-    """Return the share of soft counts; 0 for none."""
-    if isinstance(soft, (bool, np.bool_)):
-        return SOFT if soft else 0.0
-    if not isinstance(soft, (int, float, np.floating, np.integer)):
-        raise TypeError(f"soft must be True, False or a share between 0 and 1, got {soft!r}")
-    share = float(soft)
-    if share != 0 and not 0 < share < 1:
-        raise ValueError(
-            f"soft must be above 0 and below 1, got {soft!r}: it is the share of soft counts beside the hard ones; "
-            f"soft=True takes {SOFT}"
-        )
-    return share
-
-
-def _check_tensor(name: str, value: object) -> None:
-    """Raise for what is no dense tensor of real numbers that torch can compare."""
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}; use torch.as_tensor({name})")
-    kind = type(value).__name__
-    if value.is_complex():
-        raise TypeError(f"{name} must be real, got {value.dtype}")
-    if value.layout is not torch.strided:
-        raise TypeError(f"{name} must be a dense tensor, got {value.layout}; use {name}.to_dense()")
-    if kind in ("MaskedTensor", "DTensor", "NestedTensor"):
-        remedy = {"MaskedTensor": f"{name}.to_tensor(ignore_index)", "DTensor": f"{name}.full_tensor()"}
-        raise TypeError(f"{name} must be an ordinary tensor, got a {kind}; use {remedy.get(kind, 'a padded one')}")
-    if value.is_floating_point() and value.itemsize == 1:
-        raise TypeError(f"{name} of {value.dtype} cannot be compared; use {name}.float()")
 
 
 def _highest(scores: Tensor) -> tuple[Tensor, Tensor]:

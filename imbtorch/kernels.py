@@ -155,11 +155,23 @@ def _indexed(
         return None
     seen = weight if keep is None else keep if weight is None else weight * keep
     if table.margins:
-        seen = np.ones(true.shape, np.int64) if seen is None else seen
-        first = 0 if group is None else np.multiply(group, table.of_a_group, dtype=np.int64)
-        truth = np.add(true, first, dtype=np.int64)
-        index = np.concatenate((truth, truth + table.rows, np.add(guess, first + 2 * table.rows, dtype=np.int64)), None)
-        return index, np.concatenate(((guess == true) * seen, seen, seen), None)
+        return _margin_cells(table, guess, true, seen, group)
+    return _matrix_cells(table, guess, true, group).reshape(-1), None if seen is None else seen.reshape(-1)
+
+
+def _margin_cells(
+    table: Table, guess: Integers, true: Integers, seen: Integers | None, group: Integers | None
+) -> tuple[Integers, Integers]:
+    """Three cells and weights for each sample: of its hit, its target, its prediction."""
+    seen = np.ones(true.shape, np.int64) if seen is None else seen
+    first = 0 if group is None else np.multiply(group, table.of_a_group, dtype=np.int64)
+    truth = np.add(true, first, dtype=np.int64)
+    index = np.concatenate((truth, truth + table.rows, np.add(guess, first + 2 * table.rows, dtype=np.int64)), None)
+    return index, np.concatenate(((guess == true) * seen, seen, seen), None)
+
+
+def _matrix_cells(table: Table, guess: Integers, true: Integers, group: Integers | None) -> Integers:
+    """One cell for each sample."""
     if group is None:
         index = np.multiply(true, table.columns, dtype=np.int64)
     else:  # in place, for memory takes more time than arithmetic
@@ -169,7 +181,7 @@ def _indexed(
     index += guess
     if table.labels > 1:
         index += np.arange(table.labels).reshape(-1, *[1] * (index.ndim - 2)) * (table.rows * table.columns)
-    return index.reshape(-1), None if seen is None else seen.reshape(-1)
+    return index
 
 
 def _extended(table: Table, true: Integers, ignored: int | None) -> tuple[int, int, int] | None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imbtorch.counting import whole_number
+from imbtorch.arguments import whole_number
 from imbtorch.counts import Counts, Margins
 from imbtorch.measures import class_mean
 from imbtorch.metrics.averaging import AveragedMeasure

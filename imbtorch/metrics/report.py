@@ -179,18 +179,11 @@ class ImbalanceReport(SharedResult, LocalCounts):
         per_group: Sequence[str] | None = None,
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
-        if intervals and state == "margins":
-            raise ValueError("intervals=True draws whole matrices; use state='matrix'")
-        if intervals and weighted:
-            raise ValueError(UNSURE)
         group_names = checked_group_names(groups)
-        if per_group is not None and group_names is None:
-            raise ValueError("per_group names measures of each group, but no groups are given; use groups=[...]")
-        number = None if group_names is None else len(group_names)
+        check_together(bool(intervals), state, weighted, bool(soft), group_names, per_group)
         names = None if class_names is None else checked_names(class_names)
         num_classes, num_labels = sized(task, num_classes, num_labels, names)
-        if group_names is not None and soft:
-            raise ValueError("soft counts are not kept for each group; leave soft or groups out, or use two reports")
+        number = None if group_names is None else len(group_names)
         counting = Counting.of(
             task, num_classes, num_labels, threshold, logits, ignore_index, state, soft, weighted, number
         )
@@ -545,6 +538,25 @@ class ReportTable:
         overall = [[name, _cell("", value)] for name, value in self.overall.items()]
         lines = [*_aligned(rows), *([""] if self.groups else []), *_aligned(self.groups)]
         return "\n".join([*lines, "", *aligned(overall)])
+
+
+def check_together(
+    intervals: bool,
+    state: Layout,
+    weighted: bool,
+    soft: bool,
+    groups: Sequence[str] | None,
+    per_group: Sequence[str] | None,
+) -> None:
+    """Raise for arguments of a report that do not go together."""
+    if intervals and state == "margins":
+        raise ValueError("intervals=True draws whole matrices; use state='matrix'")
+    if intervals and weighted:
+        raise ValueError(UNSURE)
+    if per_group is not None and groups is None:
+        raise ValueError("per_group names measures of each group, but no groups are given; use groups=[...]")
+    if groups is not None and soft:
+        raise ValueError("soft counts are not kept for each group; leave soft or groups out, or use two reports")
 
 
 def sized(

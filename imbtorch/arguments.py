@@ -1,0 +1,151 @@
+"""Checks of what a user gives to be counted: numbers, thresholds, tensors, groups and weights."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Literal, TypeAlias, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from imbtorch.kernels import integers
+
+__all__ = ["Layout", "Task", "Threshold"]
+
+Task: TypeAlias = Literal["binary", "multiclass", "multilabel"]
+Layout: TypeAlias = Literal["matrix", "margins"]
+Threshold: TypeAlias = float | Sequence[float] | Tensor
+
+SOFT = 0.02  # share of soft counts that soft=True stands for: it breaks ties and near-ties, and little else
+
+
+def whole_number(name: str, value: object, expected: str = "an int") -> int:
+    """Return an integer of any kind (of NumPy's, say) as an int."""
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be {expected}, got {value!r}")
+    try:
+        return operator.index(cast(int, value))
+    except TypeError:
+        raise TypeError(f"{name} must be {expected}, got {value!r}") from None
+
+
+def spread(name: str, values: object, target: Tensor, truth: Tensor) -> Tensor:
+    """Values of samples, in the shape of what is counted of them.
+
+    Args:
+        name: what errors call them.
+        values: one for each target, or for its first dimensions.
+        target: as the user gave it.
+        truth: as it is counted: of multiclass scores that are swept, with the classes in a dimension of their own.
+    """
+    check_tensor(name, values)
+    given = cast(Tensor, values)
+    if given.device != target.device:
+        raise ValueError(f"{name} is on {given.device} but target is on {target.device}; move one of them")
+    if given.shape != target.shape[: given.ndim] or given.ndim < min(1, target.ndim):
+        raise ValueError(
+            f"{name} must hold one for each sample, {list(target.shape[:1])} or {list(target.shape)} for target "
+            f"{list(target.shape)}, got {list(given.shape)}"
+        )
+    if given.shape == truth.shape:
+        return given
+    given = given.reshape(*given.shape, *[1] * (target.ndim - given.ndim))
+    return (given.unsqueeze(1) if truth.ndim > target.ndim else given).expand(truth.shape)
+
+
+def group_of_each(group: Tensor | int, target: Tensor, truth: Tensor) -> Tensor | int:
+    """Group of each sample, int64 in the shape of what is counted of them, or of all; arguments as :func:`spread`."""
+    if not isinstance(group, Tensor):
+        return whole_number("group", group, "a tensor [N] of integers, or an int")
+    if group.is_floating_point() or group.is_complex():
+        raise TypeError(f"group must hold integers, got {group.dtype}; use group.long()")
+    wide = group.expand(target.shape[:1]) if group.ndim == 0 else group
+    return integers(spread("group", wide, target, truth))
+
+
+def checked_size(task: Task, num_classes: int | None, num_labels: int | None) -> int:
+    """Return the number of classes, or of labels for multilabel."""
+    if task == "binary" and num_classes is None:
+        num_classes = 2
+    wanted, given, other, superfluous = ("num_classes", num_classes, "num_labels", num_labels)
+    if task == "multilabel":
+        wanted, given, other, superfluous = other, superfluous, wanted, given
+    if superfluous is not None:
+        raise ValueError(f"task={task!r} takes {wanted}, got {other}={superfluous!r}")
+    if given is None:
+        raise ValueError(f"task={task!r} needs {wanted}: the number of {wanted[4:]}, as in {wanted}=10")
+    size, least = whole_number(wanted, given), 1 if task == "multilabel" else 2
+    if task == "binary" and size != 2:
+        raise ValueError(f"task='binary' has two classes, got num_classes={size}; use task='multiclass'")
+    if size < least:
+        raise ValueError(f"{wanted} must be at least {least}, got {size}")
+    return size
+
+
+def checked_threshold(task: Task, threshold: object) -> float:
+    """Return the threshold as a float."""
+    if isinstance(threshold, bool) or not isinstance(threshold, (int, float, np.floating, np.integer)):
+        raise TypeError(f"threshold must be a number, got {threshold!r}")
+    value = float(threshold)
+    if not 0 <= value <= 1:
+        raise ValueError(f"threshold must be a probability in [0, 1] (for logits too), got {threshold!r}")
+    if task == "multiclass" and value != 0.5:
+        raise ValueError(
+            f"threshold={threshold!r} has no meaning for task='multiclass', where the highest score is predicted; "
+            "use task='binary' or 'multilabel', or threshold the scores yourself"
+        )
+    return value
+
+
+def checked_thresholds(task: Task, size: int, threshold: object) -> float | tuple[float, ...]:
+    """Return the threshold as a float, those of labels as a tuple of them."""
+    if isinstance(threshold, (Tensor, np.ndarray)) and threshold.ndim > 0:
+        threshold = threshold.tolist()
+    if isinstance(threshold, str) or not isinstance(threshold, Sequence):
+        return checked_threshold(task, threshold)
+    if task != "multilabel":
+        raise ValueError(
+            f"threshold={threshold!r} holds one for each label, which task={task!r} does not have; give one number, or "
+            "use task='multilabel'"
+        )
+    if len(threshold) != size:
+        raise ValueError(f"threshold must be one number, or one for each of {size} labels, got {len(threshold)}")
+    numbers = [each.item() if isinstance(each, Tensor) and each.ndim == 0 else each for each in threshold]
+    return tuple(checked_threshold(task, each) for each in numbers)
+
+
+def device_of(value: object) -> torch.device | None:
+    return value.device if isinstance(value, Tensor) else None
+
+
+def checked_soft(soft: object) -> float:
+    """Return the share of soft counts; 0 for none."""
+    if isinstance(soft, (bool, np.bool_)):
+        return SOFT if soft else 0.0
+    if not isinstance(soft, (int, float, np.floating, np.integer)):
+        raise TypeError(f"soft must be True, False or a share between 0 and 1, got {soft!r}")
+    share = float(soft)
+    if share != 0 and not 0 < share < 1:
+        raise ValueError(
+            f"soft must be above 0 and below 1, got {soft!r}: it is the share of soft counts beside the hard ones; "
+            f"soft=True takes {SOFT}"
+        )
+    return share
+
+
+def check_tensor(name: str, value: object) -> None:
+    """Raise for what is no dense tensor of real numbers that torch can compare."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}; use torch.as_tensor({name})")
+    kind = type(value).__name__
+    if value.is_complex():
+        raise TypeError(f"{name} must be real, got {value.dtype}")
+    if value.layout is not torch.strided:
+        raise TypeError(f"{name} must be a dense tensor, got {value.layout}; use {name}.to_dense()")
+    if kind in ("MaskedTensor", "DTensor", "NestedTensor"):
+        remedy = {"MaskedTensor": f"{name}.to_tensor(ignore_index)", "DTensor": f"{name}.full_tensor()"}
+        raise TypeError(f"{name} must be an ordinary tensor, got a {kind}; use {remedy.get(kind, 'a padded one')}")
+    if value.is_floating_point() and value.itemsize == 1:
+        raise TypeError(f"{name} of {value.dtype} cannot be compared; use {name}.float()")
