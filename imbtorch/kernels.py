@@ -105,7 +105,7 @@ def count_sound(
             counted = np.bincount(index, weights, table.cells)
         total = counted if total is None else total + counted
     if total is not None:
-        state[: table.cells] += torch.from_numpy(total.astype(dtype, copy=False))
+        state[: table.cells].add_(torch.from_numpy(total.astype(dtype, copy=False)))  # += would copy it once more
     return True
 
 
