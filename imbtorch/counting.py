@@ -200,6 +200,13 @@ class Counting:
     limits: Tensor | None = field(default=None, compare=False, repr=False)  # several thresholds, on a device
     weighted: bool = False
     groups: int | None = None  # their number
+    table: Table = field(init=False, compare=False, repr=False)  # shape of the counts
+
+    def __post_init__(self) -> None:
+        """Derive what each update needs."""
+        labels = self.size if self.task == "multilabel" else 1
+        table = Table(self.classes, self.classes, labels, self.layout == "margins", self.groups or 1)
+        object.__setattr__(self, "table", table)
 
     @classmethod
     def of(
@@ -259,12 +266,6 @@ class Counting:
     def classes(self) -> int:
         """Number of classes that a target can take."""
         return self.size if self.task == "multiclass" else 2
-
-    @property
-    def table(self) -> Table:
-        """Shape of the counts."""
-        labels = self.size if self.task == "multilabel" else 1
-        return Table(self.classes, self.classes, labels, self.layout == "margins", self.groups or 1)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -438,7 +439,7 @@ class Counting:
             ValueError: for shapes or devices that do not fit.
             TypeError: for what is no dense tensor, or floating targets.
         """
-        fits = (
+        plain = (  # class indices, for which a check of everything costs as much as counting some
             type(preds) is type(target) is Tensor
             and preds.dtype in _COMMON
             and target.dtype in _COMMON
@@ -446,9 +447,11 @@ class Counting:
             and preds.device == target.device
             and preds.layout is target.layout is torch.strided
             and self.task != "multilabel"
+            and not self.soft
         )
-        if not fits:  # else class indices, for which this costs as much as counting some
-            self.check(preds, target)
+        if plain:
+            return Batch(preds, target)
+        self.check(preds, target)
         labels, truth = _readable(preds), _readable(target)
         if not preds.is_floating_point():
             if self.soft:
@@ -646,10 +649,12 @@ def _counted_on_cpu(state: Tensor, table: Table, batch: Batch, ignored: int | No
     if not _trusted(batch):
         return False
     guess, true = batch.labels.numpy(), batch.truth.numpy()
-    weight, group = (None if x is None else x.numpy() for x in (batch.weight, batch.group))
-    if table.labels == 1:
+    weight = None if batch.weight is None else batch.weight.numpy()
+    group = None if batch.group is None else batch.group.numpy()
+    if true.ndim != 1 and table.labels == 1:
         guess, true = guess.reshape(-1), true.reshape(-1)
-        weight, group = (None if x is None else x.reshape(-1) for x in (weight, group))
+        weight = weight if weight is None else weight.reshape(-1)
+        group = group if group is None else group.reshape(-1)
     return count_sound(state, table, guess, true, ignored, weight, group)
 
 

@@ -104,6 +104,8 @@ def margins(counts: Counts) -> Margins:
                 f"{[list(part.shape) for part in counts]} for correct, actual, predicted"
             )
         if isinstance(counts, CountedMargins):
+            if counts.correct.dtype == torch.float64:
+                return counts
             return CountedMargins(*(double(part) for part in counts))
         parts = Margins(*(double(part) for part in counts))
         possible = _consistent(parts, counts.correct.dtype)

@@ -51,15 +51,15 @@ class Traits:
     batched: bool = True
 
     @classmethod
-    def of(cls, metric: type[HasTraits]) -> Traits:
-        """Read the attributes of a metric class."""
+    def of(cls, metric: type[HasTraits], higher_is_better: bool | None = None) -> Traits:
+        """Read the attributes of a metric class, of which an instance may know another direction."""
         return cls(
             metric.__name__,
             metric.measure,
             metric.averages,
             metric.binary_only,
             metric.needs_matrix,
-            metric.higher_is_better,
+            metric.higher_is_better if higher_is_better is None else higher_is_better,
         )
 
 
@@ -166,7 +166,7 @@ def one_value(name: str, value: object) -> Tensor:
     if not isinstance(value, Tensor) or value.numel() != 1:
         got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
         raise ValueError(f"measure {name!r} must return a tensor of one value, got {got}")
-    return value.reshape(())
+    return value if value.ndim == 0 else value.reshape(())
 
 
 def _is_ours(function: Callable[..., Any]) -> bool:

@@ -481,7 +481,7 @@ class ConfusionMatrixMetric(LocalCounts):
 
     def _traits(self) -> Traits:
         """What has to be known of the measure."""
-        return replace(Traits.of(type(self)), higher_is_better=self.higher_is_better)
+        return Traits.of(type(self), self.higher_is_better)
 
     @property
     def _measure(self) -> AveragedMeasure:
@@ -503,7 +503,10 @@ class ConfusionMatrixMetric(LocalCounts):
         return self._reported(self._counting.soft_counts(self._state) if self.soft else counts)
 
     def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> Tensor:
-        return self._reported(soft_counts_of(counter, state) if self.soft else counter.counts(state))
+        if self.soft:
+            return self._reported(soft_counts_of(counter, state))
+        counts = counter.counts(state)
+        return self._reported(counts if self._traits().needs_matrix else sums(counts))
 
     def evaluate(self, counts: Counts) -> Tensor:
         """Value of the measure for any counts of this task: pure, batched and differentiable.

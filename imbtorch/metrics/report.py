@@ -357,7 +357,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         Raises:
             ValueError: if samples could not be counted and ``on_invalid="raise"``.
         """
-        counts = self._counter.counts(self._state)
+        counts = self._own(self._counter.counts(self._state))
         marginal = sums(counts)
         self._report_problems(marginal.actual, self._priors)
         rates = self._read_at(counts)
@@ -368,7 +368,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         values |= self._limits(tuple(self._measures), counts) if self._intervals else {}
         if self._groups is None:
             return self._keep(counts, values)
-        groups = self._counting.counts_of_groups(self._state)
+        groups = self._own(self._counting.counts_of_groups(self._state))
         if self._intervals:
             for index, group in enumerate(self._groups.names):
                 values |= self._limits(self._groups.measures, counts_of_one(groups, index), f"/{group}")

@@ -35,6 +35,7 @@ class SharedResult(CountsMetric):
         self._index = {name: index for index, name in enumerate(directions)}
         self._index |= {f"{prefix}{name}{postfix}": index for index, name in enumerate(directions)}
         self._last: Result | None = None
+        self._results = 0
         self._served: set[str] | None = None  # names that were read of the last result; None once it serves no more
         self._stale = False
 
@@ -76,13 +77,17 @@ class SharedResult(CountsMetric):
     def _reported(self, counts: Counts) -> dict[str, Tensor]:
         return {f"{self._prefix}{name}{self._postfix}": value for name, value in self._evaluated(counts).items()}
 
+    def _own(self, counts: Counts) -> Counts:
+        """Counts of a result, which go on being shown when the metric counts on."""
+        if self._is_synced:  # they are of this call alone
+            return counts
+        self._last = None  # its memory will do; of new memory each page would have to be asked for
+        return copied(counts)
+
     def _keep(self, counts: Counts, values: dict[str, Tensor], groups: Counts | None = None) -> dict[str, Tensor]:
         """Keep a result for those who read or show it later, and return its values by full name."""
-        # a synced state is this call's own; the local one goes on counting, so what is shown later is a copy of it
-        kept = counts if self._is_synced else copied(counts)
-        groups = groups if groups is None or self._is_synced else copied(groups)
-        number = 1 if self._last is None else self._last.number + 1
-        self._last, self._served, self._stale = Result(kept, values, number, groups), None, False
+        self._results += 1
+        self._last, self._served, self._stale = Result(counts, values, self._results, groups), None, False
         return {f"{self._prefix}{name}{self._postfix}": value.clone() for name, value in values.items()}
 
     def _value_of(self, name: str) -> Tensor:

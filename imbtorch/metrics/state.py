@@ -24,6 +24,7 @@ from torchmetrics.utilities.exceptions import TorchMetricsUserError
 __all__ = ["Setting", "SummedState", "rank_zero", "warn_caller"]
 
 T = TypeVar("T")
+CHANGED = {"_computed": None, "_stale": True, "_empty": False}  # what a metric knows after its counts changed
 
 
 class Setting(Generic[T]):
@@ -90,7 +91,7 @@ class SummedState(Metric):
         self._reductions[name] = dim_zero_sum
         self._state_name = name
         self._local: tuple[Tensor, bool, bool] | None = None  # the state of this process while a synced one is in place
-        self._leads = False  # whether a collection has this metric count for all of its group
+        self._leads = False  # whether a collection has the present update count for all of this metric's group
         self._bind(_zeros(length, cell))
         self._device = self._state.device  # torchmetrics before 1.9 does not ask for the default device
         self._note_change()
@@ -240,11 +241,8 @@ class SummedState(Metric):
 
         @functools.wraps(update)
         def wrapped(*args: Any, **kwargs: Any) -> None:
-            self.__dict__["_leads"] = _called_by_collection()
-            try:
-                update(*args, **kwargs)
-            finally:
-                self.__dict__["_leads"] = False
+            self.__dict__["_leads"] = self._lent and _called_by_collection()
+            update(*args, **kwargs)
             self._note_update()
 
         return wrapped
@@ -252,15 +250,15 @@ class SummedState(Metric):
     def _note_update(self) -> None:
         """Note an update, past the checks of ``Module.__setattr__``, which cost as much as counting a small batch."""
         # a graph that read the number would be compiled anew for each
-        self.__dict__["_update_count"] = 1 if torch.compiler.is_compiling() else self.__dict__["_update_count"] + 1
-        self._note_change()
+        count = 1 if torch.compiler.is_compiling() else self._update_count + 1
+        self.__dict__.update(_update_count=count, **CHANGED)
 
     def _note_change(self) -> None:
         """Note that this process's counts may differ from those that a value was computed of, and from none.
 
         Flags are only set here, never read, so that a compiled step depends on none of them.
         """
-        self.__dict__.update(_computed=None, _stale=True, _empty=False)
+        self.__dict__.update(CHANGED)
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
         """Compute on the summed state.

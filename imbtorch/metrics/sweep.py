@@ -156,7 +156,7 @@ class ThresholdSweep(SharedResult):
         counts = self._histogram.counts(self._state)
         actual = counts.sum(-1)
         self._report_problems(actual[:, 1] if self.task == "multiclass" else actual)
-        return self._keep(counts, self._best(counts))
+        return self._keep(self._own(counts), self._best(counts))
 
     def _best(self, histogram: Tensor) -> dict[str, Tensor]:
         values, higher = self._at_each_threshold(histogram), self._measure.traits.higher_is_better
