@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, cast, get_args
+from typing import cast, get_args
 
 import torch
 from torch import Tensor
@@ -24,8 +24,9 @@ from imbtorch.arguments import (
     spread,
     whole_number,
 )
+from imbtorch.batches import FAULTS, Batch, add_batch, check_device
 from imbtorch.counts import Counts, Margins, Normalize, check_choice, normalized
-from imbtorch.kernels import Table, add_masked, count_sound, integers, reading_is_free
+from imbtorch.kernels import Table, integers, reading_is_free
 from imbtorch.soft import (
     UNEVEN,
     add_soft_masked,
@@ -37,18 +38,6 @@ from imbtorch.soft import (
 )
 
 __all__ = ["Counting", "Layout", "Task", "Threshold", "confusion_matrix", "soft_confusion_matrix"]
-
-
-# What can be wrong with a sample; each has a spare cell behind the counts, in this order (first match counts).
-FAULTS = (
-    "targets out of range",
-    "predictions out of range",
-    "NaN scores",
-    "probabilities outside [0, 1]",
-    "probabilities that do not sum to 1",
-    "weights that are negative or not finite",
-    "groups out of range",
-)
 
 
 def confusion_matrix(
@@ -155,39 +144,13 @@ def soft_confusion_matrix(
     return cast(Tensor, counting.soft_counts(state))
 
 
-class Batch(NamedTuple):
-    """Samples as they are counted.
-
-    Attributes:
-        labels: predicted classes, integers or bools.
-        truth: classes of the targets, integers or bools, in the same shape.
-        scores: for scores the numbers that show whether a sample can be counted, in the same shape: the highest of all
-            classes, or the probability of class 1.
-        bounded: whether these are probabilities, which lie in [0, 1].
-        uneven: which probabilities do not sum to 1, in the same shape.
-        soft: where soft counts are wanted, the scores as they were given; for several classes they stand for
-            ``labels`` too, since what counts them reads both at once.
-        weight: float64 weights, in the same shape; None for 1 each.
-        group: int64 indices of the groups, in the same shape, or one for all samples; None without groups.
-    """
-
-    labels: Tensor
-    truth: Tensor
-    scores: Tensor | None = None
-    bounded: bool = False
-    uneven: Tensor | None = None
-    soft: Tensor | None = None
-    weight: Tensor | None = None
-    group: Tensor | int | None = None
-
-
 @dataclass(frozen=True)
 class Counting:
     """How predictions and targets become counts: the one place that reads a sample.
 
     Counts live in a flat int64 state (float64 if samples have weights): the cells of the matrix (or correct, actual,
     predicted for margins) of each group, where soft counts are wanted as many again for those, then one spare cell for
-    each of :data:`FAULTS`. Use :meth:`of`, which checks what a user gave.
+    each of :data:`~imbtorch.batches.FAULTS`. Use :meth:`of`, which checks what a user gave.
     """
 
     task: Task
@@ -313,15 +276,7 @@ class Counting:
 
         For multilabel a user gives the share of positives of each label, which makes that of its negatives.
         """
-        try:
-            share = torch.as_tensor(priors, dtype=torch.float64, device="cpu")
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise TypeError(f"{name} must be a sequence of numbers such as [0.99, 0.01], got {priors!r}") from error
-        if share.shape != (self.size,):
-            got = f"{list(share.shape)}" if share.ndim else f"the number {priors!r}"
-            remedy = "; as in [0.99, 0.01], the positive class last" if self.task == "binary" else ""
-            kind = "labels" if self.task == "multilabel" else "classes"
-            raise ValueError(f"{name} must hold one share for each of {self.size} {kind}, got {got}{remedy}")
+        share = self._one_for_each(priors, name)
         labels = self.task == "multilabel"
         shares = torch.stack((1 - share, share), -1) if labels else share.clone()
         if labels and not bool((shares >= 0).all()):
@@ -334,6 +289,19 @@ class Counting:
                 "share 0, and the others their shares among themselves"
             )
         return shares
+
+    def _one_for_each(self, priors: Tensor | Sequence[float], name: str) -> Tensor:
+        """Return numbers, one for each class or label, as a float64 tensor, else raise."""
+        try:
+            share = torch.as_tensor(priors, dtype=torch.float64, device="cpu")
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise TypeError(f"{name} must be a sequence of numbers such as [0.99, 0.01], got {priors!r}") from error
+        if share.shape != (self.size,):
+            got = f"{list(share.shape)}" if share.ndim else f"the number {priors!r}"
+            remedy = "; as in [0.99, 0.01], the positive class last" if self.task == "binary" else ""
+            kind = "labels" if self.task == "multilabel" else "classes"
+            raise ValueError(f"{name} must hold one share for each of {self.size} {kind}, got {got}{remedy}")
+        return share
 
     def counts(self, state: Tensor) -> Counts:
         """Counts of a state, or of a stack ``[..., cells + faults]`` of them; groups are summed, else it is a view."""
@@ -432,14 +400,9 @@ class Counting:
             return " or of both classes, which come second: use preds.movedim(-1, 1)"
         return " or of both classes, [N, 2, ...]; for one score a class use task='multiclass'"
 
-    def read(self, preds: Tensor, target: Tensor) -> Batch:
-        """Check a batch and read its predictions.
-
-        Raises:
-            ValueError: for shapes or devices that do not fit.
-            TypeError: for what is no dense tensor, or floating targets.
-        """
-        plain = (  # class indices, for which a check of everything costs as much as counting some
+    def _plain(self, preds: Tensor, target: Tensor) -> bool:
+        """Whether these are class indices as they come most often: to check all else costs as much as counting some."""
+        return (
             type(preds) is type(target) is Tensor
             and preds.dtype in _COMMON
             and target.dtype in _COMMON
@@ -449,7 +412,15 @@ class Counting:
             and self.task != "multilabel"
             and not self.soft
         )
-        if plain:
+
+    def read(self, preds: Tensor, target: Tensor) -> Batch:
+        """Check a batch and read its predictions.
+
+        Raises:
+            ValueError: for shapes or devices that do not fit.
+            TypeError: for what is no dense tensor, or floating targets.
+        """
+        if self._plain(preds, target):
             return Batch(preds, target)
         self.check(preds, target)
         labels, truth = _readable(preds), _readable(target)
@@ -509,7 +480,7 @@ class Counting:
     def _add_scores(self, state: Tensor, batch: Batch, scores: Tensor, defer: Callable[[], bool]) -> None:
         """Add class scores to hard and soft counts."""
         table, ignored = self.table, self.ignored_target
-        _check_device(state, batch)
+        check_device(state, batch)
         if not batch.truth.numel():
             return
         if reading_is_free(state) and count_soft(state, table, scores, batch.truth, ignored, self.logits):
@@ -525,7 +496,7 @@ class Counting:
 
     def _add_probabilities(self, state: Tensor, batch: Batch, scores: Tensor, defer: Callable[[], bool]) -> None:
         """Add what stands for probabilities of class 1 to hard and soft counts."""
-        _check_device(state, batch)
+        check_device(state, batch)
         cells, target = self.table.cells, state
         if reading_is_free(state):
             target = torch.zeros_like(
@@ -557,19 +528,24 @@ class Counting:
     def error_message(self, fault: int, values: Tensor, samples: int) -> str:
         """What is wrong with a batch, by the first of the offending values."""
         value, share = values.flatten()[0].item(), f"{values.numel()} of {samples} values"
-        if fault == 2:
-            kind = "NaN or infinite logits" if self.soft and self.task == "multiclass" and self.logits else "NaN scores"
-            return f"preds hold {kind} ({share}); a diverged model is the usual cause"
-        if fault == 3:
-            return f"preds hold {value:.6g}, which is no probability ({share}); pass logits=True for raw scores"
-        if fault == 4:
-            which = "a sample" if self.task == "multiclass" else "both classes"
-            return f"preds of {which} do not sum to 1 ({share}); pass logits=True for raw scores"
+        if 2 <= fault <= 4:
+            return f"preds {self._score_message(fault, value)} ({share}); " + (
+                "a diverged model is the usual cause" if fault == 2 else "pass logits=True for raw scores"
+            )
         if fault == 5:
             return f"weight holds {value:.6g} ({share}); weights must be finite and not negative"
         if fault == 6:
             return f"group holds {value} but the metric has groups 0..{(self.groups or 1) - 1} ({share})"
         return self._out_of_range("preds" if fault else "target", value, share)
+
+    def _score_message(self, fault: int, value: float) -> str:
+        """What is wrong with scores."""
+        if fault == 2:
+            soft_logits = self.soft and self.task == "multiclass" and self.logits
+            return "hold NaN or infinite logits" if soft_logits else "hold NaN scores"
+        if fault == 3:
+            return f"hold {value:.6g}, which is no probability"
+        return f"of {'a sample' if self.task == 'multiclass' else 'both classes'} do not sum to 1"
 
     def _out_of_range(self, name: str, value: float, share: str) -> str:
         """What to say of a class that there is not."""
@@ -580,111 +556,6 @@ class Counting:
             return f"{text}; {remedy}"
         text += f"; if {value} marks ignored samples, pass ignore_index={value}"
         return f"{text}; if classes run from 1 to {value}, subtract 1" if value == self.classes else text
-
-
-def add_batch(
-    state: Tensor,
-    table: Table,
-    batch: Batch,
-    ignored: int | None,
-    defer: Callable[[], bool],
-    error_message: Callable[[int, Tensor, int], str],
-) -> Tensor | None:
-    """Add a batch to flat counts in place.
-
-    Args:
-        state: int64 or float64 ``[table.cells + ... + faults]``.
-        table: shape of the counts.
-        batch: what is counted.
-        ignored: target of the samples to leave out.
-        defer: whether to tally samples that cannot be counted, without waiting for the device, instead of raising; not
-            asked where all samples are seen to be sound.
-        error_message: of a fault, its offending values, and the number of samples.
-
-    Returns:
-        Which samples were counted; None for all that are not ignored.
-
-    Raises:
-        ValueError: for a state on another device and, unless deferred, values that cannot be counted; the state is then
-            as before.
-    """
-    _check_device(state, batch)
-    if batch.truth.numel() == 0 or _counted_on_cpu(state, table, batch, ignored):
-        return None
-    group = batch.group
-    if isinstance(group, int):
-        group = torch.full((), group, dtype=torch.int64, device=batch.truth.device).expand(batch.truth.shape)
-    labels, truth = integers(batch.labels), integers(batch.truth)
-    keep = None if ignored is None else truth != ignored
-    faults = _faults(batch, labels, truth, group, table)
-    if not defer():
-        read = (truth, labels, *[batch.scores] * 3, batch.weight, group)
-        for place, (fault, values) in enumerate(zip(faults, read, strict=True)):
-            if fault is None or values is None:
-                continue
-            wrong = fault if keep is None else fault & keep
-            if bool(wrong.any()):
-                raise ValueError(error_message(place, values[wrong], truth.numel()))
-    return add_masked(state, table, labels, truth, keep, faults, batch.weight, group)
-
-
-def _check_device(state: Tensor, batch: Batch) -> None:
-    if batch.truth.device != state.device:
-        raise ValueError(
-            f"preds are on {batch.truth.device} but the counts are on {state.device}; move the metric: "
-            f"metric.to({str(batch.truth.device)!r})"
-        )
-
-
-def _counted_on_cpu(state: Tensor, table: Table, batch: Batch, ignored: int | None) -> bool:
-    """Count a batch whose values can be read, if all of it is sound; else return False."""
-    if not reading_is_free(state):
-        return False
-    if isinstance(batch.group, int):
-        part, place = table._replace(groups=1), batch.group
-        if not 0 <= place < table.groups:
-            return False
-        view = state[place * part.cells : (place + 1) * part.cells]
-        return _counted_on_cpu(view, part, batch._replace(group=None), ignored)
-    if not _trusted(batch):
-        return False
-    guess, true = batch.labels.numpy(), batch.truth.numpy()
-    weight = None if batch.weight is None else batch.weight.numpy()
-    group = None if batch.group is None else batch.group.numpy()
-    if true.ndim != 1 and table.labels == 1:
-        guess, true = guess.reshape(-1), true.reshape(-1)
-        weight = weight if weight is None else weight.reshape(-1)
-        group = group if group is None else group.reshape(-1)
-    return count_sound(state, table, guess, true, ignored, weight, group)
-
-
-def _trusted(batch: Batch) -> bool:
-    """Whether no score is NaN, no probability and no weight impossible; minimum and maximum cost less than masks."""
-    if batch.weight is not None:
-        least, most = torch.aminmax(batch.weight)
-        if not 0 <= least.item() <= most.item() < torch.inf:
-            return False
-    if batch.scores is None:
-        return True
-    if not batch.bounded:
-        return not bool(batch.scores.isnan().any())
-    least, most = torch.aminmax(batch.scores)
-    even = batch.uneven is None or not bool(batch.uneven.any())
-    return even and bool(least.item() >= 0) and bool(most.item() <= 1)
-
-
-def _faults(
-    batch: Batch, labels: Tensor, truth: Tensor, group: Tensor | None, table: Table
-) -> tuple[Tensor | None, ...]:
-    """Which samples have which of :data:`FAULTS`; None where none can."""
-    outside = (truth < 0) | (truth >= table.rows)
-    weight = batch.weight
-    heavy = None if weight is None else ~((weight >= 0) & (weight < torch.inf))  # true for NaN
-    strange = None if group is None else (group < 0) | (group >= table.groups)
-    if batch.scores is None:
-        return outside, (labels < 0) | (labels >= table.columns), None, None, None, heavy, strange
-    impossible = (batch.scores < 0) | (batch.scores > 1) if batch.bounded else None
-    return outside, None, batch.scores.isnan(), impossible, batch.uneven, heavy, strange
 
 
 def _highest(scores: Tensor) -> tuple[Tensor, Tensor]:

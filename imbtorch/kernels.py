@@ -90,10 +90,7 @@ def count_sound(
     """
     counts = state.numpy()[: table.cells]
     if table.margins or true.size < max(len(counts), FEW):
-        found = _indexed(table, guess, true, ignored, weight, group)
-        if found is not None:
-            np.add.at(counts, found[0], 1 if found[1] is None else found[1].astype(counts.dtype, copy=False))
-        return found is not None
+        return _added_one_by_one(counts, _indexed(table, guess, true, ignored, weight, group))
     total: Integers | None = None
     for block in _blocks(true, table):
         weights, groups = weight if weight is None else weight[block], group if group is None else group[block]
@@ -103,6 +100,15 @@ def count_sound(
         total = counted if total is None else total + counted
     assert total is not None
     counts += total.astype(counts.dtype, copy=False)
+    return True
+
+
+def _added_one_by_one(counts: Integers, found: tuple[Integers, Integers | None] | None) -> bool:
+    """Add cells and weights to counts; False where there are none, because of samples that are not sound."""
+    if found is None:
+        return False
+    cells, weights = found
+    np.add.at(counts, cells, 1 if weights is None else weights.astype(counts.dtype, copy=False))
     return True
 
 
@@ -153,20 +159,16 @@ def _indexed(
     group: Integers | None,
 ) -> tuple[Integers, Integers | None] | None:
     """Cells and weights (None for 1 each) of a block of samples; None if one of them is not sound."""
-    keep = None
-    if ignored is not None:
+    if ignored is not None:  # an ignored sample counts as one of weight 0
         keep = (true != ignored).astype(np.int64)
-        true = true * keep  # an ignored sample counts as one of weight 0
-    if not below(true, table.rows):
+        guess, true, group = guess * keep, true * keep, group if group is None else group * keep
+        weight = keep if weight is None else weight * keep
+    sound = below(true, table.rows) and below(guess, table.columns)
+    if not sound or (group is not None and not below(group, table.groups)):
         return None
-    if not below(guess, table.columns) and (keep is None or not below(guess := guess * keep, table.columns)):
-        return None
-    if group is not None and not below(group := group if keep is None else group * keep, table.groups):
-        return None
-    seen = weight if keep is None else keep if weight is None else weight * keep
     if table.margins:
-        return _margin_cells(table, guess, true, seen, group)
-    return _matrix_cells(table, guess, true, group).reshape(-1), None if seen is None else seen.reshape(-1)
+        return _margin_cells(table, guess, true, weight, group)
+    return _matrix_cells(table, guess, true, group).reshape(-1), None if weight is None else weight.reshape(-1)
 
 
 def _margin_cells(
@@ -255,19 +257,15 @@ def add_masked(
         Which samples were counted, in the same shape.
     """
     wrong, sound = _first_fault(len(state) - len(faults), true, faults)
-    kept = (
-        torch.ones((), dtype=state.dtype, device=true.device).expand_as(true) if keep is None else keep.to(state.dtype)
-    )
+    kept = state.new_ones(()).expand_as(true) if keep is None else keep.to(state.dtype)
     if weight is not None:  # of an ignored sample it may be NaN
         kept = torch.where(kept > 0, torch.where(sound, weight, 1.0), 0.0)
-    offset = None if group is None else group * table.of_a_group
-    indices, weights = [], []
-    for place, (index, counted) in enumerate(_parts(table, guess, true)):
-        first = place == 0  # tallies the faults as well
-        index = index if offset is None else index + offset
-        indices.append(torch.where(sound, index, wrong if first else 0).flatten())
-        weights.append((kept if first else kept * sound if counted is None else kept * sound * counted).flatten())
-    one = len(indices) == 1
+    (cell, _), *others = _parts(table, guess, true, group)
+    indices, weights = [torch.where(sound, cell, wrong).flatten()], [kept.flatten()]  # the first tallies the faults too
+    for cell, counted in others:
+        indices.append(torch.where(sound, cell, 0).flatten())
+        weights.append((kept * sound if counted is None else kept * sound * counted).flatten())
+    one = not others
     state.index_add_(0, indices[0] if one else torch.cat(indices), weights[0] if one else torch.cat(weights))
     return sound if keep is None else sound & keep
 
@@ -281,13 +279,16 @@ def _first_fault(spare: int, true: Tensor, faults: Sequence[Tensor | None]) -> t
     return wrong, wrong == 0
 
 
-def _parts(table: Table, guess: Tensor, true: Tensor) -> list[tuple[Tensor, Tensor | None]]:
+def _parts(table: Table, guess: Tensor, true: Tensor, group: Tensor | None) -> list[tuple[Tensor, Tensor | None]]:
     """Cells and weights (None for 1 each) to add for each sample."""
+    offset = None if group is None else group * table.of_a_group
     if table.margins:
         hits = (guess == true).long()
-        return [(true + table.rows, None), (guess + 2 * table.rows, None), (true, hits)]
+        start = true if offset is None else true + offset
+        predicted = guess if offset is None else guess + offset
+        return [(start + table.rows, None), (predicted + 2 * table.rows, None), (start, hits)]
     index = torch.add(guess, true, alpha=table.columns)
     if table.labels > 1:
         label = torch.arange(table.labels, device=index.device) * (table.rows * table.columns)
         index = index + label.view(-1, *[1] * (index.ndim - 2))
-    return [(index, None)]
+    return [(index if offset is None else index + offset, None)]

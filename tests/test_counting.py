@@ -12,7 +12,8 @@ from sklearn import metrics as sklearn_metrics
 from torchmetrics.functional import classification as tm
 
 from imbtorch import Margins, confusion_matrix, margins
-from imbtorch.counting import FAULTS, Counting
+from imbtorch.batches import FAULTS
+from imbtorch.counting import Counting
 
 INTEGERS = (
     torch.bool,

@@ -11,7 +11,7 @@ from torchmetrics import MetricCollection
 
 import imbtorch
 from imbtorch import Accuracy, ConfusionMatrix, ImbalanceReport, ThresholdSweep, confusion_matrix
-from imbtorch.counting import FAULTS
+from imbtorch.batches import FAULTS
 
 NARROW = (torch.int8, torch.int16, torch.int32, torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 

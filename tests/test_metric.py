@@ -30,7 +30,7 @@ from sklearn import metrics as sklearn_metrics
 
 import imbtorch
 from imbtorch import ConfusionMatrix, ConfusionMatrixMetric, Margins, margins
-from imbtorch.counting import FAULTS
+from imbtorch.batches import FAULTS
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt

@@ -13,7 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import imbtorch
 from imbtorch import ConfusionMatrix, Recall, confusion_matrix
-from imbtorch.counting import FAULTS, Counting
+from imbtorch.batches import FAULTS
+from imbtorch.counting import Counting
 
 SIZE = {"binary": {}, "multiclass": {"num_classes": 5}, "multilabel": {"num_labels": 5}}
 LAYOUTS = [("binary", "matrix"), ("multiclass", "matrix"), ("multiclass", "margins"), ("multilabel", "matrix")]
@@ -266,7 +267,7 @@ def test_compute_reads_one_value(samples):
 
 LAYERS = [  # each imports only from its own layer and those above it in this list; beside torch, what is named
     ({"counts", "measures", "sampler"}, set()),
-    ({"kernels", "arguments", "soft", "counting"}, {"numpy"}),  # which torchmetrics requires
+    ({"kernels", "arguments", "soft", "batches", "counting"}, {"numpy"}),  # which torchmetrics requires
     ({"analysis"}, set()),
     ({"plots"}, {"matplotlib"}),
     ({"metrics"}, {"numpy", "torchmetrics", "typing_extensions"}),

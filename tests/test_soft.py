@@ -27,7 +27,8 @@ from imbtorch import (
     soft,
     soft_confusion_matrix,
 )
-from imbtorch.counting import FAULTS, Counting
+from imbtorch.batches import FAULTS
+from imbtorch.counting import Counting
 
 CONTEXT.set_forkserver_preload(["torch", "torchmetrics", "imbtorch", "lightning.pytorch"])
 pytestmark = pytest.mark.filterwarnings("ignore:.*had no (positive )?target")

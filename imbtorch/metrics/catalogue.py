@@ -15,7 +15,8 @@ from imbtorch.counting import Task
 from imbtorch.counts import check_choice
 from imbtorch.measures import Measure
 from imbtorch.metrics.averaging import Traits
-from imbtorch.metrics.base import ConfusionMatrixMetric, MetricArguments
+from imbtorch.metrics.base import MetricArguments
+from imbtorch.metrics.confusion_matrix import ConfusionMatrixMetric
 
 __all__ = [
     "P4",

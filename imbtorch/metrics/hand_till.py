@@ -16,7 +16,8 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
-from imbtorch.counting import FAULTS, Counting
+from imbtorch.batches import FAULTS
+from imbtorch.counting import Counting
 from imbtorch.counts import ratio
 from imbtorch.kernels import reading_is_free
 from imbtorch.metrics.base import TorchmetricsArguments

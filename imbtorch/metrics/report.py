@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, replace
 from functools import partial
 from typing import Any
 
@@ -13,9 +12,8 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from imbtorch.analysis.intervals import posterior
-from imbtorch.analysis.tables import aligned
 from imbtorch.counting import Counting, Layout, Task, Threshold
-from imbtorch.counts import Counts, Margins, Result, check_choice, margins, rescaled, sums
+from imbtorch.counts import Counts, Margins, Result, margins, rescaled, sums
 from imbtorch.metrics.averaging import AveragedMeasure, one_value
 from imbtorch.metrics.base import (
     UNSURE,
@@ -37,7 +35,8 @@ from imbtorch.metrics.groups import (
     report_memory,
 )
 from imbtorch.metrics.per_class import class_values, of_name, per_class_measures
-from imbtorch.metrics.resolving import Measured, resolved
+from imbtorch.metrics.report_table import ReportTable
+from imbtorch.metrics.resolving import Measured, named_measures, resolved
 from imbtorch.metrics.shared import SharedResult, checked_names, copied
 from imbtorch.metrics.state import Setting
 from imbtorch.plots import plot_confusion_matrix, plot_values
@@ -192,19 +191,24 @@ class ImbalanceReport(SharedResult, LocalCounts):
         super().__init__(counting, on_invalid, **kwargs)
         self._class_names = tuple(names or map(str, range(counting.size)))
         self._priors = None if prevalence is None else self._checked_prevalence(prevalence)
-        usual = ("recall", "precision") if names is not None or counting.size <= FEW_CLASSES else ()
-        self._per_class = per_class_measures(usual if per_class is None else per_class, counting)
         self._class_groups = checked_class_groups(class_groups, self._class_names)
-        self._of_class_groups = self._per_class
-        if self._class_groups and per_class is None:  # the groups of many classes without each of these
-            self._of_class_groups = per_class_measures(("recall", "precision"), counting)
-        if self._class_groups and not self._of_class_groups:
-            raise ValueError("class_groups are averages of the measures in per_class, which names none")
+        self._take_per_class(per_class, names is not None or counting.size <= FEW_CLASSES)
         self._intervals = bool(intervals)
-        self._measures = self._resolved(self.default_measures(counting.task) if measures is None else measures)
+        given = named_measures(self.default_measures(counting.task) if measures is None else measures)
+        self._measures = {name: resolved(name, measured, counting) for name, measured in given.items()}
         self._groups = None if group_names is None else Groups.of(group_names, per_group, self._measures)
         self._name(self._directions(), prefix, postfix)
         report_memory(counting)
+
+    def _take_per_class(self, given: Sequence[str] | Mapping[str, Measured] | None, few: bool) -> None:
+        """Resolve the measures of each class, and those that are averaged over class groups."""
+        usual = given is None
+        named = ("recall", "precision") if given is None else given
+        self._per_class = per_class_measures(named if few or not usual else (), self._counting)
+        # where nothing is said, the groups of many classes are reported without each of these
+        self._of_class_groups = per_class_measures(named, self._counting) if self._class_groups else {}
+        if self._class_groups and not self._of_class_groups:
+            raise ValueError("class_groups are averages of the measures in per_class, which names none")
 
     def _prevalence(self) -> tuple[float, ...] | None:
         if self._priors is None:
@@ -235,13 +239,6 @@ class ImbalanceReport(SharedResult, LocalCounts):
                 )
             prevalence = [prevalence.get(name, 0.0) for name in self._class_names]
         return self._counting.class_priors(prevalence, "prevalence")
-
-    def _resolved(self, measures: Mapping[str, Measured] | Sequence[str]) -> dict[str, AveragedMeasure]:
-        """Each measure as it is read here."""
-        found: dict[str, AveragedMeasure] = {}
-        for name, measured in named_measures(measures).items():
-            found[name] = resolved(name, measured, self._counting)
-        return found
 
     def _directions(self) -> dict[str, bool | None]:
         """All names that are reported, and which direction of each is better."""
@@ -336,7 +333,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
 
     def _values_of_class_groups(self, counts: Counts, marginal: Margins) -> dict[str, Tensor]:
         values = {}
-        for name, measure in self._of_class_groups.items() if self._class_groups else ():
+        for name, measure in self._of_class_groups.items():
             parts = class_values(name, measure, counts, marginal)
             seen = counts if measure.needs_matrix else marginal
             for group, classes in self._class_groups.items():
@@ -499,47 +496,6 @@ class ImbalanceReport(SharedResult, LocalCounts):
         return f"{super()._settings_text()} {canonical(measures)} {canonical(self._class_names)} {groups}"
 
 
-@dataclass(frozen=True)
-class ReportTable:
-    """A report as text: a row for each class, the overall values below.
-
-    Attributes:
-        names: class names.
-        columns: column name -> one number a class: support (targets) and predicted, as counted; precision, recall, f1,
-            and the terms that CBA and IAM average.
-        overall: name -> value of the measures of all classes.
-        groups: group -> its samples as ``"support"`` and the same measures of it.
-    """
-
-    names: list[str]
-    columns: dict[str, list[float]]
-    overall: dict[str, float]
-    groups: dict[str, dict[str, float]] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, dict[str, Any]]:
-        """Nested dict: ``["classes"][name][column]``, ``["overall"][measure]``, ``["groups"][name][measure]``."""
-        rows = {
-            name: {column: numbers[index] for column, numbers in self.columns.items()}
-            for index, name in enumerate(self.names)
-        }
-        groups = {"groups": {name: dict(row) for name, row in self.groups.items()}} if self.groups else {}
-        return {"classes": rows, "overall": dict(self.overall), **groups}
-
-    def to_pandas(self) -> Any:
-        """``pandas.DataFrame`` with a row for each class; needs pandas, which imbtorch does not install."""
-        return importlib.import_module("pandas").DataFrame(self.columns, index=self.names)
-
-    def __str__(self) -> str:
-        """Return aligned text."""
-        rows = {
-            name: {column: numbers[index] for column, numbers in self.columns.items()}
-            for index, name in enumerate(self.names)
-        }
-        overall = [[name, _cell("", value)] for name, value in self.overall.items()]
-        lines = [*_aligned(rows), *([""] if self.groups else []), *_aligned(self.groups)]
-        return "\n".join([*lines, "", *aligned(overall)])
-
-
 def check_together(
     intervals: bool,
     state: Layout,
@@ -570,47 +526,8 @@ def sized(
     return num_classes, num_labels
 
 
-def named_measures(measures: Mapping[str, Measured] | Sequence[str]) -> Mapping[str, Measured]:
-    """Name -> measure, of a mapping or of names of the catalogue.
-
-    Raises:
-        ValueError: for unknown names and one that occurs twice.
-        TypeError: for anything else.
-    """
-    if isinstance(measures, Mapping):
-        for name in measures:
-            if not isinstance(name, str) or not name:
-                raise TypeError(f"measures must map names to measures, got the name {name!r}")
-        return measures
-    if isinstance(measures, str) or not isinstance(measures, Sequence) or not all(isinstance(m, str) for m in measures):
-        raise TypeError(
-            "measures must be names such as ['iam', 'mcc'], or map names to measures, as in {'iam': "
-            f"ImbalanceAccuracy}}, got {measures!r}"
-        )
-    for name in measures:
-        check_choice("measures", name, tuple(BY_NAME))
-    if len(set(measures)) < len(measures):
-        raise ValueError(f"measures must not name a measure twice, got {list(measures)}")
-    return {name: BY_NAME[name] for name in measures}
-
-
 def collision(name: str, cause: str) -> str:
     """What is wrong where an argument adds a name that is reported already."""
     if "groups" in cause:
         return f"{name!r} is reported already, and {cause} adds it once more; give that group another name"
     return f"measures already holds {name!r}, which {cause} adds; rename it there"
-
-
-def _aligned(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Lines of a table with a row for each name; none without rows."""
-    if not rows:
-        return []
-    cells = [["", *next(iter(rows.values()))]]
-    cells += [[name, *(_cell(column, value) for column, value in row.items())] for name, row in rows.items()]
-    return aligned(cells)
-
-
-def _cell(column: str, value: float) -> str:
-    if column in ("support", "predicted"):
-        return f"{value:.0f}" if value == int(value) else f"{value:.2f}"
-    return "-" if value != value else f"{value:.4f}"

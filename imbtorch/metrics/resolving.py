@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import signature
@@ -15,10 +15,10 @@ from torchmetrics import Metric
 from imbtorch.counting import Counting
 from imbtorch.counts import check_choice
 from imbtorch.metrics.averaging import AveragedMeasure, Traits
-from imbtorch.metrics.base import ConfusionMatrixMetric
 from imbtorch.metrics.catalogue import BY_NAME, METRICS
+from imbtorch.metrics.confusion_matrix import ConfusionMatrixMetric
 
-__all__ = ["Measured", "resolved"]
+__all__ = ["Measured", "named_measures", "resolved"]
 
 Measured: TypeAlias = (
     type[ConfusionMatrixMetric]
@@ -27,6 +27,30 @@ Measured: TypeAlias = (
     | tuple[Callable[..., Tensor], bool | None]
     | str
 )
+
+
+def named_measures(measures: Mapping[str, Measured] | Sequence[str]) -> Mapping[str, Measured]:
+    """Name -> measure, of a mapping or of names of the catalogue.
+
+    Raises:
+        ValueError: for unknown names and one that occurs twice.
+        TypeError: for anything else.
+    """
+    if isinstance(measures, Mapping):
+        for name in measures:
+            if not isinstance(name, str) or not name:
+                raise TypeError(f"measures must map names to measures, got the name {name!r}")
+        return measures
+    if isinstance(measures, str) or not isinstance(measures, Sequence) or not all(isinstance(m, str) for m in measures):
+        raise TypeError(
+            "measures must be names such as ['iam', 'mcc'], or map names to measures, as in {'iam': "
+            f"ImbalanceAccuracy}}, got {measures!r}"
+        )
+    for name in measures:
+        check_choice("measures", name, tuple(BY_NAME))
+    if len(set(measures)) < len(measures):
+        raise ValueError(f"measures must not name a measure twice, got {list(measures)}")
+    return {name: BY_NAME[name] for name in measures}
 
 
 def resolved(name: str, measured: Measured, counting: Counting, batched: bool = False) -> AveragedMeasure:
@@ -53,14 +77,9 @@ def resolved(name: str, measured: Measured, counting: Counting, batched: bool = 
         measured, direction = measured
     if isinstance(measured, ConfusionMatrixMetric):
         return _of_instance(name, measured, counting)
-    function: object = measured
-    keywords: dict[str, Any] = {}
-    if isinstance(measured, partial) and not measured.args:
-        function, keywords = measured.func, dict(measured.keywords)
-    if callable(function) and isinstance(function, Hashable):
-        function = METRICS.get(function, function)
-    if isinstance(function, type) and issubclass(function, ConfusionMatrixMetric):
-        found = _of_instance(name, _built(name, function, keywords, counting), counting)
+    metric, keywords = _metric_class(measured)
+    if metric is not None:
+        found = _of_instance(name, _built(name, metric, keywords, counting), counting)
         return found if direction is None else found.towards(direction)
     if not callable(measured) or isinstance(measured, (type, Metric)):
         raise TypeError(
@@ -69,6 +88,18 @@ def resolved(name: str, measured: Measured, counting: Counting, batched: bool = 
             f"{measured!r}"
         )
     return AveragedMeasure(Traits(name, measured, higher_is_better=direction, batched=batched), counting)
+
+
+def _metric_class(measured: object) -> tuple[type[ConfusionMatrixMetric] | None, dict[str, Any]]:
+    """Metric class that is given, alone, as a partial, or by its function, and its arguments; None for another one."""
+    function, keywords = measured, dict[str, Any]()
+    if isinstance(measured, partial) and not measured.args:
+        function, keywords = measured.func, dict(measured.keywords)
+    if callable(function) and isinstance(function, Hashable):
+        function = METRICS.get(function, function)
+    if isinstance(function, type) and issubclass(function, ConfusionMatrixMetric):
+        return function, keywords
+    return None, keywords
 
 
 def _is_pair(measured: Measured) -> TypeGuard[tuple[Callable[..., Tensor], bool | None]]:

@@ -11,11 +11,13 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.counting import FAULTS, Batch, Counting, Task, add_batch
+from imbtorch.batches import FAULTS, Batch, add_batch
+from imbtorch.counting import Counting, Task
 from imbtorch.counts import Counts, double, evaluated
 from imbtorch.kernels import Table, integers
 from imbtorch.metrics.averaging import AveragedMeasure
-from imbtorch.metrics.base import ConfusionMatrixMetric, OnInvalid, TorchmetricsArguments, canonical
+from imbtorch.metrics.base import OnInvalid, TorchmetricsArguments, canonical
+from imbtorch.metrics.confusion_matrix import ConfusionMatrixMetric
 from imbtorch.metrics.resolving import Measured, resolved
 from imbtorch.metrics.shared import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
@@ -315,7 +317,7 @@ class Histogram:
         return Batch(self._bins(scores), one_hot, worst, True)
 
     def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
-        """Add a batch to a state in place; see :func:`imbtorch.counting.add_batch`."""
+        """Add a batch to a state in place; see :func:`imbtorch.batches.add_batch`."""
         if self.counting.task != "multiclass":
             add_batch(state, self.table, batch, self.counting.ignored_target, defer, self.counting.error_message)
             return

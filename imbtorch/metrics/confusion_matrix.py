@@ -1,0 +1,353 @@
+"""The metric that reports one measure of a confusion matrix, and the matrix itself."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor
+from typing_extensions import Unpack
+
+from imbtorch.counting import Counting, Layout, Task, Threshold
+from imbtorch.counts import Counts, Margins, Normalize, check_choice, normalized, rescaled, square, sums
+from imbtorch.measures import Average
+from imbtorch.metrics.averaging import AveragedMeasure, Traits, chosen_average
+from imbtorch.metrics.base import (
+    UNSURE,
+    Counter,
+    CountsMetric,
+    LocalCounts,
+    MetricArguments,
+    OnInvalid,
+    TorchmetricsArguments,
+    confusion_counts,
+    counter_of_a_batch,
+    soft_counts_of,
+    targets,
+)
+from imbtorch.metrics.state import Setting
+
+if TYPE_CHECKING:
+    from imbtorch.analysis.intervals import Interval
+
+__all__ = ["ConfusionMatrix", "ConfusionMatrixMetric"]
+
+
+class ConfusionMatrixMetric(LocalCounts):
+    """Accumulates a confusion matrix on the device, over all processes, and reports one measure of it.
+
+    Subclasses set :attr:`measure`. Anything that can be computed from a confusion matrix is a few lines away::
+
+        class ErrorRate(ConfusionMatrixMetric):
+            higher_is_better = False
+            measure = staticmethod(lambda counts: 1 - accuracy(counts))
+
+    Args:
+        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+        num_classes: number of classes; required for multiclass.
+        num_labels: number of labels; required for multilabel.
+        average: how values of classes (or labels) become one: ``"macro"``, ``"weighted"`` by targets, ``"none"`` for
+            one value each, ``"micro"`` (sums before it divides), ``"binary"`` (the positive class alone). ``"auto"``
+            is ``"binary"`` for precision, recall, specificity, F-score and Fowlkes-Mallows in the binary task, else
+            ``"macro"``. Measures of the whole matrix take none but in the multilabel task, where it says how labels
+            are averaged; binary measures are averaged over classes, each against the rest, in the multiclass task.
+        threshold: a probability strictly above it predicts 1 (binary and multilabel). For multilabel also one for each
+            label, such as those that a :class:`~imbtorch.ThresholdSweep` of the labels finds.
+        logits: whether floating ``preds`` of the binary and multilabel tasks are logits; never guessed.
+        ignore_index: samples with this target are left out; any integer. If it is one of the classes, that class also
+            takes no part in a mean over classes.
+        on_invalid: what becomes of a class out of range, a NaN score, or a probability outside [0, 1], none of which
+            is ever counted: ``"raise"`` raises at once on the CPU of a single process, leaving the counts as they were,
+            and else in ``compute`` on all processes alike, so that no device waits for the check; after that error
+            call ``reset``. ``"warn"`` says in ``compute`` how many were left out.
+        state: ``"matrix"`` keeps K x K counts, ``"margins"`` 3 x K (multiclass): 3 MB in place of 123 GB for 128,256
+            classes. Measures that need the matrix refuse it.
+        soft: report the value of soft counts, in which probabilities count a little; a share above 0 and below 1, or
+            True for 0.02. It breaks the ties of a small validation set, of which a checkpoint would keep the earliest.
+            ``preds`` must be floating then: multiclass scores are probabilities that sum to 1 within 0.01, or
+            ``logits=True``; binary and multilabel ones count as 1 - p and p and take no threshold but 0.5. The state is
+            twice as large. :attr:`confmat`, :attr:`margins` and :meth:`interval` stay of hard counts. See
+            :meth:`soft_counts`.
+        weighted: whether ``update`` takes ``weight``, what each sample weighs. Counts are then float64 sums of weights
+            (not on MPS devices): exact for whole weights with sums below 2**53, which count like repeated samples, else
+            up to rounding, whose last digits depend on the order of samples. Such counts have no intervals.
+        kwargs: arguments of :class:`torchmetrics.Metric`: ``process_group``, ``dist_sync_on_step``,
+            ``sync_on_compute``, ``dist_sync_fn``, ``distributed_available_fn``. Values are computed anew each time.
+
+    Raises:
+        ValueError: for an argument that is missing, unknown, or has no meaning for the task or measure.
+        TypeError: for an argument of the wrong type.
+
+    States are not part of ``state_dict`` unless ``persistent(True)`` is called.
+    """
+
+    average = Setting[str]("_average", "How values of classes or labels become one.")
+    measure_arguments = Setting[dict[str, Any]](
+        lambda metric: copy.deepcopy(metric._arguments), "What the measure takes beside the counts."
+    )
+
+    measure: ClassVar[Callable[..., Tensor]]
+    """The function of counts that is reported."""
+    averages: ClassVar[tuple[str, ...]] = ()
+    """Averages that the measure takes; empty for measures of the whole matrix."""
+    binary_only: ClassVar[bool] = False
+    """Whether the measure takes two classes only."""
+    short: ClassVar[str] = ""
+    """Name that a report gives it."""
+    needs_matrix: ClassVar[bool] = True
+    """Whether the measure must see the whole matrix; False if it takes :class:`~imbtorch.counts.Margins` too."""
+
+    def __init__(
+        self,
+        task: Task | None = None,
+        num_classes: int | None = None,
+        *,
+        num_labels: int | None = None,
+        average: Average | Literal["auto"] | None = "auto",
+        threshold: Threshold = 0.5,
+        logits: bool = False,
+        ignore_index: int | None = None,
+        on_invalid: OnInvalid = "raise",
+        state: Layout = "matrix",
+        soft: bool | float = False,
+        weighted: bool = False,
+        **kwargs: Unpack[TorchmetricsArguments],
+    ) -> None:
+        counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index, state, soft, weighted)
+        if state == "margins" and self.needs_matrix:
+            raise ValueError(
+                f"{type(self).__name__} needs the matrix, which state='margins' does not keep; use state='matrix' (a "
+                "metric of your own whose measure takes Margins sets needs_matrix = False)"
+            )
+        chosen = chosen_average(Traits.of(type(self)), counting, average)
+        super().__init__(counting, on_invalid, **kwargs)
+        self._average, self._arguments = chosen, dict[str, Any]()
+
+    def _set_measure_arguments(self, **arguments: Any) -> None:
+        """Keep what the measure takes beside the counts, and let it check that at once."""
+        type(self).measure(torch.ones(2, 2, device="cpu"), **arguments)
+        self._arguments = arguments
+
+    def _traits(self) -> Traits:
+        """What has to be known of the measure."""
+        return Traits.of(type(self), self.higher_is_better)
+
+    @property
+    def _measure(self) -> AveragedMeasure:
+        """The measure as it is read here; made anew, since a function of one's own may not be pickled."""
+        return AveragedMeasure(self._traits(), self._counting, self._average, self._arguments)
+
+    def _counter_of_a_batch(self) -> Counter:
+        return counter_of_a_batch(self._counting, self._traits().needs_matrix)
+
+    def compute(self) -> Tensor:
+        """Value of all counts, of all processes; see the measure for its range and undefined cases.
+
+        Raises:
+            ValueError: if samples could not be counted and ``on_invalid="raise"``.
+        """
+        counts = self._counter.counts(self._state)
+        counts = counts if self._traits().needs_matrix else sums(counts)  # once, for the value and for the warnings
+        self._report_problems(targets(counts))
+        return self._reported(self._counting.soft_counts(self._state) if self.soft else counts)
+
+    def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> Tensor:
+        if self.soft:
+            return self._reported(soft_counts_of(counter, state))
+        counts = counter.counts(state)
+        return self._reported(counts if self._traits().needs_matrix else sums(counts))
+
+    def evaluate(self, counts: Counts) -> Tensor:
+        """Value of the measure for any counts of this task: pure, batched and differentiable.
+
+        Args:
+            counts: ``[..., K, K]`` or :class:`~imbtorch.counts.Margins`; ``[..., L, 2, 2]`` for multilabel.
+
+        Returns:
+            ``[...]``, or ``[..., K]`` under ``average="none"``.
+        """
+        return self._measure(counts)
+
+    def _reported(self, counts: Counts) -> Tensor:
+        return self._narrow(self.evaluate(counts))
+
+    def at_prevalence(self, priors: Tensor | Sequence[float]) -> Tensor:
+        """Value in a population with other class shares, from the counts of all processes (a collective step).
+
+        What the classifier does to each true class stays, how often the class comes changes
+        (:func:`imbtorch.at_prevalence`): what a validation set that was rebalanced says about deployment. Recall and
+        what is made of recalls alone (balanced accuracy, G-mean; for two classes specificity, dominance, IBA too) do
+        not move; precision, F-score, accuracy, CBA, IAM and MCC do. For an interval there, give
+        :func:`imbtorch.analysis.posterior` ``lambda counts: metric.evaluate(at_prevalence(counts, priors))``.
+
+        Args:
+            priors: ``[K]`` shares of the classes there, in any unit (``[1000, 1]``); for multilabel ``[L]``, for each
+                label the share of its positives in [0, 1], to which its 2x2 counts are rescaled.
+
+        Returns:
+            What ``compute`` returns, of the same shape and dtype; :class:`ConfusionMatrix` gives rates for counts.
+
+        Raises:
+            ValueError: for priors that do not fit the classes, are negative, not finite or all 0; for a positive prior
+                of a class without targets or of ``ignore_index``; for ``state="margins"`` of more than two classes,
+                which does not keep what is rescaled; and as ``compute``.
+            TypeError: for priors that are no numbers.
+
+        >>> from imbtorch import Precision
+        >>> metric = Precision("binary")
+        >>> metric(torch.tensor([0, 0, 0, 1, 1, 1, 1, 1]), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
+        tensor(0.8000)
+        >>> metric.at_prevalence([1000, 1])  # each positive is found, among 250 false alarms
+        tensor(0.0040)
+        """
+        with self._counts_of_all() as counts:
+            there = self._counting.class_priors(priors, "priors")
+            self._report_problems(targets(counts), there, needed=True)
+            counts = self._counting.soft_counts(self._state) if self.soft else counts
+            return self._narrow(self.evaluate(rescaled(counts, there)))
+
+    # --- looks ------------------------------------------------------------------------------------------------------
+
+    def plot(self, val: Tensor | Sequence[Tensor] | None = None, ax: Any | None = None) -> tuple[Any, Any]:
+        """Draw a value, one bar for each class, or the course of values over epochs.
+
+        Args:
+            val: a value of ``compute`` or ``forward``, or a sequence of them; by default ``compute()``.
+            ax: matplotlib axes to draw into; by default a new figure.
+
+        Returns:
+            Figure (None if axes were given) and axes.
+
+        Raises:
+            ModuleNotFoundError: without matplotlib (``pip install imbtorch[plot]``).
+        """
+        from imbtorch.plots.values import plot_values
+
+        return plot_values(
+            self.compute() if val is None else val,
+            ax,
+            name=type(self).__name__,
+            bounds=(self.plot_lower_bound, self.plot_upper_bound),
+            item="Label" if self.task == "multilabel" else "Class",
+        )
+
+    def interval(
+        self,
+        method: Literal["posterior", "bootstrap"] = "posterior",
+        samples: int = 10_000,
+        level: float = 0.95,
+        generator: torch.Generator | None = None,
+    ) -> Interval:
+        """How sure the value is, from the counts of all processes, hard ones always (a collective step).
+
+        Processes draw each for themselves: give all of them a generator of one seed where they must agree.
+
+        Args:
+            method: :func:`imbtorch.analysis.posterior` or :func:`imbtorch.analysis.bootstrap`.
+            samples: number of draws.
+            level: probability that the interval holds.
+            generator: source of randomness, on the device of the metric.
+
+        Returns:
+            :class:`imbtorch.analysis.Interval` of the shape of ``compute()``.
+
+        Raises:
+            ValueError: for ``state="margins"``, which does not keep what is drawn; for ``average="min"``, since an
+                interval of the lowest of several uncertain values does not cover it; for weighted counts, which do not
+                say how many samples there were.
+        """
+        from imbtorch.analysis.intervals import bootstrap, posterior
+
+        if self.weighted:
+            raise ValueError(UNSURE)
+        check_choice("method", method, ("posterior", "bootstrap"))
+        if self._average == "min":
+            raise ValueError(
+                "the lowest of several uncertain values has no interval that covers it; use average='none'"
+            )
+        with self._counts_of_all() as counted:
+            counts = confusion_counts(counted).clone()
+        draw = posterior if method == "posterior" else bootstrap
+        own = type(self).evaluate is not ConfusionMatrixMetric.evaluate
+        measure = self.evaluate if own else self._measure  # which says whether margins will do
+        return draw(measure, counts, samples=samples, level=level, generator=generator, event_dims=counts.ndim)
+
+    def _shown_arguments(self) -> dict[str, Any]:
+        shown = super()._shown_arguments() | self.measure_arguments
+        if self.averages or (self.binary_only and self.task == "multiclass") or self.task == "multilabel":
+            shown["average"] = self.average
+        return shown
+
+
+class ConfusionMatrix(ConfusionMatrixMetric):
+    """Confusion matrix, rows true and columns predicted: the counts that all other metrics read.
+
+    Args:
+        task: see :class:`ConfusionMatrixMetric`, like the keyword arguments.
+        num_classes: number of classes.
+        normalize: ``"true"`` for shares of the true class, ``"pred"`` of the predicted class, ``"all"`` of all samples;
+            None for int64 counts.
+        kwargs: arguments of :class:`ConfusionMatrixMetric`, but for ``average``.
+
+    >>> metric = ConfusionMatrix("multiclass", num_classes=3)
+    >>> metric(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]))
+    tensor([[1, 0, 0],
+            [1, 1, 0],
+            [0, 0, 1]])
+    """
+
+    warns_of_unseen = False
+    normalize = Setting[Normalize | None]("_normalize", "What counts are divided by.")
+    measure = staticmethod(square)
+
+    def __init__(
+        self,
+        task: Task | None = None,
+        num_classes: int | None = None,
+        *,
+        normalize: Normalize | None = None,
+        **kwargs: Unpack[MetricArguments],
+    ) -> None:
+        check_choice("normalize", normalize, (None, *get_args(Normalize)))
+        if "average" in kwargs:
+            raise ValueError("ConfusionMatrix reports counts and takes no average; use normalize")
+        super().__init__(task, num_classes, **kwargs)
+        self._normalize = normalize
+
+    def evaluate(self, counts: Counts) -> Tensor:
+        """Return the counts, or rates of them: ``[..., K, K]``, for multilabel ``[..., L, 2, 2]``."""
+        if isinstance(counts, Margins):
+            raise TypeError("a confusion matrix cannot be read off Margins")
+        return counts if self.normalize is None else normalized(counts, self.normalize)
+
+    def _reported(self, counts: Counts) -> Tensor:
+        value = self.evaluate(counts)
+        return value.clone() if self.normalize is None else self._narrow(value)
+
+    def _shown_arguments(self) -> dict[str, Any]:
+        return CountsMetric._shown_arguments(self) | ({"normalize": self.normalize} if self.normalize else {})
+
+    def plot(
+        self,
+        val: Tensor | Sequence[Tensor] | None = None,
+        ax: Any | None = None,
+        labels: Sequence[str] | None = None,
+    ) -> tuple[Any, Any]:
+        """Draw the matrix with counts and rates.
+
+        Args:
+            val: a value of ``compute`` or ``forward``; by default ``compute()``.
+            ax: matplotlib axes to draw into; by default a new figure.
+            labels: class names.
+
+        Returns:
+            Figure (None if axes were given) and axes.
+        """
+        from imbtorch.plots.matrix import plot_confusion_matrix
+
+        counts = self.compute() if val is None else val
+        if not isinstance(counts, Tensor):
+            raise TypeError("a confusion matrix is drawn from one tensor; choose an element of the sequence")
+        return plot_confusion_matrix(counts, ax, labels=labels, normalize=self.normalize or "true")
