@@ -1,4 +1,4 @@
-"""A measure is added in the five edits that the README describes: formula, class, oracle and two rows; in a copy."""
+"""A measure is added in the four edits that the README describes: formula, class, oracle and row; in a copy."""
 
 import ast
 import os
@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FORMULAS, CLASSES, ORACLES, CATALOGUE, FORMULARY = (
+FORMULAS, CLASSES, ORACLES, CATALOGUE = (
     "imbtorch/measures/per_class.py",
     "imbtorch/metrics/catalogue.py",
     "tests/oracles.py",
-    "README.md",
     "imbtorch/measures/README.md",
 )
 
@@ -69,10 +68,9 @@ PEERS.append(Peer("KulczynskiSimilarity", "KulczynskiSimilarity", {"average": "n
 """
 
 ROW = (
-    "| Kulczynski similarity | `kulczynski_similarity` | `KulczynskiSimilarity` | mean of P_i and R_i, averaged "
-    "| [0, 1] | higher | any | Kulczynski 1927 |"
+    "| Kulczynski similarity | `kulczynski_similarity` | `KulczynskiSimilarity` | `(P_i + R_i) / 2` | [0, 1] | higher "
+    "| 0 | the mean of scikit-learn's two | Kulczynski 1927 |"
 )
-SHORT_ROW = "| `kulczynski_similarity` | `(P_i + R_i) / 2` | [0, 1] | higher | 0 | the mean of scikit-learn's two |"
 
 GENERIC = {  # tests that must have met the new measure
     "test_facts_peers_and_cases_cover_the_catalogue",
@@ -85,7 +83,6 @@ GENERIC = {  # tests that must have met the new measure
     "test_an_ignored_class_takes_no_part_in_means",
     "test_invariances_in_exact_arithmetic",
     "test_catalogue_agrees_with_the_class",
-    "test_formulas_beside_the_functions_are_those_of_the_catalogue",
     "imbtorch.measures.per_class.kulczynski_similarity",
     "imbtorch.metrics.catalogue.KulczynskiSimilarity",
 }
@@ -116,13 +113,12 @@ def last_row(path, heading):
     return end
 
 
-# each of the five edits, by the file that it changes
+# each of the four edits, by the file that it changes
 EDITS = {
     FORMULAS: lambda path: define(path, ast.FunctionDef, "kulczynski_similarity", FORMULA),
     CLASSES: lambda path: define(path, ast.ClassDef, "KulczynskiSimilarity", CLASS),
     ORACLES: lambda path: path.write_text(path.read_text(encoding="utf-8") + ORACLE, encoding="utf-8"),
-    CATALOGUE: lambda path: insert(path, last_row(path, "## Catalogue"), ROW),
-    FORMULARY: lambda path: insert(path, last_row(path, "## Of each class, averaged (`per_class.py`)"), SHORT_ROW),
+    CATALOGUE: lambda path: insert(path, last_row(path, "## Of each class, averaged (`per_class.py`)"), ROW),
 }
 
 
@@ -151,7 +147,7 @@ def copy(tmp_path):
     return tmp_path
 
 
-def test_a_measure_in_five_edits(copy):
+def test_a_measure_in_four_edits(copy):
     for name, edit in EDITS.items():
         edit(copy / name)
     names = ("measures", "metric", "analysis", "readme")
@@ -162,7 +158,7 @@ def test_a_measure_in_five_edits(copy):
     assert sum("KulczynskiSimilarity" in which for _, which in passed) > 40
 
 
-def test_without_oracle_and_rows_the_tests_refuse_it(copy):
+def test_without_oracle_and_row_the_tests_refuse_it(copy):
     for name in (FORMULAS, CLASSES):
         EDITS[name](copy / name)
     done = run(copy, "tests/test_measures.py", "tests/test_readme.py")
@@ -171,11 +167,10 @@ def test_without_oracle_and_rows_the_tests_refuse_it(copy):
     assert failed == {
         "test_facts_peers_and_cases_cover_the_catalogue",
         "test_catalogue_has_one_row_for_each_metric_and_measure",
-        "test_formulas_beside_the_functions_are_those_of_the_catalogue",
     }
 
 
 def test_the_readme_names_every_file_of_the_edits():
     section = (ROOT / "README.md").read_text(encoding="utf-8").partition("### Add a measure")[2].partition("\n## ")[0]
-    assert len(re.findall(r"^\d\. ", section, flags=re.MULTILINE)) == len(EDITS) == 5
-    assert not [name for name in EDITS if name != CATALOGUE and f"`{name}`" not in section]
+    assert len(re.findall(r"^\d\. ", section, flags=re.MULTILINE)) == len(EDITS) == 4
+    assert not [name for name in EDITS if f"`{name}`" not in section]
