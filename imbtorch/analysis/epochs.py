@@ -67,38 +67,22 @@ class ChosenEpoch:
         )
 
 
+# fmt: off
 @overload
 def select_epoch(
-    predictions: Tensor,
-    target: Tensor,
-    measure: Measure,
-    *,
-    num_classes: int | None = ...,
-    higher_is_better: bool | Mapping[str, bool] = ...,
-    tie_break: Tensor | Mapping[str, Tensor] | None = ...,
-    repeats: int = ...,
-    samples: int | None = ...,
-    level: float = ...,
-    generator: torch.Generator | None = ...,
-    positions: Tensor | None = ...,
-    sum_counts: SumCounts | None = ...,
+    predictions: Tensor, target: Tensor, measure: Measure, *, num_classes: int | None = ...,
+    higher_is_better: bool | Mapping[str, bool] = ..., tie_break: Tensor | Mapping[str, Tensor] | None = ...,
+    repeats: int = ..., samples: int | None = ..., level: float = ..., generator: torch.Generator | None = ...,
+    positions: Tensor | None = ..., sum_counts: SumCounts | None = ...
 ) -> ChosenEpoch: ...
 @overload
 def select_epoch(
-    predictions: Tensor,
-    target: Tensor,
-    measure: Mapping[str, Measure],
-    *,
-    num_classes: int | None = ...,
-    higher_is_better: bool | Mapping[str, bool] = ...,
-    tie_break: Tensor | Mapping[str, Tensor] | None = ...,
-    repeats: int = ...,
-    samples: int | None = ...,
-    level: float = ...,
-    generator: torch.Generator | None = ...,
-    positions: Tensor | None = ...,
-    sum_counts: SumCounts | None = ...,
+    predictions: Tensor, target: Tensor, measure: Mapping[str, Measure], *, num_classes: int | None = ...,
+    higher_is_better: bool | Mapping[str, bool] = ..., tie_break: Tensor | Mapping[str, Tensor] | None = ...,
+    repeats: int = ..., samples: int | None = ..., level: float = ..., generator: torch.Generator | None = ...,
+    positions: Tensor | None = ..., sum_counts: SumCounts | None = ...
 ) -> dict[str, ChosenEpoch]: ...
+# fmt: on
 def select_epoch(
     predictions: Tensor,
     target: Tensor,

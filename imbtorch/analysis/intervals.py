@@ -59,32 +59,18 @@ class Interval:
         return "\n".join(f"{value:.3f} [{low:.3f}, {high:.3f}] {unit}" for value, low, high in rows)
 
 
+# fmt: off
 @overload
 def posterior(
-    measure: Measure,
-    counts: Tensor,
-    prior: Prior = ...,
-    samples: int = ...,
-    level: float = ...,
-    generator: torch.Generator | None = ...,
-    draws: bool = ...,
-    event_dims: int = ...,
-    *,
-    totals: Totals = ...,
+    measure: Measure, counts: Tensor, prior: Prior = ..., samples: int = ..., level: float = ...,
+    generator: torch.Generator | None = ..., draws: bool = ..., event_dims: int = ..., *, totals: Totals = ...
 ) -> Interval: ...
 @overload
 def posterior(
-    measure: Mapping[str, Measure],
-    counts: Tensor,
-    prior: Prior = ...,
-    samples: int = ...,
-    level: float = ...,
-    generator: torch.Generator | None = ...,
-    draws: bool = ...,
-    event_dims: int = ...,
-    *,
-    totals: Totals = ...,
+    measure: Mapping[str, Measure], counts: Tensor, prior: Prior = ..., samples: int = ..., level: float = ...,
+    generator: torch.Generator | None = ..., draws: bool = ..., event_dims: int = ..., *, totals: Totals = ...
 ) -> dict[str, Interval]: ...
+# fmt: on
 def posterior(
     measure: Measure | Mapping[str, Measure],
     counts: Tensor,
@@ -233,32 +219,18 @@ def _evaluate(
     return {kind: source.mean(rates[kind], totals) for kind in kinds}
 
 
+# fmt: off
 @overload
 def bootstrap(
-    measure: Measure,
-    counts: Tensor,
-    samples: int = ...,
-    level: float = ...,
-    stratified: bool = ...,
-    generator: torch.Generator | None = ...,
-    draws: bool = ...,
-    event_dims: int = ...,
-    *,
-    clusters: bool = ...,
+    measure: Measure, counts: Tensor, samples: int = ..., level: float = ..., stratified: bool = ...,
+    generator: torch.Generator | None = ..., draws: bool = ..., event_dims: int = ..., *, clusters: bool = ...
 ) -> Interval: ...
 @overload
 def bootstrap(
-    measure: Mapping[str, Measure],
-    counts: Tensor,
-    samples: int = ...,
-    level: float = ...,
-    stratified: bool = ...,
-    generator: torch.Generator | None = ...,
-    draws: bool = ...,
-    event_dims: int = ...,
-    *,
-    clusters: bool = ...,
+    measure: Mapping[str, Measure], counts: Tensor, samples: int = ..., level: float = ..., stratified: bool = ...,
+    generator: torch.Generator | None = ..., draws: bool = ..., event_dims: int = ..., *, clusters: bool = ...
 ) -> dict[str, Interval]: ...
+# fmt: on
 def bootstrap(
     measure: Measure | Mapping[str, Measure],
     counts: Tensor,

@@ -210,29 +210,6 @@ class ConfusionMatrixMetric(LocalCounts):
 
     # --- looks ------------------------------------------------------------------------------------------------------
 
-    def plot(self, val: Tensor | Sequence[Tensor] | None = None, ax: Any | None = None) -> tuple[Any, Any]:
-        """Draw a value, one bar for each class, or the course of values over epochs.
-
-        Args:
-            val: a value of ``compute`` or ``forward``, or a sequence of them; by default ``compute()``.
-            ax: matplotlib axes to draw into; by default a new figure.
-
-        Returns:
-            Figure (None if axes were given) and axes.
-
-        Raises:
-            ModuleNotFoundError: without matplotlib (``pip install imbtorch[plot]``).
-        """
-        from imbtorch.plots.values import plot_values
-
-        return plot_values(
-            self.compute() if val is None else val,
-            ax,
-            name=type(self).__name__,
-            bounds=(self.plot_lower_bound, self.plot_upper_bound),
-            item="Label" if self.task == "multilabel" else "Class",
-        )
-
     def interval(
         self,
         method: Literal["posterior", "bootstrap"] = "posterior",

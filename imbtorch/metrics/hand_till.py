@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,7 +21,7 @@ from imbtorch.counting import Counting
 from imbtorch.counts import ratio
 from imbtorch.kernels import reading_is_free
 from imbtorch.metrics.base import TorchmetricsArguments
-from imbtorch.metrics.state import Setting, rank_zero
+from imbtorch.metrics.state import Setting, SyncedMetric, rank_zero
 
 __all__ = ["HandTill"]
 
@@ -29,7 +29,7 @@ OUT_OF_RANGE, NAN = FAULTS.index("targets out of range"), FAULTS.index("NaN scor
 LEFT_OUT = -1  # target of a sample that is kept but takes no part
 
 
-class HandTill(Metric):
+class HandTill(SyncedMetric):
     r"""M measure of Hand and Till: the AUC of every pair of classes, averaged; insensitive to class shares.
 
     .. math:: M = \frac{2}{K(K-1)} \sum_{i<j} \frac{A(i \mid j) + A(j \mid i)}{2}
@@ -182,24 +182,6 @@ class HandTill(Metric):
             warnings.warn("HandTill needs targets of at least two classes; its value is nan", stacklevel=4)
         return value
 
-    def plot(self, val: Tensor | Sequence[Tensor] | None = None, ax: Any | None = None) -> tuple[Any, Any]:
-        """Draw a value, or the course of values over epochs.
-
-        Args:
-            val: a value of ``compute`` or ``forward``, or a sequence of them; by default ``compute()``.
-            ax: matplotlib axes to draw into; by default a new figure.
-
-        Returns:
-            Figure (None if axes were given) and axes.
-
-        Raises:
-            ModuleNotFoundError: without matplotlib (``pip install imbtorch[plot]``).
-        """
-        from imbtorch.plots import plot_values
-
-        value = self.compute() if val is None else val
-        return plot_values(value, ax, name="HandTill", bounds=(self.plot_lower_bound, self.plot_upper_bound))
-
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
         """Add the samples of another HandTill with the same settings, or of its ``metric_state``.
 
@@ -252,22 +234,6 @@ class HandTill(Metric):
             except BaseException:
                 self._update_count = updates
                 raise
-
-        return wrapped
-
-    def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
-        """Compute on the samples of all processes.
-
-        Nothing precedes the gathering: neither a cached value nor a warning, which one process alone may have and
-        which would leave the others waiting.
-        """
-
-        @functools.wraps(compute)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with self.sync_context(
-                dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
-            ):
-                return compute(*args, **kwargs)
 
         return wrapped
 

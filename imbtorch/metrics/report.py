@@ -171,11 +171,11 @@ class ImbalanceReport(SharedResult, LocalCounts):
         logits: bool = False,
         ignore_index: int | None = None,
         on_invalid: OnInvalid = "raise",
+        groups: Sequence[str] | int | None = None,
+        per_group: Sequence[str] | None = None,
         state: Layout = "matrix",
         soft: bool | float = False,
         weighted: bool = False,
-        groups: Sequence[str] | int | None = None,
-        per_group: Sequence[str] | None = None,
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
         group_names = checked_group_names(groups)

@@ -9,7 +9,7 @@ import inspect
 import os
 import sys
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
@@ -21,7 +21,7 @@ from torchmetrics import Metric, MetricCollection
 from torchmetrics.utilities.data import dim_zero_sum
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
-__all__ = ["Setting", "SummedState", "rank_zero", "warn_caller"]
+__all__ = ["Setting", "SummedState", "SyncedMetric", "rank_zero", "warn_caller"]
 
 T = TypeVar("T")
 CHANGED = {"_computed": None, "_stale": True, "_empty": False}  # what a metric knows after its counts changed
@@ -63,7 +63,50 @@ class Setting(Generic[T]):
         )
 
 
-class SummedState(Metric):
+class SyncedMetric(Metric):
+    """Base of the metrics that compute on what all processes hold."""
+
+    def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
+        """Compute on what all processes hold.
+
+        Nothing precedes the collective: neither a cached value nor a warning, which one process alone may have and
+        which would leave the others waiting.
+        """
+
+        @functools.wraps(compute)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with self.sync_context(
+                dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
+            ):
+                return compute(*args, **kwargs)
+
+        return wrapped
+
+    def plot(self, val: Tensor | Sequence[Tensor] | None = None, ax: Any | None = None) -> tuple[Any, Any]:
+        """Draw a value, one bar for each class, or the course of values over epochs.
+
+        Args:
+            val: a value of ``compute`` or ``forward``, or a sequence of them; by default ``compute()``.
+            ax: matplotlib axes to draw into; by default a new figure.
+
+        Returns:
+            Figure (None if axes were given) and axes.
+
+        Raises:
+            ModuleNotFoundError: without matplotlib (``pip install imbtorch[plot]``).
+        """
+        from imbtorch.plots.values import plot_values
+
+        return plot_values(
+            self.compute() if val is None else val,
+            ax,
+            name=type(self).__name__,
+            bounds=(self.plot_lower_bound, self.plot_upper_bound),
+            item="Label" if getattr(self, "task", None) == "multilabel" else "Class",
+        )
+
+
+class SummedState(SyncedMetric):
     """Base of the metrics whose only state is one flat tensor that sums over batches and processes.
 
     The state keeps its address through update, reset and compute, so that updates cost O(batch) and can be captured
@@ -259,22 +302,6 @@ class SummedState(Metric):
         Flags are only set here, never read, so that a compiled step depends on none of them.
         """
         self.__dict__.update(CHANGED)
-
-    def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
-        """Compute on the summed state.
-
-        Nothing precedes the collective: neither a cached value nor a warning, which one process alone may have and
-        which would leave the others waiting.
-        """
-
-        @functools.wraps(compute)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with self.sync_context(
-                dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
-            ):
-                return compute(*args, **kwargs)
-
-        return wrapped
 
     def _distributed(self) -> bool:
         """Whether several processes count into one result."""
