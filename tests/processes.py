@@ -11,7 +11,19 @@ from typing import Any
 import torch
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["torch", "torchmetrics", "imbtorch"])
+# what test modules import takes longer than what most of their processes do
+CONTEXT.set_forkserver_preload(
+    [
+        "torch",
+        "torchmetrics",
+        "imbtorch",
+        "pytest",
+        "hypothesis",
+        "sklearn.metrics",
+        "imblearn.metrics",
+        "lightning.pytorch",
+    ]
+)
 
 
 def launch(world: int, work: Callable[..., Any], *args: Any, timeout: float = 120.0) -> list[Any]:
