@@ -131,6 +131,8 @@ class AveragedMeasure:
         ignored = self.counting.ignored_class if self.counting.task != "multilabel" else None
         if not self.traits.batched and isinstance(counts, Tensor) and counts.ndim > 2:
             singles = counts.reshape(-1, *counts.shape[-2:]).unbind()
+            if average == "none":
+                return torch.stack([self._measured(each, average) for each in singles]).reshape(counts.shape[:-1])
             found = [one_value(self.traits.name, self._measured(each, average)) for each in singles]
             return torch.stack(found).reshape(counts.shape[:-2])
         if not self.traits.averages:

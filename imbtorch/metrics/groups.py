@@ -12,6 +12,7 @@ from imbtorch.counting import Counting
 from imbtorch.counts import Counts, Margins
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.class_groups import check_group_name
+from imbtorch.metrics.limits import Limits
 from imbtorch.metrics.state import warn_caller
 
 __all__ = ["Groups"]
@@ -81,16 +82,22 @@ class Groups:
         return values
 
     def directions(
-        self, measures: Mapping[str, AveragedMeasure], intervals: bool = False
+        self, measures: Mapping[str, AveragedMeasure], intervals: Sequence[str] = ()
     ) -> Iterable[tuple[str, bool | None]]:
         """Names that are reported, with the limits of their intervals, and which direction of each is better."""
-        limits = ("", "_low", "_high") if intervals else ("",)
         for name in dict.fromkeys((*self.measures, *self.worst)):
             direction = measures[name].traits.higher_is_better
+            limits = ("", "_low", "_high") if name in intervals else ("",)
             if name in self.measures:
                 yield from ((f"{name}/{group}{limit}", direction) for group in self.names for limit in limits)
             if name in self.worst:
                 yield f"{name}_worst", direction
+
+    def limits(self, limits: Limits, counts: Counts) -> dict[str, tuple[Limits, Counts]]:
+        """Of each group, the values that have an interval, and the counts."""
+        names = tuple(name for name in limits.names if name in self.measures)
+        reported = Limits({name: limits.overall[name] for name in names}, {}, {}, names)
+        return {group: (reported, counts_of_one(counts, index)) for index, group in enumerate(self.names)}
 
     def problems(self, samples: Tensor, comparable: Tensor) -> dict[str, str]:
         """What there is to say of groups: kind -> text."""

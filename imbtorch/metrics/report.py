@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, replace
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.analysis.intervals import posterior
+from imbtorch.analysis.intervals import Interval, bootstrap, posterior
 from imbtorch.counting import Counting, Layout, Task, Threshold
 from imbtorch.counts import Counts, Margins, Result, margins, rescaled, sums
 from imbtorch.metrics.averaging import AveragedMeasure, one_value
@@ -22,6 +22,7 @@ from imbtorch.metrics.base import (
     OnInvalid,
     TorchmetricsArguments,
     canonical,
+    confusion_counts,
     counter_of_a_batch,
     soft_counts_of,
 )
@@ -31,10 +32,11 @@ from imbtorch.metrics.groups import (
     Groups,
     checked_group_names,
     comparable_groups,
-    counts_of_one,
     report_memory,
 )
+from imbtorch.metrics.limits import Limits
 from imbtorch.metrics.per_class import class_values, of_name, per_class_measures
+from imbtorch.metrics.report_arguments import check_together, checked_prevalence, collision, sized
 from imbtorch.metrics.report_table import ReportTable
 from imbtorch.metrics.resolving import Measured, named_measures, resolved
 from imbtorch.metrics.shared import SharedResult, checked_names, copied
@@ -45,7 +47,6 @@ __all__ = ["ImbalanceReport"]
 
 DEFAULT = ("iam", "cba", "accuracy", "balanced_accuracy", "precision", "recall", "f1", "gmean", "mcc")
 DEFAULT_OF_TWO_CLASSES = ("dominance", "iba", "op", "area")
-DRAWS = 2000  # of the posterior of an interval
 FEW_CLASSES = 20  # classes up to which per-class values are reported without being asked for
 
 
@@ -77,9 +78,10 @@ class ImbalanceReport(SharedResult, LocalCounts):
             those of :meth:`default_measures`. An instance gives its arguments, not its counts; it must be made to
             count alike. A function sees ``[K, K]`` (each label's ``[2, 2]`` for multilabel, averaged), or
             :class:`~imbtorch.counts.Margins` under ``state="margins"``, and returns one value.
-        intervals: report ``<name>_low`` and ``<name>_high`` of each measure as well: the limits of its 95 % posterior
-            interval (:func:`imbtorch.analysis.posterior`, 2,000 draws with a fixed seed, so that all processes agree).
-            Not for the values of a batch that ``forward`` returns. The cost grows with K * K.
+        intervals: report ``<name>_low`` and ``<name>_high`` as well, the limits of the 95 % posterior interval
+            (:func:`imbtorch.analysis.posterior`, 2,000 draws with a fixed seed, so that all processes agree), of these
+            names, such as ``["iam", "recall/fraud"]``; True for all ``measures``. Not for lowest values
+            (``average="min"``), and not for the values of a batch that ``forward`` returns. The cost grows with K * K.
         prevalence: shares of the classes, in any unit, in the population that all values are read at, those of
             ``forward`` included: one for each class, or name -> share. For multilabel the share of positives of each
             label, in [0, 1]. A class that is ``ignore_index`` gets share 0 (a name can be left out). The share of a
@@ -148,7 +150,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         lambda report: () if report._groups is None else report._groups.measures,
         "Measures whose value is reported for each group.",
     )
-    intervals = Setting[bool]("_intervals", "Whether the limits of each measure's interval are reported.")
+    intervals = Setting[tuple[str, ...]]("_limits.names", "Names of the values whose intervals are reported.")
     prevalence = Setting[tuple[float, ...] | None](
         lambda report: report._prevalence(), "Class shares that values are read at, for labels those of the positives."
     )
@@ -163,7 +165,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         measures: Mapping[str, Measured] | Sequence[str] | None = None,
         per_class: Sequence[str] | Mapping[str, Measured] | None = None,
         class_groups: Mapping[str, Sequence[str | int]] | None = None,
-        intervals: bool = False,
+        intervals: bool | Sequence[str] = False,
         prevalence: Mapping[str, float] | Sequence[float] | Tensor | None = None,
         prefix: str = "",
         postfix: str = "",
@@ -190,12 +192,12 @@ class ImbalanceReport(SharedResult, LocalCounts):
             raise ValueError(f"class_names holds {len(names)} names for {counting.size} classes")
         super().__init__(counting, on_invalid, **kwargs)
         self._class_names = tuple(names or map(str, range(counting.size)))
-        self._priors = None if prevalence is None else self._checked_prevalence(prevalence)
+        self._priors = None if prevalence is None else checked_prevalence(prevalence, counting, self._class_names)
         self._class_groups = checked_class_groups(class_groups, self._class_names)
         self._take_per_class(per_class, names is not None or counting.size <= FEW_CLASSES)
-        self._intervals = bool(intervals)
         given = named_measures(self.default_measures(counting.task) if measures is None else measures)
         self._measures = {name: resolved(name, measured, counting) for name, measured in given.items()}
+        self._limits = Limits.of(intervals, self._measures, self._per_class, self._class_names)
         self._groups = None if group_names is None else Groups.of(group_names, per_group, self._measures)
         self._name(self._directions(), prefix, postfix)
         report_memory(counting)
@@ -221,33 +223,10 @@ class ImbalanceReport(SharedResult, LocalCounts):
         names = DEFAULT + DEFAULT_OF_TWO_CLASSES * (task == "binary")
         return {name: BY_NAME[name] for name in names}
 
-    def _checked_prevalence(self, prevalence: Mapping[str, float] | Sequence[float] | Tensor) -> Tensor:
-        """Class priors of the population that values are read at, in the order of classes."""
-        if self._counting.layout == "margins" and self._counting.size > 2:
-            raise ValueError(
-                "prevalence needs the whole matrix for more than two classes: margins do not say where the errors of "
-                "each class went; use state='matrix'"
-            )
-        if isinstance(prevalence, Mapping):
-            ignored = None if self.task == "multilabel" else self._counting.ignored_class
-            optional = set() if ignored is None else {self._class_names[ignored]}
-            missing = [name for name in self._class_names if name not in optional.union(prevalence)]
-            unknown = [name for name in prevalence if name not in self._class_names]
-            if missing or unknown:
-                raise ValueError(
-                    f"prevalence must name every class; missing are {missing}, not among class_names are {unknown}"
-                )
-            prevalence = [prevalence.get(name, 0.0) for name in self._class_names]
-        return self._counting.class_priors(prevalence, "prevalence")
-
     def _directions(self) -> dict[str, bool | None]:
         """All names that are reported, and which direction of each is better."""
         directions = {name: measure.traits.higher_is_better for name, measure in self._measures.items()}
-        added = [
-            (f"{name}_{limit}", direction, "intervals=True")
-            for name, direction in (directions if self._intervals else {}).items()
-            for limit in ("low", "high")
-        ]
+        added = [(*named, "intervals") for named in self._limits.directions()]
         if self.soft:
             added += [(f"{name}_soft", direction, "soft=True") for name, direction in directions.items()]
         added += [
@@ -261,7 +240,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             for group in self._class_groups
         ]
         if self._groups is not None:
-            added += [(*named, "groups") for named in self._groups.directions(self._measures, self._intervals)]
+            added += [(*named, "groups") for named in self._groups.directions(self._measures, self._limits.names)]
         for name, direction, cause in added:
             if name in directions:
                 raise ValueError(collision(name, cause))
@@ -362,33 +341,34 @@ class ImbalanceReport(SharedResult, LocalCounts):
         if self.soft:
             values |= self._soft_values(self._counting.soft_counts(self._state))
         values |= self._values_of_groups(self._counting, self._state, warn=True)
-        values |= self._limits(tuple(self._measures), counts) if self._intervals else {}
+        values |= self._drawn_limits(self._limits, counts)
         if self._groups is None:
             return self._keep(counts, values)
         groups = self._own(self._counting.counts_of_groups(self._state))
-        if self._intervals:
-            for index, group in enumerate(self._groups.names):
-                values |= self._limits(self._groups.measures, counts_of_one(groups, index), f"/{group}")
+        for group, (limits, part) in self._groups.limits(self._limits, groups).items():
+            values |= self._drawn_limits(limits, part, f"/{group}")
         return self._keep(counts, values, groups)
 
-    def _limits(self, names: Sequence[str], counts: Counts, suffix: str = "") -> dict[str, Tensor]:
-        """Limits of the posterior interval of measures; draws are the same on all processes."""
-        assert isinstance(counts, Tensor)
-        drawn: dict[str, Callable[[Tensor], Tensor]] = {name: self._measures[name] for name in names}
-        if not drawn:
+    def _drawn_limits(self, limits: Limits, counts: Counts, suffix: str = "") -> dict[str, Tensor]:
+        """Limits of intervals by name."""
+        if not limits:
             return {}
-        if self._priors is not None:  # else measures say themselves whether margins will do
-            drawn = {name: partial(self._drawn, self._measures[name]) for name in names}
-        generator = torch.Generator(counts.device).manual_seed(0)
-        limits = {}
-        for name, found in posterior(drawn, counts, samples=DRAWS, generator=generator, event_dims=counts.ndim).items():
-            limits[f"{name}{suffix}_low"] = self._narrow(found.low)
-            limits[f"{name}{suffix}_high"] = self._narrow(found.high)
-        return limits
+        assert isinstance(counts, Tensor)
+        values = {}
+        for name, found in limits.drawn(counts, self._read_of_draws()).items():
+            values[f"{name}{suffix}_low"] = self._narrow(found.low)
+            values[f"{name}{suffix}_high"] = self._narrow(found.high)
+        return values
 
-    def _drawn(self, measure: AveragedMeasure, draws: Tensor) -> Tensor:
-        """Value of each draw of the posterior, which draws counts: they are read at the prevalence one by one."""
-        return measure(self._read_at(draws))
+    def _read_of_draws(self) -> Callable[[Tensor], Tensor] | None:
+        """What measures of draws are read off; None for the draws themselves."""
+        return None if self._priors is None else self._rates_of_draws
+
+    def _rates_of_draws(self, draws: Tensor) -> Tensor:
+        """Draws, which are of counts, at the prevalence one by one."""
+        rates = self._read_at(draws)
+        assert isinstance(rates, Tensor)
+        return rates
 
     def measure(self, name: str) -> AveragedMeasure:
         """A measure as this report reads it, or would: a function of counts that knows its direction.
@@ -417,6 +397,53 @@ class ImbalanceReport(SharedResult, LocalCounts):
         with self._counts_of_all() as counts:
             return copied(counts)
 
+    def interval(
+        self,
+        name: str,
+        *,
+        clusters: bool = False,
+        samples: int = 10_000,
+        level: float = 0.95,
+        generator: torch.Generator | None = None,
+    ) -> Interval:
+        """How sure a value is, from the counts of all processes, hard ones always (a collective step).
+
+        Processes draw each for themselves: give all of them a generator of one seed where they must agree.
+
+        Args:
+            name: a measure of the report, or a value of a class such as ``recall/fraud``; prefix and postfix may be
+                left out.
+            clusters: whether the ``groups`` of the report are clusters of samples that resemble one another (pixels of
+                an image, visits of a patient), which :func:`imbtorch.analysis.bootstrap` then resamples whole; groups
+                without samples take no part. Otherwise samples are independent, as
+                :func:`imbtorch.analysis.posterior` has it.
+            samples: number of draws.
+            level: probability that the interval holds.
+            generator: source of randomness, on the device of the report.
+
+        Raises:
+            ValueError: for an unknown name, one of a lowest value, ``clusters`` without two groups that have samples,
+                ``state="margins"`` and weighted counts.
+        """
+        if self.weighted:
+            raise ValueError(UNSURE)
+        short = self[name].name if name in self else name
+        wanted = Limits.of([short], self._measures, self._per_class, self._class_names)
+        if clusters and self._groups is None:
+            raise ValueError(
+                "clusters=True resamples the groups of the report, which has none; make it with groups=..."
+            )
+        with self._counts_of_all() as counted:
+            counts = confusion_counts(counted).clone()
+            parts = confusion_counts(self._counting.counts_of_groups(self._state)).clone() if clusters else counts
+        measures, dims = wanted.read_off(self._read_of_draws()), counts.ndim
+        if clusters:
+            parts = parts[parts.flatten(1).any(1)]
+            found = bootstrap(measures, parts, samples, level, generator=generator, event_dims=dims, clusters=True)
+        else:
+            found = posterior(measures, counts, samples=samples, level=level, generator=generator, event_dims=dims)
+        return wanted.by_name(found)[short]
+
     # --- looks ------------------------------------------------------------------------------------------------------
 
     def table(self) -> ReportTable:
@@ -440,7 +467,26 @@ class ImbalanceReport(SharedResult, LocalCounts):
         for name in ("precision", "recall", "f1", "cba", "iam"):
             columns[name] = class_values(name, of_name(name, self._counting), read, read).tolist()
         overall = {name: float(result.values[name]) for name in self._measures}
-        return ReportTable(list(self.class_names), columns, overall, self._table_of_groups(result))
+        return ReportTable(
+            list(self.class_names), columns, overall, self._table_of_groups(result), self._intervals_of(result)
+        )
+
+    def _intervals_of(self, result: Result) -> dict[str, tuple[float, float]]:
+        """Limits of the intervals of a result, by the name of the value."""
+        of_groups = (
+            () if self._groups is None else (f"{m}/{g}" for m in self._groups.measures for g in self._groups.names)
+        )
+        names = (name for name in (*self._limits.names, *of_groups) if f"{name}_low" in result.values)
+        return {name: (float(result.values[f"{name}_low"]), float(result.values[f"{name}_high"])) for name in names}
+
+    def _recall_limits(self, result: Result) -> tuple[Tensor, Tensor] | None:
+        """Limits of the recalls of all classes; nan where a class has none, None where no class has."""
+        known = self._intervals_of(result)
+        pairs = [known.get(f"recall/{label}") for label in self._class_names]
+        if not any(pairs):
+            return None
+        low, high = zip(*(pair or (math.nan, math.nan) for pair in pairs), strict=True)
+        return torch.tensor(low), torch.tensor(high)
 
     def _table_of_groups(self, result: Result) -> dict[str, dict[str, float]]:
         """Samples and measures of each group."""
@@ -465,26 +511,32 @@ class ImbalanceReport(SharedResult, LocalCounts):
 
         Returns:
             Figure (None if axes were given) and axes. Multilabel draws one bar a label, its recall; so does
-            ``state="margins"``, which keeps no matrix.
+            ``state="margins"``, which keeps no matrix. Where ``intervals`` names recalls of classes, such as
+            ``recall/fraud``, error bars show them, beside a matrix too.
         """
         if val is not None:
             results = [val] if isinstance(val, Mapping) else val
             names = [f"{self.prefix}{name}{self.postfix}" for name in self._measures] or self.keys()
             steps = [torch.stack([torch.as_tensor(step[name]) for name in names]) for step in results]
             return plot_values(steps, ax, labels=names)
-        counts = self.result().counts
-        if isinstance(counts, Tensor) and counts.ndim == 2:
-            return plot_confusion_matrix(counts, ax, labels=self.class_names)
+        result = self.result()
+        counts, limits = result.counts, self._recall_limits(result)
         marginal = margins(counts)
         recalls = class_values("recall", of_name("recall", self._counting), marginal, marginal)
+        if isinstance(counts, Tensor) and counts.ndim == 2:
+            beside = None if limits is None else (recalls, *limits)
+            return plot_confusion_matrix(counts, ax, labels=self.class_names, recalls=beside)
         item = "Label" if self.task == "multilabel" else "Class"
-        return plot_values(recalls, ax, name="recall", bounds=(0.0, 1.0), item=item, labels=self.class_names)
+        return plot_values(
+            recalls, ax, name="recall", bounds=(0.0, 1.0), item=item, labels=self.class_names, limits=limits
+        )
 
     def _shown_arguments(self) -> dict[str, Any]:
         shown = super()._shown_arguments()
         shown |= {name: value for name in ("prefix", "postfix") if (value := getattr(self, name))}
         shown |= {} if self.prevalence is None else {"prevalence": list(self.prevalence)}
-        shown |= {"intervals": True} if self._intervals else {}
+        every = self._limits.names == tuple(self._measures)
+        shown |= {"intervals": every or list(self._limits.names)} if self._limits else {}
         shown |= {} if self.groups is None else {"groups": list(self.groups), "per_group": list(self.per_group)}
         shown |= {"class_groups": self.class_groups} if self._class_groups else {}
         return shown | {"measures": list(self._measures), "per_class": list(self._per_class)}
@@ -494,40 +546,3 @@ class ImbalanceReport(SharedResult, LocalCounts):
         measures = [{name: (m.traits.measure, m.arguments) for name, m in each.items()} for each in read]
         groups = "" if self._groups is None else canonical(astuple(self._groups))
         return f"{super()._settings_text()} {canonical(measures)} {canonical(self._class_names)} {groups}"
-
-
-def check_together(
-    intervals: bool,
-    state: Layout,
-    weighted: bool,
-    soft: bool,
-    groups: Sequence[str] | None,
-    per_group: Sequence[str] | None,
-) -> None:
-    """Raise for arguments of a report that do not go together."""
-    if intervals and state == "margins":
-        raise ValueError("intervals=True draws whole matrices; use state='matrix'")
-    if intervals and weighted:
-        raise ValueError(UNSURE)
-    if per_group is not None and groups is None:
-        raise ValueError("per_group names measures of each group, but no groups are given; use groups=[...]")
-    if groups is not None and soft:
-        raise ValueError("soft counts are not kept for each group; leave soft or groups out, or use two reports")
-
-
-def sized(
-    task: Task | None, num_classes: int | None, num_labels: int | None, names: Sequence[str] | None
-) -> tuple[int | None, int | None]:
-    """Number of classes and of labels, where names say what was not given."""
-    if names is not None and task == "multilabel":
-        return num_classes, len(names) if num_labels is None else num_labels
-    if names is not None:
-        return len(names) if num_classes is None else num_classes, num_labels
-    return num_classes, num_labels
-
-
-def collision(name: str, cause: str) -> str:
-    """What is wrong where an argument adds a name that is reported already."""
-    if "groups" in cause:
-        return f"{name!r} is reported already, and {cause} adds it once more; give that group another name"
-    return f"measures already holds {name!r}, which {cause} adds; rename it there"

@@ -22,12 +22,14 @@ class ReportTable:
             and the terms that CBA and IAM average.
         overall: name -> value of the measures of all classes.
         groups: group -> its samples as ``"support"`` and the same measures of it.
+        intervals: name, such as ``iam`` or ``recall/fraud`` -> limits of its interval, where there is one.
     """
 
     names: list[str]
     columns: dict[str, list[float]]
     overall: dict[str, float]
     groups: dict[str, dict[str, float]] = field(default_factory=dict)
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def _rows(self) -> dict[str, dict[str, float]]:
         """Numbers of each class by column."""
@@ -37,33 +39,39 @@ class ReportTable:
         }
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
-        """Nested dict: ``["classes"][name][column]``, ``["overall"][measure]``, ``["groups"][name][measure]``."""
-        rows = self._rows()
+        """Nested dict: ``["classes"][name][column]``, ``["overall"][measure]``, ``["groups"][name][measure]``.
+
+        Where there are intervals ``["intervals"][name]`` is a pair of limits.
+        """
         groups = {"groups": {name: dict(row) for name, row in self.groups.items()}} if self.groups else {}
-        return {"classes": rows, "overall": dict(self.overall), **groups}
+        limits = {"intervals": dict(self.intervals)} if self.intervals else {}
+        return {"classes": self._rows(), "overall": dict(self.overall), **groups, **limits}
 
     def to_pandas(self) -> Any:
         """``pandas.DataFrame`` with a row for each class; needs pandas, which imbtorch does not install."""
         return importlib.import_module("pandas").DataFrame(self.columns, index=self.names)
 
     def __str__(self) -> str:
-        """Return aligned text."""
-        rows = self._rows()
-        overall = [[name, _cell("", value)] for name, value in self.overall.items()]
-        lines = [*_aligned(rows), *([""] if self.groups else []), *_aligned(self.groups)]
+        """Return aligned text, with the limits of intervals in brackets."""
+        overall = [[name, self._cell(name, value)] for name, value in self.overall.items()]
+        lines = [*self._aligned(self._rows()), *([""] if self.groups else []), *self._aligned(self.groups)]
         return "\n".join([*lines, "", *aligned(overall)])
 
+    def _aligned(self, rows: Mapping[str, Mapping[str, float]]) -> list[str]:
+        """Lines of a table with a row for each name; none without rows."""
+        if not rows:
+            return []
+        cells = [["", *next(iter(rows.values()))]]
+        for name, row in rows.items():
+            cells.append([name, *(self._cell(f"{column}/{name}", value) for column, value in row.items())])
+        return aligned(cells)
 
-def _aligned(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Lines of a table with a row for each name; none without rows."""
-    if not rows:
-        return []
-    cells = [["", *next(iter(rows.values()))]]
-    cells += [[name, *(_cell(column, value) for column, value in row.items())] for name, row in rows.items()]
-    return aligned(cells)
-
-
-def _cell(column: str, value: float) -> str:
-    if column in ("support", "predicted"):
-        return f"{value:.0f}" if value == int(value) else f"{value:.2f}"
-    return "-" if value != value else f"{value:.4f}"
+    def _cell(self, name: str, value: float) -> str:
+        """Text of a value: ``recall/fraud`` of a class, ``iam/site A`` of a group, ``iam`` of all."""
+        if name.startswith(("support/", "predicted/")):
+            return f"{value:.0f}" if value == int(value) else f"{value:.2f}"
+        text = "-" if value != value else f"{value:.4f}"
+        if name not in self.intervals:
+            return text
+        low, high = self.intervals[name]
+        return f"{text} [{low:.4f}, {high:.4f}]"

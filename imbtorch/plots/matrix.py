@@ -9,6 +9,7 @@ from torch import Tensor
 
 from imbtorch.counts import normalized, square
 from imbtorch.plots.style import display_names, figure_and_axes, name_ticks
+from imbtorch.plots.values import draw_limits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,6 +27,7 @@ def plot_confusion_matrix(
     *,
     labels: Sequence[str] | None = None,
     normalize: Literal["true", "pred", "all"] = "true",
+    recalls: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Figure | None, Axes]:
     """Draw a confusion matrix: grey by rate, with the count and the rate in each cell where there is room.
 
@@ -37,6 +39,8 @@ def plot_confusion_matrix(
         ax: axes to draw into; by default those of a new figure, whose size follows the number of classes.
         labels: K class names; by default 0 to K-1. Beyond 40 classes only some are written, of each at most 30 letters.
         normalize: what the rates are shares of: the true class, the predicted class, or all samples.
+        recalls: value, lower and upper limit of the recall of each class, ``[K]`` each, drawn beside the rows as points
+            with error bars; nan for none.
 
     Returns:
         The new figure (None if axes were given) and the axes.
@@ -51,7 +55,8 @@ def plot_confusion_matrix(
     rates = normalized(counts.detach().cpu(), normalize).double()
     side = min(max(3.6, 0.6 * size if size <= MAX_WRITTEN else 0.2 * size), 14.0)
     named = 0.08 * max(map(len, names), default=0) + 0.6
-    fig, ax = figure_and_axes(ax, (side + named + (size > MAX_WRITTEN), side + named))
+    beside = 1.2 * (recalls is not None)
+    fig, ax = figure_and_axes(ax, (side + named + (size > MAX_WRITTEN) + beside, side + named))
     top = 1.0 if normalize != "all" else max(rates.max().item(), 1e-12)
     texts = _cell_texts(counts)
     box = ax.get_window_extent().transformed(ax.get_figure().dpi_scale_trans.inverted())  # type: ignore[union-attr]
@@ -69,7 +74,23 @@ def plot_confusion_matrix(
     name_ticks(ax, "y", names)
     ax.set_xlabel("Predicted class")
     ax.set_ylabel("True class")
+    if recalls is not None:
+        _draw_recalls(ax, *recalls, right=1.03 + 0.22 * (size > MAX_WRITTEN))
     return fig, ax
+
+
+def _draw_recalls(ax: Axes, values: Tensor, low: Tensor, high: Tensor, right: float) -> None:
+    """Draw recalls with their intervals to the right of the rows that they belong to."""
+    beside = ax.inset_axes((right, 0.0, 0.25, 1.0), sharey=ax)
+    beside.plot(
+        values.detach().cpu().tolist(), range(len(values)), marker="o", markersize=4, color="black", linestyle=""
+    )
+    draw_limits(beside, values, (low, high), sideways=True)
+    beside.set_xlim(-0.02, 1.02)
+    beside.set_xticks([0, 0.5, 1], ["0", ".5", "1"])
+    beside.tick_params(labelleft=False, left=False)
+    beside.set_xlabel("Recall")
+    beside.grid(visible=True, axis="x", alpha=0.3)
 
 
 def _cell_texts(counts: Tensor) -> dict[tuple[int, int], str]:

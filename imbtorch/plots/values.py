@@ -25,6 +25,7 @@ def plot_values(
     bounds: tuple[float | None, float | None] = (None, None),
     item: str = "Class",
     labels: Sequence[str] | None = None,
+    limits: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Figure | None, Axes]:
     """Draw a value as a point, a value for each class as bars, a sequence over epochs as lines.
 
@@ -35,6 +36,7 @@ def plot_values(
         bounds: least and greatest possible value, drawn as dashed lines where known.
         item: what each of K values belongs to.
         labels: K names; by default 0 to K-1.
+        limits: low and high ends of an interval of each value, drawn as error bars; nan for none. Not for a sequence.
 
     Returns:
         The new figure (None if axes were given) and the axes.
@@ -49,12 +51,38 @@ def plot_values(
         _draw_point(ax, val.item())
     else:
         _draw_bars(ax, val.detach().cpu().double(), item, labels)
+    if limits is not None and isinstance(val, Tensor):
+        draw_limits(ax, val, limits)
     for bound in bounds:
         if bound is not None:
             ax.axhline(bound, linestyle="dashed", color="black", linewidth=0.8)
     ax.set_ylabel(literal(name))
     ax.grid(visible=True, axis="y", alpha=0.3)
     return fig, ax
+
+
+def draw_limits(ax: Axes, values: Tensor, limits: tuple[Tensor, Tensor], sideways: bool = False) -> None:
+    """Draw an error bar at each value that has limits.
+
+    Args:
+        ax: axes; values stand at 0, 1, ... of x, or of y where they are drawn sideways.
+        values: ``[]`` or ``[K]``.
+        limits: low and high ends, in the same shape; nan for none.
+        sideways: whether values lie along x.
+
+    Raises:
+        ValueError: for limits that do not fit the values.
+    """
+    center = values.detach().cpu().double().reshape(-1)
+    low, high = (end.detach().cpu().double().reshape(-1) for end in limits)
+    if not center.shape == low.shape == high.shape:
+        raise ValueError(f"limits must be two of {list(center.shape)}, got {list(low.shape)} and {list(high.shape)}")
+    known = (~(center.isnan() | low.isnan() | high.isnan())).nonzero().flatten()
+    center, low, high = center[known], low[known], high[known]
+    lengths = [(center - low).clamp(min=0).tolist(), (high - center).clamp(min=0).tolist()]
+    x, y = (center.tolist(), known.tolist()) if sideways else (known.tolist(), center.tolist())
+    along, up = (lengths, None) if sideways else (None, lengths)
+    ax.errorbar(x, y, xerr=along, yerr=up, fmt="none", ecolor="black", capsize=3, linewidth=1.0)
 
 
 def _draw_point(ax: Axes, value: float) -> None:

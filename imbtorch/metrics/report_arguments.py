@@ -1,0 +1,71 @@
+"""Arguments of a report that need one another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+from imbtorch.counting import Counting, Layout, Task
+from imbtorch.metrics.base import UNSURE
+
+__all__ = ["check_together", "checked_prevalence", "collision", "sized"]
+
+
+def checked_prevalence(
+    prevalence: Mapping[str, float] | Sequence[float] | Tensor, counting: Counting, class_names: Sequence[str]
+) -> Tensor:
+    """Class priors of the population that values are read at, in the order of classes."""
+    if counting.layout == "margins" and counting.size > 2:
+        raise ValueError(
+            "prevalence needs the whole matrix for more than two classes: margins do not say where the errors of "
+            "each class went; use state='matrix'"
+        )
+    if isinstance(prevalence, Mapping):
+        ignored = None if counting.task == "multilabel" else counting.ignored_class
+        optional = set() if ignored is None else {class_names[ignored]}
+        missing = [name for name in class_names if name not in optional.union(prevalence)]
+        unknown = [name for name in prevalence if name not in class_names]
+        if missing or unknown:
+            raise ValueError(
+                f"prevalence must name every class; missing are {missing}, not among class_names are {unknown}"
+            )
+        prevalence = [prevalence.get(name, 0.0) for name in class_names]
+    return counting.class_priors(prevalence, "prevalence")
+
+
+def check_together(
+    intervals: bool,
+    state: Layout,
+    weighted: bool,
+    soft: bool,
+    groups: Sequence[str] | None,
+    per_group: Sequence[str] | None,
+) -> None:
+    """Raise for arguments of a report that do not go together."""
+    if intervals and state == "margins":
+        raise ValueError("intervals draws whole matrices; use state='matrix'")
+    if intervals and weighted:
+        raise ValueError(UNSURE)
+    if per_group is not None and groups is None:
+        raise ValueError("per_group names measures of each group, but no groups are given; use groups=[...]")
+    if groups is not None and soft:
+        raise ValueError("soft counts are not kept for each group; leave soft or groups out, or use two reports")
+
+
+def sized(
+    task: Task | None, num_classes: int | None, num_labels: int | None, names: Sequence[str] | None
+) -> tuple[int | None, int | None]:
+    """Number of classes and of labels, where names say what was not given."""
+    if names is not None and task == "multilabel":
+        return num_classes, len(names) if num_labels is None else num_labels
+    if names is not None:
+        return len(names) if num_classes is None else num_classes, num_labels
+    return num_classes, num_labels
+
+
+def collision(name: str, cause: str) -> str:
+    """What is wrong where an argument adds a name that is reported already."""
+    if "groups" in cause:
+        return f"{name!r} is reported already, and {cause} adds it once more; give that group another name"
+    return f"measures already holds {name!r}, which {cause} adds; rename it there"

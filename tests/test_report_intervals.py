@@ -1,0 +1,158 @@
+"""Intervals of the values of a report: by name, of classes, of clusters; in tables and pictures."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+
+import imbtorch
+from imbtorch import ImbalanceReport
+from imbtorch.analysis import posterior
+
+TARGET = torch.tensor([0] * 200 + [1] * 50 + [2] * 30)
+PREDS = torch.tensor([0] * 180 + [1] * 12 + [2] * 8 + [1] * 45 + [0] * 5 + [2] * 24 + [0] * 6)
+NAMES = ["ok", "fraud", "late"]
+
+
+def filled(**arguments):
+    report = ImbalanceReport("multiclass", class_names=NAMES, **{"measures": ["iam", "accuracy"], **arguments})
+    report.update(PREDS, TARGET)
+    return report
+
+
+def test_named_values_have_limits_and_no_others():
+    report = filled(intervals=["iam", "recall/fraud"])
+    limits = {name for name in report.compute() if name.endswith(("_low", "_high"))}
+    assert limits == {"iam_low", "iam_high", "recall/fraud_low", "recall/fraud_high"}
+    assert report.intervals == ("iam", "recall/fraud")
+    assert "intervals=['iam', 'recall/fraud']" in repr(report)
+    assert filled(intervals=True).intervals == ("iam", "accuracy")
+    assert filled().intervals == ()
+
+
+def test_limits_of_a_recall_are_those_of_jeffreys():
+    values = filled(intervals=["recall/fraud", "recall/late"]).compute()
+    for name, right, number in (("fraud", 45, 50), ("late", 24, 30)):
+        low, high = scipy.stats.beta.ppf([0.025, 0.975], right + 0.5, number - right + 0.5)
+        assert values[f"recall/{name}_low"].item() == pytest.approx(low, abs=0.015)
+        assert values[f"recall/{name}_high"].item() == pytest.approx(high, abs=0.015)
+
+
+def test_one_draw_serves_all_names():
+    values = filled(intervals=["precision/late", "accuracy", "precision/ok"]).compute()
+    measures = {"accuracy": imbtorch.accuracy, "precision": lambda counts: imbtorch.precision(counts, "none")}
+    counts, generator = filled().counts(), torch.Generator().manual_seed(0)
+    expected = posterior(measures, counts, samples=2000, generator=generator)
+    for index, name in ((0, "ok"), (2, "late")):
+        assert values[f"precision/{name}_low"].item() == pytest.approx(
+            expected["precision"].low[index].item(), abs=0.02
+        )
+        assert values[f"precision/{name}_high"].item() == pytest.approx(
+            expected["precision"].high[index].item(), abs=0.02
+        )
+    assert values["accuracy_low"].item() == pytest.approx(expected["accuracy"].low.item(), abs=0.01)
+
+
+def test_classes_of_a_function_of_ones_own_and_labels():
+    def iou(counts):
+        return counts.diagonal() / (counts.sum(0) + counts.sum(1) - counts.diagonal())
+
+    own = filled(per_class={"iou": iou}, intervals=["iou/late"]).compute()
+    ours = filled(per_class=("iou",), intervals=["iou/late"]).compute()
+    for limit in ("low", "high"):
+        assert own[f"iou/late_{limit}"].item() == pytest.approx(ours[f"iou/late_{limit}"].item(), abs=1e-6)
+    labels = ImbalanceReport("multilabel", class_names=["a", "b"], measures=["iam"], intervals=["recall/b"])
+    labels.update(torch.tensor([[0, 1]] * 45 + [[1, 0]] * 5), torch.ones(50, 2, dtype=torch.long))
+    low, high = scipy.stats.beta.ppf([0.025, 0.975], 45.5, 5.5)
+    values = labels.compute()
+    assert [values["recall/b_low"].item(), values["recall/b_high"].item()] == pytest.approx([low, high], abs=0.015)
+
+
+@pytest.mark.parametrize(
+    ("intervals", "error", "text"),
+    [
+        (
+            ["mcc"],
+            ValueError,
+            r"intervals names \['mcc'\], which are not reported; names are iam, accuracy, worst, recall/ok",
+        ),
+        (["recall/nobody"], ValueError, "which are not reported"),
+        (["iam", "iam"], ValueError, "must not name a value twice"),
+        ("iam", TypeError, r"such as \['iam'\], got a string"),
+        (["worst"], ValueError, r"intervals names \['worst'\], but the lowest"),
+    ],
+)
+def test_what_has_no_interval_is_refused(intervals, error, text):
+    worst = {"iam": "iam", "accuracy": "accuracy", "worst": imbtorch.Recall("multiclass", 3, average="min")}
+    with pytest.raises(error, match=text):
+        filled(measures=worst, intervals=intervals)
+    assert filled(measures=worst, intervals=True).intervals == ("iam", "accuracy")
+
+
+def test_the_table_shows_limits_where_there_are_any():
+    table = filled(intervals=["iam", "recall/fraud"]).table()
+    low, high = table.intervals["recall/fraud"]
+    text = str(table).splitlines()
+    assert f"0.9000 [{low:.4f}, {high:.4f}]" in text[2]
+    assert "[" not in text[1]
+    assert f"[{table.intervals['iam'][0]:.4f}, {table.intervals['iam'][1]:.4f}]" in text[5]
+    assert table.to_dict()["intervals"]["recall/fraud"] == (low, high)
+    assert "intervals" not in filled().table().to_dict()
+
+
+def test_error_bars_stand_beside_the_matrix_and_on_bars():
+    report = filled(intervals=["recall/fraud", "recall/late"])
+    _, ax = report.plot()
+    values = report.compute()
+    (beside,) = ax.child_axes
+    (bars,) = beside.containers
+    drawn = [segment[:, 0].tolist() for segment in bars.lines[2][0].get_segments()]
+    expected = [[values[f"recall/{name}_{limit}"].item() for limit in ("low", "high")] for name in ("fraud", "late")]
+    np.testing.assert_allclose(drawn, expected, atol=1e-6)
+    assert not filled().plot()[1].child_axes
+    labels = ImbalanceReport("multilabel", class_names=["a", "b"], measures=["iam"], intervals=["recall/b"])
+    labels.update(torch.ones(50, 2, dtype=torch.long), torch.ones(50, 2, dtype=torch.long))
+    assert len(labels.plot()[1].containers) == 2  # bars, and the error bar
+    with pytest.raises(ValueError, match=r"limits must be two of \[2\]"):
+        imbtorch.plots.plot_values(torch.ones(2), limits=(torch.zeros(3), torch.ones(3)))
+    plt.close("all")
+
+
+def clustered(seed=0, groups=40):
+    generator = np.random.default_rng(seed)
+    ids = np.repeat(np.arange(groups), 25)
+    target = generator.integers(0, 2, len(ids))
+    right = generator.random(len(ids)) < generator.beta(2, 1, groups)[ids]
+    return np.where(right, target, 1 - target), target, ids
+
+
+def test_groups_are_clusters():
+    preds, target, ids = clustered()
+    report = ImbalanceReport("binary", measures=["accuracy"], per_class=("recall",), groups=41)  # the last one is empty
+    report.update(torch.from_numpy(preds), torch.from_numpy(target), group=torch.from_numpy(ids))
+    found = report.interval("accuracy", clusters=True, generator=torch.Generator().manual_seed(0))
+    right = np.array([(preds == target)[ids == each].mean() for each in range(40)])
+    generator = np.random.default_rng(1)
+    resampled = right[generator.integers(0, 40, (20_000, 40))].mean(1)
+    stretch = scipy.stats.t.ppf(0.975, 39) / scipy.stats.norm.ppf(0.975) * np.sqrt(40 / 39)
+    center = right.mean()
+    limits = center + stretch * (np.quantile(resampled, [0.025, 0.975]) - center)
+    assert [found.low.item(), found.high.item()] == pytest.approx(limits, abs=0.01)
+    alone = report.interval("accuracy", generator=torch.Generator().manual_seed(0))
+    assert alone.high - alone.low < 0.7 * (found.high - found.low)
+    of_class = report.interval("recall/1", clusters=True)
+    assert of_class.low < of_class.estimate < of_class.high
+
+
+def test_an_interval_needs_what_it_is_of():
+    with pytest.raises(ValueError, match=r"clusters=True resamples the groups of the report, which has none"):
+        filled().interval("iam", clusters=True)
+    with pytest.raises(ValueError, match="which are not reported"):
+        filled().interval("mcc")
+    with pytest.raises(ValueError, match="sums of weights"):
+        filled(weighted=True).interval("iam")
+    few = ImbalanceReport("binary", measures=["accuracy"], per_class=(), groups=["a", "b"])
+    few.update(torch.ones(3, dtype=torch.long), torch.ones(3, dtype=torch.long), group=0)
+    with pytest.raises(ValueError, match="M >= 2 clusters"):
+        few.interval("accuracy", clusters=True)
