@@ -310,8 +310,16 @@ class Counting:
         return self._viewed(state[..., : self.table.cells])
 
     def soft_counts(self, state: Tensor) -> Counts:
-        """Hard and soft counts in one, in float64; see :func:`imbtorch.soft.blended`."""
+        """Hard and soft counts in one, in float64; see :func:`imbtorch.soft.blended`; groups are summed."""
+        if self.groups is not None:
+            whole = torch.cat((self._of_groups(state).sum(-2), self._of_groups(state, soft=True).sum(-2)), -1)
+            return replace(self, groups=None).soft_counts(whole)
         return blended(self.counts(state), self._viewed(state[..., self.table.cells : self.cells]), self.soft)
+
+    def soft_counts_of_groups(self, state: Tensor) -> Counts:
+        """Soft counts of each group, ``[..., G, K, K]``."""
+        each = torch.cat((self._of_groups(state), self._of_groups(state, soft=True)), -1)
+        return replace(self, groups=None).soft_counts(each)
 
     def _viewed(self, cells: Tensor) -> Counts:
         lead = cells.shape[:-1]
@@ -324,8 +332,10 @@ class Counting:
         """View a state as the counts of each group, ``[..., G, K, K]``."""
         return replace(self, groups=None).counts(self._of_groups(state))
 
-    def _of_groups(self, state: Tensor) -> Tensor:
-        return state[..., : self.cells].reshape(*state.shape[:-1], self.table.groups, self.table.of_a_group)
+    def _of_groups(self, state: Tensor, soft: bool = False) -> Tensor:
+        cells = self.table.cells
+        part = state[..., cells : 2 * cells] if soft else state[..., :cells]
+        return part.reshape(*state.shape[:-1], self.table.groups, self.table.of_a_group)
 
     def faults(self, state: Tensor) -> Tensor:
         """Tally of the samples that were not counted, in the order of :data:`FAULTS`."""
@@ -483,16 +493,31 @@ class Counting:
         check_device(state, batch)
         if not batch.truth.numel():
             return
-        if reading_is_free(state) and count_soft(state, table, scores, batch.truth, ignored, self.logits):
+        if reading_is_free(state) and self._counted_at_once(state, batch, scores):
             return
         labels, best = _highest(scores)
-        judged = Batch(labels, batch.truth, finite_or_nan(best))
+        judged = Batch(labels, batch.truth, finite_or_nan(best), group=batch.group)
         if not self.logits:
             impossible, uneven = impossible_and_uneven(scores)
-            judged = Batch(labels, batch.truth, impossible, True, uneven)
+            judged = Batch(labels, batch.truth, impossible, True, uneven, group=batch.group)
         counted = self._counted(judged, add_batch(state, table, judged, ignored, defer, self.error_message))
-        soft = state[table.cells : self.cells]
-        add_soft_masked(soft, table, scores, integers(batch.truth), counted, self.logits)
+        soft, rows = state[table.cells : self.cells], integers(batch.truth)
+        if batch.group is not None:
+            rows = rows + batch.group * table.rows  # of the table of all groups
+        add_soft_masked(soft, table.of_all_groups, scores, rows, counted, self.logits)
+
+    def _counted_at_once(self, state: Tensor, batch: Batch, scores: Tensor) -> bool:
+        """Count class scores hard and soft on the CPU, if all of them are sound; else return False."""
+        table, ignored, truth = self.table, self.ignored_target, batch.truth
+        if batch.group is None:
+            return count_soft(state, table, scores, truth, ignored, self.logits)
+        kept = torch.ones_like(truth, dtype=torch.bool) if ignored is None else truth != ignored
+        group = torch.as_tensor(batch.group).expand(truth.shape)
+        sound = (truth >= 0) & (truth < table.rows) & (group >= 0) & (group < table.groups)
+        if bool((kept & ~sound).any()):
+            return False
+        rows = torch.where(kept, integers(truth) + group * table.rows, -1)
+        return count_soft(state, table.of_all_groups, scores, rows, None if ignored is None else -1, self.logits)
 
     def _add_probabilities(self, state: Tensor, batch: Batch, scores: Tensor, defer: Callable[[], bool]) -> None:
         """Add what stands for probabilities of class 1 to hard and soft counts."""
@@ -504,7 +529,8 @@ class Counting:
             )  # which is small: so that the state changes in one operation, or not at all
         mask = add_batch(target, self.table, batch, self.ignored_target, defer, self.error_message)
         truth, counted = integers(batch.truth), self._counted(batch, mask)
-        add_soft_of_two(target[cells : 2 * cells], cells // 4, scores, truth, counted, self.logits)
+        group = torch.full_like(truth, batch.group) if isinstance(batch.group, int) else batch.group
+        add_soft_of_two(target[cells : 2 * cells], self.table, scores, truth, counted, self.logits, group)
         if target is not state:
             state += target
 

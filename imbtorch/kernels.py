@@ -49,6 +49,11 @@ class Table(NamedTuple):
         """Number of counts of one group."""
         return 3 * self.rows if self.margins else self.labels * self.rows * self.columns
 
+    @property
+    def of_all_groups(self) -> Table:
+        """The same with a row for each class of each group."""
+        return self._replace(rows=self.groups * self.rows, groups=1) if self.groups > 1 else self
+
 
 def reading_is_free(x: Tensor) -> bool:
     """Whether a value can be read without waiting for a device or breaking a traced graph."""

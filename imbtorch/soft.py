@@ -50,18 +50,18 @@ def count_soft(state: Tensor, table: Table, scores: Tensor, true: Tensor, ignore
 
     Args:
         state: flat counts on the CPU: hard ones, then soft ones, ``[2 * table.cells + ...]``.
-        table: shape of either.
+        table: shape of either; there may be several rows for each class, those of groups.
         scores: ``[N, K, ...]``, floating.
-        true: class of each sample, ``[N, ...]``.
-        ignored: class of the samples to leave out.
+        true: row of each sample, ``[N, ...]``.
+        ignored: row of the samples to leave out.
         logits: whether scores are logits; else they must be probabilities.
     """
     kept = true.numpy().reshape(-1)
     kept = kept if ignored is None else kept[kept != ignored]
     if kept.size and not below(kept, table.rows):
         return False
-    blocks = _blocks(scores, true, table.rows, ignored)
-    if not table.margins and table.rows >= WIDE:
+    blocks = _blocks(scores, true, table.columns, ignored)
+    if not table.margins and table.rows >= min(WIDE, table.columns + 1):
         return _count_rows(state, table, blocks, np.bincount(kept, minlength=table.rows).nonzero()[0], logits)
     summed = _summed_margins if table.margins else _summed_columns
     sums = summed(blocks, table.rows, logits)
@@ -134,19 +134,19 @@ def _count_rows(state: Tensor, table: Table, blocks: Iterator[Block], rows: Inte
     """Count samples of many classes one by one, of which some have targets; return whether all are sound."""
     place = np.zeros(table.rows, np.int64)
     place[rows] = np.arange(len(rows))
-    soft, chosen = torch.zeros(len(rows), table.rows, dtype=torch.float64), []
-    space = torch.empty(_samples_of_a_block(table.rows), table.rows, dtype=torch.float64)
+    soft, chosen = torch.zeros(len(rows), table.columns, dtype=torch.float64), []
+    space = torch.empty(_samples_of_a_block(table.columns), table.columns, dtype=torch.float64)
     for block, true in blocks:
         found = _labels_and_units(block.contiguous(), logits, space[: len(true)])
         if found is None:
             return False
         labels, units = found
         soft.index_add_(0, torch.from_numpy(place[true.numpy()]), units)
-        chosen.append(true * table.rows + labels)
+        chosen.append(true * table.columns + labels)
     if not math.isfinite(soft.sum().item()):  # NaN, or infinite logits
         return False
     cells = torch.cat(chosen) if chosen else torch.zeros(0, dtype=torch.int64)
-    tables = state[: table.cells], state[table.cells : 2 * table.cells].view(table.rows, table.rows)
+    tables = state[: table.cells], state[table.cells : 2 * table.cells].view(table.rows, table.columns)
     added = torch.ones_like(cells), soft.long()
     # one call for Python, so that no interrupt comes between the two
     deque(map(Tensor.index_add_, tables, (0, 0), (cells, torch.from_numpy(rows)), added), maxlen=0)
@@ -202,13 +202,13 @@ def add_soft_masked(soft: Tensor, table: Table, scores: Tensor, true: Tensor, co
         soft: flat int64 soft counts ``[table.cells]``.
         table: their shape.
         scores: ``[N, K, ...]``, floating.
-        true: int64 class of each sample, ``[N, ...]``.
+        true: int64 row of each sample, ``[N, ...]``.
         counted: which samples count, in the same shape.
         logits: whether scores are logits; else they are probabilities where they count.
     """
     rows, samples = scores.movedim(1, -1).flatten(0, -2) if scores.ndim > 2 else scores, true.numel()
     true, counted = true.flatten(), counted.flatten()
-    step = max(1, DEVICE_BLOCK // table.rows)
+    step = max(1, DEVICE_BLOCK // table.columns)
     if samples <= step:  # without a loop over a size, which a traced graph would be compiled for
         _add_block(soft, table, rows, true, counted, logits)
         return
@@ -222,7 +222,7 @@ def _add_block(soft: Tensor, table: Table, scores: Tensor, true: Tensor, counted
     share = (wide.softmax(1) if logits else wide).masked_fill(~counted.unsqueeze(1), 0)
     units, classes = (share * UNIT).round().long(), true.where(counted, 0)
     if not table.margins:
-        soft.view(table.rows, table.rows).index_add_(0, classes, units)
+        soft.view(table.rows, table.columns).index_add_(0, classes, units)
         return
     own = units.gather(1, classes.unsqueeze(1)).squeeze(1)
     index = torch.cat((classes, classes + table.rows))
@@ -231,42 +231,59 @@ def _add_block(soft: Tensor, table: Table, scores: Tensor, true: Tensor, counted
 
 
 def add_soft_of_two(
-    soft: Tensor, labels: int, scores: Tensor, true: Tensor, counted: Tensor, logits: bool = False
+    soft: Tensor,
+    table: Table,
+    scores: Tensor,
+    true: Tensor,
+    counted: Tensor,
+    logits: bool = False,
+    group: Tensor | None = None,
 ) -> None:
     """Add probabilities of class 1, and what is left of 1 for class 0, without reading a value.
 
     Args:
-        soft: flat int64 soft counts ``[labels * 4]``.
-        labels: number of 2x2 tables beside each other.
+        soft: flat int64 soft counts ``[table.cells]``.
+        table: their shape.
         scores: of class 1, ``[N, ...]``, ``[N, labels, ...]`` if there are several labels; or of both classes, ``[N, 2,
             ...]``.
         true: int64 class of each sample, in the same shape but for the two columns.
         counted: which samples count, in the same shape.
         logits: whether scores are logits; else they are probabilities where they count.
+        group: int64 group of each sample, in the shape of ``true``, anything where it does not count; None for the
+            first.
     """
     if not true.numel():
         return
     if not true.ndim:
         scores, true, counted = scores.view(1), true.view(1), counted.view(1)
+        group = None if group is None else group.view(1)
     step = max(1, (BLOCK if true.is_cpu else DEVICE_BLOCK) * len(true) // true.numel())
     if len(true) <= step:  # without a loop over a size, which a traced graph would be compiled for
-        _add_block_of_two(soft, labels, scores, true, counted, logits)
+        _add_block_of_two(soft, table, scores, true, counted, logits, group)
         return
     for start in range(0, len(true), step):
         part = slice(start, start + step)
-        _add_block_of_two(soft, labels, scores[part], true[part], counted[part], logits)
+        groups = None if group is None else group[part]
+        _add_block_of_two(soft, table, scores[part], true[part], counted[part], logits, groups)
 
 
-def _add_block_of_two(soft: Tensor, labels: int, scores: Tensor, true: Tensor, counted: Tensor, logits: bool) -> None:
+def _add_block_of_two(
+    soft: Tensor, table: Table, scores: Tensor, true: Tensor, counted: Tensor, logits: bool, group: Tensor | None
+) -> None:
     wide = scores.to(torch.float32 if scores.device.type == "mps" else torch.float64)
     if scores.ndim > true.ndim:
         wide = (wide.softmax(1) if logits else wide)[:, 1]
     elif logits:
         wide = wide.sigmoid()
     units = (wide.masked_fill(~counted, 0) * UNIT).round().long()
-    units, rows, counted = (each.reshape(len(true), labels, -1) for each in (units, true.where(counted, 0), counted))
-    number, positive = counted.sum((0, 2)), rows.sum((0, 2))
-    total, of_positive = units.sum((0, 2)), (units * rows).sum((0, 2))
+    rows, shape = true.where(counted, 0), (len(true), table.labels, -1)
+    parts = [each.reshape(shape) for each in (counted.long(), rows, units, units * rows)]
+    if group is None:
+        number, positive, total, of_positive = (part.sum((0, 2)) for part in parts)
+    else:
+        place = group.where(counted, 0).reshape(shape)[:, :, :1].amax((1, 2))  # 0 where nothing of the sample counts
+        summed = (soft.new_zeros(table.groups, table.labels).index_add_(0, place, part.sum(2)) for part in parts)
+        number, positive, total, of_positive = summed
     totals = torch.stack((number - positive, positive), -1) * UNIT
     ones = torch.stack((total - of_positive, of_positive), -1)
     soft.add_(torch.stack((totals - ones, ones), -1).flatten())

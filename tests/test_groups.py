@@ -453,3 +453,84 @@ def wrong_on_one(rank, world):
 
 def test_all_processes_raise_what_one_finds():
     launch(2, wrong_on_one)
+
+
+# --- soft counts of groups ------------------------------------------------------------------------------------------
+
+SOFT_CASES = {
+    "binary": ("binary", None, ()),
+    "multiclass": ("multiclass", 4, ()),
+    "many classes": ("multiclass", 25, ()),
+    "images": ("multiclass", 3, (5,)),
+    "multilabel": ("multilabel", 3, ()),
+}
+
+
+def soft_batch(task, size, extra, samples=60):
+    shape = (samples, size, *extra) if task == "multilabel" else (samples, *extra)
+    target = torch.randint(2 if size is None or task == "multilabel" else size, shape)
+    target[:3] = -1  # ignored
+    # of logits the last digit of a probability may depend on how a batch is read
+    scores = torch.randn(samples, size, *extra).softmax(1) if task == "multiclass" else torch.rand(shape)
+    return scores, target, torch.randint(3, (samples,))
+
+
+def soft_report(task, size, **arguments):
+    number = {} if size is None else {"num_labels" if task == "multilabel" else "num_classes": size}
+    return ImbalanceReport(
+        task, **number, measures=["iam", "mcc"], per_class=(), soft=0.2, ignore_index=-1, **arguments
+    )
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+@pytest.mark.parametrize("case", SOFT_CASES)
+@pytest.mark.filterwarnings("ignore:.*had no")
+def test_soft_values_of_groups_are_those_of_each_alone(case, on_device, request):
+    if on_device:
+        request.getfixturevalue("accelerator")
+    task, size, extra = SOFT_CASES[case]
+    torch.manual_seed(0)
+    scores, target, group = soft_batch(task, size, extra)
+    report = soft_report(task, size, groups=["a", "b", "c", "nobody"])
+    for part in (slice(0, 25), slice(25, None)):
+        report.update(scores[part], target[part], group=group[part])
+    report.update(scores, target, group=1)
+    values, pooled = report.compute(), soft_report(task, size)
+    pooled.update(torch.cat((scores, scores)), torch.cat((target, target)))
+    assert torch.equal(report.soft_counts(), pooled.soft_counts())
+    for name, value in pooled.compute().items():
+        assert torch.equal(values[name], value)
+    for index, name in enumerate("abc"):
+        alone = soft_report(task, size)
+        alone.update(scores[group == index], target[group == index])
+        if index == 1:
+            alone.update(scores, target)
+        for measure in ("iam_soft", "mcc_soft", "iam"):
+            assert torch.equal(values[f"{measure}/{name}"], alone.compute()[measure])
+    assert values["iam_soft/nobody"].isnan()
+    full = [values[f"iam_soft/{name}"].item() for name in "abc"]
+    if case == "binary":  # of 25 classes some group lacks one
+        assert values["iam_soft_worst"].item() == min(full)
+    one = report(scores, target, group=group)
+    assert one["mcc_soft/a"].shape == ()
+
+
+def test_a_group_out_of_range_harms_no_soft_count():
+    report = soft_report("multiclass", 3, groups=2)
+    scores, target = torch.randn(4, 3).softmax(1), torch.tensor([0, 1, 2, 0])
+    report.update(scores, target, group=torch.tensor([0, 0, 1, 1]))
+    before = report.soft_counts()
+    for group in (torch.tensor([0, 2, 0, 0]), 2, -1):
+        with pytest.raises(ValueError, match=r"group holds -?\d but the metric has groups 0..1"):
+            report.update(scores, target, group=group)
+    report.update(scores, torch.full((4,), -1), group=torch.tensor([9, 9, 9, 9]))  # ignored samples are in no group
+    assert torch.equal(report.soft_counts(), before)
+
+
+def test_directions_of_soft_groups():
+    report = soft_report("multiclass", 3, groups=["a", "b"])
+    names = set(report.keys())
+    assert {"iam_soft/a", "mcc_soft/b", "iam_soft_worst", "iam_worst", "iam/a"} <= names
+    assert report["iam_soft_worst"].higher_is_better
+    with pytest.raises(ValueError, match="keeps no soft counts of each group"):
+        soft_report("multiclass", 3, groups=["a", "b"], state="margins")

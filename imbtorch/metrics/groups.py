@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -54,6 +54,14 @@ class Groups:
             raise ValueError(f"per_group holds {unknown}, which are not among measures: {', '.join(measures)}")
         directed = (name for name, measure in measures.items() if measure.traits.higher_is_better is not None)
         return cls(tuple(names), chosen, tuple(directed))
+
+    def renamed(self, suffix: str) -> Groups:
+        """The same of measures whose names end in a suffix."""
+        return replace(
+            self,
+            measures=tuple(f"{name}{suffix}" for name in self.measures),
+            worst=tuple(f"{name}{suffix}" for name in self.worst),
+        )
 
     def values(
         self, measures: Mapping[str, AveragedMeasure], counts: Counts, marginal: Margins, comparable: Tensor

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from typing import Any
 
@@ -115,8 +115,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
             group. All values are as without groups, and ``<measure>/<group>`` and ``<measure>_worst`` come with them:
             the worst value (by the measure's direction; none without one) over the groups that have targets of every
             class that all groups together have. The others are named once in a warning; without any it is nan. The
-            state is as many times as large, and the constructor warns from 100 MB on. With ``intervals`` the values in
-            ``per_group`` have theirs, the worst has none: an interval of a minimum would rarely hold it.
+            state is as many times as large, and the constructor warns from 100 MB on. With ``soft`` there are
+            ``<measure>_soft/<group>`` and ``<measure>_soft_worst`` too. With ``intervals`` the values in ``per_group``
+            have theirs, the worst has none: an interval of a minimum would rarely hold it.
         per_group: measures whose value is reported for each group; by default all of ``measures`` up to 20 groups, else
             none, so that the worst stand alone.
         kwargs: arguments of :class:`torchmetrics.Metric`.
@@ -239,8 +240,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
             for each, measure in self._of_class_groups.items()
             for group in self._class_groups
         ]
-        if self._groups is not None:
-            added += [(*named, "groups") for named in self._groups.directions(self._measures, self._limits.names)]
+        for groups, measures in self._group_views():
+            added += [(*named, "groups") for named in groups.directions(measures, self._limits.names)]
         for name, direction, cause in added:
             if name in directions:
                 raise ValueError(collision(name, cause))
@@ -306,9 +307,19 @@ class ImbalanceReport(SharedResult, LocalCounts):
         if warn and (self._may_warn("empty groups") or self._may_warn("lacking groups")) and bool(samples.any()):
             for kind, text in self._groups.problems(samples, comparable).items():
                 self._warn_once(kind, f"{type(self).__name__}: {text}")
-        rates = self._read_at(counts)
-        values = self._groups.values(self._measures, rates, margins(rates), comparable)
+        values: dict[str, Tensor] = {}
+        for groups, measures in self._group_views():
+            soft = groups is not self._groups
+            rates = self._read_at(counter.soft_counts_of_groups(state) if soft else counts)
+            values |= groups.values(measures, rates, margins(rates), comparable)
         return {name: self._narrow(value) for name, value in values.items()}
+
+    def _group_views(self) -> Iterator[tuple[Groups, Mapping[str, AveragedMeasure]]]:
+        """What is reported of groups, and the measures by the names that they have there: hard, then soft."""
+        if self._groups is not None:
+            yield self._groups, self._measures
+        if self._groups is not None and self.soft:
+            yield self._groups.renamed("_soft"), {f"{name}_soft": measure for name, measure in self._measures.items()}
 
     def _values_of_class_groups(self, counts: Counts, marginal: Margins) -> dict[str, Tensor]:
         values = {}

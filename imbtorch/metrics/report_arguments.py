@@ -49,8 +49,8 @@ def check_together(
         raise ValueError(UNSURE)
     if per_group is not None and groups is None:
         raise ValueError("per_group names measures of each group, but no groups are given; use groups=[...]")
-    if groups is not None and soft:
-        raise ValueError("soft counts are not kept for each group; leave soft or groups out, or use two reports")
+    if groups is not None and soft and state == "margins":
+        raise ValueError("state='margins' keeps no soft counts of each group; use state='matrix', or leave soft out")
 
 
 def sized(
