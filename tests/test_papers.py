@@ -162,13 +162,14 @@ def test_invariance_and_correlation(tmp_path):
     assert {name: kept[name] for name in chosen} == chosen
     assert kept["IBA 0.1"] in ("θ5", "θ6")
     assert {row["AUC"] for row in seven[:-1]} == {"0.750"}
-    marks = {row[""]: "".join(row[key] for key in ("p1", "p2", "p3", "p4")) for row in seen}
+    marks = {row[""]: "".join(row[key] for key in ("p1 (I1)", "p2 (I2)", "p3 (I5)", "p4 (I7)")) for row in seen}
     for name in ("accuracy", "AUC", "G-mean", "OP"):
         assert marks[name] == "+---"
     assert marks["TPrate"] == "-++-"
     for name in ("TNrate", "dominance", "area", "IBA"):
         assert marks[name] == "----"
     assert "So do TNrate, dominance, area." in text
+    assert [row[""] for row in seen if row["I3"] + row["I4"] != "--"] == ["TNrate"]  # it sees negatives alone
 
     small, large = correlations  # of n = 200 and n = 2000
     means = [{row["positives"]: float(row["accuracy"].split()[0]) for row in table} for table in (small, large)]

@@ -7,7 +7,7 @@ from imbtorch.analysis.correlation import Correlations, measure_correlations, pe
 from imbtorch.analysis.epochs import ChosenEpoch, select_epoch
 from imbtorch.analysis.exact import BalancedAccuracyPosterior, balanced_accuracy_posterior
 from imbtorch.analysis.intervals import Interval, bootstrap, posterior
-from imbtorch.analysis.invariance import InvarianceTable, invariance_table, invariances
+from imbtorch.analysis.invariance import SOKOLOVA, InvarianceTable, invariance_table, invariances
 from imbtorch.analysis.planning import samples_needed
 from imbtorch.analysis.prevalence import PrevalenceCurves, prevalence_curves
 from imbtorch.analysis.selection import Selection, select_model
@@ -15,6 +15,7 @@ from imbtorch.analysis.sensitivity import SensitivityCurves, sensitivity_curves
 from imbtorch.analysis.skew import effective_skew_ratio, implied_cost, skew, skew_delta, skew_map, skew_ratio
 
 __all__ = [
+    "SOKOLOVA",
     "BalancedAccuracyPosterior",
     "ChosenEpoch",
     "Comparison",
