@@ -6,10 +6,17 @@ import math
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import accuracy_score, precision_recall_curve, roc_curve
+from sklearn.metrics import accuracy_score, auc, precision_recall_curve, roc_auc_score, roc_curve
 
 import imbtorch
-from imbtorch.analysis import effective_skew_ratio, prevalence_curves, select_model, sensitivity_curves
+from imbtorch.analysis import (
+    effective_skew_ratio,
+    partial_auc,
+    prevalence_curves,
+    select_model,
+    sensitivity_curves,
+    skew_ratio,
+)
 from imbtorch.analysis.dominance import equal_area_gmean, feasible, greatest_gmean, largest_trapezium
 from imbtorch.analysis.isometrics import (
     least_precision,
@@ -135,6 +142,41 @@ def test_what_cannot_degrade_is_refused():
             sensitivity_curves(THREE, [5, 5], **arguments)
     with pytest.raises(ValueError, match=r"recalls must return \[41\], one value for each matrix, got \[41, 2\]"):
         sensitivity_curves({"recalls": lambda counts: imbtorch.recall(counts, "none")}, [5, 5])
+
+
+# --- area of one operating point -------------------------------------------------------------------------------------
+
+
+def test_area_of_one_point_is_that_of_the_three_point_curve():
+    target = torch.tensor([0] * 100 + [1] * 10)
+    preds = torch.tensor([0] * 90 + [1] * 10 + [0] * 2 + [1] * 8)
+    assert partial_auc(TWO).item() == pytest.approx(roc_auc_score(target, preds))
+    assert partial_auc(TWO.half() / 110).dtype == torch.float16
+    assert torch.isnan(partial_auc(torch.tensor([[5, 3], [0, 0]])))
+
+
+def test_areas_beside_neighbours_equal_those_of_the_curve():
+    """The contributions of every second point cover the curve once."""
+    false, true = np.array([0, 0.1, 0.25, 0.6, 1]), np.array([0, 0.5, 0.75, 0.9, 1])
+    points = torch.stack([torch.tensor([[1 - f, f], [1 - t, t]]) for f, t in zip(false, true, strict=True)]) * 20
+    parts = partial_auc(points[1:-1], points[:-2], points[2:])
+    for index, part in enumerate(parts.tolist()):
+        assert part == pytest.approx(auc(false[index : index + 3], true[index : index + 3]))
+    assert (parts[0] + parts[2]).item() == pytest.approx(auc(false, true))
+
+
+def test_skew_ratio_of_a_partial_area():
+    """Liu, Ghosh and Martin (2007), Table 2: (tn1 - tn2) / (tp2 - tp1)."""
+    left, right = torch.tensor([[190, 10], [70, 30]]), torch.tensor([[60, 140], [5, 95]])
+    ratio = skew_ratio(lambda counts: partial_auc(counts, left, right), torch.tensor([[150, 50], [20, 80]]))
+    assert ratio.item() == pytest.approx((190 - 60) / (95 - 30))
+
+
+def test_areas_are_of_two_classes():
+    for name in ("counts", "left", "right"):
+        given = {"counts": TWO, name: torch.ones(3, 3)}
+        with pytest.raises(ValueError, match=rf"{name} must be of two classes, got \[3, 3\]; use one_vs_rest"):
+            partial_auc(**given)
 
 
 # --- the accuracy-dominance space ------------------------------------------------------------------------------------

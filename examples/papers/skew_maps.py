@@ -15,14 +15,17 @@ from matplotlib import pyplot as plt
 from torch import Tensor
 
 import imbtorch
-from imbtorch.analysis import skew, skew_map, skew_ratio
+from imbtorch.analysis import partial_auc, skew, skew_map, skew_ratio
 from imbtorch.plots import plot_skew_map
 
 Form = Callable[[Tensor, Tensor, float, float], Tensor]  # of true positives and negatives, all positives and negatives
 
 TABLE_1 = {"accuracy": (0.65, 0.65), "precision": (0.62, 0.71), "recall": (0.80, 0.50), "F1": (0.70, 0.59)}
 COST = 5.0  # of a false negative; that of a false positive is 1
-LEFT, RIGHT = (30.0, 190.0), (95.0, 60.0)  # true positives and negatives of the neighbours on the ROC curve
+LEFT, RIGHT = (
+    (30.0, 190.0),
+    (95.0, 60.0),
+)  # true positives and negatives of both neighbours on the ROC curve
 
 
 def precision(counts: Tensor) -> Tensor:
@@ -41,15 +44,6 @@ def total_cost(counts: Tensor) -> Tensor:
     return imbtorch.expected_cost(counts, torch.tensor([[0.0, 1.0], [COST, 0.0]]), normalize=False)
 
 
-def partial_auc(counts: Tensor) -> Tensor:
-    """Area below the ROC curve between the point's two neighbours (eq. 3); a measure of one's own will do."""
-    tn, tp = counts[..., 0, 0], counts[..., 1, 1]
-    negatives, positives = counts.sum(-1).unbind(-1)
-    before = (LEFT[1] - tn) / negatives * (tp + LEFT[0]) / positives
-    after = (tn - RIGHT[1]) / negatives * (tp + RIGHT[0]) / positives
-    return (before + after) / 2
-
-
 def macro_precision_form(tp: Tensor, tn: Tensor, pos: float, neg: float) -> Tensor:
     n = pos + neg
     above = neg * (pos + tn - tp) ** 2 + tn * n * (neg - pos + 2 * (tp - tn))
@@ -57,11 +51,16 @@ def macro_precision_form(tp: Tensor, tn: Tensor, pos: float, neg: float) -> Tens
     return above / below
 
 
+def matrix(tp: Tensor, tn: Tensor, positives: float, negatives: float) -> Tensor:
+    return torch.stack((torch.stack((tn, negatives - tn), -1), torch.stack((positives - tp, tp), -1)), -2)
+
+
+NEIGHBOURS = [matrix(*torch.tensor(each, dtype=torch.float64), 100.0, 200.0) for each in (LEFT, RIGHT)]
 TABLE_2: dict[str, tuple[Callable[[Tensor], Tensor], str, Form]] = {
     "accuracy": (imbtorch.accuracy, "1", lambda tp, tn, pos, neg: 1 + 0 * tp),
     f"total cost, c_fn = {COST:g}": (total_cost, "c_fn", lambda tp, tn, pos, neg: COST + 0 * tp),
     "partial AUC": (
-        partial_auc,
+        lambda counts: partial_auc(counts, NEIGHBOURS[0], NEIGHBOURS[1]),
         "(tn1 - tn2) / (tp2 - tp1)",
         lambda tp, tn, pos, neg: (LEFT[1] - RIGHT[1]) / (RIGHT[0] - LEFT[0]) + 0 * tp,
     ),
@@ -79,10 +78,6 @@ TABLE_2: dict[str, tuple[Callable[[Tensor], Tensor], str, Form]] = {
     "micro precision": (lambda counts: imbtorch.precision(counts, "micro"), "1", lambda tp, tn, pos, neg: 1 + 0 * tp),
     "macro precision": (imbtorch.precision, "the long form", macro_precision_form),
 }
-
-
-def matrix(tp: Tensor, tn: Tensor, positives: float, negatives: float) -> Tensor:
-    return torch.stack((torch.stack((tn, negatives - tn), -1), torch.stack((positives - tp, tp), -1)), -2)
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from imbtorch.analysis.epochs import ChosenEpoch, select_epoch
 from imbtorch.analysis.exact import BalancedAccuracyPosterior, balanced_accuracy_posterior
 from imbtorch.analysis.intervals import Interval, bootstrap, posterior
 from imbtorch.analysis.invariance import SOKOLOVA, InvarianceTable, invariance_table, invariances
+from imbtorch.analysis.isometrics import partial_auc
 from imbtorch.analysis.planning import samples_needed
 from imbtorch.analysis.prevalence import PrevalenceCurves, prevalence_curves
 from imbtorch.analysis.selection import Selection, select_model
@@ -35,6 +36,7 @@ __all__ = [
     "invariances",
     "measure_correlations",
     "paired_compare",
+    "partial_auc",
     "perturbed_scores",
     "posterior",
     "prevalence_curves",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from inspect import Parameter, signature
 from typing import Any
@@ -11,7 +12,6 @@ import torch
 from torch import Tensor
 
 from imbtorch.counts import Counts, Margins, double, margins, ratio, restore
-from imbtorch.measures import overall, per_class
 from imbtorch.measures.overall import geometric_mean
 from imbtorch.measures.shared import check_two, defined, quotient, root, two_rates
 
@@ -302,8 +302,8 @@ def measure_function(measure: object) -> Callable[[Counts], Tensor]:
     """
     function = measure
     if isinstance(measure, str):
-        modules = (vars(overall), overall.__all__), (vars(per_class), per_class.__all__), (globals(), __all__)
-        known = {name: module[name] for module, names in modules for name in names}
+        modules = [sys.modules[f"{__package__}.{part}"] for part in ("overall", "per_class", "two_classes")]
+        known = {name: getattr(module, name) for module in modules for name in module.__all__}
         if measure not in known:
             raise ValueError(f"measure must be the name of a measure, one of {', '.join(known)}, got {measure!r}")
         function = known[measure]
