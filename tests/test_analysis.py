@@ -1238,6 +1238,7 @@ def test_a_selection_prints_its_marks():
         "* best of its column, _ lowest measure of its row",
         "chosen by max-min: first; majority: first; IAM: first; area: second",
         "max-min, majority and IAM agree",
+        "none lies northeast of second",
     ]
 
 

@@ -4,6 +4,7 @@ from imbtorch.analysis.baselines import skill, trivial
 from imbtorch.analysis.caveats import choice_caveats
 from imbtorch.analysis.comparisons import Comparison, compare, paired_compare
 from imbtorch.analysis.correlation import Correlations, measure_correlations, perturbed_scores
+from imbtorch.analysis.dominance import undominated
 from imbtorch.analysis.epochs import ChosenEpoch, select_epoch
 from imbtorch.analysis.exact import BalancedAccuracyPosterior, balanced_accuracy_posterior
 from imbtorch.analysis.intervals import Interval, bootstrap, posterior
@@ -50,4 +51,5 @@ __all__ = [
     "skew_ratio",
     "skill",
     "trivial",
+    "undominated",
 ]

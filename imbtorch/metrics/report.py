@@ -93,9 +93,10 @@ class ImbalanceReport(SharedResult, LocalCounts):
             floating then: multiclass scores are probabilities that sum to 1 within 0.01, or ``logits=True``; binary and
             multilabel ones take no threshold but 0.5. All else stays of hard counts; see :meth:`soft_counts`.
         per_class: measures to report for each class as ``<measure>/<class>``, among recall, precision, specificity, f1,
-            fowlkes_mallows, cba, iam; by default recall and precision where names were given or up to 20 classes. Or
-            name -> such a name, a metric as in ``measures``, or a function that makes ``[K]`` of ``[K, K]`` (for
-            multilabel one value of each label's ``[2, 2]``), as in ``{"iou": jaccard}``.
+            fowlkes_mallows, iou, npv, cba, iam, and those of two classes such as dominance, of each class against the
+            rest; by default recall and precision where names were given or up to 20 classes. Or name -> such a name,
+            a metric as in ``measures``, or a function that makes ``[K]`` of ``[K, K]`` (for multilabel one value of
+            each label's ``[2, 2]``), as in ``{"iou": jaccard}``.
         class_groups: name -> some classes, by name or index, as in ``{"tail": ["emu", 7]}``: reports the mean of each
             measure in ``per_class`` over them as ``<measure>/<group>``. Classes with neither targets nor predictions
             take no part in it. A class may be in several groups. :func:`~imbtorch.shot_groups` makes those of
