@@ -8,6 +8,7 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib import image
 
@@ -122,10 +123,31 @@ def test_skew_maps(tmp_path):
     assert at["three-point AUC"] == at["macro recall"] == "2.000"
     assert at["recall"] == "inf"
     assert "0.625 here; its text has (n - tn) / tp, which differentiation confirms: 1.875" in text
-    assert [list(row.values()) for row in shares] == [
-        ["precision", "0.50", "0.75", "0.90", "0.95"],
-        ["macro precision", "0.49", "0.75", "0.86", "0.92"],
-    ]
+    assert "0.00500 (by differentiation 0.00500) and 1 / (2 n-) = 0.00250 (0.00250), not 1 / n_j" in text
+    assert "sizes of the paper's columns are unknown" in text
+    sizes = [int(name.removeprefix("n- = ")) for name in list(shares[0])[1:]]
+    assert [size >= 900 for size in sizes] == [False, False, True, True]  # a positive prior of .1, 100 positives
+    for row, above in zip(shares, (precision_favours, macro_precision_favours), strict=True):
+        assert list(row.values())[1:] == [f"{above(size):.2f}" for size in sizes]
+
+
+def grid(negatives):
+    return np.meshgrid(np.arange(101), np.arange(negatives + 1), indexing="ij")
+
+
+def precision_favours(negatives):
+    """Share of the results where (n- - tn) / tp > 1."""
+    tp, tn = grid(negatives)
+    return (negatives - tn > tp).mean()
+
+
+def macro_precision_favours(negatives):
+    """Share of the results where the paper's long form, numerator over denominator, exceeds 1; in integers."""
+    tp, tn = grid(negatives)
+    n = negatives + 100
+    above = negatives * (100 + tn - tp) ** 2 + tn * n * (negatives - 100 + 2 * (tp - tn))
+    below = 100 * (negatives + tp - tn) ** 2 + tp * n * (100 - negatives + 2 * (tn - tp))
+    return ((above > below) & (below >= 0) | (above < below) & (below < 0)).mean()
 
 
 # --- the accuracy paradox --------------------------------------------------------------------------------------------

@@ -275,11 +275,28 @@ def test_the_indicator_is_white_above_one():
     assert fig.axes == [ax]
 
 
+def test_a_skew_map_as_it_is():
+    ratios = skew_map(precision, 20, 40)
+    fig, ax = plots.plot_skew_map(ratios, kind="linear", limit=3)
+    pixels(fig)
+    shown = np.asarray(ax.images[0].get_array(), dtype=float)
+    tp, tn = np.meshgrid(np.arange(21), np.arange(41), indexing="ij")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        np.testing.assert_allclose(shown, np.minimum((40 - tn) / tp, 3))  # nan at 0 of 0
+    assert ax.images[0].get_clim() == (0, 3)
+    (one,) = ax.collections[0].get_paths()
+    assert np.abs((40 - one.vertices[:, 0]) - one.vertices[:, 1]).max() < 0.5  # a ratio of 1, to half a result
+    assert ax.images[0].colorbar.extend == "max"
+    _, ax = plots.plot_skew_map(torch.tensor([[0.5, 0.75], [0.25, 0.5]]), kind="linear", limit=2)
+    assert ax.images[0].colorbar.extend == "neither"
+    assert not ax.collections
+
+
 def test_only_one_skew_map_is_drawn():
     with pytest.raises(ValueError, match=r"got shape \[3\]; choose one"):
         plots.plot_skew_map(torch.ones(3))
-    with pytest.raises(ValueError, match="kind must be one of 'log', 'indicator', got 'linear'"):
-        plots.plot_skew_map(torch.ones(3, 3), kind="linear")
+    with pytest.raises(ValueError, match="kind must be one of 'log', 'linear', 'indicator', got 'square'"):
+        plots.plot_skew_map(torch.ones(3, 3), kind="square")
     for wrong in (1.0, 0.5, math.nan):
         with pytest.raises(ValueError, match="limit must be a ratio above 1"):
             plots.plot_skew_map(torch.ones(3, 3), limit=wrong)

@@ -1,8 +1,9 @@
 """Which class a measure favours: tables and figures of Liu, Ghosh and Martin (2007).
 
 Draws Table 1 (an example of asymmetry), Table 2 (skew ratios in closed form, held against automatic differentiation,
-with its misprint), Figure 1 (skew ratios of 100 positives and 100 negatives) and Figure 2 (where they exceed 1 as the
-negatives grow in number). No data are needed, and with or without --quick it takes seconds.
+with its misprint), Figure 1 (skew ratios of 100 positives and 100 negatives, logarithmic and linear) and Figure 2
+(where they exceed 1 as the negatives grow in number, at sizes that agree with the text, for the paper does not give
+them). No data are needed, and with or without --quick it takes seconds.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ Form = Callable[[Tensor, Tensor, float, float], Tensor]  # of true positives and
 
 TABLE_1 = {"accuracy": (0.65, 0.65), "precision": (0.62, 0.71), "recall": (0.80, 0.50), "F1": (0.70, 0.59)}
 COST = 5.0  # of a false negative; that of a false positive is 1
+SIZES = (100, 200, 900, 1900)  # negatives in Figure 2
 LEFT, RIGHT = (
     (30.0, 190.0),
     (95.0, 60.0),
@@ -121,28 +123,48 @@ def main() -> None:
         f"positives and {micro[0]:.5f} for the negatives), not 1 / n- = {1 / 200:.5f} as the text says."
     )
 
+    macro = skew(imbtorch.recall, counts)[at]
+    results.say(
+        "Misprint: the skew of macro recall is by the paper's own eq. 8 1 / (k n_j) with k classes, here "
+        f"1 / (2 n+) = {1 / 200:.5f} (by differentiation {macro[1]:.5f}) and 1 / (2 n-) = {1 / 400:.5f} "
+        f"({macro[0]:.5f}), not 1 / n_j as the text says; the skew ratio is n- / n+ either way."
+    )
+
     results.say("## Figure 1: skew ratios of 100 positives and 100 negatives")
-    figure, axes = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained")
+    results.say(
+        "The paper draws precision and F1 by the logarithm and macro precision as it is. Here the upper row has all "
+        "three by the logarithm, where x and 1 / x are equally far from 1, the lower row as they are."
+    )
+    figure, axes = plt.subplots(2, 3, figsize=(15, 9), layout="constrained")
     shown = {"precision": precision, "F1": f1, "macro precision": imbtorch.precision}
-    for ax, (name, measure) in zip(axes, shown.items(), strict=True):
-        plot_skew_map(skew_map(measure, 100, 100), ax)
-        ax.set_title(name)
+    for column, (name, measure) in enumerate(shown.items()):
+        ratios = skew_map(measure, 100, 100)
+        plot_skew_map(ratios, axes[0, column])
+        plot_skew_map(ratios, axes[1, column], kind="linear", limit=4)
+        for ax, scale in zip(axes[:, column], ("logarithmic", "linear, up to 4"), strict=True):
+            ax.set_title(f"{name}, {scale}")
     results.picture(figure, "skew_ratios.png", "Skew ratios of precision, F1 and macro precision")
 
     results.say("## Figure 2: where the skew ratio exceeds 1, 100 positives")
-    sizes = (100, 200, 500, 1000)
-    figure, axes = plt.subplots(2, len(sizes), figsize=(15, 7), layout="constrained")
+    priors = ", ".join(f"{100 / (100 + size):.2f}" for size in SIZES)
+    results.say(
+        "The sizes of the paper's columns are unknown: neither text nor caption names them. The text says that n- "
+        "grows from left to right and that only the two right-most columns have a positive prior of at most .1, which "
+        f"with n+ = 100 takes n- >= 900 twice and fewer before. The sizes here are chosen to agree: n- = "
+        f"{', '.join(map(str, SIZES))}, positive priors {priors}."
+    )
+    figure, axes = plt.subplots(2, len(SIZES), figsize=(15, 7), layout="constrained")
     rows, shown = [], {"precision": precision, "macro precision": imbtorch.precision}
     for line, (name, measure) in zip(axes, shown.items(), strict=True):
         shares = []
-        for ax, size in zip(line, sizes, strict=True):
+        for ax, size in zip(line, SIZES, strict=True):
             ratios = skew_map(measure, 100, size)
             plot_skew_map(ratios, ax, kind="indicator")
             ax.set_title(f"{name}, n- = {size}\n{ax.get_title()}", fontsize="medium")
             shares.append((ratios > 1).double().mean().item())
         rows.append([name, *shares])
     results.picture(figure, "skew_indicator.png", "Where precision and macro precision favour the positives")
-    results.table(["share with a skew ratio > 1", *(f"n- = {size}" for size in sizes)], rows, digits=2)
+    results.table(["share with a skew ratio > 1", *(f"n- = {size}" for size in SIZES)], rows, digits=2)
     results.say(
         "The paper shows these shares as pictures alone. "
         "All results from 0 to n are counted, infinite ratios as above 1."

@@ -142,8 +142,7 @@ def _models(
     if isinstance(points, Mapping):
         if not points:
             raise ValueError("points must hold counts of at least one model; None draws the empty space")
-        labels = list(points) if labels is None else labels
-        points = torch.stack(list(points.values()))
+        return _of_counts(torch.stack(list(points.values())), y, list(points) if labels is None else labels)
     if isinstance(points, Tensor) and points.ndim == 3:
         return _of_counts(points, y, labels)
     if y is not None:
@@ -153,7 +152,12 @@ def _models(
     if isinstance(points, Selection):
         if points.points is None:
             raise ValueError("the selection has no points, for dominance is of two classes; use one_vs_rest(counts)")
-        labels, points = points.models if labels is None else labels, points.points[:, :2]
+        return _of_points(points.points[:, :2], points.models if labels is None else labels)
+    return _of_points(points, labels)
+
+
+def _of_points(points: Tensor | None, labels: Sequence[str] | None) -> _Models:
+    """Models by dominance and G-mean, which need not be possible."""
     places = torch.empty(0, 2) if points is None else points.detach().cpu()
     if places.ndim != 2 or places.shape[1] != 2:
         raise ValueError(
