@@ -65,8 +65,8 @@ def tables(text):
 
 
 def both(cell):
-    """Value of this run and of the paper."""
-    here, paper = cell.split(" / ")
+    """Value of this run and of the paper, without the marks of the best and the lowest."""
+    here, paper = re.sub(r"\*\*|</?u>", "", cell).split(" / ")
     return float(here), float(paper)
 
 
@@ -233,6 +233,16 @@ def check_examples(text):
     assert "Example 1: lowest measures cba, cba; the largest lowest keeps 1a, IAM keeps 1a." in text
     assert "Example 2: lowest measures accuracy, cba; the largest lowest keeps 2b, IAM keeps 2a." in text
     assert "ML7 (-0.5 beside -0.40)" in text
+    # by hand: the lowest are .31, .31, .30; MAP, F (with ML7) and CBA (with ML5) are highest for ML6
+    assert "Example 3: lowest measures CBA, CBA, CBA; the largest lowest keeps ML5, ML6, the majority" in text
+    assert "five measures ML6, IAM keeps ML6, as the paper says" in text
+    assert f"IAM {3 / 7:.4f} and ACC {5 / 12:.4f}" in text
+    assert f"here {1 - 4 / 7 * (1 - 5 / 12):.4f}" in text
+    assert text.count("Bounds that its rows violate") == 2
+    # (.861 + .900) / 2, and (.902 + .907) / 2, which no rounding brings to .9055
+    assert (
+        "violate: LR-RUS (F 0.889 above (MAP + MAR) / 2 = 0.8805); GBM-RUS (F 0.906 above (MAP + MAR) / 2 = 0.9045)."
+    ) in text
     assert "Table 16 (glass): 10 of 18 rows contradict" in text
     assert "Table 18 (satimage): 12 of 18 rows contradict" in text
 
@@ -253,7 +263,11 @@ def test_iam_tables(tmp_path):
     check_examples(text)
     assert {path.name for path in tmp_path.glob("*.png")} == {"iam_sensitivity.png", "iam_identity.png"}
     printed = module("iam_tables").PRINTED
-    _, glass, satimage = tables(text)
+    _, glass, glass_gamma, satimage, satimage_gamma = tables(text)
+    for table, paper in ((glass_gamma, "0.340 0.295 0.258"), (satimage_gamma, "0.830 0.816 0.834")):
+        assert [row["classifier"] for row in table] == ["SVM", "SVM-RUS", "SVM-ROS"]
+        assert [row["CBA: paper"] for row in table] == paper.split()
+    assert float(glass_gamma[0]['CBA: gamma="auto"']) > 0.4 > 0.1 > float(glass_gamma[0]['CBA: gamma="scale"'])
     for name, table in (("Glass", glass), ("Satimage", satimage)):
         assert len(table) == 18
         for row in table:
@@ -263,11 +277,21 @@ def test_iam_tables(tmp_path):
             assert here["IAM"] == pytest.approx(2 * here["CBA"] - 1, abs=0.00151)
             assert here["CBA"] <= min(here["MAR"], here["MAP"], here["F"]) + 1e-9
             assert all(0 <= here[key] <= 1 for key in MEASURES[:5])
+        for key in MEASURES:  # the bold numbers of a column are the largest, and each row has an underlined one
+            column = [row[f"{key}: here / paper"] for row in table]
+            for side in (0, 1):
+                bold = {both(cell)[side] for cell in column if "**" in cell.split(" / ")[side]}
+                assert bold == {max(both(cell)[side] for cell in column)}
+        for row in table:
+            cells = [row[f"{key}: here / paper"] for key in MEASURES[:5]]
+            for side in (0, 1):
+                low = [both(cell)[side] for cell in cells if "<u>" in cell.split(" / ")[side]]
+                assert set(low) == {min(both(cell)[side] for cell in cells)}
     forest = next(row for row in glass if row["classifier"] == "RF")
     assert both(forest["ACC: here / paper"])[0] == pytest.approx(0.78, abs=0.08)  # five folds of 214 samples
     assert text.count("Here IAM = 2 CBA - 1 in all 18 rows") == 2
     assert text.count("Chosen in the paper: RF by IAM") == text.count("Chosen in the paper: GBM by IAM") == 1
-    assert "126/126" in done.stderr
+    assert "147/147" in done.stderr
 
 
 # --- accuracy-dominance space ----------------------------------------------------------------------------------------
