@@ -398,6 +398,26 @@ def test_the_readme_names_every_script_and_file():
     assert "IMBTORCH_DATA" in text
 
 
+@pytest.mark.parametrize(
+    ("paper", "tables", "figures", "more"),
+    [
+        ("Mortaz (2020)", 18, 4, ["Example 1", "Example 2", "Example 3", *(f"Theorem {n}" for n in range(1, 5))]),
+        ("Garcia, Mollineda and Sanchez (2009)", 3, 2, []),
+        ("Liu, Ghosh and Martin (2007)", 2, 2, ["Theorem 0.1"]),
+        ("Garcia, Mollineda and Sanchez (2010)", 4, 1, []),
+    ],
+)
+def test_the_readme_has_a_row_for_all_that_a_paper_shows(paper, tables, figures, more):
+    section = (FOLDER / "README.md").read_text().partition(f"### {paper}")[2].partition("\n### ")[0]
+    named = {"Table": set(), "Figure": set()}
+    for cell in (line.split("|")[1] for line in section.splitlines() if line.startswith("|")):
+        for kind, first, joint, last in re.findall(r"(Table|Figure)s? (\d+)(?: (to|and) (\d+))?", cell):
+            named[kind] |= set(range(int(first), int(last if joint else first) + 1))
+        more = [each for each in more if each not in cell]
+    assert named == {"Table": set(range(1, tables + 1)), "Figure": set(range(1, figures + 1))}
+    assert not more
+
+
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_every_script_says_what_it_does(script, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
