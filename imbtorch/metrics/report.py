@@ -29,6 +29,7 @@ from imbtorch.metrics.base import (
 )
 from imbtorch.metrics.catalogue import BY_NAME
 from imbtorch.metrics.class_groups import checked_class_groups, mean_over_classes
+from imbtorch.metrics.coarse import CoarseClasses
 from imbtorch.metrics.groups import (
     Groups,
     checked_group_names,
@@ -102,6 +103,11 @@ class ImbalanceReport(SharedResult, LocalCounts):
             take no part in it. A class may be in several groups. :func:`~imbtorch.shot_groups` makes those of
             long-tailed recognition. Where ``per_class`` is left out and there are more than 20 classes without names,
             recall and precision are reported for the groups alone.
+        coarse: name of a coarse class -> names of the classes that it is made of, as in ``{"animal": ["cat", "dog"]}``:
+            reports ``<measure>/coarse`` of each of ``measures``, by which taking one class for another of the same
+            coarse one is right, and ``<measure>/<coarse class>`` of each in ``per_class``. Both are read off the same
+            counts (:func:`~imbtorch.merge_classes`). For ``task="multiclass"`` with ``state="matrix"``; of hard counts,
+            all groups together, without intervals.
         prefix: comes before each name.
         postfix: comes after each name.
         threshold: see :class:`ConfusionMatrixMetric`, like the following.
@@ -143,6 +149,10 @@ class ImbalanceReport(SharedResult, LocalCounts):
     class_groups = Setting[dict[str, tuple[int, ...]]](
         lambda report: dict(report._class_groups), "Indices of the classes of each class group."
     )
+    coarse = Setting[dict[str, tuple[str, ...]]](
+        lambda report: {} if report._coarse is None else dict(report._coarse.merged),
+        "Names of the classes that each coarse class is made of.",
+    )
     groups = Setting[tuple[str, ...] | None](
         lambda report: None if report._groups is None else report._groups.names, "Names of the groups of samples."
     )
@@ -165,6 +175,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         measures: Mapping[str, Measured] | Sequence[str] | None = None,
         per_class: Sequence[str] | Mapping[str, Measured] | None = None,
         class_groups: Mapping[str, Sequence[str | int]] | None = None,
+        coarse: Mapping[str, Sequence[str]] | None = None,
         intervals: bool = False,
         prevalence: Mapping[str, float] | Sequence[float] | Tensor | None = None,
         prefix: str = "",
@@ -203,6 +214,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             raise ValueError("class_groups are averages of the measures in per_class, which names none")
         self._intervals = bool(intervals)
         self._measures = self._resolved(self.default_measures(counting.task) if measures is None else measures)
+        self._coarse = CoarseClasses.of(coarse, self._class_names, counting, self._measures, self._per_class)
         self._groups = None if group_names is None else Groups.of(group_names, per_group, self._measures)
         self._name(self._directions(), prefix, postfix)
         report_memory(counting)
@@ -264,6 +276,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
             for each, measure in self._of_class_groups.items()
             for group in self._class_groups
         ]
+        if self._coarse is not None:
+            added += [(*named, "coarse") for named in self._coarse.directions()]
         if self._groups is not None:
             added += [(*named, "groups") for named in self._groups.directions(self._measures, self._intervals)]
         for name, direction, cause in added:
@@ -279,7 +293,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
     def _needs_matrix(self) -> bool:
         """Whether what is reported cannot be read off margins."""
         read = (*self._measures.values(), *self._per_class.values())
-        return self._priors is not None or any(measure.needs_matrix for measure in read)
+        return self._priors is not None or self._coarse is not None or any(measure.needs_matrix for measure in read)
 
     def _counter_of_a_batch(self) -> Counter:
         return counter_of_a_batch(self._counting, self._needs_matrix())
@@ -312,6 +326,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
         for name in self._per_class:
             parts = self._narrow(self._of_each_class(name, counts, marginal)).unbind()
             values |= {f"{name}/{label}": part for label, part in zip(self._class_names, parts, strict=True)}
+        if self._coarse is not None:
+            values |= {name: self._narrow(value) for name, value in self._coarse.values(counts).items()}
         return values | self._values_of_class_groups(counts, marginal)
 
     def _overall_values(self, counts: Counts, marginal: Margins) -> dict[str, Tensor]:
@@ -406,6 +422,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
         short = self[name].name if name in self else name
         if short in self._measures:
             return self._measures[short]
+        if self._coarse is not None and short in self._coarse.measures:
+            return self._coarse.measures[short]
         each, _, label = short.partition("/")
         if name in self and each in self._per_class:
             index = self._class_names.index(label)
@@ -491,13 +509,15 @@ class ImbalanceReport(SharedResult, LocalCounts):
         shown |= {"intervals": True} if self._intervals else {}
         shown |= {} if self.groups is None else {"groups": list(self.groups), "per_group": list(self.per_group)}
         shown |= {"class_groups": self.class_groups} if self._class_groups else {}
+        shown |= {"coarse": self.coarse} if self._coarse else {}
         return shown | {"measures": list(self._measures), "per_class": list(self._per_class)}
 
     def _settings_text(self) -> str:
         read = (self._measures, self._per_class)
         measures = [{name: (m.traits.measure, m.arguments) for name, m in each.items()} for each in read]
         groups = "" if self._groups is None else canonical(astuple(self._groups))
-        return f"{super()._settings_text()} {canonical(measures)} {canonical(self._class_names)} {groups}"
+        coarse = "" if self._coarse is None else canonical(self._coarse.settings())
+        return f"{super()._settings_text()} {canonical(measures)} {canonical(self._class_names)} {groups}{coarse}"
 
 
 @dataclass(frozen=True)
@@ -597,8 +617,9 @@ def named_measures(measures: Mapping[str, Measured] | Sequence[str]) -> Mapping[
 
 def collision(name: str, cause: str) -> str:
     """What is wrong where an argument adds a name that is reported already."""
-    if "groups" in cause:
-        return f"{name!r} is reported already, and {cause} adds it once more; give that group another name"
+    if "groups" in cause or cause == "coarse":
+        what = "coarse class" if cause == "coarse" else "group"
+        return f"{name!r} is reported already, and {cause} adds it once more; give that {what} another name"
     return f"measures already holds {name!r}, which {cause} adds; rename it there"
 
 
