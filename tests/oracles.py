@@ -378,45 +378,45 @@ def costs(size: int) -> dict[str, Any]:
 
 
 FACTS: dict[str, Facts] = {
-    "AdjustedBalancedAccuracy": Facts(adjusted_balanced_accuracy, OF_ALL, "+--- +-++", -1, 1, 1),
-    "BottomLine": Facts(bottom_line, OF_ALL, "+--- +++-", 0, 1, 1),
-    "CohenKappa": Facts(cohen_kappa, OF_ALL, "+--- +++-", -1, 1, 1),
-    "Jaccard": Facts(jaccard, OF_POSITIVE, "+--- +++-", 0, 1, 1),  # c_ii / (r_i + p_i - c_ii)
-    "LikelihoodRatio": Facts(likelihood_ratio, OF_TWO, "---- --++", 0, math.inf, math.inf),
+    "AdjustedBalancedAccuracy": Facts(adjusted_balanced_accuracy, OF_ALL, "+--- -- +-++", -1, 1, 1),
+    "BottomLine": Facts(bottom_line, OF_ALL, "+--- -- +++-", 0, 1, 1),
+    "CohenKappa": Facts(cohen_kappa, OF_ALL, "+--- -- +++-", -1, 1, 1),
+    "Jaccard": Facts(jaccard, OF_POSITIVE, "+--- -- +++-", 0, 1, 1),  # c_ii / (r_i + p_i - c_ii)
+    "LikelihoodRatio": Facts(likelihood_ratio, OF_TWO, "---- -- --++", 0, math.inf, math.inf),
     "MacroAveragedAbsoluteError": Facts(  # far errors are worse; at most 11 with twelve classes
-        macro_averaged_absolute_error, OF_ALL, "+--- --++", 0, 11, 0, better=False, margins=False
+        macro_averaged_absolute_error, OF_ALL, "+--- -- --++", 0, 11, 0, better=False, margins=False
     ),
-    "Markedness": Facts(markedness, OF_TWO, "+--+ +-+-", -1, 1, 1),
-    "NegativePredictiveValue": Facts(negative_predictive_value, OF_POSITIVE, "+--+ +-+-", 0, 1, 1),
+    "Markedness": Facts(markedness, OF_TWO, "+--+ -- +-+-", -1, 1, 1),
+    "NegativePredictiveValue": Facts(negative_predictive_value, OF_POSITIVE, "+--+ -- +-+-", 0, 1, 1),
     "NetBenefit": Facts(  # least at a threshold of .9; 2/3 of the samples are positives where all are right
-        net_benefit, OF_TWO, "---- --+-", -9, 1, 2 / 3, required=lambda size: {"threshold": 0.25}
+        net_benefit, OF_TWO, "---- -- --+-", -9, 1, 2 / 3, required=lambda size: {"threshold": 0.25}
     ),
-    "P4": Facts(p4, OF_TWO, "+--- +++-", 0, 1, 1),
-    "Accuracy": Facts(accuracy, OF_ALL, "+--- +++-", 0, 1, 1),
+    "P4": Facts(p4, OF_TWO, "+--- -- +++-", 0, 1, 1),
+    "Accuracy": Facts(accuracy, OF_ALL, "+--- -- +++-", 0, 1, 1),
     "AccuracyDominanceArea": Facts(
-        accuracy_dominance_area, OF_TWO, "---- --++", 0, 1.5, 1.5
+        accuracy_dominance_area, OF_TWO, "---- -- --++", 0, 1.5, 1.5
     ),  # TPR and TNR differ in it
-    "BalancedAccuracy": Facts(balanced_accuracy, OF_ALL, "+--- +-++", 0, 1, 1),
-    "ClassBalanceAccuracy": Facts(class_balance_accuracy, OF_EACH, "+--- +++-", 0, 1, 1),
-    "ConfusionEntropy": Facts(confusion_entropy, OF_ALL, "+--- +++-", 0, 1.062, 0, better=False, margins=False),
-    "Dominance": Facts(dominance, OF_TWO, "---- --++", -1, 1, 0, better=None),  # permutation turns its sign round
+    "BalancedAccuracy": Facts(balanced_accuracy, OF_ALL, "+--- -- +-++", 0, 1, 1),
+    "ClassBalanceAccuracy": Facts(class_balance_accuracy, OF_EACH, "+--- -- +++-", 0, 1, 1),
+    "ConfusionEntropy": Facts(confusion_entropy, OF_ALL, "+--- -- +++-", 0, 1.062, 0, better=False, margins=False),
+    "Dominance": Facts(dominance, OF_TWO, "---- -- --++", -1, 1, 0, better=None),  # permutation turns its sign round
     "ExpectedCost": Facts(  # TN is in n; the costs of the classes differ
-        expected_cost, OF_ALL, "---- --+-", -1, 12 * 11, 0, better=False, margins=False, required=costs
+        expected_cost, OF_ALL, "---- -- --+-", -1, 12 * 11, 0, better=False, margins=False, required=costs
     ),
-    "FScore": Facts(f_score, OF_POSITIVE, "+--- +++-", 0, 1, 1),  # 2 c_ii / (r_i + p_i)
-    "FowlkesMallows": Facts(fowlkes_mallows, OF_POSITIVE, "+--- +++-", 0, 1, 1),  # c_ii / sqrt(r_i p_i)
-    "GeometricMean": Facts(geometric_mean, OF_ALL, "+--- +-++", 0, 1, 1),
-    "ImbalanceAccuracy": Facts(imbalance_accuracy, OF_EACH, "+--- +++-", -1, 1, 1),
-    "IndexBalancedAccuracy": Facts(index_balanced_accuracy, OF_TWO, "---- --++", 0, 1.05, 1),
-    "MatthewsCorrCoef": Facts(matthews_corrcoef, OF_ALL, "+--- +++-", -1, 1, 1),
-    "OptimizedPrecision": Facts(optimized_precision, OF_TWO, "+--- +-+-", -1, 1, 1),  # accuracy sees priors
-    "Precision": Facts(precision, OF_POSITIVE, "+--+ +-+-", 0, 1, 1),
-    "Recall": Facts(recall, OF_POSITIVE, "+--- +-++", 0, 1, 1),
+    "FScore": Facts(f_score, OF_POSITIVE, "+--- -- +++-", 0, 1, 1),  # 2 c_ii / (r_i + p_i)
+    "FowlkesMallows": Facts(fowlkes_mallows, OF_POSITIVE, "+--- -- +++-", 0, 1, 1),  # c_ii / sqrt(r_i p_i)
+    "GeometricMean": Facts(geometric_mean, OF_ALL, "+--- -- +-++", 0, 1, 1),
+    "ImbalanceAccuracy": Facts(imbalance_accuracy, OF_EACH, "+--- -- +++-", -1, 1, 1),
+    "IndexBalancedAccuracy": Facts(index_balanced_accuracy, OF_TWO, "---- -- --++", 0, 1.05, 1),
+    "MatthewsCorrCoef": Facts(matthews_corrcoef, OF_ALL, "+--- -- +++-", -1, 1, 1),
+    "OptimizedPrecision": Facts(optimized_precision, OF_TWO, "+--- -- +-+-", -1, 1, 1),  # accuracy sees priors
+    "Precision": Facts(precision, OF_POSITIVE, "+--+ -- +-+-", 0, 1, 1),
+    "Recall": Facts(recall, OF_POSITIVE, "+--- -- +-++", 0, 1, 1),
     "RelativeClassifierInformation": Facts(  # over the entropy of the targets
-        relative_classifier_information, OF_ALL, "+--- +-+-", 0, 1, 1, margins=False, relabelled=True
+        relative_classifier_information, OF_ALL, "+--- -- +-+-", 0, 1, 1, margins=False, relabelled=True
     ),
-    "Specificity": Facts(specificity, OF_POSITIVE, "+--- +-+-", 0, 1, 1),  # the other classes' priors, from three on
-    "WeightedAccuracy": Facts(weighted_accuracy, OF_TWO, "+--- +-++", 0, 1, 1),  # balanced accuracy
+    "Specificity": Facts(specificity, OF_POSITIVE, "+--- -- +-+-", 0, 1, 1),  # the other classes' priors, from three on
+    "WeightedAccuracy": Facts(weighted_accuracy, OF_TWO, "+--- -- +-++", 0, 1, 1),  # balanced accuracy
 }
 
 

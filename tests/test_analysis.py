@@ -11,6 +11,7 @@ from cases import CASES, DEFAULTS, TOTAL, Case, close
 
 import imbtorch
 from imbtorch.analysis import (
+    SOKOLOVA,
     Selection,
     effective_skew_ratio,
     implied_cost,
@@ -652,35 +653,35 @@ def test_a_map_needs_both_classes(sizes):
 
 # --- invariances ----------------------------------------------------------------------------------------------------
 
-CHANGES = ("p1", "p2", "p3", "p4", "permutation", "transpose", "scaling", "prior shift")
+CHANGES = ("p1", "p2", "p3", "p4", "I3", "I4", "permutation", "transpose", "scaling", "prior shift")
 
 
 def signs_of(row):
     signs = "".join("-+"[row[change]] for change in CHANGES)
-    return f"{signs[:4]} {signs[4:]}"
+    return f"{signs[:4]} {signs[4:6]} {signs[6:]}"
 
 
 # What each entry rests on, with r the row sums, p the column sums, n the total:
-# p1 is the permutation of two classes. p2 and p3 leave a measure alone only where TN or FP do not occur in it. p4
-# divides out of c_ii / p_i alone. Permutation is kept by what treats all classes alike, transposition by what is
-# symmetric in r and p, scaling by all ratios of degree 0, a prior shift by functions of the rates c_ij / r_i.
+# p1 is the permutation of two classes. p2, p3, I3 and I4 leave a measure alone only where TN, FP, TP or FN do not occur
+# in it. p4 divides out of c_ii / p_i alone. Permutation is kept by what treats all classes alike, transposition by what
+# is symmetric in r and p, scaling by all ratios of degree 0, a prior shift by functions of the rates c_ij / r_i.
 TABLE = [(case, case.facts.invariances) for case in DEFAULTS] + [
-    (Case("CohenKappa", {"weights": "linear"}), "+--- -++-"),  # far errors are worse
-    (Case("Jaccard", {"average": "binary"}), "-+-- -++-"),
-    (Case("NegativePredictiveValue", {"average": "binary"}), "--++ --+-"),
-    (TOTAL, "-+-- ----"),  # right samples cost nothing, and nothing is divided by
-    (Case("ExpectedCost", {"costs": [[0, 1], [1, 0]]}), "+--- +++-"),  # 1 - accuracy
-    (Case("FScore", {"average": "binary"}), "-+-- -++-"),
-    (Case("FScore", {"average": "weighted"}), "+--- +-+-"),  # weights are of the targets
-    (Case("FowlkesMallows", {"average": "binary"}), "-+-- -++-"),
-    (Case("IndexBalancedAccuracy", {"alpha": 0}), "+--- +-++"),  # G-mean
-    (Case("Precision", {"average": "binary"}), "-+-+ --+-"),
-    (Case("Precision", {"average": "weighted"}), "+--- +-+-"),
-    (Case("Precision", {"average": "micro"}), "+--- +++-"),  # accuracy
-    (Case("Recall", {"average": "binary"}), "-++- --++"),
-    (Case("Recall", {"average": "weighted"}), "+--- +++-"),  # accuracy
-    (Case("Specificity", {"average": "binary"}), "---- --++"),
-    (Case("WeightedAccuracy", {"alpha": 0.25}), "---- --++"),
+    (Case("CohenKappa", {"weights": "linear"}), "+--- -- -++-"),  # far errors are worse
+    (Case("Jaccard", {"average": "binary"}), "-+-- -- -++-"),
+    (Case("NegativePredictiveValue", {"average": "binary"}), "--++ +- --+-"),
+    (TOTAL, "-+-- +- ----"),  # right samples cost nothing, and nothing is divided by
+    (Case("ExpectedCost", {"costs": [[0, 1], [1, 0]]}), "+--- -- +++-"),  # 1 - accuracy
+    (Case("FScore", {"average": "binary"}), "-+-- -- -++-"),
+    (Case("FScore", {"average": "weighted"}), "+--- -- +-+-"),  # weights are of the targets
+    (Case("FowlkesMallows", {"average": "binary"}), "-+-- -- -++-"),
+    (Case("IndexBalancedAccuracy", {"alpha": 0}), "+--- -- +-++"),  # G-mean
+    (Case("Precision", {"average": "binary"}), "-+-+ -+ --+-"),
+    (Case("Precision", {"average": "weighted"}), "+--- -- +-+-"),
+    (Case("Precision", {"average": "micro"}), "+--- -- +++-"),  # accuracy
+    (Case("Recall", {"average": "binary"}), "-++- -- --++"),
+    (Case("Recall", {"average": "weighted"}), "+--- -- +++-"),  # accuracy
+    (Case("Specificity", {"average": "binary"}), "---- ++ --++"),
+    (Case("WeightedAccuracy", {"alpha": 0.25}), "---- -- --++"),
 ]
 
 
@@ -702,6 +703,8 @@ def changed_counts(matrix, rng):
         yield "p2", [[tn + factor, fp], [fn, tp]]
         yield "p3", [[tn, fp + factor], [fn, tp]]
         yield "p4", [[k2 * tn, k1 * fp], [k2 * fn, k1 * tp]]
+        yield "I3", [[tn, fp], [fn, tp + factor]]
+        yield "I4", [[tn, fp], [fn + factor, tp]]
 
 
 @pytest.mark.parametrize(("case", "signs"), TABLE, ids=str)
@@ -750,7 +753,7 @@ def test_iba_is_not_the_only_measure_that_sees_all_four_changes():
 
 def test_invariances_of_functions_of_ones_own():
     of_first = invariances(lambda c: c[..., 0, 0] / c[..., 0, :].sum(-1))  # blind to the other classes' samples
-    assert [name for name, kept in of_first.items() if kept] == ["scaling", "prior shift"]
+    assert [name for name, kept in of_first.items() if kept] == ["I3", "I4", "scaling", "prior shift"]
     constant = invariances(lambda c: c.new_zeros(len(c)))
     assert all(constant.values())
     assert tuple(constant) == CHANGES
@@ -833,10 +836,16 @@ def seeded(seed):
 def test_the_table_prints():
     table = invariance_table({"F1": RATIOS["F1"][0], "balanced accuracy": imbtorch.balanced_accuracy})
     assert str(table).splitlines() == [
-        "                   p1  p2  p3  p4  permutation  transpose  scaling  prior shift",
-        "F1                  -   +   -   -            -          +        +            -",
-        "balanced accuracy   +   -   -   -            +          -        +            +",
+        "                   p1  p2  p3  p4  I3  I4  permutation  transpose  scaling  prior shift",
+        "                   I1  I2  I5  I7  I3  I4                               I6           I8",
+        "F1                  -   +   -   -   -   -            -          +        +            -",
+        "balanced accuracy   +   -   -   -   -   -            +          -        +            +",
     ]
+
+
+def test_sokolova_names_eight_changes():
+    assert sorted(SOKOLOVA.values()) == [f"I{number}" for number in range(1, 9)]
+    assert set(SOKOLOVA) == set(CHANGES) - {"permutation", "transpose"}
 
 
 # --- perturbed scores -----------------------------------------------------------------------------------------------
@@ -1229,6 +1238,7 @@ def test_a_selection_prints_its_marks():
         "* best of its column, _ lowest measure of its row",
         "chosen by max-min: first; majority: first; IAM: first; area: second",
         "max-min, majority and IAM agree",
+        "none lies northeast of second",
     ]
 
 

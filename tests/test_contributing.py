@@ -62,7 +62,7 @@ def mean_of_both(target, preds):
     return np.mean(both, axis=0).tolist()
 
 
-FACTS["KulczynskiSimilarity"] = Facts(kulczynski_similarity, OF_EACH, "+--- +++-", 0, 1, 1)
+FACTS["KulczynskiSimilarity"] = Facts(kulczynski_similarity, OF_EACH, "+--- -- +++-", 0, 1, 1)
 value = of_samples(mean_of_both)
 PEERS.append(Peer("KulczynskiSimilarity", "KulczynskiSimilarity", {"average": "none"}, value, all_classes_present))
 """

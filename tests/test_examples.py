@@ -169,3 +169,38 @@ def test_what_validation_says_of_deployment_comes_true(tmp_path):
     pixels = image.imread(tmp_path / "out" / "deployment.png")
     assert min(pixels.shape[:2]) > 400
     assert pixels[..., :3].std() > 0.1
+
+
+def test_segmentation(tmp_path):
+    done = run(tmp_path, "--epochs", "2", "--size", "32", command=(str(EXAMPLES / "segmentation.py"),))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not re.search(r"UserWarning|Traceback", done.stderr), done.stderr
+    head, *rows = (line.split() for line in done.stdout.splitlines()[:4])
+    assert head == ["kept", "by", "epoch", "accuracy", "iou", "iou_min", *(f"iou/{name}" for name in SEEN)]
+    assert [row[0] for row in rows] == ["val_iou", "val_iou_min", "val_accuracy"]
+    for _, epoch, _, mean, worst, *classes in (tuple(map(number, row)) for row in rows):
+        assert epoch in range(2)
+        assert mean == pytest.approx(sum(classes) / 4, abs=1e-3)
+        assert worst == min(classes)
+    assert "largest difference of an IoU 0e+00" in done.stdout  # to torchmetrics, void pixels left out
+    kept = {path.name.partition("-")[0] for path in (tmp_path / "out" / "checkpoints").glob("*.ckpt")}
+    assert kept == {row[0] for row in rows}
+    assert image.imread(tmp_path / "out" / "segmentation.png").std() > 0.1
+
+
+SEEN = ["background", "tree", "house", "sign"]
+
+
+def number(cell):
+    return cell if cell.startswith("val") else float(cell)
+
+
+def test_scenes_have_void_rims_and_all_classes():
+    spec = importlib.util.spec_from_file_location("segmentation", EXAMPLES / "segmentation.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    images, target = module.scenes(20, 0).tensors
+    assert images.shape == (20, 3, 48, 48)
+    assert set(target.unique().tolist()) == {0, 1, 2, 3, 255}
+    assert 0 < (target == 3).double().mean() < 0.005
+    assert torch.equal(target, module.scenes(20, 0).tensors[1])

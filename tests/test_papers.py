@@ -8,6 +8,7 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib import image
 
@@ -64,8 +65,8 @@ def tables(text):
 
 
 def both(cell):
-    """Value of this run and of the paper."""
-    here, paper = cell.split(" / ")
+    """Value of this run and of the paper, without the marks of the best and the lowest."""
+    here, paper = re.sub(r"\*\*|</?u>", "", cell).split(" / ")
     return float(here), float(paper)
 
 
@@ -122,10 +123,31 @@ def test_skew_maps(tmp_path):
     assert at["three-point AUC"] == at["macro recall"] == "2.000"
     assert at["recall"] == "inf"
     assert "0.625 here; its text has (n - tn) / tp, which differentiation confirms: 1.875" in text
-    assert [list(row.values()) for row in shares] == [
-        ["precision", "0.50", "0.75", "0.90", "0.95"],
-        ["macro precision", "0.49", "0.75", "0.86", "0.92"],
-    ]
+    assert "0.00500 (by differentiation 0.00500) and 1 / (2 n-) = 0.00250 (0.00250), not 1 / n_j" in text
+    assert "sizes of the paper's columns are unknown" in text
+    sizes = [int(name.removeprefix("n- = ")) for name in list(shares[0])[1:]]
+    assert [size >= 900 for size in sizes] == [False, False, True, True]  # a positive prior of .1, 100 positives
+    for row, above in zip(shares, (precision_favours, macro_precision_favours), strict=True):
+        assert list(row.values())[1:] == [f"{above(size):.2f}" for size in sizes]
+
+
+def grid(negatives):
+    return np.meshgrid(np.arange(101), np.arange(negatives + 1), indexing="ij")
+
+
+def precision_favours(negatives):
+    """Share of the results where (n- - tn) / tp > 1."""
+    tp, tn = grid(negatives)
+    return (negatives - tn > tp).mean()
+
+
+def macro_precision_favours(negatives):
+    """Share of the results where the paper's long form, numerator over denominator, exceeds 1; in integers."""
+    tp, tn = grid(negatives)
+    n = negatives + 100
+    above = negatives * (100 + tn - tp) ** 2 + tn * n * (negatives - 100 + 2 * (tp - tn))
+    below = 100 * (negatives + tp - tn) ** 2 + tp * n * (100 - negatives + 2 * (tn - tp))
+    return ((above > below) & (below >= 0) | (above < below) & (below < 0)).mean()
 
 
 # --- the accuracy paradox --------------------------------------------------------------------------------------------
@@ -162,13 +184,14 @@ def test_invariance_and_correlation(tmp_path):
     assert {name: kept[name] for name in chosen} == chosen
     assert kept["IBA 0.1"] in ("θ5", "θ6")
     assert {row["AUC"] for row in seven[:-1]} == {"0.750"}
-    marks = {row[""]: "".join(row[key] for key in ("p1", "p2", "p3", "p4")) for row in seen}
+    marks = {row[""]: "".join(row[key] for key in ("p1 (I1)", "p2 (I2)", "p3 (I5)", "p4 (I7)")) for row in seen}
     for name in ("accuracy", "AUC", "G-mean", "OP"):
         assert marks[name] == "+---"
     assert marks["TPrate"] == "-++-"
     for name in ("TNrate", "dominance", "area", "IBA"):
         assert marks[name] == "----"
     assert "So do TNrate, dominance, area." in text
+    assert [row[""] for row in seen if row["I3"] + row["I4"] != "--"] == ["TNrate"]  # it sees negatives alone
 
     small, large = correlations  # of n = 200 and n = 2000
     means = [{row["positives"]: float(row["accuracy"].split()[0]) for row in table} for table in (small, large)]
@@ -210,6 +233,16 @@ def check_examples(text):
     assert "Example 1: lowest measures cba, cba; the largest lowest keeps 1a, IAM keeps 1a." in text
     assert "Example 2: lowest measures accuracy, cba; the largest lowest keeps 2b, IAM keeps 2a." in text
     assert "ML7 (-0.5 beside -0.40)" in text
+    # by hand: the lowest are .31, .31, .30; MAP, F (with ML7) and CBA (with ML5) are highest for ML6
+    assert "Example 3: lowest measures CBA, CBA, CBA; the largest lowest keeps ML5, ML6, the majority" in text
+    assert "five measures ML6, IAM keeps ML6, as the paper says" in text
+    assert f"IAM {3 / 7:.4f} and ACC {5 / 12:.4f}" in text
+    assert f"here {1 - 4 / 7 * (1 - 5 / 12):.4f}" in text
+    assert text.count("Bounds that its rows violate") == 2
+    # (.861 + .900) / 2, and (.902 + .907) / 2, which no rounding brings to .9055
+    assert (
+        "violate: LR-RUS (F 0.889 above (MAP + MAR) / 2 = 0.8805); GBM-RUS (F 0.906 above (MAP + MAR) / 2 = 0.9045)."
+    ) in text
     assert "Table 16 (glass): 10 of 18 rows contradict" in text
     assert "Table 18 (satimage): 12 of 18 rows contradict" in text
 
@@ -230,7 +263,11 @@ def test_iam_tables(tmp_path):
     check_examples(text)
     assert {path.name for path in tmp_path.glob("*.png")} == {"iam_sensitivity.png", "iam_identity.png"}
     printed = module("iam_tables").PRINTED
-    _, glass, satimage = tables(text)
+    _, glass, glass_gamma, satimage, satimage_gamma = tables(text)
+    for table, paper in ((glass_gamma, "0.340 0.295 0.258"), (satimage_gamma, "0.830 0.816 0.834")):
+        assert [row["classifier"] for row in table] == ["SVM", "SVM-RUS", "SVM-ROS"]
+        assert [row["CBA: paper"] for row in table] == paper.split()
+    assert float(glass_gamma[0]['CBA: gamma="auto"']) > 0.4 > 0.1 > float(glass_gamma[0]['CBA: gamma="scale"'])
     for name, table in (("Glass", glass), ("Satimage", satimage)):
         assert len(table) == 18
         for row in table:
@@ -240,11 +277,21 @@ def test_iam_tables(tmp_path):
             assert here["IAM"] == pytest.approx(2 * here["CBA"] - 1, abs=0.00151)
             assert here["CBA"] <= min(here["MAR"], here["MAP"], here["F"]) + 1e-9
             assert all(0 <= here[key] <= 1 for key in MEASURES[:5])
+        for key in MEASURES:  # the bold numbers of a column are the largest, and each row has an underlined one
+            column = [row[f"{key}: here / paper"] for row in table]
+            for side in (0, 1):
+                bold = {both(cell)[side] for cell in column if "**" in cell.split(" / ")[side]}
+                assert bold == {max(both(cell)[side] for cell in column)}
+        for row in table:
+            cells = [row[f"{key}: here / paper"] for key in MEASURES[:5]]
+            for side in (0, 1):
+                low = [both(cell)[side] for cell in cells if "<u>" in cell.split(" / ")[side]]
+                assert set(low) == {min(both(cell)[side] for cell in cells)}
     forest = next(row for row in glass if row["classifier"] == "RF")
     assert both(forest["ACC: here / paper"])[0] == pytest.approx(0.78, abs=0.08)  # five folds of 214 samples
     assert text.count("Here IAM = 2 CBA - 1 in all 18 rows") == 2
     assert text.count("Chosen in the paper: RF by IAM") == text.count("Chosen in the paper: GBM by IAM") == 1
-    assert "126/126" in done.stderr
+    assert "147/147" in done.stderr
 
 
 # --- accuracy-dominance space ----------------------------------------------------------------------------------------
@@ -349,6 +396,26 @@ def test_the_readme_names_every_script_and_file():
             (line,) = [each for each in text.splitlines() if each.startswith("|") and f"`{file}`" in each]
             assert re.findall(r"\((\d+)\)", line) == [str(size) for size in source.sizes], name
     assert "IMBTORCH_DATA" in text
+
+
+@pytest.mark.parametrize(
+    ("paper", "tables", "figures", "more"),
+    [
+        ("Mortaz (2020)", 18, 4, ["Example 1", "Example 2", "Example 3", *(f"Theorem {n}" for n in range(1, 5))]),
+        ("Garcia, Mollineda and Sanchez (2009)", 3, 2, []),
+        ("Liu, Ghosh and Martin (2007)", 2, 2, ["Theorem 0.1"]),
+        ("Garcia, Mollineda and Sanchez (2010)", 4, 1, []),
+    ],
+)
+def test_the_readme_has_a_row_for_all_that_a_paper_shows(paper, tables, figures, more):
+    section = (FOLDER / "README.md").read_text().partition(f"### {paper}")[2].partition("\n### ")[0]
+    named = {"Table": set(), "Figure": set()}
+    for cell in (line.split("|")[1] for line in section.splitlines() if line.startswith("|")):
+        for kind, first, joint, last in re.findall(r"(Table|Figure)s? (\d+)(?: (to|and) (\d+))?", cell):
+            named[kind] |= set(range(int(first), int(last if joint else first) + 1))
+        more = [each for each in more if each not in cell]
+    assert named == {"Table": set(range(1, tables + 1)), "Figure": set(range(1, figures + 1))}
+    assert not more
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

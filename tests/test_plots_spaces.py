@@ -115,11 +115,90 @@ def test_many_models_have_their_legend_beside_the_space():
     assert len(looks) == 30
 
 
+EPOCHS = {  # 100 negatives, 10 positives: the positives are found one by one, then the negatives get lost
+    f"epoch {index}": torch.tensor([[100 - lost, lost], [10 - hits, hits]])
+    for index, (lost, hits) in enumerate([(0, 0), (1, 2), (4, 5), (10, 8), (30, 9), (60, 9), (80, 10)])
+}
+
+
+@pytest.mark.parametrize("given", ["accuracy", imbtorch.accuracy, imbtorch.Accuracy])
+def test_any_measure_over_dominance(given):
+    fig, ax = plots.plot_accuracy_dominance(EPOCHS, y=given)
+    pixels(fig)
+    assert legend(ax) == list(EPOCHS)
+    for name, counts in EPOCHS.items():
+        (_, lost), (missed, hits) = counts.tolist()
+        point = line(ax, name)
+        assert point.get_xdata()[0] == pytest.approx(hits / 10 - (100 - lost) / 100)
+        assert point.get_ydata()[0] == pytest.approx(1 - (lost + missed) / 110)
+    xs, ys = (np.asarray(each) for each in boundary(ax).get_data())
+    # errors are of one class alone there: all negatives right, or all positives
+    np.testing.assert_allclose(ys, 1 - np.abs(xs) * np.where(xs < 0, 10, 100) / 110)
+    assert ax.get_ylabel() == "Accuracy"
+    (trapezium,) = polygons(ax)
+    points = [line(ax, name).get_xydata()[0] for name in EPOCHS]
+    np.testing.assert_allclose(trapezium.get_xy()[2], max(points, key=lambda point: point[1] * (point[0] + 3)))
+
+
+def test_counts_without_another_measure_are_drawn_by_gmean():
+    _, ax = plots.plot_accuracy_dominance(torch.stack(list(EPOCHS.values())), labels=list(EPOCHS))
+    assert line(ax, "epoch 3").get_xydata()[0] == pytest.approx([0.8 - 0.9, (0.8 * 0.9) ** 0.5])
+    assert ax.get_ylabel() == "G-mean"
+
+
+def test_a_measure_below_zero_and_models_of_different_test_sets():
+    counts = {"a": torch.tensor([[8, 2], [5, 0]]), "b": torch.tensor([[80, 20], [5, 5]])}
+    fig, ax = plots.plot_accuracy_dominance(counts, y=lambda c: imbtorch.matthews_corrcoef(c), trapezium=None)
+    pixels(fig)
+    low = line(ax, "a").get_ydata()[0]
+    assert low == pytest.approx(-10 / (5 * 10 * 13 * 2) ** 0.5)  # (0 * 8 - 2 * 5) / sqrt(...)
+    assert ax.get_ylim()[0] < low < 0
+    assert ax.get_ylabel() == "Measure"
+    assert not [each for each in ax.lines if len(each.get_xdata()) == 401 and each.get_linestyle() == "-"]
+    assert not ax.collections  # the limit depends on the class totals, which differ
+
+
+def test_the_path_of_a_training():
+    fig, ax = plots.plot_accuracy_dominance(EPOCHS, path=True)
+    pixels(fig)
+    assert legend(ax) == ["epoch 0", "epoch 4", "epoch 6"]  # the first, the largest area, the last
+    (way,) = [each for each in ax.lines if len(each.get_xdata()) == len(EPOCHS)]
+    recalls = [(counts.diag() / counts.sum(1)).tolist() for counts in EPOCHS.values()]
+    np.testing.assert_allclose(way.get_xdata(), [tpr - tnr for tnr, tpr in recalls], atol=1e-6)
+    np.testing.assert_allclose(way.get_ydata(), [(tpr * tnr) ** 0.5 for tnr, tpr in recalls], atol=1e-6)
+    areas = [(tpr * tnr) ** 0.5 * (tpr - tnr + 3) / 2 for tnr, tpr in recalls]
+    assert max(areas) == areas[4]
+    shades = [line(ax, name).get_markerfacecolor() for name in ("epoch 0", "epoch 6")]
+    assert [float(shade) for shade in shades] == [1, 0]
+
+
+def test_what_no_other_lies_northeast_of_is_below_the_steps():
+    points = torch.tensor([[-0.5, 0.6], [0.0, 0.8], [-0.2, 0.7], [0.3, 0.5], [0.2, 0.5]])
+    fig, ax = plots.plot_accuracy_dominance(points, front=True)
+    pixels(fig)
+    steps = line(ax, "no other northeast")
+    np.testing.assert_allclose(steps.get_xydata(), [[-1, 0.8], [0, 0.8], [0.3, 0.5], [0.3, 0]], atol=1e-6)
+    assert steps.get_drawstyle() == "steps-pre"
+
+
+def test_another_measure_needs_counts():
+    found = select_model({"a": torch.tensor([[8, 2], [1, 4]])})
+    for given in (found, torch.tensor([[0.0, 0.5]]), None):
+        with pytest.raises(ValueError, match=r"y needs counts, \[M, 2, 2\] or name -> \[2, 2\]"):
+            plots.plot_accuracy_dominance(given, y="accuracy")
+    with pytest.raises(ValueError, match=r"counts must be \[M, 2, 2\], got \[1, 3, 3\]; use one_vs_rest"):
+        plots.plot_accuracy_dominance({"a": COUNTS}, y="accuracy")
+    with pytest.raises(ValueError, match=r"measure must be the name of a measure.*got 'acc'"):
+        plots.plot_accuracy_dominance(EPOCHS, y="acc")
+    with pytest.raises(ValueError, match="at least one model"):
+        plots.plot_accuracy_dominance({})
+
+
 def test_points_must_lie_in_the_space():
     many_classes = select_model({"a": COUNTS})
     with pytest.raises(ValueError, match=r"two classes; use one_vs_rest"):
         plots.plot_accuracy_dominance(many_classes)
-    with pytest.raises(ValueError, match=r"\[M, 2\] of dominance and G-mean, got \[3\]"):
+    with pytest.raises(ValueError, match=r"\[M, 2\] of dominance and G-mean, .*, got \[3\]"):
         plots.plot_accuracy_dominance(torch.zeros(3))
     for wrong in ([[0.0, 1.2]], [[-1.1, 0.5]], [[math.nan, 0.5]]):
         with pytest.raises(ValueError, match=r"dominance must lie in \[-1, 1\]"):
@@ -196,11 +275,28 @@ def test_the_indicator_is_white_above_one():
     assert fig.axes == [ax]
 
 
+def test_a_skew_map_as_it_is():
+    ratios = skew_map(precision, 20, 40)
+    fig, ax = plots.plot_skew_map(ratios, kind="linear", limit=3)
+    pixels(fig)
+    shown = np.asarray(ax.images[0].get_array(), dtype=float)
+    tp, tn = np.meshgrid(np.arange(21), np.arange(41), indexing="ij")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        np.testing.assert_allclose(shown, np.minimum((40 - tn) / tp, 3))  # nan at 0 of 0
+    assert ax.images[0].get_clim() == (0, 3)
+    (one,) = ax.collections[0].get_paths()
+    assert np.abs((40 - one.vertices[:, 0]) - one.vertices[:, 1]).max() < 0.5  # a ratio of 1, to half a result
+    assert ax.images[0].colorbar.extend == "max"
+    _, ax = plots.plot_skew_map(torch.tensor([[0.5, 0.75], [0.25, 0.5]]), kind="linear", limit=2)
+    assert ax.images[0].colorbar.extend == "neither"
+    assert not ax.collections
+
+
 def test_only_one_skew_map_is_drawn():
     with pytest.raises(ValueError, match=r"got shape \[3\]; choose one"):
         plots.plot_skew_map(torch.ones(3))
-    with pytest.raises(ValueError, match="kind must be one of 'log', 'indicator', got 'linear'"):
-        plots.plot_skew_map(torch.ones(3, 3), kind="linear")
+    with pytest.raises(ValueError, match="kind must be one of 'log', 'linear', 'indicator', got 'square'"):
+        plots.plot_skew_map(torch.ones(3, 3), kind="square")
     for wrong in (1.0, 0.5, math.nan):
         with pytest.raises(ValueError, match="limit must be a ratio above 1"):
             plots.plot_skew_map(torch.ones(3, 3), limit=wrong)

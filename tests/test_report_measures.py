@@ -368,3 +368,31 @@ def other_class_groups(rank, world):
 
 def test_processes_with_other_class_groups_are_told_apart():
     launch(2, other_class_groups)
+
+
+@pytest.mark.parametrize("name", ["dominance", "area", "iba", "markedness"])
+def test_measures_of_two_classes_of_each_class_by_name(name):
+    report = filled(measures=["iam"], per_class=("recall", name))
+    values = report.compute()
+    preds, target = samples()
+    for index in range(3):
+        (tn, fp), (fn, tp) = sklearn_metrics.confusion_matrix(target == index, preds == index).tolist()
+        tpr, tnr = tp / (tp + fn), tn / (tn + fp)
+        wanted = {
+            "dominance": tpr - tnr,
+            "area": (tpr * tnr) ** 0.5 * (tpr - tnr + 3) / 2,
+            "iba": (tpr * tnr) ** 0.5 * (1 + 0.05 * (tpr - tnr)),
+            "markedness": tp / (tp + fp) + tn / (tn + fn) - 1,
+        }[name]
+        assert values[f"{name}/{index}"].item() == pytest.approx(wanted, abs=1e-6)
+    assert report.per_class == ("recall", name)
+
+
+def test_names_that_have_no_value_of_each_class():
+    for task, sizes in (("multiclass", {"num_classes": 3}), ("binary", {})):
+        with pytest.raises(ValueError, match=r"per_class must be one of 'precision', .*, got 'mcc'"):
+            ImbalanceReport(task, **sizes, per_class=("mcc",))
+    with pytest.raises(ValueError, match=r"per_class must be one of .*, got 'dominance'"):
+        ImbalanceReport("binary", per_class=("dominance",))
+    labels = ImbalanceReport("multilabel", num_labels=2, per_class=("mcc", "dominance"))
+    assert {"mcc/0", "mcc/1", "dominance/0", "dominance/1"} < set(labels.keys())

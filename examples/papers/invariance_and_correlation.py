@@ -18,7 +18,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 import imbtorch
-from imbtorch.analysis import Correlations, invariance_table, measure_correlations, perturbed_scores
+from imbtorch.analysis import SOKOLOVA, Correlations, invariance_table, measure_correlations, perturbed_scores
 from imbtorch.plots import plot_correlations
 
 MEASURES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -72,12 +72,14 @@ def invariances(results: Results) -> None:
     """Table 4, with measures that the paper does not have."""
     results.say("## Table 4: what a measure does not see (+)")
     results.say(
-        "p1: classes change places; p2: TN changes; p3: FP changes; p4: predicted columns are scaled. The other "
-        "columns are not in the paper, nor are the rows from dominance on."
+        "p1: classes change places; p2: TN changes; p3: FP changes; p4: predicted columns are scaled; I3: TP changes; "
+        "I4: FN changes. In brackets the number that Sokolova (2006), whom the paper cites, gives the change. The "
+        "columns behind p4 are not in the paper, nor are the rows from dominance on."
     )
     found = invariance_table(MEASURES | OTHERS).rows
     columns = list(next(iter(found.values())))
-    results.table(["", *columns], [[name, *("+-"[not row[key]] for key in columns)] for name, row in found.items()])
+    headings = [f"{key} ({SOKOLOVA[key]})" if SOKOLOVA.get(key, key) != key else key for key in columns]
+    results.table(["", *headings], [[name, *("+-"[not row[key]] for key in columns)] for name, row in found.items()])
     sees = [name for name, row in found.items() if not any(row[key] for key in ("p1", "p2", "p3", "p4"))]
     results.say(
         "Difference from the paper: it says that IBA alone detects all four changes. So do "

@@ -1,8 +1,9 @@
 """Which class a measure favours: tables and figures of Liu, Ghosh and Martin (2007).
 
 Draws Table 1 (an example of asymmetry), Table 2 (skew ratios in closed form, held against automatic differentiation,
-with its misprint), Figure 1 (skew ratios of 100 positives and 100 negatives) and Figure 2 (where they exceed 1 as the
-negatives grow in number). No data are needed, and with or without --quick it takes seconds.
+with its misprint), Figure 1 (skew ratios of 100 positives and 100 negatives, logarithmic and linear) and Figure 2
+(where they exceed 1 as the negatives grow in number, at sizes that agree with the text, for the paper does not give
+them). No data are needed, and with or without --quick it takes seconds.
 """
 
 from __future__ import annotations
@@ -15,14 +16,18 @@ from matplotlib import pyplot as plt
 from torch import Tensor
 
 import imbtorch
-from imbtorch.analysis import skew, skew_map, skew_ratio
+from imbtorch.analysis import partial_auc, skew, skew_map, skew_ratio
 from imbtorch.plots import plot_skew_map
 
 Form = Callable[[Tensor, Tensor, float, float], Tensor]  # of true positives and negatives, all positives and negatives
 
 TABLE_1 = {"accuracy": (0.65, 0.65), "precision": (0.62, 0.71), "recall": (0.80, 0.50), "F1": (0.70, 0.59)}
 COST = 5.0  # of a false negative; that of a false positive is 1
-LEFT, RIGHT = (30.0, 190.0), (95.0, 60.0)  # true positives and negatives of the neighbours on the ROC curve
+SIZES = (100, 200, 900, 1900)  # negatives in Figure 2
+LEFT, RIGHT = (
+    (30.0, 190.0),
+    (95.0, 60.0),
+)  # true positives and negatives of both neighbours on the ROC curve
 
 
 def precision(counts: Tensor) -> Tensor:
@@ -41,15 +46,6 @@ def total_cost(counts: Tensor) -> Tensor:
     return imbtorch.expected_cost(counts, torch.tensor([[0.0, 1.0], [COST, 0.0]]), normalize=False)
 
 
-def partial_auc(counts: Tensor) -> Tensor:
-    """Area below the ROC curve between the point's two neighbours (eq. 3); a measure of one's own will do."""
-    tn, tp = counts[..., 0, 0], counts[..., 1, 1]
-    negatives, positives = counts.sum(-1).unbind(-1)
-    before = (LEFT[1] - tn) / negatives * (tp + LEFT[0]) / positives
-    after = (tn - RIGHT[1]) / negatives * (tp + RIGHT[0]) / positives
-    return (before + after) / 2
-
-
 def macro_precision_form(tp: Tensor, tn: Tensor, pos: float, neg: float) -> Tensor:
     n = pos + neg
     above = neg * (pos + tn - tp) ** 2 + tn * n * (neg - pos + 2 * (tp - tn))
@@ -57,11 +53,16 @@ def macro_precision_form(tp: Tensor, tn: Tensor, pos: float, neg: float) -> Tens
     return above / below
 
 
+def matrix(tp: Tensor, tn: Tensor, positives: float, negatives: float) -> Tensor:
+    return torch.stack((torch.stack((tn, negatives - tn), -1), torch.stack((positives - tp, tp), -1)), -2)
+
+
+NEIGHBOURS = [matrix(*torch.tensor(each, dtype=torch.float64), 100.0, 200.0) for each in (LEFT, RIGHT)]
 TABLE_2: dict[str, tuple[Callable[[Tensor], Tensor], str, Form]] = {
     "accuracy": (imbtorch.accuracy, "1", lambda tp, tn, pos, neg: 1 + 0 * tp),
     f"total cost, c_fn = {COST:g}": (total_cost, "c_fn", lambda tp, tn, pos, neg: COST + 0 * tp),
     "partial AUC": (
-        partial_auc,
+        lambda counts: partial_auc(counts, NEIGHBOURS[0], NEIGHBOURS[1]),
         "(tn1 - tn2) / (tp2 - tp1)",
         lambda tp, tn, pos, neg: (LEFT[1] - RIGHT[1]) / (RIGHT[0] - LEFT[0]) + 0 * tp,
     ),
@@ -79,10 +80,6 @@ TABLE_2: dict[str, tuple[Callable[[Tensor], Tensor], str, Form]] = {
     "micro precision": (lambda counts: imbtorch.precision(counts, "micro"), "1", lambda tp, tn, pos, neg: 1 + 0 * tp),
     "macro precision": (imbtorch.precision, "the long form", macro_precision_form),
 }
-
-
-def matrix(tp: Tensor, tn: Tensor, positives: float, negatives: float) -> Tensor:
-    return torch.stack((torch.stack((tn, negatives - tn), -1), torch.stack((positives - tp, tp), -1)), -2)
 
 
 def main() -> None:
@@ -126,28 +123,48 @@ def main() -> None:
         f"positives and {micro[0]:.5f} for the negatives), not 1 / n- = {1 / 200:.5f} as the text says."
     )
 
+    macro = skew(imbtorch.recall, counts)[at]
+    results.say(
+        "Misprint: the skew of macro recall is by the paper's own eq. 8 1 / (k n_j) with k classes, here "
+        f"1 / (2 n+) = {1 / 200:.5f} (by differentiation {macro[1]:.5f}) and 1 / (2 n-) = {1 / 400:.5f} "
+        f"({macro[0]:.5f}), not 1 / n_j as the text says; the skew ratio is n- / n+ either way."
+    )
+
     results.say("## Figure 1: skew ratios of 100 positives and 100 negatives")
-    figure, axes = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained")
+    results.say(
+        "The paper draws precision and F1 by the logarithm and macro precision as it is. Here the upper row has all "
+        "three by the logarithm, where x and 1 / x are equally far from 1, the lower row as they are."
+    )
+    figure, axes = plt.subplots(2, 3, figsize=(15, 9), layout="constrained")
     shown = {"precision": precision, "F1": f1, "macro precision": imbtorch.precision}
-    for ax, (name, measure) in zip(axes, shown.items(), strict=True):
-        plot_skew_map(skew_map(measure, 100, 100), ax)
-        ax.set_title(name)
+    for column, (name, measure) in enumerate(shown.items()):
+        ratios = skew_map(measure, 100, 100)
+        plot_skew_map(ratios, axes[0, column])
+        plot_skew_map(ratios, axes[1, column], kind="linear", limit=4)
+        for ax, scale in zip(axes[:, column], ("logarithmic", "linear, up to 4"), strict=True):
+            ax.set_title(f"{name}, {scale}")
     results.picture(figure, "skew_ratios.png", "Skew ratios of precision, F1 and macro precision")
 
     results.say("## Figure 2: where the skew ratio exceeds 1, 100 positives")
-    sizes = (100, 200, 500, 1000)
-    figure, axes = plt.subplots(2, len(sizes), figsize=(15, 7), layout="constrained")
+    priors = ", ".join(f"{100 / (100 + size):.2f}" for size in SIZES)
+    results.say(
+        "The sizes of the paper's columns are unknown: neither text nor caption names them. The text says that n- "
+        "grows from left to right and that only the two right-most columns have a positive prior of at most .1, which "
+        f"with n+ = 100 takes n- >= 900 twice and fewer before. The sizes here are chosen to agree: n- = "
+        f"{', '.join(map(str, SIZES))}, positive priors {priors}."
+    )
+    figure, axes = plt.subplots(2, len(SIZES), figsize=(15, 7), layout="constrained")
     rows, shown = [], {"precision": precision, "macro precision": imbtorch.precision}
     for line, (name, measure) in zip(axes, shown.items(), strict=True):
         shares = []
-        for ax, size in zip(line, sizes, strict=True):
+        for ax, size in zip(line, SIZES, strict=True):
             ratios = skew_map(measure, 100, size)
             plot_skew_map(ratios, ax, kind="indicator")
             ax.set_title(f"{name}, n- = {size}\n{ax.get_title()}", fontsize="medium")
             shares.append((ratios > 1).double().mean().item())
         rows.append([name, *shares])
     results.picture(figure, "skew_indicator.png", "Where precision and macro precision favour the positives")
-    results.table(["share with a skew ratio > 1", *(f"n- = {size}" for size in sizes)], rows, digits=2)
+    results.table(["share with a skew ratio > 1", *(f"n- = {size}" for size in SIZES)], rows, digits=2)
     results.say(
         "The paper shows these shares as pictures alone. "
         "All results from 0 to n are counted, infinite ratios as above 1."

@@ -4,10 +4,12 @@ from imbtorch.analysis.baselines import skill, trivial
 from imbtorch.analysis.caveats import choice_caveats
 from imbtorch.analysis.comparisons import Comparison, compare, paired_compare
 from imbtorch.analysis.correlation import Correlations, measure_correlations, perturbed_scores
+from imbtorch.analysis.dominance import undominated
 from imbtorch.analysis.epochs import ChosenEpoch, select_epoch
 from imbtorch.analysis.exact import BalancedAccuracyPosterior, balanced_accuracy_posterior
 from imbtorch.analysis.intervals import Interval, bootstrap, posterior
-from imbtorch.analysis.invariance import InvarianceTable, invariance_table, invariances
+from imbtorch.analysis.invariance import SOKOLOVA, InvarianceTable, invariance_table, invariances
+from imbtorch.analysis.isometrics import partial_auc
 from imbtorch.analysis.planning import samples_needed
 from imbtorch.analysis.prevalence import PrevalenceCurves, prevalence_curves
 from imbtorch.analysis.selection import Selection, select_model
@@ -15,6 +17,7 @@ from imbtorch.analysis.sensitivity import SensitivityCurves, sensitivity_curves
 from imbtorch.analysis.skew import effective_skew_ratio, implied_cost, skew, skew_delta, skew_map, skew_ratio
 
 __all__ = [
+    "SOKOLOVA",
     "BalancedAccuracyPosterior",
     "ChosenEpoch",
     "Comparison",
@@ -34,6 +37,7 @@ __all__ = [
     "invariances",
     "measure_correlations",
     "paired_compare",
+    "partial_auc",
     "perturbed_scores",
     "posterior",
     "prevalence_curves",
@@ -47,4 +51,5 @@ __all__ = [
     "skew_ratio",
     "skill",
     "trivial",
+    "undominated",
 ]

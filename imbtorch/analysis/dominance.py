@@ -5,7 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["equal_area_gmean", "feasible", "greatest_gmean", "largest_trapezium"]
+from imbtorch import measures as formulas
+from imbtorch.counts import Measure, double, evaluated, square
+
+__all__ = [
+    "equal_area_gmean",
+    "feasible",
+    "greatest_gmean",
+    "greatest_value",
+    "largest_trapezium",
+    "space_points",
+    "undominated",
+]
 
 
 def greatest_gmean(dominance: Tensor) -> Tensor:
@@ -42,15 +53,94 @@ def feasible(points: Tensor, rounding: float = 0.01) -> Tensor:
     return points[..., 1] <= greatest_gmean(points[..., 0]) + rounding
 
 
-def largest_trapezium(points: Tensor) -> int | None:
+def largest_trapezium(points: Tensor, possible: Tensor | None = None) -> int | None:
     """Index of the feasible point whose trapezium has the largest area; the first of equal ones, None without any.
 
     Args:
-        points: ``[M, 2]`` of dominance and G-mean.
+        points: ``[M, 2]`` of dominance and G-mean, or another measure.
+        possible: bool ``[M]``, which points are feasible; by default those that :func:`feasible` says for G-mean.
 
     >>> largest_trapezium(torch.tensor([[0.0, 0.9], [0.3, 0.8], [0.9, 0.9]]))
     0
     """
-    inside = feasible(points)
+    inside = (feasible(points) if possible is None else possible) & ~points.isnan().any(-1)
     areas = points[:, 1] * (points[:, 0] + 3) / 2
     return int(torch.where(inside, areas, -torch.inf).argmax()) if bool(inside.any()) else None
+
+
+def space_points(counts: Tensor, measure: Measure = formulas.geometric_mean) -> Tensor:
+    """Dominance and the value of a measure, ``[M, 2]`` float64.
+
+    Args:
+        counts: ``[M, 2, 2]`` counts or rates.
+        measure: function of ``[..., 2, 2]`` counts with a value ``[...]``.
+
+    Raises:
+        ValueError: for another shape, and a measure that does not return one value for each matrix.
+
+    >>> from imbtorch import accuracy
+    >>> space_points(torch.tensor([[[8, 2], [0, 5]]]), accuracy)
+    tensor([[0.2000, 0.8667]], dtype=torch.float64)
+    """
+    if square(counts).ndim != 3 or counts.shape[-1] != 2:
+        raise ValueError(
+            f"counts must be [M, 2, 2], got {list(counts.shape)}; use one_vs_rest(counts) for more classes"
+        )
+    wide = double(counts).detach().cpu()
+    return torch.stack((formulas.dominance(wide), evaluated(measure, wide)), -1)
+
+
+def greatest_value(measure: Measure, dominance: Tensor, negatives: float, positives: float, steps: int = 101) -> Tensor:
+    """Greatest value of a measure that a classifier of this dominance can have, ``[...]``; for G-mean sqrt(1 - abs(d)).
+
+    Args:
+        measure: function of ``[..., 2, 2]`` counts with a value ``[...]``.
+        dominance: ``[...]`` in [-1, 1].
+        negatives: number, or share, of the negatives.
+        positives: number, or share, of the positives.
+        steps: true negative rates that are tried at each dominance; the largest and the smallest are among them.
+
+    Raises:
+        ValueError: for a measure that does not return one value for each matrix.
+
+    >>> from imbtorch import accuracy
+    >>> greatest_value(accuracy, torch.tensor([0.0, -0.5, 0.5]), negatives=3, positives=1)
+    tensor([1.0000, 0.8750, 0.6250], dtype=torch.float64)
+    """
+    wide = double(dominance)
+    least, most = (-wide).clamp(min=0), 1 - wide.clamp(min=0)
+    part = torch.linspace(0, 1, steps, dtype=torch.float64)
+    tnr = least.unsqueeze(-1) + (most - least).unsqueeze(-1) * part
+    tpr = (tnr + wide.unsqueeze(-1)).clamp(0, 1)
+    rates = torch.stack((torch.stack((tnr, 1 - tnr), -1), torch.stack((1 - tpr, tpr), -1)), -2)
+    totals = torch.tensor([[negatives], [positives]], dtype=torch.float64)
+    return evaluated(measure, rates * totals).amax(-1)
+
+
+def undominated(points: Tensor) -> Tensor:
+    """Which points no other lies northeast of: none has both values as high and one of them higher.
+
+    Which of these is best depends on what a class is worth. A classifier that calls everything positive is always among
+    them, since no dominance is higher.
+
+    Args:
+        points: ``[M, 2]`` of dominance and G-mean (or another measure of which higher is better), or ``[M, D]`` of D
+            such values.
+
+    Returns:
+        bool ``[M]``; equal points stand together, one with a nan value is never among them.
+
+    Raises:
+        ValueError: for another shape.
+
+    Source: Garcia, Mollineda and Sanchez (2009), section 2.1.
+
+    >>> undominated(torch.tensor([[0.0, 0.8], [0.1, 0.7], [-0.1, 0.7], [0.0, 0.8]]))
+    tensor([ True,  True, False,  True])
+    """
+    if points.ndim != 2:
+        raise ValueError(f"points must be [M, 2] of dominance and G-mean, got {list(points.shape)}")
+    defined = ~points.isnan().any(-1)
+    mine, other = points.unsqueeze(1), points.unsqueeze(0)
+    beaten = ((other >= mine).all(-1) & (other > mine).any(-1)).any(1)
+    return defined & ~beaten

@@ -11,10 +11,21 @@ from torch import Tensor
 from imbtorch.analysis.tables import aligned
 from imbtorch.counts import Measure, evaluated
 
-__all__ = ["InvarianceTable", "invariance_table", "invariances"]
+__all__ = ["SOKOLOVA", "InvarianceTable", "invariance_table", "invariances"]
 
-BINARY = ("p1", "p2", "p3", "p4")
+BINARY = ("p1", "p2", "p3", "p4", "I3", "I4")
 ANY = ("permutation", "transpose", "scaling", "prior shift")
+SOKOLOVA = {
+    "p1": "I1",
+    "p2": "I2",
+    "p3": "I5",
+    "p4": "I7",
+    "I3": "I3",
+    "I4": "I4",
+    "scaling": "I6",
+    "prior shift": "I8",
+}
+"""Transformation -> its number in Sokolova (2006); permutation and transpose have none."""
 
 
 def invariances(
@@ -22,19 +33,21 @@ def invariances(
 ) -> dict[str, bool]:
     """Which transformations leave a measure unchanged, tried exactly on many random matrices without empty cells.
 
-    On two classes, class 1 positive:
+    On two classes, class 1 positive (in brackets Sokolova's number, as in :data:`SOKOLOVA`):
 
-    - ``p1``: TP and TN change places, and FN and FP.
-    - ``p2``: TN changes, all else stays.
-    - ``p3``: FP changes, all else stays.
-    - ``p4``: the predicted columns are scaled, TP and FP by one factor, TN and FN by another.
+    - ``p1`` (I1): TP and TN change places, and FN and FP.
+    - ``p2`` (I2): TN changes, all else stays.
+    - ``p3`` (I5): FP changes, all else stays.
+    - ``p4`` (I7): the predicted columns are scaled, TP and FP by one factor, TN and FN by another.
+    - ``I3``: TP changes, all else stays.
+    - ``I4``: FN changes, all else stays.
 
     On two, three and five classes (two alone for a measure that refuses more with a ``ValueError``):
 
     - ``permutation``: the classes change places, in rows and columns alike.
     - ``transpose``: targets and predictions change places.
-    - ``scaling``: all counts are multiplied.
-    - ``prior shift``: the samples of each true class are multiplied, by a factor of its own.
+    - ``scaling`` (I6): all counts are multiplied.
+    - ``prior shift`` (I8): the samples of each true class are multiplied, by a factor of its own.
 
     Args:
         measure: function of ``[..., K, K]`` counts with a value ``[...]``; must take two classes.
@@ -48,8 +61,9 @@ def invariances(
     Raises:
         ValueError: for a measure that does not return one value for each matrix, or does not take two classes.
 
-    Source: Garcia et al. (2010), Table 4; Sokolova (2006). IBA is not the only measure that sees all four changes, as
-    the paper says: so do TNrate, dominance and the accuracy-dominance area.
+    Source: Garcia et al. (2010), Table 4, for p1 to p4; Sokolova (2006), Assessing invariance properties of evaluation
+    measures, for I1 to I8. IBA is not the only measure that sees p1 to p4, as Garcia et al. say: so do TNrate,
+    dominance and the accuracy-dominance area.
 
     >>> from imbtorch import accuracy
     >>> invariances(accuracy)["p1"], invariances(accuracy)["p2"]
@@ -94,9 +108,10 @@ def invariance_table(
 
     >>> from imbtorch import accuracy, dominance
     >>> print(invariance_table({"accuracy": accuracy, "dominance": dominance}))
-               p1  p2  p3  p4  permutation  transpose  scaling  prior shift
-    accuracy    +   -   -   -            +          +        +            -
-    dominance   -   -   -   -            -          -        +            +
+               p1  p2  p3  p4  I3  I4  permutation  transpose  scaling  prior shift
+               I1  I2  I5  I7  I3  I4                               I6           I8
+    accuracy    +   -   -   -   -   -            +          +        +            -
+    dominance   -   -   -   -   -   -            -          -        +            +
     """
     return InvarianceTable(
         {
@@ -110,6 +125,8 @@ def invariance_table(
 class InvarianceTable:
     """Rows of measures, columns of transformations; prints ``+`` where the measure is invariant.
 
+    Below each transformation stands Sokolova's number of it.
+
     Attributes:
         rows: measure -> transformation -> whether it is invariant.
     """
@@ -119,17 +136,28 @@ class InvarianceTable:
     def __str__(self) -> str:
         """Return aligned text."""
         columns = (*BINARY, *ANY)
+        numbers = [SOKOLOVA.get(column, "") for column in columns]
         marks = [[name, *("+" if row[column] else "-" for column in columns)] for name, row in self.rows.items()]
-        return "\n".join(aligned([["", *columns], *marks], names_left=True))
+        return "\n".join(aligned([["", *columns], ["", *numbers], *marks], names_left=True))
 
 
 def _binary_changes(counts: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-    factors = torch.randint(2, 10, (len(counts), 3, 2), generator=generator).double()
+    factors = torch.randint(2, 10, (len(counts), 5, 2), generator=generator).double()
     factors[..., 0] += 0.5  # so that the columns' two always differ
-    more_tn, more_fp = counts.clone(), counts.clone()
-    more_tn[:, 0, 0] *= factors[:, 0, 0]
-    more_fp[:, 0, 1] *= factors[:, 1, 1]
-    return {"p1": counts.flip(-1, -2), "p2": more_tn, "p3": more_fp, "p4": counts * factors[:, 2:]}
+
+    def one_cell(row: int, column: int, factor: Tensor) -> Tensor:
+        changed = counts.clone()
+        changed[:, row, column] *= factor
+        return changed
+
+    return {
+        "p1": counts.flip(-1, -2),
+        "p2": one_cell(0, 0, factors[:, 0, 0]),
+        "p3": one_cell(0, 1, factors[:, 1, 1]),
+        "p4": counts * factors[:, 2:3],
+        "I3": one_cell(1, 1, factors[:, 3, 0]),
+        "I4": one_cell(1, 0, factors[:, 4, 1]),
+    }
 
 
 def _any_changes(counts: Tensor, generator: torch.Generator) -> dict[str, Tensor]:

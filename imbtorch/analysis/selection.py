@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from imbtorch import measures as formulas
+from imbtorch.analysis.dominance import undominated
 from imbtorch.analysis.tables import aligned
 from imbtorch.counts import Measure, double, evaluated, matrix, square
 
@@ -129,6 +130,17 @@ class Selection:
         return None if self.points is None else self._best(self.points[:, 2])
 
     @property
+    def undominated(self) -> tuple[str, ...] | None:
+        """For two classes the models that no other has both a higher G-mean and a higher dominance than.
+
+        See :func:`~imbtorch.analysis.undominated`.
+        """
+        if self.points is None:
+            return None
+        front = undominated(self.points[:, :2])
+        return tuple(name for name, kept in zip(self.models, front.tolist(), strict=True) if kept)
+
+    @property
     def agree(self) -> bool:
         """Whether max-min, majority and IAM keep the same models."""
         return self.by_max_min == self.by_majority == self.by_iam
@@ -158,4 +170,7 @@ class Selection:
         ways = {"max-min": self.by_max_min, "majority": self.by_majority, "IAM": self.by_iam, "area": self.by_area}
         chosen = "; ".join(f"{way}: {', '.join(names) or 'none'}" for way, names in ways.items() if names is not None)
         verdict = "max-min, majority and IAM " + ("agree" if self.agree else "do not agree")
-        return "\n".join([*lines, "* best of its column, _ lowest measure of its row", f"chosen by {chosen}", verdict])
+        front = [] if self.undominated is None else [f"none lies northeast of {', '.join(self.undominated)}"]
+        return "\n".join(
+            [*lines, "* best of its column, _ lowest measure of its row", f"chosen by {chosen}", verdict, *front]
+        )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
+from inspect import Parameter, signature
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -99,7 +102,7 @@ def accuracy_dominance_area(counts: Counts) -> Tensor:
 
 
 def index_balanced_accuracy(
-    counts: Counts, measure: Callable[..., Tensor] = geometric_mean, alpha: float = 0.05
+    counts: Counts, measure: Callable[..., Any] | str = geometric_mean, alpha: float = 0.05
 ) -> Tensor:
     r"""Index of balanced accuracy (IBA): a measure weighted by dominance, to favour the positive class.
 
@@ -111,8 +114,10 @@ def index_balanced_accuracy(
 
     Args:
         counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.counts.Margins` of two classes.
-        measure: what is weighted: a function of the counts. Of a measure that can be negative (MCC, optimized
-            precision) the weighting turns the reward round.
+        measure: what is weighted: a function of the counts, its name in :mod:`imbtorch.measures`, or a metric class,
+            whose function is taken. All three are read with their defaults (recall is the mean of both classes then);
+            ``functools.partial`` gives a function others. Of a measure that can be negative (MCC, optimized precision)
+            the weighting turns the reward round.
         alpha: influence of dominance, >= 0. Above 1/2 an imperfect classifier can exceed the perfect one's 1 (alpha 1:
             1.0887 at TPR 1, TNR 2/3).
 
@@ -120,7 +125,8 @@ def index_balanced_accuracy(
         ``[...]``, for G-mean in [0, 1 + alpha]; higher is better.
 
     Raises:
-        ValueError: for a negative alpha, and for more than two classes (use :func:`one_vs_rest`).
+        ValueError: for a negative alpha, an unknown name, and for more than two classes (use :func:`one_vs_rest`).
+        TypeError: for what is no measure, and for one that needs arguments.
 
     Source: Garcia, Mollineda and Sanchez (2010), Theoretical analysis of a performance measure for imbalanced data,
     eq. 2 and 3.
@@ -130,8 +136,9 @@ def index_balanced_accuracy(
     """
     if not (alpha >= 0 and math.isfinite(alpha)):
         raise ValueError(f"alpha must be a finite number >= 0, got {alpha!r}")
+    weighted = measure_function(measure)
     tpr, tnr = two_rates(counts)
-    value = measure(margins(counts) if isinstance(counts, Margins) else double(counts))
+    value = weighted(margins(counts) if isinstance(counts, Margins) else double(counts))
     return restore((1 + alpha * (tpr - tnr)) * value, counts)
 
 
@@ -284,3 +291,39 @@ def p4(counts: Counts) -> Tensor:
     product = 4 * negatives * positives
     errors = (actual - tp).sum(-1)
     return restore(defined(ratio(product, product + (negatives + positives) * errors), actual), counts)
+
+
+def measure_function(measure: object) -> Callable[[Counts], Tensor]:
+    """Return the function of a measure that was given as a function, a name or a metric class.
+
+    Raises:
+        ValueError: for an unknown name.
+        TypeError: for what is no measure, and for a name or class of one that needs arguments.
+    """
+    function = measure
+    if isinstance(measure, str):
+        modules = [sys.modules[f"{__package__}.{part}"] for part in ("overall", "per_class", "two_classes")]
+        known = {name: getattr(module, name) for module in modules for name in module.__all__}
+        if measure not in known:
+            raise ValueError(f"measure must be the name of a measure, one of {', '.join(known)}, got {measure!r}")
+        function = known[measure]
+    elif isinstance(measure, type):
+        function = getattr(measure, "measure", None)
+    if not callable(function) or isinstance(function, torch.nn.Module):
+        remedy = "; pass its class or its evaluate" if hasattr(measure, "evaluate") else ""
+        raise TypeError(
+            "measure must be a function of the counts, a metric class of imbtorch or a name such as 'geometric_mean', "
+            f"got {measure!r}{remedy}"
+        )
+    if function is not measure:
+        _check_defaults(function)
+    return function
+
+
+def _check_defaults(function: Callable[..., Tensor]) -> None:
+    """Raise where a measure of this package takes more than counts."""
+    _, *others = signature(function).parameters.values()
+    needed = [each.name for each in others if each.default is Parameter.empty]
+    if needed:
+        name = function.__name__
+        raise TypeError(f"measure {name} needs {needed[0]}; give functools.partial({name}, {needed[0]}=...)")

@@ -23,7 +23,9 @@ def per_class_measures(given: Sequence[str] | Mapping[str, Measured], counting: 
     """How each measure of each class is read, by the name it is reported under.
 
     Args:
-        given: names among :data:`PER_CLASS`; or name -> such a name, metric, or function of the counts.
+        given: names among :data:`PER_CLASS`, or of a measure of two classes, which is then read of each class against
+            the rest (dominance: how much better the class is recognised than the others); or name -> such a name,
+            metric, or function of the counts.
         counting: what is counted.
 
     Raises:
@@ -34,11 +36,18 @@ def per_class_measures(given: Sequence[str] | Mapping[str, Measured], counting: 
         raise TypeError(f"per_class must be a sequence of names such as ({given!r},), got a string")
     if isinstance(given, Mapping):
         return {name: _of_one(name, measured, counting) for name, measured in given.items()}
+    allowed = _names(counting)
     for each in given:
-        check_choice("per_class", each, tuple(PER_CLASS))
+        check_choice("per_class", each, allowed)
     if len(set(given)) < len(given):
         raise ValueError(f"per_class must not name a measure twice, got {list(given)}")
-    return {name: of_name(name, counting) for name in given}
+    return {name: of_name(name, counting) if name in PER_CLASS else _of_one(name, name, counting) for name in given}
+
+
+def _names(counting: Counting) -> tuple[str, ...]:
+    """Names of the catalogue that have a value of each class or label in a task."""
+    others = [name for name, metric in BY_NAME.items() if "none" in allowed_averages(Traits.of(metric), counting)]
+    return tuple(dict.fromkeys((*PER_CLASS, *others)))
 
 
 def of_name(name: str, counting: Counting) -> AveragedMeasure:

@@ -28,6 +28,7 @@ from imbtorch.metrics.base import (
 )
 from imbtorch.metrics.catalogue import BY_NAME
 from imbtorch.metrics.class_groups import checked_class_groups, mean_over_classes
+from imbtorch.metrics.coarse import CoarseClasses
 from imbtorch.metrics.groups import (
     Groups,
     checked_group_names,
@@ -94,14 +95,20 @@ class ImbalanceReport(SharedResult, LocalCounts):
             floating then: multiclass scores are probabilities that sum to 1 within 0.01, or ``logits=True``; binary and
             multilabel ones take no threshold but 0.5. All else stays of hard counts; see :meth:`soft_counts`.
         per_class: measures to report for each class as ``<measure>/<class>``, among recall, precision, specificity, f1,
-            fowlkes_mallows, cba, iam; by default recall and precision where names were given or up to 20 classes. Or
-            name -> such a name, a metric as in ``measures``, or a function that makes ``[K]`` of ``[K, K]`` (for
-            multilabel one value of each label's ``[2, 2]``), as in ``{"iou": jaccard}``.
+            fowlkes_mallows, iou, npv, cba, iam, and those of two classes such as dominance, of each class against the
+            rest; by default recall and precision where names were given or up to 20 classes. Or name -> such a name,
+            a metric as in ``measures``, or a function that makes ``[K]`` of ``[K, K]`` (for multilabel one value of
+            each label's ``[2, 2]``), as in ``{"iou": jaccard}``.
         class_groups: name -> some classes, by name or index, as in ``{"tail": ["emu", 7]}``: reports the mean of each
             measure in ``per_class`` over them as ``<measure>/<group>``. Classes with neither targets nor predictions
             take no part in it. A class may be in several groups. :func:`~imbtorch.shot_groups` makes those of
             long-tailed recognition. Where ``per_class`` is left out and there are more than 20 classes without names,
             recall and precision are reported for the groups alone.
+        coarse: name of a coarse class -> names of the classes that it is made of, as in ``{"animal": ["cat", "dog"]}``:
+            reports ``<measure>/coarse`` of each of ``measures``, by which taking one class for another of the same
+            coarse one is right, and ``<measure>/<coarse class>`` of each in ``per_class``. Both are read off the same
+            counts (:func:`~imbtorch.merge_classes`). For ``task="multiclass"`` with ``state="matrix"``; of hard counts,
+            all groups together, without intervals.
         prefix: comes before each name.
         postfix: comes after each name.
         threshold: see :class:`ConfusionMatrixMetric`, like the following.
@@ -144,6 +151,10 @@ class ImbalanceReport(SharedResult, LocalCounts):
     class_groups = Setting[dict[str, tuple[int, ...]]](
         lambda report: dict(report._class_groups), "Indices of the classes of each class group."
     )
+    coarse = Setting[dict[str, tuple[str, ...]]](
+        lambda report: {} if report._coarse is None else dict(report._coarse.merged),
+        "Names of the classes that each coarse class is made of.",
+    )
     groups = Setting[tuple[str, ...] | None](
         lambda report: None if report._groups is None else report._groups.names, "Names of the groups of samples."
     )
@@ -166,6 +177,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         measures: Mapping[str, Measured] | Sequence[str] | None = None,
         per_class: Sequence[str] | Mapping[str, Measured] | None = None,
         class_groups: Mapping[str, Sequence[str | int]] | None = None,
+        coarse: Mapping[str, Sequence[str]] | None = None,
         intervals: bool | Sequence[str] = False,
         prevalence: Mapping[str, float] | Sequence[float] | Tensor | None = None,
         prefix: str = "",
@@ -198,6 +210,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         self._take_per_class(per_class, names is not None or counting.size <= FEW_CLASSES)
         given = named_measures(self.default_measures(counting.task) if measures is None else measures)
         self._measures = {name: resolved(name, measured, counting) for name, measured in given.items()}
+        self._coarse = CoarseClasses.of(coarse, self._class_names, counting, self._measures, self._per_class)
         self._limits = Limits.of(intervals, self._measures, self._per_class, self._class_names)
         self._groups = None if group_names is None else Groups.of(group_names, per_group, self._measures)
         self._name(self._directions(), prefix, postfix)
@@ -240,6 +253,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
             for each, measure in self._of_class_groups.items()
             for group in self._class_groups
         ]
+        if self._coarse is not None:
+            added += [(*named, "coarse") for named in self._coarse.directions()]
         for groups, measures in self._group_views():
             added += [(*named, "groups") for named in groups.directions(measures, self._limits.names)]
         for name, direction, cause in added:
@@ -255,7 +270,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
     def _needs_matrix(self) -> bool:
         """Whether what is reported cannot be read off margins."""
         read = (*self._measures.values(), *self._per_class.values())
-        return self._priors is not None or any(measure.needs_matrix for measure in read)
+        return self._priors is not None or self._coarse is not None or any(measure.needs_matrix for measure in read)
 
     def _counter_of_a_batch(self) -> Counter:
         return counter_of_a_batch(self._counting, self._needs_matrix())
@@ -288,6 +303,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
         for name in self._per_class:
             parts = self._narrow(self._of_each_class(name, counts, marginal)).unbind()
             values |= {f"{name}/{label}": part for label, part in zip(self._class_names, parts, strict=True)}
+        if self._coarse is not None:
+            values |= {name: self._narrow(value) for name, value in self._coarse.values(counts).items()}
         return values | self._values_of_class_groups(counts, marginal)
 
     def _overall_values(self, counts: Counts, marginal: Margins) -> dict[str, Tensor]:
@@ -393,6 +410,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
         short = self[name].name if name in self else name
         if short in self._measures:
             return self._measures[short]
+        if self._coarse is not None and short in self._coarse.measures:
+            return self._coarse.measures[short]
         each, _, label = short.partition("/")
         if name in self and each in self._per_class:
             index = self._class_names.index(label)
@@ -550,10 +569,12 @@ class ImbalanceReport(SharedResult, LocalCounts):
         shown |= {"intervals": every or list(self._limits.names)} if self._limits else {}
         shown |= {} if self.groups is None else {"groups": list(self.groups), "per_group": list(self.per_group)}
         shown |= {"class_groups": self.class_groups} if self._class_groups else {}
+        shown |= {"coarse": self.coarse} if self._coarse else {}
         return shown | {"measures": list(self._measures), "per_class": list(self._per_class)}
 
     def _settings_text(self) -> str:
         read = (self._measures, self._per_class)
         measures = [{name: (m.traits.measure, m.arguments) for name, m in each.items()} for each in read]
         groups = "" if self._groups is None else canonical(astuple(self._groups))
-        return f"{super()._settings_text()} {canonical(measures)} {canonical(self._class_names)} {groups}"
+        coarse = "" if self._coarse is None else canonical(self._coarse.settings())
+        return f"{super()._settings_text()} {canonical(measures)} {canonical(self._class_names)} {groups}{coarse}"

@@ -203,7 +203,8 @@ class ThresholdSweep(SharedResult):
     def partial_auc(self) -> Tensor:
         """What each point contributes to the area with its two neighbours on the ROC curve, ``[T]`` or ``[L, T]``.
 
-        In the order of the thresholds. Source: Liu, Ghosh and Martin (2007), eq. 3.
+        In the order of the thresholds; :func:`imbtorch.analysis.partial_auc` has that of a point and neighbours of your
+        own. Source: Liu, Ghosh and Martin (2007), eq. 3.
         """
         false, true = self.roc_points()
         steps = (false[..., 1:] - false[..., :-1]) * (true[..., 1:] + true[..., :-1]) / 2

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.dominance import equal_area_gmean, feasible, greatest_gmean, largest_trapezium
+from imbtorch.analysis.dominance import (
+    equal_area_gmean,
+    feasible,
+    greatest_gmean,
+    greatest_value,
+    largest_trapezium,
+    space_points,
+    undominated,
+)
 from imbtorch.analysis.selection import Selection
-from imbtorch.plots.style import MARKERS, display_names, figure_and_axes
+from imbtorch.measures.two_classes import measure_function
+from imbtorch.plots.style import MARKERS, display_names, figure_and_axes, literal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,55 +28,175 @@ if TYPE_CHECKING:
 __all__ = ["plot_accuracy_dominance"]
 
 LEVELS = (0.25, 0.5, 0.75, 1.0, 1.25)
-MOST_INSIDE = 12  # models up to which the legend has room in the space
+MOST_INSIDE = 12  # models up to which the legend has room beside those that can be reached
+EDGE = torch.linspace(-1, 1, 401, dtype=torch.float64)  # dominance where the limit of what is feasible is drawn
 
 
 def plot_accuracy_dominance(
-    points: Selection | Tensor | None = None,
+    points: Selection | Mapping[str, Tensor] | Tensor | None = None,
     ax: Axes | None = None,
     *,
+    y: Callable[..., Any] | str | None = None,
     labels: Sequence[str] | None = None,
     trapezium: int | Literal["best"] | None = "best",
     levels: Sequence[float] = LEVELS,
+    front: bool = False,
+    path: bool = False,
 ) -> tuple[Figure | None, Axes]:
-    """Draw models in the accuracy-dominance space: G-mean over dominance, with lines of equal area.
+    """Draw models in the accuracy-dominance space: G-mean (or another measure) over dominance, lines of equal area.
 
     No classifier lies above the curve G-mean = sqrt(1 - abs(dominance)); a point that does is named infeasible (beyond
-    the rounding of two decimals). Three models in a row share a marker, filled black, white and grey.
+    the rounding of two decimals). Of another measure the curve is its greatest value at the class totals of the counts,
+    drawn if all have the same. Three models in a row share a marker, filled black, white and grey.
 
     Args:
-        points: result of :func:`~imbtorch.analysis.select_model` on two classes, or ``[M, 2]`` of dominance in [-1, 1]
-            and G-mean in [0, 1]; None for the empty space.
+        points: result of :func:`~imbtorch.analysis.select_model` on two classes; name -> ``[2, 2]`` counts, as
+            ``SelectionSummary.history().counts`` has them for each epoch; ``[M, 2, 2]`` counts; or ``[M, 2]`` of
+            dominance in [-1, 1] and G-mean in [0, 1]. None for the empty space.
         ax: axes to draw into; by default those of a new figure.
-        labels: M names; by default those of the selection, else 0 to M-1.
+        y: measure in the place of G-mean, of which higher is better: a function of the counts, its name in
+            :mod:`imbtorch.measures`, or a metric class. Needs counts. Areas are then y (dominance + 3) / 2, and say
+            nothing where y is negative.
+        labels: M names; by default those of the selection or mapping, else 0 to M-1.
         trapezium: which point's area is hatched: the largest feasible one, that of an index, or none.
         levels: areas whose lines are drawn, in (0, 1.5).
+        front: draw the steps below which another model lies northeast (:func:`~imbtorch.analysis.undominated`).
+        path: join the points in their order, such as the epochs of a training, from white to black; the first, the last
+            and the one whose area is hatched are named.
 
     Returns:
         The new figure (None if axes were given) and the axes.
 
     Raises:
-        ValueError: for a selection among more than two classes, points outside the space, names or an index that do
-            not fit.
+        ValueError: for a selection among more than two classes, points outside the space, a ``y`` without counts, names
+            or an index that do not fit.
+        TypeError: for a ``y`` that is no measure.
 
     Source: Garcia, Mollineda and Sanchez (2009), Figures 1 and 2.
     """
-    places, labels = _points_and_labels(points, labels)
-    names = display_names(labels, len(places))
-    shown = largest_trapezium(places) if trapezium == "best" else trapezium
+    models = _models(points, y, labels)
+    places = models.places
+    names = display_names(models.names, len(places))
+    shown = largest_trapezium(places, models.possible) if trapezium == "best" else trapezium
     if shown is not None and not 0 <= shown < len(places):
         raise ValueError(f"trapezium must be 'best', None or an index 0..{len(places) - 1}, got {trapezium!r}")
     fig, ax = figure_and_axes(ax)
-    draw_dominance_space(ax, levels)
+    draw_dominance_space(ax, levels, models.limit, models.label)
+    ax.set_ylim(min(0.0, float(places[:, 1].nan_to_num().min()) * 1.05) if len(places) else 0.0, 1.0)
     if shown is not None:
-        dominance, gmean = places[shown].tolist()
-        corners = ([-1.0, -1.0, dominance, 1.0], [0.0, gmean, gmean, 0.0])
+        _draw_trapezium(ax, *places[shown].tolist())
+    if front:
+        _draw_front(ax, places)
+    if path:
+        _draw_path(ax, places, names, shown)
+    else:
+        _draw_models(ax, places, names, models.possible)
+    inside = models.limit is None and (path or len(places) <= MOST_INSIDE)  # above the limit of G-mean there is room
+    _add_legend(ax, places, models.possible, inside)
+    return fig, ax
+
+
+def draw_dominance_space(ax: Axes, levels: Sequence[float], limit: Tensor | None = None, label: str = "G-mean") -> None:
+    """Draw what a classifier can reach, and lines of equal area.
+
+    Args:
+        ax: axes to draw into.
+        levels: areas.
+        limit: greatest value at each dominance of :data:`EDGE`, by default that of G-mean; nan where it is not known.
+        label: name of the measure.
+    """
+    edge, limit = EDGE, greatest_gmean(EDGE) if limit is None else limit
+    known = not bool(limit.isnan().any())
+    if known:
+        ax.fill_between(edge.tolist(), limit.tolist(), 1.0, color="0.9", linewidth=0, zorder=0)
+        ax.plot(edge.tolist(), limit.tolist(), color="black", linewidth=1.2, zorder=2)
+    for level in levels:
+        height = equal_area_gmean(level, edge)
+        inside = height <= limit if known else height <= 1
+        if inside.any():
+            xs, ys = edge[inside].tolist(), height[inside].tolist()
+            ax.plot(xs, ys, color="0.45", linestyle=(0, (6, 3)), linewidth=0.8, zorder=1)
+            box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+            ax.text(xs[-1], ys[-1], f"{level:g}", fontsize=7, color="0.3", ha="center", va="center", bbox=box, zorder=2)
+    ax.set_xlim(-1.0, 1.0)
+    ax.set_ylim(0.0, 1.0)
+    ax.set_xlabel("Dominance")
+    ax.set_ylabel(label)
+
+
+class _Models(NamedTuple):
+    """What is drawn: ``[M, 2]`` points, their names, which of them are possible, and the space that they lie in."""
+
+    places: Tensor
+    names: Sequence[str] | None
+    possible: Tensor
+    limit: Tensor | None = None
+    label: str = "G-mean"
+
+
+def _models(
+    points: Selection | Mapping[str, Tensor] | Tensor | None,
+    y: Callable[..., Any] | str | None,
+    labels: Sequence[str] | None,
+) -> _Models:
+    if isinstance(points, Mapping):
+        if not points:
+            raise ValueError("points must hold counts of at least one model; None draws the empty space")
+        return _of_counts(torch.stack(list(points.values())), y, list(points) if labels is None else labels)
+    if isinstance(points, Tensor) and points.ndim == 3:
+        return _of_counts(points, y, labels)
+    if y is not None:
+        raise ValueError(
+            "y needs counts, [M, 2, 2] or name -> [2, 2], for points and selections hold dominance and G-mean alone"
+        )
+    if isinstance(points, Selection):
+        if points.points is None:
+            raise ValueError("the selection has no points, for dominance is of two classes; use one_vs_rest(counts)")
+        return _of_points(points.points[:, :2], points.models if labels is None else labels)
+    return _of_points(points, labels)
+
+
+def _of_points(points: Tensor | None, labels: Sequence[str] | None) -> _Models:
+    """Models by dominance and G-mean, which need not be possible."""
+    places = torch.empty(0, 2) if points is None else points.detach().cpu()
+    if places.ndim != 2 or places.shape[1] != 2:
+        raise ValueError(
+            f"points must be [M, 2] of dominance and G-mean, or [M, 2, 2] counts, got {list(places.shape)}"
+        )
+    places = places.double()
+    low, high = torch.tensor([-1.0, 0.0]), torch.tensor([1.0, 1.0])
+    if not bool(((places >= low) & (places <= high)).all()):
+        raise ValueError(f"dominance must lie in [-1, 1] and G-mean in [0, 1], got {places.tolist()}")
+    return _Models(places, labels, feasible(places))
+
+
+def _of_counts(counts: Tensor, y: Callable[..., Any] | str | None, labels: Sequence[str] | None) -> _Models:
+    """Models by their counts; whatever was counted is possible."""
+    if y is None:
+        places = space_points(counts)
+        return _Models(places, labels, torch.ones(len(places), dtype=torch.bool))
+    measure = measure_function(y)
+    places = space_points(counts, measure)
+    totals = counts.detach().cpu().double().sum(-1)
+    same = bool(torch.allclose(totals, totals[:1]) & (totals > 0).all())
+    limit = greatest_value(measure, EDGE, *totals[0].tolist()) if same else torch.full_like(EDGE, torch.nan)
+    name = getattr(measure, "__name__", "<")  # a partial and a lambda have no name that says something
+    label = "Measure" if "<" in name else name.replace("_", " ").capitalize()
+    return _Models(places, labels, torch.ones(len(places), dtype=torch.bool), limit, literal(label))
+
+
+def _draw_trapezium(ax: Axes, dominance: float, height: float) -> None:
+    """Hatch the area of a point, which one below 0 has not."""
+    if height > 0:
+        corners = ([-1.0, -1.0, dominance, 1.0], [0.0, height, height, 0.0])
         ax.fill(*corners, facecolor="none", edgecolor="0.55", hatch="///", linewidth=1.0, zorder=1.5)
-    possible = feasible(places)
-    for index, (dominance, gmean) in enumerate(places.tolist()):
+
+
+def _draw_models(ax: Axes, places: Tensor, names: Sequence[str], possible: Tensor) -> None:
+    for index, (dominance, height) in enumerate(places.tolist()):
         ax.plot(
             [dominance],
-            [gmean],
+            [height],
             linestyle="None",
             marker=MARKERS[index // 3 % len(MARKERS)],
             markersize=8,
@@ -77,48 +206,46 @@ def plot_accuracy_dominance(
             clip_on=False,
             zorder=3,
         )
-    if len(places) > MOST_INSIDE:
+
+
+def _draw_path(ax: Axes, places: Tensor, names: Sequence[str], shown: int | None) -> None:
+    """Join the points in their order, and name the first, the last and the one whose area is hatched."""
+    ax.plot(places[:, 0].tolist(), places[:, 1].tolist(), color="black", linewidth=0.9, zorder=2.6)
+    last = max(1, len(places) - 1)
+    named = {0: "o", len(places) - 1: "s"} | ({} if shown is None else {shown: "*"})
+    for index, (dominance, height) in enumerate(places.tolist()):
+        look: dict[str, Any] = {
+            "marker": named.get(index, "o"),
+            "markersize": 13 if index == shown else 8 if index in named else 4.5,
+        }
+        ax.plot(
+            [dominance],
+            [height],
+            linestyle="None",
+            markeredgecolor="black",
+            markerfacecolor=str(1 - index / last),
+            label=names[index] if index in named else "_",
+            clip_on=False,
+            zorder=4 if index in named else 3,
+            **look,
+        )
+
+
+def _draw_front(ax: Axes, places: Tensor) -> None:
+    """Draw steps through the points that no other lies northeast of."""
+    corners = places[undominated(places)]
+    corners = corners[corners[:, 0].argsort()]
+    xs, ys = corners[:, 0].tolist(), corners[:, 1].tolist()
+    if xs:
+        low = ax.get_ylim()[0]
+        steps = ([-1.0, *xs, xs[-1]], [ys[0], *ys, low])
+        ax.plot(*steps, color="#0072B2", linewidth=1.5, drawstyle="steps-pre", label="no other northeast", zorder=2.5)
+
+
+def _add_legend(ax: Axes, places: Tensor, possible: Tensor, inside: bool) -> None:
+    if len(places) and not inside:
         ax.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
     elif len(places):
         taken = bool((~possible & (places[:, 0] < 0)).any())
         corner: Literal["upper left", "upper right"] = "upper right" if taken else "upper left"
         ax.legend(fontsize="x-small", loc=corner, framealpha=0.95).set_zorder(2.5)  # below the points
-    return fig, ax
-
-
-def draw_dominance_space(ax: Axes, levels: Sequence[float]) -> None:
-    """Draw what a classifier can reach, and lines of equal area."""
-    edge = torch.linspace(-1, 1, 401, dtype=torch.float64)
-    limit = greatest_gmean(edge)
-    ax.fill_between(edge.tolist(), limit.tolist(), 1.0, color="0.9", linewidth=0, zorder=0)
-    ax.plot(edge.tolist(), limit.tolist(), color="black", linewidth=1.2, zorder=2)
-    for level in levels:
-        height = equal_area_gmean(level, edge)
-        inside = height <= limit
-        if inside.any():
-            xs, ys = edge[inside].tolist(), height[inside].tolist()
-            ax.plot(xs, ys, color="0.45", linestyle=(0, (6, 3)), linewidth=0.8, zorder=1)
-            box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
-            ax.text(xs[-1], ys[-1], f"{level:g}", fontsize=7, color="0.3", ha="center", va="center", bbox=box, zorder=2)
-    ax.set_xlim(-1.0, 1.0)
-    ax.set_ylim(0.0, 1.0)
-    ax.set_xlabel("Dominance")
-    ax.set_ylabel("G-mean")
-
-
-def _points_and_labels(
-    points: Selection | Tensor | None, labels: Sequence[str] | None
-) -> tuple[Tensor, Sequence[str] | None]:
-    """Dominance and G-mean ``[M, 2]`` and the names of the models, as far as they are known."""
-    if isinstance(points, Selection):
-        if points.points is None:
-            raise ValueError("the selection has no points, for dominance is of two classes; use one_vs_rest(counts)")
-        return points.points[:, :2], points.models if labels is None else labels
-    places = torch.empty(0, 2) if points is None else points.detach().cpu()
-    if places.ndim != 2 or places.shape[1] != 2:
-        raise ValueError(f"points must be [M, 2] of dominance and G-mean, got {list(places.shape)}")
-    places = places.double()
-    low, high = torch.tensor([-1.0, 0.0]), torch.tensor([1.0, 1.0])
-    if not bool(((places >= low) & (places <= high)).all()):
-        raise ValueError(f"dominance must lie in [-1, 1] and G-mean in [0, 1], got {places.tolist()}")
-    return places, labels

@@ -20,7 +20,7 @@ __all__ = ["plot_skew_map"]
 
 
 def plot_skew_map(
-    ratios: Tensor, ax: Axes | None = None, *, kind: Literal["log", "indicator"] = "log", limit: float = 16.0
+    ratios: Tensor, ax: Axes | None = None, *, kind: Literal["log", "linear", "indicator"] = "log", limit: float = 16.0
 ) -> tuple[Figure | None, Axes]:
     """Draw the skew ratio at every possible result of a test set.
 
@@ -28,9 +28,10 @@ def plot_skew_map(
         ratios: ``[P + 1, N + 1]`` of :func:`~imbtorch.analysis.skew_map`: rows true positives, columns true negatives.
         ax: axes to draw into; by default those of a new figure.
         kind: ``"log"``: bright where a right positive counts more, dark where a right negative does, with lines at the
-            powers of two (dashed below 1); ``"indicator"``: white where the ratio exceeds 1, dark elsewhere, with the
+            powers of two (dashed below 1); ``"linear"``: the same without the logarithm, as the paper draws macro
+            precision, with a line at 1; ``"indicator"``: white where the ratio exceeds 1, dark elsewhere, with the
             share of white in the title. Results without a ratio are hatched.
-        limit: ratio from which on, and its inverse up to which, ``"log"`` shows no more difference.
+        limit: ratio from which on, and for ``"log"`` its inverse up to which, no more difference is shown.
 
     Returns:
         The new figure (None if axes were given) and the axes.
@@ -40,7 +41,7 @@ def plot_skew_map(
 
     Source: Liu, Ghosh and Martin (2007), Figures 1 and 2.
     """
-    check_choice("kind", kind, ("log", "indicator"))
+    check_choice("kind", kind, ("log", "linear", "indicator"))
     if ratios.ndim != 2:
         raise ValueError(f"one map [P + 1, N + 1] can be drawn, got shape {list(ratios.shape)}; choose one of them")
     if not limit > 1:
@@ -55,6 +56,8 @@ def plot_skew_map(
         above = torch.where(values.isnan(), torch.nan, (values > 1).double())
         _draw_map(ax, above, grey, 0.0, 1.0)
         ax.set_title(f"skew ratio > 1 (white): {above.nanmean():.0%}", fontsize="medium")
+    elif kind == "linear":
+        _draw_linear(ax, values, grey, limit)
     else:
         _draw_logarithm(ax, values, grey, math.log2(limit))
     ax.set_xlabel("True negatives")
@@ -67,6 +70,18 @@ def _draw_map(ax: Axes, values: Tensor, colors: Colormap, low: float, high: floa
     frame = (-0.5, values.shape[1] - 0.5, -0.5, values.shape[0] - 0.5)
     options: dict[str, Any] = {"origin": "lower", "aspect": "auto", "extent": frame, "interpolation": "nearest"}
     return ax.imshow(values.tolist(), cmap=colors, vmin=low, vmax=high, **options)
+
+
+def _draw_linear(ax: Axes, ratios: Tensor, colors: Colormap, limit: float) -> None:
+    """Draw ratios as they are, up to a limit, with a line at 1."""
+    shown = ratios.clamp(max=limit)
+    picture = _draw_map(ax, shown, colors, 0.0, limit)
+    bar = ax.get_figure().colorbar(picture, ax=ax, extend="max" if bool((ratios > limit).any()) else "neither")  # type: ignore[union-attr]
+    bar.set_label("Skew ratio")
+    finite = shown[~shown.isnan()]
+    if len(finite) and finite.min() < 1 < finite.max():
+        drawn = ax.contour(shown.tolist(), levels=[1.0], colors="black", linewidths=2.0)
+        ax.clabel(drawn, fmt={1.0: "1"}, fontsize=8)
 
 
 def _draw_logarithm(ax: Axes, ratios: Tensor, colors: Colormap, top: float) -> None:

@@ -1,0 +1,128 @@
+"""Measures that other measures and reports are given: what index of balanced accuracy takes, and costs in a report."""
+
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+import oracles
+import pytest
+import sklearn.metrics
+import torch
+import torchmetrics
+
+import imbtorch
+from imbtorch import ImbalanceReport
+from imbtorch.metrics.catalogue import BY_NAME
+
+MATRIX = [[70, 10], [4, 16]]
+PREDS = torch.tensor([0] * 70 + [1] * 10 + [0] * 4 + [1] * 16)
+TARGET = torch.tensor([0] * 80 + [1] * 20)
+OF_TWO = {name: metric for name, metric in BY_NAME.items() if metric.__name__ not in ("ExpectedCost", "NetBenefit")}
+
+
+# --- index of balanced accuracy -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", OF_TWO)
+def test_iba_takes_a_function_a_class_or_a_name(name):
+    metric = OF_TWO[name]
+    expected = float(oracles.index_balanced_accuracy(MATRIX, measure=metric.__name__, alpha=Fraction(1, 4)))
+    for given in (metric.measure, metric, metric.measure.__name__):
+        value = imbtorch.index_balanced_accuracy(torch.tensor(MATRIX), given, alpha=0.25)
+        assert value.item() == pytest.approx(expected, rel=1e-12)
+    for given in (metric.measure, metric, metric.measure.__name__, name):
+        weighted = imbtorch.IndexBalancedAccuracy("binary", measure=given, alpha=0.25)
+        assert weighted(PREDS, TARGET).item() == pytest.approx(expected, rel=1e-6)
+        assert weighted._measure.needs_matrix == metric.needs_matrix
+
+
+def test_iba_of_the_positive_class_alone():
+    recall = partial(imbtorch.recall, average="binary")  # TPR .8, TNR .875
+    value = imbtorch.index_balanced_accuracy(torch.tensor(MATRIX), recall, alpha=0.5)
+    assert value.item() == pytest.approx((1 + 0.5 * (0.8 - 0.875)) * 0.8)
+    assert imbtorch.IndexBalancedAccuracy("binary", measure=recall, alpha=0.5)(PREDS, TARGET).item() == pytest.approx(
+        (1 + 0.5 * (0.8 - 0.875)) * 0.8
+    )
+
+
+class Specific(imbtorch.ConfusionMatrixMetric):
+    """A user's own metric."""
+
+    measure = staticmethod(lambda counts: counts[..., 0, 0] / counts[..., 0, :].sum(-1))
+
+
+def test_iba_of_a_metric_class_of_ones_own():
+    metric = imbtorch.IndexBalancedAccuracy("binary", measure=Specific, alpha=0.0)
+    assert metric(PREDS, TARGET).item() == pytest.approx(0.875)
+    report = ImbalanceReport("binary", measures={"a": partial(imbtorch.IndexBalancedAccuracy, measure="mcc", alpha=0)})
+    report.update(PREDS, TARGET)
+    assert report.compute()["a"].item() == pytest.approx(sklearn.metrics.matthews_corrcoef(TARGET, PREDS))
+
+
+@pytest.mark.parametrize(
+    ("measure", "error", "match"),
+    [
+        ("gmeen", ValueError, "measure must be .* 'geometric_mean', .*got 'gmeen'"),
+        (3, TypeError, "measure must be a function of the counts, a metric class .* or a name .*got 3"),
+        (None, TypeError, "measure must be a function .*got None"),
+        (torchmetrics.Accuracy, TypeError, "measure must be .*Accuracy"),
+        (imbtorch.Recall("binary"), TypeError, r"got Recall\(task='binary'.*; pass its class or its evaluate"),
+        (imbtorch.ExpectedCost, TypeError, r"expected_cost needs costs; give functools.partial\(expected_cost, costs="),
+        ("net_benefit", TypeError, r"net_benefit needs threshold; give functools.partial\(net_benefit, threshold="),
+    ],
+)
+def test_iba_says_what_it_got(measure, error, match):
+    with pytest.raises(error, match=match):
+        imbtorch.IndexBalancedAccuracy("binary", measure=measure)
+    with pytest.raises(error, match=match.replace("'geometric_mean'", "geometric_mean")):
+        imbtorch.index_balanced_accuracy(torch.tensor(MATRIX), measure)
+
+
+# --- costs in a report ----------------------------------------------------------------------------------------------
+
+COSTS = [[0.0, 1.0], [5.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        partial(imbtorch.ExpectedCost, costs=COSTS),
+        partial(imbtorch.ExpectedCost, costs=torch.tensor(COSTS)),
+        imbtorch.ExpectedCost("binary", costs=COSTS),
+        partial(imbtorch.expected_cost, costs=torch.tensor(COSTS)),
+    ],
+    ids=["partial", "partial of tensor", "instance", "function"],
+)
+def test_costs_in_a_report(cost):
+    report = ImbalanceReport("binary", measures={"cost": cost}, per_class=())
+    report.update(PREDS, TARGET)
+    weights = [COSTS[t][p] for t, p in zip(TARGET.tolist(), PREDS.tolist(), strict=True)]
+    wanted = np.mean(weights)
+    assert report.compute()["cost"].item() == pytest.approx(wanted)
+    assert report["cost"].higher_is_better is False
+    assert report.table().overall["cost"] == pytest.approx(wanted)
+
+
+def test_costs_of_several_classes_and_against_the_trivial_prediction():
+    costs = [[0, 1, 4], [2, 0, 1], [9, 3, 0]]
+    preds, target = torch.tensor([0, 1, 2, 0, 1, 2, 0, 0]), torch.tensor([0, 0, 0, 0, 1, 1, 2, 2])
+    paid = sum(costs[t][p] for t, p in zip(target.tolist(), preds.tolist(), strict=True))
+    constant = min(sum(costs[t][p] for t in target.tolist()) for p in range(3))
+    measures = {
+        "mean": partial(imbtorch.ExpectedCost, costs=costs),
+        "total": partial(imbtorch.ExpectedCost, costs=costs, normalize=False),
+        "trivial": imbtorch.ExpectedCost("multiclass", 3, costs=costs, normalize="trivial"),
+    }
+    report = ImbalanceReport("multiclass", 3, measures=measures, per_class=())
+    report.update(preds, target)
+    values = {name: value.item() for name, value in report.compute().items()}
+    assert values == pytest.approx({"mean": paid / 8, "total": paid, "trivial": paid / constant})
+
+
+def test_costs_that_do_not_fit_the_report():
+    with pytest.raises(ValueError, match=r"costs must be 3 x 3 finite numbers, got shape \[2, 2\]"):
+        ImbalanceReport("multiclass", 3, measures={"cost": partial(imbtorch.ExpectedCost, costs=COSTS)})
+    with pytest.raises(TypeError, match=r"give 'expected_cost' functools.partial\(ExpectedCost, costs="):
+        ImbalanceReport("multiclass", 3, measures=["expected_cost"])
+    with pytest.raises(ValueError, match="'cost' was made to count otherwise"):
+        ImbalanceReport("multiclass", 3, measures={"cost": imbtorch.ExpectedCost("binary", costs=COSTS)})
