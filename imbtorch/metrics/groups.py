@@ -12,7 +12,7 @@ from imbtorch.counting import Counting
 from imbtorch.counts import Counts, Margins
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.class_groups import check_group_name
-from imbtorch.metrics.limits import Limits
+from imbtorch.metrics.intervals_of_report import Limits
 from imbtorch.metrics.state import warn_caller
 
 __all__ = ["Groups"]

@@ -35,7 +35,7 @@ from imbtorch.metrics.groups import (
     comparable_groups,
     report_memory,
 )
-from imbtorch.metrics.limits import Limits
+from imbtorch.metrics.intervals_of_report import Limits
 from imbtorch.metrics.per_class import class_values, of_name, per_class_measures
 from imbtorch.metrics.report_arguments import check_together, checked_prevalence, collision, sized
 from imbtorch.metrics.report_table import ReportTable
