@@ -26,6 +26,7 @@ from imbtorch.arguments import (
 )
 from imbtorch.counts import Counts, Margins, Normalize, check_choice, normalized
 from imbtorch.kernels import Table, add_masked, count_sound, integers, reading_is_free
+from imbtorch.log_odds import logit_limit, of_class_one
 from imbtorch.soft import (
     UNEVEN,
     add_soft_masked,
@@ -467,14 +468,17 @@ class Counting:
             labels, best = _highest(preds)
             return Batch(labels, truth, best)
         scores, uneven = self.probabilities(preds, truth)
-        return Batch(scores > self._limit_of(scores), truth, scores, True, uneven, preds if self.soft else None)
+        # logits beyond 17 have the same probability in float32, which a threshold could not tell apart
+        judged = of_class_one(preds, truth.ndim) if self.logits else scores
+        return Batch(judged > self._limit_of(judged), truth, scores, True, uneven, preds if self.soft else None)
 
     def _limit_of(self, scores: Tensor) -> float | Tensor:
         """What scores must exceed, rounded once to their dtype; beside labels ``[N, L, ...]`` one for each."""
         if not isinstance(self.threshold, tuple):
-            return self.threshold
+            return logit_limit(self.threshold) if self.logits else self.threshold
         assert self.limits is not None
-        return self.limits.to(scores).view(-1, *[1] * (scores.ndim - 2))
+        limits = torch.as_tensor(logit_limit(self.limits)) if self.logits else self.limits
+        return limits.to(scores).view(-1, *[1] * (scores.ndim - 2))
 
     def with_axes(self, batch: Batch, target: Tensor, group: Tensor | int | None, weight: Tensor | None) -> Batch:
         """Add to each sample of a batch what it weighs, and its group.
