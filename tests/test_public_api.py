@@ -28,10 +28,11 @@ NAMES = {
     "imbtorch.metrics": METRICS,
     "imbtorch.measures": MEASURES,
     "imbtorch.analysis": """
-        BalancedAccuracyPosterior ChosenEpoch Comparison Correlations Interval InvarianceTable PrevalenceCurves
-        Selection SensitivityCurves balanced_accuracy_posterior bootstrap choice_caveats compare effective_skew_ratio
-        implied_cost invariance_table invariances measure_correlations paired_compare perturbed_scores posterior
-        prevalence_curves samples_needed select_epoch select_model sensitivity_curves skew skew_delta skew_map
+        BalancedAccuracyPosterior ChosenEpoch Comparison Correlations Interval InvarianceTable OperatingPoint
+        PrevalenceCurves Selection SensitivityCurves balanced_accuracy_posterior bootstrap choice_caveats compare
+        effective_skew_ratio implied_cost invariance_table invariances measure_correlations paired_compare
+        perturbed_scores posterior prevalence_curves samples_needed select_epoch select_model sensitivity_curves skew
+        skew_delta skew_map
         skew_ratio skill trivial
     """,
     "imbtorch.plots": """

@@ -622,7 +622,7 @@ def test_importing_the_example_starts_nothing():
 def test_a_column_of_scores_is_swept_without_a_warning():
     scores = torch.rand(50, 2, generator=torch.Generator().manual_seed(0))
     target = torch.arange(50) % 2
-    column, copied = imbtorch.ThresholdSweep(imbtorch.FScore), imbtorch.ThresholdSweep(imbtorch.FScore, 101)
+    column, copied = imbtorch.ThresholdSweep(imbtorch.FScore), imbtorch.ThresholdSweep(imbtorch.FScore)
     column.update(scores[:, 1], target)
     copied.update(scores[:, 1].clone(), target)
     assert column.compute() == copied.compute()

@@ -6,15 +6,24 @@ scores; counts, or rates where the classes were brought to other shares. Scores 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
+from imbtorch.analysis.drawing import multinomial
+from imbtorch.analysis.intervals import Interval, check_draws
 from imbtorch.counts import double, ratio
 
 __all__ = [
     "area",
+    "area_interval",
     "average_precision",
+    "average_precision_interval",
+    "bootstrap_histogram",
     "matrices_of",
+    "partial_area_at",
     "partial_areas",
     "precision_recall_curve",
     "roc_curve",
@@ -65,6 +74,26 @@ def partial_areas(histogram: Tensor) -> Tensor:
     return (steps[..., :-1] + steps[..., 1:]).flip(-1)
 
 
+def partial_area_at(histogram: Tensor, index: Tensor) -> Tensor:
+    """What the point of one threshold ``[...]`` contributes, with the nearest points that differ from it, ``[...]``.
+
+    >>> partial_area_at(torch.tensor([[3, 0, 1], [0, 0, 2]]), torch.tensor(1))  # the area of a single point
+    tensor(0.8750, dtype=torch.float64)
+    """
+    false, true = roc_curve(histogram)
+    last = false.shape[-1] - 1
+    place = (last - 1 - index).unsqueeze(-1)  # rates rise while thresholds fall
+    x, y = false.gather(-1, place), true.gather(-1, place)
+    order = torch.arange(last + 1, device=histogram.device).expand_as(false)
+    differs = (false != x) | (true != y)
+    before = torch.where(differs & (order < place), order, -1).amax(-1, keepdim=True)
+    behind = torch.where(differs & (order > place), order, last + 1).amin(-1, keepdim=True)
+    before, behind = torch.where(before < 0, place, before), torch.where(behind > last, place, behind)
+    area_of = (x - false.gather(-1, before)) * (y + true.gather(-1, before))
+    area_of = area_of + (false.gather(-1, behind) - x) * (y + true.gather(-1, behind))
+    return area_of.squeeze(-1) / 2
+
+
 def precision_recall_curve(histogram: Tensor) -> tuple[Tensor, Tensor]:
     """Recalls and precisions ``[..., B]``, from the highest threshold to the one below all scores.
 
@@ -86,6 +115,90 @@ def average_precision(histogram: Tensor) -> Tensor:
     recall, precision = precision_recall_curve(histogram)
     start = torch.zeros_like(recall[..., :1])
     return (precision.nan_to_num() * recall.diff(dim=-1, prepend=start)).sum(-1)
+
+
+def area_interval(histogram: Tensor, level: float = 0.95) -> Interval:
+    """Interval of the area ``[...]`` under the ROC curve of whole counts; samples must be independent.
+
+    Newcombe's method 5 takes the area to be as uncertain as that of two exponential distributions, with the average of
+    both class sizes in the place of either, and holds all areas that are compatible with the estimate. Where the
+    variance that DeLong estimates is larger than that (scores of positives scatter more than those of negatives), it
+    is scaled up to it.
+
+    Source: Newcombe (2006), Confidence intervals for an effect size measure based on the Mann-Whitney statistic, part
+    2, method 5; DeLong, DeLong and Clarke-Pearson (1988).
+
+    >>> print(area_interval(torch.tensor([[90, 10], [4, 16]])))
+    0.850 [0.728, 0.920] (95 % Newcombe method 5)
+    """
+    check_draws(2, level)
+    point, (negatives, positives) = area(histogram), double(histogram).sum(-1).unbind(-1)
+    z, mean = _normal_quantile(level), (negatives + positives) / 2 - 1
+
+    def variance(value: Tensor) -> Tensor:
+        spread = 1 + mean * (1 - value) / (2 - value) + mean * value / (1 + value)
+        return value * (1 - value) * spread / (negatives * positives)
+
+    scale = ratio(_delong_variance(histogram, point), variance(point)).clamp(min=1)
+
+    def distance(value: Tensor) -> Tensor:
+        return (value - point).abs() - z * (scale * variance(value)).sqrt()
+
+    low, high = (_root(distance, end, point) for end in (0.0, 1.0))
+    return Interval(point, low, high, level, "Newcombe method 5")
+
+
+def _delong_variance(histogram: Tensor, point: Tensor) -> Tensor:
+    """Variance of an area by how the share of the other class that a sample beats differs from sample to sample."""
+    wide = double(histogram)
+    totals = wide.sum(-1)
+    below = (wide.cumsum(-1) - wide / 2) / totals.unsqueeze(-1)  # share of each class below a bin, ties half
+    of_positives = wide[..., 1, :] * (below[..., 0, :] - point.unsqueeze(-1)) ** 2
+    of_negatives = wide[..., 0, :] * (1 - below[..., 1, :] - point.unsqueeze(-1)) ** 2
+    squares = torch.stack((of_negatives, of_positives), -2).sum(-1)
+    return ratio(squares, totals * (totals - 1)).sum(-1)
+
+
+def average_precision_interval(estimate: Tensor, positives: Tensor, level: float = 0.95) -> Interval:
+    """Interval of average precisions ``[...]`` at so many positives ``[...]``, as of a share of them (Wilson's).
+
+    Simulated (normal, exponential and heavy-tailed scores, prevalences .1 and .01), 95 % intervals held the true value
+    in .90 or more of samples with 20 positives, and in .92 or more with 50. Samples must be independent.
+
+    Source: Boyd, Eng and Page (2013), Area under the precision-recall curve: point estimates and confidence intervals,
+    who take the binomial distribution; Wilson (1927) for the limits.
+
+    >>> print(average_precision_interval(torch.tensor(0.5), torch.tensor(20)))
+    0.500 [0.299, 0.701] (95 % binomial (Wilson))
+    """
+    check_draws(2, level)
+    point, positives = double(estimate), double(positives)
+    q = _normal_quantile(level) ** 2 / positives
+    middle, half = (point + q / 2) / (1 + q), (q * point * (1 - point) + q * q / 4).sqrt() / (1 + q)
+    return Interval(point, middle - half, middle + half, level, "binomial (Wilson)")
+
+
+def _normal_quantile(level: float) -> float:
+    """Half the width of an interval of a standard normal distribution."""
+    return math.sqrt(2) * float(torch.special.erfinv(torch.tensor(level, dtype=torch.float64)))
+
+
+def _root(distance: Callable[[Tensor], Tensor], outer: float, inner: Tensor) -> Tensor:
+    """Where a function that is positive at the outer end and not so just beside the inner one is 0; nan stays."""
+    far, near = torch.where(inner.isnan(), torch.nan, outer), inner
+    for _ in range(60):
+        middle = (far + near) / 2
+        outside = distance(middle) > 0
+        far, near = torch.where(outside, middle, far), torch.where(outside, near, middle)
+    return far
+
+
+def bootstrap_histogram(histogram: Tensor, samples: int, generator: torch.Generator | None = None) -> Tensor:
+    """Histograms ``[samples, 2, B]`` of resampled samples, each class as large as it is in ``[2, B]`` whole counts."""
+    held = histogram.sum(0) > 0
+    drawn = histogram.new_zeros(samples, *histogram.shape, dtype=torch.float64)
+    drawn[..., held] = multinomial(double(histogram[:, held]), samples, generator)
+    return drawn
 
 
 def unresolved(histogram: Tensor) -> Tensor:
