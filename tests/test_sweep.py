@@ -601,14 +601,19 @@ def test_operating_point(given, tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert ("ecoli" if given else "breast cancer") in done.stdout
-    for words in ("flatters", "few positives"):
+    for words in ("flatters", "few positives", "Newcombe"):
         assert words in " ".join(done.stdout.split())
     number = r"(-?\d\.\d{3})"
-    rows = re.findall(rf"test at +([01]\.\d\d) +{number} +\[{number}, {number}\]", done.stdout)
+    rows = re.findall(rf"test at +([01]\.?\d*\S*)(?: \(floor\))? +{number} +\[{number}, {number}\]", done.stdout)
     assert float(rows[0][0]) == 0.5
-    assert len(rows) == 2
+    assert len(rows) == 3
     for _, value, low, high in rows:
         assert 0 <= float(low) <= float(value) <= float(high) <= 1.05
+    (kept,) = re.findall(rf"IBA on validation at \S+ +{number}", done.stdout)
+    (corrected,) = re.findall(rf"corrected for the choice +{number}", done.stdout)
+    assert float(corrected) < float(kept)
+    (chance,) = re.findall(r"recall with probability (\S+)", done.stdout)
+    assert float(chance) >= 0.8
     pixels = image.imread(tmp_path / "operating_point.png")
     assert min(pixels.shape[:2]) > 400
     assert pixels[..., :3].std() > 0.1

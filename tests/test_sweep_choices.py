@@ -111,6 +111,7 @@ def test_auc_intervals_are_those_of_newcombe_or_as_wide_as_delong(scatter):
     delong = wins.mean(1).var(ddof=1) / 30 + wins.mean(0).var(ddof=1) / 200
     mean = 230 / 2 - 1
     own = area * (1 - area) / 6000 * (1 + mean * (1 - area) / (2 - area) + mean * area / (1 + area))
+    delong *= (stats.t.ppf(0.975, 29) / stats.norm.ppf(0.975)) ** 2
     assert (delong > own) == (scatter == 3.0)  # both cases are there
     assert found.estimate.item() == pytest.approx(area)
     expected = newcombe(area, 200, 30, max(1.0, delong / own))

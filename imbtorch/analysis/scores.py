@@ -14,6 +14,7 @@ from torch import Tensor
 
 from imbtorch.analysis.drawing import multinomial
 from imbtorch.analysis.intervals import Interval, check_draws
+from imbtorch.analysis.special import student_quantile
 from imbtorch.counts import double, ratio
 
 __all__ = [
@@ -122,8 +123,8 @@ def area_interval(histogram: Tensor, level: float = 0.95) -> Interval:
 
     Newcombe's method 5 takes the area to be as uncertain as that of two exponential distributions, with the average of
     both class sizes in the place of either, and holds all areas that are compatible with the estimate. Where the
-    variance that DeLong estimates is larger than that (scores of positives scatter more than those of negatives), it
-    is scaled up to it.
+    variance that DeLong estimates, read with Student's t of the smaller class, is larger than that (scores of positives
+    scatter more than those of negatives), it is scaled up to it.
 
     Source: Newcombe (2006), Confidence intervals for an effect size measure based on the Mann-Whitney statistic, part
     2, method 5; DeLong, DeLong and Clarke-Pearson (1988).
@@ -139,7 +140,10 @@ def area_interval(histogram: Tensor, level: float = 0.95) -> Interval:
         spread = 1 + mean * (1 - value) / (2 - value) + mean * value / (1 + value)
         return value * (1 - value) * spread / (negatives * positives)
 
-    scale = ratio(_delong_variance(histogram, point), variance(point)).clamp(min=1)
+    freedom = (torch.minimum(negatives, positives) - 1).clamp(min=1)
+    quantiles = [student_quantile((1 + level) / 2, int(each)) for each in freedom.flatten().tolist()]
+    wider = (torch.tensor(quantiles, dtype=torch.float64).reshape(freedom.shape) / z) ** 2
+    scale = ratio(wider * _delong_variance(histogram, point), variance(point)).clamp(min=1)
 
     def distance(value: Tensor) -> Tensor:
         return (value - point).abs() - z * (scale * variance(value)).sqrt()
