@@ -130,7 +130,7 @@ def area_interval(histogram: Tensor, level: float = 0.95) -> Interval:
     2, method 5; DeLong, DeLong and Clarke-Pearson (1988).
 
     >>> print(area_interval(torch.tensor([[90, 10], [4, 16]])))
-    0.850 [0.728, 0.920] (95 % Newcombe method 5)
+    0.850 [0.718, 0.923] (95 % Newcombe method 5)
     """
     check_draws(2, level)
     point, (negatives, positives) = area(histogram), double(histogram).sum(-1).unbind(-1)
