@@ -167,7 +167,7 @@ def average_precision_interval(estimate: Tensor, positives: Tensor, level: float
     """Interval of average precisions ``[...]`` at so many positives ``[...]``, as of a share of them (Wilson's).
 
     Simulated (normal, exponential and heavy-tailed scores, prevalences .1 and .01), 95 % intervals held the true value
-    in .90 or more of samples with 20 positives, and in .92 or more with 50. Samples must be independent.
+    in .89 or more of samples with 20 positives, and in .90 or more with 50. Samples must be independent.
 
     Source: Boyd, Eng and Page (2013), Area under the precision-recall curve: point estimates and confidence intervals,
     who take the binomial distribution; Wilson (1927) for the limits.
