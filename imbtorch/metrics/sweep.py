@@ -424,8 +424,8 @@ average_precision_interval`). Simulated, 95 % intervals held the true value in .
         A limit that is just met on validation data is truly met about half the time: the threshold of the best F1 with
         recall .8 there truly has it in .59, .45, .51 of simulated samples with 10, 20, 50 positives. ``holds`` of the
         result tells how likely (.56, .56, .55 on average there), and ``sure`` asks for more: the best threshold at
-        which the posterior says so with that probability (``sure=.9`` held in .94 to .99 of them). Everything is read at
-        the ``prevalence`` if there is one.
+        which the posterior says so with that probability (``sure=.9`` held in .94 to .99 of them). Everything is
+        read at the ``prevalence`` if there is one.
 
         Args:
             at_least: floors, name of a measure -> least value, ``{"recall": 0.8}``.
