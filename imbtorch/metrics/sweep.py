@@ -343,7 +343,7 @@ class ThresholdSweep(SharedResult):
 posterior`'s of these counts. F1 of 10, 20, 50 positives flatters by .10, .07, .04, the estimate by -.01, .01, .00
           (normal scores, 300 simulated samples each), and its limits held the true value in .95 or more.
         - ``"auc"``: method 5 of Newcombe (2006), widened where DeLong's variance is larger
-          (:func:`~imbtorch.analysis.scores.area_interval`, which says how often it held the true area).
+          (:func:`~imbtorch.analysis.scores.area_interval`).
         - ``"average_precision"``: as a share of the positives (:func:`~imbtorch.analysis.scores.\
 average_precision_interval`). Simulated, 95 % intervals held the true value in .89 or more of samples with 20
           positives, in .90 or more with 50. Not at a ``prevalence``.
