@@ -936,6 +936,76 @@ def validations(steps: int) -> dict[str, Work]:
     }
 
 
+def scores(bench: Bench) -> None:
+    """AUC and average precision of rare events: update, compute, and error against exact values."""
+    if not PEERS["sklearn"]:
+        return
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
+    rows: list[list[object]] = []
+    for prevalence, batch in ((0.01, 4096), (0.001, 65_536)):
+        generator = torch.Generator().manual_seed(0)
+        target = (torch.rand(8 * batch, generator=generator) < prevalence).long()
+        evidence = torch.randn(8 * batch, generator=generator) + 2 * target - 1
+        chances = (2 * evidence + torch.logit(torch.tensor(prevalence))).sigmoid().to(DEVICE)
+        exact = roc_auc_score(target, chances.cpu()), average_precision_score(target, chances.cpu())
+        batches = list(zip(chances.split(batch), target.to(DEVICE).split(batch), strict=True))
+        ways = scores_counted()
+        updates = {name: partial(update_all, metric, batches[:1]) for name, metric in ways.items()}
+        took = bench.medians(**updates)
+        for metric in ways.values():
+            metric.reset()
+            update_all(metric, batches)
+        ends = {name: partial(computed, metric) for name, metric in ways.items()}
+        kept = target, chances.cpu()
+        ends["scikit-learn"] = lambda kept=kept: (roc_auc_score(*kept), average_precision_score(*kept))
+        took_end = bench.medians(**ends)
+        for name, end in ends.items():
+            errors = [abs(float(value) - right) for value, right in zip(end(), exact, strict=True)]
+            update_time = 1e6 * took[name] if name in took else None
+            aim = None
+            if name == OUR_SWEEP:
+                aim = bench.at_most(0.002, max(errors), f"error of AUC and AP, prevalence {prevalence:g}")
+            rows.append([prevalence, batch, name, update_time, 1e3 * took_end[name], *errors, aim])
+    columns = ["prevalence", "batch", "what", "update µs", "end ms", "AUC error", "AP error", "target"]
+    note = (
+        "End: both values of eight batches. Exact metrics keep all scores, binned ones and the sweep a table.\n"
+        "An update of torchmetrics is one of both metrics in a collection, with its reset."
+    )
+    table("scores: AUC and average precision of calibrated scores", columns, rows, note)
+
+
+OUR_SWEEP = "imbtorch sweep"
+
+
+def scores_counted() -> dict[str, Any]:
+    """Metrics that know AUC and average precision, on an even footing: one object for both values."""
+    sweep = imbtorch.ThresholdSweep(imbtorch.FScore, also=("auc", "average_precision"))
+    found: dict[str, Any] = {OUR_SWEEP: sweep.to(DEVICE)}
+    for name, thresholds in (("torchmetrics, 101 bins", 101), ("torchmetrics, 4097 bins", 4097), ("exact", None)):
+        both = [each(thresholds=thresholds) for each in (tm.BinaryAUROC, tm.BinaryAveragePrecision)]
+        name = "torchmetrics, exact" if thresholds is None else name
+        found[name] = torchmetrics.MetricCollection(both).to(DEVICE)
+    return found
+
+
+def update_all(metric: Any, batches: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    for batch in batches:
+        metric.update(*batch)
+    if isinstance(metric, torchmetrics.MetricCollection) and len(batches) == 1:
+        metric.reset()  # an exact one would keep the scores of all repetitions
+
+
+def computed(metric: Any) -> list[float]:
+    """AUC and average precision."""
+    values = metric.compute()
+    if isinstance(metric, imbtorch.ThresholdSweep):
+        return [values["auc"].item(), values["average_precision"].item()]
+    for each in metric.values(copy_state=False):
+        each._computed = None  # else it is asked once
+    return [values["BinaryAUROC"].item(), values["BinaryAveragePrecision"].item()]
+
+
 IMPORTS = """
 import time
 for name in ("torch", "torchmetrics", "imbtorch"):
@@ -971,6 +1041,7 @@ SECTIONS = {
     "forward": forward,
     "logits": logits,
     "soft": soft,
+    "scores": scores,
     "ignore": ignore,
     "groups": groups,
     "contention": contention,

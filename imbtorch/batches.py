@@ -10,7 +10,7 @@ from torch import Tensor
 
 from imbtorch.kernels import Table, add_masked, count_sound, integers, reading_is_free
 
-__all__ = ["FAULTS", "Batch", "add_batch", "check_device"]
+__all__ = ["COMMON", "FAULTS", "Batch", "add_batch", "check_device", "highest", "readable"]
 
 # What can be wrong with a sample; each has a spare cell behind the counts, in this order (first match counts).
 FAULTS = (
@@ -158,3 +158,23 @@ def _faults(
         return outside, (labels < 0) | (labels >= table.columns), None, None, None, heavy, strange
     impossible = (batch.scores < 0) | (batch.scores > 1) if batch.bounded else None
     return outside, None, batch.scores.isnan(), impossible, batch.uneven, heavy, strange
+
+
+# --- reading predictions and targets --------------------------------------------------------------------------------
+
+
+def highest(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Class of the highest score ``[N, C, ...]``, and that score, which is NaN where one is."""
+    if scores.ndim == 2 and scores.dtype in (torch.float32, torch.float64) and reading_is_free(scores):
+        labels = torch.from_numpy(scores.numpy().argmax(1))  # ten times as fast for 1000 classes
+        return labels, scores.gather(1, labels.unsqueeze(1)).squeeze(1)
+    best = torch.max(scores, 1)
+    return best.indices, best.values
+
+
+def readable(labels: Tensor) -> Tensor:
+    """Labels of a dtype that NumPy and torch compare alike."""
+    return labels if labels.dtype in COMMON or labels.is_floating_point() else integers(labels)
+
+
+COMMON = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)

@@ -24,9 +24,10 @@ from imbtorch.arguments import (
     spread,
     whole_number,
 )
-from imbtorch.batches import FAULTS, Batch, add_batch, check_device
+from imbtorch.batches import COMMON, FAULTS, Batch, add_batch, check_device, highest, readable
 from imbtorch.counts import Counts, Margins, Normalize, check_choice, normalized
 from imbtorch.kernels import Table, integers, reading_is_free
+from imbtorch.log_odds import logit_limit, of_class_one
 from imbtorch.soft import (
     UNEVEN,
     add_soft_masked,
@@ -414,8 +415,8 @@ class Counting:
         """Whether these are class indices as they come most often: to check all else costs as much as counting some."""
         return (
             type(preds) is type(target) is Tensor
-            and preds.dtype in _COMMON
-            and target.dtype in _COMMON
+            and preds.dtype in COMMON
+            and target.dtype in COMMON
             and preds.shape == target.shape
             and preds.device == target.device
             and preds.layout is target.layout is torch.strided
@@ -433,7 +434,7 @@ class Counting:
         if self._plain(preds, target):
             return Batch(preds, target)
         self.check(preds, target)
-        labels, truth = _readable(preds), _readable(target)
+        labels, truth = readable(preds), readable(target)
         if not preds.is_floating_point():
             if self.soft:
                 raise TypeError(
@@ -445,17 +446,20 @@ class Counting:
         if self.task == "multiclass" and self.soft:
             return Batch(preds, truth, soft=preds)
         if self.task == "multiclass":
-            labels, best = _highest(preds)
+            labels, best = highest(preds)
             return Batch(labels, truth, best)
         scores, uneven = self.probabilities(preds, truth)
-        return Batch(scores > self._limit_of(scores), truth, scores, True, uneven, preds if self.soft else None)
+        # logits beyond 17 have the same probability in float32, which a threshold could not tell apart
+        judged = of_class_one(preds, truth.ndim) if self.logits else scores
+        return Batch(judged > self._limit_of(judged), truth, scores, True, uneven, preds if self.soft else None)
 
     def _limit_of(self, scores: Tensor) -> float | Tensor:
         """What scores must exceed, rounded once to their dtype; beside labels ``[N, L, ...]`` one for each."""
         if not isinstance(self.threshold, tuple):
-            return self.threshold
+            return logit_limit(self.threshold) if self.logits else self.threshold
         assert self.limits is not None
-        return self.limits.to(scores).view(-1, *[1] * (scores.ndim - 2))
+        limits = torch.as_tensor(logit_limit(self.limits)) if self.logits else self.limits
+        return limits.to(scores).view(-1, *[1] * (scores.ndim - 2))
 
     def with_axes(self, batch: Batch, target: Tensor, group: Tensor | int | None, weight: Tensor | None) -> Batch:
         """Add to each sample of a batch what it weighs, and its group.
@@ -495,7 +499,7 @@ class Counting:
             return
         if reading_is_free(state) and self._counted_at_once(state, batch, scores):
             return
-        labels, best = _highest(scores)
+        labels, best = highest(scores)
         judged = Batch(labels, batch.truth, finite_or_nan(best), group=batch.group)
         if not self.logits:
             impossible, uneven = impossible_and_uneven(scores)
@@ -582,20 +586,3 @@ class Counting:
             return f"{text}; {remedy}"
         text += f"; if {value} marks ignored samples, pass ignore_index={value}"
         return f"{text}; if classes run from 1 to {value}, subtract 1" if value == self.classes else text
-
-
-def _highest(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Class of the highest score ``[N, C, ...]``, and that score, which is NaN where one is."""
-    if scores.ndim == 2 and scores.dtype in (torch.float32, torch.float64) and reading_is_free(scores):
-        labels = torch.from_numpy(scores.numpy().argmax(1))  # ten times as fast for 1000 classes
-        return labels, scores.gather(1, labels.unsqueeze(1)).squeeze(1)
-    best = torch.max(scores, 1)
-    return best.indices, best.values
-
-
-def _readable(labels: Tensor) -> Tensor:
-    """Labels of a dtype that NumPy and torch compare alike."""
-    return labels if labels.dtype in _COMMON or labels.is_floating_point() else integers(labels)
-
-
-_COMMON = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)

@@ -759,6 +759,27 @@ def swept(log):
     return module
 
 
+def test_a_report_and_a_sweep_are_logged_together_and_average_precision_is_monitored(tmp_path):
+    def log(module):
+        module.log_dict(module.val)
+        module.log_dict(module.sweep)
+
+    def count(module, index, _):
+        chosen, target = module.counted(module.val, index)
+        module.sweep.update(0.25 + 0.5 * chosen, target)
+
+    module = scripted(lightning)(validation_step=count, on_validation_epoch_end=log)
+    module.sweep = imbtorch.ThresholdSweep("f1", also=("auc", "average_precision"), prefix="val_")
+    kept = ModelCheckpoint(tmp_path, monitor="val_average_precision", mode="max")
+    trainer = fit(module, [kept])
+    oracle = [sklearn_metrics.average_precision_score(TRUTH, predictions(wrong)) for wrong in module.wrong]
+    assert kept.best_model_score.item() == pytest.approx(max(oracle))
+    assert trainer.callback_metrics["val_average_precision"].item() == pytest.approx(oracle[-1])
+    assert {"val_iam", "val_threshold", "val_value", "val_auc"} <= set(trainer.callback_metrics)
+    with pytest.raises(ValueError, match="'val_auc' higher is better"):
+        fit(module, [EarlyStopping("val_auc")])
+
+
 def log_report_at_train_end(module):
     module.log_dict(module.train_report)
 

@@ -98,7 +98,7 @@ def item(values):
 def test_every_measure_at_every_threshold(name):
     measure, oracle = MEASURES[name]
     scores, target = data()
-    sweep = ThresholdSweep(measure)
+    sweep = ThresholdSweep(measure, 101)
     sweep.update(scores, target)
     found = sweep.compute()
     expected = expected_values(oracle, scores, target, even(101, torch.float32))
@@ -128,7 +128,7 @@ def test_scores_on_a_threshold_predict_zero_in_every_dtype(dtype, target_dtype):
 def test_float32_thresholds_are_fractions_rounded_once_rather_than_a_linspace():
     fractions = torch.tensor([index / 100 for index in range(101)], dtype=torch.float64).float()
     assert int((torch.linspace(0, 1, 101) != fractions).sum()) == 20  # so the difference can be seen at all
-    sweep = ThresholdSweep(imbtorch.FScore)
+    sweep = ThresholdSweep(imbtorch.FScore, 101)
     sweep.update(fractions, torch.ones(101, dtype=torch.long))
     with pytest.warns(UserWarning, match="no target"):
         sweep.compute()
@@ -188,7 +188,7 @@ def test_an_ignored_class_takes_no_part(ignore_index):
 def test_logits_and_ignored_samples_of_two_classes():
     scores, target = data(torch.float64)
     ignored = torch.arange(len(target)) % 7 == 0
-    sweep = ThresholdSweep(imbtorch.MatthewsCorrCoef, logits=True, ignore_index=-100)
+    sweep = ThresholdSweep(imbtorch.MatthewsCorrCoef, 101, logits=True, ignore_index=-100)
     sweep.update(4 * scores - 2, target.masked_fill(ignored, -100))
     sweep.compute()
     chances = (4 * scores - 2).sigmoid()[~ignored]
@@ -201,7 +201,7 @@ def test_a_measure_of_which_less_is_better():
     def cost(counts):
         return (5.0 * counts[..., 1, 0] + counts[..., 0, 1]) / counts.sum((-2, -1))
 
-    sweep = ThresholdSweep(cost, higher_is_better=False)
+    sweep = ThresholdSweep(cost, 101, higher_is_better=False)
     sweep.update(scores, target)
     found = sweep.compute()
     expected = expected_values(
@@ -231,7 +231,7 @@ def test_the_recipe_gives_a_metric_the_value_of_the_sweep(dtype, seed):
     steps = torch.randint(1, 101, (400,), generator=generator)
     target = (torch.rand(400, generator=generator) * 100 < steps - 40).long()
     scores = (steps.double() / 100).to(dtype)
-    sweep = ThresholdSweep(imbtorch.FScore)
+    sweep = ThresholdSweep(imbtorch.FScore, 101)
     sweep.update(scores, target)
 
     best = sweep.compute()["threshold"].item()
@@ -247,7 +247,7 @@ def test_the_recipe_gives_a_metric_the_value_of_the_sweep(dtype, seed):
 
 def test_the_recipe_at_threshold_zero():
     scores, target = torch.tensor([0.25, 0.5, 0.75]), torch.tensor([1, 0, 1])
-    sweep = ThresholdSweep(imbtorch.Recall)
+    sweep = ThresholdSweep(imbtorch.Recall, 101)
     sweep.update(scores, target)
     best = sweep.compute()["threshold"].item()
     assert best == 0
@@ -262,7 +262,7 @@ def test_roc_and_its_area_where_scores_lie_on_the_thresholds():
     steps = torch.randint(101, (500,), generator=generator)
     target = (torch.rand(500, generator=generator) * 100 < steps).long()
     scores = (steps.double() / 100).float()
-    sweep = ThresholdSweep(imbtorch.FScore)
+    sweep = ThresholdSweep(imbtorch.FScore, 101)
     sweep.update(scores, target)
     sweep.compute()
     false, true = sweep.roc_points()
@@ -304,7 +304,7 @@ def test_roc_of_labels():
 
 def test_chunks_equal_one_update():
     scores, target = data(shape=(97,))
-    whole, parts = ThresholdSweep(imbtorch.FScore), ThresholdSweep(imbtorch.FScore)
+    whole, parts = ThresholdSweep(imbtorch.FScore, 101), ThresholdSweep(imbtorch.FScore, 101)
     whole.update(scores, target)
     for chunk in (slice(0, 1), slice(1, 1), slice(1, 60), slice(60, 97)):
         parts.update(scores[chunk], target[chunk])
@@ -314,7 +314,7 @@ def test_chunks_equal_one_update():
 
 def test_children_are_metrics_that_lightning_can_log():
     scores, target = data()
-    sweep = ThresholdSweep(imbtorch.FScore, prefix="val_", postfix="_x")
+    sweep = ThresholdSweep(imbtorch.FScore, 101, prefix="val_", postfix="_x")
     sweep.update(scores, target)
     children = dict(sweep.items())
     assert list(children) == sweep.keys() == list(sweep) == ["val_threshold_x", "val_value_x"]
@@ -517,7 +517,7 @@ def test_bad_arguments(arguments, error, message):
 def test_a_measure_that_returns_no_value_for_each_threshold():
     for measure in (lambda counts: counts.sum(), lambda counts: counts[1, 1] / counts.sum()):
         with pytest.raises(ValueError, match=r"must return \[\d+\], one value for each matrix.*counts\[..., 0, 0\]"):
-            ThresholdSweep(measure)
+            ThresholdSweep(measure, 101)
 
 
 # --- several processes ----------------------------------------------------------------------------------------------
@@ -534,7 +534,7 @@ def uneven(rank, world):
     warnings.simplefilter("error")
     scores, target = data()
     classes = data(shape=(300, 3), seed=8)[0]
-    one, many = ThresholdSweep(imbtorch.IndexBalancedAccuracy), ThresholdSweep(imbtorch.FScore, 21, **CLASSES)
+    one, many = ThresholdSweep(imbtorch.IndexBalancedAccuracy, 101), ThresholdSweep(imbtorch.FScore, 21, **CLASSES)
     for index, start in enumerate(range(0, 300, 13)):
         if rank == index % max(1, world - 1):
             chunk = slice(start, start + 13)
@@ -601,14 +601,19 @@ def test_operating_point(given, tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert ("ecoli" if given else "breast cancer") in done.stdout
-    for words in ("flatters", "few positives"):
+    for words in ("flatters", "few positives", "Newcombe"):
         assert words in " ".join(done.stdout.split())
     number = r"(-?\d\.\d{3})"
-    rows = re.findall(rf"test at +([01]\.\d\d) +{number} +\[{number}, {number}\]", done.stdout)
+    rows = re.findall(rf"test at +([01]\.?\d*\S*)(?: \(floor\))? +{number} +\[{number}, {number}\]", done.stdout)
     assert float(rows[0][0]) == 0.5
-    assert len(rows) == 2
+    assert len(rows) == 3
     for _, value, low, high in rows:
         assert 0 <= float(low) <= float(value) <= float(high) <= 1.05
+    (kept,) = re.findall(rf"IBA on validation at \S+ +{number}", done.stdout)
+    (corrected,) = re.findall(rf"corrected for the choice +{number}", done.stdout)
+    assert float(corrected) < float(kept)
+    (chance,) = re.findall(r"recall with probability (\S+)", done.stdout)
+    assert float(chance) >= 0.8
     pixels = image.imread(tmp_path / "operating_point.png")
     assert min(pixels.shape[:2]) > 400
     assert pixels[..., :3].std() > 0.1

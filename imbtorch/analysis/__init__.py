@@ -15,6 +15,7 @@ from imbtorch.analysis.prevalence import PrevalenceCurves, prevalence_curves
 from imbtorch.analysis.selection import Selection, select_model
 from imbtorch.analysis.sensitivity import SensitivityCurves, sensitivity_curves
 from imbtorch.analysis.skew import effective_skew_ratio, implied_cost, skew, skew_delta, skew_map, skew_ratio
+from imbtorch.analysis.thresholds import OperatingPoint
 
 __all__ = [
     "SOKOLOVA",
@@ -24,6 +25,7 @@ __all__ = [
     "Correlations",
     "Interval",
     "InvarianceTable",
+    "OperatingPoint",
     "PrevalenceCurves",
     "Selection",
     "SensitivityCurves",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
@@ -58,6 +60,7 @@ def _away_from_zero(x: Tensor) -> Tensor:
     return torch.where(x.abs() < TINY, TINY, x)
 
 
+@lru_cache(maxsize=256)
 def student_quantile(q: float, freedom: int) -> float:
     """Value below which the share ``q`` of Student's t distribution lies, for q in (1/2, 1).
 

@@ -56,19 +56,9 @@ class Limits:
         classes = {f"{each}/{label}": (each, at) for each in per_class for at, label in enumerate(class_names)}
         minima = [name for name, measure in measures.items() if measure.average == "min"]
         names = [name for name in measures if name not in minima] if given is True else list(given or ())
-        unknown = [name for name in names if name not in measures and name not in classes]
-        if unknown:
-            raise ValueError(f"intervals names {unknown}, which are not reported; names are {_some(measures, classes)}")
-        if len(set(names)) < len(names):
-            raise ValueError(f"intervals must not name a value twice, got {names}")
-        lowest = [name for name in names if name in minima]
-        if lowest:
-            raise ValueError(
-                f"intervals names {lowest}, but the lowest of several uncertain values has no interval that holds it; "
-                "name the values of the classes"
-            )
+        _check_names(names, [*measures, *classes], minima)
         wanted = {name: classes[name] for name in names if name not in measures}
-        of_classes = {each: per_class[each] for each in dict.fromkeys(each for each, _ in wanted.values())}
+        of_classes = {each: per_class[each] for each, _ in wanted.values()}
         return cls({name: measures[name] for name in names if name in measures}, of_classes, wanted, tuple(names))
 
     def __bool__(self) -> bool:
@@ -119,7 +109,17 @@ def _at(interval: Interval, index: int) -> Interval:
     return Interval(value, low, high, interval.level, interval.method)
 
 
-def _some(measures: Mapping[str, AveragedMeasure], classes: Mapping[str, tuple[str, int]]) -> str:
-    """Names that there are, not all of the many that there may be."""
-    names = [*measures, *classes]
-    return ", ".join(names[:30]) + (", ..." if len(names) > 30 else "")
+def _check_names(names: Sequence[str], known: Sequence[str], minima: Sequence[str]) -> None:
+    """Raise for names of values that are not known, that occur twice, or that are lowest values."""
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        shown = ", ".join(known[:30]) + (", ..." if len(known) > 30 else "")
+        raise ValueError(f"intervals names {unknown}, which are not reported; names are {shown}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"intervals must not name a value twice, got {list(names)}")
+    lowest = [name for name in names if name in minima]
+    if lowest:
+        raise ValueError(
+            f"intervals names {lowest}, but the lowest of several uncertain values has no interval that holds it; name "
+            "the values of the classes"
+        )

@@ -1,0 +1,258 @@
+"""Choosing a threshold from a histogram of scores: what is feasible, how surely, and how much the choice flatters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from imbtorch.analysis.drawing import gammas
+from imbtorch.analysis.scores import matrices_of
+from imbtorch.counts import Measure, evaluated
+
+__all__ = ["Limits", "OperatingPoint", "corrected_counts", "distinct", "operating_point"]
+
+Limits: TypeAlias = Mapping[str, tuple[Measure, float, bool]]
+"""Name -> function of counts, its limit, and whether it is the least value rather than the greatest."""
+
+DRAWS = 2000  # of the posterior, which tell a probability of .9 to .007
+AT_ONCE = 32  # thresholds whose probabilities are found at once
+REPEATS = 100  # of splits into halves
+
+
+@dataclass(frozen=True, eq=False)
+class OperatingPoint:
+    """A threshold, and what comes of it.
+
+    Attributes:
+        threshold: probability strictly above which 1 is predicted.
+        value: of the measure that was swept.
+        counts: ``[2, 2]`` as counted.
+        recall: share of the positives that are predicted positive.
+        precision: share of positives among positive predictions, nan without any; at ``prevalence`` if there is one.
+        alerts: share of samples predicted positive; at ``prevalence`` if there is one.
+        holds: name of each limit -> probability that it truly holds, given the counts.
+        sure: probability that all of them hold; 1 without limits.
+    """
+
+    threshold: float
+    value: float
+    counts: Tensor
+    recall: float
+    precision: float
+    alerts: float
+    holds: Mapping[str, float]
+    sure: float
+
+    def __str__(self) -> str:
+        """Return one line."""
+        flags = {0.0: ", which flags nobody", 1.0: ", which flags everybody"}.get(self.alerts, "")
+        held = "".join(f"; {name} with probability {chance:.2f}" for name, chance in self.holds.items())
+        return (
+            f"threshold {self.threshold:.6g}{flags}: value {self.value:.3f}, recall {self.recall:.3f}, precision "
+            f"{self.precision:.3f}, alerts {self.alerts:.3g}{held}"
+        )
+
+
+def distinct(histogram: Tensor, thresholds: int) -> tuple[Tensor, Tensor]:
+    """Leave out the bins that are empty, so that each threshold left predicts otherwise.
+
+    Args:
+        histogram: ``[2, B]`` on the CPU.
+        thresholds: their number T; bins behind the last are one.
+
+    Returns:
+        Histogram ``[2, K + 1]`` and the index of the lowest threshold ``[K]`` between its bins. The first threshold may
+        have no sample below it, the last none above.
+
+    >>> distinct(torch.tensor([[3, 0, 1, 0], [0, 0, 2, 0]]), thresholds=3)
+    (tensor([[3, 1, 0],
+            [0, 2, 0]]), tensor([0, 2]))
+    """
+    whole = torch.cat((histogram[:, :thresholds], histogram[:, thresholds:].sum(-1, keepdim=True)), -1)
+    held = whole.sum(0) > 0
+    held[0], held[-1] = True, True
+    return whole[:, held], held[:-1].nonzero().flatten()
+
+
+def operating_point(
+    histogram: Tensor,
+    thresholds: Tensor,
+    measure: Measure,
+    objective: Measure,
+    limits: Limits,
+    share: Callable[[Tensor], Tensor],
+    sure: float | None = None,
+    generator: torch.Generator | None = None,
+    where: str = "",
+) -> OperatingPoint:
+    """Find the threshold that is best within limits.
+
+    Args:
+        histogram: ``[2, B]`` counts on the CPU.
+        thresholds: ``[T]``, between the first T + 1 bins.
+        measure: function of counts ``[..., 2, 2]`` whose value is told.
+        objective: function of counts, of which higher is better.
+        limits: what must hold.
+        share: brings counts to the class shares that everything is read at.
+        sure: probability with which all limits must truly hold; by default they must hold in the counts.
+        generator: source of randomness of the posterior.
+        where: beginning of an error.
+
+    Raises:
+        ValueError: if no threshold keeps the limits, or only one that predicts no positive.
+    """
+    small, index = distinct(histogram, len(thresholds))
+    counts = matrices_of(small)
+    rates = share(counts.double())
+    goodness = evaluated(objective, rates).nan_to_num(nan=-torch.inf)
+    kept = {name: _kept(evaluated(function, rates), limit, least) for name, (function, limit, least) in limits.items()}
+    feasible = torch.stack([*kept.values(), torch.ones_like(goodness, dtype=torch.bool)]).all(0)
+    if "alerts" in limits:
+        feasible &= counts[..., 1].sum(-1) > 0  # no alert at all keeps any budget
+    if not bool(feasible.any()):
+        raise ValueError(where + _infeasible(limits, kept, rates))
+    order = goodness.argsort(descending=True, stable=True)
+    order = order[feasible[order]]
+    if sure is None:
+        place = int(order[0])
+        holds, together = _probabilities(counts[order[:1]], limits, share, generator)
+    else:
+        place, holds, together = _surely(counts, order, limits, share, sure, generator, where)
+    at = rates[place]
+    flagged = at[..., 1].sum(-1) / at.sum((-2, -1))
+    return OperatingPoint(
+        thresholds[index[place]].item(),
+        evaluated(measure, rates)[place].item(),
+        counts[place],
+        (at[1, 1] / at[1].sum()).item(),
+        (at[1, 1] / at[:, 1].sum()).item(),
+        flagged.item(),
+        {name: chance[0].item() for name, chance in holds.items()},
+        together[0].item(),
+    )
+
+
+def _surely(
+    counts: Tensor,
+    order: Tensor,
+    limits: Limits,
+    share: Callable[[Tensor], Tensor],
+    sure: float,
+    generator: torch.Generator | None,
+    where: str,
+) -> tuple[int, dict[str, Tensor], Tensor]:
+    """The first of the thresholds in this order at which the limits hold with so high a probability."""
+    most = 0.0
+    for some in torch.split(order, AT_ONCE):
+        holds, together = _probabilities(counts[some], limits, share, generator)
+        enough = (together >= sure).nonzero().flatten()
+        if len(enough):
+            first = enough[:1]
+            return int(some[first]), {name: chance[first] for name, chance in holds.items()}, together[first]
+        most = max(most, together.max().item())
+    raise ValueError(
+        f"{where}no threshold has {_text(limits)} with probability {sure:g}: the most is {most:.2f}; count more "
+        "samples, lower sure, or loosen the limits"
+    )
+
+
+def _probabilities(
+    counts: Tensor, limits: Limits, share: Callable[[Tensor], Tensor], generator: torch.Generator | None
+) -> tuple[dict[str, Tensor], Tensor]:
+    """Probability ``[M]`` that each limit holds, and that all do, given counts ``[M, 2, 2]``."""
+    if not limits:
+        return {}, torch.ones(len(counts), dtype=torch.float64)
+
+    drawn = share(_drawn(counts.double(), generator))
+    kept = {}
+    for name, (function, limit, least) in limits.items():
+        kept[name] = _kept(evaluated(function, drawn), limit, least)
+    together = torch.stack(list(kept.values())).all(0)
+    return {name: each.double().mean(0) for name, each in kept.items()}, together.double().mean(0)
+
+
+def _drawn(counts: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Counts ``[DRAWS, M, 2, 2]`` that are compatible with those at thresholds that were chosen by the scores.
+
+    A threshold just below the k-th highest of P positives has a recall of the distribution Beta(k, P - k + 1), since
+    that score is an order statistic. At a threshold that was given beforehand it would be Beta(k + 1/2, P - k + 1/2),
+    which promises a probability of .67 where .5 is true.
+    """
+    prior = torch.tensor([[0.5, 0.5], [1.0, 1e-9]], dtype=torch.float64)
+    concentrations = counts + prior, counts.sum(-1) + 0.5
+    cells, totals = (gammas(each.flatten(), DRAWS, generator).T.reshape(DRAWS, *each.shape) for each in concentrations)
+    return cells / cells.sum(-1, keepdim=True) * totals.unsqueeze(-1)
+
+
+def _kept(values: Tensor, limit: float, least: bool) -> Tensor:
+    """Whether values keep a limit; nan does not. A hair's breadth is rounding."""
+    return values >= limit - 1e-12 if least else values <= limit + 1e-12
+
+
+def _text(limits: Limits) -> str:
+    """Limits in words."""
+    return " and ".join(f"{name} {'>=' if least else '<='} {limit:g}" for name, (_, limit, least) in limits.items())
+
+
+def _infeasible(limits: Limits, kept: Mapping[str, Tensor], rates: Tensor) -> str:
+    """What to say of limits that no threshold keeps: how far each can go where the others hold."""
+    reached = []
+    for name, (function, _, least) in limits.items():
+        others = [each for other, each in kept.items() if other != name]
+        values = evaluated(function, rates)
+        possible = ~values.isnan() & (torch.stack(others).all(0) if others else True)
+        possible &= rates[..., 1].sum(-1) > 0
+        if bool(possible.any()):
+            best = values[possible].max() if least else values[possible].min()
+            reached.append(f"the {'highest' if least else 'lowest'} {name}{' then' * bool(others)} is {best:.4g}")
+    return f"no threshold has {_text(limits)}: {'; '.join(reached) or 'there is none with a positive prediction'}"
+
+
+def corrected_counts(
+    histogram: Tensor,
+    thresholds: int,
+    objective: Measure,
+    repeats: int = REPEATS,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Counts at the best threshold, corrected for having been chosen on the same samples.
+
+    Each sample falls on one of two halves by a coin; the threshold that is best on one half is counted on the other.
+    These counts, averaged over repeats, are three quarters of the result, those of the kept threshold one quarter: half
+    of the samples choose worse than all of them. Bins hold all that is needed: the first half of a bin is binomial.
+
+    Args:
+        histogram: ``[2, B]`` whole counts on the CPU.
+        thresholds: their number T; bins behind the last are one.
+        objective: function of counts ``[..., 2, 2]`` of which higher is better; of equal ones the lowest threshold is
+            taken.
+        repeats: number of splits.
+        generator: source of randomness, on the CPU.
+
+    Returns:
+        float64 ``[2, 2]``, whose rows sum to the targets.
+
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> from imbtorch import balanced_accuracy
+    >>> corrected_counts(torch.tensor([[9, 0], [0, 9]]), 1, balanced_accuracy, generator=generator)
+    tensor([[9., 0.],
+            [0., 9.]], dtype=torch.float64)
+    """
+    small, _ = distinct(histogram, thresholds)
+    whole = small.double()
+    kept = matrices_of(whole)
+    kept = kept[_best(objective, kept)]
+    crossed = torch.zeros_like(kept)
+    for _ in range(repeats):  # one at a time: their matrices stay in the cache
+        first = torch.binomial(whole, torch.full_like(whole, 0.5), generator)
+        halves = matrices_of(first), matrices_of(whole - first)
+        crossed += halves[1][_best(objective, halves[0])] + halves[0][_best(objective, halves[1])]
+    return kept / 4 + crossed * (3 / 4 / repeats)
+
+
+def _best(objective: Measure, counts: Tensor) -> int:
+    return int(evaluated(objective, counts).nan_to_num(nan=-torch.inf).argmax())

@@ -1,0 +1,55 @@
+"""Logits of two classes, read without a detour over probabilities, which are 1 in float32 from a logit of 17 on."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+__all__ = ["against_the_rest", "logit_limit", "of_class_one", "wide"]
+
+
+def wide(preds: Tensor) -> Tensor:
+    """Scores in float32 or wider; of half precision, sums and sigmoids would lose digits."""
+    return preds.to(torch.promote_types(preds.dtype, torch.float32))
+
+
+def of_class_one(logits: Tensor, dimensions: int) -> Tensor:
+    """Log-odds of class 1 in the dimensions of the target: logits of a sigmoid, or two columns of a softmax.
+
+    >>> of_class_one(torch.tensor([[1.0, 3.0]]), dimensions=1)
+    tensor([2.])
+    """
+    scores = wide(logits)
+    return scores if scores.ndim == dimensions else scores[:, 1] - scores[:, 0]
+
+
+def against_the_rest(logits: Tensor) -> Tensor:
+    """Log-odds ``[N, C, ...]`` of each class against all others, of the logits of a softmax; nan where one is nan.
+
+    >>> against_the_rest(torch.tensor([[50.0, 0.0, 0.0]]))  # 50 - log 2, and -log(exp(50) + 1)
+    tensor([[ 49.3069, -50.0000, -50.0000]])
+    """
+    scores = wide(logits)
+    highest, best = torch.max(scores, 1, keepdim=True)
+    shifted = scores - highest
+    powers = shifted.exp()
+    classes = torch.arange(scores.shape[1], device=scores.device).view(1, -1, *[1] * (scores.ndim - 2))
+    is_best = classes == best
+    others = powers.masked_fill(is_best, 0.0).sum(1, keepdim=True)  # a difference of sums would lose them
+    rest = torch.where(is_best, others, (others - powers).clamp(min=0) + 1)
+    return shifted - rest.log()
+
+
+def logit_limit(threshold: float | Tensor) -> float | Tensor:
+    """What a logit must exceed for its probability to exceed a threshold: -inf for 0, inf for 1.
+
+    >>> logit_limit(0.5), logit_limit(1.0)
+    (0.0, inf)
+    """
+    if isinstance(threshold, Tensor):
+        return threshold.log() - torch.log1p(-threshold)
+    if 0 < threshold < 1:
+        return math.log(threshold) - math.log1p(-threshold)
+    return math.inf if threshold else -math.inf

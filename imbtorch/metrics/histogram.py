@@ -1,0 +1,206 @@
+"""Scores between thresholds: what a sweep counts."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from imbtorch.batches import FAULTS, Batch, add_batch
+from imbtorch.bins import bins_of
+from imbtorch.counting import Counting
+from imbtorch.kernels import Table, integers
+from imbtorch.log_odds import against_the_rest, logit_limit, of_class_one, wide
+
+__all__ = ["EDGES", "Grid", "Histogram"]
+
+EDGES = 4097
+FURTHEST = 100.0  # logit of the last edge
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Thresholds, and the edges between which scores are counted.
+
+    Attributes:
+        edges: sorted float64 ``[B - 1]`` on the CPU, in units of the scores: probabilities or logits.
+        thresholds: sorted float64 probabilities ``[T]``, those of the first T edges. The edges behind them are logits
+            beyond 36, whose probability is 1 in float64; curves have points there, thresholds cannot name them.
+        name: differs wherever the edges do.
+    """
+
+    edges: Tensor
+    thresholds: Tensor
+    name: str
+
+    @classmethod
+    def of(cls, thresholds: int | Tensor | None, logits: bool) -> Grid:
+        """Check the thresholds that a user gave, or make the default ones.
+
+        Raises:
+            ValueError: for less than two thresholds, unsorted ones, and ones outside [0, 1].
+            TypeError: for what is neither a number of thresholds nor a tensor.
+        """
+        if thresholds is None:
+            return cls._of_logits(logits)
+        chosen = _probabilities(thresholds)
+        digest = hashlib.sha256(chosen.numpy().tobytes()).hexdigest()[:12]
+        edges = (
+            torch.tensor([logit_limit(each) for each in chosen.tolist()], dtype=torch.float64, device="cpu")
+            if logits
+            else chosen
+        )
+        return cls(edges, chosen, f"{len(chosen)}_{digest}")
+
+    @classmethod
+    def _of_logits(cls, logits: bool) -> Grid:
+        """Edges 2 sinh(u) with even u: even about 0, where scores are dense, and in equal ratios far from it."""
+        half = EDGES // 2
+        places = [2 * math.sinh(index / half * math.asinh(FURTHEST / 2)) for index in range(1, half + 1)]
+        odds = [-each for each in reversed(places)] + [0.0, *places]
+        chances = [math.exp(min(each, 0.0)) / (1 + math.exp(-abs(each))) for each in odds]
+        below_one = [each for each in chances if each < 1]
+        chosen = torch.tensor(below_one, dtype=torch.float64, device="cpu")
+        if not logits:
+            chosen = chosen[chosen > torch.finfo(torch.float32).tiny]  # below it float32 has ever fewer digits
+            return cls(chosen, chosen, "logit_spaced")
+        # the logits of the thresholds as a metric takes them, so that both count alike to the last bit
+        edges = [float(logit_limit(each)) for each in below_one] + odds[len(below_one) :]
+        return cls(torch.tensor(edges, dtype=torch.float64, device="cpu"), chosen, "logit_spaced")
+
+
+def _probabilities(thresholds: int | Tensor) -> Tensor:
+    """Sorted float64 thresholds."""
+    if isinstance(thresholds, Tensor):
+        grid = thresholds.detach().cpu().double().flatten().clone()
+        if grid.numel() == 0 or not bool((grid[1:] >= grid[:-1]).all()) or not 0 <= grid[0] <= grid[-1] <= 1:
+            raise ValueError(
+                f"thresholds must be sorted and lie in [0, 1], got {grid[:5].tolist()}...; thresholds.sort().values "
+                "sorts them, and thresholds of logits are those of their sigmoid"
+            )
+        return grid
+    if isinstance(thresholds, bool) or not isinstance(thresholds, int):
+        raise TypeError(f"thresholds must be their number or a tensor, got {thresholds!r}")
+    if thresholds < 2:
+        raise ValueError(f"thresholds must be at least 2, got {thresholds}")
+    return torch.arange(thresholds, dtype=torch.float64, device="cpu") / (thresholds - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """Counts of the scores of either class between thresholds: ``[2, B]``, ``[L, 2, B]`` of several labels.
+
+    Attributes:
+        counting: how predictions and targets are read.
+        grid: thresholds and edges.
+        edges: those of the grid, on the device of the counts; a bin holds the scores above one of them, up to the next.
+    """
+
+    counting: Counting
+    grid: Grid
+    edges: Tensor
+
+    @property
+    def thresholds(self) -> Tensor:
+        """Sorted probabilities ``[T]``, float64 on the CPU."""
+        return self.grid.thresholds
+
+    @property
+    def labels(self) -> int:
+        """Number of histograms: of labels, or of classes against the rest."""
+        return 1 if self.counting.task == "binary" else self.counting.size
+
+    @property
+    def table(self) -> Table:
+        """Shape of the counts."""
+        return Table(2, len(self.edges) + 1, self.labels)
+
+    @property
+    def cells(self) -> int:
+        """Number of counts."""
+        return self.table.cells
+
+    @property
+    def name(self) -> str:
+        """An identifier that differs wherever the counts would."""
+        logits = "logits_" * (self.counting.logits and self.counting.task == "multiclass")
+        return f"sweep_{self.grid.name}_{logits}{self.counting.name}"
+
+    def on(self, device: torch.device) -> Histogram:
+        """Return the same with its thresholds on a device, so that no update has to bring them there."""
+        return replace(self, edges=self.edges.to(device, torch.float32 if device.type == "mps" else torch.float64))
+
+    def zeros(self, device: torch.device | None = None) -> Tensor:
+        """Return an empty state."""
+        return torch.zeros(self.cells + len(FAULTS), dtype=self.counting.dtype, device=device)
+
+    def read(self, preds: Tensor, target: Tensor) -> Batch:
+        """Check a batch of scores, and find the bin of each.
+
+        Raises:
+            ValueError: as :meth:`Counting.read`.
+            TypeError: as there, and for predictions that are no scores.
+        """
+        if not isinstance(preds, Tensor) or not preds.is_floating_point():
+            got = preds.dtype if isinstance(preds, Tensor) else type(preds).__name__
+            raise TypeError(f"preds must be floating scores to be swept, got {got}; pass probabilities or logits")
+        self.counting.check(preds, target)
+        truth, preds = integers(target), preds.detach()
+        if self.counting.task == "multiclass":
+            return self._against_the_rest(preds, truth)
+        if self.counting.logits:
+            odds = of_class_one(preds, truth.ndim)
+            return Batch(self._bins(odds), truth, odds)
+        scores, uneven = self.counting.probabilities(preds, truth)
+        return Batch(self._bins(scores), truth, scores, True, uneven)
+
+    def _bins(self, scores: Tensor) -> Tensor:
+        return bins_of(scores, self.edges.to(scores.device), self.counting.logits)
+
+    def _against_the_rest(self, preds: Tensor, truth: Tensor) -> Batch:
+        """Multiclass scores as those of labels; a sample that cannot be counted has its fault in all of them."""
+        scores = against_the_rest(preds) if self.counting.logits else wide(preds)
+        truth = truth.unsqueeze(1)
+        classes = torch.arange(self.labels, device=truth.device).view(1, -1, *[1] * (truth.ndim - 2))
+        one_hot = (truth == classes).long()
+        outside = (truth < 0) | (truth >= self.labels)
+        one_hot = torch.where(outside, truth, one_hot)  # which is neither 0 nor 1
+        if self.counting.ignored_target is not None:
+            one_hot = torch.where(truth == self.counting.ignored_target, LEFT_OUT, one_hot)
+        if self.counting.logits:
+            return Batch(self._bins(scores), one_hot, scores)
+        least, most = scores.amin(1, keepdim=True), scores.amax(1, keepdim=True)
+        worst = torch.where(least < 0, least, most).expand_as(scores)  # NaN where one is
+        return Batch(self._bins(scores), one_hot, worst, True)
+
+    def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
+        """Add a batch to a state in place; see :func:`imbtorch.counting.add_batch`."""
+        if self.counting.task != "multiclass":
+            add_batch(state, self.table, batch, self.counting.ignored_target, defer, self.counting.error_message)
+            return
+        add_batch(
+            state,
+            self.table,
+            batch,
+            None if self.counting.ignored_target is None else LEFT_OUT,
+            defer,
+            lambda fault, values, size: self.counting.error_message(fault, values[:: self.labels], size // self.labels),
+        )
+
+    def counts(self, state: Tensor) -> Tensor:
+        """View a state as ``[..., 2, B]``, ``[..., L, 2, B]`` for several labels."""
+        shape = (2, len(self.edges) + 1)
+        lead = state.shape[:-1] if self.counting.task == "binary" else (*state.shape[:-1], self.labels)
+        return state[..., : self.cells].reshape(*lead, *shape)
+
+    def faults(self, state: Tensor) -> Tensor:
+        """Tally of the samples that were not counted, in the order of :data:`FAULTS`."""
+        tally = state[..., self.cells :]
+        return tally // self.labels if self.counting.task == "multiclass" else tally
+
+
+LEFT_OUT = -(2**62)  # in the place of an ignored class among 0 and 1

@@ -1,0 +1,397 @@
+"""Values, intervals and operating points of a sweep, beside scikit-learn, SciPy and populations of known truth."""
+
+import functools
+import math
+
+import numpy as np
+import pytest
+import torch
+from processes import launch
+from scipy import stats
+from scipy.optimize import brentq
+from sklearn import metrics as sk
+
+import imbtorch
+from imbtorch import ThresholdSweep
+from imbtorch.analysis.scores import area_interval, average_precision_interval, partial_area_at, unresolved
+
+ALSO = ("auc", "average_precision", "partial_auc")
+LABELS = {"task": "multilabel", "num_labels": 2, "class_names": ["cat", "dog"]}
+
+
+def drawn(samples, prevalence=0.1, seed=0):
+    """Calibrated logits of two normal classes two standard deviations apart, and targets."""
+    generator = torch.Generator().manual_seed(seed)
+    target = (torch.rand(samples, generator=generator) < prevalence).long()
+    evidence = torch.randn(samples, generator=generator, dtype=torch.float64) + 2 * target - 1
+    return 2 * evidence + math.log(prevalence / (1 - prevalence)), target
+
+
+def rates_of(threshold, prevalence=0.1):
+    """True false and true positive rate of a threshold in the population of :func:`drawn`."""
+    cut = (math.log(threshold / (1 - threshold)) - math.log(prevalence / (1 - prevalence))) / 2
+    return stats.norm.sf(cut + 1), stats.norm.sf(cut - 1)
+
+
+def swept(measure="f1", samples=2000, seed=0, **arguments):
+    logits, target = drawn(samples, seed=seed)
+    sweep = ThresholdSweep(measure, logits=True, **arguments)
+    if arguments.get("task") == "multilabel":
+        logits, target = torch.stack((logits, -logits), 1), torch.stack((target, 1 - target), 1)
+    sweep.update(logits, target)
+    sweep.compute()
+    return sweep, logits, target
+
+
+# --- values beside the threshold ------------------------------------------------------------------------------------
+
+
+def test_further_values_are_logged_with_a_direction():
+    sweep, logits, target = swept(also=ALSO, prefix="val_")
+    assert sweep.keys() == ["val_threshold", "val_value", "val_auc", "val_average_precision", "val_partial_auc"]
+    found = {name: value.item() for name, value in sweep.compute().items()}
+    assert found["val_auc"] == pytest.approx(sk.roc_auc_score(target, logits), abs=1e-3)
+    assert found["val_average_precision"] == pytest.approx(sk.average_precision_score(target, logits), abs=2e-3)
+    assert all(sweep[name].higher_is_better is True for name in ALSO)
+    assert {name: sweep[name].compute().item() for name in ALSO} == {name: found[f"val_{name}"] for name in ALSO}
+    assert sweep.also == ALSO
+    assert "also=('auc'" in repr(sweep)
+
+
+def test_further_values_of_labels():
+    sweep, logits, target = swept(also=("average_precision", "auc"), **LABELS)
+    found = sweep.compute()
+    assert list(found)[4:] == [f"{name}/{label}" for name in ("average_precision", "auc") for label in ("cat", "dog")]
+    for index, label in enumerate(("cat", "dog")):
+        expected = sk.average_precision_score(target[:, index], logits[:, index])
+        assert found[f"average_precision/{label}"].item() == pytest.approx(expected, abs=2e-3)
+        assert sweep.interval("average_precision").estimate[index].item() == pytest.approx(expected, abs=2e-3)
+
+
+def test_a_partial_area_is_that_of_the_point_and_the_next_points_that_differ():
+    """Liu, Ghosh and Martin (2007), eq. 3, with empty bins between: the numbers of the hand-made case of the sweep."""
+    sweep = ThresholdSweep("accuracy", also=["partial_auc"])
+    scores, target = torch.tensor([0.1, 0.25, 0.7, 0.5, 0.5, 0.9, 0.1, 0.65]), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1])
+    sweep.update(scores, target)
+    found = sweep.compute()
+    false, true, _ = sk.roc_curve(target, scores, drop_intermediate=False)
+    preds = scores > found["threshold"].item()
+    rates = [preds[target == kind].double().mean().item() for kind in (0, 1)]
+    place = int(np.flatnonzero((false == rates[0]) & (true == rates[1]))[0])
+    some = slice(max(place - 1, 0), place + 2)
+    assert found["partial_auc"].item() == pytest.approx(np.trapezoid(true[some], false[some]))
+    counts = torch.tensor([[2, 0, 0, 1], [0, 0, 0, 3]])
+    for index in range(3):  # one point alone, whichever of its thresholds is meant
+        expected = sk.roc_auc_score([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 1])
+        assert partial_area_at(counts, torch.tensor(index)).item() == pytest.approx(expected)
+
+
+# --- intervals ------------------------------------------------------------------------------------------------------
+
+
+def newcombe(area, m, n, scale=1.0):
+    """Method 5, solved by SciPy: limits at which the estimate is z standard errors away."""
+    z, mean = stats.norm.ppf(0.975) * math.sqrt(scale), (m + n) / 2 - 1
+
+    def away(value):
+        spread = value * (1 - value) / (m * n) * (1 + mean * (1 - value) / (2 - value) + mean * value / (1 + value))
+        return abs(value - area) - z * math.sqrt(spread)
+
+    return [brentq(away, end, area + math.copysign(1e-12, end - area)) for end in (0, 1)]
+
+
+@pytest.mark.parametrize("scatter", [0.7, 3.0])
+def test_auc_intervals_are_those_of_newcombe_or_as_wide_as_delong(scatter):
+    rng = np.random.default_rng(0)
+    positive, negative = rng.normal(1.5, scatter, 30).round(1), rng.normal(0, 1, 200).round(1)
+    values = np.unique(np.r_[positive, negative])
+    counts = torch.tensor(np.stack([[(scores == value).sum() for value in values] for scores in (negative, positive)]))
+    wins = (positive[:, None] > negative) + 0.5 * (positive[:, None] == negative)
+    area, found = wins.mean(), area_interval(counts)
+    delong = wins.mean(1).var(ddof=1) / 30 + wins.mean(0).var(ddof=1) / 200
+    mean = 230 / 2 - 1
+    own = area * (1 - area) / 6000 * (1 + mean * (1 - area) / (2 - area) + mean * area / (1 + area))
+    delong *= (stats.t.ppf(0.975, 29) / stats.norm.ppf(0.975)) ** 2
+    assert (delong > own) == (scatter == 3.0)  # both cases are there
+    assert found.estimate.item() == pytest.approx(area)
+    expected = newcombe(area, 200, 30, max(1.0, delong / own))
+    assert [found.low.item(), found.high.item()] == pytest.approx(expected, abs=1e-9)
+
+
+def test_auc_intervals_at_the_limit_and_without_a_class():
+    perfect = area_interval(torch.tensor([[50, 0], [0, 5]]))
+    assert perfect.high == 1
+    assert 0.3 < perfect.low < 0.9
+    assert area_interval(torch.tensor([[50, 0], [0, 0]])).low.isnan()
+
+
+def test_average_precision_intervals_are_those_of_a_share():
+    found = average_precision_interval(torch.tensor(0.3, dtype=torch.float64), torch.tensor(20))
+    expected = stats.binomtest(6, 20).proportion_ci(method="wilson")
+    assert [found.low.item(), found.high.item()] == pytest.approx([expected.low, expected.high])
+
+
+@pytest.mark.parametrize("positives", [20, 50])
+def test_intervals_of_areas_hold_the_true_ones(positives):
+    """Two normal classes; truth by integration, estimates by scikit-learn."""
+    rng, prevalence, runs = np.random.default_rng(0), 0.05, 100
+    grid = np.linspace(-7, 8, 20_001)
+    recall, false = stats.norm.sf(grid, 1.5), stats.norm.sf(grid)
+    precision = prevalence * recall / (prevalence * recall + (1 - prevalence) * false)
+    truth = np.trapezoid(precision * stats.norm.pdf(grid, 1.5), grid), stats.norm.cdf(1.5 / math.sqrt(2))
+    n = int(positives / prevalence)
+    held = np.zeros(2)
+    for _ in range(runs):
+        target = rng.random(n) < prevalence
+        scores = rng.normal(1.5 * target, 1)
+        p = torch.tensor(target.sum())
+        of_precision = average_precision_interval(torch.tensor(sk.average_precision_score(target, scores)), p)
+        order = target[np.argsort(scores)]
+        of_area = area_interval(torch.tensor(np.stack((~order, order))).long())
+        held += [each.low <= true <= each.high for each, true in zip((of_precision, of_area), truth, strict=True)]
+    least = (0.85, 0.93) if positives == 20 else (0.9, 0.93)
+    assert all(held / runs >= least)
+
+
+def test_the_best_value_is_corrected_for_having_been_chosen():
+    """F1 of 20 positives flatters by .08; truth by the normal distribution."""
+    generator = torch.Generator().manual_seed(0)
+    raw, corrected, held = [], [], []
+    for seed in range(30):
+        sweep, _, _ = swept(samples=200, seed=seed)
+        false, true = rates_of(sweep.compute()["threshold"].item())
+        truth = 2 * 0.1 * true / (0.1 * true + 0.9 * false + 0.1)
+        found = sweep.interval("value", generator=generator)
+        raw.append(sweep.compute()["value"].item() - truth)
+        corrected.append(found.estimate.item() - truth)
+        held.append(bool(found.low <= truth <= found.high))
+    assert np.mean(raw) > 0.04
+    assert abs(np.mean(corrected)) < 0.04
+    assert np.mean(held) > 0.85
+
+
+def test_intervals_of_each_value_and_label():
+    generator = torch.Generator().manual_seed(0)
+    sweep, _, _ = swept(samples=400, also=ALSO, **LABELS)
+    found = sweep.compute()
+    for name in ("threshold", *ALSO):
+        interval = sweep.interval(name, generator=generator)
+        assert interval.low.shape == (2,)
+        expected = [found[f"{name}/{label}"].item() for label in ("cat", "dog")]
+        assert interval.estimate.tolist() == pytest.approx(expected)
+        assert (interval.low <= interval.estimate).all()
+        assert (interval.estimate <= interval.high).all()
+    wide, narrow = sweep.interval("auc", level=0.99), sweep.interval("auc", level=0.5)
+    assert (wide.low < narrow.low).all()
+    with pytest.raises(ValueError, match="name must be one of 'threshold', 'value', 'auc'"):
+        sweep.interval("iam")
+    with pytest.raises(ValueError, match="level must lie in"):
+        sweep.interval("threshold", level=1.0)
+    with pytest.raises(ValueError, match="average precision has no interval at another prevalence"):
+        swept(prevalence=[0.99, 0.01])[0].interval("average_precision")
+    weighted = ThresholdSweep("f1", weighted=True)
+    weighted.update(torch.tensor([0.2, 0.7]), torch.tensor([0, 1]))
+    for refused in (lambda: weighted.interval("auc"), lambda: weighted.best(at_least={"recall": 0.5})):
+        with pytest.raises(ValueError, match="sums of weights are not"):
+            refused()
+    assert weighted.best().recall == 1
+
+
+def test_what_a_bin_can_hide_is_what_the_worst_order_loses():
+    """By scikit-learn: scores of one bin all in the best order, and all tied."""
+    counts = torch.tensor([[40, 30], [2, 5]])
+    target = np.repeat([0, 1, 0, 1], counts.T.flatten())
+    tied, best = np.repeat([0, 1], counts.sum(0)), np.repeat([0, 0, 1, 2], counts.T.flatten())
+    lost = [oracle(target, best) - oracle(target, tied) for oracle in (sk.roc_auc_score, sk.average_precision_score)]
+    assert unresolved(counts)[1].item() == pytest.approx(max(lost))
+
+
+# --- operating points -----------------------------------------------------------------------------------------------
+
+
+def oracle_points(logits, target):
+    """Recall, precision and share of alerts at each cut between scores, and at none."""
+    precision, recall, cuts = sk.precision_recall_curve(target, logits)
+    alerts = np.array([(logits.numpy() >= cut).mean() for cut in cuts])
+    return recall[:-1], precision[:-1], alerts
+
+
+def test_limits_and_costs_against_all_cuts():
+    sweep, logits, target = swept("precision", samples=600)
+    recall, precision, alerts = oracle_points(logits, target)
+    generator = torch.Generator().manual_seed(0)
+    point = sweep.best(at_least={"recall": 0.8}, generator=generator)
+    assert point.value == point.precision == pytest.approx(precision[recall >= 0.8].max())
+    assert point.recall >= 0.8
+    assert 0.3 < point.sure == point.holds["recall"] < 0.8
+    of_budget = swept("recall", samples=600)[0].best(alerts=0.05, generator=generator)
+    assert of_budget.recall == pytest.approx(recall[alerts <= 0.05].max())
+    assert of_budget.alerts <= 0.05
+    both = swept("f1", samples=600)[0].best({"precision": 0.5}, alerts=0.1, generator=generator)
+    f1 = 2 * precision * recall / (precision + recall)
+    assert both.value == pytest.approx(f1[(precision >= 0.5) & (alerts <= 0.1)].max())
+    assert list(both.holds) == ["precision", "alerts"]
+    assert both.sure <= min(both.holds.values())
+    cheapest = sweep.best(costs=[[0.0, 1.0], [20.0, 0.0]])
+    positives = int(target.sum())
+    bills = alerts * 600 - recall * positives + 20 * (1 - recall) * positives
+    (_, fp), (fn, _) = cheapest.counts.tolist()
+    assert fp + 20 * fn == pytest.approx(bills.min())
+
+
+def test_a_floor_that_is_asked_for_surely_is_truly_met():
+    """Recall .8 in the population itself, which a floor on the sample alone misses half the time and more."""
+    generator = torch.Generator().manual_seed(0)
+    plain, told, sure = [], [], []
+    for seed in range(30):
+        sweep, _, _ = swept("precision", samples=400, seed=seed)
+        point = sweep.best({"recall": 0.8}, generator=generator)
+        plain.append(rates_of(point.threshold)[1] >= 0.8)
+        told.append(point.sure)
+        point = sweep.best({"recall": 0.8}, sure=0.9, generator=generator)
+        assert point.sure >= 0.9
+        sure.append(rates_of(point.threshold)[1] >= 0.8)
+    assert np.mean(plain) < 0.65
+    assert abs(np.mean(plain) - np.mean(told)) < 0.15
+    assert np.mean(sure) >= 0.82
+
+
+def test_the_probability_of_a_recall_is_that_of_an_order_statistic():
+    sweep, _, _ = swept("precision", samples=600)
+    point = sweep.best({"recall": 0.8}, generator=torch.Generator().manual_seed(0))
+    _, (fn, tp) = point.counts.tolist()
+    assert point.holds["recall"] == pytest.approx(stats.beta.sf(0.8, tp, fn + 1), abs=0.04)
+
+
+def test_what_cannot_be_met_is_said_with_what_can():
+    sweep, logits, target = swept(samples=600)
+    recall, _, alerts = oracle_points(logits, target)
+    highest = recall[alerts <= 0.02].max()
+    with pytest.raises(ValueError, match=rf"recall >= 0.9 and alerts <= 0.02: .*recall then is {highest:.4g}"):
+        sweep.best({"recall": 0.9}, alerts=0.02)
+    with pytest.raises(ValueError, match=r"no threshold has alerts <= 1e-05: the lowest alerts is"):
+        sweep.best(alerts=1e-5)
+    with pytest.raises(ValueError, match=r"no threshold has recall >= 0.99 with probability 0.999: the most is 0\.\d+"):
+        sweep.best({"recall": 0.99}, sure=0.999)
+    labels, _, _ = swept(samples=300, **LABELS)
+    with pytest.raises(ValueError, match=r"(cat|dog): no threshold has"):
+        labels.best({"recall": 0.99, "precision": 0.99})
+    for bad, message in (
+        ({"at_least": {"recal": 0.8}}, "at_least must be one of"),
+        ({"at_least": {"expected_cost": 0.8}}, "at_least"),
+        ({"at_least": {"dominance": 0.8}}, "less is better or nothing"),
+        ({"alerts": 50}, r"alerts must be a share.*50 in 10,000 are 0\.005"),
+        ({"sure": 0.9}, "sure is how likely limits hold"),
+        ({"at_least": {"recall": 0.8}, "sure": 90}, r"sure must be a probability in \(0, 1\)"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            sweep.best(**bad)
+
+
+@pytest.mark.parametrize(("costs", "words"), [([[0, 1], [0, 1]], "nobody"), ([[1, 0], [1, 0]], "everybody")])
+def test_a_threshold_that_tells_nothing_apart_says_so(costs, words):
+    sweep, _, _ = swept(samples=300)
+    with pytest.warns(UserWarning, match=f"tells no samples apart: .*flags {words}"):
+        point = sweep.best(costs=costs)
+    assert f"which flags {words}" in str(point)
+
+
+# --- another population ---------------------------------------------------------------------------------------------
+
+
+def test_everything_is_read_at_the_prevalence():
+    """As if each negative had come eleven times: what scikit-learn makes of those weights."""
+    logits, target = drawn(1000)
+    positives = int(target.sum())
+    weight = torch.where(target == 1, 1.0, 11.0).numpy()
+    prevalence = [11 * (1000 - positives), positives]
+    sweep = ThresholdSweep("f1", logits=True, also=ALSO[:2], prevalence=prevalence)
+    sweep.update(logits, target)
+    found = sweep.compute()
+    assert found["average_precision"].item() == pytest.approx(
+        sk.average_precision_score(target, logits, sample_weight=weight), abs=2e-3
+    )
+    assert found["auc"].item() == pytest.approx(sk.roc_auc_score(target, logits), abs=1e-3)
+    assert sweep.prevalence == tuple(map(float, prevalence))
+    chances = [found["threshold"].item()]
+    preds = logits > math.log(chances[0] / (1 - chances[0]))
+    assert found["value"].item() == pytest.approx(sk.f1_score(target, preds, sample_weight=weight), abs=1e-6)
+    point = sweep.best(alerts=0.01, generator=torch.Generator().manual_seed(0))
+    preds = (logits > math.log(point.threshold / (1 - point.threshold))).numpy()
+    assert point.alerts <= 0.01
+    assert point.alerts == pytest.approx(np.average(preds, weights=weight))
+    assert point.precision == pytest.approx(sk.precision_score(target, preds, sample_weight=weight))
+    value = sweep.interval("value", generator=torch.Generator().manual_seed(0))
+    assert value.low < found["value"] < value.high + 0.1
+
+
+def test_the_prevalence_of_labels_and_classes():
+    sweep, _, target = swept("f1", **LABELS, prevalence=[0.5, 0.5])
+    alone = ThresholdSweep("f1", logits=True, prevalence=[1, 1])
+    alone.update(*drawn(2000))
+    assert sweep.compute()["value/cat"] == alone.compute()["value"]
+    classes = ThresholdSweep("f1", task="multiclass", num_classes=2, per_class=True, logits=True, prevalence=[1, 1])
+    logits, target = drawn(2000)
+    classes.update(torch.stack((torch.zeros_like(logits), logits), 1), target)
+    assert classes.compute()["value/1"] == alone.compute()["value"]
+    with pytest.raises(ValueError, match="prevalence must hold one share for each of 2 classes"):
+        ThresholdSweep("f1", prevalence=0.01)
+    with pytest.raises(ValueError, match="also must be one of 'auc'"):
+        ThresholdSweep("f1", also=["aucc"])
+    with pytest.raises(TypeError, match=r"also=\('auc',\)"):
+        ThresholdSweep("f1", also="auc")
+
+
+# --- handing on -----------------------------------------------------------------------------------------------------
+
+
+def test_a_metric_is_made_with_the_threshold_that_was_chosen():
+    sweep, logits, target = swept(ignore_index=-1)
+    metric = sweep.metric(imbtorch.FScore)
+    assert metric(logits, target) == sweep.compute()["value"]
+    assert (metric.logits, metric.ignore_index) == (True, -1)
+    point = sweep.best(alerts=0.02, generator=torch.Generator().manual_seed(0))
+    assert sweep.metric(imbtorch.Recall, at=point)(logits, target).item() == pytest.approx(point.recall)
+    two = sweep.metric(functools.partial(imbtorch.FScore, beta=2.0), soft=False)
+    assert two.threshold == metric.threshold
+    report = sweep.metric(imbtorch.ImbalanceReport, measures=["f1"], prefix="test_")
+    assert report(logits, target)["test_f1"] == sweep.compute()["value"]
+
+
+def test_a_metric_of_labels_has_a_threshold_for_each():
+    sweep, logits, target = swept(**LABELS)
+    metric = sweep.metric(imbtorch.FScore, average="none")
+    assert metric(logits, target).tolist() == [sweep.compute()[f"value/{label}"].item() for label in ("cat", "dog")]
+    points = sweep.best({"recall": 0.6}, generator=torch.Generator().manual_seed(0))
+    found = sweep.metric(imbtorch.Recall, at=points, average="none")(logits, target)
+    assert found.tolist() == pytest.approx([points[label].recall for label in ("cat", "dog")])
+    classes = ThresholdSweep("f1", task="multiclass", num_classes=2, per_class=True)
+    with pytest.raises(ValueError, match="have no thresholds; make one with task='binary'"):
+        classes.metric(imbtorch.FScore)
+
+
+# --- processes and graphs -------------------------------------------------------------------------------------------
+
+
+def of_a_share(rank, world):
+    logits, target = drawn(300)
+    sweep = ThresholdSweep("f1", logits=True, also=ALSO, prevalence=[0.99, 0.01])
+    sweep.update(logits[rank::world], target[rank::world])
+    found = {name: value.item() for name, value in sweep.compute().items()}
+    point = sweep.best({"recall": 0.5}, generator=torch.Generator().manual_seed(0))
+    return found, str(point), sweep.interval("value", generator=torch.Generator().manual_seed(0)).low.item()
+
+
+def test_any_number_of_processes_chooses_alike():
+    alone = of_a_share(0, 1)
+    for world in (2, 3):
+        assert launch(world, of_a_share) == [alone] * world
+
+
+def test_an_update_is_traced_as_one_graph():
+    sweep, expected = (ThresholdSweep("f1", logits=True, also=ALSO) for _ in range(2))
+    logits, target = drawn(300)
+    update = torch.compile(lambda *batch: sweep.update(*batch), backend="eager", fullgraph=True)
+    update(logits, target)
+    expected.update(logits, target)
+    assert sweep.compute() == expected.compute()
