@@ -514,14 +514,18 @@ class Counting:
             return
         if reading_is_free(state) and count_soft(state, table, scores, batch.truth, ignored, self.logits):
             return
-        labels, best = _highest(scores)
-        judged = Batch(labels, batch.truth, finite_or_nan(best))
-        if not self.logits:
-            impossible, uneven = impossible_and_uneven(scores)
-            judged = Batch(labels, batch.truth, impossible, True, uneven)
+        judged = self._judged(batch.truth, scores)
         counted = self._counted(judged, add_batch(state, table, judged, ignored, defer, self.error_message))
         soft = state[table.cells : self.cells]
         add_soft_masked(soft, table, scores, integers(batch.truth), counted, self.logits)
+
+    def _judged(self, truth: Tensor, scores: Tensor) -> Batch:
+        """Class scores as predicted classes, with what shows whether they can be counted softly."""
+        labels, best = _highest(scores)
+        if self.logits:
+            return Batch(labels, truth, finite_or_nan(best))
+        impossible, uneven = impossible_and_uneven(scores)
+        return Batch(labels, truth, impossible, True, uneven)
 
     def _add_probabilities(self, state: Tensor, batch: Batch, scores: Tensor, defer: Callable[[], bool]) -> None:
         """Add what stands for probabilities of class 1 to hard and soft counts."""
@@ -543,6 +547,18 @@ class Counting:
             return mask
         truth = integers(batch.truth)
         return torch.ones_like(truth, dtype=torch.bool) if self.ignored_target is None else truth != self.ignored_target
+
+    def predicted(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Predicted classes and targets of a batch, and which samples are counted, flat; never waits for a device."""
+        if batch.soft is not None and self.task == "multiclass":
+            batch = self._judged(batch.truth, batch.soft)._replace(group=batch.group)
+        labels, truth = integers(batch.labels), integers(batch.truth)
+        counted = torch.ones_like(truth, dtype=torch.bool)
+        if self.ignored_target is not None:
+            counted = truth != self.ignored_target
+        for fault in _faults(batch, labels, truth, _group_of_samples(batch), self.table):
+            counted = counted if fault is None else counted & ~fault
+        return labels.flatten(), truth.flatten(), counted.flatten()
 
     def probabilities(self, preds: Tensor, truth: Tensor) -> tuple[Tensor, Tensor | None]:
         """Probability of class 1, in float32 or wider; of both columns of scores also which do not sum to 1."""
@@ -611,9 +627,7 @@ def add_batch(
     _check_device(state, batch)
     if batch.truth.numel() == 0 or _counted_on_cpu(state, table, batch, ignored):
         return None
-    group = batch.group
-    if isinstance(group, int):
-        group = torch.full((), group, dtype=torch.int64, device=batch.truth.device).expand(batch.truth.shape)
+    group = _group_of_samples(batch)
     labels, truth = integers(batch.labels), integers(batch.truth)
     keep = None if ignored is None else truth != ignored
     faults = _faults(batch, labels, truth, group, table)
@@ -626,6 +640,13 @@ def add_batch(
             if bool(wrong.any()):
                 raise ValueError(error_message(place, values[wrong], truth.numel()))
     return add_masked(state, table, labels, truth, keep, faults, batch.weight, group)
+
+
+def _group_of_samples(batch: Batch) -> Tensor | None:
+    """Index of each sample's group."""
+    if not isinstance(batch.group, int):
+        return batch.group
+    return torch.full((), batch.group, dtype=torch.int64, device=batch.truth.device).expand(batch.truth.shape)
 
 
 def _check_device(state: Tensor, batch: Batch) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from imbtorch.counts import Counts, Margins, double, margins, ratio, square
 
-__all__ = ["skill", "trivial"]
+__all__ = ["constant_prediction", "skill", "trivial"]
 
 Measure: TypeAlias = Callable[..., Tensor]
 
@@ -50,6 +50,19 @@ def trivial(measure: Measure, counts: Counts) -> dict[str, Tensor]:
     guesses["uniform"] = torch.full_like(constant[0], 1 / size)
     as_margins = isinstance(counts, Margins)
     return {name: _value(measure, _guessed(totals, shares, as_margins)) for name, shares in guesses.items()}
+
+
+def constant_prediction(counts: Counts, index: int) -> Counts:
+    """Counts of always predicting one class, at the targets of these counts.
+
+    >>> constant_prediction(torch.tensor([[985, 5], [7, 3]]), 0)
+    tensor([[990.,   0.],
+            [ 10.,   0.]], dtype=torch.float64)
+    """
+    totals = _totals(counts)
+    shares = totals.new_zeros(totals.shape[-1])
+    shares[index] = 1
+    return _guessed(totals, shares, isinstance(counts, Margins))
 
 
 def skill(measure: Measure, counts: Counts, *, higher_is_better: bool = True, costs: Tensor | None = None) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar, overload
 
@@ -20,6 +20,7 @@ from imbtorch.analysis.halves import (
     reads_margins,
 )
 from imbtorch.analysis.intervals import Interval, posterior
+from imbtorch.analysis.tables import spans
 
 __all__ = ["ChosenEpoch", "select_epoch"]
 
@@ -59,7 +60,11 @@ class ChosenEpoch:
         """Return text such as ``epoch 1: .900, corrected .850 [...], stability .52; as good may be epochs 0 to 2``."""
         low, high = self.interval.low.item(), self.interval.high.item()
         others = [epoch for epoch in self.indistinguishable if epoch != self.epoch]
-        told = f"cannot be told from {_spans(others)}" if others else "told from all other epochs"
+        told = (
+            f"cannot be told from epoch{'s' * (len(others) > 1)} {spans(others)}"
+            if others
+            else "told from all other epochs"
+        )
         return (
             f"epoch {self.epoch}: {self.value:.3f}, corrected for having been chosen {self.corrected:.3f} "
             f"[{low:.3f}, {high:.3f}] ({100 * self.interval.level:g} % {self.interval.method}), "
@@ -329,18 +334,6 @@ def _told(
 
 
 # --- choices --------------------------------------------------------------------------------------------------------
-
-
-def _spans(epochs: Sequence[int]) -> str:
-    """Return text such as ``epochs 3, 5 to 9``."""
-    spans: list[list[int]] = []
-    for epoch in epochs:
-        if spans and epoch == spans[-1][-1] + 1:
-            spans[-1].append(epoch)
-        else:
-            spans.append([epoch])
-    texts = [str(span[0]) if len(span) == 1 else f"{span[0]} to {span[-1]}" for span in spans]
-    return f"epoch{'s' * (len(epochs) > 1)} {', '.join(texts)}"
 
 
 def _tie_ranks(tie_break: Tensor | None, epochs: int, sign: float) -> Tensor:
