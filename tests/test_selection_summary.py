@@ -240,6 +240,15 @@ def test_what_is_monitored_is_shown_and_one_measure_has_no_max_min(tmp_path):
     assert (row.how, row.epoch) == ("mcc", 0)
 
 
+def test_measures_are_read_at_the_prevalence_that_the_report_reads_them_at():
+    """Recalls .8 and .7, then .9 and .55: at 10 to 2 the second is the more accurate, at 1 to 1 the first."""
+    pair = [[[80, 20], [6, 14]], [[90, 10], [9, 11]]]
+    report = ImbalanceReport("binary", prefix="val_", prevalence=[1, 1])
+    made = summary(module=scripted(lightning)(pair, val=report), measures=("accuracy",))
+    assert made.history().values["accuracy"].tolist() == pytest.approx([0.75, 0.725])
+    assert made.table()["accuracy"].epoch == 0
+
+
 def test_a_monitor_of_soft_counts_selects_by_them(tmp_path):
     """Two epochs of equal hard counts, of which the second is surer of itself."""
     report = ImbalanceReport("binary", prefix="val_", soft=0.5)

@@ -232,9 +232,7 @@ class SelectionSummary(Callback):
             if not self._path and computed:
                 raise ValueError(_several(computed))
         elif self._path in computed:
-            entry = self._record(computed[self._path], trainer.current_epoch, trainer.global_step)
-            if self._path in listeners:
-                self._keep_predictions(trainer, entry, *listeners[self._path].heard())
+            self._record(trainer, computed[self._path], listeners.get(self._path))
         elif computed and not self._path:
             self._warn(trainer, _several(computed))  # after hours of training not worth an error
         else:
@@ -306,9 +304,9 @@ class SelectionSummary(Callback):
                     f"run goes on from ({entry['counting']}); give it the arguments that it had, or start a new run"
                 )
 
-    def _record(self, report: ImbalanceReport, epoch: int, step: int) -> dict[str, Any]:
+    def _record(self, trainer: Any, report: ImbalanceReport, listener: PredictionListener | None) -> None:
         """Keep what was computed in the place of what is known of the same step."""
-        result = report.last_result
+        result, epoch, step = report.last_result, trainer.current_epoch, trainer.global_step
         assert result is not None
         self._check_counting(report)
         self._validations = [each for each in self._validations if (each["epoch"], each["step"]) != (epoch, step)]
@@ -322,7 +320,8 @@ class SelectionSummary(Callback):
         }
         self._validations.append(entry)
         self._choices, self._resampled = {}, []
-        return entry
+        if listener is not None:
+            self._keep_predictions(trainer, entry, *listener.heard())
 
     def _keep_predictions(self, trainer: Any, entry: dict[str, Any], predicted: Tensor, target: Tensor) -> None:
         """Keep what was predicted, unless the samples are others than before."""
@@ -457,7 +456,7 @@ class SelectionSummary(Callback):
             intervals={} if limits is None else {self._banded: limits},
             places=history.steps if history.stepwise else history.epochs,
             xlabel="Step" if history.stepwise else "Epoch",
-            trivial=trivial_values(history, self._columns)[1],
+            trivial=trivial_values(history, self._columns, self._class_names)[1],
         )
 
     def _some_history(self) -> ValidationHistory:

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.baselines import constant_prediction
+from imbtorch.analysis.baselines import always_commonest
 from imbtorch.analysis.caveats import choice_caveats
 from imbtorch.analysis.epochs import ChosenEpoch
 from imbtorch.analysis.intervals import Interval, posterior
-from imbtorch.analysis.tables import aligned, spans
-from imbtorch.counts import Counts, Margins, sums
+from imbtorch.analysis.tables import aligned, spans, trivial_line
+from imbtorch.counts import Counts, Margins, rescaled, sums
 from imbtorch.metrics.report import ImbalanceReport
 
 __all__ = [
@@ -239,6 +239,27 @@ def _affordable(counts: Counts, posteriors: int) -> int:
     return draws if draws >= FEWEST_DRAWS else 0
 
 
+@dataclass(frozen=True)
+class AtPrevalence:
+    """A measure that is read at other class shares than those of the validation, as the report reads it."""
+
+    measure: Callable[[Counts], Tensor]
+    prevalence: tuple[float, ...]
+    shares: Tensor = field(compare=False, repr=False)
+
+    def __call__(self, counts: Counts) -> Tensor:
+        """Value of counts that are rescaled to the shares."""
+        return self.measure(rescaled(counts, self.shares))
+
+
+def _as_read(report: ImbalanceReport, name: str) -> Callable[[Counts], Tensor]:
+    """Measure as the report reads it."""
+    measure, prevalence = report.measure(name), report.prevalence
+    if prevalence is None:
+        return measure
+    return AtPrevalence(measure, prevalence, report.counting.class_priors(prevalence, "prevalence"))
+
+
 def read_column(report: ImbalanceReport, name: str) -> tuple[str, Column]:
     """Name without prefix and postfix, and the measure as the report reads it, or would.
 
@@ -254,8 +275,8 @@ def read_column(report: ImbalanceReport, name: str) -> tuple[str, Column]:
             raise
         hard = short.removesuffix("_soft")
         of_soft = report.soft and hard in report.measures
-        return short, Column(report.measure(hard) if of_soft else None, report[name].higher_is_better, labels, short)
-    return short, Column(measure, measure.higher_is_better, labels)
+        return short, Column(_as_read(report, hard) if of_soft else None, report[name].higher_is_better, labels, short)
+    return short, Column(_as_read(report, name), measure.higher_is_better, labels)
 
 
 # --- choosing -------------------------------------------------------------------------------------------------------
@@ -370,28 +391,23 @@ def _of_classes(counts: Counts) -> Margins:
     return Margins(*(part[..., 1] for part in marginal)) if marginal.actual.ndim > 1 else Margins(*marginal)
 
 
-def trivial_values(history: ValidationHistory, columns: Mapping[str, Column]) -> tuple[int, dict[str, float]]:
-    """Class that comes most often, and measure -> its value of predicting that class for every sample."""
+def trivial_values(
+    history: ValidationHistory, columns: Mapping[str, Column], class_names: Sequence[str]
+) -> tuple[str, dict[str, float]]:
+    """What looks at nothing, such as ``always 'ok'``, and measure -> its value of that, at the targets of the last."""
     last = history.counts[[*history.counts][-1]]
-    marginal = sums(last)
-    index = 0 if marginal.actual.ndim > 1 else int(marginal.actual.argmax())
-    values = {
-        name: column.function(constant_prediction(last, index)).item()
-        for name, column in columns.items()
-        if column.measure is not None and column.better is not None and not column.logged
-    }
-    return index, values
+    name, counts = always_commonest(last, class_names)
+    directed = {key: column for key, column in columns.items() if column.better is not None and not column.logged}
+    return name, {key: column.function(counts).item() for key, column in directed.items()}
 
 
 def _trivial_notes(
     history: ValidationHistory, columns: Mapping[str, Column], class_names: Sequence[str]
 ) -> Iterator[str]:
     """What a prediction is worth that looks at nothing."""
-    index, values = trivial_values(history, columns)
-    labels = any(column.labels for column in columns.values())
+    name, values = trivial_values(history, columns, class_names)
     if values:
-        always = "never any label" if labels else f"always {class_names[index]!r}"
-        yield f"{always}: {', '.join(f'{name} {_cell(value)}' for name, value in values.items())}"
+        yield trivial_line(name, values)
 
 
 def _cell(value: float | None) -> str:

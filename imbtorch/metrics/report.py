@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
+from imbtorch.analysis.baselines import always_commonest
 from imbtorch.analysis.intervals import posterior
-from imbtorch.analysis.tables import aligned
+from imbtorch.analysis.tables import aligned, trivial_line
 from imbtorch.counting import Counting, Layout, Task, Threshold
 from imbtorch.counts import Counts, Margins, Result, check_choice, margins, rescaled, sums
 from imbtorch.metrics.averaging import AveragedMeasure, one_value
@@ -443,7 +444,18 @@ class ImbalanceReport(SharedResult, LocalCounts):
         for name in ("precision", "recall", "f1", "cba", "iam"):
             columns[name] = class_values(name, of_name(name, self._counting), read, read).tolist()
         overall = {name: float(result.values[name]) for name in self._measures}
-        return ReportTable(list(self.class_names), columns, overall, self._table_of_groups(result))
+        return ReportTable(
+            list(self.class_names), columns, overall, self._table_of_groups(result), self._trivial_text(result.counts)
+        )
+
+    def _trivial_text(self, counts: Counts) -> str:
+        """What the measures give for always predicting the most common class; empty without samples."""
+        directed = {name: each for name, each in self._measures.items() if each.higher_is_better is not None}
+        if not directed or not bool(sums(counts).actual.any()):
+            return ""
+        name, guessed = always_commonest(counts, self.class_names)
+        rates = self._read_at(guessed)
+        return trivial_line(name, {key: float(self._narrow(measure(rates))) for key, measure in directed.items()})
 
     def _table_of_groups(self, result: Result) -> dict[str, dict[str, float]]:
         """Samples and measures of each group."""
@@ -509,12 +521,14 @@ class ReportTable:
             and the terms that CBA and IAM average.
         overall: name -> value of the measures of all classes.
         groups: group -> its samples as ``"support"`` and the same measures of it.
+        trivial: text of what always predicting the most common class would be worth.
     """
 
     names: list[str]
     columns: dict[str, list[float]]
     overall: dict[str, float]
     groups: dict[str, dict[str, float]] = field(default_factory=dict)
+    trivial: str = ""
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Nested dict: ``["classes"][name][column]``, ``["overall"][measure]``, ``["groups"][name][measure]``."""
@@ -537,7 +551,7 @@ class ReportTable:
         }
         overall = [[name, _cell("", value)] for name, value in self.overall.items()]
         lines = [*_aligned(rows), *([""] if self.groups else []), *_aligned(self.groups)]
-        return "\n".join([*lines, "", *aligned(overall)])
+        return "\n".join([*lines, "", *aligned(overall), *([self.trivial] if self.trivial else [])])
 
 
 def check_together(
