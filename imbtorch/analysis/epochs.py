@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 CELLS_IN_ALL = 100_000_000  # of matrices that a measure reads: some seconds; margins are read without this bound
 CROSSED = 5 / 6  # weight of the halves at the other half's choice: they choose from half as much, and so a little worse
+FEW_CLASSES = 12  # up to which matrices are as fast as margins
 FEWEST = 7  # epochs and repeats that are left where that bound cuts
 DRAWN_CELLS = 10_000_000  # of the interval by default
 
@@ -144,7 +145,7 @@ def select_epoch(
     the processes, such as an ``all_reduce``; it is called equally often and with equal shapes everywhere, and nothing
     is gathered. Generators must then differ between processes, or ``positions`` tell which samples these are.
 
-    What it takes is bounded: counts are halved in parts. Where matrices of many classes and epochs would take too long,
+    What it takes is bounded: counts are halved in parts. From 13 classes on, and where matrices would take too long,
     margins stand for them if the measure reads :class:`~imbtorch.Margins`; else only the epochs of the best values are
     resampled, and fewer times (``compared`` and ``repeats`` of the result).
 
@@ -244,18 +245,20 @@ def _named(given: T | Mapping[str, T], name: str) -> T:
 
 
 def _groups(measures: Mapping[str, Measure], held: Samples, repeats: int) -> Iterator[tuple[Layout, list[str]]]:
-    """Measures that are read together: of matrices, or where those are too many of margins, the others one by one."""
+    """Measures that are read together: of matrices, or by margins, which are less work for many classes."""
     whole, flat = Layout(held.classes, False), Layout(held.classes, True)
-    if 2 * repeats * held.epochs * whole.size <= CELLS_IN_ALL:
+    possible = 2 * repeats * held.epochs * whole.size <= CELLS_IN_ALL
+    if possible and held.classes <= FEW_CLASSES:
         yield whole, list(measures)
         return
     matrix = held.matrix(held.epochs - 1)
     by_margins = [name for name, measure in measures.items() if reads_margins(measure, matrix)]
     if by_margins:
         yield flat, by_margins
-    for name in measures:
-        if name not in by_margins:
-            yield whole, [name]
+    others = [name for name in measures if name not in by_margins]
+    for names in [others] if possible else [[name] for name in others]:
+        if names:
+            yield whole, names
 
 
 def _affordable(ways: Mapping[str, _Way], layout: Layout, repeats: int) -> tuple[Tensor, int]:
