@@ -111,7 +111,9 @@ class Samples:
         """Counts of all processes ``[m, size, R]``, for weights ``[N, R]`` of this process's samples."""
         at_once = max(1, SAMPLES_AT_ONCE // max(weights.numel(), 1))
         counts = weights.new_zeros(len(epochs), layout.size, weights.shape[1])
-        for some, part in zip(torch.split(torch.tensor(list(epochs)), at_once), counts.split(at_once), strict=True):
+        for some, part in zip(
+            torch.split(torch.tensor(list(epochs)), at_once), torch.split(counts, at_once), strict=True
+        ):
             layout.add_(part, self.predictions[some].long(), self.target, weights)
         return self.sum(counts)
 

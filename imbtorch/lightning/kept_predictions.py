@@ -9,12 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.epochs import ChosenEpoch, select_epoch
-from imbtorch.counts import sums
+from imbtorch.analysis.epochs import FEW_CLASSES, ChosenEpoch, select_epoch
 from imbtorch.lightning.selection_table import Column, ValidationHistory, selected
 from imbtorch.metrics.report import ImbalanceReport
 
 __all__ = ["PredictionListener", "Processes", "choose_with_predictions", "seconds_to_choose", "why_not_predictable"]
+
+REPEATS = 100  # how often samples are halved
 
 
 class PredictionListener:
@@ -126,6 +127,7 @@ def choose_with_predictions(
         target,
         {how: column.function for how, column in candidates.items()},
         num_classes=classes,
+        repeats=REPEATS,
         higher_is_better={how: bool(column.better) for how, column in candidates.items()},
         tie_break={how: _tie_break(column, history.values[ways[how]][complete]) for how, column in candidates.items()},
         generator=torch.Generator().manual_seed(processes.rank),
@@ -137,9 +139,10 @@ def choose_with_predictions(
 
 
 def seconds_to_choose(epochs: int, samples: int, classes: int, measures: int) -> float:
-    """How long resampling takes, about."""
-    cells = 3 * classes if classes > 12 else classes**2
-    return 2e-8 * 100 * epochs * samples + 2e-8 * 200 * epochs * cells * measures + 1e-7 * 200 * classes**2 * measures
+    """How long resampling takes, about: counting halves of the samples, reading them, and drawing intervals."""
+    numbers = 3 * classes if classes > FEW_CLASSES else classes**2
+    counting = 1.5e-8 * REPEATS * epochs * samples
+    return counting + measures * (2e-8 * REPEATS * epochs * numbers + 0.2 * min(1.0, classes / 100))
 
 
 def _tie_break(column: Column, values: Tensor) -> Tensor:
@@ -170,8 +173,6 @@ def _complete(
         right = 0 if not kept else int(torch.eq(predicted, target).sum())  # type: ignore[arg-type]
         rows.append([int(kept), len(target) if kept and target is not None else 0, right])
     found = processes.sum(torch.tensor(rows)).tolist()
-    wanted = [
-        [processes.number, int(part.actual.sum()), int(part.correct.sum())]
-        for part in map(sums, history.counts.values())
-    ]
+    samples, correct = history.margins.actual.sum(-1).tolist(), history.margins.correct.sum(-1).tolist()
+    wanted = [[processes.number, number, right] for number, right in zip(samples, correct, strict=True)]
     return [at for at, (have, want) in enumerate(zip(found, wanted, strict=True)) if have == want]

@@ -33,8 +33,9 @@ __all__ = [
 
 DRAWS = 2000  # of a posterior
 FEWEST_DRAWS = 500  # with fewer, limits are noise
-CELLS = 200_000_000  # drawn at most for the band
+CELLS = 100_000_000  # drawn at most for the band
 MAX_MIN = "bottom_line"  # the lowest of the IAM paper's five measures, which max-min compares
+NONE = Margins(*torch.zeros(3, 0, 0, dtype=torch.int64))  # of no validation
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,12 +49,14 @@ class ValidationHistory:
             ``[L, 2, 2]`` or :class:`~imbtorch.counts.Margins`. A mapping of matrices is what
             :func:`imbtorch.analysis.select_model` takes. Matrices are made when they are asked for: only the cells that
             are not zero are kept.
+        margins: those of all counts, ``[M, K]`` or ``[M, L, 2]`` each.
         values: name of a measure -> float64 ``[M]``; without names before the first ``fit``.
     """
 
     epochs: tuple[int, ...]
     steps: tuple[int, ...]
     counts: Mapping[str, Counts]
+    margins: Margins
     values: dict[str, Tensor]
 
     @classmethod
@@ -63,12 +66,15 @@ class ValidationHistory:
         stepwise = len(set(epochs)) < len(epochs)
         names = [f"epoch {epoch}" + f", step {step}" * stepwise for epoch, step in zip(epochs, steps, strict=True)]
         counts = PackedCounts(dict(zip(names, validations, strict=True)))
+        marginal = [counts.margins(name) for name in names]
         rows = []
-        for entry, one in zip(validations, counts.values(), strict=True):
-            marginal = sums(one)
-            rows.append([column.value(one, marginal, entry.get("logged", {})) for column in columns.values()])
+        for name, entry, parts in zip(names, validations, marginal, strict=True):
+            one = counts[name] if any(column.needs_matrix for column in columns.values()) else parts
+            logged = entry.get("logged", {})
+            rows.append([column.value(one if column.needs_matrix else parts, logged) for column in columns.values()])
         values = torch.tensor(rows, dtype=torch.float64).view(len(names), len(columns))
-        return cls(epochs, steps, counts, dict(zip(columns, values.unbind(1), strict=True)))
+        stacked = Margins(*(torch.stack(some) for some in zip(*marginal, strict=True))) if names else NONE
+        return cls(epochs, steps, counts, stacked, dict(zip(columns, values.unbind(1), strict=True)))
 
     def at(self, epoch: int | None, step: int | None) -> int | None:
         """Index of a validation; None if there was none then."""
@@ -102,6 +108,19 @@ class PackedCounts(Mapping[str, Counts]):
     def __len__(self) -> int:
         """Number of validations."""
         return len(self._entries)
+
+    def margins(self, name: str) -> Margins:
+        """Margins of one validation, of a matrix without making it."""
+        entry = self._entries[name]
+        if entry["margins"] or len(entry["shape"]) != 2:
+            return Margins(*(part.clone() for part in sums(self[name])))
+        size, counts = entry["shape"][0], entry["counts"]
+        rows, columns = entry["cells"] // size, entry["cells"] % size
+
+        def total(places: Tensor, what: Tensor) -> Tensor:
+            return what.new_zeros(size).index_add_(0, places, what)
+
+        return Margins(total(rows, counts * (rows == columns)), total(rows, counts), total(columns, counts))
 
     @staticmethod
     def pack(counts: Counts) -> dict[str, Any]:
@@ -213,11 +232,16 @@ class Column:
         assert self.measure is not None
         return self.measure
 
-    def value(self, counts: Counts, marginal: Margins, logged: Mapping[str, float]) -> float:
-        """Value of the counts of one validation, whose margins save time where they will do."""
+    @property
+    def needs_matrix(self) -> bool:
+        """Whether the measure must see the matrix rather than margins."""
+        return not self.logged and getattr(self.measure, "needs_matrix", True)
+
+    def value(self, counts: Counts, logged: Mapping[str, float]) -> float:
+        """Value of the counts of one validation, or of their margins where those will do."""
         if self.logged or self.measure is None:
             return logged.get(self.logged, math.nan)
-        return self.measure(counts if getattr(self.measure, "needs_matrix", True) else marginal).item()
+        return self.measure(counts).item()
 
 
 def band(column: Column, history: ValidationHistory) -> Interval | None:
@@ -370,25 +394,20 @@ def _caveats(
     history: ValidationHistory, columns: Mapping[str, Column], ways: Mapping[str, str], class_names: Sequence[str]
 ) -> Iterator[str]:
     """Why choices mean little; what holds for several ways is said once."""
-    if any(isinstance(each, Tensor) and each.is_floating_point() for each in history.counts.values()):
+    marginal = history.margins
+    if marginal.actual.is_floating_point():
         return  # of weights, which are no numbers of samples
-    parts = [_of_classes(each) for each in history.counts.values()]
-    stacked = Margins(*(torch.stack(some) for some in zip(*parts, strict=True)))
+    if marginal.actual.ndim > 2:  # class 1 of each label
+        marginal = Margins(*(part[..., 1] for part in marginal))
     hows: dict[str, list[str]] = {}
     for how, name in ways.items():
         better = columns[name].better is True
         if history.values[name].isnan().all():
             continue
-        for sentence in choice_caveats(stacked, history.values[name], class_names, higher_is_better=better):
+        for sentence in choice_caveats(marginal, history.values[name], class_names, higher_is_better=better):
             hows.setdefault(sentence, []).append(how)
     for sentence, told in hows.items():
         yield sentence if len(told) == len(ways) else f"{', '.join(told)}: {sentence}"
-
-
-def _of_classes(counts: Counts) -> Margins:
-    """Margins of the classes, or of class 1 of each label."""
-    marginal = sums(counts)
-    return Margins(*(part[..., 1] for part in marginal)) if marginal.actual.ndim > 1 else Margins(*marginal)
 
 
 def trivial_values(
