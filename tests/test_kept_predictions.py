@@ -6,6 +6,7 @@ import lightning
 import numpy as np
 import pytest
 import torch
+from lightning.pytorch import callbacks
 from lightning.pytorch.callbacks import ModelCheckpoint
 from processes import launch
 from test_distributed import counted_collectives
@@ -61,18 +62,18 @@ class Scripted(lightning.LightningModule):
         return torch.optim.SGD(self.parameters(), 0.1)
 
 
-def run(module, *callbacks, validation=None, checkpoint=None, **options):
+def run(module, *others, validation=None, checkpoint=None, **options):
     options = {"max_epochs": len(module.predictions), "logger": False, **QUIET, **options}
-    saves = any(isinstance(each, ModelCheckpoint) for each in callbacks)
-    trainer = lightning.Trainer(callbacks=list(callbacks), enable_checkpointing=saves, **options)
+    saves = any(isinstance(each, ModelCheckpoint) for each in others)
+    trainer = lightning.Trainer(callbacks=list(others), enable_checkpointing=saves, **options)
     samples = exact(TensorDataset(torch.arange(SIZE)), 16) if validation is None else validation
     resume = {} if checkpoint is None else {"ckpt_path": checkpoint, "weights_only": True}
     trainer.fit(module, DataLoader(TensorDataset(torch.arange(4)), 2), samples, **resume)
 
 
-def summary(module=None, *callbacks, **options):
+def summary(module=None, *others, **options):
     made = SelectionSummary(predictions=True, measures=("accuracy", "balanced_accuracy"))
-    run(module or Scripted(), made, *callbacks, **options)
+    run(module or Scripted(), made, *others, **options)
     return made
 
 
@@ -245,6 +246,32 @@ def test_what_takes_long_is_announced(monkeypatch, capsys):
     monkeypatch.setattr(kept_predictions, "seconds_to_choose", lambda *_: 7.2)
     summary()
     assert "SelectionSummary: resampling 6 validations, some 7 s\n" in capsys.readouterr().out
+
+
+# --- beside other callbacks -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(callbacks, "EMAWeightAveraging"), reason="this Lightning averages no weights")
+def test_validation_sees_averaged_weights():
+    """The weight rises by .1 a step; its average, half of the newest each time, decides how many are right."""
+
+    class Rising(Scripted):
+        def training_step(self, batch, batch_idx):
+            return -self.net.weight.sum()
+
+        def validation_step(self, batch, batch_idx):
+            right = batch[0] < 100 * self.net.weight.item()
+            self.val.update(torch.where(right, TARGET[batch[0]], (TARGET[batch[0]] + 1) % 3), TARGET[batch[0]])
+
+    module = Rising(predictions=PREDICTIONS[:3])
+    nn.init.zeros_(module.net.weight)
+    made = summary(module, callbacks.EMAWeightAveraging(decay=0.5))
+    average, wanted = 0.0, []
+    for step in range(1, 7):
+        average = 0.1 * step if step == 1 else average / 2 + 0.1 * step / 2
+        wanted += [np.mean(np.arange(SIZE) < 100 * average)] if step % 2 == 0 else []
+    assert made.history().values["accuracy"].tolist() == pytest.approx(wanted)
+    assert made.table()["accuracy"].choice.value == pytest.approx(wanted[-1])
 
 
 # --- several processes ----------------------------------------------------------------------------------------------
