@@ -44,7 +44,7 @@ SLOW = 3.0  # seconds of silence after which one wonders
 
 
 class SelectionSummary(Callback):
-    """Tells at the end of ``fit`` which epoch each measure would select, which one was kept, and how sure that is.
+    """Tells at the end of ``fit`` which epoch each measure would select, which one was kept, and what makes that doubtful.
 
     After every validation it keeps the counts of a report, summed over all processes. At the end rank zero prints
     :meth:`table`, with what makes the choice doubtful: ties, classes that were never predicted or are too rare, and
@@ -229,14 +229,17 @@ class SelectionSummary(Callback):
         if not self._path and len(computed) == 1:
             self._follow(*next(iter(computed.items())), trainer)
         if trainer.sanity_checking:
-            if not self._path and computed:
-                raise ValueError(_several(computed))
+            self._check_unambiguous(computed)
         elif self._path in computed:
             self._record(trainer, computed[self._path], listeners.get(self._path))
         elif computed and not self._path:
             self._warn(trainer, _several(computed))  # after hours of training not worth an error
         else:
             self._warn_of_nothing_computed(trainer, self._path or next(path for path, _ in reports(pl_module)))
+
+    def _check_unambiguous(self, computed: Mapping[str, ImbalanceReport]) -> None:
+        if computed and not self._path:
+            raise ValueError(_several(computed))
 
     def _computed(self, pl_module: Any) -> dict[str, ImbalanceReport]:
         """Reports that were computed since the validation began, by the path of their attribute."""
