@@ -44,7 +44,7 @@ SLOW = 3.0  # seconds of silence after which one wonders
 
 
 class SelectionSummary(Callback):
-    """Tells at the end of ``fit`` which epoch each measure would select, which one was kept, and what makes that doubtful.
+    """Tells at the end of ``fit`` which epoch each measure would select, which one was kept, and how sure that is.
 
     After every validation it keeps the counts of a report, summed over all processes. At the end rank zero prints
     :meth:`table`, with what makes the choice doubtful: ties, classes that were never predicted or are too rare, and
