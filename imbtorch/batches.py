@@ -10,7 +10,17 @@ from torch import Tensor
 
 from imbtorch.kernels import Table, add_masked, count_sound, integers, reading_is_free
 
-__all__ = ["COMMON", "FAULTS", "Batch", "add_batch", "check_device", "highest", "readable"]
+__all__ = [
+    "COMMON",
+    "FAULTS",
+    "Batch",
+    "add_batch",
+    "check_device",
+    "counted_samples",
+    "highest",
+    "kept_targets",
+    "readable",
+]
 
 # What can be wrong with a sample; each has a spare cell behind the counts, in this order (first match counts).
 FAULTS = (
@@ -79,9 +89,7 @@ def add_batch(
     check_device(state, batch)
     if batch.truth.numel() == 0 or _counted_on_cpu(state, table, batch, ignored):
         return None
-    group = batch.group
-    if isinstance(group, int):
-        group = torch.full((), group, dtype=torch.int64, device=batch.truth.device).expand(batch.truth.shape)
+    group = _group_of_samples(batch)
     labels, truth = integers(batch.labels), integers(batch.truth)
     keep = None if ignored is None else truth != ignored
     faults = _faults(batch, labels, truth, group, table)
@@ -94,6 +102,13 @@ def add_batch(
             if bool(wrong.any()):
                 raise ValueError(error_message(place, values[wrong], truth.numel()))
     return add_masked(state, table, labels, truth, keep, faults, batch.weight, group)
+
+
+def _group_of_samples(batch: Batch) -> Tensor | None:
+    """Index of each sample's group."""
+    if not isinstance(batch.group, int):
+        return batch.group
+    return torch.full((), batch.group, dtype=torch.int64, device=batch.truth.device).expand(batch.truth.shape)
 
 
 def check_device(state: Tensor, batch: Batch) -> None:
@@ -158,6 +173,20 @@ def _faults(
         return outside, (labels < 0) | (labels >= table.columns), None, None, None, heavy, strange
     impossible = (batch.scores < 0) | (batch.scores > 1) if batch.bounded else None
     return outside, None, batch.scores.isnan(), impossible, batch.uneven, heavy, strange
+
+
+def counted_samples(batch: Batch, table: Table, ignored: int | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Predicted classes and targets, int64, and which samples are counted; never waits for a device."""
+    labels, truth = integers(batch.labels), integers(batch.truth)
+    counted = kept_targets(truth, ignored)
+    for fault in _faults(batch, labels, truth, _group_of_samples(batch), table):
+        counted = counted if fault is None else counted & ~fault
+    return labels, truth, counted
+
+
+def kept_targets(truth: Tensor, ignored: int | None) -> Tensor:
+    """Which samples are not left out."""
+    return torch.ones_like(truth, dtype=torch.bool) if ignored is None else truth != ignored
 
 
 # --- reading predictions and targets --------------------------------------------------------------------------------

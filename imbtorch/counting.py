@@ -24,7 +24,17 @@ from imbtorch.arguments import (
     spread,
     whole_number,
 )
-from imbtorch.batches import COMMON, FAULTS, Batch, add_batch, check_device, highest, readable
+from imbtorch.batches import (
+    COMMON,
+    FAULTS,
+    Batch,
+    add_batch,
+    check_device,
+    counted_samples,
+    highest,
+    kept_targets,
+    readable,
+)
 from imbtorch.counts import Counts, Margins, Normalize, check_choice, normalized
 from imbtorch.kernels import Table, integers, reading_is_free
 from imbtorch.log_odds import logit_limit, of_class_one
@@ -499,11 +509,7 @@ class Counting:
             return
         if reading_is_free(state) and self._counted_at_once(state, batch, scores):
             return
-        labels, best = highest(scores)
-        judged = Batch(labels, batch.truth, finite_or_nan(best), group=batch.group)
-        if not self.logits:
-            impossible, uneven = impossible_and_uneven(scores)
-            judged = Batch(labels, batch.truth, impossible, True, uneven, group=batch.group)
+        judged = self._judged(batch.truth, scores)._replace(group=batch.group)
         counted = self._counted(judged, add_batch(state, table, judged, ignored, defer, self.error_message))
         soft, rows = state[table.cells : self.cells], integers(batch.truth)
         if batch.group is not None:
@@ -523,14 +529,20 @@ class Counting:
         rows = torch.where(kept, integers(truth) + group * table.rows, -1)
         return count_soft(state, table.of_all_groups, scores, rows, None if ignored is None else -1, self.logits)
 
+    def _judged(self, truth: Tensor, scores: Tensor) -> Batch:
+        """Class scores as predicted classes, with what shows whether they can be counted softly."""
+        labels, best = highest(scores)
+        if self.logits:
+            return Batch(labels, truth, finite_or_nan(best))
+        impossible, uneven = impossible_and_uneven(scores)
+        return Batch(labels, truth, impossible, True, uneven)
+
     def _add_probabilities(self, state: Tensor, batch: Batch, scores: Tensor, defer: Callable[[], bool]) -> None:
         """Add what stands for probabilities of class 1 to hard and soft counts."""
         check_device(state, batch)
         cells, target = self.table.cells, state
         if reading_is_free(state):
-            target = torch.zeros_like(
-                state
-            )  # which is small: so that the state changes in one operation, or not at all
+            target = torch.zeros_like(state)  # a small one: so that the state changes in one operation, or not at all
         mask = add_batch(target, self.table, batch, self.ignored_target, defer, self.error_message)
         truth, counted = integers(batch.truth), self._counted(batch, mask)
         group = torch.full_like(truth, batch.group) if isinstance(batch.group, int) else batch.group
@@ -540,10 +552,13 @@ class Counting:
 
     def _counted(self, batch: Batch, mask: Tensor | None) -> Tensor:
         """Which samples :func:`add_batch` counted."""
-        if mask is not None:
-            return mask
-        truth = integers(batch.truth)
-        return torch.ones_like(truth, dtype=torch.bool) if self.ignored_target is None else truth != self.ignored_target
+        return kept_targets(integers(batch.truth), self.ignored_target) if mask is None else mask
+
+    def predicted(self, batch: Batch) -> tuple[Tensor, ...]:
+        """Predicted classes and targets of a batch, and which samples are counted, flat; never waits for a device."""
+        if batch.soft is not None and self.task == "multiclass":
+            batch = self._judged(batch.truth, batch.soft)._replace(group=batch.group)
+        return tuple(part.flatten() for part in counted_samples(batch, self.table, self.ignored_target))
 
     def probabilities(self, preds: Tensor, truth: Tensor) -> tuple[Tensor, Tensor | None]:
         """Probability of class 1, in float32 or wider; of both columns of scores also which do not sum to 1."""

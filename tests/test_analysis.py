@@ -1090,8 +1090,14 @@ def test_example_2_of_the_iam_paper():
 
 def test_example_3_of_the_iam_paper():
     printed = [[0.37, 0.34, 0.33, 0.33, 0.31], [0.36, 0.37, 0.33, 0.35, 0.31], [0.35, 0.35, 0.35, 0.35, 0.30]]
-    names, iam = ("ACC", "MAP", "MAR", "F", "CBA"), torch.tensor([-0.38, -0.37, -0.50])
-    found = Selection(("ML5", "ML6", "ML7"), names, torch.tensor(printed), iam)
+    names, iam = ("ACC", "MAP", "MAR", "F", "CBA", "IAM"), torch.tensor([-0.38, -0.37, -0.50], dtype=torch.float64)
+    rows = [dict(zip(names, [*row, each], strict=True)) for row, each in zip(printed, iam.tolist(), strict=True)]
+    found = select_model(dict(zip(("ML5", "ML6", "ML7"), rows, strict=True)))
+    assert found.most_often_lowest == ("CBA",)
+    assert found.unbeaten == ("ML5", "ML6", "ML7")  # the highest accuracy, precision, recall
+    assert found.iam.tolist() == iam.tolist()
+    without = {model: {name: row[name] for name in names[:5]} for model, row in zip("abc", rows, strict=True)}
+    close(select_model(without).iam, [2 * row[4] - 1 for row in printed])
     assert found.lowest == ("CBA",) * 3
     assert found.by_max_min == ("ML5", "ML6")
     assert found.by_majority == ("ML6",)  # three of five, two of them shared
@@ -1140,6 +1146,50 @@ def test_every_choice_follows_its_rule(seed):
         close(found.points, [[float(point(matrix)) for point in points] for matrix in matrices.values()])
         assert found.by_area == best({name: oracles.accuracy_dominance_area(each) for name, each in matrices.items()})
     assert found.agree == (found.by_max_min == found.by_majority == found.by_iam)
+
+
+def test_folds_are_averaged_and_spread():
+    folds = {"a": [ML1, ML2, ML1], "b": [ML2, ML2, ML2]}
+    found = select_model({name: torch.tensor(matrices) for name, matrices in folds.items()})
+    each = {
+        name: np.array([[float(oracles.exact(of, fold)) for of in FIVE.values()] for fold in matrices])
+        for name, matrices in folds.items()
+    }
+    close(found.values, [values.mean(0).tolist() for values in each.values()])
+    assert found.spread is not None
+    close(found.spread, [values.std(0, ddof=1).tolist() for values in each.values()], 1e-12)
+    close(found.iam, [np.mean([float(oracles.imbalance_accuracy(fold)) for fold in each]) for each in folds.values()])
+    assert found.by_max_min == found.unbeaten == ("a",)
+    lines = str(found).splitlines()
+    assert f"*{each['a'].mean(0)[0]:.3f}±{each['a'].std(0, ddof=1)[0]:.3f}" in lines[1]
+    assert lines[2].split()[1].endswith("±0.000")
+    assert lines[3].endswith(", ± standard deviation over the folds")
+    two = select_model({"a": TWO.expand(3, 2, 2)})
+    close(two.points, select_model({"a": TWO}).points)
+
+
+def test_lower_may_be_better_and_is_then_no_part_of_max_min():
+    measures = {"right": lambda c: c[..., 0, 0], "wrong": lambda c: c[..., 0, 1], "other": lambda c: c[..., 1, 0]}
+    candidates = models(a=[[5, 1], [7, 0]], b=[[4, 2], [9, 0]], c=[[5, 1], [6, 0]])
+    found = select_model(candidates, measures, higher_is_better={"wrong": False})
+    assert found.by_measure == {"right": ("a", "c"), "wrong": ("a", "c"), "other": ("b",)}
+    assert found.lowest == ("right",) * 3
+    assert found.most_often_lowest == ("right",)
+    assert found.by_max_min == ("a", "c")
+    assert found.by_majority == ("a", "c")
+    assert found.unbeaten == ("a", "b")  # c is as good as a but for the last
+    assert "wrong: lower is better, so no part of max-min" in str(found).splitlines()
+    with pytest.raises(ValueError, match="higher_is_better must be one of 'right', 'wrong', 'other', got 'oops'"):
+        select_model(candidates, measures, higher_is_better={"oops": False})
+
+
+def test_max_min_of_the_five_is_the_bottom_line():
+    rng = random.Random(7)
+    candidates = models(**{f"m{index}": random_counts(rng, 4, 0, 9) for index in range(20)})
+    lines = {name: float(oracles.bottom_line(matrix.tolist())) for name, matrix in candidates.items()}
+    assert select_model(candidates).by_max_min == tuple(
+        name for name in lines if math.isclose(lines[name], max(lines.values()), rel_tol=1e-12)
+    )
 
 
 def test_equal_models_share_every_choice():
@@ -1215,7 +1265,12 @@ def test_measures_of_ones_own_and_any_dtype():
     [
         ({}, None, ValueError, "candidates"),
         ({"a": TWO, "b": THREE}, None, ValueError, r"same classes.*'b': \[3, 3\]"),
-        ({"a": TWO.expand(4, 2, 2)}, None, ValueError, "candidates must be matrices"),
+        ({"a": TWO.expand(4, 4, 2, 2)}, None, ValueError, "candidates must be matrices"),
+        ({"a": TWO.expand(4, 2, 2), "b": TWO}, None, ValueError, r"of the same classes.*'b': \[2, 2\]"),
+        ({"a": TWO, "b": {"cba": 0.5}}, None, ValueError, "must all be printed values"),
+        ({"a": {"cba": 0.5}}, FIVE, ValueError, "printed values, which take no measures"),
+        ({"a": {"cba": 0.5}, "b": {"f1": 0.5}}, None, ValueError, r"the same measures, \['cba'\]; 'b': \['f1'\]"),
+        ({"a": {"IAM": 0.5}}, None, ValueError, "at least one measure beside IAM"),
         ({"a": torch.ones(2, 3)}, None, ValueError, "confusion matrix"),
         ({"a": [[1, 2], [3, 4]]}, None, TypeError, "counts must be a tensor"),
         ({"a": TWO}, {}, ValueError, "measures"),
@@ -1238,6 +1293,7 @@ def test_a_selection_prints_its_marks():
         "* best of its column, _ lowest measure of its row",
         "chosen by max-min: first; majority: first; IAM: first; area: second",
         "max-min, majority and IAM agree",
+        "beaten by no other on all measures: first, second; most often the lowest: cba",
         "none lies northeast of second",
     ]
 

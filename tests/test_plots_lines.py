@@ -170,6 +170,8 @@ def test_what_cannot_be_selected_from_is_refused():
             plots.plot_selection({"a": [0.5, 0.6]}, selected={"kept": wrong})
     with pytest.raises(ValueError, match="intervals must be"):
         plots.plot_selection({"a": [0.5, 0.6]}, intervals={"b": interval(torch.ones(2))})
+    with pytest.raises(ValueError, match="trivial must be one of 'a', got 'b'"):
+        plots.plot_selection({"a": [0.5, 0.6]}, trivial={"b": 0.5})
     with pytest.raises(ValueError, match=r"interval of 'a' must have limits \[2\], got \[3\]"):
         plots.plot_selection({"a": [0.5, 0.6]}, intervals={"a": interval(torch.ones(3))})
     assert not plt.get_fignums()

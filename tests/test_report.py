@@ -874,6 +874,18 @@ def table_peers(preds, target):
     return dict(zip(COLUMNS, map(list, (support, predicted, precision, recall, f1, cba, iam)), strict=True))
 
 
+def test_a_table_says_what_looking_at_nothing_would_be_worth():
+    """Of 1000 samples 10 are fraud: 990 right in all, recalls 1 and 0, CBA terms .99 and 0, read at 1:1 one half."""
+    counts = {(0, 0): 985, (0, 1): 5, (1, 0): 7, (1, 1): 3}
+    target, preds = (torch.tensor([pair[k] for pair, n in counts.items() for _ in range(n)]) for k in (0, 1))
+    measures = ["accuracy", "balanced_accuracy", "iam", "dominance"]
+    for prevalence, wanted in ((None, (0.99, 0.5, -0.01)), ([1, 1], (0.5, 0.5, -0.5))):
+        report = ImbalanceReport("binary", class_names=["ok", "fraud"], measures=measures, prevalence=prevalence)
+        report.update(preds, target)
+        text = "always 'ok': accuracy {:.4f}, balanced_accuracy {:.4f}, iam {:.4f}".format(*wanted)
+        assert str(report.table()).splitlines()[-1] == text
+
+
 @pytest.mark.parametrize("state", ["matrix", "margins"])
 def test_table_of_classes(state):
     names = ["a cat", "dog", "long-eared owl"]
@@ -897,6 +909,8 @@ def test_table_of_classes(state):
             end = head.index(f" {column}") + 1 + len(column)
             assert lines[index][:end].endswith(f" {cell}")
     assert lines[3] == ""
+    *lines, last = lines
+    assert last.startswith(f"always {names[int(torch.bincount(data('multiclass')[1]).argmax())]!r}: iam ")
     overall = {line.split()[0]: line.split()[1] for line in lines[4:]}
     assert overall == {name: f"{value:.4f}" for name, value in peers(*data("multiclass"), "macro").items()}
     assert len({len(line.rpartition("  ")[0]) for line in lines[4:]}) == 1

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+import re
 import sys
 import types
 
@@ -50,7 +51,9 @@ EXACT = {
     "balanced_accuracy": oracles.balanced_accuracy,
     "gmean": oracles.geometric_mean,
     "mcc": oracles.matthews_corrcoef,
+    "bottom_line": oracles.bottom_line,
 }
+COLUMNS = (*MEASURES, "bottom_line")  # the last for max-min
 STEPS = 2  # training batches of an epoch
 
 
@@ -144,45 +147,51 @@ def test_each_row_is_the_epoch_that_exact_values_select(package, capsys):
     made = SelectionSummary()
     run(scripted(package)(), made, package=package)
     table = made.table()
-    assert table.measures == MEASURES
+    assert table.measures == COLUMNS
     assert [row.how for row in table.rows] == [*MEASURES, "max-min"]
-    columns = {name: values(name) for name in MEASURES}
-    lowest = [min(row) for row in zip(*columns.values(), strict=True)]
-    for row, wanted in zip(table.rows, [*columns.values(), lowest], strict=True):
+    columns = {name: values(name) for name in COLUMNS}
+    for row, wanted in zip(table.rows, columns.values(), strict=True):
         assert row.epoch == best(wanted)
         assert row.step == STEPS * (row.epoch + 1)
         assert row.values == pytest.approx({name: column[row.epoch] for name, column in columns.items()}, abs=1e-12)
         assert row.tied == sum(math.isclose(value, max(wanted), rel_tol=1e-12) for value in wanted) - 1
-        second = best([value if epoch != row.epoch else -9 for epoch, value in enumerate(wanted)])
-        assert row.runner_up == f"epoch {second}"
         assert set(row.best) == {name for name, column in columns.items() if column[row.epoch] >= max(column) - 1e-12}
     assert {table["iam"].epoch, table["accuracy"].epoch} == {2, 1}  # the script has them differ
     assert table["accuracy"].tied == 1
     printed = capsys.readouterr().out
     assert printed == f"\n{table}\n"
-    assert "Selection by 'val' among 5 validations\nselected by        epoch  step  tied" in printed
+    assert "Selection by 'val' among 5 validations\nselected by        epoch  step          ties" in printed
+    assert re.search(r"\naccuracy +1 +4 +2 epochs tie ", printed)
     assert f"*{max(columns['iam']):.4f}" in printed
-    assert "Both saw the same samples" in printed
+    assert "P(better)" not in printed
+    assert "corrected" not in printed.splitlines()[2]
 
 
-def test_the_probability_is_that_of_independent_posteriors():
-    pair = [[[80, 20], [6, 14]], [[90, 10], [9, 11]]]
-    module = scripted(lightning)(pair, val=ImbalanceReport("binary", prefix="val_"))
-    table = summary(module=module, measures=("accuracy", "recall", "balanced_accuracy")).table()
-    random = np.random.default_rng(0)
-    drawn = []
-    for (tn, fp), (fn, tp) in pair:  # Jeffreys' prior on either recall
-        tnr = random.beta(tn + 0.5, fp + 0.5, 400_000)
-        tpr = random.beta(tp + 0.5, fn + 0.5, 400_000)
-        drawn.append({"accuracy": (100 * tnr + 20 * tpr) / 120, "recall": tpr, "balanced_accuracy": (tnr + tpr) / 2})
-    for name, first in (("accuracy", 1), ("recall", 0), ("balanced_accuracy", 0)):
-        wanted = (drawn[first][name] > drawn[1 - first][name]).mean()
-        assert 0.55 < wanted < 0.99
-        assert (table[name].epoch, table[name].runner_up) == (first, f"epoch {1 - first}")
-        assert table[name].probability == pytest.approx(wanted, abs=0.04)  # of 2,000 draws: 3.5 standard errors
-    lowest = [np.min(list(each.values()), axis=0) for each in drawn]
-    first = table["max-min"].epoch
-    assert table["max-min"].probability == pytest.approx((lowest[first] > lowest[1 - first]).mean(), abs=0.04)
+def test_max_min_is_the_lowest_of_the_five_measures_of_the_paper():
+    """Not of those that are named: a G-mean of 0 in every epoch would tie all of them."""
+    made = summary(measures=("gmean", "mcc"))
+    five = [oracles.accuracy, *(functools.partial(each) for each in (oracles.precision, oracles.recall))]
+    five += [oracles.f_score, oracles.class_balance_accuracy]
+    lowest = [float(min(measure(matrix) for measure in five)) for matrix in MATRICES]
+    assert made.history().values["bottom_line"].tolist() == pytest.approx(lowest)
+    assert made.table()["max-min"].epoch == best(lowest)
+    assert made.table().measures == ("gmean", "mcc", "bottom_line")
+
+
+def test_without_predictions_ties_and_what_would_help_are_told():
+    """20, 12 and 8 targets: recalls of class 1 differ by one sample, of class 2 by three at most."""
+    notes = summary().table().notes
+    assert "always '0': iam -0.6667, accuracy 0.5000, balanced_accuracy 0.3333, gmean 0.0000, mcc 0.0000" in notes[3]
+    assert notes[2].startswith(
+        "class '2' has 8 samples (and 1 more class no better), on which epochs differ by at most"
+    )
+    assert "monitor 'val_iam_soft', which soft=True of the report adds" in notes[4]
+    assert notes[5].startswith("the best of 5 looks better than it is; SelectionSummary(predictions=True) corrects")
+    same = [[[20, 0, 0], [12, 0, 0], [2, 0, 6]]] * 3
+    notes = summary(module=scripted(lightning)(same), measures=("iam",)).table().notes
+    assert "all 3 epochs tie at the value -0.108: the measure does not choose between them" in notes
+    assert "class '1' was never predicted in any of 3 epochs" in notes
+    assert float(oracles.imbalance_accuracy(same[0])) == pytest.approx(-0.108, abs=5e-4)
 
 
 def test_the_history_is_what_was_counted_and_select_model_takes_it():
@@ -216,31 +225,49 @@ def test_lower_is_better_where_the_report_says_so_and_without_a_direction_nothin
     wrong = [sum(map(sum, matrix)) - sum(matrix[k][k] for k in range(3)) for matrix in MATRICES]
     rare = [matrix[2][2] / 8 for matrix in MATRICES]
     assert table["wrong"].epoch == wrong.index(min(wrong))
-    assert table["wrong"].probability == pytest.approx(0.5, abs=0.05)  # two epochs are equally good
+    assert table["wrong"].tied == 1
     assert table["wrong"].values["first"] == MATRICES[table["wrong"].epoch][0][0]
     assert made.history().values["wrong"].tolist() == wrong
     assert made.history().values["recall/2"].tolist() == pytest.approx(rare)
-    lowest = [min(each) for each in zip(rare, values("iam"), values("accuracy"), strict=True)]
-    assert table["max-min"].epoch == best(lowest)
-    assert "wrong: lower is better, so no part of max-min" in table.notes
     assert "first: no direction, so selects nothing" in table.notes
 
 
-def test_what_is_monitored_besides_is_no_part_of_max_min(tmp_path):
+def test_what_is_monitored_is_shown_and_one_measure_has_no_max_min(tmp_path):
     made = summary(ModelCheckpoint(tmp_path, monitor="val_iam", mode="max"), measures=("accuracy", "mcc"))
+    assert made.table().measures == ("accuracy", "mcc", "iam", "bottom_line")
+    assert [row.how for row in made.table().rows][:4] == ["accuracy", "mcc", "iam", "max-min"]
+    (row,) = summary(measures=("mcc",), trainer={"max_epochs": 1}).table().rows
+    assert (row.how, row.epoch) == ("mcc", 0)
+
+
+def test_measures_are_read_at_the_prevalence_that_the_report_reads_them_at():
+    """Recalls .8 and .7, then .9 and .55: at 10 to 2 the second is the more accurate, at 1 to 1 the first."""
+    pair = [[[80, 20], [6, 14]], [[90, 10], [9, 11]]]
+    report = ImbalanceReport("binary", prefix="val_", prevalence=[1, 1])
+    made = summary(module=scripted(lightning)(pair, val=report), measures=("accuracy",))
+    assert made.history().values["accuracy"].tolist() == pytest.approx([0.75, 0.725])
+    assert made.table()["accuracy"].epoch == 0
+
+
+def test_a_monitor_of_soft_counts_selects_by_them(tmp_path):
+    """Two epochs of equal hard counts, of which the second is surer of itself."""
+    report = ImbalanceReport("binary", prefix="val_", soft=0.5)
+    pair = [[[8, 2], [1, 4]]] * 2
+
+    def count(report, preds, target):
+        step = torch.tensor(0.6 if module.trainer.global_step == STEPS else 0.9)
+        report.update(torch.where(preds == 1, step, 1 - step), target)
+
+    module = scripted(lightning)(pair, val=report, count=count)
+    made = summary(ModelCheckpoint(tmp_path, monitor="val_accuracy_soft", mode="max"), module=module, measures=("iam",))
     table = made.table()
-    assert table.measures == ("accuracy", "mcc", "iam")
-    assert (table["iam"].epoch, table["max-min"].epoch) == (2, best(list(map(min, values("accuracy"), values("mcc")))))
-    assert table["max-min"].epoch != 2
-    assert "max-min: the lowest of accuracy, mcc is highest" in table.notes
-
-
-def test_one_measure_has_no_max_min_and_one_epoch_no_runner_up():
-    made = summary(measures=("mcc",), trainer={"max_epochs": 1})
-    (row,) = made.table().rows
-    assert (row.how, row.epoch, row.runner_up, row.probability) == ("mcc", 0, None, None)
-    assert "P(better)" not in str(made.table())
-    assert "among 1 validation\n" in str(made.table())
+    assert table.measures == ("iam", "accuracy_soft")
+    soft = [0.5 * 12 / 15 + 0.5 * (12 * p + 3 * (1 - p)) / 15 for p in (0.6, 0.9)]
+    assert made.history().values["accuracy_soft"].tolist() == pytest.approx(soft)
+    assert (table["iam"].epoch, table["iam"].tied, table["accuracy_soft"].epoch) == (0, 1, 1)
+    assert table["kept by ModelCheckpoint(val_accuracy_soft)"].epoch == 1
+    assert not [note for note in table.notes if note.startswith("ties: ")]
+    made.plot()
 
 
 def test_names_of_the_catalogue_are_read_as_the_report_would():
@@ -278,9 +305,8 @@ def test_labels_are_averaged_and_have_intervals():
         wanted["recall/1"].append(recalls[1])
     for name, column in wanted.items():
         assert made.history().values[name].tolist() == pytest.approx(column)
-        row = made.table()[name]
-        assert row.epoch == best([round(value, 12) for value in column])
-        assert (0.45 if row.tied else 0.5) <= row.probability <= 1
+        assert made.table()[name].epoch == best([round(value, 12) for value in column])
+    assert "never any label: accuracy 0.7500, recall 0.0000, recall/1 0.0000" in str(made.table())
     _, ax = made.plot()
     assert "95 % interval of accuracy" in [text.get_text() for text in ax.get_legend().get_texts()]
 
@@ -292,10 +318,8 @@ def test_margins_are_selected_from_without_intervals():
     assert table["iam"].epoch == best(values("iam"))
     assert made.history().values["mcc"].tolist() == pytest.approx(values("mcc"))
     assert made.history().counts["epoch 1"].predicted.tolist() == [28, 9, 3]
-    assert {row.probability for row in table.rows} == {None}
-    assert "no probabilities and no interval: state='margins' keeps no matrix to draw from" in str(table)
     _, ax = made.plot()
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == list(MEASURES)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [*COLUMNS, "trivial prediction"]
     with pytest.raises(ValueError, match="'confusion_entropy' needs the whole matrix"):
         summary(module=scripted(lightning)(val=report), measures=("confusion_entropy",))
 
@@ -313,14 +337,12 @@ def test_a_class_that_is_ignored_is_left_out():
         )
 
 
-def test_matrices_too_large_to_draw_are_said_to_be(monkeypatch):
+def test_matrices_too_large_to_draw_have_no_band(monkeypatch):
     made = summary()
-    monkeypatch.setattr(selection_table, "CELLS", 9 * 2 * 6 * selection_table.FEWEST_DRAWS)
-    assert made.table()["iam"].probability is not None
-    monkeypatch.setattr(selection_table, "CELLS", 9 * 2 * 6 * selection_table.FEWEST_DRAWS - 1)
-    assert made.table()["iam"].probability is None
-    assert "no probabilities: drawing so large matrices would take long" in str(made.table())
-    monkeypatch.setattr(selection_table, "CELLS", 1)
+    monkeypatch.setattr(selection_table, "CELLS", 9 * 5 * selection_table.FEWEST_DRAWS)
+    _, ax = made.plot()
+    assert ax.collections
+    monkeypatch.setattr(selection_table, "CELLS", 9 * 5 * selection_table.FEWEST_DRAWS - 1)
     _, ax = made.plot()
     assert not ax.collections
 
@@ -386,9 +408,8 @@ def test_several_checkpoints_and_one_whose_file_is_gone(tmp_path):
     ]
     precision = [matrix[2][2] / max(1, sum(row[2] for row in matrix)) for matrix in MATRICES]
     assert [row.epoch for row in table.rows][-3:] == [2, 1, best(precision)]
-    assert table.measures == (*MEASURES, "precision/2")  # what is monitored is shown as well
+    assert table.measures == (*MEASURES, "precision/2", "bottom_line")  # what is monitored is shown as well
     assert table["precision/2"].epoch == best(precision)
-    assert table["max-min"].epoch == best([min(row) for row in zip(*map(values, MEASURES), strict=True)])
 
 
 def test_a_checkpoint_of_a_step_without_a_validation_has_no_values(tmp_path):
@@ -411,11 +432,11 @@ def test_the_band_is_of_what_is_monitored(tmp_path):
     def keeper(name):
         return ModelCheckpoint(tmp_path, monitor=name, mode="max")
 
-    assert banded() == ("iam", MEASURES)
-    assert banded(EarlyStopping("val_gmean_x", mode="max"), ModelCheckpoint(tmp_path)) == ("iam", MEASURES)
-    assert banded(keeper("val_mcc_x")) == ("mcc", MEASURES)
-    assert banded(keeper("val_f1_x")) == ("f1", (*MEASURES, "f1"))
-    assert banded(keeper("val_f1_low_x"), intervals=True) == ("f1", (*MEASURES, "f1"))
+    assert banded() == ("iam", COLUMNS)
+    assert banded(EarlyStopping("val_gmean_x", mode="max"), ModelCheckpoint(tmp_path)) == ("iam", COLUMNS)
+    assert banded(keeper("val_mcc_x")) == ("mcc", COLUMNS)
+    assert banded(keeper("val_f1_x")) == ("f1", (*MEASURES, "f1", "bottom_line"))
+    assert banded(keeper("val_f1_low_x"), intervals=True) == ("f1", (*MEASURES, "f1", "bottom_line"))
     assert banded(keeper("val_iam_x"), measures=("imbalance_accuracy",)) == (
         "imbalance_accuracy",
         ("imbalance_accuracy",),
@@ -455,7 +476,6 @@ def test_validations_of_one_epoch_are_told_apart(tmp_path):
     table = made.table()
     assert (table["iam"].epoch, table["iam"].step) == (1, 3)
     assert (table["kept by ModelCheckpoint(val_iam)"].epoch, table["kept by ModelCheckpoint(val_iam)"].step) == (1, 3)
-    assert table["accuracy"].runner_up == "epoch 1, step 4"
     _, ax = made.plot()
     assert ax.get_xlabel() == "Step"
     assert list(ax.lines[0].get_xdata()) == [1, 2, 3, 4]
@@ -523,7 +543,7 @@ def test_a_resumed_run_has_the_history_of_an_uninterrupted_one(tmp_path):
     again = go(tmp_path / "parts", 3, tmp_path / "parts" / "best-epoch=0.ckpt", measures=("gmean",))
     assert matrices(again.history()) == script[:3]
     assert again.table()["kept by ModelCheckpoint(val_iam)"].epoch == 0
-    assert again.table().measures == ("gmean", "iam")
+    assert again.table().measures == ("gmean", "iam")  # of one measure there is no max-min
 
 
 def test_a_run_that_began_without_the_callback(tmp_path):
@@ -672,8 +692,11 @@ def test_the_picture_shows_all_measures_and_marks_every_choice(tmp_path):
     made = summary(ModelCheckpoint(tmp_path, monitor="val_iam", mode="max"))
     _, ax = made.plot()
     lines = {line.get_label(): list(line.get_ydata()) for line in ax.lines}
-    for name in MEASURES:
+    for name in COLUMNS:
         assert lines[name] == pytest.approx(values(name))
+    dotted = [line.get_ydata()[0] for line in ax.lines if line.get_linestyle() == ":" and len(line.get_ydata()) == 2]
+    always = [[20, 0, 0], [12, 0, 0], [8, 0, 0]]
+    assert {round(float(EXACT[name](always)), 9) for name in COLUMNS} <= {round(value, 9) for value in dotted}
     (strip,) = ax.child_axes
     named = [text.get_text() for text in strip.get_yticklabels()]
     assert named == [*MEASURES, "max-min", "kept by ModelCheckpoint(val_iam)"]

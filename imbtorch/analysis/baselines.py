@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from imbtorch.counts import Counts, Margins, double, margins, ratio, square
 
-__all__ = ["skill", "trivial"]
+__all__ = ["always_commonest", "skill", "trivial"]
 
 Measure: TypeAlias = Callable[..., Tensor]
 
@@ -50,6 +50,22 @@ def trivial(measure: Measure, counts: Counts) -> dict[str, Tensor]:
     guesses["uniform"] = torch.full_like(constant[0], 1 / size)
     as_margins = isinstance(counts, Margins)
     return {name: _value(measure, _guessed(totals, shares, as_margins)) for name, shares in guesses.items()}
+
+
+def always_commonest(counts: Counts, class_names: Sequence[str]) -> tuple[str, Counts]:
+    """Name and counts of always predicting the class that comes most often; of labels, of predicting none ever.
+
+    >>> always_commonest(torch.tensor([[985, 5], [7, 3]]), ["ok", "fraud"])
+    ("always 'ok'", tensor([[990.,   0.],
+            [ 10.,   0.]], dtype=torch.float64))
+    """
+    totals = _totals(counts)
+    labels = totals.ndim > 1
+    index = 0 if labels else int(totals.argmax())
+    shares = totals.new_zeros(totals.shape[-1])
+    shares[index] = 1
+    name = "never any label" if labels else f"always {class_names[index]!r}"
+    return name, _guessed(totals, shares, isinstance(counts, Margins))
 
 
 def skill(measure: Measure, counts: Counts, *, higher_is_better: bool = True, costs: Tensor | None = None) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar, overload
 
@@ -20,6 +20,7 @@ from imbtorch.analysis.halves import (
     reads_margins,
 )
 from imbtorch.analysis.intervals import Interval, posterior
+from imbtorch.analysis.tables import spans
 
 __all__ = ["ChosenEpoch", "select_epoch"]
 
@@ -27,6 +28,7 @@ T = TypeVar("T")
 
 CELLS_IN_ALL = 100_000_000  # of matrices that a measure reads: some seconds; margins are read without this bound
 CROSSED = 5 / 6  # weight of the halves at the other half's choice: they choose from half as much, and so a little worse
+FEW_CLASSES = 12  # up to which matrices are as fast as margins
 FEWEST = 7  # epochs and repeats that are left where that bound cuts
 DRAWN_CELLS = 10_000_000  # of the interval by default
 
@@ -59,7 +61,11 @@ class ChosenEpoch:
         """Return text such as ``epoch 1: .900, corrected .850 [...], stability .52; as good may be epochs 0 to 2``."""
         low, high = self.interval.low.item(), self.interval.high.item()
         others = [epoch for epoch in self.indistinguishable if epoch != self.epoch]
-        told = f"cannot be told from {_spans(others)}" if others else "told from all other epochs"
+        told = (
+            f"cannot be told from epoch{'s' * (len(others) > 1)} {spans(others)}"
+            if others
+            else "told from all other epochs"
+        )
         return (
             f"epoch {self.epoch}: {self.value:.3f}, corrected for having been chosen {self.corrected:.3f} "
             f"[{low:.3f}, {high:.3f}] ({100 * self.interval.level:g} % {self.interval.method}), "
@@ -123,7 +129,7 @@ def select_epoch(
     the processes, such as an ``all_reduce``; it is called equally often and with equal shapes everywhere, and nothing
     is gathered. Generators must then differ between processes, or ``positions`` tell which samples these are.
 
-    What it takes is bounded: counts are halved in parts. Where matrices of many classes and epochs would take too long,
+    What it takes is bounded: counts are halved in parts. From 13 classes on, and where matrices would take too long,
     margins stand for them if the measure reads :class:`~imbtorch.Margins`; else only the epochs of the best values are
     resampled, and fewer times (``compared`` and ``repeats`` of the result).
 
@@ -223,18 +229,20 @@ def _named(given: T | Mapping[str, T], name: str) -> T:
 
 
 def _groups(measures: Mapping[str, Measure], held: Samples, repeats: int) -> Iterator[tuple[Layout, list[str]]]:
-    """Measures that are read together: of matrices, or where those are too many of margins, the others one by one."""
+    """Measures that are read together: of matrices, or by margins, which are less work for many classes."""
     whole, flat = Layout(held.classes, False), Layout(held.classes, True)
-    if 2 * repeats * held.epochs * whole.size <= CELLS_IN_ALL:
+    possible = 2 * repeats * held.epochs * whole.size <= CELLS_IN_ALL
+    if possible and held.classes <= FEW_CLASSES:
         yield whole, list(measures)
         return
     matrix = held.matrix(held.epochs - 1)
     by_margins = [name for name, measure in measures.items() if reads_margins(measure, matrix)]
     if by_margins:
         yield flat, by_margins
-    for name in measures:
-        if name not in by_margins:
-            yield whole, [name]
+    others = [name for name in measures if name not in by_margins]
+    for names in [others] if possible else [[name] for name in others]:
+        if names:
+            yield whole, names
 
 
 def _affordable(ways: Mapping[str, _Way], layout: Layout, repeats: int) -> tuple[Tensor, int]:
@@ -313,18 +321,6 @@ def _told(
 
 
 # --- choices --------------------------------------------------------------------------------------------------------
-
-
-def _spans(epochs: Sequence[int]) -> str:
-    """Return text such as ``epochs 3, 5 to 9``."""
-    spans: list[list[int]] = []
-    for epoch in epochs:
-        if spans and epoch == spans[-1][-1] + 1:
-            spans[-1].append(epoch)
-        else:
-            spans.append([epoch])
-    texts = [str(span[0]) if len(span) == 1 else f"{span[0]} to {span[-1]}" for span in spans]
-    return f"epoch{'s' * (len(epochs) > 1)} {', '.join(texts)}"
 
 
 def _tie_ranks(tie_break: Tensor | None, epochs: int, sign: float) -> Tensor:

@@ -32,14 +32,14 @@ class Layout:
         """Numbers in one dimension."""
         return 3 * self.classes if self.margins else self.classes**2
 
-    def count(self, predictions: Tensor, target: Tensor, weights: Tensor) -> Tensor:
-        """Counts ``[m, size, R]`` of predictions ``[m, N]`` with weights ``[N, R]``."""
+    def add_(self, counts: Tensor, predictions: Tensor, target: Tensor, weights: Tensor) -> None:
+        """Add to counts ``[m, size, R]``, in place, predictions ``[m, N]`` with weights ``[N, R]``."""
         epochs = len(predictions)
-        counts = weights.new_zeros(epochs * self.size, weights.shape[1])
+        flat = counts.view(epochs * self.size, -1)
         start = self.size * torch.arange(epochs).unsqueeze(-1)
 
         def add(places: Tensor, what: Tensor) -> None:
-            counts.index_add_(0, (start + places).flatten(), what)
+            flat.index_add_(0, (start + places).flatten(), what)
 
         every = weights.repeat(epochs, 1)
         if self.margins:
@@ -49,7 +49,6 @@ class Layout:
             add(predictions + 2 * self.classes, every)
         else:
             add(target * self.classes + predictions, every)
-        return counts.view(epochs, self.size, -1)
 
     def read(self, counts: Tensor) -> Counts:
         """Counts ``[..., size]`` as a measure takes them."""
@@ -111,8 +110,12 @@ class Samples:
     def count(self, layout: Layout, epochs: Sequence[int], weights: Tensor) -> Tensor:
         """Counts of all processes ``[m, size, R]``, for weights ``[N, R]`` of this process's samples."""
         at_once = max(1, SAMPLES_AT_ONCE // max(weights.numel(), 1))
-        some = torch.split(torch.tensor(list(epochs)), at_once)
-        return self.sum(torch.cat([layout.count(self.predictions[e].long(), self.target, weights) for e in some]))
+        counts = weights.new_zeros(len(epochs), layout.size, weights.shape[1])
+        for some, part in zip(
+            torch.split(torch.tensor(list(epochs)), at_once), torch.split(counts, at_once), strict=True
+        ):
+            layout.add_(part, self.predictions[some].long(), self.target, weights)
+        return self.sum(counts)
 
     def matrix(self, epoch: int) -> Tensor:
         """Counts ``[K, K]`` of all samples."""

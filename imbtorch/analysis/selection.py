@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -11,7 +13,7 @@ from torch import Tensor
 from imbtorch import measures as formulas
 from imbtorch.analysis.dominance import undominated
 from imbtorch.analysis.tables import aligned
-from imbtorch.counts import Measure, double, evaluated, matrix, square
+from imbtorch.counts import Measure, check_choice, double, evaluated, matrix, square
 
 __all__ = ["Selection", "select_model"]
 
@@ -29,21 +31,32 @@ POINT: dict[str, Measure] = {
 }
 
 
-def select_model(candidates: Mapping[str, Tensor], measures: Mapping[str, Measure] | None = None) -> Selection:
+def select_model(
+    candidates: Mapping[str, Tensor] | Mapping[str, Mapping[str, float]],
+    measures: Mapping[str, Measure] | None = None,
+    *,
+    higher_is_better: Mapping[str, bool] | None = None,
+) -> Selection:
     """Compare models by their confusion matrices, by each measure, by all of them together, and by IAM alone.
 
     Args:
-        candidates: name of a model (or epoch) -> ``[K, K]`` counts, all with the same number of classes.
-        measures: name -> function of ``[..., K, K]`` counts with a value ``[...]``, of which higher is better; by
-            default the five of the IAM paper: accuracy, CBA, macro recall, macro precision, macro F1.
+        candidates: name of a model (or epoch) -> ``[K, K]`` counts, or ``[F, K, K]`` of F folds, all of one shape, of
+            which each measure is averaged; or -> name of a measure -> its value, as papers print them. A value called
+            ``iam`` is then taken for IAM; without one it is twice that of ``cba`` less one, if there is that.
+        measures: name -> function of ``[..., K, K]`` counts with a value ``[...]``; by default the five of the IAM
+            paper: accuracy, CBA, macro recall, macro precision, macro F1, whose lowest is
+            :func:`imbtorch.bottom_line`.
+        higher_is_better: name of a measure -> False where lower is better; it is then nobody's lowest measure and no
+            part of max-min.
 
     Returns:
         :class:`Selection`; print it for a table.
 
     Raises:
         ValueError: without candidates or measures, for matrices of different shapes or with nan or negative cells, for
+            printed values of different measures or beside ``measures``, for a direction of an unknown measure, and for
             a measure that does not return one value for each matrix.
-        TypeError: for a candidate that is no tensor.
+        TypeError: for a candidate that is neither a tensor nor a mapping.
 
     Source: Mortaz (2020), sections 2.2 and 3.5; Garcia et al. (2009), section 2.1, for the points of two classes.
 
@@ -54,24 +67,68 @@ def select_model(candidates: Mapping[str, Tensor], measures: Mapping[str, Measur
     """
     if not candidates:
         raise ValueError("candidates is empty; give at least one model and its confusion matrix")
-    shapes = {name: list(square(counts).shape) for name, counts in candidates.items()}
-    if len({tuple(shape) for shape in shapes.values()}) > 1 or any(len(shape) != 2 for shape in shapes.values()):
-        raise ValueError(f"candidates must be matrices [K, K] of the same classes, got {shapes}")
+    printed = {name: each for name, each in candidates.items() if isinstance(each, Mapping)}
+    if printed:
+        if len(printed) < len(candidates) or measures is not None:
+            raise ValueError("candidates must all be printed values, which take no measures, or all be counts")
+        return _of_printed(printed, higher_is_better)
     chosen = FIVE if measures is None else measures
     if not chosen:
         raise ValueError("measures is empty; leave it out for the five of the paper")
+    stacked = _stacked(cast("Mapping[str, Tensor]", candidates))
+
+    def table(of: Mapping[str, Measure]) -> Tensor:
+        return torch.stack([evaluated(measure, stacked) for measure in of.values()], -1)  # [M, F, S]
+
+    values, iam = table(chosen), formulas.imbalance_accuracy(stacked).mean(1)
+    spread = values.std(1) if stacked.shape[1] > 1 else None
+    points = table(POINT).mean(1) if stacked.shape[-1] == 2 else None
+    higher = _directions(chosen, higher_is_better)
+    return Selection(tuple(candidates), tuple(chosen), values.mean(1), iam, points, spread, higher)
+
+
+def _stacked(candidates: Mapping[str, Tensor]) -> Tensor:
+    """Counts ``[M, F, K, K]`` of all candidates, which must be possible ones."""
+    shapes = {name: list(square(counts).shape) for name, counts in candidates.items()}
+    different = len({tuple(shape) for shape in shapes.values()}) > 1
+    if different or any(len(shape) not in (2, 3) or not shape[0] for shape in shapes.values()):
+        raise ValueError(
+            f"candidates must be matrices [K, K], or [F, K, K] of folds, of the same classes each, got {shapes}"
+        )
     stacked = torch.stack([double(counts).detach().cpu() for counts in candidates.values()])
+    stacked = stacked.unsqueeze(1) if stacked.ndim == 3 else stacked
     impossible = [name for name, counts in zip(candidates, stacked, strict=True) if bool(matrix(counts).isnan().any())]
     if impossible:
         raise ValueError(
             f"counts must be >= 0 and not nan, which those of {impossible} are not; select among the others"
         )
+    return stacked
 
-    def table(of: Mapping[str, Measure]) -> Tensor:
-        return torch.stack([evaluated(measure, stacked) for measure in of.values()], 1)
 
-    points = table(POINT) if stacked.shape[-1] == 2 else None
-    return Selection(tuple(candidates), tuple(chosen), table(chosen), formulas.imbalance_accuracy(stacked), points)
+def _of_printed(
+    candidates: Mapping[str, Mapping[str, float]], higher_is_better: Mapping[str, bool] | None
+) -> Selection:
+    """Compare models by values that are known without counts."""
+    names = tuple(next(iter(candidates.values())))
+    for model, row in candidates.items():
+        if set(row) != set(names):
+            raise ValueError(f"candidates must have values of the same measures, {list(names)}; {model!r}: {list(row)}")
+    columns = {name: torch.tensor([row[name] for row in candidates.values()], dtype=torch.float64) for name in names}
+    known = {name.lower(): column for name, column in columns.items()}
+    iam = known.get("iam", 2 * known["cba"] - 1 if "cba" in known else torch.full((len(candidates),), torch.nan))
+    shown = {name: column for name, column in columns.items() if name.lower() != "iam"}
+    if not shown:
+        raise ValueError("candidates must have values of at least one measure beside IAM")
+    values = torch.stack([*shown.values()], 1)
+    return Selection(tuple(candidates), tuple(shown), values, iam, higher=_directions(shown, higher_is_better))
+
+
+def _directions(measures: Iterable[str], higher_is_better: Mapping[str, bool] | None) -> tuple[bool, ...]:
+    """Whether higher is better, of each measure."""
+    names = tuple(measures)
+    for name in higher_is_better or {}:
+        check_choice("higher_is_better", name, names)
+    return tuple((higher_is_better or {}).get(name, True) for name in names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +141,11 @@ class Selection:
     Attributes:
         models: M names.
         measures: S names.
-        values: ``[M, S]``.
-        iam: ``[M]``.
+        values: ``[M, S]``; of folds the mean.
+        iam: ``[M]``; of folds the mean.
         points: for two classes ``[M, 3]``: dominance, G-mean and area of the accuracy-dominance space, else None.
+        spread: ``[M, S]``, standard deviation over the folds; None without folds.
+        higher: whether higher is better, for each measure; None where that goes for all.
     """
 
     models: tuple[str, ...]
@@ -94,30 +153,60 @@ class Selection:
     values: Tensor
     iam: Tensor
     points: Tensor | None = None
+    spread: Tensor | None = None
+    higher: tuple[bool, ...] | None = None
 
     @property
     def lowest(self) -> tuple[str | None, ...]:
         """Lowest measure of each model, the one that the paper underlines and reports; None without any value."""
-        least = self.values.nan_to_num(nan=torch.inf).argmin(1).tolist()
-        missing = self.values.isnan().all(1).tolist()
+        least = self._compared.nan_to_num(nan=torch.inf).argmin(1).tolist()
+        missing = self._compared.isnan().all(1).tolist()
         return tuple(None if none else self.measures[at] for at, none in zip(least, missing, strict=True))
 
     @property
+    def most_often_lowest(self) -> tuple[str, ...]:
+        """Measures that are the lowest of the most models: those that max-min listens to."""
+        times = Counter(name for name in self.lowest if name is not None)
+        return tuple(name for name in self.measures if times and times[name] == max(times.values()))
+
+    @property
     def by_measure(self) -> dict[str, tuple[str, ...]]:
-        """Measure -> the models of which it is highest."""
-        return {name: self._best(self.values[:, index]) for index, name in enumerate(self.measures)}
+        """Measure -> the models of which it is best."""
+        return {name: self._best(self._worth[:, index]) for index, name in enumerate(self.measures)}
 
     @property
     def by_max_min(self) -> tuple[str, ...]:
         """Models whose lowest measure is highest: the paper's multiple-metric choice."""
-        least = self.values.nan_to_num(nan=torch.inf).amin(1)
-        return self._best(torch.where(self.values.isnan().all(1), torch.nan, least))
+        least = self._compared.nan_to_num(nan=torch.inf).amin(1)
+        return self._best(torch.where(self._compared.isnan().all(1), torch.nan, least))
 
     @property
     def by_majority(self) -> tuple[str, ...]:
-        """Models that most measures are highest for; a tie of a measure is a vote for each."""
+        """Models that most measures are best for; a tie of a measure is a vote for each."""
         votes = [sum(name in best for best in self.by_measure.values()) for name in self.models]
         return self._best(torch.tensor([vote or torch.nan for vote in votes], dtype=torch.float64))
+
+    @property
+    def unbeaten(self) -> tuple[str, ...]:
+        """Models that no other beats on all measures (Pareto): as good on each and better on one; nan beats nothing."""
+        worth = self._worth.nan_to_num(nan=-torch.inf)
+        as_good = (worth.unsqueeze(1) >= worth).all(-1)  # [other, model]
+        better = (worth.unsqueeze(1) > worth + 1e-12 * worth.abs().clamp(max=1)).any(-1)
+        valued = ~self._worth.isnan().all(1)
+        kept = ~(as_good & better).any(0) & valued
+        return tuple(name for name, each in zip(self.models, kept.tolist(), strict=True) if each)
+
+    @property
+    def _worth(self) -> Tensor:
+        """Values of which higher is better."""
+        signs = [1.0 if better else -1.0 for better in self.higher or (True,) * len(self.measures)]
+        return self.values * self.values.new_tensor(signs)
+
+    @property
+    def _compared(self) -> Tensor:
+        """Values that max-min compares, nan elsewhere."""
+        higher = torch.tensor(self.higher or (True,) * len(self.measures))
+        return torch.where(higher, self.values, torch.nan)
 
     @property
     def by_iam(self) -> tuple[str, ...]:
@@ -164,13 +253,30 @@ class Selection:
             row = [model]
             for place, (name, values, best) in enumerate(columns):
                 lowest = name == low and place < len(self.measures)
-                row.append("*" * (model in best) + "_" * lowest + f"{values[index].item():.3f}")
+                row.append(
+                    "*" * (model in best) + "_" * lowest + f"{values[index].item():.3f}" + self._pm(index, place)
+                )
             rows.append(row)
-        lines = aligned(rows)
+        return "\n".join([*aligned(rows), *self._verdicts()])
+
+    def _pm(self, model: int, measure: int) -> str:
+        """Spread over the folds, of a value that has one."""
+        if self.spread is None or measure >= len(self.measures):
+            return ""
+        return f"±{self.spread[model, measure].item():.3f}"
+
+    def _verdicts(self) -> list[str]:
+        """What each way of choosing keeps."""
         ways = {"max-min": self.by_max_min, "majority": self.by_majority, "IAM": self.by_iam, "area": self.by_area}
         chosen = "; ".join(f"{way}: {', '.join(names) or 'none'}" for way, names in ways.items() if names is not None)
-        verdict = "max-min, majority and IAM " + ("agree" if self.agree else "do not agree")
-        front = [] if self.undominated is None else [f"none lies northeast of {', '.join(self.undominated)}"]
-        return "\n".join(
-            [*lines, "* best of its column, _ lowest measure of its row", f"chosen by {chosen}", verdict, *front]
-        )
+        folds = "" if self.spread is None else ", ± standard deviation over the folds"
+        lower = [name for name, better in zip(self.measures, self.higher or (), strict=False) if not better]
+        return [
+            f"* best of its column, _ lowest measure of its row{folds}",
+            *([f"{', '.join(lower)}: lower is better, so no part of max-min"] if lower else []),
+            f"chosen by {chosen}",
+            "max-min, majority and IAM " + ("agree" if self.agree else "do not agree"),
+            f"beaten by no other on all measures: {', '.join(self.unbeaten) or 'none'}; most often the lowest: "
+            f"{', '.join(self.most_often_lowest) or 'none'}",
+            *([] if self.undominated is None else [f"none lies northeast of {', '.join(self.undominated)}"]),
+        ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,16 +9,30 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from imbtorch.counts import Counts, Margins
+from imbtorch.analysis.epochs import ChosenEpoch
+from imbtorch.analysis.tables import spans
 from imbtorch.lightning.base import Callback, is_fitting, reports
+from imbtorch.lightning.checkpoint_watcher import CheckpointWatcher
+from imbtorch.lightning.kept_predictions import (
+    PredictionListener,
+    Processes,
+    choose_with_predictions,
+    why_not_predictable,
+)
 from imbtorch.lightning.selection_table import (
+    MAX_MIN,
     Column,
+    PackedCounts,
     SelectionTable,
     ValidationHistory,
-    choices,
+    band,
     read_column,
+    selected,
     selection,
+    trivial_values,
+    ways_of_choosing,
 )
 from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.plots import plot_selection
@@ -27,15 +40,32 @@ from imbtorch.plots import plot_selection
 __all__ = ["SelectionSummary"]
 
 
+SLOW = 3.0  # seconds of silence after which one wonders
+
+
 class SelectionSummary(Callback):
     """Tells at the end of ``fit`` which epoch each measure would select, which one was kept, and how sure that is.
 
-    After every validation it keeps the counts of a report, summed over all processes; it never communicates itself. At
-    the end rank zero prints :meth:`table`. Validations of one epoch are told apart by their step, those of one step
-    replace each other. The counts go into checkpoints, as the cells that are not zero, so that a resumed run has the
-    whole history::
+    After every validation it keeps the counts of a report, summed over all processes. At the end rank zero prints
+    :meth:`table`, with what makes the choice doubtful: ties, classes that were never predicted or are too rare, and
+    what always predicting the most common class is worth. Validations of one epoch are told apart by their step, those
+    of one step replace each other. The counts go into checkpoints, as the cells that are not zero, so that a resumed
+    run has the whole history::
 
         Trainer(callbacks=[ModelCheckpoint(monitor="val_iam", mode="max"), SelectionSummary(out="out")])
+
+    The best of many epochs looks better than it is. With ``predictions=True`` the choice is repeated on random halves
+    of the samples (:func:`imbtorch.analysis.select_epoch`), and the table says for each way of choosing the value
+    corrected for having been chosen, its interval, the share of the half-samples that keep the epoch, and which epochs
+    cannot be told from it. Where a monitor is of soft counts, hard counts choose there, and ties go by the soft values.
+
+    Each process then keeps the predicted classes of its own samples, in the smallest integer dtype on the CPU: a byte
+    for each sample and validation up to 256 classes, in memory and in checkpoints. Every validation must see the same
+    samples in the same order (``shuffle=False``); the predictions of one that does not are left out with a warning, and
+    its counts stay. At the end of ``fit`` all processes add up counts of the halves; else this callback never
+    communicates. Lightning saves the state of rank zero alone: a run of one process goes on from a checkpoint with all
+    its predictions, a run of several, or of another number, with those of the validations after it, among which alone
+    epochs are then compared; the table says so.
 
     Without Lightning, :func:`imbtorch.analysis.select_model` makes such a table of a mapping of epochs to counts.
 
@@ -46,10 +76,13 @@ class SelectionSummary(Callback):
             shown and selects nothing. What a ``ModelCheckpoint`` monitors is shown as well.
         out: folder for the table, ``<report>_selection.txt``, and for a picture of all measures over the epochs,
             ``<report>_selection.png``, which needs matplotlib; by default neither is written.
+        predictions: keep the predicted classes of each validation and resample them at the end of ``fit``. Not for
+            multilabel reports, ``state="margins"`` and ``weighted=True``.
 
     Raises:
         ValueError: without measures and for one named twice; at the start of ``fit`` for a report or measure that is
-            unknown or a history that counts otherwise; in the sanity check if ``report`` must say which one is meant.
+            unknown, a history that counts otherwise, or ``predictions`` of a report that has none; in the sanity check
+            if ``report`` must say which one is meant.
         TypeError: for measures that are no names.
         ModuleNotFoundError: at the start of ``fit`` for ``out`` without matplotlib.
     """
@@ -59,6 +92,7 @@ class SelectionSummary(Callback):
         report: str | None = None,
         measures: Sequence[str] = ("iam", "accuracy", "balanced_accuracy", "gmean", "mcc"),
         out: str | Path | None = None,
+        predictions: bool = False,
     ) -> None:
         if isinstance(measures, str) or not all(isinstance(name, str) for name in measures):
             raise TypeError(f"measures must be a sequence of names such as ('iam', 'accuracy'), got {measures!r}")
@@ -67,17 +101,25 @@ class SelectionSummary(Callback):
         self.report = report
         self.measures = tuple(measures)
         self.out = None if out is None else Path(out)
+        self.predictions = predictions
         self._path = ""  # of the report that is followed
-        self._columns: dict[str, Column] = {}  # measures, and what is monitored besides
-        self._named: tuple[str, ...] = ()  # measures alone
+        self._columns: dict[str, Column] = {}  # measures, what is monitored besides, and what max-min looks at
+        self._ways: dict[str, str] = {}  # way of choosing -> measure
         self._banded = ""  # the one whose interval is drawn
+        self._class_names: tuple[str, ...] = ()
+        self._remedies: dict[str, str] = {}  # what could be done about doubts
         self._validations: list[dict[str, Any]] = []
+        self._targets: Tensor | None = None  # of this process, in the order of its predictions
+        self._listeners: dict[str, PredictionListener] = {}
+        self._choices: dict[str, ChosenEpoch] = {}
+        self._resampled: list[int] = []  # validations that these chose from
         self._kept: dict[str, dict[str, Any]] = {}  # state key of a checkpoint callback -> what it kept, and when
-        self._marks: dict[str, tuple[Any, ...]] = {}  # tell whether it has kept something else
+        self._watcher = CheckpointWatcher()
         self._before: dict[str, object] = {}
         self._epoch = 0  # of the last training batch
+        self._processes = 1
         self._stage = "fit"  # or "validate", ...
-        self._told = False
+        self._already_warned = False
 
     # --- in checkpoints ---------------------------------------------------------------------------------------------
 
@@ -87,13 +129,25 @@ class SelectionSummary(Callback):
         return self._generate_state_key(report=self.report)
 
     def state_dict(self) -> dict[str, Any]:
-        """Counts of the validations and epochs of the checkpoints, as tensors and plain values."""
-        return {"validations": list(self._validations), "kept": {key: dict(kept) for key, kept in self._kept.items()}}
+        """Validations and epochs of the checkpoints, as tensors and plain values."""
+        return {
+            "validations": list(self._validations),
+            "kept": {key: dict(kept) for key, kept in self._kept.items()},
+            "targets": self._targets,
+            "processes": self._processes,
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from the history of a checkpoint, but only where training goes on from it: not in ``validate``."""
-        if self._stage == "fit":
-            self._validations, self._kept = list(state_dict["validations"]), dict(state_dict["kept"])
+        if self._stage != "fit":
+            return
+        self._validations, self._kept = list(state_dict["validations"]), dict(state_dict["kept"])
+        self._targets = state_dict.get("targets")
+        if not self.predictions or self._processes > 1 or state_dict.get("processes") != 1:  # they are of rank zero
+            self._targets = None
+            self._validations = [
+                {key: value for key, value in entry.items() if key != "predictions"} for entry in self._validations
+            ]
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Let the checkpoint that is being written know that it is the one that is kept."""
@@ -105,8 +159,9 @@ class SelectionSummary(Callback):
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Forget another trainer's run, and ask for matplotlib before the training rather than after it."""
         self._stage = stage
+        self._processes = trainer.world_size
         if stage == "fit" and trainer.global_step == 0:  # a checkpoint is restored after this
-            self._validations, self._kept = [], {}
+            self._validations, self._kept, self._targets = [], {}, None
         if stage == "fit" and self.out is not None:
             try:
                 import matplotlib  # noqa: F401
@@ -118,7 +173,7 @@ class SelectionSummary(Callback):
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Find the report and check all names."""
         found = dict(reports(pl_module))
-        self._path, self._told = "", False
+        self._path, self._already_warned = "", False
         if self.report is not None and self.report not in found:
             raise ValueError(f"the module has no report {self.report!r}; it has {sorted(found) or 'none'}")
         if not found:
@@ -131,13 +186,12 @@ class SelectionSummary(Callback):
         """See what the checkpoint callbacks have kept before this run, and whether its history can be gone on with."""
         if self._path:
             self._check_counting(pl_module.get_submodule(self._path))
-        before, self._kept, self._marks = self._kept, {}, {}
-        for checkpoint in _with_best(trainer):
+        before, self._kept, self._watcher = self._kept, {}, CheckpointWatcher()
+        for checkpoint in self._watcher.newly_kept(trainer):
             kept = before.get(checkpoint.state_key, {})
             if kept.get("path") != checkpoint.best_model_path:  # kept by a run without this callback
                 kept = {"path": checkpoint.best_model_path, "epoch": None, "step": None}
             self._kept[checkpoint.state_key] = kept | {"how": _how(checkpoint)}
-            self._marks[checkpoint.state_key] = _mark(checkpoint)
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """See what was kept after the last batch: no step was taken since, though an epoch may have ended."""
@@ -149,31 +203,51 @@ class SelectionSummary(Callback):
         self._look_at_checkpoints(trainer, self._epoch)
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """Remember what was computed before, by training for example."""
+        """Remember what was computed before, by training for example, and listen to what is predicted."""
         self._before = {path: report.last_result for path, report in reports(pl_module)}
+        self._stop_listening()
+        if self.predictions and is_fitting(trainer) and not trainer.sanity_checking:
+            followed = {path: report for path, report in reports(pl_module) if path == (self._path or path)}
+            self._listeners = {path: PredictionListener(report) for path, report in followed.items()}
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Leave the reports of an interrupted validation alone."""
+        self._stop_listening()
+
+    def _stop_listening(self) -> dict[str, PredictionListener]:
+        """End what validation began; return those who listened."""
+        listeners, self._listeners = self._listeners, {}
+        for listener in listeners.values():
+            listener.stop()
+        return listeners
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Keep the counts that this validation computed, on all processes alike."""
         if not is_fitting(trainer):
             return
-        computed = {
+        listeners, computed = self._stop_listening(), self._computed(pl_module)
+        if not self._path and len(computed) == 1:
+            self._follow(*next(iter(computed.items())), trainer)
+        if trainer.sanity_checking:
+            self._check_unambiguous(computed)
+        elif self._path in computed:
+            self._record(trainer, computed[self._path], listeners.get(self._path))
+        elif computed and not self._path:
+            self._warn(trainer, _several(computed))  # after hours of training not worth an error
+        else:
+            self._warn_of_nothing_computed(trainer, self._path or next(path for path, _ in reports(pl_module)))
+
+    def _check_unambiguous(self, computed: Mapping[str, ImbalanceReport]) -> None:
+        if computed and not self._path:
+            raise ValueError(_several(computed))
+
+    def _computed(self, pl_module: Any) -> dict[str, ImbalanceReport]:
+        """Reports that were computed since the validation began, by the path of their attribute."""
+        return {
             path: report
             for path, report in reports(pl_module)
             if report.last_result is not None and report.last_result is not self._before.get(path)
         }
-        if not self._path and len(computed) == 1:
-            self._follow(*next(iter(computed.items())), trainer)
-        several = f"validation computed several reports ({', '.join(computed)}); choose one, as in "
-        several += f"SelectionSummary(report={next(iter(computed), '')!r})"
-        if trainer.sanity_checking:
-            if not self._path and computed:
-                raise ValueError(several)
-        elif self._path in computed:
-            self._record(computed[self._path], trainer.current_epoch, trainer.global_step)
-        elif computed and not self._path:
-            self._warn(trainer, several)  # after hours of training not worth an error
-        else:
-            self._warn_of_nothing_computed(trainer, self._path or next(path for path, _ in reports(pl_module)))
 
     def _warn_of_nothing_computed(self, trainer: Any, name: str) -> None:
         self._warn(
@@ -183,11 +257,13 @@ class SelectionSummary(Callback):
         )
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
-        """Print the table and write the files, on rank zero."""
-        if not trainer.is_global_zero:
-            return
+        """Resample predictions, on all processes; print the table and write the files, on rank zero."""
         if not self._validations:
             self._warn(trainer, "fit ended without a validation, so there is nothing to tell")
+            return
+        if self.predictions:
+            self._choose(trainer, pl_module.get_submodule(self._path))
+        if not trainer.is_global_zero:
             return
         text = str(self.table())
         print(f"\n{text}")  # noqa: T201
@@ -203,16 +279,24 @@ class SelectionSummary(Callback):
 
     def _follow(self, path: str, report: ImbalanceReport, trainer: Any) -> None:
         """Take this report for the one that is meant, and find out how it reads the measures."""
+        why = why_not_predictable(report)
+        if self.predictions and why:
+            raise ValueError(
+                f"predictions=True resamples the predicted class of each sample, but the report {path!r} {why}"
+            )
         columns = dict(read_column(report, name) for name in self.measures)
-        self._named = tuple(columns)
-        logged, banded = report.keys(), ""
-        for monitor in [getattr(checkpoint, "monitor", None) for checkpoint in trainer.checkpoint_callbacks]:
-            if monitor in logged:
-                name, column = read_column(report, _measure_of(report, monitor))
-                name = next((known for known, other in columns.items() if other == column), name)
-                columns.setdefault(name, column)
-                banded = banded or name
-        self._path, self._columns, self._banded = path, columns, banded or self._named[0]
+        named = tuple(columns)
+        monitored = [_add_monitored(columns, report, monitor) for monitor in _monitors(trainer, report)]
+        shown = tuple(columns)
+        if len(named) > 1:
+            columns.setdefault(MAX_MIN, read_column(report, MAX_MIN)[1])
+        self._path, self._columns, self._banded = path, columns, [*monitored, named[0]][0]
+        self._ways, self._class_names = ways_of_choosing(columns, named, shown), report.class_names
+        monitor = f"{report.prefix}{next(iter(report.measures), 'iam')}_soft{report.postfix}"
+        self._remedies = {
+            "ties": "" if report.soft or report.weighted else f"{monitor!r}, which soft=True of the report adds",
+            "corrected": "" if why else "SelectionSummary(predictions=True) corrects for that and names epochs as good",
+        }
 
     def _check_counting(self, report: ImbalanceReport) -> None:
         """Refuse a history that cannot be compared with what the report counts."""
@@ -223,51 +307,79 @@ class SelectionSummary(Callback):
                     f"run goes on from ({entry['counting']}); give it the arguments that it had, or start a new run"
                 )
 
-    def _record(self, report: ImbalanceReport, epoch: int, step: int) -> None:
-        """Keep the cells that are not zero: few of the many that many classes have."""
-        result = report.last_result
+    def _record(self, trainer: Any, report: ImbalanceReport, listener: PredictionListener | None) -> None:
+        """Keep what was computed in the place of what is known of the same step."""
+        result, epoch, step = report.last_result, trainer.current_epoch, trainer.global_step
         assert result is not None
-        counts = result.counts
-        stacked = (torch.stack(tuple(counts)) if isinstance(counts, Margins) else counts).cpu()
-        cells = stacked.flatten().nonzero().flatten()
         self._check_counting(report)
         self._validations = [each for each in self._validations if (each["epoch"], each["step"]) != (epoch, step)]
-        self._validations.append(
-            {
-                "epoch": epoch,
-                "step": step,
-                "counting": report.counting.name,
-                "margins": isinstance(counts, Margins),
-                "shape": list(stacked.shape),
-                "cells": cells,
-                "counts": stacked.flatten()[cells],
-            }
+        logged = {column.logged for column in self._columns.values() if column.logged}
+        entry = {
+            "epoch": epoch,
+            "step": step,
+            "counting": report.counting.name,
+            "logged": {name: float(result.values[name]) for name in sorted(logged)},
+            **PackedCounts.pack(result.counts),
+        }
+        self._validations.append(entry)
+        self._choices, self._resampled = {}, []
+        if listener is not None:
+            self._keep_predictions(trainer, entry, *listener.heard())
+
+    def _keep_predictions(self, trainer: Any, entry: dict[str, Any], predicted: Tensor, target: Tensor) -> None:
+        """Keep what was predicted, unless the samples are others than before."""
+        if self._targets is None:
+            self._targets = target
+        if torch.equal(target, self._targets):
+            entry["predictions"] = predicted
+            return
+        number = len(self._targets)
+        seen = f"{number} samples in another order" if len(target) == number else f"{len(target)} in place of {number}"
+        self._warn(
+            trainer,
+            f"the validation of epoch {entry['epoch']}, step {entry['step']}, counted {seen}, so its predictions "
+            "cannot be compared and are left out; give its DataLoader shuffle=False, and the same samples each time",
+        )
+
+    def _choose(self, trainer: Any, report: ImbalanceReport) -> None:
+        """Resample the predictions of all processes: a collective step."""
+
+        def announce(seconds: float) -> None:
+            if trainer.is_global_zero and seconds > SLOW:
+                text = f"SelectionSummary: resampling {len(self._validations)} validations, some {seconds:.0f} s"
+                print(text, flush=True)  # noqa: T201
+
+        predictions = [entry.get("predictions") for entry in self._validations]
+        self._choices, self._resampled = choose_with_predictions(
+            self.history(),
+            predictions,
+            self._targets,
+            self._columns,
+            self._ways,
+            report.counting.classes,
+            Processes(trainer.global_rank, trainer.world_size, trainer.strategy.root_device, report.process_group),
+            announce,
         )
 
     def _look_at_checkpoints(self, trainer: Any, epoch: int) -> None:
         """Note the epoch and step of what the checkpoint callbacks have newly kept, in the order of the callbacks."""
-        kept = {}
-        for checkpoint in _with_best(trainer):
-            key, mark = checkpoint.state_key, _mark(checkpoint)
-            old = self._marks.get(key, (None, None, None))
-            if mark[0] != old[0] or mark[1] is not old[1] or mark[2] != old[2]:
-                place = {"path": mark[0], "epoch": epoch, "step": trainer.global_step}
-                self._marks[key], self._kept[key] = mark, place | {"how": _how(checkpoint)}
-            kept[key] = self._kept[key]
-        self._kept = kept
+        for checkpoint in self._watcher.newly_kept(trainer):
+            place = {"path": checkpoint.best_model_path, "epoch": epoch, "step": trainer.global_step}
+            self._kept[checkpoint.state_key] = place | {"how": _how(checkpoint)}
+        order = [each.state_key for each in trainer.checkpoint_callbacks]
+        self._kept = {key: self._kept[key] for key in order if key in self._kept}
 
     def _warn(self, trainer: Any, text: str) -> None:
         """Say the first thing that is missing, which explains what else is."""
-        if trainer.is_global_zero and not self._told:
-            self._told = True
+        if trainer.is_global_zero and not self._already_warned:
+            self._already_warned = True
             warnings.warn(f"SelectionSummary: {text}", UserWarning, stacklevel=3)
 
     # --- results ----------------------------------------------------------------------------------------------------
 
     def history(self) -> ValidationHistory:
         """Counts and values of the validations, in their order; never communicates."""
-        epochs, steps = ([entry[key] for entry in self._validations] for key in ("epoch", "step"))
-        return ValidationHistory.of(epochs, steps, [_unpacked(entry) for entry in self._validations], self._columns)
+        return ValidationHistory.of(self._validations, self._columns)
 
     def table(self) -> SelectionTable:
         """Epochs that the measures, max-min and the checkpoints select, with every measure at each of them.
@@ -277,7 +389,50 @@ class SelectionSummary(Callback):
         Raises:
             RuntimeError: before the first validation.
         """
-        return selection(self._path, self._some_history(), self._columns, self._named, self._kept_by())
+        history = self._some_history()
+        return selection(
+            self._path,
+            history,
+            self._columns,
+            self._ways,
+            self._kept_by(),
+            self._choices,
+            self._class_names,
+            list(self._remarks(history)),
+        )
+
+    def _remarks(self, history: ValidationHistory) -> Iterator[str]:
+        """What resampling found out, or what could be done in its place."""
+        if len(history.epochs) < 2:
+            return
+        tied = any(len(places) > 1 for places in selected(history, self._columns, self._ways).values())
+        if tied and self._remedies["ties"]:
+            yield f"ties: the earliest is often the worst; for probabilities to decide monitor {self._remedies['ties']}"
+        if self._resampled:
+            yield from self._remarks_on_choices(history)
+        else:
+            remedy = self._remedies["corrected"] or "other samples tell its value"
+            if self.predictions:
+                remedy = "no predictions agree with the counts of all processes, so nothing corrects for that"
+            yield f"the best of {len(history.epochs)} looks better than it is; {remedy}"
+
+    def _remarks_on_choices(self, history: ValidationHistory) -> Iterator[str]:
+        yield "corrected: for having been chosen, with a 95 % interval; test it elsewhere before you rely on it"
+        yield "stability: share of random half-samples that keep the epoch; it is no probability of being the best"
+        called = history.steps if history.stepwise else history.epochs
+        left_out = [at for at in range(len(called)) if at not in self._resampled]
+        kind = ("step" if history.stepwise else "epoch") + "s" * (len(left_out) > 1)
+        if left_out:
+            yield (
+                f"{kind} {spans(left_out, called)}: no predictions that agree with the counts of all processes (other "
+                "samples, or before a run was resumed), so not among those that are compared"
+            )
+        bare = [how for how, name in self._ways.items() if how not in self._choices and self._columns[name].measure]
+        if bare:
+            yield f"{', '.join(bare)}: resampling would keep another epoch, so the value is not corrected"
+        fewer = {len(choice.compared) for choice in self._choices.values()}
+        if fewer and min(fewer) < len(self._resampled):
+            yield f"only the best {min(fewer)} were compared, since resampling all would take long"
 
     def plot(self, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw the measures over the epochs, what is selected, and the interval of the monitored measure as a band.
@@ -292,19 +447,19 @@ class SelectionSummary(Callback):
             RuntimeError: before the first validation.
         """
         history = self._some_history()
-        found = choices(history, self._columns, self._named)
-        selected = {how: choice.chosen[0] for how, choice in found.items() if choice.chosen}
+        found = selected(history, self._columns, self._ways)
+        marks = {how: places[0] for how, places in found.items() if places}
         kept = {how: history.at(*place) for how, place in self._kept_by().items()}
-        selected |= {how: at for how, at in kept.items() if at is not None}
-        band = self._columns[self._banded].interval(list(history.counts.values()))
-        stepwise = len(set(history.epochs)) < len(history.epochs)
+        marks |= {how: at for how, at in kept.items() if at is not None}
+        limits = band(self._columns[self._banded], history)
         return plot_selection(
             history.values,
             ax,
-            selected=selected,
-            intervals={} if band is None else {self._banded: band},
-            places=history.steps if stepwise else history.epochs,
-            xlabel="Step" if stepwise else "Epoch",
+            selected=marks,
+            intervals={} if limits is None else {self._banded: limits},
+            places=history.steps if history.stepwise else history.epochs,
+            xlabel="Step" if history.stepwise else "Epoch",
+            trivial=trivial_values(history, self._columns, self._class_names)[1],
         )
 
     def _some_history(self) -> ValidationHistory:
@@ -322,6 +477,27 @@ class SelectionSummary(Callback):
         return found
 
 
+def _monitors(trainer: Any, report: ImbalanceReport) -> list[str]:
+    """Names of a report that checkpoint callbacks monitor."""
+    names = [getattr(checkpoint, "monitor", None) for checkpoint in trainer.checkpoint_callbacks]
+    logged = report.keys()
+    return [name for name in names if name in logged]
+
+
+def _add_monitored(columns: dict[str, Column], report: ImbalanceReport, monitor: str) -> str:
+    """Add what is monitored to the columns, unless one shows it already; return the name of its column."""
+    name, column = read_column(report, _measure_of(report, monitor))
+    name = next((known for known, other in columns.items() if other == column), name)
+    columns.setdefault(name, column)
+    return name
+
+
+def _several(computed: Mapping[str, ImbalanceReport]) -> str:
+    """What to say where it is not known which report is meant."""
+    choose = f"SelectionSummary(report={next(iter(computed), '')!r})"
+    return f"validation computed several reports ({', '.join(computed)}); choose one, as in {choose}"
+
+
 def _measure_of(report: ImbalanceReport, name: str) -> str:
     """The measure itself where its limit is named, as ``intervals=True`` adds them."""
     short = report[name].name
@@ -329,25 +505,6 @@ def _measure_of(report: ImbalanceReport, name: str) -> str:
     return measure if short not in report.measures and measure in report.measures else short
 
 
-def _unpacked(entry: Mapping[str, Any]) -> Counts:
-    flat = torch.zeros(math.prod(entry["shape"]), dtype=entry["counts"].dtype)
-    flat[entry["cells"]] = entry["counts"]
-    counts = flat.reshape(entry["shape"])
-    return Margins(*counts.unbind()) if entry["margins"] else counts
-
-
-def _with_best(trainer: Any) -> Iterator[Any]:
-    """Checkpoint callbacks that have kept something."""
-    return (each for each in trainer.checkpoint_callbacks if getattr(each, "best_model_path", ""))
-
-
 def _how(checkpoint: Any) -> str:
     monitor = getattr(checkpoint, "monitor", None)
     return f"kept by {type(checkpoint).__name__}" + (f"({monitor})" if monitor else ", the last")
-
-
-def _mark(checkpoint: Any) -> tuple[Any, ...]:
-    """What changes with the file that is kept, which may be overwritten under its name; no value leaves the device."""
-    score = getattr(checkpoint, "best_model_score", None)
-    last = getattr(checkpoint, "_last_global_step_saved", None) if score is None else None
-    return checkpoint.best_model_path, score, last

@@ -10,32 +10,32 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.comparisons import compare
+from imbtorch.analysis.baselines import always_commonest
+from imbtorch.analysis.caveats import choice_caveats
+from imbtorch.analysis.epochs import ChosenEpoch
 from imbtorch.analysis.intervals import Interval, posterior
-from imbtorch.analysis.selection import Selection
-from imbtorch.analysis.tables import aligned
-from imbtorch.counts import Counts, Margins
+from imbtorch.analysis.tables import aligned, spans, trivial_line
+from imbtorch.counts import Counts, Margins, rescaled, sums
 from imbtorch.metrics.report import ImbalanceReport
 
 __all__ = [
-    "Choice",
     "Column",
     "SelectedEpoch",
     "SelectionTable",
     "ValidationHistory",
-    "choices",
+    "band",
     "read_column",
+    "selected",
     "selection",
+    "trivial_values",
+    "ways_of_choosing",
 ]
 
 DRAWS = 2000  # of a posterior
 FEWEST_DRAWS = 500  # with fewer, limits are noise
-CELLS = 200_000_000  # drawn at most for the band, and as many for the probabilities: some twenty seconds each
-CAVEAT = (
-    "P(better): probability that the epoch is better than the runner-up by the measure of its row (analysis.compare),",
-    "as if each had a test set of its own. Both saw the same samples, so as a rule the difference is surer than that;",
-    "with the predictions, analysis.paired_compare tells. The best of many looks better than it is: test it elsewhere.",
-)
+CELLS = 100_000_000  # drawn at most for the band
+MAX_MIN = "bottom_line"  # the lowest of the IAM paper's five measures, which max-min compares
+NONE = Margins(*torch.zeros(3, 0, 0, dtype=torch.int64))  # of no validation
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,29 +47,92 @@ class ValidationHistory:
         steps: M numbers of optimizer steps that had been taken.
         counts: ``"epoch 3"``, or ``"epoch 3, step 40"`` where an epoch has several -> its counts: ``[K, K]``,
             ``[L, 2, 2]`` or :class:`~imbtorch.counts.Margins`. A mapping of matrices is what
-            :func:`imbtorch.analysis.select_model` takes.
+            :func:`imbtorch.analysis.select_model` takes. Matrices are made when they are asked for: only the cells that
+            are not zero are kept.
+        margins: those of all counts, ``[M, K]`` or ``[M, L, 2]`` each.
         values: name of a measure -> float64 ``[M]``; without names before the first ``fit``.
     """
 
     epochs: tuple[int, ...]
     steps: tuple[int, ...]
-    counts: dict[str, Counts]
+    counts: Mapping[str, Counts]
+    margins: Margins
     values: dict[str, Tensor]
 
     @classmethod
-    def of(
-        cls, epochs: Sequence[int], steps: Sequence[int], counts: Sequence[Counts], columns: Mapping[str, Column]
-    ) -> ValidationHistory:
+    def of(cls, validations: Sequence[Mapping[str, Any]], columns: Mapping[str, Column]) -> ValidationHistory:
         """Name the validations and take their values."""
+        epochs, steps = (tuple(entry[key] for entry in validations) for key in ("epoch", "step"))
         stepwise = len(set(epochs)) < len(epochs)
         names = [f"epoch {epoch}" + f", step {step}" * stepwise for epoch, step in zip(epochs, steps, strict=True)]
-        values = {name: column.values(counts) for name, column in columns.items()}
-        return cls(tuple(epochs), tuple(steps), dict(zip(names, counts, strict=True)), values)
+        counts = PackedCounts(dict(zip(names, validations, strict=True)))
+        marginal = [counts.margins(name) for name in names]
+        rows = []
+        for name, entry, parts in zip(names, validations, marginal, strict=True):
+            one = counts[name] if any(column.needs_matrix for column in columns.values()) else parts
+            logged = entry.get("logged", {})
+            rows.append([column.value(one if column.needs_matrix else parts, logged) for column in columns.values()])
+        values = torch.tensor(rows, dtype=torch.float64).view(len(names), len(columns))
+        stacked = Margins(*(torch.stack(some) for some in zip(*marginal, strict=True))) if names else NONE
+        return cls(epochs, steps, counts, stacked, dict(zip(columns, values.unbind(1), strict=True)))
 
     def at(self, epoch: int | None, step: int | None) -> int | None:
         """Index of a validation; None if there was none then."""
         places = list(zip(self.epochs, self.steps, strict=True))
         return places.index((epoch, step)) if (epoch, step) in places else None  # type: ignore[arg-type]
+
+    @property
+    def stepwise(self) -> bool:
+        """Whether an epoch had several validations."""
+        return len(set(self.epochs)) < len(self.epochs)
+
+
+class PackedCounts(Mapping[str, Counts]):
+    """Counts of which only the cells that are not zero are in memory: few of the many that many classes have."""
+
+    def __init__(self, entries: Mapping[str, Mapping[str, Any]]) -> None:
+        self._entries = entries
+
+    def __getitem__(self, name: str) -> Counts:
+        """Counts of one validation."""
+        entry = self._entries[name]
+        flat = torch.zeros(math.prod(entry["shape"]), dtype=entry["counts"].dtype)
+        flat[entry["cells"]] = entry["counts"]
+        counts = flat.reshape(entry["shape"])
+        return Margins(*counts.unbind()) if entry["margins"] else counts
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of the validations."""
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        """Number of validations."""
+        return len(self._entries)
+
+    def margins(self, name: str) -> Margins:
+        """Margins of one validation, of a matrix without making it."""
+        entry = self._entries[name]
+        if entry["margins"] or len(entry["shape"]) != 2:
+            return Margins(*(part.clone() for part in sums(self[name])))
+        size, counts = entry["shape"][0], entry["counts"]
+        rows, columns = entry["cells"] // size, entry["cells"] % size
+
+        def total(places: Tensor, what: Tensor) -> Tensor:
+            return what.new_zeros(size).index_add_(0, places, what)
+
+        return Margins(total(rows, counts * (rows == columns)), total(rows, counts), total(columns, counts))
+
+    @staticmethod
+    def pack(counts: Counts) -> dict[str, Any]:
+        """Plain values and tensors that a checkpoint can hold."""
+        stacked = (torch.stack(tuple(counts)) if isinstance(counts, Margins) else counts).cpu()
+        cells = stacked.flatten().nonzero().flatten()
+        return {
+            "margins": isinstance(counts, Margins),
+            "shape": list(stacked.shape),
+            "cells": cells,
+            "counts": stacked.flatten()[cells],
+        }
 
 
 @dataclass(frozen=True)
@@ -78,13 +141,15 @@ class SelectedEpoch:
 
     Attributes:
         how: what selects: a measure, ``"max-min"``, or a checkpoint.
-        epoch: the epoch, the earliest of those that are equally good; None if nothing is selected or it is not known.
+        epoch: the epoch, the earliest of those that are equally good, as ``ModelCheckpoint`` keeps it; None if nothing
+            is selected or it is not known.
         step: optimizer steps that had been taken.
         values: measure -> value then; empty for a checkpoint of weights that were not validated.
         best: measures that no other epoch is better by.
         tied: number of other epochs that are as good.
-        runner_up: name of the next best validation.
-        probability: that the epoch is better than the next best.
+        choice: with ``predictions=True`` what resampling says of this choice: its value corrected for having been
+            chosen, the interval of that, its stability, and which cannot be told from it. Its epochs are indices of the
+            validations.
     """
 
     how: str
@@ -93,8 +158,7 @@ class SelectedEpoch:
     values: Mapping[str, float] = field(default_factory=dict)
     best: tuple[str, ...] = ()
     tied: int = 0
-    runner_up: str | None = None
-    probability: float | None = None
+    choice: ChosenEpoch | None = None
 
 
 @dataclass(frozen=True)
@@ -103,14 +167,14 @@ class SelectionTable:
 
     Attributes:
         report: attribute of the report.
-        validations: how many there were to select from.
+        validations: what the validations are called in the table: their epochs, or their steps.
         measures: names of the columns.
         rows: one for each way.
         notes: what is to be known beside the numbers.
     """
 
     report: str
-    validations: int
+    validations: tuple[int, ...]
     measures: tuple[str, ...]
     rows: tuple[SelectedEpoch, ...]
     notes: tuple[str, ...]
@@ -124,17 +188,26 @@ class SelectionTable:
 
     def __str__(self) -> str:
         """Aligned text: ``*`` marks the best of a column."""
-        lines = [["selected by", "epoch", "step", "tied", *self.measures, "runner-up", "P(better)"]]
+        resampled = ["corrected", "interval", "stability", "cannot be told from"]
+        lines = [["selected by", "epoch", "step", "ties", *self.measures, *resampled]]
         for row in self.rows:
             values = ["*" * (name in row.best) + _cell(row.values.get(name)) for name in self.measures]
-            sure = "" if row.probability is None else f"{row.probability:.2f}"
-            lines.append(
-                [row.how, _cell(row.epoch), _cell(row.step), str(row.tied or ""), *values, row.runner_up or "", sure]
-            )
+            ties = f"{row.tied + 1} epochs tie" if row.tied else ""
+            lines.append([row.how, _cell(row.epoch), _cell(row.step), ties, *values, *self._resampled(row.choice)])
         columns = [column for column in zip(*lines, strict=True) if any(column[1:])]
         rows = aligned(list(zip(*columns, strict=True)), names_left=True)
-        title = f"Selection by {self.report!r} among {self.validations} validation{'s' * (self.validations != 1)}"
+        number = len(self.validations)
+        title = f"Selection by {self.report!r} among {number} validation{'s' * (number != 1)}"
         return "\n".join([title, *rows, *self.notes])
+
+    def _resampled(self, choice: ChosenEpoch | None) -> list[str]:
+        """Cells of what resampling says."""
+        if choice is None:
+            return [""] * 4
+        limits = f"[{choice.interval.low.item():.4f}, {choice.interval.high.item():.4f}]"
+        others = [epoch for epoch in choice.indistinguishable if epoch != choice.epoch]
+        told = f"{len(others)}: {spans(others, self.validations)}" if others else "none"
+        return [_cell(choice.corrected), limits, f"{choice.stability:.2f}", told]
 
 
 @dataclass(frozen=True)
@@ -142,156 +215,44 @@ class Column:
     """A measure as a report reads it.
 
     Attributes:
-        measure: function of the counts of one validation, or of a stack of draws.
+        measure: function of the counts of one validation, or of a stack of draws; None for what counts do not tell.
         better: whether higher is better; None without a direction.
         labels: whether counts are ``[L, 2, 2]``, of which it gives one value.
+        logged: name in the report of the value that is read in place of the measure's: of soft counts, or of groups.
     """
 
-    measure: Callable[[Counts], Tensor]
+    measure: Callable[[Counts], Tensor] | None
     better: bool | None
     labels: bool
+    logged: str = ""
 
-    def values(self, counts: Sequence[Counts]) -> Tensor:
-        """Value of each counts, float64 ``[M]``."""
-        return torch.tensor([self.measure(each).item() for each in counts], dtype=torch.float64)
+    @property
+    def function(self) -> Callable[[Counts], Tensor]:
+        """The measure, of a column that has one."""
+        assert self.measure is not None
+        return self.measure
 
-    def interval(self, counts: Sequence[Counts]) -> Interval | None:
-        """Posterior interval of each counts, ``[M]``; None where there is nothing to draw from or it takes too long."""
-        draws = _affordable(counts[0], len(counts))
-        if not draws:
-            return None
-        stacked = torch.stack(counts)  # type: ignore[arg-type]
-        generator = torch.Generator().manual_seed(0)
-        event_dims = 3 if self.labels else 2
-        return posterior(self.measure, stacked, samples=draws, generator=generator, event_dims=event_dims)
+    @property
+    def needs_matrix(self) -> bool:
+        """Whether the measure must see the matrix rather than margins."""
+        return not self.logged and getattr(self.measure, "needs_matrix", True)
 
-
-@dataclass(frozen=True)
-class Choice:
-    """What one way of choosing selects.
-
-    Attributes:
-        chosen: indices of the best validations, the earliest first.
-        second: index of the best of all but the first of them; None without another.
-        measure: function of draws of which higher is better.
-    """
-
-    chosen: tuple[int, ...]
-    second: int | None
-    measure: Callable[[Tensor], Tensor]
-
-    @classmethod
-    def of(cls, columns: Mapping[str, Column], history: ValidationHistory) -> Choice:
-        """Choose by the lowest of some measures."""
-        names, models = tuple(columns), tuple(history.counts)
-        signs = [1.0 if column.better else -1.0 for column in columns.values()]
-        values = torch.stack([sign * history.values[name] for sign, name in zip(signs, names, strict=True)], 1)
-        nobody = torch.full((len(models),), math.nan)  # a Selection compares with IAM, which is not asked for here
-        chosen = tuple(models.index(model) for model in Selection(models, names, values, nobody).by_max_min)
-        lowest = torch.where(values.isnan().all(1), -math.inf, values.nan_to_num(nan=math.inf).amin(1)).tolist()
-        others = [at for at in range(len(models)) if at not in chosen[:1] and lowest[at] > -math.inf]
-
-        def measure(counts: Tensor) -> Tensor:
-            parts = [sign * column.measure(counts) for sign, column in zip(signs, columns.values(), strict=True)]
-            return parts[0] if len(parts) == 1 else torch.stack(parts).nan_to_num(nan=math.inf).amin(0)
-
-        return cls(chosen, max(others, key=lambda at: (lowest[at], -at)) if others else None, measure)
-
-    def probability(self, counts: Sequence[Counts], draws: int) -> float | None:
-        """Probability that the first is better than the second; None without a second or without draws."""
-        if self.second is None or not self.chosen or not draws:
-            return None
-        first, second = counts[self.chosen[0]], counts[self.second]
-        assert isinstance(first, Tensor)
-        assert isinstance(second, Tensor)
-        generator = torch.Generator().manual_seed(0)
-        found = compare(self.measure, first, second, samples=draws, generator=generator, event_dims=first.ndim)
-        return found.probability.item()
+    def value(self, counts: Counts, logged: Mapping[str, float]) -> float:
+        """Value of the counts of one validation, or of their margins where those will do."""
+        if self.logged or self.measure is None:
+            return logged.get(self.logged, math.nan)
+        return self.measure(counts).item()
 
 
-def choices(history: ValidationHistory, columns: Mapping[str, Column], named: Sequence[str]) -> dict[str, Choice]:
-    """What each measure with a direction selects, and max-min over the named ones of which higher is better."""
-    ways = {name: {name: column} for name, column in columns.items() if column.better is not None}
-    higher = {name: columns[name] for name in named if columns[name].better}
-    if len(higher) > 1:
-        ways["max-min"] = higher
-    return {how: Choice.of(some, history) for how, some in ways.items()}
-
-
-def selection(
-    report: str,
-    history: ValidationHistory,
-    columns: Mapping[str, Column],
-    named: Sequence[str],
-    kept: Mapping[str, tuple[int | None, int | None]],
-) -> SelectionTable:
-    """Table of what each way of choosing selects, the checkpoints with what they kept below."""
-    counts, names, found = list(history.counts.values()), list(history.counts), choices(history, columns, named)
-    draws = _affordable(counts[0], 2 * len(found))
-
-    def row(how: str, at: int, **more: Any) -> SelectedEpoch:
-        values = {name: line[at].item() for name, line in history.values.items()}
-        best = tuple(name for name in columns if name in found and at in found[name].chosen)
-        return SelectedEpoch(how, history.epochs[at], history.steps[at], values, best, **more)
-
-    rows = []
-    for how, choice in found.items():
-        if choice.chosen:
-            second = None if choice.second is None else names[choice.second]
-            sure = choice.probability(counts, draws)
-            rows.append(row(how, choice.chosen[0], tied=len(choice.chosen) - 1, runner_up=second, probability=sure))
-        else:
-            rows.append(SelectedEpoch(how))
-    for how, (epoch, step) in kept.items():
-        at = history.at(epoch, step)
-        rows.append(SelectedEpoch(how, epoch, step) if at is None else row(how, at))
-    notes = tuple(_notes(history, columns, named, kept, draws))
-    return SelectionTable(report, len(counts), tuple(columns), tuple(rows), notes)
-
-
-def _notes(
-    history: ValidationHistory,
-    columns: Mapping[str, Column],
-    named: Sequence[str],
-    kept: Mapping[str, tuple[int | None, int | None]],
-    draws: int,
-) -> Iterator[str]:
-    """What is to be known beside the numbers."""
-    yield "* best of its column; of equally good epochs the earliest is selected, and 'tied' counts the others"
-    yield from _notes_on_measures(columns, named)
-    for how, (epoch, step) in kept.items():
-        if epoch is None:
-            yield f"{how}: kept by a run before this history, so its epoch is not known"
-        elif history.at(epoch, step) is None:
-            yield f"{how}: the weights of that step were not validated"
-    if any(isinstance(each, Margins) for each in history.counts.values()):
-        yield "no probabilities and no interval: state='margins' keeps no matrix to draw from"
-    elif len(history.epochs) > 1 and draws:
-        yield from CAVEAT
-    elif len(history.epochs) > 1:
-        yield "no probabilities: drawing so large matrices would take long; see history().counts and analysis.compare"
-
-
-def _notes_on_measures(columns: Mapping[str, Column], named: Sequence[str]) -> Iterator[str]:
-    """Which measures max-min looks at, and why not at others."""
-    higher = [name for name in named if columns[name].better]
-    if len(higher) > 1:
-        yield f"max-min: the lowest of {', '.join(higher)} is highest"
-    for better, text in ((False, "lower is better, so no part of max-min"), (None, "no direction, so selects nothing")):
-        which = [name for name, column in columns.items() if column.better is better]
-        if which:
-            yield f"{', '.join(which)}: {text}"
-
-
-def read_column(report: ImbalanceReport, name: str) -> tuple[str, Column]:
-    """Name without prefix and postfix, and the measure as the report reads it, or would.
-
-    Raises:
-        ValueError: for a name that neither the report nor the catalogue has.
-    """
-    measure = report.measure(name)
-    short = report[name].name if name in report else name
-    return short, Column(measure, measure.higher_is_better, report.task == "multilabel")
+def band(column: Column, history: ValidationHistory) -> Interval | None:
+    """Posterior interval of each validation, ``[M]``; None where counts do not tell or drawing would take long."""
+    first = next(iter(history.counts.values()))
+    draws = _affordable(first, len(history.epochs))
+    if not draws or column.measure is None or column.logged:
+        return None
+    stacked = torch.stack([each for each in history.counts.values() if isinstance(each, Tensor)])
+    generator = torch.Generator().manual_seed(0)
+    return posterior(column.measure, stacked, samples=draws, generator=generator, event_dims=3 if column.labels else 2)
 
 
 def _affordable(counts: Counts, posteriors: int) -> int:
@@ -300,6 +261,172 @@ def _affordable(counts: Counts, posteriors: int) -> int:
         return 0
     draws = min(DRAWS, CELLS // max(1, counts.numel() * posteriors))
     return draws if draws >= FEWEST_DRAWS else 0
+
+
+@dataclass(frozen=True)
+class AtPrevalence:
+    """A measure that is read at other class shares than those of the validation, as the report reads it."""
+
+    measure: Callable[[Counts], Tensor]
+    prevalence: tuple[float, ...]
+    shares: Tensor = field(compare=False, repr=False)
+
+    def __call__(self, counts: Counts) -> Tensor:
+        """Value of counts that are rescaled to the shares."""
+        return self.measure(rescaled(counts, self.shares))
+
+
+def _as_read(report: ImbalanceReport, name: str) -> Callable[[Counts], Tensor]:
+    """Measure as the report reads it."""
+    measure, prevalence = report.measure(name), report.prevalence
+    if prevalence is None:
+        return measure
+    return AtPrevalence(measure, prevalence, report.counting.class_priors(prevalence, "prevalence"))
+
+
+def read_column(report: ImbalanceReport, name: str) -> tuple[str, Column]:
+    """Name without prefix and postfix, and the measure as the report reads it, or would.
+
+    Raises:
+        ValueError: for a name that neither the report nor the catalogue has.
+    """
+    labels = report.task == "multilabel"
+    short = report[name].name if name in report else name
+    try:
+        measure = report.measure(name)
+    except ValueError:
+        if name not in report:
+            raise
+        hard = short.removesuffix("_soft")
+        of_soft = report.soft and hard in report.measures
+        return short, Column(_as_read(report, hard) if of_soft else None, report[name].higher_is_better, labels, short)
+    return short, Column(_as_read(report, name), measure.higher_is_better, labels)
+
+
+# --- choosing -------------------------------------------------------------------------------------------------------
+
+
+def ways_of_choosing(columns: Mapping[str, Column], named: Sequence[str], shown: Sequence[str]) -> dict[str, str]:
+    """Way of choosing -> measure: each that has a direction and is shown for its own sake, and max-min.
+
+    Args:
+        columns: name -> measure.
+        named: the measures that were asked for.
+        shown: those, and what is monitored.
+    """
+    ways = {name: name for name in shown if columns[name].better is not None}
+    return ways | ({"max-min": MAX_MIN} if len(named) > 1 else {})
+
+
+def selected(
+    history: ValidationHistory, columns: Mapping[str, Column], ways: Mapping[str, str]
+) -> dict[str, tuple[int, ...]]:
+    """Way of choosing -> the best validations, the earliest first; none where all values are nan."""
+    found = {}
+    for how, name in ways.items():
+        values = history.values[name] if columns[name].better else -history.values[name]
+        highest = values.nan_to_num(nan=-torch.inf).amax()
+        equal = torch.isclose(values, highest, rtol=1e-12, atol=1e-12)  # false for nan
+        found[how] = tuple(equal.nonzero().flatten().tolist())
+    return found
+
+
+def selection(
+    report: str,
+    history: ValidationHistory,
+    columns: Mapping[str, Column],
+    ways: Mapping[str, str],
+    kept: Mapping[str, tuple[int | None, int | None]],
+    choices: Mapping[str, ChosenEpoch],
+    class_names: Sequence[str],
+    remarks: Sequence[str],
+) -> SelectionTable:
+    """Table of what each way of choosing selects, the checkpoints with what they kept below."""
+    found = selected(history, columns, ways)
+    best = {name: found[how] for how, name in ways.items()}
+
+    def row(how: str, at: int, **more: Any) -> SelectedEpoch:
+        values = {name: line[at].item() for name, line in history.values.items()}
+        starred = tuple(name for name in columns if at in best.get(name, ()))
+        return SelectedEpoch(how, history.epochs[at], history.steps[at], values, starred, **more)
+
+    rows = []
+    for how, places in found.items():
+        more = {"tied": len(places) - 1, "choice": choices.get(how)}
+        rows.append(row(how, places[0], **more) if places else SelectedEpoch(how))
+    for how, (epoch, step) in kept.items():
+        at = history.at(epoch, step)
+        rows.append(SelectedEpoch(how, epoch, step) if at is None else row(how, at))
+    notes = [
+        *_notes(history, columns, ways, kept),
+        *_caveats(history, columns, ways, class_names),
+        *_trivial_notes(history, columns, class_names),
+        *remarks,
+    ]
+    called = history.steps if history.stepwise else history.epochs
+    return SelectionTable(report, called, tuple(columns), tuple(rows), tuple(notes))
+
+
+# --- notes ----------------------------------------------------------------------------------------------------------
+
+
+def _notes(
+    history: ValidationHistory,
+    columns: Mapping[str, Column],
+    ways: Mapping[str, str],
+    kept: Mapping[str, tuple[int | None, int | None]],
+) -> Iterator[str]:
+    """What is to be known beside the numbers."""
+    yield "* best of its column; of equally good epochs the earliest is selected, as ModelCheckpoint does"
+    if "max-min" in ways:
+        yield f"max-min: {MAX_MIN}, the lower of accuracy and CBA, is highest"
+    undirected = [name for name, column in columns.items() if column.better is None]
+    if undirected:
+        yield f"{', '.join(undirected)}: no direction, so selects nothing"
+    for how, (epoch, step) in kept.items():
+        if epoch is None:
+            yield f"{how}: kept by a run before this history, so its epoch is not known"
+        elif history.at(epoch, step) is None:
+            yield f"{how}: the weights of that step were not validated"
+
+
+def _caveats(
+    history: ValidationHistory, columns: Mapping[str, Column], ways: Mapping[str, str], class_names: Sequence[str]
+) -> Iterator[str]:
+    """Why choices mean little; what holds for several ways is said once."""
+    marginal = history.margins
+    if marginal.actual.is_floating_point():
+        return  # of weights, which are no numbers of samples
+    if marginal.actual.ndim > 2:  # class 1 of each label
+        marginal = Margins(*(part[..., 1] for part in marginal))
+    hows: dict[str, list[str]] = {}
+    for how, name in ways.items():
+        better = columns[name].better is True
+        if history.values[name].isnan().all():
+            continue
+        for sentence in choice_caveats(marginal, history.values[name], class_names, higher_is_better=better):
+            hows.setdefault(sentence, []).append(how)
+    for sentence, told in hows.items():
+        yield sentence if len(told) == len(ways) else f"{', '.join(told)}: {sentence}"
+
+
+def trivial_values(
+    history: ValidationHistory, columns: Mapping[str, Column], class_names: Sequence[str]
+) -> tuple[str, dict[str, float]]:
+    """What looks at nothing, such as ``always 'ok'``, and measure -> its value of that, at the targets of the last."""
+    last = history.counts[[*history.counts][-1]]
+    name, counts = always_commonest(last, class_names)
+    directed = {key: column for key, column in columns.items() if column.better is not None and not column.logged}
+    return name, {key: column.function(counts).item() for key, column in directed.items()}
+
+
+def _trivial_notes(
+    history: ValidationHistory, columns: Mapping[str, Column], class_names: Sequence[str]
+) -> Iterator[str]:
+    """What a prediction is worth that looks at nothing."""
+    name, values = trivial_values(history, columns, class_names)
+    if values:
+        yield trivial_line(name, values)
 
 
 def _cell(value: float | None) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Protocol, TypedDict, get_args
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypedDict, get_args
 
 import numpy as np
 import torch
@@ -56,6 +56,9 @@ class MetricArguments(TorchmetricsArguments, total=False):
     soft: bool | float
     weighted: bool
 
+
+Listener: TypeAlias = Callable[[Tensor, Tensor, Tensor], object]
+"""Takes predicted classes, targets, and which of them were counted."""
 
 UNSURE = (
     "intervals take counts as numbers of independent samples, which sums of weights are not; count without "
@@ -112,6 +115,7 @@ class CountsMetric(SummedState):
         self._set_counting(counting.on(self._state.device))
         self.quiet = False  # in Lightning's sanity check, whose few batches miss classes for no fault of anybody's
         self._already_warned: set[str] = set()
+        self._listeners: list[Listener] = []
 
     def _apply(  # type: ignore[override]
         self, fn: Callable[[Tensor], Tensor], exclude_state: Any = (), recurse: bool = True
@@ -159,6 +163,14 @@ class CountsMetric(SummedState):
         """
         batch = self._read(self._counter, preds, target, group, weight)
         self._counter.add_(self._writable(exclusive=not self._leads), batch, defer=self._defer)
+        self._notify_listeners(batch)
+
+    def _notify_listeners(self, batch: Batch) -> None:
+        """Hand on what was counted, where somebody wants it."""
+        if self._listeners:
+            predicted = self._counting.predicted(batch)
+            for listener in self._listeners:
+                listener(*predicted)
 
     def _read(
         self, counter: Counter, preds: Tensor, target: Tensor, group: Tensor | int | None, weight: Tensor | None
@@ -195,6 +207,7 @@ class CountsMetric(SummedState):
         else:
             self._counter.add_(state, batch, defer=lambda: True)
         self._note_update()
+        self._notify_listeners(batch)
         if self.dist_sync_on_step and self._distributed():
             counted = self._summed(counted, self.dist_sync_fn, None)
         value = self._reported_of_a_batch(counter, counted)
@@ -343,6 +356,26 @@ class LocalCounts(CountsMetric):
     def margins(self) -> Margins:
         """Copy of the diagonal, row sums and column sums of this process: int64 (float64 of weights) ``[K]`` each."""
         return Margins(*(part.clone() for part in sums(self._counter.counts(self._state))))
+
+    def add_listener(self, listener: Listener) -> None:
+        """Hand every batch, once it is counted, to a function as well, until :meth:`remove_listener`.
+
+        It is called with the predicted classes, the targets and a mask of the samples that were counted: int64, int64
+        and bool ``[n]`` on the device of the batch, the samples of ``ignore_index`` among those that were not. A device
+        is not waited for. Of a metric that counts as a follower in a compute group it hears nothing.
+
+        >>> from imbtorch import ImbalanceAccuracy
+        >>> metric, heard = ImbalanceAccuracy("binary"), []
+        >>> metric.add_listener(lambda predicted, target, counted: heard.append(predicted[counted]))
+        >>> metric.update(torch.tensor([0.2, 0.9]), torch.tensor([0, 1]))
+        >>> heard
+        [tensor([0, 1])]
+        """
+        self._listeners.append(listener)
+
+    def remove_listener(self, listener: Listener) -> None:
+        """Call a function no more that :meth:`add_listener` was given; do nothing about any other."""
+        self._listeners = [known for known in self._listeners if known is not listener]
 
     soft = Setting[float]("_counting.soft", "Share of the probabilities in soft counts; 0 where they are not kept.")
 

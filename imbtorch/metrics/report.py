@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
+from imbtorch.analysis.baselines import always_commonest
 from imbtorch.analysis.intervals import Interval, bootstrap, posterior
+from imbtorch.analysis.tables import trivial_line
 from imbtorch.counting import Counting, Layout, Task, Threshold
 from imbtorch.counts import Counts, Margins, Result, margins, rescaled, sums
 from imbtorch.metrics.averaging import AveragedMeasure, one_value
@@ -498,7 +500,12 @@ class ImbalanceReport(SharedResult, LocalCounts):
             columns[name] = class_values(name, of_name(name, self._counting), read, read).tolist()
         overall = {name: float(result.values[name]) for name in self._measures}
         return ReportTable(
-            list(self.class_names), columns, overall, self._table_of_groups(result), self._intervals_of(result)
+            list(self.class_names),
+            columns,
+            overall,
+            self._table_of_groups(result),
+            self._intervals_of(result),
+            self._trivial_text(result.counts),
         )
 
     def _intervals_of(self, result: Result) -> dict[str, tuple[float, float]]:
@@ -517,6 +524,15 @@ class ImbalanceReport(SharedResult, LocalCounts):
             return None
         low, high = zip(*(pair or (math.nan, math.nan) for pair in pairs), strict=True)
         return torch.tensor(low), torch.tensor(high)
+
+    def _trivial_text(self, counts: Counts) -> str:
+        """What the measures give for always predicting the most common class; empty without samples."""
+        directed = {name: each for name, each in self._measures.items() if each.higher_is_better is not None}
+        if not directed or not bool(sums(counts).actual.any()):
+            return ""
+        name, guessed = always_commonest(counts, self.class_names)
+        rates = self._read_at(guessed)
+        return trivial_line(name, {key: float(self._narrow(measure(rates))) for key, measure in directed.items()})
 
     def _table_of_groups(self, result: Result) -> dict[str, dict[str, float]]:
         """Samples and measures of each group."""

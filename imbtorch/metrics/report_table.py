@@ -23,6 +23,7 @@ class ReportTable:
         overall: name -> value of the measures of all classes.
         groups: group -> its samples as ``"support"`` and the same measures of it.
         intervals: name, such as ``iam`` or ``recall/fraud`` -> limits of its interval, where there is one.
+        trivial: text of what always predicting the most common class would be worth.
     """
 
     names: list[str]
@@ -30,6 +31,7 @@ class ReportTable:
     overall: dict[str, float]
     groups: dict[str, dict[str, float]] = field(default_factory=dict)
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+    trivial: str = ""
 
     def _rows(self) -> dict[str, dict[str, float]]:
         """Numbers of each class by column."""
@@ -55,7 +57,7 @@ class ReportTable:
         """Return aligned text, with the limits of intervals in brackets."""
         overall = [[name, self._cell(name, value)] for name, value in self.overall.items()]
         lines = [*self._aligned(self._rows()), *([""] if self.groups else []), *self._aligned(self.groups)]
-        return "\n".join([*lines, "", *aligned(overall)])
+        return "\n".join([*lines, "", *aligned(overall), *([self.trivial] if self.trivial else [])])
 
     def _aligned(self, rows: Mapping[str, Mapping[str, float]]) -> list[str]:
         """Lines of a table with a row for each name; none without rows."""

@@ -325,8 +325,8 @@ class ThresholdSweep(SharedResult):
         """What the point of each threshold contributes to the area with its two neighbours, ``[T]`` or ``[L, T]``.
 
         In the order of the thresholds, a neighbour being that at the next threshold, which often predicts the same; the
-        value ``partial_auc`` goes by the next points that differ, and :func:`imbtorch.analysis.partial_auc` has that of a
-        point and neighbours of your own. Source: Liu, Ghosh and Martin (2007), eq. 3.
+        value ``partial_auc`` goes by the next points that differ, and :func:`imbtorch.analysis.partial_auc` by
+        neighbours of your own. Source: Liu, Ghosh and Martin (2007), eq. 3.
         """
         return partial_areas(self._counted())[..., : len(self._histogram.thresholds)]
 

@@ -31,6 +31,7 @@ def plot_selection(
     intervals: Mapping[str, Interval] | None = None,
     places: Sequence[float] | None = None,
     xlabel: str = "Epoch",
+    trivial: Mapping[str, float] | None = None,
 ) -> tuple[Figure | None, Axes]:
     """Draw measures over epochs, and above them which epoch each way of choosing selects.
 
@@ -44,6 +45,8 @@ def plot_selection(
         intervals: name of a measure -> interval with ``low`` and ``high`` of ``[M]``, drawn as a band behind its line.
         places: M positions along the x axis, increasing; by default 0 to M-1.
         xlabel: what they are.
+        trivial: name of a measure -> its value of a prediction that looks at nothing
+            (:func:`imbtorch.analysis.trivial`), drawn as a dotted line of the measure's colour.
 
     Returns:
         The new figure (None if axes were given) and the axes of the curves.
@@ -59,6 +62,7 @@ def plot_selection(
     ways, bands = dict(selected or {}), dict(intervals or {})
     _check_ways(ways, count)
     _check_bands(bands, lines, count)
+    _check_trivial(trivial or {}, lines)
     strip = ROW * len(ways)  # inches
     fig, ax = figure_and_axes(ax, (8.5, 4.2 + strip))
     looks = _looks(tuple(lines), count)
@@ -66,6 +70,7 @@ def plot_selection(
         _draw_band(ax, xs, band, name, looks[name]["color"])
     for name, line in lines.items():
         ax.plot(xs, line.tolist(), label=literal(name), **looks[name])
+    _draw_trivial(ax, trivial or {}, looks)
     ax.set_xlabel(literal(xlabel))
     ax.set_ylabel("Measure")
     if count == 1:
@@ -107,6 +112,11 @@ def _check_bands(bands: Mapping[str, Interval], lines: Mapping[str, Tensor], cou
             raise ValueError(f"the interval of {name!r} must have limits [{count}], got {list(band.low.shape)}")
 
 
+def _check_trivial(trivial: Mapping[str, float], lines: Mapping[str, Tensor]) -> None:
+    for name in trivial:
+        check_choice("trivial", name, tuple(lines))
+
+
 def _looks(names: Sequence[str], count: int) -> dict[str, dict[str, Any]]:
     """Look of each line, such that lines and points can be told apart where they coincide."""
     looks = {name: line_style(index, count) for index, name in enumerate(names)}
@@ -123,6 +133,15 @@ def _draw_band(ax: Axes, xs: Sequence[float], band: Interval, name: str, color: 
         ax.vlines(xs, low, high, alpha=0.25, linewidth=12, color=color, label=label)
     else:
         ax.fill_between(xs, low, high, alpha=0.15, linewidth=0, color=color, label=label)
+
+
+def _draw_trivial(ax: Axes, trivial: Mapping[str, float], looks: Mapping[str, dict[str, Any]]) -> None:
+    """Draw dotted lines, which one entry of the legend explains."""
+    look: dict[str, Any] = {"linestyle": ":", "linewidth": 1}
+    for name, value in trivial.items():
+        ax.axhline(value, color=looks[name]["color"], zorder=0, **look)
+    if trivial:
+        ax.plot([], [], color="0.4", label="trivial prediction", **look)
 
 
 def _mark_selected(

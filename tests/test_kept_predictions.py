@@ -1,0 +1,316 @@
+"""What SelectionSummary makes of the predictions of each validation, beside half-sampling written out with NumPy."""
+
+import types
+
+import lightning
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch import callbacks
+from lightning.pytorch.callbacks import ModelCheckpoint
+from processes import launch
+from test_distributed import counted_collectives
+from test_lightning import QUIET, THIRD_PARTY, exact, join_lightning, listening
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from imbtorch import ImbalanceReport
+from imbtorch.lightning import SelectionSummary
+
+pytestmark = [
+    *(pytest.mark.filterwarnings(f"ignore:{text}") for text in THIRD_PARTY),
+    pytest.mark.filterwarnings(r"ignore:Checkpoint directory .* exists and is not empty"),
+]
+
+SIZE, EPOCHS = 90, 6
+TARGET = torch.tensor([0] * 60 + [1] * 20 + [2] * 10)[torch.randperm(SIZE, generator=torch.Generator().manual_seed(3))]
+
+
+def scripted_predictions(epochs=EPOCHS):
+    """Classifiers that become better up to the last epoch but one, errors shared by neighbours."""
+    random = torch.Generator().manual_seed(0)
+    chance, wrong = torch.rand(SIZE, generator=random), (TARGET + 1 + (torch.rand(SIZE, generator=random) > 0.5)) % 3
+    shift = torch.rand(epochs, SIZE, generator=random)
+    rates = [0.5, 0.6, 0.65, 0.7, 0.72, 0.6][:epochs]
+    rows = [torch.where(0.7 * chance + 0.3 * s < rate, TARGET, wrong) for rate, s in zip(rates, shift, strict=True)]
+    return torch.stack(rows)
+
+
+PREDICTIONS = scripted_predictions()
+
+
+class Scripted(lightning.LightningModule):
+    """Predicts in each epoch what the script says; the loader hands out indices of samples."""
+
+    def __init__(self, report=None, predictions=PREDICTIONS, steps=2, count=None):
+        super().__init__()
+        self.net, self.predictions, self.steps = nn.Linear(1, 1), predictions, steps
+        self.val = report or ImbalanceReport("multiclass", num_classes=3, prefix="val_")
+        self.count = count or (lambda report, preds, target: report.update(preds, target))
+
+    def training_step(self, batch, batch_idx):
+        return self.net(torch.ones(1)).sum()
+
+    def validation_step(self, batch, batch_idx):
+        epoch = max(0, self.trainer.global_step // self.steps - 1)
+        self.count(self.val, self.predictions[epoch][batch[0]], TARGET[batch[0]])
+
+    def on_validation_epoch_end(self):
+        self.log_dict(self.val)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+def run(module, *others, validation=None, checkpoint=None, **options):
+    options = {"max_epochs": len(module.predictions), "logger": False, **QUIET, **options}
+    saves = any(isinstance(each, ModelCheckpoint) for each in others)
+    trainer = lightning.Trainer(callbacks=list(others), enable_checkpointing=saves, **options)
+    samples = exact(TensorDataset(torch.arange(SIZE)), 16) if validation is None else validation
+    resume = {} if checkpoint is None else {"ckpt_path": checkpoint, "weights_only": True}
+    trainer.fit(module, DataLoader(TensorDataset(torch.arange(4)), 2), samples, **resume)
+
+
+def summary(module=None, *others, **options):
+    made = SelectionSummary(predictions=True, measures=("accuracy", "balanced_accuracy"))
+    run(module or Scripted(), made, *others, **options)
+    return made
+
+
+def half_sampled(score, predictions=PREDICTIONS, target=TARGET, repeats=3000):
+    """Kept epoch, mean value of each half at the choice of the other one, and share of halves that keep the epoch."""
+    predictions, target = predictions.numpy(), target.numpy()
+    random = np.random.default_rng(0)
+    values = [score(target, row) for row in predictions]
+    kept = int(np.argmax(values))
+    crossed, same = [], []
+    for _ in range(repeats):
+        coins = random.random(len(target)) < 0.5
+        halves = [[score(target[half], row[half]) for row in predictions] for half in (coins, ~coins)]
+        choices = [int(np.argmax(half)) for half in halves]
+        crossed += [halves[1][choices[0]], halves[0][choices[1]]]
+        same += [choice == kept for choice in choices]
+    return kept, values[kept], float(np.mean(crossed)), float(np.mean(same))
+
+
+def accuracy(target, predicted):
+    return float(np.mean(np.asarray(target) == np.asarray(predicted)))
+
+
+def test_the_kept_value_is_corrected_by_what_the_other_half_says():
+    made = summary()
+    row = made.table()["accuracy"]
+    kept, value, crossed, stability = half_sampled(accuracy)
+    assert row.epoch == row.choice.epoch == kept
+    assert row.choice.value == pytest.approx(value)
+    assert row.choice.corrected == pytest.approx(value / 6 + 5 / 6 * crossed, abs=0.006)  # of 100 repeats
+    assert row.choice.corrected < value - 0.003
+    assert row.choice.stability == pytest.approx(stability, abs=0.12)
+    assert kept in row.choice.indistinguishable
+    assert 0 not in row.choice.indistinguishable  # .72 against .5, of 90 samples
+    text = str(made.table())
+    header, line = text.splitlines()[1], next(each for each in text.splitlines() if each.startswith("accuracy "))
+    assert header.endswith("corrected          interval  stability  cannot be told from")
+    assert f"{row.choice.corrected:.4f}" in line
+    assert "stability: share of random half-samples that keep the epoch" in text
+    assert "SelectionSummary(predictions=True)" not in text
+    assert {row.choice is not None for row in made.table().rows} == {True}
+
+
+def test_one_byte_is_kept_for_each_sample_and_only_while_validation_runs():
+    module = Scripted()
+    made = summary(module)
+    entries = made.state_dict()["validations"]
+    assert {entry["predictions"].dtype for entry in entries} == {torch.uint8}
+    assert torch.equal(torch.stack([entry["predictions"] for entry in entries]).long(), PREDICTIONS)
+    assert torch.equal(made.state_dict()["targets"].long(), TARGET)
+    module.val.update(torch.tensor([0]), torch.tensor([0]))
+    assert len(made.state_dict()["validations"][-1]["predictions"]) == SIZE
+
+
+@pytest.mark.parametrize("kind", ["logits", "soft", "ignored", "binary"])
+def test_whatever_the_report_counts_is_kept(kind):
+    reports = {
+        "logits": {"num_classes": 3},
+        "soft": {"num_classes": 3, "soft": True},
+        "ignored": {"num_classes": 3, "ignore_index": 2},
+        "binary": {"threshold": 0.3},
+    }
+    report = ImbalanceReport("binary" if kind == "binary" else "multiclass", prefix="val_", **reports[kind])
+
+    def count(report, preds, target):
+        scores = nn.functional.one_hot(preds, 3) * 0.7 + 0.1
+        if kind == "binary":
+            report(0.2 + 0.2 * (preds == 1), (target == 1).long())  # as forward
+        else:
+            report.update(preds if kind == "ignored" else scores, target)
+
+    made = summary(Scripted(report, count=count))
+    wanted, target = PREDICTIONS, TARGET
+    if kind == "binary":
+        wanted, target = (PREDICTIONS == 1).long(), (TARGET == 1).long()
+    if kind == "ignored":
+        wanted, target = PREDICTIONS[:, TARGET != 2], TARGET[TARGET != 2]
+    for entry, predicted in zip(made.state_dict()["validations"], wanted, strict=True):
+        assert torch.equal(entry["predictions"].long(), predicted)
+    row = made.table()["accuracy"]
+    assert row.choice.value == pytest.approx(max(accuracy(target, each) for each in wanted))
+
+
+def test_a_soft_monitor_is_replayed_on_hard_counts_with_ties_by_soft_values(tmp_path):
+    """All epochs predict alike but with other probabilities: every half keeps what soft values say."""
+    report = ImbalanceReport("binary", prefix="val_", soft=True)
+    hard = (TARGET == 1).long() ^ (torch.arange(SIZE) % 7 == 0).long()
+    sure = [0.7, 0.9, 0.8]
+
+    def count(report, preds, target):
+        p = sure[module.trainer.global_step // 2 - 1] if not module.trainer.sanity_checking else 0.9
+        report.update(torch.where(preds == 1, p, 1 - p), (target == 1).long())
+
+    module = Scripted(report, hard.expand(3, -1), count=count)
+    made = summary(module, ModelCheckpoint(tmp_path, monitor="val_accuracy_soft", mode="max"))
+    rows = {row.how: row for row in made.table().rows}
+    assert (rows["accuracy"].epoch, rows["accuracy"].tied, rows["accuracy"].choice.stability) == (0, 2, 1.0)
+    assert (rows["accuracy_soft"].epoch, rows["accuracy_soft"].choice.stability) == (1, 1.0)
+    assert rows["accuracy_soft"].choice.indistinguishable == (0, 1, 2)
+    assert rows["accuracy_soft"].choice.corrected == pytest.approx(1 - 13 / 90, abs=1e-9)  # nothing was chosen by luck
+    assert "2: 0, 2" in str(made.table())
+
+
+def test_a_validation_of_other_samples_is_left_out_and_loses_nothing():
+    class Shuffled(Scripted):
+        def on_validation_epoch_start(self):
+            self.order = torch.randperm(SIZE) if self.trainer.current_epoch == 1 else torch.arange(SIZE)
+
+        def validation_step(self, batch, batch_idx):
+            super().validation_step([self.order[batch[0]]], batch_idx)
+
+    with listening() as told:
+        made = summary(Shuffled())
+    assert len(told) == 1
+    assert "the validation of epoch 1, step 4, counted 90 samples in another order, so its predictions" in told[0]
+    assert "shuffle=False" in told[0]
+    history, table = made.history(), made.table()
+    assert len(history.counts) == EPOCHS
+    assert history.values["accuracy"].tolist() == pytest.approx([accuracy(TARGET, each) for each in PREDICTIONS])
+    choice = table["accuracy"].choice
+    assert choice.compared == (0, 2, 3, 4, 5)
+    assert choice.epoch == table["accuracy"].epoch
+    assert any(note.startswith("epoch 1: no predictions that agree with the counts") for note in table.notes)
+
+    def count(report, preds, target):
+        report.update(preds, target)
+        report.confmat  # noqa: B018
+        listeners, report._listeners = report._listeners, []
+        report.update(preds, target)  # not heard: as if counted by another metric of a collection
+        report._listeners = listeners
+
+    made = summary(Scripted(count=count))
+    assert {row.choice for row in made.table().rows} == {None}
+    assert "no predictions agree with the counts of all processes" in str(made.table())
+
+
+def test_a_resumed_run_has_the_predictions_of_an_uninterrupted_one(tmp_path):
+    def keeper():
+        return ModelCheckpoint(tmp_path, "first", save_top_k=1)
+
+    whole = summary()
+    summary(None, keeper(), max_epochs=3)
+    resumed = summary(None, keeper(), checkpoint=tmp_path / "first.ckpt")
+    assert str(resumed.table()["accuracy"].choice) == str(whole.table()["accuracy"].choice)
+    summary(None, keeper(), max_epochs=3)
+    plain = SelectionSummary(measures=("accuracy",))
+    run(Scripted(), plain, keeper(), checkpoint=tmp_path / "first.ckpt")
+    assert len(plain.history().epochs) == EPOCHS
+    assert not any("predictions" in entry for entry in plain.state_dict()["validations"])
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "error"),
+    [
+        ("multilabel", {"num_labels": 3}, "counts labels, several of which a sample can have; leave predictions out"),
+        ("multiclass", {"num_classes": 3, "state": "margins"}, "keeps state='margins', .*; use state='matrix'"),
+        ("multiclass", {"num_classes": 3, "weighted": True}, "counts weights, which predicted classes do not know"),
+    ],
+)
+def test_reports_whose_predictions_say_too_little(task, options, error):
+    with pytest.raises(ValueError, match=f"predictions=True resamples .* but the report 'val' {error}"):
+        summary(Scripted(ImbalanceReport(task, prefix="val_", **options)))
+
+
+def test_what_takes_long_is_announced(monkeypatch, capsys):
+    from imbtorch.lightning import kept_predictions
+
+    summary()
+    assert "resampling" not in capsys.readouterr().out
+    monkeypatch.setattr(kept_predictions, "seconds_to_choose", lambda *_: 7.2)
+    summary()
+    assert "SelectionSummary: resampling 6 validations, some 7 s\n" in capsys.readouterr().out
+
+
+# --- beside other callbacks -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(callbacks, "EMAWeightAveraging"), reason="this Lightning averages no weights")
+def test_validation_sees_averaged_weights():
+    """The weight rises by .1 a step; its average, half of the newest each time, decides how many are right."""
+
+    class Rising(Scripted):
+        def training_step(self, batch, batch_idx):
+            return -self.net.weight.sum()
+
+        def validation_step(self, batch, batch_idx):
+            right = batch[0] < 100 * self.net.weight.item()
+            self.val.update(torch.where(right, TARGET[batch[0]], (TARGET[batch[0]] + 1) % 3), TARGET[batch[0]])
+
+    module = Rising(predictions=PREDICTIONS[:3])
+    nn.init.zeros_(module.net.weight)
+    made = summary(module, callbacks.EMAWeightAveraging(decay=0.5))
+    average, wanted = 0.0, []
+    for step in range(1, 7):
+        average = 0.1 * step if step == 1 else average / 2 + 0.1 * step / 2
+        wanted += [np.mean(np.arange(SIZE) < 100 * average)] if step % 2 == 0 else []
+    assert made.history().values["accuracy"].tolist() == pytest.approx(wanted)
+    assert made.table()["accuracy"].choice.value == pytest.approx(wanted[-1])
+
+
+# --- several processes ----------------------------------------------------------------------------------------------
+
+
+def trained(rank, world, folder):
+    join_lightning(world)
+    options = {"strategy": "ddp", "devices": world}
+    with counted_collectives() as calls:
+        keeper = ModelCheckpoint(folder, "first", save_top_k=1)
+        made = SelectionSummary(predictions=True, measures=("accuracy", "balanced_accuracy"))
+        run(Scripted(steps=2 // world), made, keeper, max_epochs=3, **options)
+        first = made.table()
+        made = SelectionSummary(predictions=True, measures=("accuracy", "balanced_accuracy"))
+        run(Scripted(steps=2 // world), made, checkpoint=f"{folder}/first.ckpt", **options)
+    names = (
+        "epoch",
+        "value",
+        "corrected",
+        "stability",
+        "indistinguishable",
+        "compared",
+    )  # no tensors, whose memory goes
+    choices = [first["accuracy"].choice, made.table()["accuracy"].choice]
+    rows = [types.SimpleNamespace(**{name: getattr(choice, name) for name in names}) for choice in choices]
+    kept = [len(entry.get("predictions", ())) for entry in made.state_dict()["validations"]]
+    return types.SimpleNamespace(rows=rows, calls=list(calls), kept=kept, notes=made.table().notes)
+
+
+def test_two_processes_choose_as_one_does(tmp_path):
+    ranks = launch(2, trained, str(tmp_path))
+    kept, value, crossed, _ = half_sampled(accuracy, PREDICTIONS[:3])
+    for rank in ranks:
+        assert rank.calls == ranks[0].calls
+        first, resumed = rank.rows
+        assert (first.epoch, first.value) == (kept, pytest.approx(value))
+        assert first.corrected == pytest.approx(value / 6 + 5 / 6 * crossed, abs=0.01)
+        assert rank.rows == ranks[0].rows
+        assert rank.kept[:3] == [0, 0, 0]  # rank zero alone saves its predictions, so a resumed run starts anew
+        assert resumed.compared == (3, 4, 5)
+        assert any(note.startswith("epochs 0 to 2: no predictions that agree") for note in rank.notes)
+    assert [sum(each) for each in zip(*(rank.kept for rank in ranks), strict=True)] == [0, 0, 0, SIZE, SIZE, SIZE]
