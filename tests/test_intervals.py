@@ -1280,7 +1280,7 @@ def test_a_report_with_intervals():
         expected.tolist(), abs=0.01
     )
     assert set(report(preds, target)) == {f"val_{name}" for name in imbtorch.ImbalanceReport.default_measures("binary")}
-    with pytest.raises(ValueError, match="intervals=True draws whole matrices"):
+    with pytest.raises(ValueError, match="intervals draws whole matrices"):
         imbtorch.ImbalanceReport("multiclass", num_classes=3, intervals=True, state="margins")
     with pytest.raises(ValueError, match="measures already holds 'a_low'"):
         imbtorch.ImbalanceReport("binary", intervals=True, measures={"a": imbtorch.Accuracy, "a_low": imbtorch.Recall})

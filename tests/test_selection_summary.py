@@ -270,6 +270,24 @@ def test_a_monitor_of_soft_counts_selects_by_them(tmp_path):
     made.plot()
 
 
+def test_the_worst_group_is_monitored_and_read_off_its_logged_values(tmp_path):
+    grouped = ImbalanceReport("multiclass", num_classes=3, prefix="val_", groups=["even", "odd"])
+    module = scripted(lightning)(
+        val=grouped, count=lambda report, preds, target: report.update(preds[:, 0], target, group=preds[:, 1])
+    )
+    module.pairs = [(target, torch.stack((preds, torch.arange(40) % 2), 1)) for target, preds in module.pairs]
+    keeper = ModelCheckpoint(tmp_path, monitor="val_iam_worst", mode="max")
+    callback = summary(keeper, module=module)
+    expected = []
+    for target, preds in map(samples, MATRICES):
+        parts = [(target[half::2], preds[half::2]) for half in (0, 1)]
+        matrices = [sklearn_metrics.confusion_matrix(*part, labels=[0, 1, 2]).tolist() for part in parts]
+        expected.append(min(float(oracles.imbalance_accuracy(matrix)) for matrix in matrices))
+    assert callback.history().values["iam_worst"].tolist() == pytest.approx(expected, abs=1e-6)
+    assert callback.table()["iam_worst"].epoch == best(expected)
+    assert callback.table()["kept by ModelCheckpoint(val_iam_worst)"].epoch == best(expected)
+
+
 def test_names_of_the_catalogue_are_read_as_the_report_would():
     names = ("geometric_mean", "specificity", "iba", "confusion_entropy")
     report = ImbalanceReport("binary", prefix="val_", measures={}, per_class=("recall",))

@@ -433,10 +433,10 @@ class ImbalanceReport(SharedResult, LocalCounts):
         self,
         name: str,
         *,
-        clusters: bool = False,
-        samples: int = 10_000,
         level: float = 0.95,
         generator: torch.Generator | None = None,
+        clusters: bool = False,
+        samples: int = 10_000,
     ) -> Interval:
         """How sure a value is, from the counts of all processes, hard ones always (a collective step).
 
@@ -445,13 +445,13 @@ class ImbalanceReport(SharedResult, LocalCounts):
         Args:
             name: a measure of the report, or a value of a class such as ``recall/fraud``; prefix and postfix may be
                 left out.
+            level: probability that the interval holds.
+            generator: source of randomness, on the device of the report.
             clusters: whether the ``groups`` of the report are clusters of samples that resemble one another (pixels of
                 an image, visits of a patient), which :func:`imbtorch.analysis.bootstrap` then resamples whole; groups
                 without samples take no part. Otherwise samples are independent, as
                 :func:`imbtorch.analysis.posterior` has it.
             samples: number of draws.
-            level: probability that the interval holds.
-            generator: source of randomness, on the device of the report.
 
         Raises:
             ValueError: for an unknown name, one of a lowest value, ``clusters`` without two groups that have samples,

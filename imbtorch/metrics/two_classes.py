@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch  # noqa: F401  (examples in docstrings read it)
 from typing_extensions import Unpack
 
 from imbtorch import measures

@@ -78,9 +78,9 @@ def plot_precision_recall(
     models: Tensor | Mapping[str, Tensor],
     ax: Axes | None = None,
     *,
-    marked: int | Mapping[str, int] | None = None,
     measure: Measure | None = None,
     levels: Sequence[float] | None = None,
+    marked: int | Mapping[str, int] | None = None,
 ) -> tuple[Figure | None, Axes]:
     """Draw precision over recall, with operating points and lines on which a measure is equal.
 
@@ -89,11 +89,11 @@ def plot_precision_recall(
     shares, so all must be counted at the same.
 
     Args:
-        models: name -> ``[T, 2, 2]`` counts at each threshold, as of :meth:`ThresholdSweep.matrices`; or one model.
+        models: name -> ``[T, 2, 2]`` counts at each threshold, or one model.
         ax: axes to draw into; by default those of a new figure.
-        marked: name -> index of the threshold in use; an index where there is one model.
-        measure: function of ``[..., 2, 2]`` counts; points on one of its lines are equally good by it.
-        levels: its values on the lines; by default those at the marked points, or nine even ones.
+        measure: see :func:`plot_roc`, like the following.
+        levels: its values on the lines.
+        marked: index of the threshold in use, or name -> index.
 
     Returns:
         The new figure (None if axes were given) and the axes.
