@@ -650,6 +650,8 @@ def test_bootstrap_names_its_kind():
     assert bootstrap(score, counts, 20).method == "bootstrap"
     assert bootstrap(score, counts, 20, stratified=True).method == "stratified bootstrap"
     assert posterior(score, counts, samples=20).method == "posterior"
+    assert posterior(score, counts + 0.5, samples=20).method == "posterior of counts that are not whole"
+    assert "not whole" in str(posterior(score, counts * 0.3, samples=20))
 
 
 # --- both -----------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar, overload
 
 import torch
@@ -305,6 +305,7 @@ def _told(
     counts = (1 - CROSSED) * held.matrix(way.kept).double() + CROSSED * cross
     draws = samples or max(200 if layout.margins else 100, min(10_000, DRAWN_CELLS // size**2))
     interval = posterior(way.measure, counts, samples=draws, level=level, generator=generator)
+    interval = replace(interval, method="posterior")  # of means over halves, which are of as many samples
     defined = ~way.values[halves.epochs].isnan()
     compared = halves.epochs[defined]
     alike = compared[_indistinguishable(way.values[compared], halves.values[defined], level)]

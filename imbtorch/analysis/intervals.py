@@ -41,7 +41,8 @@ class Interval:
         low: lower limit.
         high: upper limit.
         level: share of the posterior, or of resamples, that lies within.
-        method: how it was found.
+        method: how it was found; a posterior says whether counts were not whole, as sums of weights are, which it takes
+            for numbers of independent samples all the same.
         draws: ``[samples, ...]`` values of the draws where asked for, else None.
     """
 
@@ -195,7 +196,9 @@ class _Measured:
         low = torch.minimum(low, torch.maximum(low + shift, torch.stack(bounds).amin(0)))
         high = torch.maximum(high, torch.minimum(high + shift, torch.stack(bounds).amax(0)))
         low, high = torch.minimum(low, self.estimate), torch.maximum(high, self.estimate)
-        return Interval(self.estimate, low, high, level, "posterior", plain if draws else None)
+        whole = bool((counts == counts.round()).all())
+        method = "posterior" if whole else "posterior of counts that are not whole"
+        return Interval(self.estimate, low, high, level, method, plain if draws else None)
 
 
 def _evaluate(
