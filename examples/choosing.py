@@ -34,10 +34,8 @@ MEASURES: dict[str, Callable[[Tensor], Tensor]] = {
     "macro F1": imbtorch.f_score,
 }
 CASES = {2: (5, 10, 30, 100), 5: (5, 10, 30), 10: (5, 10, 30)}  # classes -> samples of the rarest class
-HARD, STEADY = (
-    0.5,
-    0.8,
-)  # share of a sample's difficulty that stays over all epochs; correlation of the rest with the next epoch
+HARD = 0.5  # share of a sample's difficulty that stays over all epochs
+STEADY = 0.8  # correlation of the rest with the next epoch
 
 
 class Seen(NamedTuple):
