@@ -4,13 +4,14 @@ import math
 from fractions import Fraction
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from sklearn import dummy, metrics
 
 import imbtorch
 from imbtorch import Margins, margins
-from imbtorch.analysis import skill, trivial
+from imbtorch.analysis import beats_trivial, skill, trivial
 
 COUNTS = torch.tensor([[80, 6, 4], [3, 5, 1], [0, 1, 0]])  # 90, 9 and 1 targets
 TOTALS = [90, 9, 1]
@@ -144,3 +145,21 @@ def test_errors_name_what_is_wrong():
         skill(imbtorch.accuracy, margins(COUNTS), costs=torch.eye(3))
     with pytest.raises(TypeError, match="counts must be the whole matrix here"):
         trivial(imbtorch.relative_classifier_information, Margins(*margins(COUNTS)))
+
+
+def test_the_probability_of_beating_the_trivial_ones_is_that_of_drawn_populations():
+    counts, generator = torch.tensor([[960, 10], [12, 18]]), np.random.default_rng(0)
+    share = generator.beta(30.5, 970.5, 100_000)  # of the rare class
+    right = [generator.beta(hit + 0.5, miss + 0.5, 100_000) for hit, miss in ((960, 10), (18, 12))]
+    accuracy = (1 - share) * right[0] + share * right[1]
+    wanted = (accuracy > np.maximum(share, 1 - share)).mean()
+    found = beats_trivial(imbtorch.accuracy, counts, generator=torch.Generator().manual_seed(0))
+    assert found.item() == pytest.approx(wanted, abs=0.02)
+    errors = beats_trivial(lambda c: 1 - imbtorch.accuracy(c), counts, higher_is_better=False)
+    assert errors.item() == pytest.approx(wanted, abs=0.02)
+    assert beats_trivial(imbtorch.balanced_accuracy, torch.tensor([[50, 50], [50, 50]])).item() == pytest.approx(
+        0.5, abs=0.05
+    )
+    both = beats_trivial(imbtorch.accuracy, torch.stack((counts, counts.flip(1))), samples=200)
+    assert both.shape == (2,)
+    assert both[1] == 0

@@ -1,6 +1,6 @@
 """What a measure does: skew, invariance, correlation, and which model it selects. Takes any function of counts."""
 
-from imbtorch.analysis.baselines import skill, trivial
+from imbtorch.analysis.baselines import beats_trivial, skill, trivial
 from imbtorch.analysis.caveats import choice_caveats
 from imbtorch.analysis.comparisons import Comparison, compare, paired_compare
 from imbtorch.analysis.correlation import Correlations, measure_correlations, perturbed_scores
@@ -30,6 +30,7 @@ __all__ = [
     "Selection",
     "SensitivityCurves",
     "balanced_accuracy_posterior",
+    "beats_trivial",
     "bootstrap",
     "choice_caveats",
     "compare",

@@ -8,9 +8,10 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from imbtorch.analysis.intervals import posterior
 from imbtorch.counts import Counts, Margins, double, margins, ratio, square
 
-__all__ = ["always_commonest", "skill", "trivial"]
+__all__ = ["always_commonest", "beats_trivial", "skill", "trivial"]
 
 Measure: TypeAlias = Callable[..., Tensor]
 
@@ -103,6 +104,48 @@ def skill(measure: Measure, counts: Counts, *, higher_is_better: bool = True, co
     highest = torch.where(best.isnan().all(0), torch.nan, best.nan_to_num(nan=-torch.inf).amax(0))
     perfect = sign * _value(measure, _perfect(counts, costs))
     return torch.where(perfect == highest, 0.0 * value, (value - highest) / (perfect - highest))
+
+
+def beats_trivial(
+    measure: Measure,
+    counts: Tensor,
+    *,
+    higher_is_better: bool = True,
+    samples: int = 10_000,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Probability that a classifier is better than the best trivial prediction, given what was counted.
+
+    Each draw of the posterior is a population with a classifier in it, whose value is held against the best of
+    :func:`trivial` in that population. An accuracy of .99 on 990 common and 10 rare samples says little of that.
+
+    Args:
+        measure: function of ``[..., K, K]`` with a value ``[...]``.
+        counts: ``[..., K, K]`` whole counts. With many classes it takes long: K + 2 values for each draw.
+        higher_is_better: direction of the measure.
+        samples: number of draws.
+        generator: source of randomness, on the device of the counts; by default torch's.
+
+    Returns:
+        float64 ``[...]`` in [0, 1].
+
+    Raises:
+        ValueError: as :func:`posterior` and :func:`trivial`.
+
+    >>> from imbtorch import accuracy, balanced_accuracy
+    >>> counts, generator = torch.tensor([[985, 5], [7, 3]]), torch.Generator().manual_seed(0)
+    >>> beats_trivial(accuracy, counts, generator=generator) < 0.5 < beats_trivial(balanced_accuracy, counts)
+    tensor(True)
+    """
+    sign = 1.0 if higher_is_better else -1.0
+
+    def lead(drawn: Tensor) -> Tensor:
+        best = torch.stack([sign * each for each in trivial(measure, drawn).values()])
+        return sign * _value(measure, drawn) - best.nan_to_num(nan=-torch.inf).amax(0)
+
+    draws = posterior(lead, counts, samples=samples, generator=generator, draws=True).draws
+    assert draws is not None
+    return (draws > 0).double().mean(0)
 
 
 def _totals(counts: Counts) -> Tensor:
