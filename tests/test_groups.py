@@ -534,3 +534,24 @@ def test_directions_of_soft_groups():
     assert report["iam_soft_worst"].higher_is_better
     with pytest.raises(ValueError, match="keeps no soft counts of each group"):
         soft_report("multiclass", 3, groups=["a", "b"], state="margins")
+
+
+def soft_on(rank, world):
+    torch.manual_seed(0)
+    scores, target, group = soft_batch("multiclass", 4, ())
+    report = soft_report("multiclass", 4, groups=["a", "b", "c"])
+    report.update(scores[rank::world], target[rank::world], group=group[rank::world])
+    return report.soft_counts().tolist(), {name: value.item() for name, value in report.compute().items()}
+
+
+@pytest.mark.filterwarnings("ignore:.*had no")
+@pytest.mark.parametrize("world", [2, 3])
+def test_soft_groups_on_several_processes(world):
+    torch.manual_seed(0)
+    scores, target, group = soft_batch("multiclass", 4, ())
+    alone = soft_report("multiclass", 4, groups=["a", "b", "c"])
+    alone.update(scores, target, group=group)
+    expected = alone.soft_counts().tolist(), {name: value.item() for name, value in alone.compute().items()}
+    for found in launch(world, soft_on):
+        assert found[0] == expected[0]
+        assert found[1] == pytest.approx(expected[1], nan_ok=True, abs=0)
