@@ -1,7 +1,7 @@
 """Metrics of imbalanced classification for PyTorch: one confusion matrix, every measure, any number of processes."""
 
-from imbtorch.counting import confusion_matrix, soft_confusion_matrix
 from imbtorch.counts import Counts, Margins, at_prevalence, margins, merge_classes, one_vs_rest
+from imbtorch.functional import confusion_matrix, soft_confusion_matrix
 from imbtorch.measures import *
 from imbtorch.measures import __all__ as _measures
 from imbtorch.metrics import *

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias, cast, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from imbtorch.counts import check_choice
 from imbtorch.kernels import integers
 
 __all__ = ["Layout", "Task", "Threshold"]
@@ -65,6 +66,23 @@ def group_of_each(group: Tensor | int, target: Tensor, truth: Tensor) -> Tensor 
         raise TypeError(f"group must hold integers, got {group.dtype}; use group.long()")
     wide = group.expand(target.shape[:1]) if group.ndim == 0 else group
     return integers(spread("group", wide, target, truth))
+
+
+def checked_task(task: Task | None) -> Task:
+    """Return the task, which must be given and known."""
+    if task is None:
+        raise ValueError(
+            "task=None is missing; the first argument must be 'binary', 'multiclass' or 'multilabel', as in "
+            "ImbalanceAccuracy('multiclass', num_classes=3)"
+        )
+    check_choice("task", task, get_args(Task))
+    return task
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raise for what is neither True nor False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
 
 
 def checked_size(task: Task, num_classes: int | None, num_labels: int | None) -> int:

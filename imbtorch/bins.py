@@ -67,7 +67,7 @@ class _Edges:
         return hash((len(self.edges), self.edges[len(self.edges) // 3].item()))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Edges) and torch.equal(self.edges, other.edges)
+        return isinstance(other, _Edges) and (self.edges is other.edges or torch.equal(self.edges, other.edges))
 
 
 @lru_cache(maxsize=8)

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
@@ -15,11 +15,12 @@ from imbtorch.arguments import (
     Layout,
     Task,
     Threshold,
+    check_flag,
     check_tensor,
     checked_size,
     checked_soft,
+    checked_task,
     checked_thresholds,
-    device_of,
     group_of_each,
     spread,
     whole_number,
@@ -35,7 +36,7 @@ from imbtorch.batches import (
     kept_targets,
     readable,
 )
-from imbtorch.counts import Counts, Margins, Normalize, check_choice, normalized
+from imbtorch.counts import Counts, Margins, check_choice
 from imbtorch.kernels import Table, integers, reading_is_free
 from imbtorch.log_odds import logit_limit, of_class_one
 from imbtorch.soft import (
@@ -48,111 +49,7 @@ from imbtorch.soft import (
     impossible_and_uneven,
 )
 
-__all__ = ["Counting", "Layout", "Task", "Threshold", "confusion_matrix", "soft_confusion_matrix"]
-
-
-def confusion_matrix(
-    preds: Tensor,
-    target: Tensor,
-    task: Task,
-    *,
-    num_classes: int | None = None,
-    num_labels: int | None = None,
-    threshold: Threshold = 0.5,
-    logits: bool = False,
-    ignore_index: int | None = None,
-    normalize: Normalize | None = None,
-) -> Tensor:
-    """Confusion matrix of one batch; rows are true classes, columns predicted ones.
-
-    Args:
-        preds: class indices ``[N, ...]`` or scores ``[N, C, ...]`` (multiclass); 0/1 or probabilities ``[N, ...]``, or
-            those of both classes ``[N, 2, ...]`` (binary); ``[N, L, ...]`` (multilabel). The class of the highest score
-            is predicted; a probability strictly above ``threshold`` predicts 1, as in torchmetrics.
-        target: class indices or 0/1 of any integer or bool dtype: ``[N, ...]``; multilabel ``[N, L, ...]``.
-        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
-        num_classes: number of classes, required for multiclass.
-        num_labels: number of labels, required for multilabel.
-        threshold: a probability in [0, 1], for multilabel also one for each label; binary and multilabel only. It is
-            rounded to the dtype of the scores, to float32 for those of half precision, which are read as float32.
-        logits: whether floating ``preds`` are logits rather than probabilities (binary and multilabel; never guessed).
-        ignore_index: samples with this target are left out; any integer, inside or outside the classes.
-        normalize: ``"true"`` divides by the row sums, ``"pred"`` by the column sums, ``"all"`` by the total.
-
-    Returns:
-        int64 ``[K, K]`` (``[2, 2]`` for binary, ``[L, 2, 2]`` for multilabel), or rates of the default dtype.
-
-    Raises:
-        ValueError: for shapes that do not fit, an argument that is missing or unknown, a class out of range, a NaN
-            score, or a probability outside [0, 1].
-        TypeError: for floating targets and inputs that are no tensors.
-
-    >>> confusion_matrix(torch.tensor([0, 1, 1, 2]), torch.tensor([0, 0, 1, 2]), "multiclass", num_classes=3)
-    tensor([[1, 1, 0],
-            [0, 1, 0],
-            [0, 0, 1]])
-    """
-    counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index).on(device_of(target))
-    check_choice("normalize", normalize, (None, *get_args(Normalize)))
-    batch = counting.read(preds, target)
-    state = counting.zeros(target.device)
-    counting.add_(state, batch, defer=lambda: False)
-    counts = cast(Tensor, counting.counts(state))
-    return counts if normalize is None else normalized(counts, normalize).to(torch.get_default_dtype())
-
-
-def soft_confusion_matrix(
-    preds: Tensor,
-    target: Tensor,
-    task: Task,
-    *,
-    num_classes: int | None = None,
-    num_labels: int | None = None,
-    logits: bool = False,
-    ignore_index: int | None = None,
-    soft: bool | float = True,
-) -> Tensor:
-    """Confusion matrix of one batch in which probabilities count a little: (1 - share) C + share S.
-
-    C is the :func:`confusion_matrix`; S adds the probabilities of each sample along the row of its target, in place of
-    one 1 at the predicted class. On a small validation set many epochs have the same C; S tells them apart.
-
-    Each row of S is scaled to its total in C, and classes with neither targets nor predictions get nothing, since a
-    mean over classes would take 1e-6 of probability for a class that is there. Probabilities are kept as whole numbers
-    of 2^-24.
-
-    Args:
-        preds: floating scores: ``[N, C, ...]`` (multiclass), probabilities unless ``logits=True``; ``[N, ...]`` or
-            those of both classes ``[N, 2, ...]`` (binary); ``[N, L, ...]`` (multilabel). A binary score p counts as 1 -
-            p and p. Half precision is read as float32.
-        target: class indices or 0/1 of any integer or bool dtype: ``[N, ...]``; multilabel ``[N, L, ...]``.
-        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
-        num_classes: number of classes, required for multiclass.
-        num_labels: number of labels, required for multilabel.
-        logits: whether ``preds`` are logits: of a softmax for multiclass and two columns, else of a sigmoid.
-        ignore_index: samples with this target are left out; any integer, inside or outside the classes.
-        soft: share of S, above 0 and below 1; True for 0.02.
-
-    Returns:
-        float64 ``[K, K]`` (``[2, 2]`` for binary, ``[L, 2, 2]`` for multilabel), whose rows sum to the targets.
-
-    Raises:
-        ValueError: for shapes that do not fit, an argument that is missing or unknown, a target out of range, a NaN
-            score, probabilities outside [0, 1] or, for several classes, not summing to 1 within 0.01.
-        TypeError: for class indices as ``preds``, floating targets, and inputs that are no tensors.
-
-    >>> preds, target = torch.tensor([[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]), torch.tensor([0, 0, 1])
-    >>> soft_confusion_matrix(preds, target, "multiclass", num_classes=2, soft=0.5)
-    tensor([[1.6250, 0.3750],
-            [0.1250, 0.8750]], dtype=torch.float64)
-    """
-    counting = Counting.of(task, num_classes, num_labels, 0.5, logits, ignore_index, soft=soft)
-    if not counting.soft:
-        raise ValueError(f"soft must be True or a share between 0 and 1, got {soft!r}; confusion_matrix counts without")
-    batch = counting.read(preds, target)
-    state = counting.zeros(target.device)
-    counting.add_(state, batch, defer=lambda: False)
-    return cast(Tensor, counting.soft_counts(state))
+__all__ = ["Counting", "Layout", "Task", "Threshold"]
 
 
 @dataclass(frozen=True)
@@ -197,21 +94,14 @@ class Counting:
         groups: int | None = None,
     ) -> Counting:
         """Check the arguments that say how to count."""
-        if task is None:
-            raise ValueError(
-                "task=None is missing; the first argument must be 'binary', 'multiclass' or 'multilabel', as in "
-                "ImbalanceAccuracy('multiclass', num_classes=3)"
-            )
-        check_choice("task", task, get_args(Task))
+        task = checked_task(task)
         check_choice("state", layout, get_args(Layout))
         size = checked_size(task, num_classes, num_labels)
-        if not isinstance(logits, bool):
-            raise TypeError(f"logits must be True or False, got {logits!r}")
+        check_flag("logits", logits)
         if layout == "margins" and task != "multiclass":
             raise ValueError(f"state='margins' is for task='multiclass'; task={task!r} keeps 4 counts a label anyway")
         ignored = None if ignore_index is None else whole_number("ignore_index", ignore_index, "an int or None")
-        if not isinstance(weighted, bool):
-            raise TypeError(f"weighted must be True or False, got {weighted!r}")
+        check_flag("weighted", weighted)
         chosen, share = checked_thresholds(task, size, threshold), checked_soft(soft)
         if share and (chosen != 0.5 or weighted):
             other = "weights" if weighted else f"no threshold but 0.5, got threshold={threshold!r}"

@@ -236,11 +236,15 @@ def rescaled(counts: Counts, share: Tensor) -> Counts:
     if isinstance(counts, Margins):
         scaled = margins(rescaled(_two_by_two(counts), share))
         return Margins(*(restore(part, like) for part, like in zip(scaled, counts, strict=True)))
-    wide = matrix(counts)
-    actual = wide.sum(-1)
-    there = torch.where(actual > 0, share.to(wide.device), 0.0)
+    return restore(rescaled_rows(matrix(counts), share), counts)
+
+
+def rescaled_rows(rows: Tensor, share: Tensor) -> Tensor:
+    """Float64 rows ``[..., R, C]`` whose sums become the shares ``[R]`` or ``[..., R]``; see :func:`rescaled`."""
+    actual = rows.sum(-1)
+    there = torch.where(actual > 0, share.to(rows.device), 0.0)
     there = ratio(there, there.sum(-1, keepdim=True))
-    return restore(ratio(wide, actual.unsqueeze(-1)) * there.unsqueeze(-1), counts)
+    return ratio(rows, actual.unsqueeze(-1)) * there.unsqueeze(-1)
 
 
 def _two_by_two(counts: Margins) -> Tensor:

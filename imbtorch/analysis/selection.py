@@ -265,15 +265,19 @@ class Selection:
             return ""
         return f"±{self.spread[model, measure].item():.3f}"
 
+    def _left_out(self) -> list[str]:
+        """Which measures max-min does not look at."""
+        lower = [name for name, better in zip(self.measures, self.higher or (), strict=False) if not better]
+        return [f"{', '.join(lower)}: lower is better, so no part of max-min"] if lower else []
+
     def _verdicts(self) -> list[str]:
         """What each way of choosing keeps."""
         ways = {"max-min": self.by_max_min, "majority": self.by_majority, "IAM": self.by_iam, "area": self.by_area}
         chosen = "; ".join(f"{way}: {', '.join(names) or 'none'}" for way, names in ways.items() if names is not None)
         folds = "" if self.spread is None else ", ± standard deviation over the folds"
-        lower = [name for name, better in zip(self.measures, self.higher or (), strict=False) if not better]
         return [
             f"* best of its column, _ lowest measure of its row{folds}",
-            *([f"{', '.join(lower)}: lower is better, so no part of max-min"] if lower else []),
+            *self._left_out(),
             f"chosen by {chosen}",
             "max-min, majority and IAM " + ("agree" if self.agree else "do not agree"),
             f"beaten by no other on all measures: {', '.join(self.unbeaten) or 'none'}; most often the lowest: "

@@ -12,7 +12,7 @@ from imbtorch.counting import Counting
 from imbtorch.counts import Counts, Margins
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.class_groups import check_group_name
-from imbtorch.metrics.intervals_of_report import Limits
+from imbtorch.metrics.intervals_of_report import ReportedIntervals
 from imbtorch.metrics.state import warn_caller
 
 __all__ = ["Groups"]
@@ -101,10 +101,10 @@ class Groups:
             if name in self.worst:
                 yield f"{name}_worst", direction
 
-    def limits(self, limits: Limits, counts: Counts) -> dict[str, tuple[Limits, Counts]]:
+    def limits(self, limits: ReportedIntervals, counts: Counts) -> dict[str, tuple[ReportedIntervals, Counts]]:
         """Of each group, the values that have an interval, and the counts."""
         names = tuple(name for name in limits.names if name in self.measures)
-        reported = Limits({name: limits.overall[name] for name in names}, {}, {}, names)
+        reported = ReportedIntervals({name: limits.overall[name] for name in names}, {}, {}, names)
         return {group: (reported, counts_of_one(counts, index)) for index, group in enumerate(self.names)}
 
     def problems(self, samples: Tensor, comparable: Tensor) -> dict[str, str]:

@@ -178,7 +178,7 @@ class Histogram:
         return Batch(self._bins(scores), one_hot, worst, True)
 
     def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
-        """Add a batch to a state in place; see :func:`imbtorch.counting.add_batch`."""
+        """Add a batch to a state in place; see :func:`imbtorch.batches.add_batch`."""
         if self.counting.task != "multiclass":
             add_batch(state, self.table, batch, self.counting.ignored_target, defer, self.counting.error_message)
             return

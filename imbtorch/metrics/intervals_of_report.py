@@ -13,7 +13,7 @@ from torch import Tensor
 from imbtorch.analysis.intervals import Interval, posterior
 from imbtorch.metrics.averaging import AveragedMeasure
 
-__all__ = ["Limits"]
+__all__ = ["ReportedIntervals"]
 
 Read: TypeAlias = Callable[[Tensor], Tensor]
 
@@ -21,7 +21,7 @@ DRAWS = 2000  # of the posterior
 
 
 @dataclass(frozen=True)
-class Limits:
+class ReportedIntervals:
     """Values of a report that have an interval.
 
     Attributes:
@@ -43,7 +43,7 @@ class Limits:
         measures: Mapping[str, AveragedMeasure],
         per_class: Mapping[str, AveragedMeasure],
         class_names: Sequence[str],
-    ) -> Limits:
+    ) -> ReportedIntervals:
         """Find the values that are meant: True for all ``measures``.
 
         Raises:

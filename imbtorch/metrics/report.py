@@ -37,7 +37,7 @@ from imbtorch.metrics.groups import (
     comparable_groups,
     report_memory,
 )
-from imbtorch.metrics.intervals_of_report import Limits
+from imbtorch.metrics.intervals_of_report import ReportedIntervals
 from imbtorch.metrics.per_class import class_values, of_name, per_class_measures
 from imbtorch.metrics.report_arguments import check_together, checked_prevalence, collision, sized
 from imbtorch.metrics.report_table import ReportTable
@@ -164,10 +164,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         lambda report: () if report._groups is None else report._groups.measures,
         "Measures whose value is reported for each group.",
     )
-    intervals = Setting[tuple[str, ...]]("_limits.names", "Names of the values whose intervals are reported.")
-    prevalence = Setting[tuple[float, ...] | None](
-        lambda report: report._prevalence(), "Class shares that values are read at, for labels those of the positives."
-    )
+    intervals = Setting[tuple[str, ...]]("_intervals.names", "Names of the values whose intervals are reported.")
 
     def __init__(
         self,
@@ -213,7 +210,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         given = named_measures(self.default_measures(counting.task) if measures is None else measures)
         self._measures = {name: resolved(name, measured, counting) for name, measured in given.items()}
         self._coarse = CoarseClasses.of(coarse, self._class_names, counting, self._measures, self._per_class)
-        self._limits = Limits.of(intervals, self._measures, self._per_class, self._class_names)
+        self._intervals = ReportedIntervals.of(intervals, self._measures, self._per_class, self._class_names)
         self._groups = None if group_names is None else Groups.of(group_names, per_group, self._measures)
         self._name(self._directions(), prefix, postfix)
         report_memory(counting)
@@ -228,11 +225,6 @@ class ImbalanceReport(SharedResult, LocalCounts):
         if self._class_groups and not self._of_class_groups:
             raise ValueError("class_groups are averages of the measures in per_class, which names none")
 
-    def _prevalence(self) -> tuple[float, ...] | None:
-        if self._priors is None:
-            return None
-        return tuple((self._priors[:, 1] if self.task == "multilabel" else self._priors).tolist())
-
     @staticmethod
     def default_measures(task: Task) -> dict[str, Measured]:
         """Names and metrics that are reported unless told otherwise, to add to or take from."""
@@ -242,7 +234,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
     def _directions(self) -> dict[str, bool | None]:
         """All names that are reported, and which direction of each is better."""
         directions = {name: measure.traits.higher_is_better for name, measure in self._measures.items()}
-        added = [(*named, "intervals") for named in self._limits.directions()]
+        added = [(*named, "intervals") for named in self._intervals.directions()]
         if self.soft:
             added += [(f"{name}_soft", direction, "soft=True") for name, direction in directions.items()]
         added += [
@@ -258,7 +250,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         if self._coarse is not None:
             added += [(*named, "coarse") for named in self._coarse.directions()]
         for groups, measures in self._group_views():
-            added += [(*named, "groups") for named in groups.directions(measures, self._limits.names)]
+            added += [(*named, "groups") for named in groups.directions(measures, self._intervals.names)]
         for name, direction, cause in added:
             if name in directions:
                 raise ValueError(collision(name, cause))
@@ -371,15 +363,15 @@ class ImbalanceReport(SharedResult, LocalCounts):
         if self.soft:
             values |= self._soft_values(self._counting.soft_counts(self._state))
         values |= self._values_of_groups(self._counting, self._state, warn=True)
-        values |= self._drawn_limits(self._limits, counts)
+        values |= self._drawn_limits(self._intervals, counts)
         if self._groups is None:
             return self._keep(counts, values)
         groups = self._own(self._counting.counts_of_groups(self._state))
-        for group, (limits, part) in self._groups.limits(self._limits, groups).items():
+        for group, (limits, part) in self._groups.limits(self._intervals, groups).items():
             values |= self._drawn_limits(limits, part, f"/{group}")
         return self._keep(counts, values, groups)
 
-    def _drawn_limits(self, limits: Limits, counts: Counts, suffix: str = "") -> dict[str, Tensor]:
+    def _drawn_limits(self, limits: ReportedIntervals, counts: Counts, suffix: str = "") -> dict[str, Tensor]:
         """Limits of intervals by name."""
         if not limits:
             return {}
@@ -460,7 +452,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         if self.weighted:
             raise ValueError(UNSURE)
         short = self[name].name if name in self else name
-        wanted = Limits.of([short], self._measures, self._per_class, self._class_names)
+        wanted = ReportedIntervals.of([short], self._measures, self._per_class, self._class_names)
         if clusters and self._groups is None:
             raise ValueError(
                 "clusters=True resamples the groups of the report, which has none; make it with groups=..."
@@ -513,7 +505,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         of_groups = (
             () if self._groups is None else (f"{m}/{g}" for m in self._groups.measures for g in self._groups.names)
         )
-        names = (name for name in (*self._limits.names, *of_groups) if f"{name}_low" in result.values)
+        names = (name for name in (*self._intervals.names, *of_groups) if f"{name}_low" in result.values)
         return {name: (float(result.values[f"{name}_low"]), float(result.values[f"{name}_high"])) for name in names}
 
     def _recall_limits(self, result: Result) -> tuple[Tensor, Tensor] | None:
@@ -581,8 +573,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
         shown = super()._shown_arguments()
         shown |= {name: value for name in ("prefix", "postfix") if (value := getattr(self, name))}
         shown |= {} if self.prevalence is None else {"prevalence": list(self.prevalence)}
-        every = self._limits.names == tuple(self._measures)
-        shown |= {"intervals": every or list(self._limits.names)} if self._limits else {}
+        every = self._intervals.names == tuple(self._measures)
+        shown |= {"intervals": every or list(self._intervals.names)} if self._intervals else {}
         shown |= {} if self.groups is None else {"groups": list(self.groups), "per_group": list(self.per_group)}
         shown |= {"class_groups": self.class_groups} if self._class_groups else {}
         shown |= {"coarse": self.coarse} if self._coarse else {}

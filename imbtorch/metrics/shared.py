@@ -27,6 +27,17 @@ class SharedResult(CountsMetric):
 
     prefix = Setting[str]("_prefix", "What comes before each name.")
     postfix = Setting[str]("_postfix", "What comes after each name.")
+    prevalence = Setting[tuple[float, ...] | None](
+        lambda metric: metric._prevalence(), "Class shares that values are read at, for labels those of the positives."
+    )
+
+    _priors: Tensor | None
+    """The prevalence as :meth:`imbtorch.counting.Counting.class_priors` has it."""
+
+    def _prevalence(self) -> tuple[float, ...] | None:
+        if self._priors is None:
+            return None
+        return tuple((self._priors[:, 1] if self.task == "multilabel" else self._priors).tolist())
 
     def _name(self, directions: Mapping[str, bool | None], prefix: str = "", postfix: str = "") -> None:
         """Make a metric of each name, given which direction of it is better."""

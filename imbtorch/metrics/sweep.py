@@ -27,7 +27,7 @@ from imbtorch.analysis.scores import (
 )
 from imbtorch.analysis.thresholds import OperatingPoint, corrected_counts, distinct, operating_point
 from imbtorch.counting import Counting, Task
-from imbtorch.counts import Counts, Measure, check_choice, double, evaluated, ratio
+from imbtorch.counts import Counts, Measure, check_choice, double, evaluated, rescaled_rows
 from imbtorch.measures import expected_cost
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import UNSURE, OnInvalid, TorchmetricsArguments, canonical
@@ -118,9 +118,6 @@ class ThresholdSweep(SharedResult):
         lambda sweep: sweep._histogram.grid.thresholds.clone(), "Sorted thresholds, float64 ``[T]`` on the CPU."
     )
     also = Setting[tuple[str, ...]]("_also", "Further values.")
-    prevalence = Setting[tuple[float, ...] | None](
-        lambda sweep: sweep._prevalence(), "Class shares that values are read at, for labels those of the positives."
-    )
     class_names = Setting[tuple[str, ...]]("_class_names", "Names of labels or classes.")
 
     def __init__(
@@ -171,11 +168,6 @@ class ThresholdSweep(SharedResult):
     @property
     def _histogram(self) -> Histogram:
         return cast(Histogram, self._counter)
-
-    def _prevalence(self) -> tuple[float, ...] | None:
-        if self._priors is None:
-            return None
-        return tuple((self._priors[:, 1] if self.task == "multilabel" else self._priors).tolist())
 
     def _names(self, name: str) -> list[str]:
         return [name] if self.task == "binary" else [f"{name}/{label}" for label in self._class_names]
@@ -268,13 +260,7 @@ class ThresholdSweep(SharedResult):
     def _rates(self, histogram: Tensor) -> Tensor:
         """Histograms at the prevalence, as counted without one."""
         shares = self._shares()
-        if shares is None:
-            return histogram
-        wide = double(histogram)
-        shares = shares.to(wide.device).expand(wide.shape[:-1])
-        totals = wide.sum(-1)
-        there = torch.where(totals > 0, shares, 0.0)  # as in at_prevalence, an absent class leaves all to the other
-        return wide * ratio(ratio(there, there.sum(-1, keepdim=True)), totals).unsqueeze(-1)
+        return histogram if shares is None else rescaled_rows(double(histogram), shares)
 
     def _shares(self) -> Tensor | None:
         """Shares ``[2]`` or ``[L, 2]`` of negatives and positives at the prevalence."""
