@@ -1,11 +1,18 @@
-"""Runs a function in several processes that form a gloo group, bounded by a timeout so that a hang is a failure."""
+"""Runs a function in several processes that form a gloo group, or a script, bounded by a timeout.
+
+Processes are forked from one that has imported what takes long.
+"""
 
 import multiprocessing
 import os
+import runpy
+import subprocess
+import sys
 import tempfile
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -71,3 +78,42 @@ def _run(queue: Any, folder: str, rank: int, world: int, timeout: float, work: C
     queue.close()
     queue.join_thread()
     os._exit(0)  # without waiting for others, who may have failed
+
+
+def run_script(
+    script: Path, *arguments: str, folder: Path, environment: dict[str, str] | None = None, timeout: float = 240.0
+) -> subprocess.CompletedProcess[str]:
+    """Run ``python script arguments`` in a folder, but for the second or more that importing torch takes."""
+    with tempfile.TemporaryDirectory() as written:
+        given = (str(script), *arguments)
+        process = CONTEXT.Process(target=_run_script, args=(given, folder, environment or dict(os.environ), written))
+        process.start()
+        process.join(timeout)
+        if process.is_alive():
+            process.kill()
+            raise subprocess.TimeoutExpired(given, timeout)
+        said, warned = ((Path(written) / name).read_text(encoding="utf-8") for name in ("stdout", "stderr"))
+    return subprocess.CompletedProcess(given, process.exitcode or 0, said, warned)
+
+
+def _run_script(given: tuple[str, ...], folder: Path, environment: dict[str, str], written: str) -> None:
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(Path(written) / name, os.O_WRONLY | os.O_CREAT, 0o600), number)
+    sys.stdout, sys.stderr = (open(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))  # noqa: SIM115
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    torch.set_num_threads(1)
+    sys.argv, sys.path[0] = list(given), str(Path(given[0]).parent)
+    code = 0
+    try:
+        runpy.run_path(given[0], run_name="__main__")
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        sys.stderr.write(end.code if isinstance(end.code, str) else "")
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -2,8 +2,6 @@
 
 import math
 import re
-import subprocess
-import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -11,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from processes import run_script
 from scipy import stats
 from sklearn import metrics
 
@@ -366,15 +365,9 @@ def test_many_samples_leave_the_value_and_tell_epochs_apart():
     assert found.interval.high - found.interval.low < 0.02
 
 
-def test_the_simulation_prints_a_row_for_each_case_and_measure():
+def test_the_simulation_prints_a_row_for_each_case_and_measure(tmp_path):
     script = Path(__file__).parent.parent / "examples" / "choosing.py"
-    done = subprocess.run(
-        [sys.executable, str(script), "--quick", "--runs", "2", "--classes", "2", "5"],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    done = run_script(script, "--quick", "--runs", "2", "--classes", "2", "5", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     heading, _, *rows = (
         [cell.strip() for cell in line.strip("| ").split("|")] for line in re.findall("^\\|.*", done.stdout, re.M)

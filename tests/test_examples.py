@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from matplotlib import image
+from processes import run_script
 
 import imbtorch
 
@@ -19,13 +20,20 @@ SCRIPT = EXAMPLES / "train_digits.py"
 HEADER = r"kept by +epoch +accuracy +balanced accuracy +IAM +recall of 7 +recall of 8 +recall of 9"
 
 
-def run(folder: Path, *arguments: str, command: tuple[str, ...] = (str(SCRIPT),)) -> subprocess.CompletedProcess[str]:
-    """Run an example in a folder; that of Lightning leaves its output in ``folder / "out"``, the default."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "MPLBACKEND": "Agg"}
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "MPLBACKEND": "Agg"}
+
+
+def run(folder: Path, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run an example in a folder."""
+    return run_script(EXAMPLES / f"{script}.py", *arguments, folder=folder, environment=os.environ | ENVIRONMENT)
+
+
+def typed(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run Python as a reader types it."""
     return subprocess.run(
-        [sys.executable, *command, *arguments],
+        [sys.executable, *command],
         cwd=folder,
-        env=environment,
+        env=os.environ | ENVIRONMENT,
         capture_output=True,
         text=True,
         timeout=240,
@@ -78,7 +86,7 @@ def check(folder: Path, done: subprocess.CompletedProcess[str], epochs: int) -> 
 @pytest.mark.timeout(280)
 def test_train_digits_keeps_the_best_epoch_and_logs_exact_values(tmp_path):
     epochs = 17  # two of them with weights
-    kept = check(tmp_path, run(tmp_path, "--epochs", str(epochs), "--imbalance", "10"), epochs)
+    kept = check(tmp_path, typed(tmp_path, str(SCRIPT), "--epochs", str(epochs), "--imbalance", "10"), epochs)
 
     spec = importlib.util.spec_from_file_location("train_digits", SCRIPT)
     example = importlib.util.module_from_spec(spec)
@@ -100,15 +108,18 @@ def test_train_digits_keeps_the_best_epoch_and_logs_exact_values(tmp_path):
 
 @pytest.mark.timeout(280)
 def test_train_digits_runs_in_two_processes(tmp_path):
-    check(tmp_path, run(tmp_path, "--epochs", "3", "--devices", "2", "--seed", "1"), 3)
+    check(tmp_path, typed(tmp_path, str(SCRIPT), "--epochs", "3", "--devices", "2", "--seed", "1"), 3)
 
 
 @pytest.mark.timeout(280)
 def test_plain_torch_validates_the_same_samples_on_one_and_two_processes(tmp_path):
-    script = str(EXAMPLES / "plain_torch_ddp.py")
-    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script)
-    for processes, command in ((1, (script,)), (2, launcher)):
-        done = run(tmp_path, "--epochs", "2", command=command)
+    script, two = (
+        str(EXAMPLES / "plain_torch_ddp.py"),
+        ("torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
+    )
+    arguments = ("--epochs", "2")
+    alone, together = run(tmp_path, "plain_torch_ddp", *arguments), typed(tmp_path, "-m", *two, script, *arguments)
+    for processes, done in ((1, alone), (2, together)):
         assert done.returncode == 0, done.stdout + done.stderr
         epochs = re.findall(r"epoch +(\d) +val_iam ([-+.\d]+) +of (\d+) samples on (\d) process", done.stdout)
         assert [(epoch, samples, count) for epoch, _, samples, count in epochs] == [
@@ -119,7 +130,7 @@ def test_plain_torch_validates_the_same_samples_on_one_and_two_processes(tmp_pat
 
 
 def test_benchmark_prints_tables_of_medians_ratios_and_targets(tmp_path):
-    done = run(tmp_path, "--quick", "--logits", "--ignore", command=(str(EXAMPLES / "benchmark.py"),))
+    done = run(tmp_path, "benchmark", "--quick", "--logits", "--ignore")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     assert done.stdout.startswith(f"torch {torch.__version__}, torchmetrics ")
@@ -139,9 +150,7 @@ def test_benchmark_prints_tables_of_medians_ratios_and_targets(tmp_path):
 
 
 def test_what_validation_says_of_deployment_comes_true(tmp_path):
-    script = str(EXAMPLES / "deployment.py")
-    arguments = ("--validation", "2000", "--positives", "400", "--epochs", "30")
-    done = run(tmp_path, *arguments, command=(script,))
+    done = run(tmp_path, "deployment", "--validation", "2000", "--positives", "400", "--epochs", "30")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     heading, *lines = done.stdout.splitlines()
@@ -172,7 +181,7 @@ def test_what_validation_says_of_deployment_comes_true(tmp_path):
 
 
 def test_segmentation(tmp_path):
-    done = run(tmp_path, "--epochs", "2", "--size", "32", command=(str(EXAMPLES / "segmentation.py"),))
+    done = run(tmp_path, "segmentation", "--epochs", "2", "--size", "32")
     assert done.returncode == 0, done.stdout + done.stderr
     assert not re.search(r"UserWarning|Traceback", done.stderr), done.stderr
     head, *rows = (line.split() for line in done.stdout.splitlines()[:4])

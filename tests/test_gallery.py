@@ -2,13 +2,12 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import matplotlib as mpl
 import pytest
 from matplotlib import image
+from processes import run_script
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = ROOT / "examples" / "gallery.py"
@@ -19,15 +18,7 @@ WITHOUT_DATA = ("skew_map.png", "sensitivity.png", "prevalence.png")  # no round
 @pytest.mark.timeout(280)
 def test_the_script_draws_every_committed_picture(tmp_path):
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "MPLBACKEND": "Agg"}
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--out", str(tmp_path / "new")],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    done = run_script(SCRIPT, "--out", str(tmp_path / "new"), folder=tmp_path, environment=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     assert [path.name for path in tmp_path.iterdir()] == ["new"]  # nothing is left beside the pictures

@@ -255,12 +255,19 @@ GRAPHS = {(case.name, *case.arguments): case for case in CASES if case.name != "
 GRAPHS |= {str(case): case for case in CASES if case.name == "Precision"}
 
 
-@pytest.mark.parametrize("case", GRAPHS.values(), ids=str)
-def test_one_graph(case):
+@pytest.mark.parametrize("binary", [False, True])
+def test_one_graph(binary):
+    cases = [case for case in GRAPHS.values() if case.binary == binary]
+    assert len(cases) > 10
+
+    def values(batch):
+        return [case.ours(batch) for case in cases]
+
     torch.compiler.reset()
-    compiled = torch.compile(case.ours, fullgraph=True, backend="eager")
-    for batch in possible_and_impossible(case):
-        close(compiled(batch), case.ours(batch), 1e-14)
+    compiled = torch.compile(values, fullgraph=True, backend="eager")
+    for batch in possible_and_impossible(cases[0]):
+        for case, found, expected in zip(cases, compiled(batch), values(batch), strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-14, atol=1e-14, equal_nan=True, msg=str(case))
     torch.compiler.reset()
 
 

@@ -3,7 +3,6 @@
 import importlib.util
 import os
 import re
-import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib import image
+from processes import run_script
 
 FOLDER = Path(__file__).parent.parent / "examples" / "papers"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "common")
@@ -27,15 +27,7 @@ def run(script, out, *arguments, data=None):
     environment.pop("IMBTORCH_DATA", None)
     if data is not None:
         environment["IMBTORCH_DATA"] = str(data)
-    return subprocess.run(
-        [sys.executable, str(FOLDER / f"{script}.py"), "--quick", *arguments],
-        cwd=out,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    return run_script(FOLDER / f"{script}.py", "--quick", *arguments, folder=out, environment=environment)
 
 
 def results(script, folder):

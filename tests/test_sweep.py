@@ -6,8 +6,6 @@ import importlib
 import os
 import pickle
 import re
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -16,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib import image
-from processes import launch
+from processes import launch, run_script
 from sklearn import metrics as sk
 from torchmetrics import MetricCollection
 
@@ -591,15 +589,8 @@ def test_operating_point(given, tmp_path):
         if not folder or not (Path(folder) / "ecoli.csv").exists():
             pytest.skip("IMBTORCH_DATA names no folder with ecoli.csv")
         environment["IMBTORCH_DATA"] = folder
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLE), "--out", str(tmp_path), "--epochs", "60"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_script(EXAMPLE, "--out", str(tmp_path), "--epochs", "60", folder=tmp_path, environment=environment)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     assert ("ecoli" if given else "breast cancer") in done.stdout
     for words in ("flatters", "few positives", "Newcombe"):
         assert words in " ".join(done.stdout.split())
