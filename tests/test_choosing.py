@@ -365,6 +365,7 @@ def test_many_samples_leave_the_value_and_tell_epochs_apart():
     assert found.interval.high - found.interval.low < 0.02
 
 
+@pytest.mark.slow
 def test_the_simulation_prints_a_row_for_each_case_and_measure(tmp_path):
     script = Path(__file__).parent.parent / "examples" / "choosing.py"
     done = run_script(script, "--quick", "--runs", "2", "--classes", "2", "5", folder=tmp_path)

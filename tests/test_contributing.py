@@ -147,6 +147,7 @@ def copy(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_measure_in_four_edits(copy):
     for name, edit in EDITS.items():
         edit(copy / name)
@@ -158,6 +159,7 @@ def test_a_measure_in_four_edits(copy):
     assert sum("KulczynskiSimilarity" in which for _, which in passed) > 40
 
 
+@pytest.mark.slow
 def test_without_oracle_and_row_the_tests_refuse_it(copy):
     for name in (FORMULAS, CLASSES):
         EDITS[name](copy / name)

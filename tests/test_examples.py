@@ -83,6 +83,7 @@ def check(folder: Path, done: subprocess.CompletedProcess[str], epochs: int) -> 
     return kept
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(280)
 def test_train_digits_keeps_the_best_epoch_and_logs_exact_values(tmp_path):
     epochs = 17  # two of them with weights
@@ -106,11 +107,13 @@ def test_train_digits_keeps_the_best_epoch_and_logs_exact_values(tmp_path):
         assert row["val_bal_acc"] == pytest.approx(float(imbtorch.balanced_accuracy(counts)), abs=1e-6), name
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(280)
 def test_train_digits_runs_in_two_processes(tmp_path):
     check(tmp_path, typed(tmp_path, str(SCRIPT), "--epochs", "3", "--devices", "2", "--seed", "1"), 3)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(280)
 def test_plain_torch_validates_the_same_samples_on_one_and_two_processes(tmp_path):
     script, two = (
@@ -129,6 +132,7 @@ def test_plain_torch_validates_the_same_samples_on_one_and_two_processes(tmp_pat
         assert f"kept epoch {best[0]}:" in done.stdout
 
 
+@pytest.mark.slow
 def test_benchmark_prints_tables_of_medians_ratios_and_targets(tmp_path):
     done = run(tmp_path, "benchmark", "--quick", "--logits", "--ignore")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -149,6 +153,7 @@ def test_benchmark_prints_tables_of_medians_ratios_and_targets(tmp_path):
     assert all(aim in "".join(found[:-1]) for aim in aimed)
 
 
+@pytest.mark.slow
 def test_what_validation_says_of_deployment_comes_true(tmp_path):
     done = run(tmp_path, "deployment", "--validation", "2000", "--positives", "400", "--epochs", "30")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -180,6 +185,7 @@ def test_what_validation_says_of_deployment_comes_true(tmp_path):
     assert pixels[..., :3].std() > 0.1
 
 
+@pytest.mark.slow
 def test_segmentation(tmp_path):
     done = run(tmp_path, "segmentation", "--epochs", "2", "--size", "32")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -15,6 +15,7 @@ COMMITTED = {path.name: path for path in (ROOT / "examples" / "figures").glob("*
 WITHOUT_DATA = ("skew_map.png", "sensitivity.png", "prevalence.png")  # no rounding of another machine shows in them
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(280)
 def test_the_script_draws_every_committed_picture(tmp_path):
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "MPLBACKEND": "Agg"}

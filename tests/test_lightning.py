@@ -384,6 +384,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["ddp_spawn", "ddp"])
 def test_launchers_of_lightning(strategy, tmp_path):
     script = tmp_path / "script.py"
@@ -1470,6 +1471,7 @@ class Blocker:
 """
 
 
+@pytest.mark.slow
 def test_lightning_and_matplotlib_are_imported_on_demand_and_there_is_a_remedy():
     run = python(f"""
         import sys, torch, torchmetrics
@@ -1488,6 +1490,7 @@ def test_lightning_and_matplotlib_are_imported_on_demand_and_there_is_a_remedy()
     )
 
 
+@pytest.mark.slow
 def test_pytorch_lightning_alone_will_do():
     run = python(f"""
         import sys, warnings

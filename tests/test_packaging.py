@@ -18,6 +18,8 @@ from packaging.specifiers import SpecifierSet
 
 import imbtorch
 
+pytestmark = pytest.mark.slow  # they build
+
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("imbtorch", "tests", "examples")
 REQUIRED = {"torch", "torchmetrics", "numpy", "typing-extensions"}  # all that is imported at import time

@@ -95,6 +95,7 @@ def module(script):
 # --- skew ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_skew_maps(tmp_path):
     done = run("skew_maps", tmp_path, "--out", ".")
     ended_well(done, tmp_path, "skew_maps")
@@ -145,6 +146,7 @@ def macro_precision_favours(negatives):
 # --- the accuracy paradox --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_accuracy_paradox(tmp_path):
     done = run("accuracy_paradox", tmp_path, "--out", ".")
     ended_well(done, tmp_path, "accuracy_paradox")
@@ -163,6 +165,7 @@ def test_accuracy_paradox(tmp_path):
 # --- invariance and correlation --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_invariance_and_correlation(tmp_path):
     done = run("invariance_and_correlation", tmp_path)  # into "out", the default
     ended_well(done, tmp_path / "out", "invariance_and_correlation")
@@ -239,6 +242,7 @@ def check_examples(text):
     assert "Table 18 (satimage): 12 of 18 rows contradict" in text
 
 
+@pytest.mark.slow
 def test_iam_tables_without_data(tmp_path):
     done = run("iam_tables", tmp_path, "--out", ".")
     ended_without_data(done, tmp_path, "iam_tables", "IMBTORCH_DATA is not set", "glass.csv, sat.trn, sat.tst")
@@ -247,6 +251,7 @@ def test_iam_tables_without_data(tmp_path):
     assert [path.name for path in tmp_path.glob("*.png")] == ["iam_sensitivity.png"]
 
 
+@pytest.mark.slow
 @with_data
 def test_iam_tables(tmp_path):
     done = run("iam_tables", tmp_path, "--out", ".", data=DATA)
@@ -295,6 +300,7 @@ def check_printed(text):
     assert "it does not for SVM SMOTE on Pima, SVM RUS on Pima," in text
 
 
+@pytest.mark.slow
 def test_dominance_table_without_data(tmp_path):
     done = run("dominance_table", tmp_path, "--out", ".")
     ended_without_data(
@@ -304,6 +310,7 @@ def test_dominance_table_without_data(tmp_path):
     assert {path.name for path in tmp_path.glob("*.png")} == {"dominance_space.png", "dominance_points.png"}
 
 
+@pytest.mark.slow
 @with_data
 def test_dominance_table(tmp_path):
     done = run("dominance_table", tmp_path, "--out", ".", data=DATA)
@@ -337,6 +344,7 @@ def test_dominance_table(tmp_path):
 # --- data ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_folder_that_lacks_a_file_is_named(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "glass.csv").touch()

@@ -581,6 +581,7 @@ def test_bad_input_of_one_process_raises_on_all():
 EXAMPLE = Path(__file__).parent.parent / "examples" / "operating_point.py"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [False, True])
 def test_operating_point(given, tmp_path):
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "MPLBACKEND": "Agg"}
