@@ -15,7 +15,8 @@ each cell), percentile and BCa bootstrap (BCa from the cells: SciPy's formula, i
 Wilson's intervals for balanced accuracy and dominance. A peer that is not installed is left out and named.
 
 Comparisons: the true difference of two models varies from set to set; of the sets where a probability was said, how
-often was the likelier model truly better? Clusters: images whose recalls and class shares vary.
+often was the likelier model truly better? Clusters: images whose recalls and class shares vary. Areas: scores of four
+families of distributions.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,6 +38,7 @@ from torch import Tensor
 
 import imbtorch
 from imbtorch.analysis import Interval, bootstrap, compare, paired_compare, posterior
+from imbtorch.analysis.scores import area_interval, average_precision, average_precision_interval
 
 Measures = dict[str, Callable[[Tensor], Tensor]]
 Limits = tuple[Tensor, Tensor]
@@ -479,6 +482,70 @@ def clusters(quick: bool) -> str:
     return f"## Clusters\n\n{text}\n\n{markdown(columns, rows)}"
 
 
+# --- areas under curves ---------------------------------------------------------------------------------------------
+
+
+def scores_of(family: str, area: float) -> tuple[Any, Any]:
+    """Distributions of the scores of negatives and positives with this area under the ROC curve."""
+    apart = float(stats.norm.ppf(area))
+    if family == "exponential":
+        return stats.expon(), stats.expon(scale=area / (1 - area))
+    if family == "heavy tails":
+        grid = np.linspace(0, 8, 801)
+        tails = [true_areas((stats.t(3), stats.t(3, loc=shift)), 0.5)[0] for shift in grid]
+        return stats.t(3), stats.t(3, loc=float(np.interp(area, tails, grid)))
+    spread = 2.0 if family == "wide positives" else 1.0
+    return stats.norm(), stats.norm(apart * float(np.hypot(1, spread)), spread)
+
+
+def true_areas(scores: tuple[Any, Any], prevalence: float) -> tuple[float, float]:
+    """Area under the ROC curve and average precision, integrated over the positives' quantiles."""
+    negative, positive = scores
+    recall = (np.arange(4000) + 0.5) / 4000
+    false = negative.sf(positive.isf(recall))
+    return float(1 - false.mean()), float(
+        (prevalence * recall / (prevalence * recall + (1 - prevalence) * false)).mean()
+    )
+
+
+def delong(histogram: Tensor) -> Limits:
+    """DeLong's interval, from the scores of each class above which a sample of the other lies; no scores are equal."""
+    negatives, positives = histogram.double().unbind(-2)
+    below = negatives.cumsum(-1) / negatives.sum(-1, keepdim=True)
+    above = 1 - positives.cumsum(-1) / positives.sum(-1, keepdim=True)
+    area = (positives * below).sum(-1) / positives.sum(-1)
+    variance = torch.zeros_like(area)
+    for own, beaten in ((positives, below), (negatives, above)):
+        total = own.sum(-1)
+        variance += (own * (beaten - area.unsqueeze(-1)) ** 2).sum(-1) / (total * (total - 1))
+    return area - Z * variance.sqrt(), area + Z * variance.sqrt()
+
+
+def areas(quick: bool) -> str:
+    """Coverage of the area under the ROC curve and of average precision."""
+    sets, rows = 100 if quick else 1000, []
+    rng, prevalence = np.random.default_rng(0), 0.1
+    for family in ("normal", "wide positives", "exponential", "heavy tails"):
+        for area in (0.7, 0.85, 0.95):
+            scores = scores_of(family, area)
+            truth = true_areas(scores, prevalence)
+            for positives in (20, 50, 200):
+                size = round(positives / prevalence)
+                target = rng.random((sets, size)) < prevalence
+                drawn = np.where(target, *(each.rvs((sets, size), random_state=rng) for each in scores[::-1]))
+                order = np.take_along_axis(target, drawn.argsort(1), 1)
+                histogram = torch.from_numpy(np.stack((~order, order), 1)).long()
+                precision = average_precision(histogram)
+                of_roc = area_interval(histogram)
+                of_precision = average_precision_interval(precision, histogram[:, 1].sum(-1))
+                row = [family, f"{area:g}", str(positives), share_within(of_roc.low, of_roc.high, truth[0])]
+                row += [share_within(*delong(histogram), truth[0]), f"{truth[1]:.2f}"]
+                rows.append([*row, share_within(of_precision.low, of_precision.high, truth[1])])
+    columns = ["scores", "AUC", "positives", "AUC: imbtorch", "DeLong", "average precision", "imbtorch"]
+    text = f"{sets} sets each; one sample in ten is positive, their number is drawn. True values are integrals."
+    return f"## Areas under curves\n\n{text}\n\n{markdown(columns, rows)}"
+
+
 def share_within(low: Tensor, high: Tensor, value: Tensor) -> str:
     return f"{float(((low <= value) & (value <= high)).double().mean()):.3f}"
 
@@ -487,6 +554,7 @@ SECTIONS: dict[str, Callable[[bool], str]] = {
     "intervals": intervals,
     "comparisons": comparisons,
     "clusters": clusters,
+    "areas": areas,
 }
 
 
