@@ -523,6 +523,39 @@ def intervals(bench: Bench) -> None:
     other, own = time.perf_counter() - start, bench.medians(mine=mine)["mine"]
     columns = ["resamples", "imbtorch ms", "torchmetrics ms", "ratio"]
     table("bootstrap of macro recall, 10,000 samples", columns, [[resamples, 1e3 * own, 1e3 * other, other / own]])
+    intervals_of_reports(bench)
+
+
+REPORTS = ((100, 0.25), (300, 0.6), (1000, 5.0))  # classes, seconds aimed at
+
+
+def intervals_of_reports(bench: Bench) -> None:
+    """Values and intervals of all that a report says by default, at the end of an epoch."""
+    rows: list[list[object]] = []
+    for classes, wanted in REPORTS[:2] if bench.quick else REPORTS:
+        seconds, held = processes(1, end_with_intervals, classes)
+        what = f"report with intervals, K = {classes}"
+        aims = [bench.at_most(wanted, seconds, f"{what}, s")]
+        aims.append(None if held is None else bench.at_most(500, held / 1e6, f"{what}, MB"))
+        rows.append([classes, seconds, *aims[:1], None if held is None else held / 1e6, *aims[1:]])
+    columns = ["K", "seconds", "target", "MB above what was held", "target"]
+    table("report with intervals=True, 50,000 samples, 2,000 draws", columns, rows)
+
+
+def end_with_intervals(_: int, __: int, classes: int) -> tuple[float, float | None]:
+    """Median seconds of compute, and its peak of memory."""
+    report = imbtorch.ImbalanceReport("multiclass", num_classes=classes, intervals=True).to(DEVICE)
+    report.quiet = True
+    preds, target = labels(classes, 50_000)
+    preds = torch.where(torch.rand(len(preds), device=DEVICE) < 0.8, target, preds)
+    took, peaks = [], []
+    for _turn in range(3):
+        report.reset()
+        report.update(preds, target)
+        start = time.perf_counter()
+        peaks.append(peak_above(report.compute))
+        took.append(time.perf_counter() - start)
+    return statistics.median(took), peaks[0]
 
 
 # --- several processes ----------------------------------------------------------------------------------------------
