@@ -214,7 +214,6 @@ def test_who_has_which_measure():
 
 # --- how they are laid out ------------------------------------------------------------------------------------------
 
-# every page but the papers' has a heading that others link to
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob(".github/*.md"), *ROOT.glob("examples/**/*.md"), *ROOT.glob("imbtorch/**/*.md")]
 
 
