@@ -222,6 +222,12 @@ def test_the_readme_is_read_in_minutes():
     assert imbtorch.__version__ in (ROOT / ".github" / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
+def test_the_guide_says_of_pictures_what_the_readme_says():
+    shown = re.findall(r"[|] (!\[[^|]*)", README.replace("(examples/", "("))
+    assert len(shown) == 4
+    assert not [cell for cell in shown if cell not in GUIDE]
+
+
 def anchors(page):
     headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", page, flags=re.DOTALL | re.MULTILINE), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
