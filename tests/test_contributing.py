@@ -1,4 +1,4 @@
-"""A measure is added in the four edits that the README describes: formula, class, oracle and row; in a copy."""
+"""A measure is added in the four edits that CONTRIBUTING.md describes: formula, class, oracle and row; in a copy."""
 
 import ast
 import os
@@ -142,8 +142,7 @@ def run(root, *tests):
 def copy(tmp_path):
     for folder in ("imbtorch", "tests"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("README.md", "pyproject.toml"):
-        shutil.copy(ROOT / name, tmp_path / name)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path / "pyproject.toml")
     return tmp_path
 
 
@@ -151,7 +150,7 @@ def copy(tmp_path):
 def test_a_measure_in_four_edits(copy):
     for name, edit in EDITS.items():
         edit(copy / name)
-    names = ("measures", "metric", "analysis", "readme")
+    names = ("measures", "metric", "analysis", "catalogue")
     done = run(copy, FORMULAS, CLASSES, *(f"tests/test_{name}.py" for name in names))
     assert done.returncode == 0, done.stdout + done.stderr
     passed = re.findall(r"::(\S+?)(\[.*\])? PASSED", done.stdout)
@@ -163,7 +162,7 @@ def test_a_measure_in_four_edits(copy):
 def test_without_oracle_and_row_the_tests_refuse_it(copy):
     for name in (FORMULAS, CLASSES):
         EDITS[name](copy / name)
-    done = run(copy, "tests/test_measures.py", "tests/test_readme.py")
+    done = run(copy, "tests/test_measures.py", "tests/test_catalogue.py")
     assert done.returncode == 1, done.stdout + done.stderr
     failed = set(re.findall(r"^FAILED \S+::(\w+)", done.stdout, flags=re.MULTILINE))
     assert failed == {
@@ -172,7 +171,8 @@ def test_without_oracle_and_row_the_tests_refuse_it(copy):
     }
 
 
-def test_the_readme_names_every_file_of_the_edits():
-    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("### Add a measure")[2].partition("\n## ")[0]
+def test_the_page_names_every_file_of_the_edits():
+    page = ROOT / ".github" / "CONTRIBUTING.md"
+    section = page.read_text(encoding="utf-8").partition("## Add a measure")[2].partition("\n## ")[0]
     assert len(re.findall(r"^\d\. ", section, flags=re.MULTILINE)) == len(EDITS) == 4
     assert not [name for name in EDITS if f"`{name}`" not in section]

@@ -3,6 +3,7 @@
 import configparser
 import email
 import importlib.metadata
+import re
 import shutil
 import subprocess
 import sys
@@ -23,7 +24,12 @@ pytestmark = pytest.mark.slow  # they build
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("imbtorch", "tests", "examples")
 REQUIRED = {"torch", "torchmetrics", "numpy", "typing-extensions"}  # all that is imported at import time
-OPTIONAL = {"lightning": {"lightning"}, "plot": {"matplotlib"}}
+OPTIONAL = {
+    "lightning": {"lightning"},
+    "plot": {"matplotlib"},
+    "examples": {"torch", "torchmetrics", "lightning", "matplotlib", "scikit-learn"},
+}
+PAGES = (".github/CHANGELOG.md", ".github/CONTRIBUTING.md")
 ABSENT = ["lightning", "pytorch_lightning", "matplotlib", "sklearn", "imblearn", "scipy", "pandas", "pytest", "oracles"]
 STRAYS = [
     ".ci/run",
@@ -57,7 +63,8 @@ def built(tmp_path_factory):
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
     for folder in FOLDERS:
         shutil.copytree(ROOT / folder, source / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("README.md", "LICENSE", "pyproject.toml", ".gitignore"):
+    (source / ".github").mkdir()
+    for name in ("README.md", "LICENSE", "pyproject.toml", ".gitignore", *PAGES):
         shutil.copy(ROOT / name, source / name)
     for stray in STRAYS:
         (source / stray).parent.mkdir(parents=True, exist_ok=True)
@@ -115,8 +122,8 @@ def test_the_sdist_holds_what_it_takes_to_build_and_test(built):
     python = {path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
     pictures = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples" / "figures").glob("*.png")}
     others = {"imbtorch/py.typed", "README.md", "LICENSE", "pyproject.toml", "PKG-INFO", ".gitignore"}
-    texts = {"examples/papers/README.md", "examples/soft_selection.md", "imbtorch/measures/README.md"}
-    assert found == python | pictures | others | texts
+    texts = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").rglob("*.md")}
+    assert found == python | pictures | others | texts | {"imbtorch/measures/README.md", *PAGES}
     assert built[1].stat().st_size < 2_000_000
 
 
@@ -134,8 +141,8 @@ def test_tests_run_from_the_sdist(built, tmp_path):
         archive.extractall(tmp_path, filter="data")
     (root,) = tmp_path.iterdir()
     # a doctest of a module that is imported from elsewhere is an error
-    some = ("tests/test_readme.py", "tests/test_operators.py", "imbtorch/measures/per_class.py")
-    keyword = "catalogue or commands or layers or class_balance_accuracy"
+    some = ("tests/test_catalogue.py", "tests/test_operators.py", "imbtorch/measures/per_class.py")
+    keyword = "catalogue or layers or class_balance_accuracy"
     said = call(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *some, "-k", keyword, cwd=root)
     assert "passed" in said
     assert "failed" not in said
@@ -164,11 +171,9 @@ def test_metadata(metadata):
     assert requirements(metadata, None) == REQUIRED
     assert set(metadata.get_all("Provides-Extra")) == {*OPTIONAL, "dev"}
     assert {extra: requirements(metadata, extra) for extra in OPTIONAL} == OPTIONAL
-    pinned = [Requirement(each) for each in metadata.get_all("Requires-Dist") if "extra == 'dev'" in each]
+    pinned = [Requirement(each) for each in metadata.get_all("Requires-Dist") if re.search("'(dev|examples)'", each)]
     assert all(str(each.specifier).startswith("==") for each in pinned)
-    assert REQUIRED - {"numpy", "typing-extensions"} | OPTIONAL["lightning"] | OPTIONAL["plot"] <= {
-        each.name for each in pinned
-    }
+    assert REQUIRED - {"numpy", "typing-extensions"} | OPTIONAL["examples"] <= requirements(metadata, "dev")
     assert metadata.get_payload(decode=True) == (ROOT / "README.md").read_bytes()
 
 
