@@ -22,6 +22,7 @@ ROOT = Path(__file__).parent.parent
 FOLDERS = ("imbtorch", "tests", "examples")
 REQUIRED = {"torch", "torchmetrics", "numpy", "typing-extensions"}  # all that is imported at import time
 OPTIONAL = {"lightning": {"lightning"}, "plot": {"matplotlib"}}
+PINNED = ("dev", "recipes")
 ABSENT = ["lightning", "pytorch_lightning", "matplotlib", "sklearn", "imblearn", "scipy", "pandas", "pytest", "oracles"]
 STRAYS = [
     ".ci/run",
@@ -113,7 +114,8 @@ def test_the_sdist_holds_what_it_takes_to_build_and_test(built):
     python = {path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
     pictures = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples" / "figures").glob("*.png")}
     others = {"imbtorch/py.typed", "README.md", "LICENSE", "pyproject.toml", "PKG-INFO", ".gitignore"}
-    texts = {"examples/papers/README.md", "examples/soft_selection.md", "imbtorch/measures/README.md"}
+    texts = {"examples/papers/README.md", "examples/soft_selection.md", "examples/trainers.md"}
+    texts.add("imbtorch/measures/README.md")
     assert found == python | pictures | others | texts
     assert built[1].stat().st_size < 2_000_000
 
@@ -160,10 +162,14 @@ def test_metadata(metadata):
     assert metadata["Version"] == imbtorch.__version__
     assert metadata["License-Expression"] == "Apache-2.0"
     assert requirements(metadata, None) == REQUIRED
-    assert set(metadata.get_all("Provides-Extra")) == {*OPTIONAL, "dev"}
+    assert set(metadata.get_all("Provides-Extra")) == {*OPTIONAL, *PINNED}
     assert {extra: requirements(metadata, extra) for extra in OPTIONAL} == OPTIONAL
-    pinned = [Requirement(each) for each in metadata.get_all("Requires-Dist") if "extra == 'dev'" in each]
-    assert all(str(each.specifier).startswith("==") for each in pinned)
+    every = metadata.get_all("Requires-Dist")
+    pinned, recipes = ([Requirement(each) for each in every if f"extra == '{extra}'" in each] for extra in PINNED)
+    assert all(str(each.specifier).startswith("==") for each in (*pinned, *recipes))
+    assert len({(each.name, each.specifier) for each in (*pinned, *recipes)}) == len(
+        {each.name for each in (*pinned, *recipes)}
+    )  # both can be installed together
     assert REQUIRED - {"numpy", "typing-extensions"} | OPTIONAL["lightning"] | OPTIONAL["plot"] <= {
         each.name for each in pinned
     }
