@@ -151,6 +151,11 @@ def _check_arguments(report: SharedResult, args: Any) -> None:
     named = [name for name in names if f"_{key}".endswith(f"_{name}")]
     if named:
         _check_direction(key, names[max(named, key=len)], args)
+    elif key is not None and not key.endswith("loss"):
+        warn_caller(
+            f"metric_for_best_model={key!r} is no name of the report, so the Trainer will stop after its first "
+            f"evaluation unless something else adds it; names are {', '.join(list(names)[:20])}"
+        )
 
 
 def _check_direction(key: str, better: bool | None, args: Any) -> None:

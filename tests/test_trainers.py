@@ -12,14 +12,12 @@ import sklearn.metrics
 import torch
 import torchmetrics.classification
 import torchmetrics.segmentation
-from processes import CONTEXT, launch
+from processes import launch
 
 import imbtorch
 from imbtorch import ImbalanceReport, confusion_matrix, functional
 from imbtorch.analysis import posterior
 from imbtorch.huggingface import compute_metrics
-
-CONTEXT.set_forkserver_preload(["torch", "imbtorch", "transformers.trainer"])
 
 GUIDE = (Path(__file__).parent.parent / "examples" / "trainers.md").read_text(encoding="utf-8")
 SNIPPETS = [
@@ -33,7 +31,7 @@ PACKAGES = {
     "accelerate": "accelerate",
     "Ignite": "ignite",
     "Fabric": "lightning",
-    "LightningCLI": "jsonargparse",
+    "LightningCLI": "typeshed_client",  # of jsonargparse[signatures]
     "Weights & Biases": "wandb",
     "MLflow": "mlflow",
 }
@@ -268,6 +266,7 @@ def test_what_cannot_be_counted_says_what_to_do():
         (report_of(), (logits, labels), "ignore_index=-100"),
         (report_of(), (logits, (labels, labels)), "one array of labels, got 2; name one.*label_names"),
         (report_of(), (logits, labels + 0.5), "labels must be whole numbers"),
+        (report_of(), (logits[:, :1, 0], labels[:, 0]), r"task='binary' and preds\.squeeze\(1\)"),
         (report_of("binary"), (logits[:, 0, :1] + 9, labels[:, 0] > 0), "logits=True"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -318,6 +317,8 @@ def test_a_wrong_direction_is_refused_with_the_argument_to_change(arguments):
             compute_metrics(report, args)
     with pytest.warns(UserWarning, match="metric_for_best_model='dominance' has no direction"):
         compute_metrics(report, arguments("dominance"))
+    with pytest.warns(UserWarning, match="'mcc' is no name of the report.* names are iam, cen, dominance, iam_low"):
+        compute_metrics(report, arguments("mcc"))
 
 
 def evaluated_by_trainers(rank, world):
