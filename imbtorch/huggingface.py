@@ -40,7 +40,8 @@ def compute_metrics(report: SharedResult, args: Any | None = None) -> Callable[.
         report: an :class:`~imbtorch.ImbalanceReport` or :class:`~imbtorch.ThresholdSweep`. Models return logits:
             ``logits=True`` for ``task="binary"`` and ``"multilabel"``. Padded tokens have label -100:
             ``ignore_index=-100``.
-        args: the ``TrainingArguments``, for checks that a Trainer does not make. Without them nothing is checked.
+        args: the ``TrainingArguments``, for checks that a Trainer does not make. Without them nothing is checked. A
+            ``metric_for_best_model`` that the report lacks, or that has no direction, is worth a warning.
 
     Returns:
         A function of an ``EvalPrediction`` (and ``compute_result``) that returns all values as floats by name; nothing

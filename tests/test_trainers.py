@@ -51,6 +51,10 @@ def _offline(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["trainers.py"])  # which LightningCLI reads
     monkeypatch.setenv("JSONARGPARSE_DEPRECATION_WARNINGS", "off")  # of what Lightning calls
     torch.manual_seed(0)
+    before = dict(os.environ)
+    yield
+    os.environ.clear()  # of what Lightning and MLflow are told by it
+    os.environ.update(before)
 
 
 # --- the guide ------------------------------------------------------------------------------------------------------
