@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Sequence
-from typing import Literal, TypeAlias, cast, get_args
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, ParamSpec, TypeAlias, TypeVar, cast, get_args
 
 import numpy as np
 import torch
@@ -18,8 +19,41 @@ __all__ = ["Layout", "Task", "Threshold"]
 Task: TypeAlias = Literal["binary", "multiclass", "multilabel"]
 Layout: TypeAlias = Literal["matrix", "margins"]
 Threshold: TypeAlias = float | Sequence[float] | Tensor
+P = ParamSpec("P")
+R = TypeVar("R")
 
 SOFT = 0.02  # share of soft counts that soft=True stands for: it breaks ties and near-ties, and little else
+
+ELSEWHERE = {
+    "average": "an average belongs to a measure, as in measures={'f1': functools.partial(FScore, average='weighted')}",
+    "multidim_average": "all samples are counted together, as by 'global', so leave it out; for a value of each sample "
+    "('samplewise') give the functions of measures a stack of matrices, [N, K, K], one confusion_matrix for each",
+    "top_k": "the highest score alone is predicted, so leave out 1; to count one of the k highest as right, as "
+    "torchmetrics does, pass preds=torch.where((scores.topk(k, 1).indices == target.unsqueeze(1)).any(1), target, "
+    "scores.argmax(1))",
+    "validate_args": "every input is checked, without waiting for the device, so leave it out; on_invalid='warn' of a "
+    "metric or report leaves out the samples that cannot be counted, and says how many",
+    "zero_division": "each measure has one rule for 0/0, which its docstring tells, so leave it out",
+}  # arguments of torchmetrics and scikit-learn, and what to do instead
+
+
+def refuse_arguments_of_others(name: str, given: Iterable[str]) -> None:
+    """Raise for arguments that torchmetrics or scikit-learn have, saying what to do instead."""
+    known = [argument for argument in given if argument in ELSEWHERE]
+    if known:
+        remedies = "; ".join(f"{argument}: {ELSEWHERE[argument]}" for argument in known)
+        raise TypeError(f"{name} takes no {', '.join(known)}. {remedies}")
+
+
+def refuses_arguments_of_others(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a function say what to do in place of arguments that torchmetrics or scikit-learn have."""
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        refuse_arguments_of_others(function.__name__, kwargs)
+        return function(*args, **kwargs)
+
+    return wrapped
 
 
 def whole_number(name: str, value: object, expected: str = "an int") -> int:

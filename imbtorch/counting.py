@@ -286,10 +286,12 @@ class Counting:
             if preds.ndim > 2 and preds.shape == (*target.shape, self.size):
                 raise ValueError(f"scores hold the classes second, [N, C, ...], {shapes}; use preds.movedim(-1, 1)")
             if preds.shape[1] != self.size:
-                found = f"{preds.shape[1]} class{'es' * (preds.shape[1] != 1)}"
+                found, remedy = f"{preds.shape[1]} classes", f"make the metric with num_classes={preds.shape[1]}"
+                if preds.shape[1] == 1:
+                    found, remedy = "1 class", "use task='binary' and preds.squeeze(1) for one score a sample"
                 raise ValueError(
-                    f"preds hold scores of {found} but num_classes={self.size}; make the metric with num_classes="
-                    f"{preds.shape[1]}, or check the last layer of the model"
+                    f"preds hold scores of {found} but num_classes={self.size}; {remedy}, or check the last layer of "
+                    "the model"
                 )
             expected = [*target.shape[:1], self.size, *target.shape[1:]]
             raise ValueError(f"preds and target do not fit: {shapes}, expected preds of {expected}")

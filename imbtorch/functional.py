@@ -7,13 +7,14 @@ from typing import cast, get_args
 import torch
 from torch import Tensor
 
-from imbtorch.arguments import Task, Threshold, device_of
+from imbtorch.arguments import Task, Threshold, device_of, refuses_arguments_of_others
 from imbtorch.counting import Counting
 from imbtorch.counts import Normalize, check_choice, normalized
 
 __all__ = ["confusion_matrix", "soft_confusion_matrix"]
 
 
+@refuses_arguments_of_others
 def confusion_matrix(
     preds: Tensor,
     target: Tensor,
@@ -64,6 +65,7 @@ def confusion_matrix(
     return counts if normalize is None else normalized(counts, normalize).to(torch.get_default_dtype())
 
 
+@refuses_arguments_of_others
 def soft_confusion_matrix(
     preds: Tensor,
     target: Tensor,

@@ -29,6 +29,8 @@ CONTEXT.set_forkserver_preload(
         "sklearn.metrics",
         "imblearn.metrics",
         "lightning.pytorch",
+        "pytorch_lightning",
+        "accelerate",
     ]
 )
 

@@ -23,7 +23,7 @@ import torch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.loggers.logger import Logger
-from processes import CONTEXT, launch
+from processes import launch
 from sklearn import metrics as sklearn_metrics
 from test_distributed import counted_collectives
 from torch import nn
@@ -38,10 +38,6 @@ from imbtorch.lightning import ConfusionFigures, MonitorGuard, monitor_guard
 
 mpl.use("Agg")
 from matplotlib import image
-
-CONTEXT.set_forkserver_preload(
-    ["torch", "torchmetrics", "imbtorch", "lightning.pytorch", "pytorch_lightning", "sklearn"]
-)
 
 # What the two packages say of each other and of runs as tiny as these. Whatever else is said must be expected.
 THIRD_PARTY = (

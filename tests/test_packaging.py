@@ -29,6 +29,7 @@ OPTIONAL = {
     "plot": {"matplotlib"},
     "examples": {"torch", "torchmetrics", "lightning", "matplotlib", "scikit-learn"},
 }
+PINNED = ("dev", "recipes")
 PAGES = (".github/CHANGELOG.md", ".github/CONTRIBUTING.md")
 ABSENT = ["lightning", "pytorch_lightning", "matplotlib", "sklearn", "imblearn", "scipy", "pandas", "pytest", "oracles"]
 STRAYS = [
@@ -169,10 +170,13 @@ def test_metadata(metadata):
     assert metadata["Version"] == imbtorch.__version__
     assert metadata["License-Expression"] == "Apache-2.0"
     assert requirements(metadata, None) == REQUIRED
-    assert set(metadata.get_all("Provides-Extra")) == {*OPTIONAL, "dev"}
+    assert set(metadata.get_all("Provides-Extra")) == {*OPTIONAL, *PINNED}
     assert {extra: requirements(metadata, extra) for extra in OPTIONAL} == OPTIONAL
-    pinned = [Requirement(each) for each in metadata.get_all("Requires-Dist") if re.search("'(dev|examples)'", each)]
+    every = metadata.get_all("Requires-Dist")
+    pinned = [Requirement(each) for each in every if re.search("'(dev|examples|recipes)'", each)]
     assert all(str(each.specifier).startswith("==") for each in pinned)
+    versions = {(each.name, str(each.specifier)) for each in pinned}
+    assert len(versions) == len({name for name, _ in versions})  # all can be installed together
     assert REQUIRED - {"numpy", "typing-extensions"} | OPTIONAL["examples"] <= requirements(metadata, "dev")
     assert metadata.get_payload(decode=True) == (ROOT / "README.md").read_bytes()
 

@@ -38,6 +38,7 @@ NAMES = {
         plot_accuracy_dominance plot_confusion_matrix plot_correlations plot_dominance_curve plot_precision_recall
         plot_prevalence plot_roc plot_selection plot_sensitivity plot_skew_map plot_sweep plot_values
     """,
+    "imbtorch.huggingface": "compute_metrics",
     "imbtorch.lightning": "ConfusionFigures ExactBatchSampler MonitorGuard SelectionSummary",
 }
 

@@ -7,15 +7,13 @@ import accelerate
 import numpy as np
 import pytest
 import torch
-from processes import CONTEXT, launch
+from processes import launch
 from sklearn import metrics as sklearn_metrics
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 import imbtorch
 from imbtorch import ExactBatchSampler
-
-CONTEXT.set_forkserver_preload(["torch", "torchmetrics", "imbtorch", "accelerate"])
 
 SAMPLES = 301
 

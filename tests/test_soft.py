@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
-from processes import CONTEXT, launch
+from processes import launch
 from test_distributed import counted_collectives
 from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics import MetricCollection
@@ -30,7 +30,6 @@ from imbtorch import (
 from imbtorch.batches import FAULTS
 from imbtorch.counting import Counting
 
-CONTEXT.set_forkserver_preload(["torch", "torchmetrics", "imbtorch", "lightning.pytorch"])
 pytestmark = pytest.mark.filterwarnings("ignore:.*had no (positive )?target")
 SIZE = {
     "binary": {},

@@ -21,6 +21,8 @@ from torchmetrics import Metric, MetricCollection
 from torchmetrics.utilities.data import dim_zero_sum
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
+from imbtorch.arguments import refuse_arguments_of_others
+
 __all__ = ["Setting", "SummedState", "SyncedMetric", "rank_zero", "warn_caller"]
 
 T = TypeVar("T")
@@ -65,6 +67,10 @@ class Setting(Generic[T]):
 
 class SyncedMetric(Metric):
     """Base of the metrics that compute on what all processes hold."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        refuse_arguments_of_others(type(self).__name__, kwargs)
+        super().__init__(**kwargs)
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
         """Compute on what all processes hold.

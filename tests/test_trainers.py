@@ -1,0 +1,368 @@
+"""The recipes for trainers and loggers are run against the packages they name, offline."""
+
+import os
+import re
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import sklearn.metrics
+import torch
+import torchmetrics.classification
+import torchmetrics.segmentation
+from processes import launch
+
+import imbtorch
+from imbtorch import ImbalanceReport, confusion_matrix, functional
+from imbtorch.analysis import posterior
+from imbtorch.huggingface import compute_metrics
+
+GUIDE = (Path(__file__).parent.parent / "examples" / "trainers.md").read_text(encoding="utf-8")
+SNIPPETS = [
+    (section.splitlines()[0], snippet)
+    for section in GUIDE.split("\n## ")[1:]
+    for snippet in re.findall(r"^```python\n(.*?)^```", section, flags=re.DOTALL | re.MULTILINE)
+]
+TABLE = re.findall(r"^\| `(.*)` \| `(.*)` \|$", GUIDE, flags=re.MULTILINE)
+PACKAGES = {
+    "transformers": "transformers",
+    "accelerate": "accelerate",
+    "Ignite": "ignite",
+    "Fabric": "lightning",
+    "LightningCLI": "typeshed_client",  # of jsonargparse[signatures]
+    "Weights & Biases": "wandb",
+    "MLflow": "mlflow",
+}
+
+
+def import_or_skip(package):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what packages do as they are imported
+        return pytest.importorskip(package, reason=f"{package} is missing: pip install 'imbtorch[recipes]'")
+
+
+@pytest.fixture
+def _offline(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline", "WANDB_SILENT": "true"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.argv", ["trainers.py"])  # which LightningCLI reads
+    monkeypatch.setenv("JSONARGPARSE_DEPRECATION_WARNINGS", "off")  # of what Lightning calls
+    torch.manual_seed(0)
+    before = dict(os.environ)
+    yield
+    os.environ.clear()  # of what Lightning and MLflow are told by it
+    os.environ.update(before)
+
+
+# --- the guide ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings(
+    "ignore:'pin_memory' argument is set",
+    "ignore:.*LeafSpec",  # Lightning and torch
+    "ignore:.*does not have many workers",
+    "ignore:.*smaller than the logging interval",
+    "ignore:.*GPU available but not used",
+    "ignore:.*'str' dtypes are included by select_dtypes",  # MLflow and pandas
+)
+@pytest.mark.usefixtures("_offline")
+@pytest.mark.parametrize(
+    ("section", "snippet"), SNIPPETS, ids=[f"{section}-{i}" for i, (section, _) in enumerate(SNIPPETS)]
+)
+def test_snippets_run_and_print_what_they_say(section, snippet):
+    if section in PACKAGES:
+        import_or_skip(PACKAGES[section])
+    printed = []
+    names = {"__name__": "trainers", "print": lambda *values: printed.append(" ".join(map(str, values)))}
+    exec(compile(snippet, "trainers.md", "exec"), names)
+    said = re.findall(r"^print\(.*\)  # (.*)$", snippet, flags=re.MULTILINE)
+    assert len(said) == snippet.count("print(") > 0
+    assert printed == said
+
+
+def test_every_tool_of_the_guide_has_its_snippet():
+    assert set(PACKAGES) | {"Plain torch and DDP", "CSV", "Coming from torchmetrics"} == {each for each, _ in SNIPPETS}
+
+
+def test_links_lead_somewhere():
+    anchors = {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in re.findall(r"^## (.*)$", GUIDE, re.M)}
+    for link in re.findall(r"\]\(([^)]+)\)", GUIDE):
+        file = Path(__file__).parent.parent / "examples" / link.partition("#")[0]
+        assert link[1:] in anchors if link.startswith("#") else file.exists(), link
+
+
+# --- coming from torchmetrics ---------------------------------------------------------------------------------------
+
+
+def samples_of(task):
+    """Scores that tell something, and targets, among them all classes."""
+    generator = torch.Generator().manual_seed(0)
+    shape = {"Multiclass": (300, 5), "Binary": (300,), "Multilabel": (300, 3)}[task]
+    scores = torch.rand(shape, generator=generator)
+    if task == "Multiclass":
+        return scores, (scores + torch.rand(shape, generator=generator)).argmax(1)
+    return scores, (torch.rand(shape, generator=generator) < scores).long()
+
+
+def evaluated(code, package):
+    return eval(code, dict(vars(package)))
+
+
+@pytest.mark.parametrize(("theirs", "ours"), TABLE, ids=[theirs for theirs, _ in TABLE])
+def test_each_row_of_the_table_names_two_of_one_value(theirs, ours):
+    scores, target = samples_of(re.match(r"Multiclass|Binary|Multilabel", theirs)[0])
+    expected = evaluated(theirs, torchmetrics.classification)(scores, target)
+    torch.testing.assert_close(evaluated(ours, imbtorch)(scores, target), expected)
+    assert expected.double().std() > 0 if expected.ndim else 0 < expected < 1
+
+
+def test_wrappers_and_dice_are_the_metrics_that_the_guide_names():
+    scores, target = samples_of("Multiclass")
+    macro = torchmetrics.Accuracy(task="multiclass", num_classes=5, average="macro")(scores, target)
+    micro = torchmetrics.Accuracy(task="multiclass", num_classes=5)(scores, target)
+    assert imbtorch.BalancedAccuracy("multiclass", 5)(scores, target) == pytest.approx(float(macro))
+    assert imbtorch.Accuracy("multiclass", 5)(scores, target) == pytest.approx(float(micro))
+    assert macro != micro
+    dice = torchmetrics.segmentation.DiceScore(5, input_format="index")(scores.argmax(1)[None], target[None])
+    assert imbtorch.FScore("multiclass", 5)(scores, target) == pytest.approx(float(dice))
+
+
+def test_where_the_guide_says_so_torchmetrics_differs():
+    preds, target = torch.tensor([0, 2, 1, 1]), torch.tensor([0, 0, 1, 1])
+    assert torchmetrics.classification.MulticlassAccuracy(3)(preds, target) == 0.5
+    assert imbtorch.BalancedAccuracy("multiclass", 3)(preds, target) == 0.75
+    assert imbtorch.Recall("multiclass", 3)(preds, target) == 0.5
+    theirs = torchmetrics.classification.MulticlassRecall(4, average="none")(preds, target)
+    ours = imbtorch.Recall("multiclass", 4, average="none")(preds, target)
+    assert theirs.tolist() == [0.5, 1, 0, 0]
+    assert ours[:3].tolist() == [0.5, 1, 0]
+    assert ours[3].isnan()
+    scores, target = samples_of("Multilabel")
+    theirs = torchmetrics.classification.MultilabelMatthewsCorrCoef(3)(scores, target)
+    each = [torchmetrics.classification.BinaryMatthewsCorrCoef()(scores[:, i], target[:, i]) for i in range(3)]
+    ours = imbtorch.MatthewsCorrCoef("multilabel", num_labels=3)(scores, target)
+    assert ours == pytest.approx(float(sum(each)) / 3)
+    assert abs(ours - theirs) > 1e-4
+    scores, ones = torch.tensor([0.3, 1.4]), torch.tensor([1, 1])
+    assert torchmetrics.classification.BinaryRecall()(scores, ones) == 1  # 0.3 is a logit beside 1.4
+    with pytest.raises(ValueError, match="logits=True"):
+        imbtorch.Recall("binary")(scores, ones)
+
+
+@pytest.mark.parametrize(
+    ("given", "remedy"),
+    [
+        ({"top_k": 2}, r"preds=torch\.where\(\(scores\.topk\(k, 1\)"),
+        ({"multidim_average": "samplewise"}, r"a stack of matrices, \[N, K, K\]"),
+        ({"validate_args": False}, "every input is checked.* leave it out"),
+        ({"zero_division": 1}, "one rule for 0/0"),
+        ({"top_k": 1, "validate_args": True}, "top_k, validate_args.*leave out 1.*every input"),
+    ],
+    ids=str,
+)
+def test_arguments_of_torchmetrics_are_answered(given, remedy):
+    for make in (imbtorch.FScore, imbtorch.CohenKappa, ImbalanceReport, imbtorch.ConfusionMatrix):
+        with pytest.raises(TypeError, match=f"^{make.__name__} takes no .*?{remedy}"):
+            make("multiclass", num_classes=3, **given)
+    with pytest.raises(TypeError, match=remedy):
+        imbtorch.HandTill(3, **given)
+    for function in (functional.confusion_matrix, functional.soft_confusion_matrix):
+        with pytest.raises(TypeError, match=f"^{function.__name__} takes no .*{remedy}"):
+            function(torch.tensor([0]), torch.tensor([0]), "multiclass", num_classes=3, **given)
+
+
+def test_a_report_says_where_an_average_belongs():
+    with pytest.raises(TypeError, match=r"takes no average.*functools\.partial\(FScore, average='weighted'\)"):
+        ImbalanceReport("multiclass", num_classes=3, average="weighted")
+    with pytest.raises(
+        ValueError, match=r"average of FScore.*'macro', 'weighted', 'none', 'min', 'micro', got 'samples'"
+    ):
+        imbtorch.FScore("multiclass", num_classes=3, average="samples")
+
+
+# --- compute_metrics of a transformers Trainer ----------------------------------------------------------------------
+
+
+def handed(predictions, labels):
+    """What a Trainer hands to ``compute_metrics``."""
+    return SimpleNamespace(predictions=predictions, label_ids=labels)
+
+
+def report_of(task="multiclass", measures=("balanced_accuracy",), **kwargs):
+    number = {"multiclass": {"num_classes": 3}, "multilabel": {"num_labels": 3}}.get(task, {})
+    return ImbalanceReport(task, **number, measures=list(measures), per_class=(), **kwargs)
+
+
+def tokens():
+    """Logits [B, T, C] and labels [B, T], -100 where padded."""
+    random = np.random.default_rng(0)
+    logits, labels = random.normal(size=(8, 3, 3)).astype(np.float32), random.integers(0, 3, (8, 3))
+    labels[:, 2] = -100
+    return logits, labels
+
+
+LAYOUTS = {
+    "arrays": lambda logits, labels: (logits, labels),
+    "tensors": lambda logits, labels: (torch.from_numpy(logits), torch.from_numpy(labels)),
+    "tuple": lambda logits, labels: ((logits, np.zeros((8, 99))), labels),
+    "batches": lambda logits, labels: ([logits[:5], (logits[5:], None)], [labels[:5], labels[5:]]),
+    "flat": lambda logits, labels: (logits.reshape(-1, 3), labels.reshape(-1)),
+    "second": lambda logits, labels: (logits[:, :2].transpose(0, 2, 1), labels[:, :2]),
+    "image": lambda logits, labels: (logits.transpose(0, 2, 1)[:, :, None], labels[:, None]),
+    "classes": lambda logits, labels: (logits.argmax(-1), labels),
+    "floats": lambda logits, labels: (logits, labels.astype(np.float32)),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_predictions_of_any_layout_are_counted(layout):
+    logits, labels = tokens()
+    report = report_of(ignore_index=-100, prefix="val_", postfix="_x")
+    found = compute_metrics(report)(handed(*LAYOUTS[layout](logits, labels)))
+    kept = labels != -100
+    expected = sklearn.metrics.balanced_accuracy_score(labels[kept], logits.argmax(-1)[kept])
+    assert found == {"balanced_accuracy_x": pytest.approx(expected)}
+    assert isinstance(found["balanced_accuracy_x"], float)
+    assert (
+        report.result().counts.tolist()
+        == sklearn.metrics.confusion_matrix(labels[kept], logits.argmax(-1)[kept]).tolist()
+    )
+
+
+def test_one_logit_two_logits_and_labels_are_counted():
+    random = np.random.default_rng(0)
+    logits, labels = random.normal(size=(40, 1)).astype(np.float32), random.integers(0, 2, 40)
+    expected = sklearn.metrics.confusion_matrix(labels, logits[:, 0] > 0).tolist()
+    both = np.concatenate([-logits, logits], 1)
+    for given in (logits, both, both.reshape(20, 2, 2)):
+        report = report_of("binary", logits=True)
+        compute_metrics(report)(handed(given, labels.reshape(given.shape[:-1])))
+        assert report.result().counts.tolist() == expected
+    scores, truth = random.normal(size=(5, 4, 3)).astype(np.float32), random.integers(0, 2, (5, 4, 3))
+    expected = sklearn.metrics.multilabel_confusion_matrix(truth.reshape(-1, 3), scores.reshape(-1, 3) > 0).tolist()
+    for given in ((scores, truth.astype(np.float32)), (scores.reshape(-1, 3), truth.reshape(-1, 3))):
+        report = report_of("multilabel", logits=True)
+        compute_metrics(report)(handed(*given))
+        assert report.result().counts.tolist() == expected
+
+
+def test_batches_are_counted_until_the_last_and_each_evaluation_begins_anew():
+    logits, labels = (array[:, :2] for array in tokens())
+    report = report_of(ignore_index=-100)
+    computed = compute_metrics(report)
+    for _ in range(2):
+        assert computed(handed(logits[:5], labels[:5]), compute_result=False) == {}
+        computed(handed(logits[5:], labels[5:]), compute_result=True)
+        assert report.counts().sum() == report.result().counts.sum() == labels.size
+    computed(handed(logits[:5], labels[:5]), compute_result=False)
+    with pytest.raises(ValueError, match="class 7"):
+        computed(handed(logits[:1], labels[:1] * 0 + 7), compute_result=False)
+    computed(handed(logits, labels))
+    assert report.counts().sum() == labels.size
+
+
+def test_what_cannot_be_counted_says_what_to_do():
+    logits, labels = tokens()
+    for report, given, message in (
+        (report_of(), (logits, labels), "ignore_index=-100"),
+        (report_of(), (logits, (labels, labels)), "one array of labels, got 2; name one.*label_names"),
+        (report_of(), (logits, labels + 0.5), "labels must be whole numbers"),
+        (report_of(), (logits[:, :1, 0], labels[:, 0]), r"task='binary' and preds\.squeeze\(1\)"),
+        (report_of("binary"), (logits[:, 0, :1] + 9, labels[:, 0] > 0), "logits=True"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            compute_metrics(report)(handed(*given))
+    with pytest.raises(TypeError, match=r"from a report, got FScore.*use compute_metrics\(ImbalanceReport\("):
+        compute_metrics(imbtorch.FScore("multiclass", 3))
+    with pytest.raises(ValueError, match="without groups"):
+        compute_metrics(report_of(groups=2))
+
+
+@pytest.fixture
+def arguments(tmp_path):
+    """Make real TrainingArguments."""
+    transformers = import_or_skip("transformers")
+
+    def make(metric=None, **kwargs):
+        return transformers.TrainingArguments(
+            str(tmp_path), use_cpu=True, report_to="none", metric_for_best_model=metric, **kwargs
+        )
+
+    return make
+
+
+def test_a_wrong_direction_is_refused_with_the_argument_to_change(arguments):
+    measures = {"iam": "iam", "cen": "confusion_entropy", "dominance": "dominance"}
+    report = ImbalanceReport("binary", measures=measures, prefix="val_", intervals=["iam"])
+    plateau = {"lr_scheduler_type": "reduce_lr_on_plateau", "eval_strategy": "epoch"}
+    for args in (
+        arguments(),
+        arguments("iam"),
+        arguments("eval_recall/1"),
+        arguments("eval_night_iam", greater_is_better=True),
+        arguments("cen", greater_is_better=False),
+        arguments("loss"),
+        arguments("night_loss", **plateau),
+        arguments("iam", lr_scheduler_kwargs={"mode": "max"}, **plateau),
+        arguments("cen", greater_is_better=False, **plateau),
+    ):
+        compute_metrics(report, args)
+    for args, message in (
+        (arguments("cen"), r"of 'cen' lower is better, but greater_is_better=True.*'cen', greater_is_better=False\)"),
+        (arguments("eval_night_iam", greater_is_better=False), "'eval_night_iam', greater_is_better=True"),
+        (arguments("iam_low", greater_is_better=False), "'iam_low', greater_is_better=True"),
+        (arguments("iam", **plateau), r"reduce_lr_on_plateau is 'min'.*lr_scheduler_kwargs=\{'mode': 'max'\}"),
+        (arguments("iam", prediction_loss_only=True), "prediction_loss_only=True.*leave it out"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            compute_metrics(report, args)
+    with pytest.warns(UserWarning, match="metric_for_best_model='dominance' has no direction"):
+        compute_metrics(report, arguments("dominance"))
+    with pytest.warns(UserWarning, match="'mcc' is no name of the report.* names are iam, cen, dominance, iam_low"):
+        compute_metrics(report, arguments("mcc"))
+
+
+def evaluated_by_trainers(rank, world):
+    """Counts and intervals of what Trainers evaluated on several processes, of all predictions and batch by batch."""
+    os.environ.update(HF_HUB_OFFLINE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="1", LOCAL_WORLD_SIZE=str(world))
+    from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+
+    torch.manual_seed(0)
+    data = [{"input_ids": torch.randint(20, (6,)), "labels": i % 2} for i in range(43)]  # the last batches are smaller
+    config = BertConfig(
+        vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, num_labels=2, initializer_range=2.0
+    )
+    model, found = BertForSequenceClassification(config).eval(), []
+    with torch.no_grad():
+        scores = model(torch.stack([sample["input_ids"] for sample in data])).logits
+    expected = confusion_matrix(scores, torch.arange(43) % 2, "multiclass", num_classes=2)
+    for batched in (False, True):
+        report = ImbalanceReport("multiclass", num_classes=2, measures=["iam"], intervals=["iam"])
+        options = {"per_device_eval_batch_size": 4, "disable_tqdm": True, "report_to": "none", "use_cpu": True}
+        args = TrainingArguments("unused", batch_eval_metrics=batched, **options)
+        trainer = Trainer(model, args, compute_metrics=compute_metrics(report, args))
+        assert trainer.accelerator.num_processes == world
+        values = trainer.evaluate(data)
+        again = report.interval("iam", generator=torch.Generator().manual_seed(0))
+        limits = (values["eval_iam_low"], values["eval_iam_high"], float(again.low), float(again.high))
+        found.append((report.result().counts.tolist(), limits))
+    return expected.tolist(), found
+
+
+def test_a_trainer_on_two_processes_counts_each_sample_once():
+    import_or_skip("transformers")
+    for expected, found in launch(2, evaluated_by_trainers):
+        assert sum(map(sum, expected)) == 43
+        once, twice = (
+            posterior(
+                imbtorch.imbalance_accuracy, n * torch.tensor(expected), generator=torch.Generator().manual_seed(1)
+            )
+            for n in (1, 2)
+        )
+        for counts, limits in found:
+            assert counts == expected
+            assert limits == pytest.approx([float(once.low), float(once.high)] * 2, abs=0.03)
+            assert limits[0] < twice.low - 0.05
