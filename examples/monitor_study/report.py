@@ -293,8 +293,8 @@ def tables(folder: Path) -> str:
     found += [
         all_monitors(reported, f"Mean regret in points, reporting half, {regime}", (regime,)) for regime in REGIMES
     ]
-    found += [by_measure_and_regime(reported, *pair) for pair in (COMPARISONS[1], COMPARISONS[0], COMPARISONS[2])]
-    found += [by_measure_and_regime(reported, *pair) for pair in (COMPARISONS[4], COMPARISONS[5])]
+    pairs = [*COMPARISONS[:3], *COMPARISONS[4:], ("own, soft", "last_epoch")]
+    found += [by_measure_and_regime(reported, *pair) for pair in pairs]
     chosen = (COMPARISONS[1], COMPARISONS[2], COMPARISONS[4], COMPARISONS[5])
     found += [strata(both, chosen), variants(folder, lambda row: part(row, "settle", "report"), chosen), ties(reported)]
     if generated.sets:
