@@ -312,6 +312,7 @@ FRONT = {
     "own, earliest": "the measure itself,\nearliest of ties",
     "own, latest": "the measure itself,\nlatest of ties",
     "own, soft": "the measure itself,\nsoft",
+    "mcc_latest": "MCC,\nlatest of ties",
 }
 
 
@@ -349,12 +350,12 @@ def draw_front(costs: Costs, path: Path) -> None:
     from matplotlib import pyplot
 
     measures = ("balanced_accuracy", "macro_f1", "iam")
-    fig, axes = pyplot.subplots(1, len(measures), figsize=(8, 3.2), sharey=True, layout="constrained")
+    fig, axes = pyplot.subplots(1, len(measures), figsize=(8, 3.6), sharey=True, layout="constrained")
     for ax, measure in zip(axes, measures, strict=True):
         reference = costs.outcome("loss", (measure,)).mean()
         for row, monitor in enumerate(FRONT):
             cost = costs.outcome(monitor, (measure,)).mean()
-            color = "#56B4E9" if monitor.startswith("own") else "#BBBBBB"
+            color = "#56B4E9" if row > 2 else "#BBBBBB"
             ax.barh(row, cost, color=color, height=0.66)
             if monitor != "loss":
                 low, high = family_interval(difference(costs, monitor, "loss", (measure,)), costs.families)
