@@ -210,6 +210,39 @@ def all_monitors(costs: Costs, title: str, regimes: Sequence[str] = REGIMES) -> 
     return table(title, ["monitor", *(NAMES[name] for name in MEASURES), "mean of six"], rows)
 
 
+DECISIONS = (
+    ("balanced accuracy", "balanced_accuracy_soft", ("balanced_accuracy",), REGIMES),
+    ("G-mean", "gmean_soft", ("gmean",), REGIMES),
+    ("macro F1", "mcc_soft", ("macro_f1",), REGIMES),
+    ("MCC", "mcc_soft", ("mcc",), REGIMES),
+    ("IAM or CBA, labels are right", "iam_soft", ("iam",), ("plain", "weighted")),
+    ("IAM or CBA, 15 % of labels are wrong", "mcc_soft", ("iam",), ("noise",)),
+    ("accuracy", "accuracy_soft", ("accuracy",), REGIMES),
+    ("several of the six, or none yet", "mcc_soft", MEASURES, REGIMES),
+)
+
+
+def decisions(costs: Costs) -> str:
+    """Which monitor for whom; the choice was made after the data were seen, its figures are those of these sets."""
+    rows = []
+    for reader, monitor, measures, regimes in DECISIONS:
+        others = ("loss", "accuracy", "last_epoch")
+        means = [f"{costs.outcome(name, measures, regimes).mean():.1f}" for name in (monitor, *others)]
+        told_pairs = [told(costs, difference(costs, monitor, name, measures, regimes)) for name in others[:2]]
+        rows.append([reader, f"`val_{monitor}`", *means, *told_pairs])
+    head = [
+        "what you report on test data",
+        "monitor",
+        "costs",
+        "loss",
+        "accuracy",
+        "last epoch",
+        "- loss",
+        "- accuracy",
+    ]
+    return table("Which monitor, for whom: points lost, reporting half", head, rows)
+
+
 def by_measure_and_regime(costs: Costs, first: str, second: str) -> str:
     """Difference of two monitors by each test measure in each regime."""
     rows = [
@@ -289,6 +322,7 @@ def tables(folder: Path) -> str:
         pairs = [(one, other) for other in ("loss", "accuracy", "last_epoch")]
         title = "One monitor, named by the settling half, over all six test measures, reporting half"
         found.append(comparisons(reported, pairs, MEASURES, title))
+    found.append(decisions(reported))
     found.append(all_monitors(reported, "Mean regret in points, reporting half, mean of three regimes"))
     found += [
         all_monitors(reported, f"Mean regret in points, reporting half, {regime}", (regime,)) for regime in REGIMES
