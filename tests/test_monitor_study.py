@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from matplotlib import image
 from sklearn.metrics import balanced_accuracy_score, f1_score, matthews_corrcoef
 from torch import nn
 
@@ -245,6 +246,11 @@ def test_it_runs_goes_on_where_it_was_and_its_tables_and_pictures_are_written(fo
     assert text.startswith(f"What I read.\n\n{report.MARK}\n\n2 sets of 2 families")
     assert text.split(report.MARK)[1].strip() in capsys.readouterr().out
     assert {path.name for path in out.glob("*.png")} == {"study_regret.png", "study_front.png"}
+    for path in out.glob("*.png"):
+        height, width, _ = image.imread(path).shape
+        assert image.imread(report.FIGURES / path.name).shape[:2] == (height, width)
+        assert 700 <= width <= 1100
+        assert (report.FIGURES / path.name).stat().st_size <= 70_000
 
 
 def test_a_folder_without_sets_is_said(tmp_path, monkeypatch):

@@ -375,7 +375,7 @@ def draw_regret(costs: Costs, path: Path) -> None:
     axes[1].set_xlabel("test points lost, minus those lost by the lowest validation loss (left: better than the loss)")
     handles = axes[0].get_legend_handles_labels()
     fig.legend(*handles, loc="outside upper center", ncols=3, frameon=False, columnspacing=1.2, handletextpad=0.2)
-    fig.savefig(path, dpi=150)
+    fig.savefig(path, dpi=130)
     pyplot.close(fig)
 
 
@@ -404,7 +404,7 @@ def draw_front(costs: Costs, path: Path) -> None:
     axes[1].set_xlabel(
         f"points below the best epoch, mean of {len(costs.sets)} imbalanced sets and three ways to train"
     )
-    fig.savefig(path, dpi=150)
+    fig.savefig(path, dpi=130)
     pyplot.close(fig)
 
 
