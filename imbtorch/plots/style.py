@@ -12,12 +12,24 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLORS", "LINES", "MARKERS", "display_names", "figure_and_axes", "line_style", "literal", "name_ticks"]
+__all__ = [
+    "COLORS",
+    "LINES",
+    "MARKERS",
+    "TRIVIAL",
+    "display_names",
+    "explain_trivial",
+    "figure_and_axes",
+    "line_style",
+    "literal",
+    "name_ticks",
+]
 
 MAX_NAMED = 40  # classes up to which each has its name at the axis
 MAX_LETTERS = 30  # of a name; the rest is cut off
 COLORS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")  # Okabe and Ito
 LINES = ("-", "--", ":", "-.")
+TRIVIAL: dict[str, Any] = {"linestyle": ":", "linewidth": 1}  # lines of predictions that look at nothing
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*", "<", ">")
 
 
@@ -47,6 +59,11 @@ def line_style(index: int, points: int) -> dict[str, Any]:
         "markersize": 5,
         "markevery": (index % every, every),
     }
+
+
+def explain_trivial(ax: Axes) -> None:
+    """Name all dotted lines of trivial predictions by one entry of the legend."""
+    ax.plot([], [], color="0.4", label="trivial prediction", **TRIVIAL)
 
 
 def literal(text: str) -> str:
