@@ -16,6 +16,7 @@ from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.metrics.shared import SharedResult
 from imbtorch.metrics.sweep import ThresholdSweep
 from imbtorch.plots import plot_confusion_matrix, plot_precision_recall, plot_roc, plot_values
+from imbtorch.plots.style import probability
 
 __all__ = ["drawings"]
 
@@ -141,7 +142,7 @@ def _of_sweep(sweep: ThresholdSweep) -> Iterator[tuple[str, Draw]]:
         return
     (matrices,), (marked,) = counts.values(), best.values()
     rates = cast(Tensor, rescaled(matrices.double(), _share_of_both(sweep))) if sweep.prevalence else matrices
-    yield "curves", partial(_curves, matrices, rates, marked, aucs.item(), precisions.item())
+    yield "curves", partial(_curves, matrices, rates, marked, found[0].item(), aucs.item(), precisions.item())
 
 
 def _share_of_both(sweep: ThresholdSweep) -> Tensor:
@@ -159,7 +160,7 @@ def _shares(sweep: ThresholdSweep, histograms: Tensor) -> Tensor:
     return shares / shares.sum() if sweep.task == "multiclass" else shares
 
 
-def _curves(matrices: Tensor, rates: Tensor, marked: int, auc: float, precision: float) -> Any:
+def _curves(matrices: Tensor, rates: Tensor, marked: int, best: float, auc: float, precision: float) -> Any:
     """ROC and precision-recall curve with the operating point."""
     from matplotlib.figure import Figure
 
@@ -169,6 +170,7 @@ def _curves(matrices: Tensor, rates: Tensor, marked: int, auc: float, precision:
     plot_precision_recall(rates, right, marked=marked)
     left.set_title(f"AUC {auc:.3f}")
     right.set_title(f"Average precision {precision:.3f}")
+    figure.suptitle(f"Circle: best threshold, {probability(best)}", fontsize="medium")
     return figure
 
 
@@ -190,4 +192,5 @@ def _label_curves(
         values, right, name="average precision", bounds=(0.0, 1.0), labels=list(precisions), trivial=shares, item=""
     )
     left.set_title(title)
+    right.set_title("Dotted: share of positives")
     return figure

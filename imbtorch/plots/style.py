@@ -5,6 +5,7 @@ Lines differ in dashes and marker, areas in brightness and hatching, so that a p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +24,7 @@ __all__ = [
     "line_style",
     "literal",
     "name_ticks",
+    "probability",
 ]
 
 MAX_NAMED = 40  # classes up to which each has its name at the axis
@@ -86,6 +88,17 @@ def display_names(labels: Sequence[str] | None, size: int) -> list[str]:
     if len(names) != size:
         raise ValueError(f"labels must hold {size} names, got {len(names)}")
     return [literal(name if len(name) <= MAX_LETTERS else name[: MAX_LETTERS - 1] + "…") for name in names]
+
+
+def probability(value: float) -> str:
+    """Return a probability with enough digits to tell it from 0 and 1."""
+    nearest = min(value, 1 - value)
+    if nearest <= 0:
+        return f"{value:g}"
+    digits = max(2, 1 - math.floor(math.log10(nearest)))
+    if digits <= 6:
+        return f"{value:.{digits}f}"
+    return f"{value:.1e}" if value < 0.5 else f"1 - {1 - value:.1e}"
 
 
 def name_ticks(ax: Axes, axis: Literal["x", "y"], names: Sequence[str]) -> None:
