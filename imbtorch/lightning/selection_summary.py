@@ -41,6 +41,7 @@ from imbtorch.plots import plot_selection
 __all__ = ["SelectionSummary"]
 
 
+LARGE = 10_000_000  # bytes of the predictions of one validation from which a warning is worth its line
 SLOW = 3.0  # seconds of silence after which one wonders
 
 
@@ -61,7 +62,8 @@ class SelectionSummary(Callback):
     cannot be told from it. Where a monitor is of soft counts, hard counts choose there, and ties go by the soft values.
 
     Each process then keeps the predicted classes of its own samples, in the smallest integer dtype on the CPU: a byte
-    for each sample and validation up to 256 classes, in memory and in checkpoints. Every validation must see the same
+    for each sample (in segmentation each pixel) and validation up to 256 classes, in memory and in checkpoints; a
+    warning tells of more than 10 MB a validation. Every validation must see the same
     samples in the same order (``shuffle=False``); the predictions of one that does not are left out with a warning, and
     its counts stay. At the end of ``fit`` all processes add up counts of the halves; else this callback never
     communicates. Lightning saves the state of rank zero alone: a run of one process goes on from a checkpoint with all
@@ -346,6 +348,14 @@ class SelectionSummary(Callback):
         """Keep what was predicted, unless the samples are others than before."""
         if self._targets is None:
             self._targets = target
+            if predicted.nbytes > LARGE and trainer.is_global_zero:
+                warnings.warn(
+                    f"SelectionSummary(predictions=True) keeps {predicted.nbytes / 1e6:,.0f} MB of predicted classes "
+                    "for each validation, in the memory of this process and in every checkpoint; leave predictions "
+                    "out, or validate on a part, if that is too much",
+                    UserWarning,
+                    stacklevel=2,
+                )
         if torch.equal(target, self._targets):
             entry["predictions"] = predicted
             return

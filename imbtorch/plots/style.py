@@ -94,7 +94,7 @@ def probability(value: float) -> str:
     """Return a probability with enough digits to tell it from 0 and 1."""
     nearest = min(value, 1 - value)
     if nearest <= 0:
-        return f"{value:g}"
+        return f"{value:.2f}"
     digits = max(2, 1 - math.floor(math.log10(nearest)))
     if digits <= 6:
         return f"{value:.{digits}f}"
