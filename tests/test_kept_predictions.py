@@ -248,28 +248,45 @@ def test_what_takes_long_is_announced(monkeypatch, capsys):
     assert "SelectionSummary: resampling 6 validations, some 7 s\n" in capsys.readouterr().out
 
 
+def test_predictions_that_take_much_memory_are_told_once(monkeypatch):
+    from imbtorch.lightning import selection_summary
+
+    monkeypatch.setattr(selection_summary, "LARGE", SIZE - 1)
+    with listening() as told:
+        summary()
+    assert len(told) == 1
+    assert told[0].startswith("SelectionSummary(predictions=True) keeps 0 MB of predicted classes for each validation")
+    monkeypatch.setattr(selection_summary, "LARGE", SIZE)
+    with listening() as told:
+        summary()
+    assert told == []
+
+
 # --- beside other callbacks -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not hasattr(callbacks, "EMAWeightAveraging"), reason="this Lightning averages no weights")
-def test_validation_sees_averaged_weights():
-    """The weight rises by .1 a step; its average, half of the newest each time, decides how many are right."""
+@pytest.mark.parametrize("kind", ["EMAWeightAveraging", "WeightAveraging"])
+def test_validation_sees_averaged_weights(kind):
+    """The weight rises by .1 a step; its average, of all or half of the newest, decides how many are right."""
 
     class Rising(Scripted):
         def training_step(self, batch, batch_idx):
             return -self.net.weight.sum()
 
         def validation_step(self, batch, batch_idx):
-            right = batch[0] < 100 * self.net.weight.item()
+            right = batch[0] < 97 * self.net.weight.item()
             self.val.update(torch.where(right, TARGET[batch[0]], (TARGET[batch[0]] + 1) % 3), TARGET[batch[0]])
 
     module = Rising(predictions=PREDICTIONS[:3])
     nn.init.zeros_(module.net.weight)
-    made = summary(module, callbacks.EMAWeightAveraging(decay=0.5))
+    exponential = kind == "EMAWeightAveraging"
+    made = summary(module, getattr(callbacks, kind)(**({"decay": 0.5} if exponential else {})))
     average, wanted = 0.0, []
     for step in range(1, 7):
-        average = 0.1 * step if step == 1 else average / 2 + 0.1 * step / 2
-        wanted += [np.mean(np.arange(SIZE) < 100 * average)] if step % 2 == 0 else []
+        newest = 1 if step == 1 else 1 / 2 if exponential else 1 / step
+        average += newest * (0.1 * step - average)
+        wanted += [np.mean(np.arange(SIZE) < 97 * average)] if step % 2 == 0 else []
     assert made.history().values["accuracy"].tolist() == pytest.approx(wanted)
     assert made.table()["accuracy"].choice.value == pytest.approx(wanted[-1])
 
@@ -283,10 +300,10 @@ def trained(rank, world, folder):
     with counted_collectives() as calls:
         keeper = ModelCheckpoint(folder, "first", save_top_k=1)
         made = SelectionSummary(predictions=True, measures=("accuracy", "balanced_accuracy"))
-        run(Scripted(steps=2 // world), made, keeper, max_epochs=3, **options)
+        run(Scripted(steps=1), made, keeper, max_epochs=3, **options)
         first = made.table()
         made = SelectionSummary(predictions=True, measures=("accuracy", "balanced_accuracy"))
-        run(Scripted(steps=2 // world), made, checkpoint=f"{folder}/first.ckpt", **options)
+        run(Scripted(steps=1), made, checkpoint=f"{folder}/first.ckpt", **options)
     names = (
         "epoch",
         "value",
@@ -301,8 +318,8 @@ def trained(rank, world, folder):
     return types.SimpleNamespace(rows=rows, calls=list(calls), kept=kept, notes=made.table().notes)
 
 
-def test_two_processes_choose_as_one_does(tmp_path):
-    ranks = launch(2, trained, str(tmp_path))
+def test_three_processes_choose_as_one_does(tmp_path):
+    ranks = launch(3, trained, str(tmp_path))
     kept, value, crossed, _ = half_sampled(accuracy, PREDICTIONS[:3])
     for rank in ranks:
         assert rank.calls == ranks[0].calls

@@ -13,6 +13,7 @@ from pictures import COUNTS, TWO, correlations, interval, legend, line, pixels, 
 import imbtorch
 from imbtorch import plots
 from imbtorch.analysis import measure_correlations, prevalence_curves, sensitivity_curves
+from imbtorch.plots.style import probability
 
 # --- correlations ----------------------------------------------------------------------------------------------------
 
@@ -226,6 +227,28 @@ def test_the_classes_that_degrade_have_names():
     assert ax.get_xlabel() == "Share of classes cat, owl that is misclassified"
 
 
+# --- beside what looks at nothing ------------------------------------------------------------------------------------
+
+
+def test_trivial_values_are_dotted_lines_below_bars_points_and_curves():
+    _, ax = plots.plot_values(torch.tensor([0.9, 0.5, 0.2]), trivial=torch.tensor([0.8, math.nan, 0.1]))
+    *dotted, explained = [each for each in ax.lines if each.get_linestyle() == ":"]
+    assert [each.get_xydata().tolist() for each in dotted] == [
+        [[-0.4, pytest.approx(0.8)], [0.4, pytest.approx(0.8)]],
+        [[1.6, pytest.approx(0.1)], [2.4, pytest.approx(0.1)]],
+    ]
+    assert legend(ax) == [explained.get_label()] == ["trivial prediction"]
+    _, ax = plots.plot_values(torch.tensor(0.9), trivial=torch.tensor(0.25))
+    assert next(list(each.get_ydata()) for each in ax.lines if each.get_linestyle() == ":") == [0.25, 0.25]
+    course = [torch.tensor([0.1, 0.2]), torch.tensor([0.3, 0.4])]
+    _, ax = plots.plot_values(course, labels=["iam", "mcc"], trivial=torch.tensor([-0.5, 0.0]))
+    assert legend(ax) == ["iam", "mcc", "trivial prediction"]
+    dotted = {each.get_color(): each.get_ydata()[0] for each in ax.lines[2:4]}
+    assert [dotted[line(ax, name).get_color()] for name in ("iam", "mcc")] == [-0.5, 0.0]
+    with pytest.raises(ValueError, match=r"trivial must be \[2\] like one of the values, got \[3\]"):
+        plots.plot_values(course, trivial=torch.ones(3))
+
+
 # --- thresholds ------------------------------------------------------------------------------------------------------
 
 GRID = torch.tensor([0.0, 0.25, 0.6, 1.0])
@@ -257,6 +280,40 @@ def test_a_sweep_of_labels_has_a_line_for_each():
     assert len(looks) == 3
     _, ax = plots.plot_sweep(GRID, values)
     assert not ax.texts
+
+
+def test_rare_thresholds_have_room_on_a_logit_axis():
+    grid = torch.tensor([0.0, 1e-6, 1e-4, 1e-3, 0.01, 0.4, 0.999, 1 - 1e-9], dtype=torch.float64)
+    values = torch.tensor([0.1, 0.1, 0.1, 0.3, 0.9, 0.2, 0.2, 0.2])
+    fig, ax = plots.plot_sweep(grid, values, best=torch.tensor([0.0123, 0.9]), scale="logit")
+    pixels(fig)
+    assert ax.get_xscale() == "logit"
+    low, high = ax.get_xlim()
+    assert 1e-6 < low < 1e-4  # the values change from here on
+    assert 0.7 < high < 0.999
+    assert [text.get_text() for text in ax.texts] == ["0.900 at 0.012"]
+    left, right = (ax.transAxes.inverted().transform(ax.transData.transform((x, 0.1)))[0] for x in (1e-3, 0.01))
+    assert right - left > 0.15
+    _, ax = plots.plot_sweep(grid, torch.ones(8), scale="logit")  # nothing changes
+    assert 0.2 < ax.get_xlim()[0] < 0.3
+    _, ax = plots.plot_sweep(grid, torch.full((8,), math.nan), best=grid[[7, 0]], scale="logit")
+    assert 1 - 1e-9 < ax.get_xlim()[1] < 1
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.5, "0.50"),
+        (0.0123, "0.012"),
+        (0.99961, "0.99961"),
+        (3.2e-8, "3.2e-08"),
+        (1 - 2e-9, "1 - 2.0e-09"),
+        (0, "0.00"),
+        (1, "1.00"),
+    ],
+)
+def test_a_threshold_is_told_from_zero_and_one(value, text):
+    assert probability(value) == text
 
 
 def test_what_is_no_sweep_is_refused():

@@ -1,7 +1,9 @@
 """ImbalanceReport on one process: names, values, what reading one of them means, and how it looks."""
 
 import copy
+import csv
 import functools
+import io
 import itertools
 import json
 import math
@@ -1104,6 +1106,50 @@ def test_a_thousand_classes():
     assert values["precision/0"] == pytest.approx(2 / 3)
     assert report["recall/998"].compute() == 1
     assert report["accuracy"].compute() == pytest.approx(1999 / 2000)
+
+
+def test_all_numbers_as_csv(tmp_path):
+    report = ImbalanceReport("binary", class_names=["ok", "fraud, card"], measures=["accuracy"], groups=["a", "b"])
+    target, preds = torch.tensor([0, 0, 0, 1, 1, 0]), torch.tensor([0, 0, 1, 1, 0, 0])
+    report.update(preds, target, group=torch.tensor([0, 0, 0, 0, 1, 1]))
+    table, text = report.table(), io.StringIO()
+    table.to_csv(text)
+    table.to_csv(tmp_path / "table.csv")
+    assert (tmp_path / "table.csv").read_bytes().decode() == text.getvalue()
+    rows = list(csv.DictReader(text.getvalue().splitlines()))
+    found = {(row["part"], row["name"], row["measure"]): row["value"] for row in rows}
+    assert len(found) == len(rows) == 1 + 2 * 7 + 2 * 2
+    wanted = {
+        ("overall", "", "accuracy"): 4 / 6,
+        ("class", "ok", "support"): 4,
+        ("class", "fraud, card", "recall"): 1 / 2,
+        ("class", "fraud, card", "precision"): 1 / 2,
+        ("group", "a", "support"): 4,
+        ("group", "a", "accuracy"): 3 / 4,
+        ("group", "b", "accuracy"): 1 / 2,
+    }
+    assert {key: float(found[key]) for key in wanted} == pytest.approx(wanted)
+    sure = ImbalanceReport("binary", measures=["accuracy"], intervals=True, per_class=())
+    sure.update(torch.tensor([0, 0]), torch.tensor([0, 1]))
+    sure.table().to_csv(text := io.StringIO())
+    first, second, *_ = csv.DictReader(text.getvalue().splitlines())
+    assert float(first["low"]) == pytest.approx(sure.compute()["accuracy_low"].item())
+    assert (second["name"], second["measure"], second["low"]) == ("0", "support", "")
+
+
+def test_the_course_of_values_beside_trivial_ones():
+    report = ImbalanceReport("binary", measures=["accuracy", "gmean", "dominance"], per_class=())
+    report.update(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 0, 0, 1]))
+    results = [report.compute(), report.compute()]
+    _, ax = report.plot(results)
+    dotted = {line.get_color(): line.get_ydata() for line in ax.lines if line.get_linestyle() == ":"}
+    course = {line.get_label(): line.get_color() for line in ax.lines}
+    assert list(dotted[course["accuracy"]]) == [0.75, 0.75]  # always class 0
+    assert list(dotted[course["gmean"]]) == [0.0, 0.0]
+    assert "trivial prediction" in course
+    report.reset()
+    _, ax = ImbalanceReport("binary", measures=["accuracy"], per_class=()).plot(results)
+    assert "trivial prediction" not in {line.get_label() for line in ax.lines}
 
 
 def test_a_tracker_follows_the_values():

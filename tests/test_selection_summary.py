@@ -1,5 +1,6 @@
 """What SelectionSummary tells of real trainings, whose confusion matrices are scripted and known exactly."""
 
+import csv
 import functools
 import itertools
 import math
@@ -15,6 +16,7 @@ import pytest
 import pytorch_lightning
 import torch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger
 from processes import launch
 from sklearn import metrics as sklearn_metrics
 from test_distributed import counted_collectives
@@ -706,6 +708,19 @@ def test_table_and_picture_are_written(tmp_path, capsys):
     assert len({tuple(pixel) for row in picture[::3, ::3, :3].tolist() for pixel in row}) > 20
 
 
+def test_the_table_as_csv(tmp_path):
+    made = summary(ModelCheckpoint(tmp_path, monitor="val_iam", mode="max"))
+    made.table().to_csv(tmp_path / "table.csv")
+    with open(tmp_path / "table.csv", newline="", encoding="utf-8") as file:
+        head, *rows = csv.reader(file)
+    assert head == ["selected by", "epoch", "step", "ties", *COLUMNS]
+    by_iam, accuracy = rows[0], rows[1]
+    assert by_iam[:4] == ["iam", "2", "6", "0"]
+    assert accuracy[:4] == ["accuracy", "1", "4", "1"]  # the fourth is as the second
+    assert [float(cell) for cell in by_iam[4:]] == pytest.approx([values(name)[2] for name in COLUMNS])
+    assert rows[-1][0] == "kept by ModelCheckpoint(val_iam)"
+
+
 def test_the_picture_shows_all_measures_and_marks_every_choice(tmp_path):
     made = summary(ModelCheckpoint(tmp_path, monitor="val_iam", mode="max"))
     _, ax = made.plot()
@@ -741,10 +756,11 @@ def trained(rank, world, folder):
     join_lightning(world)
     made = SelectionSummary(out=folder)
     calls = []
-    for callbacks in ([made], []):
+    for number, callbacks in enumerate(([], [made])):
         module = scripted(lightning)(every=STEPS // world)
+        options = {"strategy": "ddp", "devices": world, "logger": CSVLogger(f"{folder}/log", str(number), "")}
         with listening() as told, counted_collectives() as made_now:
-            run(module, *callbacks, EarlyStopping("val_iam", mode="max", patience=9), strategy="ddp", devices=world)
+            run(module, *callbacks, EarlyStopping("val_iam", mode="max", patience=9), **options)
         calls.append(list(made_now))
     history, iam = made.history(), made.table()["iam"]
     return types.SimpleNamespace(matrices=matrices(history), epoch=iam.epoch, calls=calls, told=told)
@@ -756,9 +772,16 @@ def test_two_processes_have_the_history_of_one(tmp_path):
         assert rank.matrices == alone == MATRICES
         assert rank.epoch == 2
         assert rank.told == []
-        with_summary, without = rank.calls
+        without, with_summary = rank.calls
         assert with_summary == without != []  # it never communicates
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["val_selection.png", "val_selection.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "val_selection.png", "val_selection.txt"]
+    logged = {str(path.relative_to(tmp_path / "log")) for path in tmp_path.glob("log/**/*.*")}
+    assert logged == {
+        "0/metrics.csv",
+        "1/metrics.csv",
+        "1/figures/val_selection.png",
+        "1/val_selection_table.txt",
+    }
 
 
 def test_the_script_is_what_the_tests_take_it_for():

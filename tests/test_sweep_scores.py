@@ -169,3 +169,28 @@ def test_scores_that_crowd_in_one_bin_are_warned_of_once():
     own = ThresholdSweep("f1", 11)  # as asked for
     own.update(saturated, target)
     own.compute()
+
+
+@pytest.mark.filterwarnings("ignore:ThresholdSweep.*had no .*target")
+@pytest.mark.parametrize("task", ["multilabel", "multiclass"])
+def test_macro_averages_are_those_of_scikit_learn(task):
+    """Over the classes that come: the last of four never does."""
+    random = np.random.default_rng(0)
+    target = random.choice(3, 500, p=[0.6, 0.3, 0.1])
+    scores = 0.7 * random.dirichlet([2.0, 1.0, 0.5, 0.5], 500) + 0.3 * np.eye(4)[target]
+    options = {"num_classes": 4, "per_class": True} if task == "multiclass" else {"num_labels": 4}
+    sweep = ThresholdSweep(imbtorch.FScore, task=task, also=("auc", "average_precision", "partial_auc"), **options)
+    one_hot = np.eye(4, dtype=int)[target]
+    given = torch.from_numpy(scores), torch.from_numpy(target if task == "multiclass" else one_hot)
+    sweep.update(*given)
+    values, present = sweep.compute(), (one_hot[:, :3], scores[:, :3])
+    wanted = {
+        "auc": sk.roc_auc_score(*present, average="macro"),
+        "average_precision": sk.average_precision_score(*present, average="macro"),
+    }
+    assert {name: values[name].item() for name in wanted} == pytest.approx(wanted, abs=0.002)
+    assert "partial_auc" not in values
+    assert sweep["auc"].higher_is_better
+    sweep.reset()
+    sweep.update(*(each[target == 0] for each in given))
+    assert math.isnan(sweep.compute()["auc"])

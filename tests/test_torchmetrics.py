@@ -21,6 +21,7 @@ from imbtorch import (
     Dominance,
     FScore,
     GeometricMean,
+    ImbalanceReport,
     IndexBalancedAccuracy,
     Precision,
     Recall,
@@ -430,6 +431,25 @@ def test_min_max():
         assert result["min"].item() == pytest.approx(min(values))
         assert result["max"].item() == pytest.approx(max(values))
     assert len(set(values)) == 4
+
+
+def test_min_max_of_one_value_of_a_report():
+    report = ImbalanceReport("multiclass", num_classes=SIZE)
+    metric, values = MinMaxMetric(report["recall"]), []
+    for seed in range(3):
+        report.update(*batch(seed))
+        result = metric.compute()
+        parts = [torch.cat(each) for each in zip(*(batch(each) for each in range(seed + 1)), strict=True)]
+        values.append(recall(*parts))
+        wanted = {"raw": values[-1], "max": max(values), "min": min(values)}
+        assert {name: value.item() for name, value in result.items()} == pytest.approx(wanted)
+    assert len(set(values)) == 3
+    with pytest.raises(TypeError, match="call update of the report itself, once for all values"):
+        metric.update(*batch(0))
+    whole = MinMaxMetric(report.clone())
+    whole.update(*batch(0))
+    with pytest.raises(RuntimeError, match="should be a float or scalar tensor, but got"):
+        whole.compute()
 
 
 @pytest.mark.parametrize("act", ["update", "forward"])

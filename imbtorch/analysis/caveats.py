@@ -65,7 +65,7 @@ def _ties(worth: Tensor, values: Tensor) -> str:
     highest = worth.nan_to_num(nan=-torch.inf).amax()
     ties = (worth == highest) | torch.isclose(worth, highest, rtol=1e-12, atol=1e-12)
     number, epochs = int(ties.sum()), len(worth)
-    if epochs < 2 or 2 * number < epochs:
+    if number < 2 or 2 * number < epochs:
         return ""
     value = values[int(ties.int().argmax())].item()
     which = f"all {epochs} epochs tie at the value" if number == epochs else f"{number} of {epochs} epochs tie for the"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from typing import Any, TextIO
 
-__all__ = ["aligned", "spans", "trivial_line"]
+__all__ = ["aligned", "spans", "trivial_line", "write_csv"]
 
 
 def aligned(rows: Sequence[Sequence[str]], names_left: bool = False) -> list[str]:
@@ -36,5 +39,26 @@ def spans(indices: Sequence[int], names: Sequence[object] | None = None) -> str:
 
 
 def trivial_line(name: str, values: Mapping[str, float]) -> str:
-    """Return text such as ``always 'ok': accuracy 0.9900, iam -0.0100``."""
-    return f"{name}: {', '.join(f'{key} {value:.4f}' for key, value in values.items())}"
+    """Return text such as ``always 'ok': accuracy 0.9900, iam -0.0100``; empty without values."""
+    return f"{name}: {', '.join(f'{key} {value:.4f}' for key, value in values.items())}" if values else ""
+
+
+def write_csv(rows: Iterable[Sequence[Any]], to: str | PathLike[str] | TextIO) -> None:
+    """Write cells as CSV with a comma between them; floats in full, None and nan as empty cells.
+
+    Args:
+        rows: cells, those of the head first.
+        to: path of a file that is written anew, or a text file that is open (with ``newline=""``).
+
+    >>> import sys
+    >>> write_csv([["class", "recall"], ["cat, small", float("nan")], ["dog", 0.25]], sys.stdout)
+    class,recall
+    "cat, small",
+    dog,0.25
+    """
+    if isinstance(to, (str, PathLike)):
+        with open(to, "w", newline="", encoding="utf-8") as file:
+            write_csv(rows, file)
+        return
+    known = (["" if cell is None or cell != cell else cell for cell in row] for row in rows)
+    csv.writer(to, lineterminator="\n").writerows(known)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -13,10 +13,31 @@ from imbtorch.analysis.drawing import gammas
 from imbtorch.analysis.scores import matrices_of
 from imbtorch.counts import Measure, evaluated
 
-__all__ = ["Limits", "OperatingPoint", "corrected_counts", "distinct", "operating_point"]
+__all__ = ["Limit", "Limits", "OperatingPoint", "corrected_counts", "distinct", "operating_point"]
 
-Limits: TypeAlias = Mapping[str, tuple[Measure, float, bool]]
-"""Name -> function of counts, its limit, and whether it is the least value rather than the greatest."""
+
+class Limit(NamedTuple):
+    """What an operating point must keep.
+
+    Attributes:
+        measure: function of counts.
+        bound: its least or greatest value.
+        least: whether it is the least one.
+        needs_alerts: whether it takes a positive prediction to keep the limit: without any, every budget is kept.
+    """
+
+    measure: Measure
+    bound: float
+    least: bool
+    needs_alerts: bool = False
+
+    def kept(self, counts: Tensor) -> Tensor:
+        """Whether counts ``[..., 2, 2]`` keep the limit; nan does not. A hair's breadth is rounding."""
+        values = evaluated(self.measure, counts)
+        return values >= self.bound - 1e-12 if self.least else values <= self.bound + 1e-12
+
+
+Limits: TypeAlias = Mapping[str, Limit]
 
 DRAWS = 2000  # of the posterior, which tell a probability of .9 to .007
 AT_ONCE = 32  # thresholds whose probabilities are found at once
@@ -109,10 +130,10 @@ def operating_point(
     counts = matrices_of(small)
     rates = share(counts.double())
     goodness = evaluated(objective, rates).nan_to_num(nan=-torch.inf)
-    kept = {name: _kept(evaluated(function, rates), limit, least) for name, (function, limit, least) in limits.items()}
+    kept = {name: limit.kept(rates) for name, limit in limits.items()}
     feasible = torch.stack([*kept.values(), torch.ones_like(goodness, dtype=torch.bool)]).all(0)
-    if "alerts" in limits:
-        feasible &= counts[..., 1].sum(-1) > 0  # no alert at all keeps any budget
+    if any(limit.needs_alerts for limit in limits.values()):
+        feasible &= counts[..., 1].sum(-1) > 0
     if not bool(feasible.any()):
         raise ValueError(where + _infeasible(limits, kept, rates))
     order = goodness.argsort(descending=True, stable=True)
@@ -168,9 +189,7 @@ def _probabilities(
         return {}, torch.ones(len(counts), dtype=torch.float64)
 
     drawn = share(_drawn(counts.double(), generator))
-    kept = {}
-    for name, (function, limit, least) in limits.items():
-        kept[name] = _kept(evaluated(function, drawn), limit, least)
+    kept = {name: limit.kept(drawn) for name, limit in limits.items()}
     together = torch.stack(list(kept.values())).all(0)
     return {name: each.double().mean(0) for name, each in kept.items()}, together.double().mean(0)
 
@@ -188,27 +207,22 @@ def _drawn(counts: Tensor, generator: torch.Generator | None) -> Tensor:
     return cells / cells.sum(-1, keepdim=True) * totals.unsqueeze(-1)
 
 
-def _kept(values: Tensor, limit: float, least: bool) -> Tensor:
-    """Whether values keep a limit; nan does not. A hair's breadth is rounding."""
-    return values >= limit - 1e-12 if least else values <= limit + 1e-12
-
-
 def _text(limits: Limits) -> str:
-    """Limits in words."""
-    return " and ".join(f"{name} {'>=' if least else '<='} {limit:g}" for name, (_, limit, least) in limits.items())
+    """Return limits in words."""
+    return " and ".join(f"{name} {'>=' if limit.least else '<='} {limit.bound:g}" for name, limit in limits.items())
 
 
 def _infeasible(limits: Limits, kept: Mapping[str, Tensor], rates: Tensor) -> str:
     """What to say of limits that no threshold keeps: how far each can go where the others hold."""
     reached = []
-    for name, (function, _, least) in limits.items():
+    for name, limit in limits.items():
         others = [each for other, each in kept.items() if other != name]
-        values = evaluated(function, rates)
+        values = evaluated(limit.measure, rates)
         possible = ~values.isnan() & (torch.stack(others).all(0) if others else True)
         possible &= rates[..., 1].sum(-1) > 0
         if bool(possible.any()):
-            best = values[possible].max() if least else values[possible].min()
-            reached.append(f"the {'highest' if least else 'lowest'} {name}{' then' * bool(others)} is {best:.4g}")
+            best = values[possible].max() if limit.least else values[possible].min()
+            reached.append(f"the {'highest' if limit.least else 'lowest'} {name}{' then' * bool(others)} is {best:.4g}")
     return f"no threshold has {_text(limits)}: {'; '.join(reached) or 'there is none with a positive prediction'}"
 
 

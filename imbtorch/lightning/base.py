@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from imbtorch.metrics.report import ImbalanceReport
+from imbtorch.metrics.shared import SharedResult
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
@@ -25,12 +26,19 @@ else:
                 "imbtorch.lightning needs Lightning: pip install 'imbtorch[lightning]'"
             ) from error
 
-__all__ = ["Callback", "is_fitting", "reports"]
+__all__ = ["Callback", "is_fitting", "reports", "shared_results"]
+
+
+def shared_results(module: nn.Module) -> Iterator[tuple[str, SharedResult]]:
+    """All reports and sweeps of a module, by the path of their attribute."""
+    for path, child in module.named_modules():
+        if isinstance(child, SharedResult):
+            yield path, child
 
 
 def reports(module: nn.Module) -> Iterator[tuple[str, ImbalanceReport]]:
     """All reports of a module, by the path of their attribute."""
-    for path, child in module.named_modules():
+    for path, child in shared_results(module):
         if isinstance(child, ImbalanceReport):
             yield path, child
 

@@ -1,40 +1,45 @@
-"""The confusion matrix of each validation and test, drawn for whichever logger is attached."""
+"""What reports and sweeps computed in each validation and test, drawn for whichever logger is attached."""
 
 from __future__ import annotations
 
-import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
-from imbtorch.counts import Counts, Margins, margins
-from imbtorch.lightning.base import Callback, is_fitting, reports
+from imbtorch.lightning.base import Callback, is_fitting, shared_results
 from imbtorch.lightning.checkpoint_watcher import CheckpointWatcher, TrainingPoint
-from imbtorch.measures import recall
-from imbtorch.metrics.report import ImbalanceReport
-from imbtorch.plots import plot_confusion_matrix, plot_values
+from imbtorch.lightning.drawings import drawings
+from imbtorch.lightning.loggers import log_figure
 
 __all__ = ["ConfusionFigures"]
 
 
 class ConfusionFigures(Callback):
-    """Draws the confusion matrix and the recall of each class, and hands them to the loggers.
+    """Draws what reports and sweeps computed, and hands it to the loggers.
 
     At the end of each validation, of ``fit`` or ``validate``, and of each ``test``. TensorBoard, Weights & Biases and
-    MLflow take the figure; with the CSV logger it becomes a PNG in ``figures`` beside the log. A logger that cannot
-    take figures is named in a warning, once. Needs matplotlib.
+    MLflow take the figures; with the CSV logger they become PNGs in ``figures`` beside the log. A logger that cannot
+    take figures is named in a warning, once. Needs matplotlib. The name of a figure is that of the attribute, and:
 
-    Figures are named ``<report>_confusion``, those of ``test`` ``<report>_confusion_test``; files also bear the epoch
-    of the weights that are shown, ``_epoch0007``: after ``validate(ckpt_path="best")`` that of the checkpoint, without
-    a path the last one of the training before. It is left out where it is not known, as for a module without training.
+    - ``_confusion``: the confusion matrix of an :class:`~imbtorch.ImbalanceReport`, of hard counts and of all groups
+      together, and the recall of each class, with its interval where the report has one. Labels and margins have no
+      matrix.
+    - ``_groups``: each measure (of ``per_group``, or all) for each group of samples beside that of all groups.
+    - ``_class_groups``: each measure of class groups.
+    - ``_coarse``: confusion matrix and recalls of the coarse classes.
+    - ``_curves``: of a :class:`~imbtorch.ThresholdSweep`, the ROC and precision-recall curves, with the best threshold
+      marked; of several labels or classes the ROC curves and average precisions, a dotted line being that of guessing,
+      which is the share of positives. Of more than ten the ten that have the fewest positives. Where no label has
+      targets of both classes there is nothing to draw, and a warning says so, once.
+
+    Names of figures of ``test`` end in ``_test``; files also bear the epoch of the weights that are shown,
+    ``_epoch0007``: after ``validate(ckpt_path="best")`` that of the checkpoint, without a path the last one of the
+    training before. It is left out where it is not known, as for a module without training.
 
     Args:
         every_n_epochs: draw every n-th epoch of ``fit``.
-        report: attribute of the report to draw, such as ``"val"``; by default all reports that validation computed.
+        report: attribute of the report or sweep to draw, such as ``"val"``; by default all that validation computed.
         kept_only: of the epochs of ``fit``, draw those alone whose weights a ``ModelCheckpoint`` keeps in the end (its
             ``best_model_path``), after the training or when it is interrupted.
 
@@ -92,7 +97,7 @@ class ConfusionFigures(Callback):
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Remember what was computed before, by training for example."""
-        self._results_before = {path: report.last_result for path, report in reports(pl_module)}
+        self._results_before = {path: report.last_result for path, report in shared_results(pl_module)}
 
     def on_test_start(self, trainer: Any, pl_module: Any) -> None:
         """Remember what was computed before."""
@@ -144,40 +149,29 @@ class ConfusionFigures(Callback):
 
     def _drawings(self, trainer: Any, module: Any, postfix: str = "") -> Iterator[_Drawing]:
         """What was computed since the start of this validation or test."""
-        known = dict(reports(module))
+        known = dict(shared_results(module))
         if self.report is not None and self.report not in known:
             raise ValueError(f"the module has no report {self.report!r}; it has {sorted(known) or 'none'}")
-        for path, report in known.items():
-            result = report.last_result
-            wanted = self.report in (None, path)
-            if wanted and result is not None and result is not self._results_before.get(path):
-                yield _Drawing.of(report, result.counts, f"{path}_confusion{postfix}", self._weights_of(trainer))
+        for path, metric in known.items():
+            result = metric.last_result
+            if self.report not in (None, path) or result is None or result is self._results_before.get(path):
+                continue
+            made = [
+                _Drawing(f"{path}_{what}{postfix}", self._weights_of(trainer), draw) for what, draw in drawings(metric)
+            ]
+            if not made:
+                self._warn(f"{path!r} has no targets of both classes, so there is no curve to draw")
+            yield from made
 
     # --- for whom it is drawn ---------------------------------------------------------------------------------------
 
-    def _hand_over(self, trainer: Any, drawings: Iterator[_Drawing]) -> None:
-        for drawing in drawings:
-            figure = drawing.figure()
+    def _hand_over(self, trainer: Any, found: Iterator[_Drawing]) -> None:
+        for drawing in found if trainer.loggers else ():
+            figure, epoch = drawing.draw(), drawing.weights.epoch
+            file = drawing.name if epoch is None else f"{drawing.name}_epoch{epoch:04d}"
             for logger in trainer.loggers:
-                self._log(logger, figure, drawing.name, drawing.weights)
-
-    def _log(self, logger: Any, figure: Any, name: str, weights: TrainingPoint) -> None:
-        kind = type(logger).__name__
-        experiment: Any = getattr(logger, "experiment", None)
-        file = name if weights.epoch is None else f"{name}_epoch{weights.epoch:04d}"
-        if hasattr(experiment, "add_figure"):  # TensorBoard
-            experiment.add_figure(name, figure, global_step=weights.step)
-        elif hasattr(logger, "log_image"):  # Weights & Biases
-            logger.log_image(key=name, images=[figure], step=weights.step)
-        elif hasattr(experiment, "log_figure"):  # MLflow
-            experiment.log_figure(logger.run_id, figure, f"figures/{file}.png")
-        elif kind == "CSVLogger":
-            folder = Path(logger.log_dir) / "figures"
-            folder.mkdir(parents=True, exist_ok=True)
-            stem = re.sub(r"[^-\w.]", "_", file)
-            figure.savefig(folder / f"{stem}.png", dpi=120)
-        else:
-            self._warn(f"{kind} takes no figures, so none are logged there")
+                if not log_figure(logger, drawing.name, figure, drawing.weights.step, file):
+                    self._warn(f"{type(logger).__name__} takes no figures, so none are logged there")
 
     def _warn(self, text: str) -> None:
         if text not in self._already_warned:
@@ -187,38 +181,11 @@ class ConfusionFigures(Callback):
 
 @dataclass(frozen=True, eq=False)
 class _Drawing:
-    """A report's counts as they were, and what they are to be called."""
+    """What makes a figure of counts as they were, and what it is to be called."""
 
     name: str
     weights: TrainingPoint
-    counts: Counts
-    class_names: tuple[str, ...]
-    task: str
-
-    @classmethod
-    def of(cls, report: ImbalanceReport, counts: Counts, name: str, weights: TrainingPoint) -> _Drawing:
-        """Copy the counts, which the report may write over."""
-        copied = Margins(*(part.cpu() for part in counts)) if isinstance(counts, Margins) else counts.cpu().clone()
-        return cls(name, weights, copied, tuple(report.class_names), report.task)
-
-    def figure(self) -> Any:
-        """Confusion matrix beside the recalls; recalls alone where there is no matrix."""
-        from matplotlib.figure import Figure
-
-        counts, names = self.counts, list(self.class_names)
-        side = min(max(4.0, 0.45 * len(names)), 12.0)
-        if isinstance(counts, Tensor) and counts.ndim == 2:
-            figure = Figure(figsize=(2 * side, side), layout="constrained")
-            left, right = figure.subplots(1, 2)
-            plot_confusion_matrix(counts, left, labels=names)
-        else:
-            figure = Figure(figsize=(side, side), layout="constrained")
-            right = figure.subplots()
-        labels = self.task == "multilabel"
-        recalls = recall(margins(counts), average="binary" if labels else "none")
-        item = "Label" if labels else "Class"
-        plot_values(recalls, right, name="recall", bounds=(0.0, 1.0), item=item, labels=names)
-        return figure
+    draw: Callable[[], Any]
 
 
 def _step(drawings: list[_Drawing]) -> int | None:

@@ -112,11 +112,10 @@ def choose_with_predictions(
     known = [predictions[at] for at in complete]
     if target is None or not complete:  # on all processes alike
         return {}, []
-    candidates = {how: columns[name] for how, name in ways.items() if columns[name].measure is not None}
     candidates = {
-        how: column
-        for how, column in candidates.items()
-        if bool((history.values[ways[how]][complete] < torch.inf).any())
+        how: columns[name]
+        for how, name in ways.items()
+        if columns[name].measure is not None and bool((history.values[name][complete] < torch.inf).any())
     }
     if not candidates:
         return {}, complete

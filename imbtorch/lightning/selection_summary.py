@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from imbtorch.lightning.kept_predictions import (
     choose_with_predictions,
     why_not_predictable,
 )
+from imbtorch.lightning.loggers import file_name, log_figure, log_table
 from imbtorch.lightning.selection_table import (
     MAX_MIN,
     Column,
@@ -40,6 +41,7 @@ from imbtorch.plots import plot_selection
 __all__ = ["SelectionSummary"]
 
 
+LARGE = 10_000_000  # bytes of the predictions of one validation from which a warning is worth its line
 SLOW = 3.0  # seconds of silence after which one wonders
 
 
@@ -60,12 +62,17 @@ class SelectionSummary(Callback):
     cannot be told from it. Where a monitor is of soft counts, hard counts choose there, and ties go by the soft values.
 
     Each process then keeps the predicted classes of its own samples, in the smallest integer dtype on the CPU: a byte
-    for each sample and validation up to 256 classes, in memory and in checkpoints. Every validation must see the same
+    for each sample (in segmentation each pixel) and validation up to 256 classes, in memory and in checkpoints; a
+    warning tells of more than 10 MB a validation. Every validation must see the same
     samples in the same order (``shuffle=False``); the predictions of one that does not are left out with a warning, and
     its counts stay. At the end of ``fit`` all processes add up counts of the halves; else this callback never
     communicates. Lightning saves the state of rank zero alone: a run of one process goes on from a checkpoint with all
     its predictions, a run of several, or of another number, with those of the validations after it, among which alone
     epochs are then compared; the table says so.
+
+    The loggers get the table as ``<report>_selection_table`` (text, in Weights & Biases rows and ``_notes``) and, where
+    there is matplotlib, a picture of all measures over the epochs as ``<report>_selection``. Beside a CSV log they are
+    files, the picture in ``figures``. A logger that takes no texts gets neither.
 
     Without Lightning, :func:`imbtorch.analysis.select_model` makes such a table of a mapping of epochs to counts.
 
@@ -74,8 +81,8 @@ class SelectionSummary(Callback):
         measures: names of the report; other names are those of :meth:`~imbtorch.ImbalanceReport.default_measures` and
             of the functions in :mod:`imbtorch.measures`, read as the report would. A measure without a direction is
             shown and selects nothing. What a ``ModelCheckpoint`` monitors is shown as well.
-        out: folder for the table, ``<report>_selection.txt``, and for a picture of all measures over the epochs,
-            ``<report>_selection.png``, which needs matplotlib; by default neither is written.
+        out: folder for the table, ``<report>_selection.txt``, and for the picture, ``<report>_selection.png``, which
+            needs matplotlib; by default the loggers alone get them.
         predictions: keep the predicted classes of each validation and resample them at the end of ``fit``. Not for
             multilabel reports, ``state="margins"`` and ``weighted=True``.
 
@@ -257,7 +264,7 @@ class SelectionSummary(Callback):
         )
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
-        """Resample predictions, on all processes; print the table and write the files, on rank zero."""
+        """Resample predictions, on all processes; print the table and hand it to files and loggers, on rank zero."""
         if not self._validations:
             self._warn(trainer, "fit ended without a validation, so there is nothing to tell")
             return
@@ -265,17 +272,28 @@ class SelectionSummary(Callback):
             self._choose(trainer, pl_module.get_submodule(self._path))
         if not trainer.is_global_zero:
             return
-        text = str(self.table())
-        print(f"\n{text}")  # noqa: T201
-        if self.out is not None:
-            from matplotlib.figure import Figure
+        table = self.table()
+        print(f"\n{table}")  # noqa: T201
+        self._hand_over(trainer, table)
 
+    def _hand_over(self, trainer: Any, table: SelectionTable) -> None:
+        """Write the files, and hand table and picture to the loggers."""
+        name, text, step = f"{self._path}_selection", str(table), trainer.global_step
+        if self.out is not None:
             self.out.mkdir(parents=True, exist_ok=True)
-            stem = re.sub(r"[^-\w.]", "_", self._path)
-            (self.out / f"{stem}_selection.txt").write_text(f"{text}\n", encoding="utf-8")
-            figure = Figure(figsize=(9.5, 4.2 + 0.2 * (len(self._columns) + 1 + len(self._kept))), layout="constrained")
-            self.plot(figure.subplots())
-            figure.savefig(self.out / f"{stem}_selection.png", dpi=120)
+            (self.out / f"{file_name(name)}.txt").write_text(f"{text}\n", encoding="utf-8")
+        cells = table.rows_of_cells()
+        loggers = [each for each in trainer.loggers if log_table(each, f"{name}_table", text, cells, table.notes, step)]
+        if self.out is None and not (loggers and find_spec("matplotlib")):
+            return
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(9.5, 4.2 + 0.2 * (len(self._columns) + 1 + len(self._kept))), layout="constrained")
+        self.plot(figure.subplots())
+        if self.out is not None:
+            figure.savefig(self.out / f"{file_name(name)}.png", dpi=120)
+        for logger in loggers:
+            log_figure(logger, name, figure, step)
 
     def _follow(self, path: str, report: ImbalanceReport, trainer: Any) -> None:
         """Take this report for the one that is meant, and find out how it reads the measures."""
@@ -330,6 +348,14 @@ class SelectionSummary(Callback):
         """Keep what was predicted, unless the samples are others than before."""
         if self._targets is None:
             self._targets = target
+            if predicted.nbytes > LARGE and trainer.is_global_zero:
+                warnings.warn(
+                    f"SelectionSummary(predictions=True) keeps {predicted.nbytes / 1e6:,.0f} MB of predicted classes "
+                    "for each validation, in the memory of this process and in every checkpoint; leave predictions "
+                    "out, or validate on a part, if that is too much",
+                    UserWarning,
+                    stacklevel=2,
+                )
         if torch.equal(target, self._targets):
             entry["predictions"] = predicted
             return

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from os import PathLike
+from typing import Any, TextIO
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from imbtorch.analysis.baselines import always_commonest
 from imbtorch.analysis.caveats import choice_caveats
 from imbtorch.analysis.epochs import ChosenEpoch
 from imbtorch.analysis.intervals import Interval, posterior
-from imbtorch.analysis.tables import aligned, spans, trivial_line
+from imbtorch.analysis.tables import aligned, spans, trivial_line, write_csv
 from imbtorch.counts import Counts, Margins, rescaled, sums
 from imbtorch.metrics.report import ImbalanceReport
 
@@ -186,6 +187,24 @@ class SelectionTable:
                 return row
         raise KeyError(f"nothing is selected by {how!r}; rows are {', '.join(row.how for row in self.rows)}")
 
+    def rows_of_cells(self) -> list[list[Any]]:
+        """Head and rows: what selects, its epoch, step and number of ties, all values, and what resampling says."""
+        resampled = any(row.choice is not None for row in self.rows)
+        head = ["selected by", "epoch", "step", "ties", *self.measures]
+        cells: list[list[Any]] = [[*head, "corrected", "low", "high", "stability"] if resampled else head]
+        for row in self.rows:
+            line = [row.how, row.epoch, row.step, row.tied, *(row.values.get(name) for name in self.measures)]
+            cells.append(line + _numbers(row.choice) if resampled else line)
+        return cells
+
+    def to_csv(self, to: str | PathLike[str] | TextIO) -> None:
+        """Write :meth:`rows_of_cells` as CSV, without the notes.
+
+        Args:
+            to: path of a file that is written anew, or a text file that is open (with ``newline=""``).
+        """
+        write_csv(self.rows_of_cells(), to)
+
     def __str__(self) -> str:
         """Aligned text: ``*`` marks the best of a column."""
         resampled = ["corrected", "interval", "stability", "cannot be told from"]
@@ -208,6 +227,13 @@ class SelectionTable:
         others = [epoch for epoch in choice.indistinguishable if epoch != choice.epoch]
         told = f"{len(others)}: {spans(others, self.validations)}" if others else "none"
         return [_cell(choice.corrected), limits, f"{choice.stability:.2f}", told]
+
+
+def _numbers(choice: ChosenEpoch | None) -> list[float | None]:
+    """Corrected value, its limits, and stability."""
+    if choice is None:
+        return [None] * 4
+    return [choice.corrected, choice.interval.low.item(), choice.interval.high.item(), choice.stability]
 
 
 @dataclass(frozen=True)
@@ -360,7 +386,7 @@ def selection(
     notes = [
         *_notes(history, columns, ways, kept),
         *_caveats(history, columns, ways, class_names),
-        *_trivial_notes(history, columns, class_names),
+        *filter(None, [trivial_line(*trivial_values(history, columns, class_names))]),
         *remarks,
     ]
     called = history.steps if history.stepwise else history.epochs
@@ -418,15 +444,6 @@ def trivial_values(
     name, counts = always_commonest(last, class_names)
     directed = {key: column for key, column in columns.items() if column.better is not None and not column.logged}
     return name, {key: column.function(counts).item() for key, column in directed.items()}
-
-
-def _trivial_notes(
-    history: ValidationHistory, columns: Mapping[str, Column], class_names: Sequence[str]
-) -> Iterator[str]:
-    """What a prediction is worth that looks at nothing."""
-    name, values = trivial_values(history, columns, class_names)
-    if values:
-        yield trivial_line(name, values)
 
 
 def _cell(value: float | None) -> str:

@@ -466,10 +466,11 @@ class IndexBalancedAccuracy(ConfusionMatrixMetric):
         return with_arguments(super()._traits(), self._arguments)
 
 
+KIND = type(ConfusionMatrixMetric)  # for isinstance Python 3.10 takes Callable[..., Tensor] for a class
 METRICS: dict[Callable[..., Tensor], type[ConfusionMatrixMetric]] = {
     each.measure: each
     for each in tuple(globals().values())
-    if isinstance(each, type) and issubclass(each, ConfusionMatrixMetric) and "measure" in vars(each)
+    if type(each) is KIND and issubclass(each, ConfusionMatrixMetric) and "measure" in vars(each)
 }
 BY_NAME: dict[str, type[ConfusionMatrixMetric]] = {each.short: each for each in METRICS.values()} | {"dice": FScore}
 """Metrics by the name that a report gives them."""

@@ -7,7 +7,7 @@ from typing import cast
 
 from torch import Tensor
 
-from imbtorch.analysis.thresholds import Limits
+from imbtorch.analysis.thresholds import Limit, Limits
 from imbtorch.counting import Counting
 from imbtorch.counts import Counts, Measure, matrix, ratio, rescaled
 from imbtorch.metrics.resolving import resolved
@@ -23,16 +23,16 @@ def checked_limits(at_least: Mapping[str, float], alerts: float | None, sure: fl
             of.
     """
     binary = Counting.of("binary")
-    limits: dict[str, tuple[Measure, float, bool]] = {}
+    limits: dict[str, Limit] = {}
     for name, floor in at_least.items():
         measure = resolved("at_least", name, binary, batched=True)
         if not measure.traits.higher_is_better:
             raise ValueError(f"at_least names {name!r}, of which less is better or nothing; choose another measure")
-        limits[name] = (measure, float(floor), True)
+        limits[name] = Limit(measure, float(floor), least=True)
     if alerts is not None:
         if not 0 < alerts <= 1:
             raise ValueError(f"alerts must be a share of samples in (0, 1], got {alerts!r}; 50 in 10,000 are 0.005")
-        limits["alerts"] = (_alerts, float(alerts), False)
+        limits["alerts"] = Limit(_alerts, float(alerts), least=False, needs_alerts=True)
     if sure is not None and not 0 < sure < 1:
         raise ValueError(f"sure must be a probability in (0, 1) such as 0.9, got {sure!r}")
     if sure is not None and not limits:

@@ -497,7 +497,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             overall,
             self._table_of_groups(result),
             self._intervals_of(result),
-            self._trivial_text(result.counts),
+            trivial_line(*self._trivial(result.counts)),
         )
 
     def _intervals_of(self, result: Result) -> dict[str, tuple[float, float]]:
@@ -517,14 +517,14 @@ class ImbalanceReport(SharedResult, LocalCounts):
         low, high = zip(*(pair or (math.nan, math.nan) for pair in pairs), strict=True)
         return torch.tensor(low), torch.tensor(high)
 
-    def _trivial_text(self, counts: Counts) -> str:
-        """What the measures give for always predicting the most common class; empty without samples."""
+    def _trivial(self, counts: Counts) -> tuple[str, dict[str, float]]:
+        """What always predicts the most common class, and measure -> its value of that; none without samples."""
         directed = {name: each for name, each in self._measures.items() if each.higher_is_better is not None}
         if not directed or not bool(sums(counts).actual.any()):
-            return ""
+            return "", {}
         name, guessed = always_commonest(counts, self.class_names)
         rates = self._read_at(guessed)
-        return trivial_line(name, {key: float(self._narrow(measure(rates))) for key, measure in directed.items()})
+        return name, {key: float(self._narrow(measure(rates))) for key, measure in directed.items()}
 
     def _table_of_groups(self, result: Result) -> dict[str, dict[str, float]]:
         """Samples and measures of each group."""
@@ -544,7 +544,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
         """Draw the confusion matrix of the last computed result with the class names; never communicates.
 
         Args:
-            val: results of ``compute``, one or a sequence: draws the course of each value over epochs instead.
+            val: results of ``compute``, one or a sequence: draws the course of each value over epochs instead, and
+                dotted lines at what always predicting the most common class is worth, at the targets of the last one.
             ax: matplotlib axes to draw into; by default a new figure.
 
         Returns:
@@ -556,7 +557,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
             results = [val] if isinstance(val, Mapping) else val
             names = [f"{self.prefix}{name}{self.postfix}" for name in self._measures] or self.keys()
             steps = [torch.stack([torch.as_tensor(step[name]) for name in names]) for step in results]
-            return plot_values(steps, ax, labels=names)
+            trivial = {} if self._last is None else self._trivial(self._last.counts)[1]
+            levels = torch.tensor([trivial.get(name, math.nan) for name in self._measures]) if trivial else None
+            return plot_values(steps, ax, labels=names, trivial=levels)
         result = self.result()
         counts, limits = result.counts, self._recall_limits(result)
         marginal = margins(counts)

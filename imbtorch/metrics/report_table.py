@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from os import PathLike
+from typing import Any, TextIO
 
-from imbtorch.analysis.tables import aligned
+from imbtorch.analysis.tables import aligned, write_csv
 
 __all__ = ["ReportTable"]
 
@@ -48,6 +49,25 @@ class ReportTable:
         groups = {"groups": {name: dict(row) for name, row in self.groups.items()}} if self.groups else {}
         limits = {"intervals": dict(self.intervals)} if self.intervals else {}
         return {"classes": self._rows(), "overall": dict(self.overall), **groups, **limits}
+
+    def to_csv(self, to: str | PathLike[str] | TextIO) -> None:
+        """Write all numbers as CSV, one a row: of which part of the table, its name, measure, value and interval.
+
+        ``part`` is ``overall`` (whose name is empty), ``class`` or ``group``; ``low`` and ``high`` are empty where a
+        value has no interval, and so is a value that is nan. Equal columns let tables of many runs be joined, and
+        ``pandas.read_csv(to).pivot(index="name", columns="measure", values="value")`` of a part is wide.
+
+        Args:
+            to: path of a file that is written anew, or a text file that is open (with ``newline=""``).
+        """
+        parts = (("overall", {"": self.overall}), ("class", self._rows()), ("group", self.groups))
+        rows: list[Sequence[Any]] = [("part", "name", "measure", "value", "low", "high")]
+        for part, of_part in parts:
+            for name, values in of_part.items():
+                for measure, value in values.items():
+                    limits = self.intervals.get(f"{measure}/{name}" if name else measure, ("", ""))
+                    rows.append((part, name, measure, value, *limits))
+        write_csv(rows, to)
 
     def to_pandas(self) -> Any:
         """``pandas.DataFrame`` with a row for each class; needs pandas, which imbtorch does not install."""

@@ -72,6 +72,8 @@ class ThresholdSweep(SharedResult):
 
     - ``"auc"``: area under the ROC curve.
     - ``"average_precision"``: mean precision at the score of each positive, which falls with the prevalence.
+      Like ``"auc"`` it comes for several labels or classes as ``<name>/<label>``, and as ``<name>``, their mean (macro
+      average) over those that have targets of both classes.
     - ``"partial_auc"``: what the point at the best threshold contributes to the area with its two neighbours on the
       curve (Liu, Ghosh and Martin 2007, eq. 3). It is not McClish's partial area (1989), which cuts the curve at a
       greatest false positive rate and is what scikit-learn's ``max_fpr`` means. It depends on how near the neighbouring
@@ -162,7 +164,7 @@ class ThresholdSweep(SharedResult):
         directions: dict[str, bool | None] = dict.fromkeys(self._names("threshold"))
         directions |= dict.fromkeys(self._names("value"), self._measure.traits.higher_is_better)
         for name in self._also:
-            directions |= dict.fromkeys(self._names(name), True)
+            directions |= dict.fromkeys(self._names(name) + self._averages(name), True)
         self._name(directions, prefix, postfix)
 
     @property
@@ -171,6 +173,10 @@ class ThresholdSweep(SharedResult):
 
     def _names(self, name: str) -> list[str]:
         return [name] if self.task == "binary" else [f"{name}/{label}" for label in self._class_names]
+
+    def _averages(self, name: str) -> list[str]:
+        """Name of the mean over labels or classes, of a value that has one."""
+        return [name] if self.task != "binary" and name != "partial_auc" else []
 
     def _label(self, index: int) -> str:
         return str(index) if self.task == "binary" else self._class_names[index]
@@ -240,12 +246,16 @@ class ThresholdSweep(SharedResult):
             "threshold": self._histogram.thresholds.to(best.device)[best.squeeze(-1)],
             "value": self._narrow(values.gather(-1, best).squeeze(-1)),
         }
-        found |= {name: self._narrow(self._of_curve(name, histogram, best.squeeze(-1))) for name in self._also}
-        return {
+        curves = {name: self._of_curve(name, histogram, best.squeeze(-1)) for name in self._also}
+        found |= {name: self._narrow(part) for name, part in curves.items()}
+        reported = {
             full: value
             for name, part in found.items()
             for full, value in zip(self._names(name), part.reshape(-1).unbind(), strict=True)
         }
+        whole = histogram.sum(-1).gt(0).all(-1)  # labels that have targets of both classes
+        means = {name: torch.where(whole, part, torch.nan).nanmean() for name, part in curves.items()}
+        return reported | {full: self._narrow(means[name]) for name in curves for full in self._averages(name)}
 
     def _of_curve(self, name: str, histogram: Tensor, best: Tensor) -> Tensor:
         """A value of the curve, ``[]`` or ``[L]``, given the index of the best threshold."""
@@ -505,6 +515,8 @@ average_precision_interval`). Simulated, 95 % intervals held the true value in .
     def plot(self, val: Any | None = None, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw the measure over the thresholds, with the best one and .5 marked; never communicates.
 
+        The default thresholds lie in the space of logits, and so does their axis then.
+
         Args:
             val: not used; the curve is that of the last computed result.
             ax: matplotlib axes to draw into; by default a new figure.
@@ -523,6 +535,7 @@ average_precision_interval`). Simulated, 95 % intervals held the true value in .
             best=best[0] if self.task == "binary" else best,
             labels=self._class_names,
             name=str(getattr(self._measure.traits.measure, "__name__", "value")).replace("_", " "),
+            scale="logit" if self._histogram.grid.name == DEFAULT else "linear",
         )
 
 

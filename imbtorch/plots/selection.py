@@ -11,7 +11,7 @@ from torch import Tensor
 
 from imbtorch.analysis.intervals import Interval
 from imbtorch.counts import check_choice
-from imbtorch.plots.style import LINES, figure_and_axes, line_style, literal
+from imbtorch.plots.style import LINES, TRIVIAL, explain_trivial, figure_and_axes, line_style, literal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -136,12 +136,10 @@ def _draw_band(ax: Axes, xs: Sequence[float], band: Interval, name: str, color: 
 
 
 def _draw_trivial(ax: Axes, trivial: Mapping[str, float], looks: Mapping[str, dict[str, Any]]) -> None:
-    """Draw dotted lines, which one entry of the legend explains."""
-    look: dict[str, Any] = {"linestyle": ":", "linewidth": 1}
     for name, value in trivial.items():
-        ax.axhline(value, color=looks[name]["color"], zorder=0, **look)
+        ax.axhline(value, color=looks[name]["color"], zorder=0, **TRIVIAL)
     if trivial:
-        ax.plot([], [], color="0.4", label="trivial prediction", **look)
+        explain_trivial(ax)
 
 
 def _mark_selected(

@@ -5,6 +5,7 @@ Lines differ in dashes and marker, areas in brightness and hatching, so that a p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,12 +13,25 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLORS", "LINES", "MARKERS", "display_names", "figure_and_axes", "line_style", "literal", "name_ticks"]
+__all__ = [
+    "COLORS",
+    "LINES",
+    "MARKERS",
+    "TRIVIAL",
+    "display_names",
+    "explain_trivial",
+    "figure_and_axes",
+    "line_style",
+    "literal",
+    "name_ticks",
+    "probability",
+]
 
 MAX_NAMED = 40  # classes up to which each has its name at the axis
 MAX_LETTERS = 30  # of a name; the rest is cut off
 COLORS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")  # Okabe and Ito
 LINES = ("-", "--", ":", "-.")
+TRIVIAL: dict[str, Any] = {"linestyle": ":", "linewidth": 1}  # lines of predictions that look at nothing
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*", "<", ">")
 
 
@@ -49,6 +63,11 @@ def line_style(index: int, points: int) -> dict[str, Any]:
     }
 
 
+def explain_trivial(ax: Axes) -> None:
+    """Name all dotted lines of trivial predictions by one entry of the legend."""
+    ax.plot([], [], color="0.4", label="trivial prediction", **TRIVIAL)
+
+
 def literal(text: str) -> str:
     """Write a text so that matplotlib draws it letter by letter; every name passes through here once.
 
@@ -69,6 +88,17 @@ def display_names(labels: Sequence[str] | None, size: int) -> list[str]:
     if len(names) != size:
         raise ValueError(f"labels must hold {size} names, got {len(names)}")
     return [literal(name if len(name) <= MAX_LETTERS else name[: MAX_LETTERS - 1] + "…") for name in names]
+
+
+def probability(value: float) -> str:
+    """Return a probability with enough digits to tell it from 0 and 1."""
+    nearest = min(value, 1 - value)
+    if nearest <= 0:
+        return f"{value:.2f}"
+    digits = max(2, 1 - math.floor(math.log10(nearest)))
+    if digits <= 6:
+        return f"{value:.{digits}f}"
+    return f"{value:.1e}" if value < 0.5 else f"1 - {1 - value:.1e}"
 
 
 def name_ticks(ax: Axes, axis: Literal["x", "y"], names: Sequence[str]) -> None:

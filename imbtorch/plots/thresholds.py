@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+import torch
 from torch import Tensor
 
-from imbtorch.plots.style import COLORS, LINES, display_names, figure_and_axes, literal
+from imbtorch.plots.style import COLORS, LINES, display_names, figure_and_axes, literal, probability
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +25,7 @@ def plot_sweep(
     best: Tensor | None = None,
     labels: Sequence[str] | None = None,
     name: str = "value",
+    scale: Literal["linear", "logit"] = "linear",
 ) -> tuple[Figure | None, Axes]:
     """Draw a measure over the thresholds, with the best one of each line and .5 marked.
 
@@ -34,6 +36,8 @@ def plot_sweep(
         best: ``[2]`` or ``[L, 2]``, the threshold to mark on each line and the value there; by default no mark.
         labels: L names; by default 0 to L-1. A single line is not named.
         name: what the values are; label of the y axis.
+        scale: of the thresholds: ``"logit"`` where they crowd near 0 or 1, as those of rare events do. It shows where
+            values change, with the best thresholds and .5; thresholds of 0 and 1 have no place on it.
 
     Returns:
         The new figure (None if axes were given) and the axes.
@@ -50,14 +54,32 @@ def plot_sweep(
         if best is not None:
             threshold, value = best.detach().cpu().double().reshape(-1, 2)[index].tolist()
             ax.plot([threshold], [value], "o", color=color)
-            text = f"{value:.3f} at {threshold:.2f}"
+            text = f"{value:.3f} at {probability(threshold)}"
             ax.annotate(text, (threshold, value), (0, 7), textcoords="offset points", ha="center")
     ax.axvline(0.5, color="0.4", linestyle="dotted", linewidth=1)
     ax.margins(y=0.12)  # room for the text above the best point
     ax.set(xlabel="Threshold", ylabel=literal(name), xlim=(0, 1))
+    if scale == "logit":
+        ax.set_xscale("logit")
+        ax.set_xlim(_span(thresholds, lines, best))
     if len(lines) > 1:
         ax.legend(fontsize="small")
     return fig, ax
+
+
+def _span(thresholds: Tensor, lines: Tensor, best: Tensor | None) -> tuple[float, float]:
+    """Ends of a logit axis: around the thresholds where a value changes, the best ones and .5."""
+    known = lines.nan_to_num(nan=-1.0)
+    changes = torch.zeros(len(thresholds), dtype=torch.bool)
+    changes[1:] = (known.diff(dim=-1) != 0).any(0)
+    changes[:-1] |= changes[1:].clone()
+    marks = [] if best is None else best.detach().cpu().double().reshape(-1, 2)[:, 0].tolist()
+    shown = torch.tensor([0.3, 0.7, *thresholds[changes].tolist(), *marks], dtype=torch.float64)
+    shown = shown[(shown > 0) & (shown < 1)].logit()
+    low, high = shown.amin().item(), shown.amax().item()
+    room = 0.04 * (high - low)
+    ends = torch.tensor([low - room, high + room], dtype=torch.float64).sigmoid().tolist()
+    return ends[0], min(ends[1], 1 - 2.0**-53)
 
 
 def _checked_lines(thresholds: Tensor, values: Tensor, best: Tensor | None) -> Tensor:

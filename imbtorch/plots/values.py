@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from imbtorch.plots.style import display_names, figure_and_axes, line_style, literal, name_ticks
+from imbtorch.plots.style import (
+    TRIVIAL,
+    display_names,
+    explain_trivial,
+    figure_and_axes,
+    line_style,
+    literal,
+    name_ticks,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,6 +34,7 @@ def plot_values(
     item: str = "Class",
     labels: Sequence[str] | None = None,
     limits: tuple[Tensor, Tensor] | None = None,
+    trivial: Tensor | None = None,
 ) -> tuple[Figure | None, Axes]:
     """Draw a value as a point, a value for each class as bars, a sequence over epochs as lines.
 
@@ -37,25 +46,32 @@ def plot_values(
         item: what each of K values belongs to.
         labels: K names; by default 0 to K-1.
         limits: low and high ends of an interval of each value, drawn as error bars; nan for none. Not for a sequence.
+        trivial: value of a prediction that looks at nothing (:func:`imbtorch.analysis.trivial`), ``[]`` or ``[K]`` like
+            one of the values, drawn as dotted lines; nan for none.
 
     Returns:
         The new figure (None if axes were given) and the axes.
 
     Raises:
-        ValueError: for names that do not fit the values.
+        ValueError: for names or trivial values that do not fit the values.
     """
     fig, ax = figure_and_axes(ax)
+    lines = 0
     if not isinstance(val, Tensor):
-        _draw_lines(ax, val, item, labels)
+        lines = _draw_lines(ax, val, item, labels)
     elif val.ndim == 0:
         _draw_point(ax, val.item())
     else:
         _draw_bars(ax, val.detach().cpu().double(), item, labels)
     if limits is not None and isinstance(val, Tensor):
         draw_limits(ax, val, limits)
+    if trivial is not None:
+        _draw_trivial(ax, trivial, val)
     for bound in bounds:
         if bound is not None:
             ax.axhline(bound, linestyle="dashed", color="black", linewidth=0.8)
+    if lines > 1 or trivial is not None:
+        ax.legend(fontsize="small", ncols=1 + lines // 12)
     ax.set_ylabel(literal(name))
     ax.grid(visible=True, axis="y", alpha=0.3)
     return fig, ax
@@ -85,6 +101,24 @@ def draw_limits(ax: Axes, values: Tensor, limits: tuple[Tensor, Tensor], sideway
     ax.errorbar(x, y, xerr=along, yerr=up, fmt="none", ecolor="black", capsize=3, linewidth=1.0)
 
 
+def _draw_trivial(ax: Axes, trivial: Tensor, val: Tensor | Sequence[Tensor]) -> None:
+    """Draw dotted lines: below a point or curves as wide as the axes, below bars as wide as those."""
+    shape = torch.as_tensor(val if isinstance(val, Tensor) else val[0]).shape
+    if trivial.shape != shape:
+        raise ValueError(f"trivial must be {list(shape)} like one of the values, got {list(trivial.shape)}")
+    levels = trivial.detach().cpu().double().reshape(-1)
+    known = (~levels.isnan()).nonzero().flatten().tolist()
+    if isinstance(val, Tensor) and val.ndim:
+        for index in known:
+            level = levels[index].item()
+            ax.plot([index - 0.4, index + 0.4], [level, level], color="black", **(TRIVIAL | {"linewidth": 2}))
+    else:
+        for index in known:
+            color = "0.4" if isinstance(val, Tensor) else line_style(index, len(val))["color"]
+            ax.axhline(levels[index].item(), color=color, zorder=0, **TRIVIAL)
+    explain_trivial(ax)
+
+
 def _draw_point(ax: Axes, value: float) -> None:
     ax.plot([0], [value], marker="o", markersize=10, linestyle="None")
     ax.annotate(f"{value:.4g}", (0, value), (10, 0), textcoords="offset points", va="center")
@@ -100,12 +134,12 @@ def _draw_bars(ax: Axes, values: Tensor, item: str, labels: Sequence[str] | None
     ax.set_xlabel(literal(item))
 
 
-def _draw_lines(ax: Axes, steps: Sequence[Tensor], item: str, labels: Sequence[str] | None) -> None:
+def _draw_lines(ax: Axes, steps: Sequence[Tensor], item: str, labels: Sequence[str] | None) -> int:
+    """Draw each value over the steps; return how many there are."""
     stacked = torch.stack([torch.as_tensor(step).detach().cpu().double() for step in steps])
     lines = stacked.reshape(len(stacked), -1).T
     names = display_names([f"{item} {index}" for index in range(len(lines))] if labels is None else labels, len(lines))
     for index, line in enumerate(lines):
         ax.plot(range(len(line)), line.tolist(), label=names[index], **line_style(index, len(line)))
-    if len(lines) > 1:
-        ax.legend(fontsize="small", ncols=1 + len(lines) // 12)
     ax.set_xlabel("Step")
+    return len(lines)

@@ -1,0 +1,196 @@
+"""What is drawn of a report or a sweep: its last result as it is now, which may be drawn after it was written over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias, cast
+
+import torch
+from torch import Tensor
+
+from imbtorch.analysis.scores import matrices_of
+from imbtorch.counts import merge_classes, rescaled
+from imbtorch.measures import recall
+from imbtorch.metrics.report import ImbalanceReport
+from imbtorch.metrics.shared import SharedResult
+from imbtorch.metrics.sweep import ThresholdSweep
+from imbtorch.plots import plot_confusion_matrix, plot_precision_recall, plot_roc, plot_values
+from imbtorch.plots.style import probability
+
+__all__ = ["drawings"]
+
+Draw: TypeAlias = Callable[[], Any]  # makes a matplotlib figure
+CURVES = 10  # labels or classes whose curves are drawn
+PANELS = 3  # beside each other
+ALL = "all"
+NONE = (float("nan"), float("nan"))  # limits of what has no interval
+
+
+def drawings(metric: SharedResult) -> Iterator[tuple[str, Draw]]:
+    """What there is to draw of the last result: the end of its name, and what makes the figure; never communicates."""
+    if isinstance(metric, ImbalanceReport):
+        yield from _of_report(metric)
+    elif isinstance(metric, ThresholdSweep):
+        yield from _of_sweep(metric)
+
+
+def _of_report(report: ImbalanceReport) -> Iterator[tuple[str, Draw]]:
+    result, table = report.result(), report.table()
+    counts, item = result.counts, "Label" if report.task == "multilabel" else "Class"
+    square = isinstance(counts, Tensor) and counts.ndim == 2
+    matrix = cast(Tensor, counts).cpu().clone() if square else None
+    recalls = dict(zip(table.names, table.columns["recall"], strict=True))
+    yield "confusion", partial(_confusion, matrix, recalls, table.intervals, item)
+    if report.coarse and matrix is not None:
+        merged, names = merge_classes(matrix, report.coarse, report.class_names)
+        of_each = recall(merged, average="none").tolist()
+        yield "coarse", partial(_confusion, merged, dict(zip(names, of_each, strict=True)), {}, "Coarse class")
+    groups = {
+        name: {ALL: table.overall[name]} | {group: row[name] for group, row in table.groups.items()}
+        for name in (report.per_group or report.measures)
+    }
+    if groups and table.groups:
+        total = sum(row["support"] for row in table.groups.values())
+        sizes = {ALL: total} | {group: row["support"] for group, row in table.groups.items()}
+        yield "groups", partial(_panels, groups, table.intervals, "Group (samples)", sizes)
+    values = {name: value.item() for name, value in result.values.items()}
+    class_groups = _by_measure(values, tuple(report.class_groups))
+    if class_groups:
+        yield "class_groups", partial(_panels, class_groups, {}, "Class group")
+
+
+def _by_measure(values: Mapping[str, float], groups: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Measure -> class group -> value, out of values by ``<measure>/<group>``."""
+    measures = [name.removesuffix(f"/{groups[0]}") for name in values if groups and name.endswith(f"/{groups[0]}")]
+    named = {measure: {group: f"{measure}/{group}" for group in groups} for measure in measures}
+    whole = {measure: names for measure, names in named.items() if all(name in values for name in names.values())}
+    return {measure: {group: values[name] for group, name in names.items()} for measure, names in whole.items()}
+
+
+def _confusion(
+    matrix: Tensor | None, recalls: Mapping[str, float], limits: Mapping[str, tuple[float, float]], item: str
+) -> Any:
+    """Confusion matrix beside the recalls; recalls alone where there is no matrix."""
+    from matplotlib.figure import Figure
+
+    side = min(max(4.0, 0.45 * len(recalls)), 12.0)
+    figure = Figure(figsize=(side if matrix is None else 2 * side, side), layout="constrained")
+    *left, right = figure.subplots(1, 1 if matrix is None else 2, squeeze=False).flat
+    if matrix is not None:
+        plot_confusion_matrix(matrix, left[0], labels=list(recalls))
+    _bars(right, "recall", recalls, limits, item, bounds=(0.0, 1.0))
+    return figure
+
+
+def _panels(
+    values: Mapping[str, Mapping[str, float]],
+    limits: Mapping[str, tuple[float, float]],
+    item: str,
+    sizes: Mapping[str, float] | None = None,
+) -> Any:
+    """Bars of each measure in a panel of its own."""
+    from matplotlib.figure import Figure
+
+    rows, columns = -(-len(values) // PANELS), min(PANELS, len(values))
+    bars = len(next(iter(values.values())))
+    figure = Figure(figsize=(columns * min(max(3.2, 0.3 * bars), 9.0), 3.2 * rows), layout="constrained")
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for ax, (name, of_each) in zip(panels, values.items(), strict=False):
+        _bars(ax, name, of_each, limits, item, sizes)
+    for ax in panels[len(values) :]:
+        ax.remove()
+    return figure
+
+
+def _bars(
+    ax: Any,
+    name: str,
+    values: Mapping[str, float],
+    limits: Mapping[str, tuple[float, float]],
+    item: str,
+    sizes: Mapping[str, float] | None = None,
+    bounds: tuple[float | None, float | None] = (None, None),
+) -> None:
+    """Bars of one measure, with its intervals where there are some."""
+    ends = [limits.get(f"{name}/{label}", limits.get(name, NONE) if label == ALL else NONE) for label in values]
+    low, high = torch.tensor(ends, dtype=torch.float64).unbind(-1)
+    labels = [f"{label} ({sizes[label]:g})" if sizes else label for label in values]
+    bars = torch.tensor(list(values.values()), dtype=torch.float64)
+    plot_values(bars, ax, name=name, bounds=bounds, item=item, labels=labels, limits=(low, high))
+
+
+def _of_sweep(sweep: ThresholdSweep) -> Iterator[tuple[str, Draw]]:
+    """Curves, with what is predicted at the best threshold; none where no label has targets of both classes."""
+    result, binary = sweep.result(), sweep.task == "binary"
+    histograms = cast(Tensor, result.counts).cpu()
+    histograms = histograms.reshape(-1, *histograms.shape[-2:])
+    whole = histograms.sum(-1).gt(0).all(-1).nonzero().flatten()
+    rarest = whole[histograms[whole, 1].sum(-1).argsort(stable=True)[:CURVES]].sort().values.tolist()
+    if not rarest:
+        return
+    names = [""] if binary else [f"/{name}" for name in sweep.class_names]
+    aucs, precisions = (each.cpu().reshape(-1) for each in (sweep.auc(), sweep.average_precision()))
+    counts = {f"{names[at][1:]} (AUC {aucs[at]:.3f})": matrices_of(histograms[at]) for at in rarest}
+    found = [result.values[f"threshold{names[at]}"].cpu() for at in rarest]
+    best = {name: int(torch.searchsorted(sweep.thresholds, at)) for name, at in zip(counts, found, strict=True)}
+    if not binary:
+        shares = _shares(sweep, histograms)
+        bars = {names[at][1:]: precisions[at].item() for at in rarest}
+        title = "" if len(rarest) == len(names) else f"the {len(rarest)} rarest of {len(names)}"
+        yield "curves", partial(_label_curves, counts, best, bars, shares[rarest], title)
+        return
+    (matrices,), (marked,) = counts.values(), best.values()
+    rates = cast(Tensor, rescaled(matrices.double(), _share_of_both(sweep))) if sweep.prevalence else matrices
+    yield "curves", partial(_curves, matrices, rates, marked, found[0].item(), aucs.item(), precisions.item())
+
+
+def _share_of_both(sweep: ThresholdSweep) -> Tensor:
+    """Shares ``[2]`` that a binary sweep is read at."""
+    shares = torch.tensor(sweep.prevalence, dtype=torch.float64)
+    return shares / shares.sum()
+
+
+def _shares(sweep: ThresholdSweep, histograms: Tensor) -> Tensor:
+    """Share of positives of each label or class, as everything is read."""
+    if sweep.prevalence is None:
+        totals = histograms.sum(-1).double()
+        return totals[:, 1] / totals.sum(-1)
+    shares = torch.tensor(sweep.prevalence, dtype=torch.float64)
+    return shares / shares.sum() if sweep.task == "multiclass" else shares
+
+
+def _curves(matrices: Tensor, rates: Tensor, marked: int, best: float, auc: float, precision: float) -> Any:
+    """ROC and precision-recall curve with the operating point."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.0, 4.8), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    plot_roc(matrices, left, marked=marked)
+    plot_precision_recall(rates, right, marked=marked)
+    left.set_title(f"AUC {auc:.3f}")
+    right.set_title(f"Average precision {precision:.3f}")
+    figure.suptitle(f"Circle: best threshold, {probability(best)}", fontsize="medium")
+    return figure
+
+
+def _label_curves(
+    matrices: Mapping[str, Tensor],
+    marked: Mapping[str, int],
+    precisions: Mapping[str, float],
+    shares: Tensor,
+    title: str,
+) -> Any:
+    """ROC curves of labels with their operating points, beside their average precisions."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10.0, 5.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    plot_roc(matrices, left, marked=marked)
+    values = torch.tensor(list(precisions.values()), dtype=torch.float64)
+    plot_values(
+        values, right, name="average precision", bounds=(0.0, 1.0), labels=list(precisions), trivial=shares, item=""
+    )
+    left.set_title(title)
+    right.set_title("Dotted: share of positives")
+    return figure

@@ -1,0 +1,215 @@
+"""What loggers get beside numbers: figures of reports and sweeps, the table and picture of the choice of an epoch."""
+
+import inspect
+
+import lightning
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
+from sklearn import metrics as sklearn_metrics
+from test_lightning import THIRD_PARTY, Notes, WithFigures, fit, listening, new_pictures, scripted
+from torch import nn
+
+from imbtorch import FScore, ImbalanceReport, ThresholdSweep, balanced_accuracy
+from imbtorch.lightning import ConfusionFigures, SelectionSummary
+
+pytestmark = [pytest.mark.filterwarnings(f"ignore:{text}") for text in THIRD_PARTY]
+
+NAMES = ["cat", "dog", "car"]
+RANDOM = np.random.default_rng(0)
+TARGET = RANDOM.choice(3, 120, p=[0.6, 0.3, 0.1])
+PREDS = np.where(RANDOM.random(120) < 0.7, TARGET, RANDOM.choice(3, 120))
+GROUP = np.arange(120) % 2
+SCORES = np.clip(0.3 * (TARGET == 2) + 0.7 * RANDOM.random(120), 0, 1)
+
+
+class WithTables(WithFigures):
+    """Stands in for Weights & Biases or MLflow, and takes tables as they do."""
+
+    def __init__(self, kind):
+        super().__init__(kind)
+        self.tables = {}
+        if kind == "wandb":
+            self.log_table = self.log_text = self._log_table
+        else:
+            self._experiment.log_text = self._log_text
+
+    def _log_table(self, key, columns=None, data=None, dataframe=None, step=None):
+        self.tables[f"{key} at {step}"] = columns, data
+
+    def _log_text(self, run_id, text, artifact_file):
+        assert run_id == "run"
+        self.tables[artifact_file] = text
+
+
+def test_the_stand_in_takes_what_the_real_logger_takes():
+    for name, ours in (("log_table", WithTables._log_table), ("log_image", WithTables._log_image)):
+        assert list(inspect.signature(ours).parameters) == list(
+            inspect.signature(getattr(WandbLogger, name)).parameters
+        )
+
+
+def validated(metric, update, callbacks=None, logger=None, **options):
+    """Figures by name of an epoch whose validation updates a metric once."""
+    module = scripted(lightning)((4,), validation_step=lambda module, index, _: index[0] or update(module.val))
+    module.val = metric
+    logger = WithTables("mlflow") if logger is None else logger
+    fit(module, [ConfusionFigures()] if callbacks is None else callbacks, logger=logger, **options)
+    return {
+        name.removeprefix("figures/").removesuffix("_epoch0000.png"): figure
+        for name, figure in getattr(logger, "figures", {}).items()
+    }
+
+
+def heights(ax):
+    return [bar.get_height() for bar in ax.patches]
+
+
+def ticks(ax):
+    return [tick.get_text() for tick in ax.get_xticklabels()]
+
+
+def test_a_report_of_everything_has_a_figure_for_each_kind():
+    report = ImbalanceReport(
+        "multiclass",
+        class_names=NAMES,
+        measures=["balanced_accuracy", "accuracy"],
+        intervals=["accuracy", "recall/car"],
+        groups=["site A", "site B"],
+        class_groups={"head": ["cat"], "tail": ["dog", "car"]},
+        coarse={"animal": ["cat", "dog"]},
+        soft=True,
+    )
+    scores = torch.from_numpy(0.7 * np.eye(3)[PREDS] + 0.1)
+    target, group = torch.from_numpy(TARGET), torch.from_numpy(GROUP)
+    figures = validated(report, lambda metric: metric.update(scores, target, group=group))
+    assert list(figures) == ["val_confusion", "val_coarse", "val_groups", "val_class_groups"]
+
+    recalls = sklearn_metrics.recall_score(TARGET, PREDS, average=None)
+    matrix, bars = figures["val_confusion"].axes
+    counts = sklearn_metrics.confusion_matrix(TARGET, PREDS)
+    assert [int(text.get_text().split("\n")[0]) for text in matrix.texts] == counts[counts > 0].tolist()
+    assert heights(bars) == pytest.approx(recalls.tolist())
+    (ends,) = [part.get_segments() for part in bars.collections]  # of error bars: of the rare class alone
+    low, high = (report.last_result.values[f"recall/car_{end}"].item() for end in ("low", "high"))
+    assert np.array(ends).ravel().tolist() == pytest.approx([2, low, 2, high])
+
+    matrix, bars = figures["val_coarse"].axes
+    merged = [1 * (each == 2) for each in (TARGET, PREDS)]
+    counts = sklearn_metrics.confusion_matrix(*merged)
+    assert [int(text.get_text().split("\n")[0]) for text in matrix.texts] == counts.ravel().tolist()
+    assert heights(bars) == pytest.approx(sklearn_metrics.recall_score(*merged, average=None).tolist())
+    assert ticks(bars) == ["animal", "car"]
+
+    of_balanced, of_accuracy = figures["val_groups"].axes
+    parts = [slice(None), GROUP == 0, GROUP == 1]
+    for ax, score in (
+        (of_balanced, sklearn_metrics.balanced_accuracy_score),
+        (of_accuracy, sklearn_metrics.accuracy_score),
+    ):
+        assert heights(ax) == pytest.approx([score(TARGET[part], PREDS[part]) for part in parts])
+        assert ticks(ax) == ["all (120)", "site A (60)", "site B (60)"]
+    assert [len(ax.collections) for ax in (of_balanced, of_accuracy)] == [1, 1]
+    assert len(of_accuracy.collections[0].get_segments()) == 3  # an interval each; balanced accuracy has none
+    assert len(of_balanced.collections[0].get_segments()) == 0
+
+    of_recall, of_precision = figures["val_class_groups"].axes
+    assert heights(of_recall) == pytest.approx([recalls[0], recalls[1:].mean()])
+    precisions = sklearn_metrics.precision_score(TARGET, PREDS, average=None)
+    assert heights(of_precision) == pytest.approx([precisions[0], precisions[1:].mean()])
+    assert (of_recall.get_ylabel(), of_precision.get_ylabel()) == ("recall", "precision")
+
+
+@pytest.mark.parametrize("prevalence", [None, [0.5, 0.5]])
+def test_a_sweep_has_its_curves_with_the_best_threshold(prevalence):
+    target, scores = torch.from_numpy(1 * (TARGET == 2)), torch.from_numpy(SCORES)
+    sweep = ThresholdSweep(FScore, prevalence=prevalence)
+    figures = validated(sweep, lambda metric: metric.update(scores, target))
+    (roc, curve), weight = figures["val_curves"].axes, None
+    if prevalence is not None:
+        weight = np.where(target == 1, 0.5 / target.sum(), 0.5 / (1 - target).sum())
+    best = sweep.last_result.values["threshold"].item()
+    told = best < SCORES
+    rates = [told[target == each].mean() for each in (0, 1)]
+    assert roc.lines[-1].get_xydata().tolist() == [pytest.approx(rates)]
+    precision = sklearn_metrics.precision_score(target, told, sample_weight=weight)
+    assert curve.lines[-1].get_xydata().tolist() == [pytest.approx([rates[1], precision])]
+    assert roc.get_title() == f"AUC {sklearn_metrics.roc_auc_score(target, SCORES):.3f}"
+    wanted = sklearn_metrics.average_precision_score(target, SCORES, sample_weight=weight)
+    assert curve.get_title() == f"Average precision {wanted:.3f}"
+
+
+@pytest.mark.filterwarnings("ignore:ThresholdSweep.*had no target")
+def test_a_sweep_of_classes_shows_the_rarest_that_come():
+    """Class 0 is the most frequent of eleven, and class 11 never comes."""
+    target = np.repeat(np.arange(11), [40, *[10] * 9, 5])
+    scores = np.random.default_rng(0).dirichlet(np.ones(12), len(target)) + 0.4 * np.eye(12)[target]
+    scores /= scores.sum(1, keepdims=True)
+    sweep = ThresholdSweep(balanced_accuracy, task="multiclass", num_classes=12, per_class=True)
+    given = torch.from_numpy(scores), torch.from_numpy(target)
+    figures = validated(sweep, lambda metric: metric.update(*given))
+    roc, bars = figures["val_curves"].axes
+    shown = range(1, 11)
+    assert roc.get_title() == "the 10 rarest of 12"
+    aucs = [sklearn_metrics.roc_auc_score(target == each, scores[:, each]) for each in shown]
+    legend = [text.get_text() for text in roc.get_legend().get_texts()]
+    assert legend == [f"{each} (AUC {auc:.3f})" for each, auc in zip(shown, aucs, strict=True)]
+    wanted = [sklearn_metrics.average_precision_score(target == each, scores[:, each]) for each in shown]
+    assert heights(bars) == pytest.approx(wanted, abs=1e-6)
+    dotted = [each.get_ydata()[0] for each in bars.lines if each.get_linestyle() == ":" and len(each.get_ydata())]
+    assert dotted == pytest.approx([(target == each).mean() for each in shown])
+
+
+def test_a_sweep_without_positives_has_no_curves_and_says_so_once():
+    scores, target = torch.from_numpy(SCORES), torch.zeros(120).long()
+    with listening() as told:  # the sweep itself warns of the class first
+        assert validated(ThresholdSweep(FScore), lambda metric: metric.update(scores, target)) == {}
+    assert told[1:] == ["ConfusionFigures: 'val' has no targets of both classes, so there is no curve to draw"]
+
+
+def test_a_report_whose_name_is_no_file_name(tmp_path):
+    module = scripted(lightning)((4,))
+    module.reports = nn.ModuleDict({"a/b": module.val})
+    del module.val
+    module.hooks = {
+        "validation_step": lambda module, index, _: module.counted(module.reports["a/b"], index),
+        "on_validation_epoch_end": lambda module: module.log_dict(module.reports["a/b"]),
+    }
+    stand_in = WithTables("mlflow")
+    fit(module, [ConfusionFigures(), SelectionSummary()], logger=[CSVLogger(tmp_path, "", ""), stand_in])
+    wanted = ["reports.a_b_confusion_epoch0000.png", "reports.a_b_selection.png"]
+    assert new_pictures(tmp_path / "figures") == wanted
+    assert list(stand_in.figures) == [f"figures/{name}" for name in wanted]
+    text = (tmp_path / "reports.a_b_selection_table.txt").read_text(encoding="utf-8")
+    assert text == stand_in.tables["reports.a_b_selection_table.txt"]
+    assert text.startswith("Selection by 'reports.a/b' among 1 validation\n")
+
+
+def test_the_choice_of_an_epoch_in_tensorboard_and_weights_and_biases(tmp_path, capsys):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    summary, stand_in = SelectionSummary(measures=["accuracy", "gmean"]), WithTables("wandb")
+    with listening() as told:
+        fit(scripted(lightning)(), [summary], logger=[TensorBoardLogger(tmp_path, "", ""), stand_in])
+    assert told == []
+    table = summary.table()
+    events = EventAccumulator(str(tmp_path), {"images": 0, "tensors": 0})
+    events.Reload()
+    (text,) = events.Tensors("val_selection_table/text_summary")
+    shown = text.tensor_proto.string_val[0].decode()
+    assert [line.removeprefix("    ") for line in shown.split("\n")] == str(table).split("\n")
+    assert capsys.readouterr().out == f"\n{table}\n"
+    (picture,) = events.Images("val_selection")
+    assert (text.step, picture.step) == (12, 12)
+    head, rows = stand_in.tables["val_selection_table at 12"]
+    assert head == ["selected by", "epoch", "step", "ties", "accuracy", "gmean", "bottom_line"]
+    assert [row[:4] for row in rows] == [["accuracy", 1, 8, 0], ["gmean", 1, 8, 0], ["max-min", 1, 8, 0]]
+    assert stand_in.tables["val_selection_table_notes at 12"] == (["note"], [[note] for note in table.notes])
+    assert list(stand_in.figures) == ["val_selection at 12"]
+
+
+def test_a_logger_that_takes_nothing_is_no_reason_to_draw(monkeypatch):
+    monkeypatch.setattr(SelectionSummary, "plot", lambda *_: pytest.fail("drawn for nobody"))
+    for logger in (False, Notes()):
+        fit(scripted(lightning)((4,)), [SelectionSummary()], logger=logger)
