@@ -65,7 +65,7 @@ def reference(predictions, target, score, coins, classes, level=0.95):
             choices.append(best(seen))
             resampled.append(seen)
             cross += counts(choices[-1], count)
-    corrected = counts(kept, every) / 6 + 5 * cross / coins.shape[1] / 6
+    corrected = counts(kept, every) / 10 + 9 * cross / coins.shape[1] / 10
     noise = np.array(resampled) - values
     spread = np.array(
         [[np.sqrt(np.mean((noise[:, j] - noise[:, e]) ** 2)) for j in range(number)] for e in range(number)]

@@ -103,7 +103,7 @@ def test_the_kept_value_is_corrected_by_what_the_other_half_says():
     kept, value, crossed, stability = half_sampled(accuracy)
     assert row.epoch == row.choice.epoch == kept
     assert row.choice.value == pytest.approx(value)
-    assert row.choice.corrected == pytest.approx(value / 6 + 5 / 6 * crossed, abs=0.006)  # of 100 repeats
+    assert row.choice.corrected == pytest.approx(value / 10 + 9 / 10 * crossed, abs=0.006)  # of 100 repeats
     assert row.choice.corrected < value - 0.003
     assert row.choice.stability == pytest.approx(stability, abs=0.12)
     assert kept in row.choice.indistinguishable
@@ -325,7 +325,7 @@ def test_three_processes_choose_as_one_does(tmp_path):
         assert rank.calls == ranks[0].calls
         first, resumed = rank.rows
         assert (first.epoch, first.value) == (kept, pytest.approx(value))
-        assert first.corrected == pytest.approx(value / 6 + 5 / 6 * crossed, abs=0.01)
+        assert first.corrected == pytest.approx(value / 10 + 9 / 10 * crossed, abs=0.01)
         assert rank.rows == ranks[0].rows
         assert rank.kept[:3] == [0, 0, 0]  # rank zero alone saves its predictions, so a resumed run starts anew
         assert resumed.compared == (3, 4, 5)

@@ -27,7 +27,7 @@ __all__ = ["ChosenEpoch", "select_epoch"]
 T = TypeVar("T")
 
 CELLS_IN_ALL = 100_000_000  # of matrices that a measure reads: some seconds; margins are read without this bound
-CROSSED = 5 / 6  # weight of the halves at the other half's choice: they choose from half as much, and so a little worse
+CROSSED = 9 / 10  # weight of the halves at the other half's choice: they choose from half as much, and so a little worse
 FEW_CLASSES = 12  # up to which matrices are as fast as margins
 FEWEST = 7  # epochs and repeats that are left where that bound cuts
 DRAWN_CELLS = 10_000_000  # of the interval by default
@@ -110,7 +110,7 @@ def select_epoch(
     that, each sample falls on one of two halves by a coin; the epoch is chosen on one half and counted on the other,
     then the halves change places. The counts of ``repeats`` such pairs average to X, and
 
-    .. math:: C' = \tfrac16 C_{\text{kept}} + \tfrac56 X
+    .. math:: C' = \tfrac1{10} C_{\text{kept}} + \tfrac9{10} X
 
     gives the corrected value and, by :func:`posterior`, its interval. Rows keep their sums.
 
@@ -159,7 +159,7 @@ def select_epoch(
         TypeError: for predictions or targets that are no integers.
 
     Source: half-sampling and the studentised set are built on Shao and Tu (1995), The jackknife and bootstrap, and
-    Hansen, Lunde and Nason (2011), The model confidence set; the weights 1/6 and 5/6 were found by simulation.
+    Hansen, Lunde and Nason (2011), The model confidence set; the weights 1/10 and 9/10 were found by simulation.
 
     >>> from imbtorch import balanced_accuracy
     >>> generator = torch.Generator().manual_seed(0)
