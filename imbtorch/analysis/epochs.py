@@ -119,10 +119,11 @@ def select_epoch(
     at least a quarter of the median one. With few rare samples that are many epochs.
 
     In simulations with known truth (``examples/choosing.py``: 40 correlated epochs; plateaus, learning, drift,
-    overfitting, jitter; two and five classes, 10 samples of the rarest; BA, IAM, G-mean, macro F1) the value is too
-    high by .05 to .12, the corrected one off by .01 to .02 on average over the scenarios and by up to .04 in one
-    (IAM); the interval covers .95 to .98 on average; the set holds the best epoch in .96 to 1.00, at worst .85 (BA of
-    two classes that drifts slowly up). Fewer rare samples were not simulated so far; expect less of them.
+    overfitting, jitter; two, five and ten classes, 10 to 100 samples of the rarest; BA, IAM, G-mean, macro F1) the
+    value is too high by .02 to .13, the corrected one off by at most .017 on average over the scenarios and by up to
+    .035 in one (IAM); the interval covers .96 or more on average, at least .90; the set holds the best epoch in .95 or
+    more on average, at worst .85 (BA of two classes that drifts slowly up). With 5 samples of the rarest class of two
+    that is .039 (G-mean) and, for the set of BA, .94 on average, at worst .71.
 
     With several processes, each gives its own samples and the same other arguments, and all get the same result (but
     for the draws of the interval, which come from their own generators). ``sum_counts`` adds an integer tensor over
