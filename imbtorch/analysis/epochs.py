@@ -27,7 +27,7 @@ __all__ = ["ChosenEpoch", "select_epoch"]
 T = TypeVar("T")
 
 CELLS_IN_ALL = 100_000_000  # of matrices that a measure reads: some seconds; margins are read without this bound
-CROSSED = 9 / 10  # weight of the halves at the other half's choice: they choose from half as much, and so a little worse
+CROSSED = 9 / 10  # weight of the halves at the other half's choice: they choose from half as much, so a little worse
 FEW_CLASSES = 12  # up to which matrices are as fast as margins
 FEWEST = 7  # epochs and repeats that are left where that bound cuts
 DRAWN_CELLS = 10_000_000  # of the interval by default
