@@ -413,6 +413,13 @@ def test_the_state_keeps_its_address(task):
         assert metric.confmat.sum() == 0
 
 
+def test_a_move_to_where_it_is_leaves_a_state_that_others_hold():
+    metric = multiclass([0, 1], [0, 1])
+    (held,) = metric.metric_state.values()
+    metric.to("cpu").reset()
+    assert held.sum() == 2
+
+
 def test_results_are_copies():
     preds, target = torch.tensor([0, 1, 1]), torch.tensor([0, 1, 2])
     metric = multiclass([0, 1, 1], [0, 1, 2])
