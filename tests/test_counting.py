@@ -326,7 +326,7 @@ def test_ignored_labels_leave_no_trace(task, ignore_index, masked):
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int64], ids=str)
-@pytest.mark.parametrize("ignore_index", [-1, 300, -(2**63), -(2**63) - 1, 2**63])
+@pytest.mark.parametrize("ignore_index", [-1, 300, -(2**63), -(2**63) - 1, 2**70])
 def test_an_ignore_index_that_no_target_has_ignores_nothing(ignore_index, dtype, masked):
     target = torch.tensor([0, 1, 2, 2], dtype=dtype)
     counting = Counting.of("multiclass", 3, ignore_index=ignore_index)
@@ -339,6 +339,13 @@ def test_255_in_uint8_targets_is_not_minus_1():
     target = torch.tensor([0, 1, 2, 255], dtype=torch.uint8)
     with pytest.raises(ValueError, match="target holds class 255"):
         confusion_matrix(target, target, "multiclass", num_classes=3, ignore_index=-1)
+
+
+def test_an_ignore_index_beyond_int64_is_not_minus_1():
+    assert not (torch.tensor([-1]) != 2**64 - 1).any()  # as torch compares them
+    counting = Counting.of("multiclass", 3, ignore_index=2**64 - 1)
+    state = state_of(counting, torch.tensor([0, 0]), torch.tensor([0, -1]), masked=True)
+    assert counting.faults(state).tolist() == faults(1)
 
 
 # --- layouts, chunks, memory -----------------------------------------------------------------------------------------

@@ -408,6 +408,7 @@ def test_the_state_keeps_its_address(task):
         _ = metric.confmat, metric.margins
         assert metric._state.data_ptr() == address
         assert metric.confmat.sum() == 240
+        assert metric.update_count == 2
         metric.reset()
         assert metric._state.data_ptr() == address
         assert metric.confmat.sum() == 0
