@@ -14,6 +14,7 @@ from torchmetrics.functional import classification as tm
 from imbtorch import Margins, confusion_matrix, margins
 from imbtorch.batches import FAULTS
 from imbtorch.counting import Counting
+from imbtorch.kernels import below
 
 INTEGERS = (
     torch.bool,
@@ -50,8 +51,9 @@ def labels_first(x):
 
 def count(counting, state, preds, target, masked):
     """Add a batch; masked as on an accelerator, where no value can be read beforehand."""
-    with patch("imbtorch.counting.reading_is_free", lambda _: not masked):
+    with patch("imbtorch.batches.reading_is_free", return_value=not masked) as asked:
         counting.add_(state, counting.read(preds, target), defer=lambda: masked)
+    assert asked.called or not target.numel()  # else nothing was masked
     return state
 
 
@@ -157,6 +159,16 @@ def test_every_integer_dtype(dtype, predicted_dtype):
     assert torch.equal(confusion_matrix(*batch, "binary"), expected)
     batch = tuple(each.unsqueeze(1) for each in batch)
     assert torch.equal(confusion_matrix(*batch, "multilabel", num_labels=1)[0], expected)
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, *(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8))], ids=str)
+def test_all_values_are_compared_in_any_dtype(dtype):
+    # where this fails no count is wrong, but each batch of the dtype is counted with masks
+    least, most = (0, 1) if dtype is np.bool_ else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    for values in ([0], [0, 1], [1, 100, 2], [most], [least], [0, least // 2], [most // 2, 1]):
+        if max(values) <= most:
+            for limit in (1, 2, 3, 100, 101, most // 2 + 1, most, most + 1):
+                assert below(np.array(values, dtype), limit) == all(0 <= value < limit for value in values)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
@@ -314,7 +326,7 @@ def test_ignored_labels_leave_no_trace(task, ignore_index, masked):
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int64], ids=str)
-@pytest.mark.parametrize("ignore_index", [-1, 300, -(2**63), 2**70])
+@pytest.mark.parametrize("ignore_index", [-1, 300, -(2**63), -(2**63) - 1, 2**70])
 def test_an_ignore_index_that_no_target_has_ignores_nothing(ignore_index, dtype, masked):
     target = torch.tensor([0, 1, 2, 2], dtype=dtype)
     counting = Counting.of("multiclass", 3, ignore_index=ignore_index)
@@ -327,6 +339,13 @@ def test_255_in_uint8_targets_is_not_minus_1():
     target = torch.tensor([0, 1, 2, 255], dtype=torch.uint8)
     with pytest.raises(ValueError, match="target holds class 255"):
         confusion_matrix(target, target, "multiclass", num_classes=3, ignore_index=-1)
+
+
+def test_an_ignore_index_beyond_int64_is_not_minus_1():
+    assert not (torch.tensor([-1]) != 2**64 - 1).any()  # as torch compares them
+    counting = Counting.of("multiclass", 3, ignore_index=2**64 - 1)
+    state = state_of(counting, torch.tensor([0, 0]), torch.tensor([0, -1]), masked=True)
+    assert counting.faults(state).tolist() == faults(1)
 
 
 # --- layouts, chunks, memory -----------------------------------------------------------------------------------------
@@ -670,6 +689,7 @@ def scores(*shape):
         ("multilabel", scores(4, 2), zeros(4, 3), ValueError, ["preds", "[4, 2]", "[4, 3]"]),
         ("multilabel", scores(4), zeros(4), ValueError, ["target", "num_labels=3", "[4]"]),
         ("multilabel", scores(4, 3), zeros(4), ValueError, ["target", "num_labels=3", "[4]"]),
+        ("multilabel", scores(4, 2, 3), zeros(4, 3), ValueError, ["preds", "[4, 2, 3]", "[4, 3]"]),
         ("binary", scores(4).to("meta"), zeros(4), ValueError, ["preds", "meta", "cpu", "move"]),
         ("binary", scores(4), zeros(4).to("meta"), ValueError, ["target", "meta", "cpu", "move"]),
     ],

@@ -527,6 +527,14 @@ def test_a_group_out_of_range_harms_no_soft_count():
     assert torch.equal(report.soft_counts(), before)
 
 
+@pytest.mark.parametrize(("wrong", "group"), [(3, 0), (-1, 1)])
+def test_a_target_out_of_range_is_no_row_of_the_next_group(wrong, group):
+    report = ImbalanceReport("multiclass", num_classes=3, measures=["iam"], soft=0.2, groups=2)
+    with pytest.raises(ValueError, match=f"target holds class {wrong}"):
+        report.update(torch.eye(3), torch.tensor([0, wrong, 2]), group=group)
+    assert report.counts().sum() == 0
+
+
 def test_directions_of_soft_groups():
     report = soft_report("multiclass", 3, groups=["a", "b"])
     names = set(report.keys())

@@ -408,9 +408,17 @@ def test_the_state_keeps_its_address(task):
         _ = metric.confmat, metric.margins
         assert metric._state.data_ptr() == address
         assert metric.confmat.sum() == 240
+        assert metric.update_count == 2
         metric.reset()
         assert metric._state.data_ptr() == address
         assert metric.confmat.sum() == 0
+
+
+def test_a_move_to_where_it_is_leaves_a_state_that_others_hold():
+    metric = multiclass([0, 1], [0, 1])
+    (held,) = metric.metric_state.values()
+    metric.to("cpu").reset()
+    assert held.sum() == 2
 
 
 def test_results_are_copies():

@@ -235,29 +235,28 @@ def test_order_and_split_change_no_bit(kind):
 
 
 @pytest.mark.parametrize("kind", SIZE)
-def test_blocks_change_no_bit(kind, monkeypatch):
+def test_blocks_change_no_bit(kind, monkeypatch, request):
     scores, target = batch(kind, 500, places=(3,))
     wanted = soft_confusion_matrix(scores, target, task_of(kind), **SIZE[kind])
     monkeypatch.setattr(soft, "BLOCK", 100)
     monkeypatch.setattr(soft, "DEVICE_BLOCK", 90)
     assert torch.equal(soft_confusion_matrix(scores, target, task_of(kind), **SIZE[kind]), wanted)
-    monkeypatch.setattr("imbtorch.counting.reading_is_free", lambda _: False)  # what a device does
+    request.getfixturevalue("accelerator")
     assert torch.equal(soft_confusion_matrix(scores, target, task_of(kind), **SIZE[kind]), wanted)
 
 
 @pytest.mark.parametrize("layout", ["matrix", "margins"])
 @pytest.mark.parametrize("classes", [5, 30])
-def test_both_ways_of_counting_give_the_same_state(classes, layout, monkeypatch):
+def test_both_ways_of_counting_give_the_same_state(classes, layout, request):
     scores, target = batch("multiclass" if classes == 5 else "many", 300)
     counting = Counting.of("multiclass", classes, soft=True, layout=layout, ignore_index=1)
     states = []
     for free in (True, False):
-        with monkeypatch.context() as patch:
-            if not free:
-                patch.setattr("imbtorch.counting.reading_is_free", lambda _: False)
-            state = counting.zeros()
-            counting.add_(state, counting.read(scores, target), defer=lambda: False)
-            states.append(state)
+        if not free:
+            request.getfixturevalue("accelerator")
+        state = counting.zeros()
+        counting.add_(state, counting.read(scores, target), defer=lambda: False)
+        states.append(state)
     assert torch.equal(*states)
 
 

@@ -48,6 +48,15 @@ def test_counts_equal_scikit_learn(path, size):
     assert np.allclose(metric.confmat.numpy(), expected, rtol=1e-12, atol=0)
 
 
+def test_margins_are_those_of_scikit_learns_matrix():
+    preds, target, weight = samples()
+    metric = imbtorch.Accuracy("multiclass", num_classes=3, weighted=True, state="margins")
+    metric.update(preds, target, weight=weight)
+    matrix = sklearn_metrics.confusion_matrix(target, preds, sample_weight=weight)
+    expected = matrix.diagonal(), matrix.sum(1), matrix.sum(0)
+    assert np.allclose(np.stack(metric.margins), expected, rtol=1e-12, atol=0)
+
+
 def test_values_equal_scikit_learn():
     torch.set_default_dtype(torch.float64)
     try:
