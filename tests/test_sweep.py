@@ -486,6 +486,7 @@ def test_bad_samples_can_be_left_out_with_a_warning():
     ("arguments", "error", "message"),
     [
         ({"thresholds": 1}, ValueError, "thresholds must be at least 2"),
+        ({"thresholds": "multiclass", "num_classes": 3}, TypeError, "got 'multiclass'; use task='multiclass'"),
         ({"thresholds": True}, TypeError, "thresholds must be their number or a tensor"),
         ({"thresholds": 0.5}, TypeError, "thresholds must be their number or a tensor"),
         ({"thresholds": torch.tensor([0.5, 0.1])}, ValueError, r"thresholds must be sorted.*sort\(\)"),

@@ -143,6 +143,8 @@ class ThresholdSweep(SharedResult):
         weighted: bool = False,
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
+        if isinstance(thresholds, str):
+            raise TypeError(f"thresholds must be their number or a tensor, got {thresholds!r}; use task={thresholds!r}")
         if per_class != (task == "multiclass"):
             raise ValueError(
                 "task='multiclass' needs per_class=True (each class against the rest); other tasks have no classes"
