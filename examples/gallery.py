@@ -256,7 +256,8 @@ def thresholds() -> Figure:
         line.set(label=name, color=color, linestyle=style, linewidth=2)
         point.set(color=color)
         text.set(color=color, ha="center", fontweight="bold")
-    ax.set(ylabel="Value", ylim=(0, 0.9), xticks=[0, 0.25, 0.5, 0.75, 1])
+    ax.set_xscale("linear")  # no threshold of interest is rare here
+    ax.set(ylabel="Value", ylim=(0, 0.9), xlim=(0, 1), xticks=[0, 0.25, 0.5, 0.75, 1])
     ax.legend()
     return figure
 

@@ -80,8 +80,9 @@ def spread(name: str, values: object, target: Tensor, truth: Tensor) -> Tensor:
     if given.device != target.device:
         raise ValueError(f"{name} is on {given.device} but target is on {target.device}; move one of them")
     if given.shape != target.shape[: given.ndim] or given.ndim < min(1, target.ndim):
+        fitting = [list(target.shape[:1]), list(target.shape)][: max(1, target.ndim)]
         raise ValueError(
-            f"{name} must hold one for each sample, {list(target.shape[:1])} or {list(target.shape)} for target "
+            f"{name} must hold one for each sample, {' or '.join(map(str, fitting))} for target "
             f"{list(target.shape)}, got {list(given.shape)}"
         )
     if given.shape == truth.shape:
@@ -93,7 +94,7 @@ def spread(name: str, values: object, target: Tensor, truth: Tensor) -> Tensor:
 def group_of_each(group: Tensor | int, target: Tensor, truth: Tensor) -> Tensor | int:
     """Group of each sample, int64 in the shape of what is counted of them, or of all; arguments as :func:`spread`."""
     if not isinstance(group, Tensor):
-        return whole_number("group", group, "a tensor [N] of integers, or an int")
+        return whole_number("group", group, "a tensor [N] of indices of groups, or an int")
     if group.dtype == torch.int64 and group.shape == target.shape == truth.shape and group.device == target.device:
         return group  # as it comes most often: to check all else costs as much as counting some
     if group.is_floating_point() or group.is_complex():

@@ -280,7 +280,8 @@ class Counting:
         if target.ndim == 0:
             raise ValueError(f"scores need a batch dimension, {shapes}; use preds.unsqueeze(0) and target.unsqueeze(0)")
         if preds.ndim != target.ndim + 1:
-            remedy = "use preds.long() if they are class indices" if preds.shape == target.shape else "reshape one"
+            alike = "use preds.long() if they are class indices, target.argmax(1) if each target is a one in a row"
+            remedy = alike if preds.shape == target.shape else "reshape one"
             raise ValueError(f"floating preds are scores [N, C, ...] beside target [N, ...], {shapes}; {remedy}")
         if (preds.shape[:1], preds.shape[2:]) != (target.shape[:1], target.shape[1:]) or preds.shape[1] != self.size:
             if preds.ndim > 2 and preds.shape == (*target.shape, self.size):
@@ -379,8 +380,15 @@ class Counting:
         if weight is not None and not self.weighted:
             raise ValueError("weight was given to a metric that counts each sample once; make it with weighted=True")
         if (group is None) != (self.groups is None):
-            lacking = "needs group, the group of each sample" if group is None else "has no groups"
-            raise ValueError(f"the metric {lacking}; groups belong to ImbalanceReport(..., groups=...) and its updates")
+            if group is None:
+                raise ValueError(
+                    "the metric has groups and needs that of each sample; use update(preds, target, group=ids), ids "
+                    "being indices of groups"
+                )
+            raise ValueError(
+                "group was given to a metric that has no groups; make an ImbalanceReport with groups=[...], or leave "
+                "group out"
+            )
         if weight is not None:
             batch = batch._replace(weight=spread("weight", weight, target, batch.truth).detach().to(torch.float64))
         return batch if group is None else batch._replace(group=group_of_each(group, target, batch.truth))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import torch
@@ -359,4 +360,6 @@ def evaluated(measure: Measure, counts: Tensor, name: str = "measure") -> Tensor
 def check_choice(name: str, value: object, allowed: Sequence[object]) -> None:
     """Raise where an argument is none of the values that it can take."""
     if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+        near = get_close_matches(str(value), [choice for choice in allowed if isinstance(choice, str)], 1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}{meant}")

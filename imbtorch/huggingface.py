@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -41,14 +41,15 @@ def compute_metrics(report: SharedResult, args: Any | None = None) -> Callable[.
             ``logits=True`` for ``task="binary"`` and ``"multilabel"``. Padded tokens have label -100:
             ``ignore_index=-100``.
         args: the ``TrainingArguments``, for checks that a Trainer does not make. Without them nothing is checked. A
-            ``metric_for_best_model`` that the report lacks, or that has no direction, is worth a warning.
+            ``metric_for_best_model`` that the report lacks, that bears its prefix, or that has no direction, is worth a
+            warning.
 
     Returns:
         A function of an ``EvalPrediction`` (and ``compute_result``) that returns all values as floats by name; nothing
         before the last batch.
 
     Raises:
-        TypeError: for anything but a report.
+        TypeError: for anything but a report, and for ``args`` that are no TrainingArguments.
         ValueError: for a report with ``groups``; where ``greater_is_better`` or, for ``reduce_lr_on_plateau``, the mode
             would take the worst value of the report for the best; with ``prediction_loss_only``.
 
@@ -97,6 +98,11 @@ def _count(report: SharedResult, predictions: Any, labels: Any) -> None:
             f"a report takes one array of labels, got {len(labels)}; name one with TrainingArguments(label_names="
             "['labels'])"
         )
+    if isinstance(predictions, Mapping):
+        raise TypeError(
+            f"a report takes one array of predictions, got a dict of {sorted(predictions)}; choose one with "
+            "Trainer(preprocess_logits_for_metrics=lambda outputs, labels: outputs['logits'])"
+        )
     scores = torch.as_tensor(predictions[0] if isinstance(predictions, tuple) else predictions)
     scores, target = _classes_second(report, scores, _whole(torch.as_tensor(labels)))
     if report.device != scores.device:
@@ -142,11 +148,19 @@ def _check_report(report: object) -> None:
 
 def _check_arguments(report: SharedResult, args: Any) -> None:
     """Raise about arguments by which a Trainer would compute nothing, or keep the worst epoch."""
+    if not hasattr(args, "metric_for_best_model"):
+        raise TypeError(f"args must be TrainingArguments, got {args!r:.80}; use compute_metrics(report, trainer.args)")
     if args.prediction_loss_only:
         raise ValueError(
             "TrainingArguments(prediction_loss_only=True) hands no predictions to compute_metrics; leave it out"
         )
     key = args.metric_for_best_model
+    if report.prefix and key in {value.full_name for value in report.values()}:
+        warn_caller(
+            f"metric_for_best_model={key!r} begins with the prefix of the report, which a Trainer's names lack; write "
+            f"metric_for_best_model={key.removeprefix(report.prefix)!r} unless the prefix names one of several "
+            "sets"
+        )
     names = {value.name + report.postfix: value.higher_is_better for value in report.values()}
     # the name of one of several sets comes before it, as in eval_night_iam
     named = [name for name in names if f"_{key}".endswith(f"_{name}")]

@@ -408,6 +408,11 @@ def test_a_missing_task_is_said_as_everything_else():
             build(num_classes=3, **keywords)
 
 
+def test_targets_of_one_in_a_row_are_told_from_indices():
+    with pytest.raises(ValueError, match=r"preds.long\(\) if .*, target.argmax\(1\) if each target is a one in a row"):
+        Accuracy("multiclass", 5).update(torch.rand(4, 5), torch.eye(5, dtype=torch.int64)[:4])
+
+
 def test_classes_come_second():
     scores = torch.rand(4, 7, 5)
     with pytest.raises(ValueError, match=r"classes second.*\[4, 7, 5\] and \[4, 7\]; use preds.movedim\(-1, 1\)"):

@@ -1,6 +1,8 @@
 """What loggers get beside numbers: figures of reports and sweeps, the table and picture of the choice of an epoch."""
 
 import inspect
+import io
+import math
 
 import lightning
 import numpy as np
@@ -13,6 +15,8 @@ from torch import nn
 
 from imbtorch import FScore, ImbalanceReport, ThresholdSweep, balanced_accuracy
 from imbtorch.lightning import ConfusionFigures, SelectionSummary
+from imbtorch.lightning.drawings import drawings
+from imbtorch.plots import plot_values
 
 pytestmark = [pytest.mark.filterwarnings(f"ignore:{text}") for text in THIRD_PARTY]
 
@@ -119,6 +123,35 @@ def test_a_report_of_everything_has_a_figure_for_each_kind():
     precisions = sklearn_metrics.precision_score(TARGET, PREDS, average=None)
     assert heights(of_precision) == pytest.approx([precisions[0], precisions[1:].mean()])
     assert (of_recall.get_ylabel(), of_precision.get_ylabel()) == ("recall", "precision")
+
+
+def test_groups_have_room_for_their_names():
+    """Five panels: two above three, names below those alone; a group of the name of all groups is one beside them."""
+    measures = ["accuracy", "recall", "precision", "f1", "balanced_accuracy"]
+    names = ["all", *(f"hospital of a very long name {index}" for index in range(12))]
+    report = ImbalanceReport("multiclass", class_names=NAMES, groups=names, measures=measures, intervals=["accuracy"])
+    report.update(torch.from_numpy(PREDS), torch.from_numpy(TARGET), group=torch.from_numpy(GROUP))
+    with pytest.warns(UserWarning, match="11 of 13 groups"):
+        report.compute()
+    figure = dict(drawings(report))["groups"]()
+    figure.savefig(io.BytesIO())
+    assert [ax.get_ylabel() for ax in figure.axes] == measures
+    assert [len(set(ticks(ax))) for ax in figure.axes] == [1, 1, 14, 14, 14]
+    assert ticks(figure.axes[-1])[:3] == ["all (120)", "all (60)", "hospital of a very …ame 0 (60)"]
+    assert all(ax.get_window_extent().height > 0.25 * figure.bbox.height for ax in figure.axes)
+    scores = [sklearn_metrics.accuracy_score(TARGET[part], PREDS[part]) for part in (slice(None), GROUP == 0)]
+    assert heights(figure.axes[0])[:2] == pytest.approx(scores)
+    limits = [
+        [report.last_result.values[f"accuracy{of}_{end}"].item() for end in ("low", "high")] for of in ("", "/all")
+    ]
+    ends = figure.axes[0].collections[0].get_segments()[:2]
+    assert [each[:, 1].tolist() for each in ends] == [pytest.approx(each) for each in limits]
+
+
+def test_many_bars_without_a_value_are_counted():
+    _, ax = plot_values(torch.tensor([0.5, *[math.nan] * 50]))
+    assert not ax.texts
+    assert ax.get_title("right") == "50 of 51 have no value"
 
 
 @pytest.mark.parametrize("prevalence", [None, [0.5, 0.5]])

@@ -218,11 +218,17 @@ def test_many_classes_have_a_bar_instead_of_numbers(classes):
     assert max(fig.get_size_inches()) < 19
 
 
+def test_long_names_that_differ_in_their_number_stay_apart():
+    labels = [f"a very long name of a hospital, number {index}" for index in range(3)]
+    _, ax = plots.plot_confusion_matrix(many(3), labels=labels)
+    assert ticks(ax, "y") == [f"a very long name of…, number {index}" for index in range(3)]
+
+
 @pytest.mark.parametrize("classes", [2, 10, 40])
 def test_long_names_are_cut_and_leave_room(classes):
     fig, ax = plots.plot_confusion_matrix(many(classes), labels=["x" * 200] * classes)
     pixels(fig)
-    assert set(ticks(ax, "x")) == set(ticks(ax, "y")) == {"x" * 29 + "…"}
+    assert set(ticks(ax, "x")) == set(ticks(ax, "y")) == {"x" * 19 + "…" + "x" * 10}
     assert ax.get_window_extent().width / classes > 15
     assert ax.get_window_extent().width > 0.4 * fig.get_window_extent().width
 

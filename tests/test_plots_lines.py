@@ -241,8 +241,11 @@ def test_trivial_values_are_dotted_lines_below_bars_points_and_curves():
     _, ax = plots.plot_values(torch.tensor(0.9), trivial=torch.tensor(0.25))
     assert next(list(each.get_ydata()) for each in ax.lines if each.get_linestyle() == ":") == [0.25, 0.25]
     course = [torch.tensor([0.1, 0.2]), torch.tensor([0.3, 0.4])]
-    _, ax = plots.plot_values(course, labels=["iam", "mcc"], trivial=torch.tensor([-0.5, 0.0]))
+    fig, ax = plots.plot_values(course, labels=["iam", "mcc"], trivial=torch.tensor([-0.5, 0.0]))
+    pixels(fig)
     assert legend(ax) == ["iam", "mcc", "trivial prediction"]
+    assert ax.get_legend().get_window_extent().x0 >= ax.get_window_extent().x1  # beside the lines
+    assert all(step == int(step) for step in ax.get_xticks())
     dotted = {each.get_color(): each.get_ydata()[0] for each in ax.lines[2:4]}
     assert [dotted[line(ax, name).get_color()] for name in ("iam", "mcc")] == [-0.5, 0.0]
     with pytest.raises(ValueError, match=r"trivial must be \[2\] like one of the values, got \[3\]"):
@@ -297,7 +300,18 @@ def test_rare_thresholds_have_room_on_a_logit_axis():
     _, ax = plots.plot_sweep(grid, torch.ones(8), scale="logit")  # nothing changes
     assert 0.2 < ax.get_xlim()[0] < 0.3
     _, ax = plots.plot_sweep(grid, torch.full((8,), math.nan), best=grid[[7, 0]], scale="logit")
-    assert 1 - 1e-9 < ax.get_xlim()[1] < 1
+    assert 0.7 < ax.get_xlim()[1] < 0.8
+
+
+@pytest.mark.parametrize("scale", ["linear", "logit"])
+@pytest.mark.parametrize("best", [0.0, 1e-44, 1.0])
+def test_the_best_threshold_at_an_end_is_marked_and_told_within_the_axes(best, scale):
+    fig, ax = plots.plot_sweep(GRID, torch.tensor([0.1, 0.5, 0.2, 0.4]), best=torch.tensor([best, 0.9]), scale=scale)
+    pixels(fig)
+    axes, (text,) = ax.get_window_extent(), ax.texts
+    assert axes.x0 < text.get_window_extent().x0 < text.get_window_extent().x1 < axes.x1
+    low, high = ax.get_xlim()
+    assert ax.lines[1].get_xdata()[0] == pytest.approx(high if best == 1 else low, abs=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,9 @@ def test_a_prefix_that_begins_a_name_hides_nothing():
 @pytest.mark.parametrize(
     ("arguments", "error", "match"),
     [
-        ({"class_names": ["a", "b"], "num_classes": 3}, ValueError, "class_names holds 2 names for 3 classes"),
+        ({"class_names": ["a", "b"], "num_classes": 3}, ValueError, "holds 2 names for 3 classes; name each, in order"),
+        ({"num_classes": 3, "measures": ["iamm"]}, ValueError, "got 'iamm'; did you mean 'iam'"),
+        ({"num_classes": 3, "measures": ["?"]}, ValueError, r"measures must be one of .* got '\?'$"),
         ({"class_names": ["a", "b", "a"]}, ValueError, "class_names must differ, got a more than once"),
         ({"class_names": "abc"}, TypeError, "sequence of names"),
         ({"class_names": ["a", 1]}, TypeError, "non-empty strings"),
@@ -1115,6 +1117,8 @@ def test_all_numbers_as_csv(tmp_path):
     table, text = report.table(), io.StringIO()
     table.to_csv(text)
     table.to_csv(tmp_path / "table.csv")
+    with pytest.raises(TypeError, match=r"to must be a path or a text file that is open.* got None"):
+        table.to_csv(None)
     assert (tmp_path / "table.csv").read_bytes().decode() == text.getvalue()
     rows = list(csv.DictReader(text.getvalue().splitlines()))
     found = {(row["part"], row["name"], row["measure"]): row["value"] for row in rows}

@@ -486,6 +486,7 @@ def test_bad_samples_can_be_left_out_with_a_warning():
     ("arguments", "error", "message"),
     [
         ({"thresholds": 1}, ValueError, "thresholds must be at least 2"),
+        ({"thresholds": "multiclass", "num_classes": 3}, TypeError, "got 'multiclass'; use task='multiclass'"),
         ({"thresholds": True}, TypeError, "thresholds must be their number or a tensor"),
         ({"thresholds": 0.5}, TypeError, "thresholds must be their number or a tensor"),
         ({"thresholds": torch.tensor([0.5, 0.1])}, ValueError, r"thresholds must be sorted.*sort\(\)"),
@@ -495,6 +496,7 @@ def test_bad_samples_can_be_left_out_with_a_warning():
         ({"thresholds": torch.tensor([])}, ValueError, "thresholds must be sorted and lie in"),
         ({"task": "multiclass", "num_classes": 3}, ValueError, "per_class=True"),
         ({"per_class": True}, ValueError, "per_class"),
+        ({"class_names": ["a", "b"]}, ValueError, "have no place in task=.binary.*leave them out"),
         ({"task": "multiclass", "per_class": True}, ValueError, "needs num_classes"),
         ({"task": "multilabel"}, ValueError, "needs num_labels"),
         ({"task": "other"}, ValueError, "task must be one of"),

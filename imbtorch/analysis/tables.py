@@ -60,5 +60,7 @@ def write_csv(rows: Iterable[Sequence[Any]], to: str | PathLike[str] | TextIO) -
         with open(to, "w", newline="", encoding="utf-8") as file:
             write_csv(rows, file)
         return
+    if not hasattr(to, "write"):
+        raise TypeError(f"to must be a path or a text file that is open, such as sys.stdout, got {to!r}")
     known = (["" if cell is None or cell != cell else cell for cell in row] for row in rows)
     csv.writer(to, lineterminator="\n").writerows(known)

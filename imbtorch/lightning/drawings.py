@@ -23,7 +23,7 @@ __all__ = ["drawings"]
 Draw: TypeAlias = Callable[[], Any]  # makes a matplotlib figure
 CURVES = 10  # labels or classes whose curves are drawn
 PANELS = 3  # beside each other
-ALL = "all"
+ALL = ""  # groups together: no group has an empty name
 NONE = (float("nan"), float("nan"))  # limits of what has no interval
 
 
@@ -94,12 +94,16 @@ def _panels(
 
     rows, columns = -(-len(values) // PANELS), min(PANELS, len(values))
     bars = len(next(iter(values.values())))
-    figure = Figure(figsize=(columns * min(max(3.2, 0.3 * bars), 9.0), 3.2 * rows), layout="constrained")
+    figure = Figure(figsize=(columns * min(max(3.2, 0.3 * bars), 9.0), 2.4 * rows + 2.4), layout="constrained")
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
-    for ax, (name, of_each) in zip(panels, values.items(), strict=False):
-        _bars(ax, name, of_each, limits, item, sizes)
-    for ax in panels[len(values) :]:
+    spare = len(panels) - len(values)  # of the first row, so that the last one, which bears the names, is whole
+    for ax in panels[columns - spare : columns]:
         ax.remove()
+    shown = panels[: columns - spare] + panels[columns:]
+    for ax, (name, of_each) in zip(shown, values.items(), strict=True):
+        _bars(ax, name, of_each, limits, item, sizes)
+    for ax in shown[:-columns]:
+        ax.set(xticklabels=[], xlabel="")
     return figure
 
 
@@ -113,9 +117,9 @@ def _bars(
     bounds: tuple[float | None, float | None] = (None, None),
 ) -> None:
     """Bars of one measure, with its intervals where there are some."""
-    ends = [limits.get(f"{name}/{label}", limits.get(name, NONE) if label == ALL else NONE) for label in values]
+    ends = [limits.get(name if label == ALL else f"{name}/{label}", NONE) for label in values]
     low, high = torch.tensor(ends, dtype=torch.float64).unbind(-1)
-    labels = [f"{label} ({sizes[label]:g})" if sizes else label for label in values]
+    labels = [f"{label or 'all'} ({sizes[label]:g})" if sizes else label for label in values]
     bars = torch.tensor(list(values.values()), dtype=torch.float64)
     plot_values(bars, ax, name=name, bounds=bounds, item=item, labels=labels, limits=(low, high))
 
@@ -191,6 +195,7 @@ def _label_curves(
     plot_values(
         values, right, name="average precision", bounds=(0.0, 1.0), labels=list(precisions), trivial=shares, item=""
     )
-    left.set_title(title)
-    right.set_title("Dotted: share of positives")
+    left.set_title(title, pad=12)  # above markers at a rate of 1
+    right.set_title("Dotted: share of positives", pad=12)
+    right.get_legend().remove()  # the title says it, and bars of many labels would have to make room
     return figure

@@ -201,7 +201,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             task, num_classes, num_labels, threshold, logits, ignore_index, state, soft, weighted, number
         )
         if names is not None and len(names) != counting.size:
-            raise ValueError(f"class_names holds {len(names)} names for {counting.size} classes")
+            raise ValueError(f"class_names holds {len(names)} names for {counting.size} classes; name each, in order")
         super().__init__(counting, on_invalid, **kwargs)
         self._class_names = tuple(names or map(str, range(counting.size)))
         self._priors = None if prevalence is None else checked_prevalence(prevalence, counting, self._class_names)

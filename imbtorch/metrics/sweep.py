@@ -143,13 +143,18 @@ class ThresholdSweep(SharedResult):
         weighted: bool = False,
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
+        if isinstance(thresholds, str):
+            raise TypeError(f"thresholds must be their number or a tensor, got {thresholds!r}; use task={thresholds!r}")
         if per_class != (task == "multiclass"):
             raise ValueError(
                 "task='multiclass' needs per_class=True (each class against the rest); other tasks have no classes"
             )
         counting = Counting.of(task, num_classes, num_labels, 0.5, logits, ignore_index, weighted=weighted)
         if class_names is not None and task == "binary":
-            raise ValueError("class_names have no place in task='binary', whose values are one threshold and one value")
+            raise ValueError(
+                "class_names have no place in task='binary', whose values are one threshold and one value; leave them "
+                "out, or name another task"
+            )
         grid = Grid.of(thresholds, counting.logits)
         histogram = Histogram(counting, grid, grid.edges)
         super().__init__(counting, on_invalid, histogram, **kwargs)

@@ -17,6 +17,7 @@ __all__ = [
     "COLORS",
     "LINES",
     "MARKERS",
+    "MAX_NAMED",
     "TRIVIAL",
     "display_names",
     "explain_trivial",
@@ -28,7 +29,8 @@ __all__ = [
 ]
 
 MAX_NAMED = 40  # classes up to which each has its name at the axis
-MAX_LETTERS = 30  # of a name; the rest is cut off
+MAX_LETTERS = 30  # of a name; what lies between its first and last ones is cut out
+LAST_LETTERS = 10  # which tell apart what is numbered
 COLORS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")  # Okabe and Ito
 LINES = ("-", "--", ":", "-.")
 TRIVIAL: dict[str, Any] = {"linestyle": ":", "linewidth": 1}  # lines of predictions that look at nothing
@@ -87,7 +89,13 @@ def display_names(labels: Sequence[str] | None, size: int) -> list[str]:
     names = [str(index) for index in range(size)] if labels is None else [str(label) for label in labels]
     if len(names) != size:
         raise ValueError(f"labels must hold {size} names, got {len(names)}")
-    return [literal(name if len(name) <= MAX_LETTERS else name[: MAX_LETTERS - 1] + "…") for name in names]
+    return [literal(_cut(name)) for name in names]
+
+
+def _cut(name: str) -> str:
+    """A name without its middle, if it is long."""
+    first = MAX_LETTERS - LAST_LETTERS - 1
+    return name if len(name) <= MAX_LETTERS else f"{name[:first]}…{name[-LAST_LETTERS:]}"
 
 
 def probability(value: float) -> str:

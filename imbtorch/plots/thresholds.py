@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_sweep"]
 
+NEAR_AN_END = 0.15  # share of the axis, where a text in the middle of its point would leave the axes
+
 
 def plot_sweep(
     thresholds: Tensor,
@@ -37,7 +39,7 @@ def plot_sweep(
         labels: L names; by default 0 to L-1. A single line is not named.
         name: what the values are; label of the y axis.
         scale: of the thresholds: ``"logit"`` where they crowd near 0 or 1, as those of rare events do. It shows where
-            values change, with the best thresholds and .5; thresholds of 0 and 1 have no place on it.
+            values change, and .5; a best threshold beyond that is marked at the end of the axis.
 
     Returns:
         The new figure (None if axes were given) and the axes.
@@ -48,33 +50,41 @@ def plot_sweep(
     lines = _checked_lines(thresholds, values, best)
     names = display_names(labels, len(lines))
     fig, ax = figure_and_axes(ax)
+    ax.set(xlabel="Threshold", ylabel=literal(name), xlim=(0, 1))
+    if scale == "logit":
+        ax.set_xscale("logit")
+        ax.set_xlim(_span(thresholds, lines))
     for index, (line, label) in enumerate(zip(lines, names, strict=True)):
         color, shown = COLORS[index % len(COLORS)], None if len(lines) == 1 else label
         ax.plot(thresholds.tolist(), line.tolist(), LINES[index % len(LINES)], color=color, label=shown)
         if best is not None:
             threshold, value = best.detach().cpu().double().reshape(-1, 2)[index].tolist()
-            ax.plot([threshold], [value], "o", color=color)
-            text = f"{value:.3f} at {probability(threshold)}"
-            ax.annotate(text, (threshold, value), (0, 7), textcoords="offset points", ha="center")
+            _mark(ax, threshold, value, color)
     ax.axvline(0.5, color="0.4", linestyle="dotted", linewidth=1)
     ax.margins(y=0.12)  # room for the text above the best point
-    ax.set(xlabel="Threshold", ylabel=literal(name), xlim=(0, 1))
-    if scale == "logit":
-        ax.set_xscale("logit")
-        ax.set_xlim(_span(thresholds, lines, best))
     if len(lines) > 1:
         ax.legend(fontsize="small")
     return fig, ax
 
 
-def _span(thresholds: Tensor, lines: Tensor, best: Tensor | None) -> tuple[float, float]:
-    """Ends of a logit axis: around the thresholds where a value changes, the best ones and .5."""
+def _mark(ax: Axes, threshold: float, value: float, color: str) -> None:
+    """Mark the best threshold within the axes, and write it there."""
+    low, high = ax.get_xlim()
+    place = min(max(threshold, low), high)
+    ax.plot([place], [value], "o", color=color, clip_on=False)
+    across = ax.transAxes.inverted().transform(ax.transData.transform((place, value)))[0]
+    side, aside = ("left", 5) if across < NEAR_AN_END else ("right", -5) if across > 1 - NEAR_AN_END else ("center", 0)
+    text = f"{value:.3f} at {probability(threshold)}"
+    ax.annotate(text, (place, value), (aside, 7), textcoords="offset points", ha=side)
+
+
+def _span(thresholds: Tensor, lines: Tensor) -> tuple[float, float]:
+    """Ends of a logit axis: around the thresholds where a value changes, and .5."""
     known = lines.nan_to_num(nan=-1.0)
     changes = torch.zeros(len(thresholds), dtype=torch.bool)
     changes[1:] = (known.diff(dim=-1) != 0).any(0)
     changes[:-1] |= changes[1:].clone()
-    marks = [] if best is None else best.detach().cpu().double().reshape(-1, 2)[:, 0].tolist()
-    shown = torch.tensor([0.3, 0.7, *thresholds[changes].tolist(), *marks], dtype=torch.float64)
+    shown = torch.tensor([0.3, 0.7, *thresholds[changes].tolist()], dtype=torch.float64)
     shown = shown[(shown > 0) & (shown < 1)].logit()
     low, high = shown.amin().item(), shown.amax().item()
     room = 0.04 * (high - low)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.plots.style import (
+    MAX_NAMED,
     TRIVIAL,
     display_names,
     explain_trivial,
@@ -71,7 +72,7 @@ def plot_values(
         if bound is not None:
             ax.axhline(bound, linestyle="dashed", color="black", linewidth=0.8)
     if lines > 1 or trivial is not None:
-        ax.legend(fontsize="small", ncols=1 + lines // 12)
+        ax.legend(fontsize="small", ncols=1 + lines // 24, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     ax.set_ylabel(literal(name))
     ax.grid(visible=True, axis="y", alpha=0.3)
     return fig, ax
@@ -128,8 +129,12 @@ def _draw_point(ax: Axes, value: float) -> None:
 def _draw_bars(ax: Axes, values: Tensor, item: str, labels: Sequence[str] | None) -> None:
     names = display_names(labels, values.numel())
     ax.bar(range(len(names)), values.nan_to_num(0.0).tolist(), color="0.45")
-    for index in values.isnan().nonzero().flatten().tolist():
-        ax.annotate("none", (index, 0), ha="center", va="bottom", rotation=90, color="0.3")
+    undefined = values.isnan().nonzero().flatten().tolist()
+    if len(names) <= MAX_NAMED:
+        for index in undefined:
+            ax.annotate("none", (index, 0), ha="center", va="bottom", rotation=90, color="0.3", fontsize="small")
+    elif undefined:
+        ax.set_title(f"{len(undefined)} of {len(names)} have no value", fontsize="small", loc="right")
     name_ticks(ax, "x", names)
     ax.set_xlabel(literal(item))
 
@@ -142,4 +147,5 @@ def _draw_lines(ax: Axes, steps: Sequence[Tensor], item: str, labels: Sequence[s
     for index, line in enumerate(lines):
         ax.plot(range(len(line)), line.tolist(), label=names[index], **line_style(index, len(line)))
     ax.set_xlabel("Step")
+    ax.locator_params(axis="x", integer=True)
     return len(lines)
