@@ -68,6 +68,7 @@ def launch(world: int, work: Callable[..., Any], *args: Any, timeout: float = 12
 
 def _run(queue: Any, folder: str, rank: int, world: int, timeout: float, work: Callable[..., Any], args: Any) -> None:
     torch.set_num_threads(1)
+    multiprocessing.set_start_method("fork", force=True)  # of workers of loaders, which else import all again
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world))
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world, timeout=timedelta(seconds=timeout)
@@ -106,6 +107,7 @@ def _run_script(given: tuple[str, ...], folder: Path, environment: dict[str, str
     os.environ.update(environment)
     os.chdir(folder)
     torch.set_num_threads(1)
+    multiprocessing.set_start_method("fork", force=True)
     sys.argv, sys.path[0] = list(given), str(Path(given[0]).parent)
     code = 0
     try:
