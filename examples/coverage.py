@@ -2,7 +2,7 @@
 
     pip install scipy prob_conf_mat confidenceinterval confidence-intervals  # the last three are peers
     python examples/coverage.py --quick          # two minutes, prints
-    python examples/coverage.py                  # fifteen minutes on a free core, writes examples/coverage.md
+    python examples/coverage.py                  # some twenty minutes of a core, writes examples/coverage.md
 
 Intervals: test sets are drawn from classes whose recalls and confusions are known, with class totals fixed or drawn at
 random; the true value is that of the expected counts. Errors go to all other classes evenly, or (concentrated) to a

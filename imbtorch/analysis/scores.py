@@ -166,8 +166,8 @@ def _delong_variance(histogram: Tensor, point: Tensor) -> Tensor:
 def average_precision_interval(estimate: Tensor, positives: Tensor, level: float = 0.95) -> Interval:
     """Interval of average precisions ``[...]`` at so many positives ``[...]``, as of a share of them (Wilson's).
 
-    Simulated (normal, exponential and heavy-tailed scores, prevalences .1 and .01), 95 % intervals held the true value
-    in .89 or more of samples with 20 positives, and in .90 or more with 50. Samples must be independent.
+    Simulated (``examples/coverage.md``, 36 cases), 95 % intervals held the true value in .93 or more of samples with
+    20, 50 and 200 positives, but for heavy-tailed scores of an AUC of .95, in .89 to .92. Samples must be independent.
 
     Source: Boyd, Eng and Page (2013), Area under the precision-recall curve: point estimates and confidence intervals,
     who take the binomial distribution; Wilson (1927) for the limits.
