@@ -18,7 +18,8 @@ from typing import Any
 import torch
 
 CONTEXT = multiprocessing.get_context("forkserver")
-# what test modules import takes longer than what most of their processes do
+# what test modules import takes longer than what most of their processes do; not pytorch_lightning, through whose loggers
+# lightning would speak once both are imported
 CONTEXT.set_forkserver_preload(
     [
         "torch",
@@ -29,7 +30,6 @@ CONTEXT.set_forkserver_preload(
         "sklearn.metrics",
         "imblearn.metrics",
         "lightning.pytorch",
-        "pytorch_lightning",
         "accelerate",
     ]
 )
