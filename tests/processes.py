@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 CONTEXT = multiprocessing.get_context("forkserver")
-# what test modules import takes longer than what most of their processes do; not pytorch_lightning, through whose loggers
-# lightning would speak once both are imported
+# what test modules import takes longer than what most of their processes do; not pytorch_lightning, whose loggers
+# lightning would take for its own once both are imported
 CONTEXT.set_forkserver_preload(
     [
         "torch",
