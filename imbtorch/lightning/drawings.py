@@ -145,14 +145,10 @@ def _of_sweep(sweep: ThresholdSweep) -> Iterator[tuple[str, Draw]]:
         yield "curves", partial(_label_curves, counts, best, bars, shares[rarest], title)
         return
     (matrices,), (marked,) = counts.values(), best.values()
-    rates = cast(Tensor, rescaled(matrices.double(), _share_of_both(sweep))) if sweep.prevalence else matrices
+    rates = matrices
+    if sweep.prevalence:
+        rates = cast(Tensor, rescaled(matrices.double(), torch.tensor(sweep.prevalence, dtype=torch.float64)))
     yield "curves", partial(_curves, matrices, rates, marked, found[0].item(), aucs.item(), precisions.item())
-
-
-def _share_of_both(sweep: ThresholdSweep) -> Tensor:
-    """Shares ``[2]`` that a binary sweep is read at."""
-    shares = torch.tensor(sweep.prevalence, dtype=torch.float64)
-    return shares / shares.sum()
 
 
 def _shares(sweep: ThresholdSweep, histograms: Tensor) -> Tensor:

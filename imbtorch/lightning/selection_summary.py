@@ -63,12 +63,12 @@ class SelectionSummary(Callback):
 
     Each process then keeps the predicted classes of its own samples, in the smallest integer dtype on the CPU: a byte
     for each sample (in segmentation each pixel) and validation up to 256 classes, in memory and in checkpoints; a
-    warning tells of more than 10 MB a validation. Every validation must see the same
-    samples in the same order (``shuffle=False``); the predictions of one that does not are left out with a warning, and
-    its counts stay. At the end of ``fit`` all processes add up counts of the halves; else this callback never
-    communicates. Lightning saves the state of rank zero alone: a run of one process goes on from a checkpoint with all
-    its predictions, a run of several, or of another number, with those of the validations after it, among which alone
-    epochs are then compared; the table says so.
+    warning tells of more than 10 MB a validation. Every validation must see the same samples in the same order
+    (``shuffle=False``); the predictions of one that does not are left out with a warning, and its counts stay. At the
+    end of ``fit`` all processes add up counts of the halves; else this callback never communicates. Lightning saves the
+    state of rank zero alone: a run of one process goes on from a checkpoint with all its predictions, a run of several,
+    or of another number, with those of the validations after it, among which alone epochs are then compared; the table
+    says so.
 
     The loggers get the table as ``<report>_selection_table`` (text, in Weights & Biases rows and ``_notes``) and, where
     there is matplotlib, a picture of all measures over the epochs as ``<report>_selection``. Beside a CSV log they are
