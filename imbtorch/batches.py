@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -155,7 +156,7 @@ def _trusted(batch: Batch) -> bool:
     if batch.scores is None:
         return True
     if not batch.bounded:
-        return not bool(batch.scores.isnan().any())
+        return not math.isnan(batch.scores.sum().item())  # which is NaN for infinities of both signs too
     least, most = torch.aminmax(batch.scores)
     even = batch.uneven is None or not bool(batch.uneven.any())
     return even and bool(least.item() >= 0) and bool(most.item() <= 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -103,6 +103,13 @@ class Histogram:
     counting: Counting
     grid: Grid
     edges: Tensor
+    single: Tensor = field(init=False)  # the same in float32, in which most scores come
+    table: Table = field(init=False)  # shape of the counts
+
+    def __post_init__(self) -> None:
+        """Derive what each update needs."""
+        object.__setattr__(self, "single", self.edges.float())
+        object.__setattr__(self, "table", Table(2, len(self.edges) + 1, self.labels))
 
     @property
     def thresholds(self) -> Tensor:
@@ -113,11 +120,6 @@ class Histogram:
     def labels(self) -> int:
         """Number of histograms: of labels, or of classes against the rest."""
         return 1 if self.counting.task == "binary" else self.counting.size
-
-    @property
-    def table(self) -> Table:
-        """Shape of the counts."""
-        return Table(2, len(self.edges) + 1, self.labels)
 
     @property
     def cells(self) -> int:
@@ -159,7 +161,8 @@ class Histogram:
         return Batch(self._bins(scores), truth, scores, True, uneven)
 
     def _bins(self, scores: Tensor) -> Tensor:
-        return bins_of(scores, self.edges.to(scores.device), self.counting.logits)
+        edges = self.single if scores.dtype == torch.float32 else self.edges
+        return bins_of(scores, edges.to(scores.device), self.counting.logits)
 
     def _against_the_rest(self, preds: Tensor, truth: Tensor) -> Batch:
         """Multiclass scores as those of labels; a sample that cannot be counted has its fault in all of them."""
