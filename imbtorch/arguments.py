@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import reprlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, ParamSpec, TypeAlias, TypeVar, cast, get_args
 
@@ -63,7 +64,7 @@ def whole_number(name: str, value: object, expected: str = "an int") -> int:
     try:
         return operator.index(cast(int, value))
     except TypeError:
-        raise TypeError(f"{name} must be {expected}, got {value!r}") from None
+        raise TypeError(f"{name} must be {expected}, got {reprlib.repr(value)}") from None
 
 
 def spread(name: str, values: object, target: Tensor, truth: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """What hostile use of 0.1.0 found: wrong numbers without a word, and traps. Every test here failed on it."""
 
 import functools
+import inspect
 
 import numpy as np
 import pytest
@@ -488,3 +489,22 @@ def test_the_worst_class_has_a_value_but_no_interval():
     assert metric(PREDS, TARGET) == 0.5
     with pytest.raises(ValueError, match="no interval that covers it; use average='none'"):
         metric.interval()
+
+
+# --- the call that other packages take ------------------------------------------------------------------------------
+
+
+def takes_a_second_argument(name):
+    return len(inspect.signature(getattr(imbtorch.measures, name)).parameters) > 1  # of others Python says it
+
+
+@pytest.mark.parametrize("name", list(filter(takes_a_second_argument, imbtorch.measures.__all__)))
+def test_a_measure_given_predictions_and_targets_says_what_makes_counts(name):
+    with pytest.raises(ValueError, match=r"^counts must be .*confusion_matrix\(preds, target, task\) makes one"):
+        getattr(imbtorch.measures, name)(torch.rand(20), torch.arange(20) % 2)
+
+
+def test_names_in_the_place_of_indices_of_groups_are_not_all_listed():
+    report = ImbalanceReport("binary", groups=["north", "south"])
+    with pytest.raises(TypeError, match=r"^group must be a tensor \[N\] of indices .{,100}$"):
+        report.update(torch.rand(100), torch.arange(100) % 2, group=["north"] * 100)

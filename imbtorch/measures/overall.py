@@ -92,9 +92,9 @@ def geometric_mean(counts: Counts, correction: float = 0.0) -> Tensor:
     >>> geometric_mean(torch.tensor([[8, 2], [1, 1]]))
     tensor(0.6325, dtype=torch.float64)
     """
+    tp, actual, _ = margins(counts)
     if not 0 <= correction <= 1:
         raise ValueError(f"correction must lie in [0, 1], got {correction!r}")
-    tp, actual, _ = margins(counts)
     rates, present = ratio(tp, actual), actual > 0
     hit = rates > 0
     logs = torch.where(hit, torch.where(hit, rates, 1.0).log(), math.log(correction) if correction else 0.0)
@@ -248,15 +248,14 @@ def cohen_kappa(counts: Counts, weights: Literal["linear", "quadratic"] | None =
     >>> cohen_kappa(torch.tensor([[8, 2], [1, 1]]))
     tensor(0.2500, dtype=torch.float64)
     """
+    tp, actual, predicted = margins(counts)
     check_choice("weights", weights, (None, "linear", "quadratic"))
     if weights is None:
-        tp, actual, predicted = margins(counts)
         total = actual.sum(-1, keepdim=True)
         fn, fp = actual - tp, predicted - tp
         agreement = (tp * (total - actual - fp) - fn * fp).sum(-1)  # trace * n - sum(r * p), which would lose digits
         return restore(defined(ratio(agreement, (actual * (total - predicted)).sum(-1)), actual), counts)
     wide = matrix(counts)
-    actual, predicted = wide.sum(-1), wide.sum(-2)
     distance = class_distances(wide) ** (2 if weights == "quadratic" else 1)
     found = (distance * wide).sum((-2, -1)) * actual.sum(-1)
     chance = (distance * actual.unsqueeze(-1) * predicted.unsqueeze(-2)).sum((-2, -1))

@@ -116,9 +116,9 @@ def f_score(counts: Counts, beta: float = 1.0, average: Average = "macro") -> Te
     >>> f_score(torch.tensor([[1, 1], [0, 1]]))
     tensor(0.6667, dtype=torch.float64)
     """
+    tp, actual, predicted = margins(counts)
     if not (beta >= 0 and math.isfinite(beta)):
         raise ValueError(f"beta must be a finite number >= 0, got {beta!r}")
-    tp, actual, predicted = margins(counts)
     parts = (1 + beta**2) * tp, beta**2 * actual + predicted
     return restore(averaged(parts, actual, predicted, average), counts)
 

@@ -48,9 +48,9 @@ def weighted_accuracy(counts: Counts, alpha: float = 0.5) -> Tensor:
     >>> weighted_accuracy(torch.tensor([[8, 2], [1, 1]]), alpha=0.75)
     tensor(0.5750, dtype=torch.float64)
     """
+    tpr, tnr = two_rates(counts)
     if not 0 <= alpha <= 1:
         raise ValueError(f"alpha must lie in [0, 1], got {alpha!r}")
-    tpr, tnr = two_rates(counts)
     return restore(alpha * tpr + (1 - alpha) * tnr, counts)
 
 
@@ -136,8 +136,8 @@ def index_balanced_accuracy(
     """
     if not (alpha >= 0 and math.isfinite(alpha)):
         raise ValueError(f"alpha must be a finite number >= 0, got {alpha!r}")
-    weighted = measure_function(measure)
     tpr, tnr = two_rates(counts)
+    weighted = measure_function(measure)
     value = weighted(margins(counts) if isinstance(counts, Margins) else double(counts))
     return restore((1 + alpha * (tpr - tnr)) * value, counts)
 
@@ -255,9 +255,9 @@ def net_benefit(counts: Counts, threshold: float) -> Tensor:
     >>> net_benefit(torch.tensor([[8, 2], [1, 1]]), threshold=0.2)  # (1 - 2/4) / 12
     tensor(0.0417, dtype=torch.float64)
     """
+    tp, actual, _ = margins(counts)
     if not 0 <= threshold < 1:
         raise ValueError(f"threshold must lie in [0, 1), got {threshold!r}")
-    tp, actual, _ = margins(counts)
     check_two(actual.shape[-1], "net_benefit")
     false_alarms = actual[..., 0] - tp[..., 0]
     value = ratio(tp[..., 1] - false_alarms * (threshold / (1 - threshold)), actual.sum(-1))
