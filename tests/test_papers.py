@@ -5,15 +5,18 @@ import os
 import re
 import sys
 from fractions import Fraction
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from matplotlib import image
 from processes import run_script
 
 FOLDER = Path(__file__).parent.parent / "examples" / "papers"
-SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "common")
+MODULES = ("common", "perceptron")
+SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in MODULES)
 DATA = os.environ.get("IMBTORCH_DATA")
 with_data = pytest.mark.skipif(
     not DATA, reason="IMBTORCH_DATA is not set; examples/papers/README.md says what it names"
@@ -88,7 +91,8 @@ def module(script):
         spec.loader.exec_module(loaded)
     finally:
         sys.path.remove(str(FOLDER))
-        sys.modules.pop("common", None)
+        for shared in MODULES:
+            sys.modules.pop(shared, None)
     return loaded
 
 
@@ -339,6 +343,80 @@ def test_dominance_table(tmp_path):
     gmean, dominance, _ = values["SVM", "original", "Pima"]
     assert f"SVM on Pima as it is, comes out as G-mean {gmean:.2f} at dominance {dominance:.2f}" in text
     assert "135/135" in done.stderr
+
+
+@pytest.mark.slow
+@with_data
+def test_dominance_table_with_the_perceptron_of_weka(tmp_path):
+    done = run("dominance_table", tmp_path, "--out", ".", "--weka-mlp", "--sets", "Glass", data=DATA)
+    ended_well(done, tmp_path, "dominance_table")
+    text = results("dominance_table", tmp_path)
+    assert "1 x 5-fold cross-validation, Weka's MLP" in text
+    (row,) = tables(text)[2]
+    for way in ("SMOTE", "RUS"):
+        here, paper = both(row[f"area {way}"])
+        assert here == pytest.approx(paper, abs=0.25)  # five folds of 17 positives
+        assert here > both(row["area original"])[0]
+    assert "45/45" in done.stderr
+
+
+def trained_by_autograd(network, inputs, target, epochs):
+    """Weights of one network after stochastic gradient descent, sample by sample, on half the squared error."""
+    layers = [torch.tensor(layer, dtype=torch.float64, requires_grad=True) for layer in (network.first, network.second)]
+    optimizer = torch.optim.SGD(layers, lr=0.3, momentum=0.2)
+    values = torch.from_numpy((inputs - network.middle) / network.half_range)
+    for _ in range(epochs):
+        for sample, label in zip(values, target, strict=True):
+            output = sample
+            for layer in layers:
+                output = torch.sigmoid(output @ layer[:-1] + layer[-1])
+            optimizer.zero_grad()
+            (0.5 * (output - torch.eye(2)[label]).square().sum()).backward()
+            optimizer.step()
+    return [layer.detach().numpy() for layer in layers]
+
+
+def test_perceptrons_trained_in_lockstep_are_those_trained_alone():
+    perceptron = module("perceptron")
+    random = np.random.default_rng(5)
+    inputs = [random.normal(size=(length, 5)) for length in (3, 4, 2, 4)]
+    targets = [random.integers(0, 2, len(each)) for each in inputs]
+    first, last = (perceptron.train_networks(inputs, targets, 1, epochs, np.float64) for epochs in (0, 4))
+    shuffled = []
+    for before, after, sample, target in zip(first, last, inputs, targets, strict=True):
+        orders = []
+        for order in permutations(range(len(sample))):
+            alone = trained_by_autograd(before, sample[list(order)], target[list(order)], 4)
+            if all(np.allclose(*pair, atol=1e-12) for pair in zip(alone, after[-2:], strict=True)):
+                orders.append(order)
+        (order,) = orders  # one for all epochs
+        shuffled.append(list(order) != sorted(order))
+    assert any(shuffled)
+
+
+def test_a_perceptron_is_made_as_weka_makes_it():
+    perceptron = module("perceptron")
+    random = np.random.default_rng(0)
+    inputs = random.uniform(3, 9, (40, 4))
+    inputs[:, 2] = 7
+    target = (inputs[:, 0] > inputs[:, 1]).astype(int)
+    (start,) = perceptron.train_networks([inputs], [target], 0, epochs=0)
+    assert start.first.shape == (5, 3)  # (4 + 2) // 2 hidden units, and a row of biases
+    assert start.second.shape == (4, 2)
+    weights = np.concatenate([start.first.ravel(), start.second.ravel()])
+    assert 0.03 < np.abs(weights).max() <= 0.05
+    scaled = (inputs - start.middle) / start.half_range
+    assert scaled[:, [0, 1, 3]].min(0) == pytest.approx([-1, -1, -1])
+    assert scaled[:, [0, 1, 3]].max(0) == pytest.approx([1, 1, 1])
+    assert (scaled[:, 2] == 0).all()
+    (network,) = perceptron.train_networks([inputs], [target], 0)
+    assert (network.predict(inputs) == target).mean() > 0.95
+
+
+def test_two_nominal_values_are_one_input():
+    inputs = np.array([[0.0, 1.0, 0.0, 1.0, 0.5], [1.0, 0.0, 0.0, 0.0, 0.5], [0.0, 1.0, 1.0, 0.0, 0.5]])
+    # only the second is one minus the column before it in every row
+    assert module("perceptron").without_complements(inputs).tolist() == inputs[:, [0, 2, 3, 4]].tolist()
 
 
 # --- data ------------------------------------------------------------------------------------------------------------
