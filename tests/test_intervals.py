@@ -601,6 +601,32 @@ def test_clusters_are_resampled_whole_and_stretched():
     assert found.method == "cluster bootstrap"
 
 
+def test_few_clusters_that_hold_most_of_a_class_have_few_degrees_of_freedom():
+    """Formula of the docstring by NumPy and SciPy, of two values of two problems at once."""
+    clusters = torch.randint(0, 9, (2, 12, 2, 2), generator=seeded())
+    clusters[0, 0, 1] *= 40  # most positives are in one cluster
+    found = bootstrap(lambda c: imbtorch.recall(c, "none"), clusters, 500, clusters=True, draws=True)
+    kinds = set()
+    for problem, label in itertools.product(range(2), range(2)):
+        matrices = clusters[problem].numpy().astype(float)
+        change = np.array([recall_of(matrices.sum(0) - each, label) for each in matrices])
+        change -= change.mean()
+        freedom = np.clip(3 * (change**2).sum() ** 2 / (change**4).sum() - 3, 2, 11)
+        kinds.add(freedom > 5)
+        stretch = stats.t(freedom).ppf(0.975) / stats.norm.ppf(0.975) * math.sqrt(12 / 11)
+        plain = np.quantile(found.draws[:, problem, label].numpy(), [0.025, 0.975])
+        estimate = recall_of(matrices.sum(0), label)
+        limits = [float(limit[problem, label]) for limit in (found.low, found.high)]
+        assert limits == pytest.approx((estimate + stretch * (plain - estimate)).tolist(), rel=1e-6)
+    assert kinds == {True, False}
+    same = bootstrap(balanced_accuracy, clusters[1, :1].expand(5, 2, 2), 50, clusters=True)
+    assert float(same.low) == pytest.approx(float(same.high))
+
+
+def recall_of(matrix, label):
+    return matrix[label, label] / matrix[label].sum()
+
+
 def test_clusters_are_batched_and_chunked(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     clusters = torch.randint(0, 9, (2, 10, 3, 3), generator=generator)
@@ -632,10 +658,12 @@ def test_clusters_that_cannot_be_resampled_are_refused():
         bootstrap(score, COUNTS.expand(3, 2, 2), clusters=True, stratified=True)
 
 
-@pytest.mark.parametrize("freedom", [1, 2, 7, 19, 400])
-@pytest.mark.parametrize("q", [0.6, 0.95, 0.975, 0.999])
-def test_student_quantiles_are_those_of_scipy(freedom, q):
-    assert special.student_quantile(q, freedom) == pytest.approx(stats.t(freedom).ppf(q), rel=1e-9)
+@pytest.mark.parametrize("level", [0.2, 0.9, 0.95, 0.998])
+def test_student_quantiles_are_those_of_scipy(level):
+    freedom = np.array([[1, 1.5, 2, 7.3, 19], [400, 999.5, 1000.5, 20_000, 1e7]])
+    found = special.student_quantile(level, torch.from_numpy(freedom))
+    assert found.numpy() == pytest.approx(stats.t(freedom).ppf((1 + level) / 2), rel=1e-8)
+    assert special.normal_quantile(level) == pytest.approx(stats.norm.ppf((1 + level) / 2), rel=1e-12)
 
 
 @pytest.mark.parametrize("pair", [(0.02, 3.1), (0.5, 0.5), (1, 1), (8, 2.5), (90_000.5, 10_000.5), (2e6, 0.01)])
