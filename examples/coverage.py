@@ -1,8 +1,8 @@
 """Measures by simulation how often 95 % intervals hold the true value, beside other packages and methods.
 
     pip install scipy prob_conf_mat confidenceinterval confidence-intervals  # the last three are peers
-    python examples/coverage.py --quick          # two minutes, prints
-    python examples/coverage.py                  # some twenty minutes of a core, writes examples/coverage.md
+    python examples/coverage.py --quick          # a minute of two cores, prints
+    python examples/coverage.py                  # TIME of two cores, writes examples/coverage.md
 
 Intervals: test sets are drawn from classes whose recalls and confusions are known, with class totals fixed or drawn at
 random; the true value is that of the expected counts. Errors go to all other classes evenly, or (concentrated) to a
@@ -24,17 +24,20 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
-import time
+import os
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from scipy import stats
 from torch import Tensor
+from tqdm import tqdm
 
 import imbtorch
 from imbtorch.analysis import Interval, bootstrap, compare, paired_compare, posterior
@@ -262,6 +265,14 @@ def cells(size: int, totals: str, case: Case, methods: Mapping[str, tuple[Method
                 yield Cell(size, totals, case.name, measure, name, place, share, wide)
 
 
+def cells_of(quick: bool, size: int, totals: str, case: Case) -> list[Cell]:
+    """Cells of a case by all methods."""
+    number, draws = (40, 200) if quick else (400, 500 if size < 50 else 300)
+    methods: dict[str, tuple[Method, int]] = {"imbtorch": (partial(own, draws=draws), number)}
+    methods |= peers(20 if quick else 100 if size < 50 else 20, 200 if quick else 500, size)
+    return list(cells(size, totals, case, methods, number))
+
+
 def peers(number: int, draws: int, size: int) -> dict[str, tuple[Method, int]]:
     """Methods that are installed, and how many test sets each is given."""
     found: dict[str, tuple[Method, int]] = {
@@ -275,25 +286,16 @@ def peers(number: int, draws: int, size: int) -> dict[str, tuple[Method, int]]:
         "confidenceinterval": ("confidenceinterval", takahashi),
     }
     for name, (package, method) in optional.items():
-        if importlib.util.find_spec(package) is None:
-            print(f"{name} is not installed and left out")
-        else:
+        if importlib.util.find_spec(package) is not None:
             found[name] = method, number
     return found
 
 
-def intervals(quick: bool) -> str:
+def intervals(quick: bool, run: Run) -> str:
     """Coverage of intervals, for each number of classes and either kind of totals."""
-    every: list[Cell] = []
-    for size in (2, 3) if quick else (2, 3, 10, 50):
-        number, draws = (40, 200) if quick else (400, 500 if size < 50 else 300)
-        methods: dict[str, tuple[Method, int]] = {"imbtorch": (partial(own, draws=draws), number)}
-        methods |= peers(20 if quick else 100 if size < 50 else 20, 200 if quick else 500, size)
-        for totals in ("fixed", "drawn"):
-            start = time.process_time()
-            for case in cases(size):
-                every += cells(size, totals, case, methods, number)
-            print(f"K = {size}, totals {totals}: {time.process_time() - start:.0f} s", flush=True)
+    sizes = (2, 3) if quick else (2, 3, 10, 50)
+    jobs = [(quick, size, totals, case) for size in sizes for totals in ("fixed", "drawn") for case in cases(size)]
+    every = [cell for part in run("intervals", cells_of, jobs) for cell in part]
     parts = ["## Intervals", overall(every)]
     for size, totals in dict.fromkeys((cell.size, cell.totals) for cell in every):
         chosen = [cell for cell in every if (cell.size, cell.totals) == (size, totals)]
@@ -367,23 +369,10 @@ def joint_counts(recalls: Tensor, totals: Tensor, together: float) -> tuple[Tens
     return preds[0], preds[1], target
 
 
-def comparisons(quick: bool) -> str:
+def comparisons(quick: bool, run: Run) -> str:
     """Coverage of differences, and whether probabilities come true."""
-    measures = [AVERAGES[name] for name in ("balanced accuracy", "IAM", "G-mean")]
-
-    def together(counts: Tensor) -> Tensor:
-        return torch.stack([measure(counts) for measure in measures], -1)
-
-    rows = []
-    sets, draws = (20, 200) if quick else (300, 1000)
-    for size in (2,) if quick else (2, 5, 10):
-        for rare in (10, 30, 100):
-            for spread in (0.02, 0.1):
-                for shared in (0.0, 0.7):
-                    rows.append([str(size), str(rare), f"{spread:g}", f"{shared:g}"])
-                    totals = torch.full((size,), 200)
-                    totals[-1] = rare
-                    rows[-1] += compared(together, totals, spread, shared, sets, draws)
+    sizes = (2,) if quick else (2, 5, 10)
+    rows = run("comparisons", compared, list(product((quick,), sizes, (10, 30, 100), (0.02, 0.1), (0.0, 0.7))))
     columns = ["K", "rare", "spread", "shared", "paired: BA", "IAM", "G-mean", "said", "true", "compare: said", "true"]
     text = (
         "Recalls are .8 plus a normal error of each model and class, whose standard deviation is the spread; classes "
@@ -394,11 +383,17 @@ def comparisons(quick: bool) -> str:
     return f"## Comparisons\n\n{text}\n\n{markdown(columns, rows)}"
 
 
-def compared(
-    measure: Callable[[Tensor], Tensor], totals: Tensor, spread: float, shared: float, sets: int, draws: int
-) -> list[str]:
+def three_averages(counts: Tensor) -> Tensor:
+    """Values ``[..., 3]``."""
+    return torch.stack([AVERAGES[name](counts) for name in ("balanced accuracy", "IAM", "G-mean")], -1)
+
+
+def compared(quick: bool, size: int, rare: int, spread: float, shared: float) -> list[str]:
+    """Row of the table of comparisons."""
+    sets, draws = (20, 200) if quick else (300, 1000)
+    measure, totals = three_averages, torch.full((size,), 200)
+    totals[-1] = rare
     held, said, right = torch.zeros(3), torch.zeros(2), torch.zeros(2)
-    size = len(totals)
     for _ in range(sets):
         recalls = (0.8 + spread * torch.randn(2, size)).clamp(0.05, 0.995)
         a, b, target = joint_counts(recalls, totals, shared)
@@ -412,7 +407,7 @@ def compared(
             chance = float(found.probability[0])
             said[place] += max(chance, 1 - chance)
             right[place] += float((chance >= 0.5) == bool(difference[0] > 0))
-    cover = [f"{each:.3f}" for each in (held / sets).tolist()]
+    cover = [str(size), str(rare), f"{spread:g}", f"{shared:g}", *(f"{each:.3f}" for each in (held / sets).tolist())]
     return cover + [f"{x / sets:.2f}" for pair in zip(said.tolist(), right.tolist(), strict=True) for x in pair]
 
 
@@ -457,29 +452,33 @@ def conditions(counts: Tensor, measure: Callable[[Tensor], Tensor]) -> Limits | 
     return low, high
 
 
-def clusters(quick: bool) -> str:
+def clusters(quick: bool, run: Run) -> str:
     """Coverage where samples come in clusters."""
-    chosen = {name: AVERAGES[name] for name in ("balanced accuracy", "IAM", "macro F1")}
-    sets, some = (50, 1) if quick else (1000, 30)
-    rows = []
-    for number in (20, 50, 200):
-        for correlation in (0.0, 0.05, 0.2, 0.5):
-            counts = clusters_of(number, 50, correlation, sets)
-            truth = torch.tensor([[0.8 * 0.9, 0.8 * 0.1], [0.2 * 0.3, 0.2 * 0.7]], dtype=torch.float64)
-            by_cluster = [bootstrap(chosen, part, 1000, clusters=True) for part in counts.split(100)]
-            by_sample = posterior(chosen, counts.sum(1), samples=1000)
-            for name, measure in chosen.items():
-                value = measure(truth)
-                low, high = (torch.cat([getattr(part[name], end) for part in by_cluster]) for end in ("low", "high"))
-                ignored = by_sample[name]
-                slow = number > 20 or name != "balanced accuracy"  # two seconds a set, and more for more clusters
-                theirs = None if slow else conditions(counts[:some], measure)
-                rows.append([str(number), f"{correlation:g}", name, share_within(low, high, value)])
-                rows[-1] += ["-" if theirs is None else share_within(*theirs, value)]
-                rows[-1] += [share_within(ignored.low, ignored.high, value)]
+    sets, some = (50, 1) if quick else (2000, 30)
+    found = run("clusters", clustered, list(product((sets,), (some,), (20, 50, 200), (0.0, 0.05, 0.2, 0.5))))
     columns = ["clusters", "correlation", "measure", "clusters=True", "confidence_intervals", "posterior of the sum"]
     text = f"Clusters of 50 samples; {sets} sets, {some} for confidence_intervals (100 resamples)."
-    return f"## Clusters\n\n{text}\n\n{markdown(columns, rows)}"
+    return f"## Clusters\n\n{text}\n\n{markdown(columns, [row for rows in found for row in rows])}"
+
+
+def clustered(sets: int, some: int, number: int, correlation: float) -> list[list[str]]:
+    """Rows of the table of clusters, one for each measure."""
+    chosen = {name: AVERAGES[name] for name in ("balanced accuracy", "IAM", "macro F1")}
+    counts = clusters_of(number, 50, correlation, sets)
+    truth = torch.tensor([[0.8 * 0.9, 0.8 * 0.1], [0.2 * 0.3, 0.2 * 0.7]], dtype=torch.float64)
+    by_cluster = [bootstrap(chosen, part, 1000, clusters=True) for part in counts.split(100)]
+    by_sample = posterior(chosen, counts.sum(1), samples=1000)
+    rows = []
+    for name, measure in chosen.items():
+        value = measure(truth)
+        low, high = (torch.cat([getattr(part[name], end) for part in by_cluster]) for end in ("low", "high"))
+        ignored = by_sample[name]
+        slow = number > 20 or name != "balanced accuracy"  # two seconds a set, and more for more clusters
+        theirs = None if slow else conditions(counts[:some], measure)
+        rows.append([str(number), f"{correlation:g}", name, share_within(low, high, value)])
+        rows[-1] += ["-" if theirs is None else share_within(*theirs, value)]
+        rows[-1] += [share_within(ignored.low, ignored.high, value)]
+    return rows
 
 
 # --- areas under curves ---------------------------------------------------------------------------------------------
@@ -521,36 +520,61 @@ def delong(histogram: Tensor) -> Limits:
     return area - Z * variance.sqrt(), area + Z * variance.sqrt()
 
 
-def areas(quick: bool) -> str:
+def areas(quick: bool, run: Run) -> str:
     """Coverage of the area under the ROC curve and of average precision."""
-    sets, rows = 100 if quick else 1000, []
-    rng, prevalence = np.random.default_rng(0), 0.1
-    for family in ("normal", "wide positives", "exponential", "heavy tails"):
-        for area in (0.7, 0.85, 0.95):
-            scores = scores_of(family, area)
-            truth = true_areas(scores, prevalence)
-            for positives in (20, 50, 200):
-                size = round(positives / prevalence)
-                target = rng.random((sets, size)) < prevalence
-                drawn = np.where(target, *(each.rvs((sets, size), random_state=rng) for each in scores[::-1]))
-                order = np.take_along_axis(target, drawn.argsort(1), 1)
-                histogram = torch.from_numpy(np.stack((~order, order), 1)).long()
-                precision = average_precision(histogram)
-                of_roc = area_interval(histogram)
-                of_precision = average_precision_interval(precision, histogram[:, 1].sum(-1))
-                row = [family, f"{area:g}", str(positives), share_within(of_roc.low, of_roc.high, truth[0])]
-                row += [share_within(*delong(histogram), truth[0]), f"{truth[1]:.2f}"]
-                rows.append([*row, share_within(of_precision.low, of_precision.high, truth[1])])
+    sets, families = 100 if quick else 1000, ("normal", "wide positives", "exponential", "heavy tails")
+    rows = run("areas", of_scores, list(product((sets,), families, (0.7, 0.85, 0.95), (20, 50, 200))))
     columns = ["scores", "AUC", "positives", "AUC: imbtorch", "DeLong", "average precision", "imbtorch"]
     text = f"{sets} sets each; one sample in ten is positive, their number is drawn. True values are integrals."
     return f"## Areas under curves\n\n{text}\n\n{markdown(columns, rows)}"
+
+
+def of_scores(sets: int, family: str, area: float, positives: int) -> list[str]:
+    """Row of the table of areas."""
+    rng, prevalence = np.random.default_rng(torch.initial_seed()), 0.1
+    scores = scores_of(family, area)
+    truth = true_areas(scores, prevalence)
+    size = round(positives / prevalence)
+    target = rng.random((sets, size)) < prevalence
+    drawn = np.where(target, *(each.rvs((sets, size), random_state=rng) for each in scores[::-1]))
+    order = np.take_along_axis(target, drawn.argsort(1), 1)
+    histogram = torch.from_numpy(np.stack((~order, order), 1)).long()
+    precision = average_precision(histogram)
+    of_roc = area_interval(histogram)
+    of_precision = average_precision_interval(precision, histogram[:, 1].sum(-1))
+    row = [family, f"{area:g}", str(positives), share_within(of_roc.low, of_roc.high, truth[0])]
+    row += [share_within(*delong(histogram), truth[0]), f"{truth[1]:.2f}"]
+    return [*row, share_within(of_precision.low, of_precision.high, truth[1])]
 
 
 def share_within(low: Tensor, high: Tensor, value: Tensor) -> str:
     return f"{float(((low <= value) & (value <= high)).double().mean()):.3f}"
 
 
-SECTIONS: dict[str, Callable[[bool], str]] = {
+# --- running --------------------------------------------------------------------------------------------------------
+
+
+class Run(NamedTuple):
+    """Calls a function with each of several tuples of arguments, each from a seed of its own, in many processes."""
+
+    pool: ProcessPoolExecutor
+    seed: int
+
+    def __call__(self, title: str, function: Callable[..., Any], jobs: list[tuple[Any, ...]]) -> list[Any]:
+        """Results in the order of the jobs; they do not depend on the number of processes."""
+        seeds = np.random.SeedSequence([self.seed, *title.encode()]).generate_state(len(jobs)).tolist()
+        done = self.pool.map(partial(seeded, function), seeds, jobs)
+        return list(tqdm(done, title, len(jobs)))
+
+
+def seeded(function: Callable[..., Any], seed: int, job: tuple[Any, ...]) -> Any:
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    np.random.seed(seed)  # noqa: NPY002  the peers draw from it
+    return function(*job)
+
+
+SECTIONS: dict[str, Callable[[bool, Run], str]] = {
     "intervals": intervals,
     "comparisons": comparisons,
     "clusters": clusters,
@@ -565,18 +589,21 @@ def main() -> None:
         parser.add_argument(f"--{name}", action="store_true", help=section.__doc__)
     parser.add_argument("--quick", action="store_true", help="few test sets and draws; prints instead of writing")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".md"))
     given = parser.parse_args()
-    torch.set_num_threads(1)
-    torch.manual_seed(given.seed)
-    np.random.seed(given.seed)  # noqa: NPY002  the peers draw from it
-    start = time.process_time()
+    for name in ("prob_conf_mat", "confidenceinterval", "confidence_intervals"):
+        if importlib.util.find_spec(name) is None:
+            print(f"{name} is not installed and left out")
     chosen = [name for name in SECTIONS if getattr(given, name)] or list(SECTIONS)
     parts = [
         "# Coverage of 95 % intervals\n\nWritten by `python examples/coverage.py`; see there for what was simulated."
     ]
-    parts += [SECTIONS[name](given.quick) for name in chosen]
-    parts.append(f"torch {torch.__version__}, seed {given.seed}, {time.process_time() - start:.0f} s of one core.")
+    with ProcessPoolExecutor(given.jobs) as pool:
+        run = Run(pool, given.seed)
+        parts += [SECTIONS[name](given.quick, run) for name in chosen]
+    spent = sum(os.times()[:4]) / 60  # of this process and of those that it has waited for
+    parts.append(f"torch {torch.__version__}, seed {given.seed}, {spent:.1f} minutes of processor time.")
     text = "\n\n".join(parts) + "\n"
     if given.quick:
         print(text)
