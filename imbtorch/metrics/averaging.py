@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, ClassVar, Protocol
 
@@ -63,9 +63,9 @@ class Traits:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AveragedMeasure:
-    """A measure as it is read off the counts of a task.
+    """A measure as it is read off the counts of a task; equal to one that reads them alike.
 
     Attributes:
         traits: of the measure.
@@ -117,6 +117,11 @@ class AveragedMeasure:
         """Margins of the classes that take part in a mean: the ignored one has neither targets nor predictions."""
         return self._without_ignored(counts)
 
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return False
+        return all(_equal(getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
+
     def _of_labels(self, counts: Counts) -> Tensor:
         inner = "binary" if "binary" in self.traits.averages else "macro"
         if self.average == "micro":
@@ -151,6 +156,15 @@ class AveragedMeasure:
             return result
         kept = torch.arange(result.actual.shape[-1], device=result.actual.device) != ignored
         return Margins(*(part * kept for part in result))
+
+
+def _equal(one: object, other: object) -> bool:
+    """Whether settings are equal; of tensors, such as costs, ``==`` would give one answer for each number."""
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    return bool(one == other)
 
 
 def call_measure(measure: Callable[..., Tensor], counts: Counts, arguments: Mapping[str, Any]) -> Tensor:
