@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from imbtorch import measures as formulas
-from imbtorch.counts import Measure, double, evaluated, ratio, restore, square
+from imbtorch.counts import Measure, double, evaluated, ratio, restore, square, two_by_two
 
 __all__ = [
     "class_totals",
@@ -204,5 +204,4 @@ def precision_recall_isometrics(measure: Measure, negatives: float, positives: f
 
 def _matrices(false: Tensor, true: Tensor, negatives: float, positives: float) -> Tensor:
     """Counts ``[..., 2, 2]`` of so many false and true positives ``[...]``."""
-    right = (negatives - false).clamp(min=0)
-    return torch.stack((torch.stack((right, false), -1), torch.stack((positives - true, true), -1)), -2)
+    return two_by_two((negatives - false).clamp(min=0), false, positives - true, true)

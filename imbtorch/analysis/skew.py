@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from imbtorch.counts import Measure, double, evaluated, ratio, square
+from imbtorch.counts import Measure, double, evaluated, ratio, square, two_by_two
 
 __all__ = ["effective_skew_ratio", "implied_cost", "skew", "skew_delta", "skew_map", "skew_ratio"]
 
@@ -180,7 +180,7 @@ def skew_map(measure: Measure, positives: int, negatives: int) -> Tensor:
         torch.arange(negatives + 1, dtype=torch.float64),
         indexing="ij",
     )
-    counts = torch.stack((torch.stack((tn, negatives - tn), -1), torch.stack((positives - tp, tp), -1)), -2)
+    counts = two_by_two(tn, negatives - tn, positives - tp, tp)
     blocks = torch.split(counts.flatten(0, 1), 2**16)  # what autograd keeps of a whole grid would take a gigabyte
     return torch.cat([skew_ratio(measure, block) for block in blocks]).view_as(tp)
 
