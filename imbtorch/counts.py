@@ -350,13 +350,14 @@ def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
     return numerator / denominator.masked_fill(denominator == 0, torch.inf)
 
 
-def evaluated(measure: Measure, counts: Tensor, name: str = "measure") -> Tensor:
+def evaluated(measure: Measure, counts: Counts, name: str = "measure") -> Tensor:
     """Value of a measure, which must be one for each matrix; ``name`` is what an error calls it."""
+    shape = counts.actual.shape[:-1] if isinstance(counts, Margins) else counts.shape[:-2]
     value = measure(counts)
-    if not isinstance(value, Tensor) or value.shape != counts.shape[:-2]:
+    if not isinstance(value, Tensor) or value.shape != shape:
         got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
         raise ValueError(
-            f"{name} must return {list(counts.shape[:-2])}, one value for each matrix, got {got}; choose an average "
+            f"{name} must return {list(shape)}, one value for each matrix, got {got}; choose an average "
             "(a function of one's own indexes cells as counts[..., 0, 0])"
         )
     return double(value)
