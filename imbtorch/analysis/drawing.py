@@ -141,9 +141,7 @@ class CountsPosterior:
             return {"class": given, "average": given}
         half = torch.full_like(self.actual, 0.5)
         known = {"jeffreys": Lumps(half, half), "uniform": Lumps(2 * half, 2 * half)}
-        classes = (actual > 0).sum(-1, keepdim=True)
-        pooled = (ratio(hits, actual).sum(-1, keepdim=True) + 0.5) / (classes + 1)
-        mean = torch.where(classes > 2, pooled, 0.5).expand_as(actual).flatten()[self.rows]
+        mean = pooled_recall(hits, actual).expand_as(actual).flatten()[self.rows]
         known["pooled"] = Lumps(mean, 1 - mean)
         names = ("jeffreys", "pooled") if prior == "auto" else (prior, prior)
         return {"class": known[names[0]], "average": known[names[1]]}  # type: ignore[index]
@@ -278,6 +276,13 @@ class Draws:
     def counts(self, kind: str, variant: str, margins: bool) -> Counts:
         """Margins where they are asked for and worth it, else matrices."""
         return self.margins(kind, variant) if margins and self.of.sparse else self.matrices(kind, variant)
+
+
+def pooled_recall(hits: Tensor, actual: Tensor) -> Tensor:
+    """Right part of the pooled prior, ``[..., 1]``: the mean recall of classes ``[..., K]``, of two classes a half."""
+    classes = (actual > 0).sum(-1, keepdim=True)
+    pooled = (ratio(hits, actual).sum(-1, keepdim=True) + 0.5) / (classes + 1)
+    return torch.where(classes > 2, pooled, 0.5)
 
 
 def _wrong_cells(actual: Tensor, predicted: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from imbtorch.analysis.drawing import (
     clusters_drawn,
     multinomial,
 )
-from imbtorch.analysis.special import student_quantile
+from imbtorch.analysis.special import normal_quantile, student_quantile
 from imbtorch.counts import Counts, Margins, Measure, check_choice
 
 __all__ = ["Interval", "bootstrap", "posterior"]
@@ -324,9 +324,8 @@ def _of_resamples(
         estimate, resampled = values(each, counts, event_dims), torch.cat(values_of[name])
         low, high = quantiles(resampled, level)
         if clusters is not None:
-            q = (1 + level) / 2
-            normal = math.sqrt(2) * float(torch.special.erfinv(torch.tensor(level, dtype=torch.float64)))
-            stretch = student_quantile(q, clusters - 1) / normal * math.sqrt(clusters / (clusters - 1))
+            wider = student_quantile((1 + level) / 2, clusters - 1) / normal_quantile(level)
+            stretch = wider * math.sqrt(clusters / (clusters - 1))
             low, high = estimate + stretch * (low - estimate), estimate + stretch * (high - estimate)
         found[name] = Interval(estimate, low, high, level, method, resampled if draws else None)
     return found if isinstance(measure, Mapping) else found[""]

@@ -6,7 +6,6 @@ scores; counts, or rates where the classes were brought to other shares. Scores 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from imbtorch.analysis.drawing import multinomial
 from imbtorch.analysis.intervals import Interval, check_draws
-from imbtorch.analysis.special import student_quantile
+from imbtorch.analysis.special import normal_quantile, student_quantile
 from imbtorch.counts import double, ratio
 
 __all__ = [
@@ -134,7 +133,7 @@ def area_interval(histogram: Tensor, level: float = 0.95) -> Interval:
     """
     check_draws(2, level)
     point, (negatives, positives) = area(histogram), double(histogram).sum(-1).unbind(-1)
-    z, mean = _normal_quantile(level), (negatives + positives) / 2 - 1
+    z, mean = normal_quantile(level), (negatives + positives) / 2 - 1
 
     def variance(value: Tensor) -> Tensor:
         spread = 1 + mean * (1 - value) / (2 - value) + mean * value / (1 + value)
@@ -177,14 +176,9 @@ def average_precision_interval(estimate: Tensor, positives: Tensor, level: float
     """
     check_draws(2, level)
     point, positives = double(estimate), double(positives)
-    q = _normal_quantile(level) ** 2 / positives
+    q = normal_quantile(level) ** 2 / positives
     middle, half = (point + q / 2) / (1 + q), (q * point * (1 - point) + q * q / 4).sqrt() / (1 + q)
     return Interval(point, middle - half, middle + half, level, "binomial (Wilson)")
-
-
-def _normal_quantile(level: float) -> float:
-    """Half the width of an interval of a standard normal distribution."""
-    return math.sqrt(2) * float(torch.special.erfinv(torch.tensor(level, dtype=torch.float64)))
 
 
 def _root(distance: Callable[[Tensor], Tensor], outer: float, inner: Tensor) -> Tensor:

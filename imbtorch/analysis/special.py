@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-__all__ = ["beta_cdf", "student_quantile"]
+__all__ = ["beta_cdf", "normal_quantile", "student_quantile"]
 
 TINY = 1e-300
 
@@ -58,6 +59,15 @@ def _fraction(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 def _away_from_zero(x: Tensor) -> Tensor:
     return torch.where(x.abs() < TINY, TINY, x)
+
+
+def normal_quantile(level: float) -> float:
+    """Half the width of an interval of a standard normal distribution that holds the share ``level``.
+
+    >>> round(normal_quantile(0.95), 4)
+    1.96
+    """
+    return math.sqrt(2) * float(torch.special.erfinv(torch.tensor(level, dtype=torch.float64)))
 
 
 @lru_cache(maxsize=256)
