@@ -176,10 +176,7 @@ class CountsMetric(SummedState):
         self, counter: Counter, preds: Tensor, target: Tensor, group: Tensor | int | None, weight: Tensor | None
     ) -> Batch:
         """Check and read a batch, with what else is known of its samples."""
-        batch = counter.read(preds, target)
-        if group is None and weight is None and self._counting.groups is None:
-            return batch
-        return self._counting.with_axes(batch, target, group, weight)
+        return self._counting.with_axes(counter.read(preds, target), target, group, weight)
 
     def _defer(self) -> bool:
         """Whether samples that cannot be counted are tallied rather than raised about at once."""
