@@ -345,6 +345,11 @@ def sums(counts: Counts) -> Margins:
     return CountedMargins(counts.diagonal(dim1=-2, dim2=-1), counts.sum(-1), counts.sum(-2))
 
 
+def mapped(counts: Counts, change: Callable[[Tensor], Tensor]) -> Counts:
+    """Counts of which the matrix, or each tensor of the margins, is changed alike."""
+    return Margins(*map(change, counts)) if isinstance(counts, Margins) else change(counts)
+
+
 def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
     """Quotient with 0 where the denominator is 0, which is made infinite, so that gradients stay finite as well."""
     return numerator / denominator.masked_fill(denominator == 0, torch.inf)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.counting import Counting
-from imbtorch.counts import Counts, Margins, check_choice, double, margins, one_vs_rest, restore
+from imbtorch.counts import Counts, Margins, check_choice, double, mapped, margins, one_vs_rest, restore
 from imbtorch.measures import class_mean
 
 __all__ = ["AveragedMeasure", "Traits", "chosen_average"]
@@ -104,18 +104,14 @@ class AveragedMeasure:
         if self.counting.task == "multilabel":
             return self._of_labels(counts)
         if self.traits.binary_only and self.counting.task == "multiclass" and self.average != "binary":
-            _, actual, predicted = self._without_ignored(counts)
+            _, actual, predicted = self.without_ignored(counts)
             values = double(self._measured(one_vs_rest(counts), ""))
             return restore(class_mean(values, actual, predicted, self.average), counts)
         return self._measured(counts, self.average)
 
-    def averaged_by(self, average: str) -> AveragedMeasure:
-        """Return the same with another average."""
-        return replace(self, average=average)
-
-    def without_ignored(self, counts: Counts) -> Margins:
-        """Margins of the classes that take part in a mean: the ignored one has neither targets nor predictions."""
-        return self._without_ignored(counts)
+    def value_of(self, counts: Counts, marginal: Margins) -> Tensor:
+        """Value of counts whose margins are known, which are read where they will do."""
+        return self(counts if self.needs_matrix else marginal)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -133,7 +129,6 @@ class AveragedMeasure:
         return restore(labels, counts)
 
     def _measured(self, counts: Counts, average: str) -> Tensor:
-        ignored = self.counting.ignored_class if self.counting.task != "multilabel" else None
         if not self.traits.batched and isinstance(counts, Tensor) and counts.ndim > 2:
             singles = counts.reshape(-1, *counts.shape[-2:]).unbind()
             if average == "none":
@@ -142,14 +137,14 @@ class AveragedMeasure:
             return torch.stack(found).reshape(counts.shape[:-2])
         if not self.traits.averages:
             return call_measure(self.traits.measure, counts, self.arguments)
-        arguments = {**self.arguments, "average": average}
-        if ignored is not None and average not in ("micro", "binary"):
-            _, actual, predicted = self._without_ignored(counts)
+        ignores = self.counting.task != "multilabel" and self.counting.ignored_class is not None
+        if ignores and average not in ("micro", "binary"):
+            _, actual, predicted = self.without_ignored(counts)
             values = double(call_measure(self.traits.measure, counts, {**self.arguments, "average": "none"}))
             return restore(class_mean(values, actual, predicted, average), counts)
-        return call_measure(self.traits.measure, counts, arguments)
+        return call_measure(self.traits.measure, counts, {**self.arguments, "average": average})
 
-    def _without_ignored(self, counts: Counts) -> Margins:
+    def without_ignored(self, counts: Counts) -> Margins:
         """Margins in which the ignored class has neither targets nor predictions, so that no mean holds it."""
         result, ignored = margins(counts), self.counting.ignored_class
         if ignored is None:
@@ -173,7 +168,7 @@ def call_measure(measure: Callable[..., Tensor], counts: Counts, arguments: Mapp
     What it does to the copy harms nobody, and products of cells neither overflow nor lose digits.
     """
     if not all(_is_ours(each) for each in (measure, *arguments.values()) if callable(each)):
-        counts = Margins(*map(_private, counts)) if isinstance(counts, Margins) else _private(counts)
+        counts = mapped(counts, _private)
     return measure(counts, **arguments)
 
 

@@ -16,12 +16,7 @@ from typing_extensions import Unpack
 
 from imbtorch.batches import FAULTS, Batch
 from imbtorch.counting import Counting, Layout, Task, Threshold
-from imbtorch.counts import (
-    Counts,
-    Margins,
-    check_choice,
-    sums,
-)
+from imbtorch.counts import Counts, Margins, check_choice, sums
 from imbtorch.kernels import reading_is_free
 from imbtorch.measures import Average
 from imbtorch.metrics.state import Setting, SummedState, rank_zero, warn_caller
@@ -229,8 +224,7 @@ class CountsMetric(SummedState):
         """Raise or warn about samples that were not counted; return whether there are any."""
         if not any(tally):
             return False
-        found = ", ".join(f"{int(count)} {fault}" for count, fault in zip(tally, FAULTS, strict=True) if count)
-        text = f"{type(self).__name__} did not count {sum(map(int, tally))} of the samples it was given: {found}"
+        text = uncounted_text(type(self).__name__, tally)
         if self._on_invalid == "raise":
             raise ValueError(f"{text}; mend the input and call reset() to start anew (on_invalid='warn' goes on)")
         self._warn_once("invalid", text)
@@ -325,6 +319,12 @@ class CountsMetric(SummedState):
         return f"{type(self).__name__}({self.extra_repr()})"
 
 
+def uncounted_text(name: str, tally: Sequence[float]) -> str:
+    """What to say of samples that a metric did not count, given how many have each of :data:`FAULTS`."""
+    found = ", ".join(f"{int(count)} {fault}" for count, fault in zip(tally, FAULTS, strict=True) if count)
+    return f"{name} did not count {sum(map(int, tally))} of the samples it was given: {found}"
+
+
 def canonical(value: object) -> str:
     """Text of a setting that is equal in every process: no address of an object, no order of a set."""
     if isinstance(value, (Tensor, np.ndarray, np.generic)):
@@ -416,12 +416,6 @@ def confusion_counts(counts: Counts) -> Tensor:
     if isinstance(counts, Margins):
         raise ValueError("state='margins' keeps no confusion matrix; use state='matrix', or .margins")
     return counts
-
-
-def soft_counts_of(counter: Counter, state: Tensor) -> Counts:
-    """Soft counts of a state, of what can count them."""
-    assert isinstance(counter, Counting)
-    return counter.soft_counts(state)
 
 
 def counter_of_a_batch(counting: Counting, needs_matrix: bool) -> Counting:

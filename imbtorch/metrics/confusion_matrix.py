@@ -24,7 +24,6 @@ from imbtorch.metrics.base import (
     TorchmetricsArguments,
     confusion_counts,
     counter_of_a_batch,
-    soft_counts_of,
     targets,
 )
 from imbtorch.metrics.state import Setting
@@ -155,7 +154,8 @@ class ConfusionMatrixMetric(LocalCounts):
 
     def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> Tensor:
         if self.soft:
-            return self._reported(soft_counts_of(counter, state))
+            assert isinstance(counter, Counting)
+            return self._reported(counter.soft_counts(state))
         counts = counter.counts(state)
         return self._reported(counts if self._traits().needs_matrix else sums(counts))
 

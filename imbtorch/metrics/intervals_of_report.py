@@ -70,7 +70,7 @@ class ReportedIntervals:
         for name in self.names:
             measure = self.overall.get(name) or self.of_classes[self.classes[name][0]]
             for limit in ("low", "high"):
-                yield f"{name}_{limit}", measure.traits.higher_is_better
+                yield f"{name}_{limit}", measure.higher_is_better
 
     def read_off(self, read: Read | None) -> dict[str, Read]:
         """Measures to draw, each once for all of its classes.

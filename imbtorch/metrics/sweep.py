@@ -167,7 +167,7 @@ class ThresholdSweep(SharedResult):
         self._also = _checked_also(also)
         self._priors = None if prevalence is None else counting.class_priors(prevalence, "prevalence")
         directions: dict[str, bool | None] = dict.fromkeys(self._names("threshold"))
-        directions |= dict.fromkeys(self._names("value"), self._measure.traits.higher_is_better)
+        directions |= dict.fromkeys(self._names("value"), self._measure.higher_is_better)
         for name in self._also:
             directions |= dict.fromkeys(self._names(name) + self._averages(name), True)
         self._name(directions, prefix, postfix)
@@ -244,7 +244,7 @@ class ThresholdSweep(SharedResult):
         )
 
     def _best(self, histogram: Tensor) -> dict[str, Tensor]:
-        values, higher = self._at_each_threshold(histogram), self._measure.traits.higher_is_better
+        values, higher = self._at_each_threshold(histogram), self._measure.higher_is_better
         ranked = values.nan_to_num(nan=-torch.inf if higher else torch.inf)
         best = ranked.argmax(-1, keepdim=True) if higher else ranked.argmin(-1, keepdim=True)
         found = {
@@ -513,7 +513,7 @@ average_precision_interval`). Simulated, 95 % intervals held the true value in .
 
     def _objective(self, measure: Measure) -> Measure:
         """The measure so that higher is better."""
-        return measure if self._measure.traits.higher_is_better else partial(negated, measure)
+        return measure if self._measure.higher_is_better else partial(negated, measure)
 
     # --- looks ------------------------------------------------------------------------------------------------------
 
@@ -561,7 +561,7 @@ def _swept_measure(measured: Measured, higher_is_better: bool) -> AveragedMeasur
             raise ValueError(f"a sweep reads binary counts; make the metric with task='binary', got {measured!r}")
         binary = measured._counting
     found = resolved("measure", measured, binary, batched=True)
-    if found.traits.higher_is_better is None:
+    if found.higher_is_better is None:
         if isinstance(measured, (type, ConfusionMatrixMetric)):
             raise ValueError(f"{found.traits.name} has no direction in which it could be best; give a function")
         found = found.towards(higher_is_better)
