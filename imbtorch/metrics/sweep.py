@@ -292,6 +292,13 @@ class ThresholdSweep(SharedResult):
         """Counts ``[T, 2, 2]`` (``[L, T, 2, 2]``) at each threshold of the last computed result; never communicates."""
         return self._matrices(self._counted())
 
+    def rates(self) -> Tensor:
+        """Samples of either class in each bin of scores, ``[2, B]`` (``[L, 2, B]``), as values are read.
+
+        At the ``prevalence`` rates whose rows sum to it, else counts. Of the last computed result; never communicates.
+        """
+        return self._rates(self._counted())
+
     def curve(self) -> tuple[Tensor, Tensor]:
         """Thresholds ``[T]`` and values ``[T]`` (``[L, T]``) of the last computed result; never communicates."""
         return self.thresholds, self._at_each_threshold(self._counted()).cpu()
@@ -309,7 +316,7 @@ class ThresholdSweep(SharedResult):
         Of the last computed result, at the ``prevalence``; never communicates. Precisions are nan where nothing is
         predicted.
         """
-        return precision_recall_curve(self._rates(self._counted()))
+        return precision_recall_curve(self.rates())
 
     def auc(self) -> Tensor:
         """Area under the ROC curve through :meth:`roc_points` by the trapezoid rule, ``[]`` or ``[L]``."""
@@ -320,7 +327,7 @@ class ThresholdSweep(SharedResult):
 
         Of the last computed result, at the ``prevalence``; never communicates.
         """
-        return average_precision(self._rates(self._counted()))
+        return average_precision(self.rates())
 
     def partial_auc(self) -> Tensor:
         """What the point of each threshold contributes to the area with its two neighbours, ``[T]`` or ``[L, T]``.
@@ -449,8 +456,9 @@ average_precision_interval`). Simulated, 95 % intervals held the true value in .
         limits = checked_limits(at_least or {}, alerts, sure)
         if self.weighted and limits:
             raise ValueError(f"limits need probabilities, and {UNSURE}")
-        cost = None if costs is None else partial(expected_cost, costs=torch.as_tensor(costs, dtype=torch.float64))
-        objective = self._objective(self._measure) if cost is None else partial(negated, cost)
+        objective = self._objective(self._measure)
+        if costs is not None:
+            objective = partial(negated, partial(expected_cost, costs=torch.as_tensor(costs, dtype=torch.float64)))
         points = {}
         for index, histogram in enumerate(self._of_labels(self._counted().cpu())):
             where = "" if self.task == "binary" else f"{self._label(index)}: "
