@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Protocol
 
@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from imbtorch.counting import Counting
-from imbtorch.counts import Counts, Margins, check_choice, double, mapped, margins, one_vs_rest, restore
+from imbtorch.counts import Counts, Margins, check_choice, double, mapped, margins, one_vs_rest, rescaled, restore
 from imbtorch.measures import class_mean
 
-__all__ = ["AveragedMeasure", "Traits", "chosen_average"]
+__all__ = ["AtPrevalence", "AveragedMeasure", "Traits", "chosen_average"]
 
 
 class HasTraits(Protocol):
@@ -114,9 +114,7 @@ class AveragedMeasure:
         return self(counts if self.needs_matrix else marginal)
 
     def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
-            return False
-        return all(_equal(getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
+        return type(other) is type(self) and _equal(vars(self), vars(other))
 
     def _of_labels(self, counts: Counts) -> Tensor:
         inner = "binary" if "binary" in self.traits.averages else "macro"
@@ -151,6 +149,26 @@ class AveragedMeasure:
             return result
         kept = torch.arange(result.actual.shape[-1], device=result.actual.device) != ignored
         return Margins(*(part * kept for part in result))
+
+
+@dataclass(frozen=True, eq=False)
+class AtPrevalence:
+    """A measure that is read at other class shares than those that were counted.
+
+    Attributes:
+        measure: function of counts.
+        shares: of the classes, ``[K]``, for labels ``[L, 2]``.
+    """
+
+    measure: Callable[[Counts], Tensor]
+    shares: Tensor
+
+    def __call__(self, counts: Counts) -> Tensor:
+        """Value of counts that are rescaled to the shares."""
+        return self.measure(rescaled(counts, self.shares))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AtPrevalence) and _equal(vars(self), vars(other))
 
 
 def _equal(one: object, other: object) -> bool:

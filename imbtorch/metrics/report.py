@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from typing import Any
 
@@ -363,20 +363,10 @@ class ImbalanceReport(SharedResult, LocalCounts):
             return {}
         assert isinstance(counts, Tensor)
         values = {}
-        for name, found in limits.drawn(counts, self._read_of_draws()).items():
+        for name, found in limits.drawn(counts, self._priors).items():
             values[f"{name}{suffix}_low"] = self._narrow(found.low)
             values[f"{name}{suffix}_high"] = self._narrow(found.high)
         return values
-
-    def _read_of_draws(self) -> Callable[[Tensor], Tensor] | None:
-        """What measures of draws are read off; None for the draws themselves."""
-        return None if self._priors is None else self._rates_of_draws
-
-    def _rates_of_draws(self, draws: Tensor) -> Tensor:
-        """Draws, which are of counts, at the prevalence one by one."""
-        rates = self._read_at(draws)
-        assert isinstance(rates, Tensor)
-        return rates
 
     def measure(self, name: str) -> AveragedMeasure:
         """A measure as this report reads it, or would: a function of counts that knows its direction.
@@ -445,7 +435,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         with self._counts_of_all() as counted:
             counts = confusion_counts(counted).clone()
             parts = confusion_counts(self._counting.counts_of_groups(self._state)).clone() if clusters else counts
-        measures, dims = wanted.read_off(self._read_of_draws()), counts.ndim
+        measures, dims = wanted.to_draw(self._priors), counts.ndim
         if clusters:
             parts = parts[parts.flatten(1).any(1)]
             found = bootstrap(measures, parts, samples, level, generator=generator, event_dims=dims, clusters=True)
