@@ -117,11 +117,11 @@ class CountsPosterior:
         extra = prior.to(flat) * (actual > 0).unsqueeze(-1) if isinstance(prior, Tensor) else None
         errors = flat - torch.diag_embed(hits)
         alpha = errors if extra is None else torch.where(wrong, errors + extra, 0.0)
-        place = alpha.flatten().nonzero().flatten()
+        self.places = place = alpha.flatten().nonzero().flatten()  # of errors, among the cells of all matrices
         self.alpha = alpha.flatten()[place]
-        self._of_row = torch.zeros_like(actual.flatten(), dtype=torch.long)
-        self._of_row[self.rows] = torch.arange(len(self.rows), device=flat.device)
-        self.cell_rows = self._of_row[place // self.size]  # among rows with targets
+        of_row = torch.zeros_like(actual.flatten(), dtype=torch.long)
+        of_row[self.rows] = torch.arange(len(self.rows), device=flat.device)
+        self.cell_rows = of_row[place // self.size]  # among rows with targets
         self.cell_columns = place // self.size**2 * self.size + place % self.size
         self.lumps = self._lumps(prior, hits, actual, extra)
         self._choose_from(wrong, errors)
@@ -245,7 +245,7 @@ class Draws:
         posterior = self.of
         size, rows = posterior.size, posterior.rows
         whole = cells.new_zeros(posterior.number * size, cells.shape[-1])
-        whole[rows[posterior.cell_rows] * size + posterior.cell_columns % size] = cells
+        whole[posterior.places] = cells
         whole[rows * size + rows % size] = right
         return whole.scatter_add_(0, rows.unsqueeze(-1) * size + self.column % size, lump)
 
@@ -268,7 +268,7 @@ class Draws:
         if not posterior.sparse:
             return self._placed(cells, right, lump).sum(-1).reshape(posterior.shape)
         whole = cells.new_zeros(posterior.number * size)
-        whole[rows[posterior.cell_rows] * size + posterior.cell_columns % size] = cells.sum(-1)
+        whole[posterior.places] = cells.sum(-1)
         whole[rows * size + rows % size] = right.sum(-1)
         whole.scatter_add_(0, (rows.unsqueeze(-1) * size + self.column % size).flatten(), lump.flatten())
         return whole.reshape(posterior.shape)
