@@ -112,9 +112,9 @@ def precision_recall_points(counts: Tensor) -> Tensor:
     >>> precision_recall_points(torch.tensor([[[8, 2], [1, 4]]]))
     tensor([[0.8000, 0.6667]], dtype=torch.float64)
     """
-    class_totals(counts)
+    recall = roc_points(counts)[:, 1]
     false, true = counts.detach().cpu().double()[..., 1].unbind(-1)
-    return torch.stack((roc_points(counts)[:, 1], true / (true + false)), -1)
+    return torch.stack((recall, true / (true + false)), -1)
 
 
 def dominance_points(counts: Tensor) -> Tensor:
