@@ -147,8 +147,7 @@ class ConfusionMatrixMetric(LocalCounts):
         Raises:
             ValueError: if samples could not be counted and ``on_invalid="raise"``.
         """
-        counts = self._counter.counts(self._state)
-        counts = counts if self._traits().needs_matrix else sums(counts)  # once, for the value and for the warnings
+        counts = self._needed(self._counter.counts(self._state))
         self._report_problems(targets(counts))
         return self._reported(self._counting.soft_counts(self._state) if self.soft else counts)
 
@@ -156,8 +155,11 @@ class ConfusionMatrixMetric(LocalCounts):
         if self.soft:
             assert isinstance(counter, Counting)
             return self._reported(counter.soft_counts(state))
-        counts = counter.counts(state)
-        return self._reported(counts if self._traits().needs_matrix else sums(counts))
+        return self._reported(self._needed(counter.counts(state)))
+
+    def _needed(self, counts: Counts) -> Counts:
+        """Counts, or their margins where the measure needs no more: taken once, they serve warnings too."""
+        return counts if self._traits().needs_matrix else sums(counts)
 
     def evaluate(self, counts: Counts) -> Tensor:
         """Value of the measure for any counts of this task: pure, batched and differentiable.
