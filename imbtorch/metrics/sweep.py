@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.analysis.intervals import Interval, check_draws, posterior, quantiles
+from imbtorch.analysis.intervals import Interval, check_level, posterior, quantiles
 from imbtorch.analysis.scores import (
     area,
     area_interval,
@@ -405,7 +405,7 @@ average_precision_interval`). Simulated, 95 % intervals held the true value in .
         self, name: str, index: int, histogram: Tensor, level: float, generator: torch.Generator | None
     ) -> Interval:
         """Percentiles of the best threshold, or of what the point of the present one contributes to the area."""
-        check_draws(RESAMPLES, level)
+        check_level(level)
         objective, number = self._objective(self._at_shares(index)), len(self.thresholds)
 
         def best(swept: Tensor) -> Tensor:
@@ -512,7 +512,7 @@ average_precision_interval`). Simulated, 95 % intervals held the true value in .
         shares = self._shares()
         if shares is None:
             return as_counted
-        return partial(at_shares, share=shares.reshape(-1, 2)[0 if self.task == "binary" else index])
+        return partial(at_shares, share=shares.reshape(-1, 2)[index])
 
     def _at_shares(self, index: int) -> Measure:
         """The measure of counts of a label, read at the prevalence."""
