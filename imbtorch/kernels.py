@@ -76,9 +76,9 @@ def count_sound(
     table: Table,
     guess: Integers,
     true: Integers,
-    ignored: int | None = None,
-    weight: Integers | None = None,
-    group: Integers | None = None,
+    ignored: int | None,
+    weight: Integers | None,
+    group: Integers | None,
 ) -> bool:
     """Count a batch if all its samples are sound; else return False, with the state as before.
 
@@ -243,8 +243,8 @@ def add_masked(
     true: Tensor,
     keep: Tensor | None,
     faults: Sequence[Tensor | None],
-    weight: Tensor | None = None,
-    group: Tensor | None = None,
+    weight: Tensor | None,
+    group: Tensor | None,
 ) -> Tensor:
     """Count a batch without reading a value: what is not sound adds to the spare cell of its first fault.
 

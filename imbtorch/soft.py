@@ -235,8 +235,8 @@ def add_soft_of_two(
     scores: Tensor,
     true: Tensor,
     counted: Tensor,
-    logits: bool = False,
-    group: Tensor | None = None,
+    logits: bool,
+    group: Tensor | None,
 ) -> None:
     """Add probabilities of class 1, and what is left of 1 for class 0, without reading a value.
 

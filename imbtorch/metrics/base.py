@@ -250,7 +250,7 @@ class CountsMetric(SummedState):
         elif missing and not uncounted and self.warns_of_unseen and self._may_warn("unseen"):
             self._warn_once("unseen", self._unseen_text(unseen, read_at=priors is not None))
 
-    def _unseen(self, actual: Tensor, priors: Tensor | None = None) -> Tensor:
+    def _unseen(self, actual: Tensor, priors: Tensor | None) -> Tensor:
         """Which classes, or labels, have no targets; where priors are given, those that should have some there."""
         if priors is not None:
             lacking = (actual == 0) & (priors > 0).to(actual.device)
@@ -260,7 +260,7 @@ class CountsMetric(SummedState):
             unseen[self._counting.ignored_class] = False
         return unseen
 
-    def _unseen_text(self, unseen: Tensor, read_at: bool = False, needed: bool = False) -> str:
+    def _unseen_text(self, unseen: Tensor, read_at: bool, needed: bool = False) -> str:
         names = [self._label(index) for index in unseen.nonzero().flatten().tolist()]
         shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
         what = "classes had no target"

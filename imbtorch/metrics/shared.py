@@ -39,7 +39,7 @@ class SharedResult(CountsMetric):
             return None
         return tuple((self._priors[:, 1] if self.task == "multilabel" else self._priors).tolist())
 
-    def _name(self, directions: Mapping[str, bool | None], prefix: str = "", postfix: str = "") -> None:
+    def _name(self, directions: Mapping[str, bool | None], prefix: str, postfix: str) -> None:
         """Make a metric of each name, given which direction of it is better."""
         self._prefix, self._postfix = prefix, postfix
         self._values = nn.ModuleList(ReportedValue(self, name, better) for name, better in directions.items())

@@ -171,7 +171,7 @@ class SummedState(SyncedMetric):
         """Take a tensor that nobody else knows as the state."""
         self._state, self._owned, self._lent = _normal(state), True, False
 
-    def _writable(self, exclusive: bool = False) -> Tensor:
+    def _writable(self, exclusive: bool) -> Tensor:
         """Return the state after making sure that writing into it harms nobody.
 
         Args:
