@@ -172,10 +172,6 @@ def checked_thresholds(task: Task, size: int, threshold: object) -> float | tupl
     return tuple(checked_threshold(task, each) for each in numbers)
 
 
-def device_of(value: object) -> torch.device | None:
-    return value.device if isinstance(value, Tensor) else None
-
-
 def checked_soft(soft: object) -> float:
     """Return the share of soft counts; 0 for none."""
     if isinstance(soft, (bool, np.bool_)):

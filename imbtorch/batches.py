@@ -143,7 +143,7 @@ def _counted_on_cpu(state: Tensor, table: Table, batch: Batch, ignored: int | No
 def _flat(batch: Batch) -> Batch:
     """What is counted of a batch, in one dimension."""
     weight = None if batch.weight is None else batch.weight.reshape(-1)
-    group = batch.group if batch.group is None or isinstance(batch.group, int) else batch.group.reshape(-1)
+    group = batch.group.reshape(-1) if isinstance(batch.group, Tensor) else None
     return Batch(batch.labels.reshape(-1), batch.truth.reshape(-1), weight=weight, group=group)
 
 

@@ -31,9 +31,9 @@ def bins_of(scores: Tensor, edges: Tensor, logits: bool) -> Tensor:
         edges: sorted, float64 (float32 where the device knows no other), on the device of the scores.
         logits: whether they are logits.
     """
-    if not (reading_is_free(scores) and scores.dtype in DTYPES and min(scores.numel(), len(edges)) >= FEW):
-        return torch.bucketize(scores.contiguous(), edges.to(scores.dtype))
-    table = _table(_Edges(edges), scores.dtype, logits)
+    table = None
+    if reading_is_free(scores) and scores.dtype in DTYPES and min(scores.numel(), len(edges)) >= FEW:
+        table = _table(_Edges(edges), scores.dtype, logits)
     if table is None:
         return torch.bucketize(scores.contiguous(), edges.to(scores.dtype))
     return torch.from_numpy(table.look_up(scores.contiguous()))

@@ -38,7 +38,7 @@ from imbtorch.batches import (
 )
 from imbtorch.counts import Counts, Margins, check_choice
 from imbtorch.kernels import Table, integers, reading_is_free
-from imbtorch.log_odds import logit_limit, of_class_one
+from imbtorch.log_odds import logit_limit, of_class_one, wide
 from imbtorch.soft import (
     UNEVEN,
     add_soft_masked,
@@ -421,7 +421,7 @@ class Counting:
         table, ignored, truth = self.table, self.ignored_target, batch.truth
         if batch.group is None:
             return count_soft(state, table, scores, truth, ignored, self.logits)
-        kept = torch.ones_like(truth, dtype=torch.bool) if ignored is None else truth != ignored
+        kept = kept_targets(truth, ignored)
         group = torch.as_tensor(batch.group).expand(truth.shape)
         sound = (truth >= 0) & (truth < table.rows) & (group >= 0) & (group < table.groups)
         if bool((kept & ~sound).any()):
@@ -462,13 +462,13 @@ class Counting:
 
     def probabilities(self, preds: Tensor, truth: Tensor) -> tuple[Tensor, Tensor | None]:
         """Probability of class 1, in float32 or wider; of both columns of scores also which do not sum to 1."""
-        wide = preds.to(torch.promote_types(preds.dtype, torch.float32))
+        scores = wide(preds)
         if preds.ndim == truth.ndim:
-            return (wide.sigmoid() if self.logits else wide), None
+            return (scores.sigmoid() if self.logits else scores), None
         if self.logits:
-            return wide.softmax(1)[:, 1], None
-        total = wide.sum(1)
-        return wide[:, 1].masked_fill(total.isnan(), torch.nan), (total - 1).abs() > UNEVEN
+            return scores.softmax(1)[:, 1], None
+        total = scores.sum(1)
+        return scores[:, 1].masked_fill(total.isnan(), torch.nan), (total - 1).abs() > UNEVEN
 
     def error_message(self, fault: int, values: Tensor, samples: int) -> str:
         """What is wrong with a batch, by the first of the offending values."""

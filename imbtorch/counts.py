@@ -142,7 +142,7 @@ def one_vs_rest(counts: Counts) -> Counts:
         rest = _zero_if_rounding(total - predicted, total)
         pairs = ((tn, tp), (total - actual, actual), (rest, predicted))
         return Margins(*(restore(torch.stack(pair, -1), counts) for pair in pairs))
-    return restore(torch.stack((torch.stack((tn, fp), -1), torch.stack((fn, tp), -1)), -2), counts)
+    return restore(two_by_two(tn, fp, fn, tp), counts)
 
 
 def merge_classes(
@@ -215,7 +215,7 @@ def at_prevalence(counts: Counts, priors: Tensor | Sequence[float]) -> Counts:
     tensor([[0.8910, 0.0990],
             [0.0020, 0.0080]], dtype=torch.float64)
     """
-    whole = _two_by_two(counts) if isinstance(counts, Margins) else counts
+    whole = _of_margins(counts) if isinstance(counts, Margins) else counts
     actual = double(square(whole)).sum(-1)
     share = torch.as_tensor(priors, dtype=torch.float64, device=actual.device)
     if share.shape[-1:] != actual.shape[-1:]:
@@ -235,7 +235,7 @@ def rescaled(counts: Counts, share: Tensor) -> Counts:
     The share of a class without targets goes to the others; where no class with a share has targets, all rates are 0.
     """
     if isinstance(counts, Margins):
-        scaled = margins(rescaled(_two_by_two(counts), share))
+        scaled = margins(rescaled(_of_margins(counts), share))
         return Margins(*(restore(part, like) for part, like in zip(scaled, counts, strict=True)))
     return restore(rescaled_rows(matrix(counts), share), counts)
 
@@ -248,7 +248,7 @@ def rescaled_rows(rows: Tensor, share: Tensor) -> Tensor:
     return ratio(rows, actual.unsqueeze(-1)) * there.unsqueeze(-1)
 
 
-def _two_by_two(counts: Margins) -> Tensor:
+def _of_margins(counts: Margins) -> Tensor:
     """Matrix of two classes, in float64, from its margins, which determine it."""
     if counts.correct.shape[-1] != 2:
         raise ValueError(
@@ -256,7 +256,7 @@ def _two_by_two(counts: Margins) -> Tensor:
             "where the errors of each class went; count with state='matrix'"
         )
     (tn, tp), (negatives, positives), _ = (part.unbind(-1) for part in margins(counts))
-    return torch.stack((torch.stack((tn, negatives - tn), -1), torch.stack((positives - tp, tp), -1)), -2)
+    return two_by_two(tn, negatives - tn, positives - tp, tp)
 
 
 # --- small pieces that measures share -------------------------------------------------------------------------------
@@ -274,6 +274,11 @@ def square(counts: Counts) -> Tensor:
             "confusion_matrix(preds, target, task) makes one"
         )
     return counts
+
+
+def two_by_two(tn: Tensor, fp: Tensor, fn: Tensor, tp: Tensor) -> Tensor:
+    """Confusion matrices ``[..., 2, 2]`` of their four cells ``[...]``."""
+    return torch.stack((torch.stack((tn, fp), -1), torch.stack((fn, tp), -1)), -2)
 
 
 def matrix(counts: Counts) -> Tensor:
@@ -340,18 +345,24 @@ def sums(counts: Counts) -> Margins:
     return CountedMargins(counts.diagonal(dim1=-2, dim2=-1), counts.sum(-1), counts.sum(-2))
 
 
+def mapped(counts: Counts, change: Callable[[Tensor], Tensor]) -> Counts:
+    """Counts of which the matrix, or each tensor of the margins, is changed alike."""
+    return Margins(*map(change, counts)) if isinstance(counts, Margins) else change(counts)
+
+
 def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
     """Quotient with 0 where the denominator is 0, which is made infinite, so that gradients stay finite as well."""
     return numerator / denominator.masked_fill(denominator == 0, torch.inf)
 
 
-def evaluated(measure: Measure, counts: Tensor, name: str = "measure") -> Tensor:
+def evaluated(measure: Measure, counts: Counts, name: str = "measure") -> Tensor:
     """Value of a measure, which must be one for each matrix; ``name`` is what an error calls it."""
+    shape = counts.actual.shape[:-1] if isinstance(counts, Margins) else counts.shape[:-2]
     value = measure(counts)
-    if not isinstance(value, Tensor) or value.shape != counts.shape[:-2]:
+    if not isinstance(value, Tensor) or value.shape != shape:
         got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
         raise ValueError(
-            f"{name} must return {list(counts.shape[:-2])}, one value for each matrix, got {got}; choose an average "
+            f"{name} must return {list(shape)}, one value for each matrix, got {got}; choose an average "
             "(a function of one's own indexes cells as counts[..., 0, 0])"
         )
     return double(value)

@@ -7,7 +7,7 @@ from typing import cast, get_args
 import torch
 from torch import Tensor
 
-from imbtorch.arguments import Task, Threshold, device_of, refuses_arguments_of_others
+from imbtorch.arguments import Task, Threshold, refuses_arguments_of_others
 from imbtorch.counting import Counting
 from imbtorch.counts import Normalize, check_choice, normalized
 
@@ -56,12 +56,9 @@ def confusion_matrix(
             [0, 1, 0],
             [0, 0, 1]])
     """
-    counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index).on(device_of(target))
+    counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index)
     check_choice("normalize", normalize, (None, *get_args(Normalize)))
-    batch = counting.read(preds, target)
-    state = counting.zeros(target.device)
-    counting.add_(state, batch, defer=lambda: False)
-    counts = cast(Tensor, counting.counts(state))
+    counts = cast(Tensor, counting.counts(_state(counting, preds, target)))
     return counts if normalize is None else normalized(counts, normalize).to(torch.get_default_dtype())
 
 
@@ -114,7 +111,12 @@ def soft_confusion_matrix(
     counting = Counting.of(task, num_classes, num_labels, 0.5, logits, ignore_index, soft=soft)
     if not counting.soft:
         raise ValueError(f"soft must be True or a share between 0 and 1, got {soft!r}; confusion_matrix counts without")
+    return cast(Tensor, counting.soft_counts(_state(counting, preds, target)))
+
+
+def _state(counting: Counting, preds: Tensor, target: Tensor) -> Tensor:
+    """State of one batch; what cannot be counted raises."""
     batch = counting.read(preds, target)
     state = counting.zeros(target.device)
     counting.add_(state, batch, defer=lambda: False)
-    return cast(Tensor, counting.soft_counts(state))
+    return state

@@ -76,9 +76,9 @@ def count_sound(
     table: Table,
     guess: Integers,
     true: Integers,
-    ignored: int | None = None,
-    weight: Integers | None = None,
-    group: Integers | None = None,
+    ignored: int | None,
+    weight: Integers | None,
+    group: Integers | None,
 ) -> bool:
     """Count a batch if all its samples are sound; else return False, with the state as before.
 
@@ -150,7 +150,7 @@ def _block_counts(
     if ignored is not None and weight is None and group is None:
         extended = _extended(table, true, ignored)
         if extended is not None:
-            return _counted_with_ignored(table, guess, true, *extended)
+            return _counted_with_ignored(table, guess, true, ignored, *extended)
     found = _indexed(table, guess, true, ignored, weight, group)
     return None if found is None else np.bincount(*found, table.cells)
 
@@ -206,20 +206,20 @@ def _times(x: Integers, number: int) -> Integers:
     return x * number if x.dtype == np.int64 else np.multiply(x, number, dtype=np.int64)
 
 
-def _extended(table: Table, true: Integers, ignored: int | None) -> tuple[int, int, int] | None:
-    """First row, number of rows and the ignored one of a table that also holds what is ignored.
+def _extended(table: Table, true: Integers, ignored: int) -> tuple[int, int] | None:
+    """First row and number of rows of a table that also holds what is ignored.
 
     Counting it in a row of its own takes two thirds of the time of a mask; None where that table would be large.
     """
-    if ignored is None or table.margins or table.labels > 1:
+    if table.labels > 1:
         return None
     low = min(ignored, 0)
     rows = max(ignored + 1, table.rows) - low
-    return None if rows * table.columns > min(true.size, BLOCK) else (low, rows, ignored)
+    return None if rows * table.columns > min(true.size, BLOCK) else (low, rows)
 
 
 def _counted_with_ignored(
-    table: Table, guess: Integers, true: Integers, low: int, rows: int, ignored: int
+    table: Table, guess: Integers, true: Integers, ignored: int, low: int, rows: int
 ) -> Integers | None:
     """Counts of a block without those in the ignored row; None if other samples are not sound."""
     row = np.subtract(true, low, dtype=np.int64) if low else true
@@ -243,8 +243,8 @@ def add_masked(
     true: Tensor,
     keep: Tensor | None,
     faults: Sequence[Tensor | None],
-    weight: Tensor | None = None,
-    group: Tensor | None = None,
+    weight: Tensor | None,
+    group: Tensor | None,
 ) -> Tensor:
     """Count a batch without reading a value: what is not sound adds to the spare cell of its first fault.
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from imbtorch.counts import Counts, Margins, double, margins, ratio
 from imbtorch.kernels import Integers, Table, below
+from imbtorch.log_odds import wide
 
 __all__ = [
     "UNEVEN",
@@ -74,14 +75,13 @@ def count_soft(state: Tensor, table: Table, scores: Tensor, true: Tensor, ignore
 def _blocks(scores: Tensor, true: Tensor, classes: int, ignored: int | None) -> Iterator[Block]:
     """Parts of a batch without the ignored samples: scores ``[n, classes]``, strided at will, and targets ``[n]``."""
     size = _samples_of_a_block(classes)
-    wide = torch.promote_types(scores.dtype, torch.float32)
     places = true.numel() // max(1, len(true))
     step = max(1, size // max(1, places))
     for start in range(0, len(true), step):
         some, targets = scores[start : start + step], true[start : start + step]
         if scores.ndim > 2:
             some, targets = some.flatten(2).movedim(1, 0).reshape(classes, -1).t(), targets.reshape(-1)
-        some, targets = some.to(wide), targets.long()
+        some, targets = wide(some), targets.long()
         for first in range(0, len(targets), size):
             block, part = some[first : first + size], targets[first : first + size]
             if ignored is not None and bool((left_out := part == ignored).any()):
@@ -218,8 +218,7 @@ def add_soft_masked(soft: Tensor, table: Table, scores: Tensor, true: Tensor, co
 
 
 def _add_block(soft: Tensor, table: Table, scores: Tensor, true: Tensor, counted: Tensor, logits: bool) -> None:
-    wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    share = (wide.softmax(1) if logits else wide).masked_fill(~counted.unsqueeze(1), 0)
+    share = (wide(scores).softmax(1) if logits else wide(scores)).masked_fill(~counted.unsqueeze(1), 0)
     units, classes = (share * UNIT).round().long(), true.where(counted, 0)
     if not table.margins:
         soft.view(table.rows, table.columns).index_add_(0, classes, units)
@@ -236,8 +235,8 @@ def add_soft_of_two(
     scores: Tensor,
     true: Tensor,
     counted: Tensor,
-    logits: bool = False,
-    group: Tensor | None = None,
+    logits: bool,
+    group: Tensor | None,
 ) -> None:
     """Add probabilities of class 1, and what is left of 1 for class 0, without reading a value.
 
@@ -270,12 +269,12 @@ def add_soft_of_two(
 def _add_block_of_two(
     soft: Tensor, table: Table, scores: Tensor, true: Tensor, counted: Tensor, logits: bool, group: Tensor | None
 ) -> None:
-    wide = scores.to(torch.float32 if scores.device.type == "mps" else torch.float64)
+    shares = scores.to(torch.float32 if scores.device.type == "mps" else torch.float64)
     if scores.ndim > true.ndim:
-        wide = (wide.softmax(1) if logits else wide)[:, 1]
+        shares = (shares.softmax(1) if logits else shares)[:, 1]
     elif logits:
-        wide = wide.sigmoid()
-    units = (wide.masked_fill(~counted, 0) * UNIT).round().long()
+        shares = shares.sigmoid()
+    units = (shares.masked_fill(~counted, 0) * UNIT).round().long()
     rows, shape = true.where(counted, 0), (len(true), table.labels, -1)
     parts = [each.reshape(shape) for each in (counted.long(), rows, units, units * rows)]
     if group is None:
@@ -296,9 +295,9 @@ def finite_or_nan(best: Tensor) -> Tensor:
 
 def impossible_and_uneven(scores: Tensor) -> tuple[Tensor, Tensor]:
     """Of class scores ``[N, K, ...]`` an impossible one of each sample, if it has one; which do not sum to 1."""
-    wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    least, most = wide.amin(1), wide.amax(1)
-    return least.where(least < 0, most), (wide.sum(1) - 1).abs() > UNEVEN  # NaN where one is
+    scores = wide(scores)
+    least, most = scores.amin(1), scores.amax(1)
+    return least.where(least < 0, most), (scores.sum(1) - 1).abs() > UNEVEN  # NaN where one is
 
 
 # --- reading them ---------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from test_lightning import CALLBACKS, EVERY_PACKAGE, QUIET, THIRD_PARTY, exact, 
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from imbtorch import ImbalanceReport, accuracy, imbalance_accuracy
+from imbtorch import ExpectedCost, ImbalanceReport, accuracy, imbalance_accuracy
 from imbtorch.analysis import select_model
 from imbtorch.lightning import SelectionSummary, selection_table
 
@@ -249,6 +249,20 @@ def test_measures_are_read_at_the_prevalence_that_the_report_reads_them_at():
     made = summary(module=scripted(lightning)(pair, val=report), measures=("accuracy",))
     assert made.history().values["accuracy"].tolist() == pytest.approx([0.75, 0.725])
     assert made.table()["accuracy"].epoch == 0
+
+
+def test_one_measure_with_other_costs_is_monitored(tmp_path):
+    costs = {name: torch.ones(3, 3) - torch.eye(3) + torch.eye(3)[place] for place, name in enumerate(("a", "b", "c"))}
+    costs["same"] = costs["a"].clone()
+    measures = {name: functools.partial(ExpectedCost, costs=each) for name, each in costs.items()}
+    module = scripted(lightning.pytorch)(val=ImbalanceReport("multiclass", 3, measures=measures, prefix="val_"))
+    keepers = [ModelCheckpoint(tmp_path / name, monitor=f"val_{name}") for name in ("b", "same")]
+    made = summary(*keepers, module=module, measures=("a",))
+    table = made.table()
+    assert table.measures == ("a", "b")  # equal costs have one column
+    for how, name in (("val_b", "b"), ("val_same", "same")):
+        values = [(torch.tensor(matrix) * costs[name]).sum().item() for matrix in MATRICES]
+        assert table[f"kept by ModelCheckpoint({how})"].epoch == values.index(min(values))
 
 
 def test_a_monitor_of_soft_counts_selects_by_them(tmp_path):

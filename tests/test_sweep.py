@@ -625,3 +625,19 @@ def test_a_column_of_scores_is_swept_without_a_warning():
     column.update(scores[:, 1], target)
     copied.update(scores[:, 1].clone(), target)
     assert column.compute() == copied.compute()
+
+
+def test_rates_are_what_values_are_read_off():
+    scores, target = torch.rand(40, 3), (torch.arange(40) % 4 == 0).long().unsqueeze(1).expand(-1, 3)
+    for priors in (None, [0.1, 0.5, 0.01]):
+        sweep = ThresholdSweep(imbtorch.FScore, 11, "multilabel", num_labels=3, prevalence=priors)
+        sweep.update(scores, target)
+        rates = sweep.rates()
+        counts = sweep.result().counts
+        if priors is None:
+            assert torch.equal(rates, counts)
+            continue
+        positives = torch.tensor(priors, dtype=torch.float64)
+        torch.testing.assert_close(rates.sum(-1), torch.stack((1 - positives, positives), -1))
+        within = counts.double()
+        torch.testing.assert_close(rates / rates.sum(-1, keepdim=True), within / within.sum(-1, keepdim=True))

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from imbtorch.analysis.intervals import posterior
-from imbtorch.counts import Counts, Margins, double, margins, ratio, square
+from imbtorch.counts import Counts, Margins, Measure, double, evaluated, margins, ratio, square
 
 __all__ = ["always_commonest", "beats_trivial", "skill", "trivial"]
-
-Measure: TypeAlias = Callable[..., Tensor]
 
 
 def trivial(measure: Measure, counts: Counts) -> dict[str, Tensor]:
@@ -50,7 +47,7 @@ def trivial(measure: Measure, counts: Counts) -> dict[str, Tensor]:
     guesses["class shares"] = ratio(totals, totals.sum(-1, keepdim=True))
     guesses["uniform"] = torch.full_like(constant[0], 1 / size)
     as_margins = isinstance(counts, Margins)
-    return {name: _value(measure, _guessed(totals, shares, as_margins)) for name, shares in guesses.items()}
+    return {name: evaluated(measure, _guessed(totals, shares, as_margins)) for name, shares in guesses.items()}
 
 
 def always_commonest(counts: Counts, class_names: Sequence[str]) -> tuple[str, Counts]:
@@ -99,10 +96,10 @@ def skill(measure: Measure, counts: Counts, *, higher_is_better: bool = True, co
     tensor(0.2949, dtype=torch.float64)
     """
     sign = 1.0 if higher_is_better else -1.0
-    value = sign * _value(measure, counts)
+    value = sign * evaluated(measure, counts)
     best = torch.stack([sign * each for each in trivial(measure, counts).values()])
     highest = torch.where(best.isnan().all(0), torch.nan, best.nan_to_num(nan=-torch.inf).amax(0))
-    perfect = sign * _value(measure, _perfect(counts, costs))
+    perfect = sign * evaluated(measure, _perfect(counts, costs))
     return torch.where(perfect == highest, 0.0 * value, (value - highest) / (perfect - highest))
 
 
@@ -141,7 +138,7 @@ def beats_trivial(
 
     def lead(drawn: Tensor) -> Tensor:
         best = torch.stack([sign * each for each in trivial(measure, drawn).values()])
-        return sign * _value(measure, drawn) - best.nan_to_num(nan=-torch.inf).amax(0)
+        return sign * evaluated(measure, drawn) - best.nan_to_num(nan=-torch.inf).amax(0)
 
     draws = posterior(lead, counts, samples=samples, generator=generator, draws=True).draws
     assert draws is not None
@@ -172,13 +169,3 @@ def _perfect(counts: Counts, costs: Tensor | None) -> Counts:
         raise ValueError(f"costs must be {[size, size]} like the matrix, got {list(costs.shape)}")
     cheapest = torch.nn.functional.one_hot(costs.to(totals.device).argmin(-1), size)
     return totals.unsqueeze(-1) * cheapest
-
-
-def _value(measure: Measure, counts: Counts) -> Tensor:
-    """Value of a measure in float64, which must be one for each matrix."""
-    shape = counts.actual.shape[:-1] if isinstance(counts, Margins) else counts.shape[:-2]
-    value = measure(counts)
-    if not isinstance(value, Tensor) or value.shape != shape:
-        got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
-        raise ValueError(f"measure must return {list(shape)}, one value for each matrix, got {got}; choose an average")
-    return value.double()

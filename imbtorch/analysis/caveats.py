@@ -54,9 +54,11 @@ def choice_caveats(
     names = [f"{name!r}" for name in classes] if classes is not None else [str(k) for k in range(right.shape[1])]
     if len(names) != right.shape[1]:
         raise ValueError(f"classes must hold {right.shape[1]} names, got {len(names)}")
-    found = [_ties(values.double() if higher_is_better else -values.double(), values)]
-    found.append(_never_predicted(actual, predicted, names))
-    found.append(_too_rare(right, actual, names))
+    found = (
+        _ties(values.double() if higher_is_better else -values.double(), values),
+        _never_predicted(actual, predicted, names),
+        _too_rare(right, actual, names),
+    )
     return [sentence for sentence in found if sentence]
 
 

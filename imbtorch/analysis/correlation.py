@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from imbtorch.counts import Measure, evaluated
+from imbtorch.counts import Measure, evaluated, two_by_two
 
 __all__ = ["Correlations", "measure_correlations", "perturbed_scores"]
 
@@ -153,4 +153,4 @@ def _counts(predicted: Tensor, target: Tensor) -> Tensor:
     positive = target == 1
     tp, fp = (predicted & positive).sum(-1), (predicted & ~positive).sum(-1)
     fn, tn = positive.sum() - tp, (~positive).sum() - fp
-    return torch.stack((torch.stack((tn, fp), -1), torch.stack((fn, tp), -1)), -2)
+    return two_by_two(tn, fp, fn, tp)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from imbtorch import measures as formulas
-from imbtorch.counts import Measure, double, evaluated, square
+from imbtorch.counts import Measure, double, evaluated, square, two_by_two
 
 __all__ = [
     "equal_area_gmean",
@@ -112,7 +112,7 @@ def greatest_value(measure: Measure, dominance: Tensor, negatives: float, positi
     part = torch.linspace(0, 1, steps, dtype=torch.float64)
     tnr = least.unsqueeze(-1) + (most - least).unsqueeze(-1) * part
     tpr = (tnr + wide.unsqueeze(-1)).clamp(0, 1)
-    rates = torch.stack((torch.stack((tnr, 1 - tnr), -1), torch.stack((1 - tpr, tpr), -1)), -2)
+    rates = two_by_two(tnr, 1 - tnr, 1 - tpr, tpr)
     totals = torch.tensor([[negatives], [positives]], dtype=torch.float64)
     return evaluated(measure, rates * totals).amax(-1)
 

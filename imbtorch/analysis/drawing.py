@@ -117,11 +117,11 @@ class CountsPosterior:
         extra = prior.to(flat) * (actual > 0).unsqueeze(-1) if isinstance(prior, Tensor) else None
         errors = flat - torch.diag_embed(hits)
         alpha = errors if extra is None else torch.where(wrong, errors + extra, 0.0)
-        place = alpha.flatten().nonzero().flatten()
+        self.places = place = alpha.flatten().nonzero().flatten()  # of errors, among the cells of all matrices
         self.alpha = alpha.flatten()[place]
-        self._of_row = torch.zeros_like(actual.flatten(), dtype=torch.long)
-        self._of_row[self.rows] = torch.arange(len(self.rows), device=flat.device)
-        self.cell_rows = self._of_row[place // self.size]  # among rows with targets
+        of_row = torch.zeros_like(actual.flatten(), dtype=torch.long)
+        of_row[self.rows] = torch.arange(len(self.rows), device=flat.device)
+        self.cell_rows = of_row[place // self.size]  # among rows with targets
         self.cell_columns = place // self.size**2 * self.size + place % self.size
         self.lumps = self._lumps(prior, hits, actual, extra)
         self._choose_from(wrong, errors)
@@ -141,9 +141,7 @@ class CountsPosterior:
             return {"class": given, "average": given}
         half = torch.full_like(self.actual, 0.5)
         known = {"jeffreys": Lumps(half, half), "uniform": Lumps(2 * half, 2 * half)}
-        classes = (actual > 0).sum(-1, keepdim=True)
-        pooled = (ratio(hits, actual).sum(-1, keepdim=True) + 0.5) / (classes + 1)
-        mean = torch.where(classes > 2, pooled, 0.5).expand_as(actual).flatten()[self.rows]
+        mean = pooled_recall(hits, actual).expand_as(actual).flatten()[self.rows]
         known["pooled"] = Lumps(mean, 1 - mean)
         names = ("jeffreys", "pooled") if prior == "auto" else (prior, prior)
         return {"class": known[names[0]], "average": known[names[1]]}  # type: ignore[index]
@@ -247,7 +245,7 @@ class Draws:
         posterior = self.of
         size, rows = posterior.size, posterior.rows
         whole = cells.new_zeros(posterior.number * size, cells.shape[-1])
-        whole[rows[posterior.cell_rows] * size + posterior.cell_columns % size] = cells
+        whole[posterior.places] = cells
         whole[rows * size + rows % size] = right
         return whole.scatter_add_(0, rows.unsqueeze(-1) * size + self.column % size, lump)
 
@@ -270,7 +268,7 @@ class Draws:
         if not posterior.sparse:
             return self._placed(cells, right, lump).sum(-1).reshape(posterior.shape)
         whole = cells.new_zeros(posterior.number * size)
-        whole[rows[posterior.cell_rows] * size + posterior.cell_columns % size] = cells.sum(-1)
+        whole[posterior.places] = cells.sum(-1)
         whole[rows * size + rows % size] = right.sum(-1)
         whole.scatter_add_(0, (rows.unsqueeze(-1) * size + self.column % size).flatten(), lump.flatten())
         return whole.reshape(posterior.shape)
@@ -278,6 +276,13 @@ class Draws:
     def counts(self, kind: str, variant: str, margins: bool) -> Counts:
         """Margins where they are asked for and worth it, else matrices."""
         return self.margins(kind, variant) if margins and self.of.sparse else self.matrices(kind, variant)
+
+
+def pooled_recall(hits: Tensor, actual: Tensor) -> Tensor:
+    """Right part of the pooled prior, ``[..., 1]``: the mean recall of classes ``[..., K]``, of two classes a half."""
+    classes = (actual > 0).sum(-1, keepdim=True)
+    pooled = (ratio(hits, actual).sum(-1, keepdim=True) + 0.5) / (classes + 1)
+    return torch.where(classes > 2, pooled, 0.5)
 
 
 def _wrong_cells(actual: Tensor, predicted: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from imbtorch.analysis.halves import (
     Layout,
-    Measure,
     Samples,
     SumCounts,
     crossed,
@@ -21,6 +20,7 @@ from imbtorch.analysis.halves import (
 )
 from imbtorch.analysis.intervals import Interval, posterior
 from imbtorch.analysis.tables import spans
+from imbtorch.counts import Measure
 
 __all__ = ["ChosenEpoch", "select_epoch"]
 

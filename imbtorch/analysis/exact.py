@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.drawing import checked_counts
+from imbtorch.analysis.drawing import checked_counts, pooled_recall
 from imbtorch.analysis.special import beta_cdf
 from imbtorch.counts import check_choice
 
@@ -110,9 +110,9 @@ def balanced_accuracy_posterior(
 
 def _weights(prior: str, hits: Tensor, totals: Tensor) -> tuple[Tensor, Tensor]:
     """Pseudo-counts of right and of wrong predictions of each class."""
-    if prior == "pooled" and len(hits) > 2:
-        share = ((hits / totals).sum() + 0.5) / (len(hits) + 1)
-        return share.expand_as(hits), (1 - share).expand_as(hits)
+    if prior == "pooled":
+        share = pooled_recall(hits, totals).expand_as(hits)
+        return share, 1 - share
     weight = torch.full_like(hits, 1.0 if prior == "uniform" else 0.5)
     return weight, weight
 

@@ -9,11 +9,10 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from imbtorch.counts import Counts, Margins, evaluated, margins
+from imbtorch.counts import Counts, Margins, Measure, evaluated, margins
 
-__all__ = ["Layout", "Measure", "Samples", "SumCounts", "crossed", "measure_counts", "parts", "reads_margins"]
+__all__ = ["Layout", "Samples", "SumCounts", "crossed", "measure_counts", "parts", "reads_margins"]
 
-Measure: TypeAlias = Callable[..., Tensor]
 SumCounts: TypeAlias = Callable[[Tensor], Tensor]
 
 CELLS_AT_ONCE = 8_000_000  # of half counts, 32 MB of int32; the measure reads a sixteenth at a time
@@ -54,7 +53,7 @@ class Layout:
         """Counts ``[..., size]`` as a measure takes them."""
         if self.margins:
             return Margins(*counts.view(*counts.shape[:-1], 3, self.classes).unbind(-2))
-        return counts.view(*counts.shape[:-1], self.classes, self.classes)
+        return counts.view(*counts.shape[:-1], self.classes, self.classes).double()
 
 
 @dataclass(frozen=True)
@@ -170,11 +169,8 @@ def measure_counts(measure: Measure, layout: Layout, counts: Tensor) -> Tensor:
     most = CELLS_AT_ONCE // 16 // layout.size  # matrices that are read at once
     found = []
     for some in torch.split(counts.transpose(-1, -2), max(1, most)):  # [m, R, size]
-        values = []
-        for part in torch.split(some, max(1, most // len(some)), 1):
-            read = layout.read(part)
-            values.append(measure(read).double() if isinstance(read, Margins) else evaluated(measure, read.double()))
-        found.append(torch.cat(values, 1))
+        blocks = torch.split(some, max(1, most // len(some)), 1)
+        found.append(torch.cat([evaluated(measure, layout.read(part)) for part in blocks], 1))
     return torch.cat(found)
 
 

@@ -353,6 +353,11 @@ def check_draws(samples: int, level: float) -> None:
     """Raise for a number of draws or a level that make no interval."""
     if samples < 2:
         raise ValueError(f"samples must be at least 2, got {samples!r}")
+    check_level(level)
+
+
+def check_level(level: float) -> None:
+    """Raise for what is no share that an interval can hold."""
     if not 0 < level < 1:
         raise ValueError(f"level must lie in (0, 1), got {level!r}")
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from imbtorch import measures as formulas
-from imbtorch.counts import Measure, double, evaluated, ratio, restore, square
+from imbtorch.counts import Measure, double, evaluated, ratio, restore, square, two_by_two
 
 __all__ = [
     "class_totals",
@@ -112,9 +112,9 @@ def precision_recall_points(counts: Tensor) -> Tensor:
     >>> precision_recall_points(torch.tensor([[[8, 2], [1, 4]]]))
     tensor([[0.8000, 0.6667]], dtype=torch.float64)
     """
-    class_totals(counts)
+    recall = roc_points(counts)[:, 1]
     false, true = counts.detach().cpu().double()[..., 1].unbind(-1)
-    return torch.stack((roc_points(counts)[:, 1], true / (true + false)), -1)
+    return torch.stack((recall, true / (true + false)), -1)
 
 
 def dominance_points(counts: Tensor) -> Tensor:
@@ -204,5 +204,4 @@ def precision_recall_isometrics(measure: Measure, negatives: float, positives: f
 
 def _matrices(false: Tensor, true: Tensor, negatives: float, positives: float) -> Tensor:
     """Counts ``[..., 2, 2]`` of so many false and true positives ``[...]``."""
-    right = (negatives - false).clamp(min=0)
-    return torch.stack((torch.stack((right, false), -1), torch.stack((positives - true, true), -1)), -2)
+    return two_by_two((negatives - false).clamp(min=0), false, positives - true, true)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from imbtorch.analysis.intervals import posterior
-from imbtorch.counts import double, square
+from imbtorch.counts import Measure, double, square
 
 __all__ = ["samples_needed"]
-
-Measure: TypeAlias = Callable[[Tensor], Tensor]
 
 START = 30  # samples of the rarest class that are tried first
 MOST = 2**30  # samples of the rarest class, above which nothing is tried

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.analysis.drawing import multinomial
-from imbtorch.analysis.intervals import Interval, check_draws
+from imbtorch.analysis.intervals import Interval, check_level
 from imbtorch.analysis.special import normal_quantile, student_quantile
 from imbtorch.counts import double, ratio
 
@@ -131,7 +131,7 @@ def area_interval(histogram: Tensor, level: float = 0.95) -> Interval:
     >>> print(area_interval(torch.tensor([[90, 10], [4, 16]])))
     0.850 [0.718, 0.923] (95 % Newcombe method 5)
     """
-    check_draws(2, level)
+    check_level(level)
     point, (negatives, positives) = area(histogram), double(histogram).sum(-1).unbind(-1)
     z, mean = normal_quantile(level), (negatives + positives) / 2 - 1
 
@@ -173,7 +173,7 @@ def average_precision_interval(estimate: Tensor, positives: Tensor, level: float
     >>> print(average_precision_interval(torch.tensor(0.5), torch.tensor(20)))
     0.500 [0.299, 0.701] (95 % binomial (Wilson))
     """
-    check_draws(2, level)
+    check_level(level)
     point, positives = double(estimate), double(positives)
     q = normal_quantile(level) ** 2 / positives
     middle, half = (point + q / 2) / (1 + q), (q * point * (1 - point) + q * q / 4).sqrt() / (1 + q)

@@ -193,20 +193,22 @@ class Selection:
         as_good = (worth.unsqueeze(1) >= worth).all(-1)  # [other, model]
         better = (worth.unsqueeze(1) > worth + 1e-12 * worth.abs().clamp(max=1)).any(-1)
         valued = ~self._worth.isnan().all(1)
-        kept = ~(as_good & better).any(0) & valued
-        return tuple(name for name, each in zip(self.models, kept.tolist(), strict=True) if each)
+        return self._named(~(as_good & better).any(0) & valued)
+
+    @property
+    def _higher(self) -> Tensor:
+        """Whether higher is better, bool ``[S]``."""
+        return torch.tensor(self.higher or (True,) * len(self.measures))
 
     @property
     def _worth(self) -> Tensor:
         """Values of which higher is better."""
-        signs = [1.0 if better else -1.0 for better in self.higher or (True,) * len(self.measures)]
-        return self.values * self.values.new_tensor(signs)
+        return torch.where(self._higher, self.values, -self.values)
 
     @property
     def _compared(self) -> Tensor:
         """Values that max-min compares, nan elsewhere."""
-        higher = torch.tensor(self.higher or (True,) * len(self.measures))
-        return torch.where(higher, self.values, torch.nan)
+        return torch.where(self._higher, self.values, torch.nan)
 
     @property
     def by_iam(self) -> tuple[str, ...]:
@@ -226,8 +228,7 @@ class Selection:
         """
         if self.points is None:
             return None
-        front = undominated(self.points[:, :2])
-        return tuple(name for name, kept in zip(self.models, front.tolist(), strict=True) if kept)
+        return self._named(undominated(self.points[:, :2]))
 
     @property
     def agree(self) -> bool:
@@ -238,8 +239,11 @@ class Selection:
         defined = values[~values.isnan()]
         if not len(defined):
             return ()
-        equal = torch.isclose(values, defined.max(), rtol=1e-12, atol=1e-12)  # false for nan
-        return tuple(name for name, each in zip(self.models, equal.tolist(), strict=True) if each)
+        return self._named(torch.isclose(values, defined.max(), rtol=1e-12, atol=1e-12))  # false for nan
+
+    def _named(self, chosen: Tensor) -> tuple[str, ...]:
+        """Models of which ``[M]`` is true."""
+        return tuple(name for name, each in zip(self.models, chosen.tolist(), strict=True) if each)
 
     def __str__(self) -> str:
         """Aligned text: ``*`` marks the best of a column, ``_`` the lowest measure of a row."""
@@ -267,7 +271,7 @@ class Selection:
 
     def _left_out(self) -> list[str]:
         """Which measures max-min does not look at."""
-        lower = [name for name, better in zip(self.measures, self.higher or (), strict=False) if not better]
+        lower = [name for name, better in zip(self.measures, self._higher.tolist(), strict=True) if not better]
         return [f"{', '.join(lower)}: lower is better, so no part of max-min"] if lower else []
 
     def _verdicts(self) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from imbtorch.counts import Measure, double, evaluated, ratio, square
+from imbtorch.counts import Measure, double, evaluated, ratio, square, two_by_two
 
 __all__ = ["effective_skew_ratio", "implied_cost", "skew", "skew_delta", "skew_map", "skew_ratio"]
 
@@ -85,9 +85,9 @@ def skew_delta(measure: Measure, counts: Tensor, from_errors: FromErrors = "prop
         raise ValueError(f"step must be finite and not 0 (skew() is the limit), got {step!r}")
     wide = double(square(counts))
     before = evaluated(measure, wide)
-    move = torch.diag_embed(torch.ones_like(wide[..., 0])) - _weights(wide, from_errors)  # row j: from where to (j, j)
-    each = torch.diag_embed(torch.ones_like(wide[..., 0])).unsqueeze(-1)  # [..., j, row, 1]: class j moves alone
-    moved = wide.unsqueeze(-3) + step * each * move.unsqueeze(-3)
+    right = torch.diag_embed(torch.ones_like(wide[..., 0]))
+    move = right - _weights(wide, from_errors)  # row j: from where to (j, j)
+    moved = wide.unsqueeze(-3) + step * right.unsqueeze(-1) * move.unsqueeze(-3)  # [..., j, row, column]: j moves alone
     change = (evaluated(measure, moved.clamp(min=0)) - before.unsqueeze(-1)) / step
     rounding = 1e-9 * wide.sum(-1)[..., None, :, None]
     return torch.where((moved < -rounding).any(-1).any(-1), torch.nan, change)
@@ -180,7 +180,7 @@ def skew_map(measure: Measure, positives: int, negatives: int) -> Tensor:
         torch.arange(negatives + 1, dtype=torch.float64),
         indexing="ij",
     )
-    counts = torch.stack((torch.stack((tn, negatives - tn), -1), torch.stack((positives - tp, tp), -1)), -2)
+    counts = two_by_two(tn, negatives - tn, positives - tp, tp)
     blocks = torch.split(counts.flatten(0, 1), 2**16)  # what autograd keeps of a whole grid would take a gigabyte
     return torch.cat([skew_ratio(measure, block) for block in blocks]).view_as(tp)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.analysis.scores import matrices_of
-from imbtorch.counts import merge_classes, rescaled
+from imbtorch.counts import merge_classes
 from imbtorch.measures import recall
 from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.metrics.shared import SharedResult
@@ -127,8 +127,8 @@ def _bars(
 def _of_sweep(sweep: ThresholdSweep) -> Iterator[tuple[str, Draw]]:
     """Curves, with what is predicted at the best threshold; none where no label has targets of both classes."""
     result, binary = sweep.result(), sweep.task == "binary"
-    histograms = cast(Tensor, result.counts).cpu()
-    histograms = histograms.reshape(-1, *histograms.shape[-2:])
+    both = cast(Tensor, result.counts), sweep.rates()
+    histograms, rates = (each.cpu().reshape(-1, *each.shape[-2:]) for each in both)
     whole = histograms.sum(-1).gt(0).all(-1).nonzero().flatten()
     rarest = whole[histograms[whole, 1].sum(-1).argsort(stable=True)[:CURVES]].sort().values.tolist()
     if not rarest:
@@ -139,25 +139,14 @@ def _of_sweep(sweep: ThresholdSweep) -> Iterator[tuple[str, Draw]]:
     found = [result.values[f"threshold{names[at]}"].cpu() for at in rarest]
     best = {name: int(torch.searchsorted(sweep.thresholds, at)) for name, at in zip(counts, found, strict=True)}
     if not binary:
-        shares = _shares(sweep, histograms)
+        sizes = rates.sum(-1).double()
         bars = {names[at][1:]: precisions[at].item() for at in rarest}
         title = "" if len(rarest) == len(names) else f"the {len(rarest)} rarest of {len(names)}"
-        yield "curves", partial(_label_curves, counts, best, bars, shares[rarest], title)
+        yield "curves", partial(_label_curves, counts, best, bars, (sizes[:, 1] / sizes.sum(-1))[rarest], title)
         return
     (matrices,), (marked,) = counts.values(), best.values()
-    rates = matrices
-    if sweep.prevalence:
-        rates = cast(Tensor, rescaled(matrices.double(), torch.tensor(sweep.prevalence, dtype=torch.float64)))
-    yield "curves", partial(_curves, matrices, rates, marked, found[0].item(), aucs.item(), precisions.item())
-
-
-def _shares(sweep: ThresholdSweep, histograms: Tensor) -> Tensor:
-    """Share of positives of each label or class, as everything is read."""
-    if sweep.prevalence is None:
-        totals = histograms.sum(-1).double()
-        return totals[:, 1] / totals.sum(-1)
-    shares = torch.tensor(sweep.prevalence, dtype=torch.float64)
-    return shares / shares.sum() if sweep.task == "multiclass" else shares
+    there = matrices_of(rates[0])
+    yield "curves", partial(_curves, matrices, there, marked, found[0].item(), aucs.item(), precisions.item())
 
 
 def _curves(matrices: Tensor, rates: Tensor, marked: int, best: float, auc: float, precision: float) -> Any:

@@ -99,9 +99,7 @@ class ConfusionFigures(Callback):
         """Remember what was computed before, by training for example."""
         self._results_before = {path: report.last_result for path, report in shared_results(pl_module)}
 
-    def on_test_start(self, trainer: Any, pl_module: Any) -> None:
-        """Remember what was computed before."""
-        self.on_validation_start(trainer, pl_module)
+    on_test_start = on_validation_start
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Draw what validation computed, on rank zero."""

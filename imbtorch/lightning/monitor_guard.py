@@ -51,9 +51,7 @@ class _Guard:
         """Let Lightning's warnings through again, now that the loaders are there."""
         self._remove_filters()
 
-    def on_test_start(self, trainer: Any, pl_module: Any) -> None:
-        """Let Lightning's warnings through again, now that the loaders are there."""
-        self._remove_filters()
+    on_test_start = on_validation_start
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Let Lightning's warnings through again."""
@@ -104,11 +102,7 @@ class _Guard:
         """See which of them count on."""
         self._after_batch(trainer, pl_module, "validation", batch_idx, dataloader_idx)
 
-    def on_test_batch_start(
-        self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        """See which metrics hold counts before the first batch."""
-        self._before_batch(pl_module, batch_idx, dataloader_idx)
+    on_test_batch_start = on_validation_batch_start
 
     def on_test_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0

@@ -445,13 +445,12 @@ class SelectionSummary(Callback):
     def _remarks_on_choices(self, history: ValidationHistory) -> Iterator[str]:
         yield "corrected: for having been chosen, with a 95 % interval; test it elsewhere before you rely on it"
         yield "stability: share of random half-samples that keep the epoch; it is no probability of being the best"
-        called = history.steps if history.stepwise else history.epochs
-        left_out = [at for at in range(len(called)) if at not in self._resampled]
+        left_out = [at for at in range(len(history.called)) if at not in self._resampled]
         kind = ("step" if history.stepwise else "epoch") + "s" * (len(left_out) > 1)
         if left_out:
             yield (
-                f"{kind} {spans(left_out, called)}: no predictions that agree with the counts of all processes (other "
-                "samples, or before a run was resumed), so not among those that are compared"
+                f"{kind} {spans(left_out, history.called)}: no predictions that agree with the counts of all processes "
+                "(other samples, or before a run was resumed), so not among those that are compared"
             )
         bare = [how for how, name in self._ways.items() if how not in self._choices and self._columns[name].measure]
         if bare:
@@ -483,7 +482,7 @@ class SelectionSummary(Callback):
             ax,
             selected=marks,
             intervals={} if limits is None else {self._banded: limits},
-            places=history.steps if history.stepwise else history.epochs,
+            places=history.called,
             xlabel="Step" if history.stepwise else "Epoch",
             trivial=trivial_values(history, self._columns, self._class_names)[1],
         )

@@ -16,7 +16,8 @@ from imbtorch.analysis.caveats import choice_caveats
 from imbtorch.analysis.epochs import ChosenEpoch
 from imbtorch.analysis.intervals import Interval, posterior
 from imbtorch.analysis.tables import aligned, spans, trivial_line, write_csv
-from imbtorch.counts import Counts, Margins, rescaled, sums
+from imbtorch.counts import Counts, Margins, sums
+from imbtorch.metrics.averaging import AtPrevalence, AveragedMeasure
 from imbtorch.metrics.report import ImbalanceReport
 
 __all__ = [
@@ -86,6 +87,11 @@ class ValidationHistory:
     def stepwise(self) -> bool:
         """Whether an epoch had several validations."""
         return len(set(self.epochs)) < len(self.epochs)
+
+    @property
+    def called(self) -> tuple[int, ...]:
+        """What the validations are called: their epochs, or their steps where an epoch had several."""
+        return self.steps if self.stepwise else self.epochs
 
 
 class PackedCounts(Mapping[str, Counts]):
@@ -289,25 +295,11 @@ def _affordable(counts: Counts, posteriors: int) -> int:
     return draws if draws >= FEWEST_DRAWS else 0
 
 
-@dataclass(frozen=True)
-class AtPrevalence:
-    """A measure that is read at other class shares than those of the validation, as the report reads it."""
-
-    measure: Callable[[Counts], Tensor]
-    prevalence: tuple[float, ...]
-    shares: Tensor = field(compare=False, repr=False)
-
-    def __call__(self, counts: Counts) -> Tensor:
-        """Value of counts that are rescaled to the shares."""
-        return self.measure(rescaled(counts, self.shares))
-
-
-def _as_read(report: ImbalanceReport, name: str) -> Callable[[Counts], Tensor]:
+def _as_read(report: ImbalanceReport, measure: AveragedMeasure) -> Callable[[Counts], Tensor]:
     """Measure as the report reads it."""
-    measure, prevalence = report.measure(name), report.prevalence
-    if prevalence is None:
+    if report.prevalence is None:
         return measure
-    return AtPrevalence(measure, prevalence, report.counting.class_priors(prevalence, "prevalence"))
+    return AtPrevalence(measure, report.counting.class_priors(report.prevalence, "prevalence"))
 
 
 def read_column(report: ImbalanceReport, name: str) -> tuple[str, Column]:
@@ -325,8 +317,9 @@ def read_column(report: ImbalanceReport, name: str) -> tuple[str, Column]:
             raise
         hard = short.removesuffix("_soft")
         of_soft = report.soft and hard in report.measures
-        return short, Column(_as_read(report, hard) if of_soft else None, report[name].higher_is_better, labels, short)
-    return short, Column(_as_read(report, name), measure.higher_is_better, labels)
+        read = _as_read(report, report.measure(hard)) if of_soft else None
+        return short, Column(read, report[name].higher_is_better, labels, short)
+    return short, Column(_as_read(report, measure), measure.higher_is_better, labels)
 
 
 # --- choosing -------------------------------------------------------------------------------------------------------
@@ -389,8 +382,7 @@ def selection(
         *filter(None, [trivial_line(*trivial_values(history, columns, class_names))]),
         *remarks,
     ]
-    called = history.steps if history.stepwise else history.epochs
-    return SelectionTable(report, called, tuple(columns), tuple(rows), tuple(notes))
+    return SelectionTable(report, history.called, tuple(columns), tuple(rows), tuple(notes))
 
 
 # --- notes ----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.counts import Counts, check_choice, margins, matrix, ratio, restore
-from imbtorch.measures.shared import class_distances, class_mean, defined, mean_where, quotient, root, xlogx
+from imbtorch.measures.shared import class_distances, class_mean, covariance, defined, mean_where, quotient, root, xlogx
 
 __all__ = [
     "accuracy",
@@ -128,11 +128,9 @@ def matthews_corrcoef(counts: Counts) -> Tensor:
     """
     tp, actual, predicted = margins(counts)
     total = actual.sum(-1, keepdim=True)
-    fn, fp = actual - tp, predicted - tp
-    covariance = (tp * (total - actual - fp) - fn * fp).sum(-1)
     # each variance has its own root: their product would overflow or lose small rates
     spread = root((actual * (total - actual)).sum(-1)) * root((predicted * (total - predicted)).sum(-1))
-    return restore(defined(ratio(covariance, spread), actual), counts)
+    return restore(defined(ratio(covariance(tp, actual, predicted, total), spread), actual), counts)
 
 
 def relative_classifier_information(counts: Tensor) -> Tensor:
@@ -252,9 +250,8 @@ def cohen_kappa(counts: Counts, weights: Literal["linear", "quadratic"] | None =
     check_choice("weights", weights, (None, "linear", "quadratic"))
     if weights is None:
         total = actual.sum(-1, keepdim=True)
-        fn, fp = actual - tp, predicted - tp
-        agreement = (tp * (total - actual - fp) - fn * fp).sum(-1)  # trace * n - sum(r * p), which would lose digits
-        return restore(defined(ratio(agreement, (actual * (total - predicted)).sum(-1)), actual), counts)
+        chance = (actual * (total - predicted)).sum(-1)
+        return restore(defined(ratio(covariance(tp, actual, predicted, total), chance), actual), counts)
     wide = matrix(counts)
     distance = class_distances(wide) ** (2 if weights == "quadratic" else 1)
     found = (distance * wide).sum((-2, -1)) * actual.sum(-1)

@@ -105,6 +105,12 @@ def quotient(numerator: Tensor, denominator: Tensor, undefined: float) -> Tensor
     return torch.where(empty, limit, numerator / torch.where(empty, 1.0, denominator))
 
 
+def covariance(tp: Tensor, actual: Tensor, predicted: Tensor, total: Tensor) -> Tensor:
+    """How far targets and predictions agree, ``[...]``: trace * n - sum(r * p), which itself would lose digits."""
+    fn, fp = actual - tp, predicted - tp
+    return (tp * (total - actual - fp) - fn * fp).sum(-1)
+
+
 def class_distances(counts: Tensor) -> Tensor:
     """How far each predicted class is from the true one, ``[K, K]``, for classes in an order."""
     place = torch.arange(counts.shape[-1], dtype=counts.dtype, device=counts.device)

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from imbtorch.counting import Counting
-from imbtorch.counts import Counts, Margins, check_choice, double, margins, one_vs_rest, restore
+from imbtorch.counts import Counts, Margins, check_choice, double, mapped, margins, one_vs_rest, rescaled, restore
 from imbtorch.measures import class_mean
 
-__all__ = ["AveragedMeasure", "Traits", "chosen_average"]
+__all__ = ["AtPrevalence", "AveragedMeasure", "Traits", "chosen_average"]
 
 
 class HasTraits(Protocol):
@@ -63,9 +63,9 @@ class Traits:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AveragedMeasure:
-    """A measure as it is read off the counts of a task.
+    """A measure as it is read off the counts of a task; equal to one that reads them alike.
 
     Attributes:
         traits: of the measure.
@@ -104,18 +104,17 @@ class AveragedMeasure:
         if self.counting.task == "multilabel":
             return self._of_labels(counts)
         if self.traits.binary_only and self.counting.task == "multiclass" and self.average != "binary":
-            _, actual, predicted = self._without_ignored(counts)
+            _, actual, predicted = self.without_ignored(counts)
             values = double(self._measured(one_vs_rest(counts), ""))
             return restore(class_mean(values, actual, predicted, self.average), counts)
         return self._measured(counts, self.average)
 
-    def averaged_by(self, average: str) -> AveragedMeasure:
-        """Return the same with another average."""
-        return replace(self, average=average)
+    def value_of(self, counts: Counts, marginal: Margins) -> Tensor:
+        """Value of counts whose margins are known, which are read where they will do."""
+        return self(counts if self.needs_matrix else marginal)
 
-    def without_ignored(self, counts: Counts) -> Margins:
-        """Margins of the classes that take part in a mean: the ignored one has neither targets nor predictions."""
-        return self._without_ignored(counts)
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and _equal(vars(self), vars(other))
 
     def _of_labels(self, counts: Counts) -> Tensor:
         inner = "binary" if "binary" in self.traits.averages else "macro"
@@ -128,7 +127,6 @@ class AveragedMeasure:
         return restore(labels, counts)
 
     def _measured(self, counts: Counts, average: str) -> Tensor:
-        ignored = self.counting.ignored_class if self.counting.task != "multilabel" else None
         if not self.traits.batched and isinstance(counts, Tensor) and counts.ndim > 2:
             singles = counts.reshape(-1, *counts.shape[-2:]).unbind()
             if average == "none":
@@ -137,14 +135,14 @@ class AveragedMeasure:
             return torch.stack(found).reshape(counts.shape[:-2])
         if not self.traits.averages:
             return call_measure(self.traits.measure, counts, self.arguments)
-        arguments = {**self.arguments, "average": average}
-        if ignored is not None and average not in ("micro", "binary"):
-            _, actual, predicted = self._without_ignored(counts)
+        ignores = self.counting.task != "multilabel" and self.counting.ignored_class is not None
+        if ignores and average not in ("micro", "binary"):
+            _, actual, predicted = self.without_ignored(counts)
             values = double(call_measure(self.traits.measure, counts, {**self.arguments, "average": "none"}))
             return restore(class_mean(values, actual, predicted, average), counts)
-        return call_measure(self.traits.measure, counts, arguments)
+        return call_measure(self.traits.measure, counts, {**self.arguments, "average": average})
 
-    def _without_ignored(self, counts: Counts) -> Margins:
+    def without_ignored(self, counts: Counts) -> Margins:
         """Margins in which the ignored class has neither targets nor predictions, so that no mean holds it."""
         result, ignored = margins(counts), self.counting.ignored_class
         if ignored is None:
@@ -153,13 +151,42 @@ class AveragedMeasure:
         return Margins(*(part * kept for part in result))
 
 
+@dataclass(frozen=True, eq=False)
+class AtPrevalence:
+    """A measure that is read at other class shares than those that were counted.
+
+    Attributes:
+        measure: function of counts.
+        shares: of the classes, ``[K]``, for labels ``[L, 2]``.
+    """
+
+    measure: Callable[[Counts], Tensor]
+    shares: Tensor
+
+    def __call__(self, counts: Counts) -> Tensor:
+        """Value of counts that are rescaled to the shares."""
+        return self.measure(rescaled(counts, self.shares))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AtPrevalence) and _equal(vars(self), vars(other))
+
+
+def _equal(one: object, other: object) -> bool:
+    """Whether settings are equal; of tensors, such as costs, ``==`` would give one answer for each number."""
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    return bool(one == other)
+
+
 def call_measure(measure: Callable[..., Tensor], counts: Counts, arguments: Mapping[str, Any]) -> Tensor:
     """Call a measure; a function that is not of this package gets a float64 copy of its own.
 
     What it does to the copy harms nobody, and products of cells neither overflow nor lose digits.
     """
     if not all(_is_ours(each) for each in (measure, *arguments.values()) if callable(each)):
-        counts = Margins(*map(_private, counts)) if isinstance(counts, Margins) else _private(counts)
+        counts = mapped(counts, _private)
     return measure(counts, **arguments)
 
 

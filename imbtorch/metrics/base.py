@@ -16,12 +16,7 @@ from typing_extensions import Unpack
 
 from imbtorch.batches import FAULTS, Batch
 from imbtorch.counting import Counting, Layout, Task, Threshold
-from imbtorch.counts import (
-    Counts,
-    Margins,
-    check_choice,
-    sums,
-)
+from imbtorch.counts import Counts, Margins, check_choice, sums
 from imbtorch.kernels import reading_is_free
 from imbtorch.measures import Average
 from imbtorch.metrics.state import Setting, SummedState, rank_zero, warn_caller
@@ -176,10 +171,7 @@ class CountsMetric(SummedState):
         self, counter: Counter, preds: Tensor, target: Tensor, group: Tensor | int | None, weight: Tensor | None
     ) -> Batch:
         """Check and read a batch, with what else is known of its samples."""
-        batch = counter.read(preds, target)
-        if group is None and weight is None and self._counting.groups is None:
-            return batch
-        return self._counting.with_axes(batch, target, group, weight)
+        return self._counting.with_axes(counter.read(preds, target), target, group, weight)
 
     def _defer(self) -> bool:
         """Whether samples that cannot be counted are tallied rather than raised about at once."""
@@ -232,8 +224,7 @@ class CountsMetric(SummedState):
         """Raise or warn about samples that were not counted; return whether there are any."""
         if not any(tally):
             return False
-        found = ", ".join(f"{int(count)} {fault}" for count, fault in zip(tally, FAULTS, strict=True) if count)
-        text = f"{type(self).__name__} did not count {sum(map(int, tally))} of the samples it was given: {found}"
+        text = uncounted_text(type(self).__name__, tally)
         if self._on_invalid == "raise":
             raise ValueError(f"{text}; mend the input and call reset() to start anew (on_invalid='warn' goes on)")
         self._warn_once("invalid", text)
@@ -259,7 +250,7 @@ class CountsMetric(SummedState):
         elif missing and not uncounted and self.warns_of_unseen and self._may_warn("unseen"):
             self._warn_once("unseen", self._unseen_text(unseen, read_at=priors is not None))
 
-    def _unseen(self, actual: Tensor, priors: Tensor | None = None) -> Tensor:
+    def _unseen(self, actual: Tensor, priors: Tensor | None) -> Tensor:
         """Which classes, or labels, have no targets; where priors are given, those that should have some there."""
         if priors is not None:
             lacking = (actual == 0) & (priors > 0).to(actual.device)
@@ -269,7 +260,7 @@ class CountsMetric(SummedState):
             unseen[self._counting.ignored_class] = False
         return unseen
 
-    def _unseen_text(self, unseen: Tensor, read_at: bool = False, needed: bool = False) -> str:
+    def _unseen_text(self, unseen: Tensor, read_at: bool, needed: bool = False) -> str:
         names = [self._label(index) for index in unseen.nonzero().flatten().tolist()]
         shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
         what = "classes had no target"
@@ -326,6 +317,12 @@ class CountsMetric(SummedState):
     def __repr__(self) -> str:
         """One line, as the metric was made."""
         return f"{type(self).__name__}({self.extra_repr()})"
+
+
+def uncounted_text(name: str, tally: Sequence[float]) -> str:
+    """What to say of samples that a metric did not count, given how many have each of :data:`FAULTS`."""
+    found = ", ".join(f"{int(count)} {fault}" for count, fault in zip(tally, FAULTS, strict=True) if count)
+    return f"{name} did not count {sum(map(int, tally))} of the samples it was given: {found}"
 
 
 def canonical(value: object) -> str:
@@ -419,12 +416,6 @@ def confusion_counts(counts: Counts) -> Tensor:
     if isinstance(counts, Margins):
         raise ValueError("state='margins' keeps no confusion matrix; use state='matrix', or .margins")
     return counts
-
-
-def soft_counts_of(counter: Counter, state: Tensor) -> Counts:
-    """Soft counts of a state, of what can count them."""
-    assert isinstance(counter, Counting)
-    return counter.soft_counts(state)
 
 
 def counter_of_a_batch(counting: Counting, needs_matrix: bool) -> Counting:

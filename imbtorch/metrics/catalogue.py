@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -455,15 +455,16 @@ class IndexBalancedAccuracy(ConfusionMatrixMetric):
     ) -> None:
         super().__init__(task, num_classes, **kwargs)
         if isinstance(measure, str):
-            known = BY_NAME | {metric.measure.__name__: metric for metric in METRICS.values()}
-            check_choice("measure", measure, tuple(known))
-            measure = known[measure]
+            check_choice("measure", measure, tuple(BY_ANY_NAME))
+            measure = BY_ANY_NAME[measure]
         self._set_measure_arguments(measure=measure_function(measure), alpha=alpha)
         if self._counting.layout == "margins" and self._traits().needs_matrix:
             raise ValueError(f"measure {measure!r} is not known to take Margins; use state='matrix'")
 
     def _traits(self) -> Traits:
-        return with_arguments(super()._traits(), self._arguments)
+        traits, metric = super()._traits(), METRICS.get(self._arguments["measure"])
+        reads_cells = metric is None or metric.needs_matrix  # a function of the user's own may
+        return replace(traits, needs_matrix=traits.needs_matrix or reads_cells)
 
 
 KIND = type(ConfusionMatrixMetric)  # for isinstance Python 3.10 takes Callable[..., Tensor] for a class
@@ -474,10 +475,5 @@ METRICS: dict[Callable[..., Tensor], type[ConfusionMatrixMetric]] = {
 }
 BY_NAME: dict[str, type[ConfusionMatrixMetric]] = {each.short: each for each in METRICS.values()} | {"dice": FScore}
 """Metrics by the name that a report gives them."""
-
-
-def with_arguments(traits: Traits, arguments: Mapping[str, Any]) -> Traits:
-    """Traits of a measure that was given arguments, of which a function may need to see the matrix."""
-    functions = [each for each in arguments.values() if callable(each)]
-    reads_cells = any(each not in METRICS or METRICS[each].needs_matrix for each in functions)
-    return replace(traits, needs_matrix=traits.needs_matrix or reads_cells)
+BY_ANY_NAME = BY_NAME | {each.measure.__name__: each for each in METRICS.values()}
+"""Those, and by the name of their function."""

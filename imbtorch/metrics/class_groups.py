@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from imbtorch.arguments import whole_number
-from imbtorch.counts import Counts, Margins
+from imbtorch.counts import Counts, mapped
 from imbtorch.measures import class_mean
 from imbtorch.metrics.averaging import AveragedMeasure
 
@@ -111,7 +113,6 @@ def mean_over_classes(measure: AveragedMeasure, classes: Sequence[int], counts: 
     """
     some = list(classes)
     if measure.counting.task == "multilabel":
-        part = Margins(*(each[some] for each in counts)) if isinstance(counts, Margins) else counts[some]
-        return measure.averaged_by("macro")(part)
+        return replace(measure, average="macro")(mapped(counts, itemgetter(some)))
     _, actual, predicted = measure.without_ignored(counts)
     return class_mean(values[some], actual[some], predicted[some], "macro")

@@ -17,7 +17,7 @@ from imbtorch.metrics.class_groups import check_group_name
 __all__ = ["CoarseClasses", "CoarseMeasure"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CoarseMeasure(AveragedMeasure):
     """A measure of coarse classes that takes the counts of the fine ones.
 

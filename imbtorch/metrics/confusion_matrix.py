@@ -24,7 +24,6 @@ from imbtorch.metrics.base import (
     TorchmetricsArguments,
     confusion_counts,
     counter_of_a_batch,
-    soft_counts_of,
     targets,
 )
 from imbtorch.metrics.state import Setting
@@ -148,16 +147,19 @@ class ConfusionMatrixMetric(LocalCounts):
         Raises:
             ValueError: if samples could not be counted and ``on_invalid="raise"``.
         """
-        counts = self._counter.counts(self._state)
-        counts = counts if self._traits().needs_matrix else sums(counts)  # once, for the value and for the warnings
+        counts = self._needed(self._counter.counts(self._state))
         self._report_problems(targets(counts))
         return self._reported(self._counting.soft_counts(self._state) if self.soft else counts)
 
     def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> Tensor:
         if self.soft:
-            return self._reported(soft_counts_of(counter, state))
-        counts = counter.counts(state)
-        return self._reported(counts if self._traits().needs_matrix else sums(counts))
+            assert isinstance(counter, Counting)
+            return self._reported(counter.soft_counts(state))
+        return self._reported(self._needed(counter.counts(state)))
+
+    def _needed(self, counts: Counts) -> Counts:
+        """Counts, or their margins where the measure needs no more: taken once, they serve warnings too."""
+        return counts if self._traits().needs_matrix else sums(counts)
 
     def evaluate(self, counts: Counts) -> Tensor:
         """Value of the measure for any counts of this task: pure, batched and differentiable.

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 import torch
 from torch import Tensor
 
 from imbtorch.counting import Counting
-from imbtorch.counts import Counts, Margins
+from imbtorch.counts import Counts, Margins, mapped
 from imbtorch.metrics.averaging import AveragedMeasure
+from imbtorch.metrics.base import targets
 from imbtorch.metrics.class_groups import check_group_name
 from imbtorch.metrics.intervals_of_report import ReportedIntervals
 from imbtorch.metrics.state import warn_caller
@@ -52,7 +54,7 @@ class Groups:
         unknown = [name for name in chosen if name not in measures]
         if unknown:
             raise ValueError(f"per_group holds {unknown}, which are not among measures: {', '.join(measures)}")
-        directed = (name for name, measure in measures.items() if measure.traits.higher_is_better is not None)
+        directed = (name for name, measure in measures.items() if measure.higher_is_better is not None)
         return cls(tuple(names), chosen, tuple(directed))
 
     def renamed(self, suffix: str) -> Groups:
@@ -77,7 +79,7 @@ class Groups:
         values: dict[str, Tensor] = {}
         for name in dict.fromkeys((*self.measures, *self.worst)):
             measure = measures[name]
-            of_each = measure(counts if measure.needs_matrix else marginal)
+            of_each = measure.value_of(counts, marginal)
             if of_each.shape != (len(self.names),):
                 raise ValueError(
                     f"measure {name!r} must return one value for each of {len(self.names)} groups, got "
@@ -86,7 +88,7 @@ class Groups:
             if name in self.measures:
                 values |= {f"{name}/{group}": value for group, value in zip(self.names, of_each.unbind(), strict=True)}
             if name in self.worst:
-                values[f"{name}_worst"] = worst(of_each, comparable, bool(measure.traits.higher_is_better))
+                values[f"{name}_worst"] = worst(of_each, comparable, bool(measure.higher_is_better))
         return values
 
     def directions(
@@ -94,7 +96,7 @@ class Groups:
     ) -> Iterable[tuple[str, bool | None]]:
         """Names that are reported, with the limits of their intervals, and which direction of each is better."""
         for name in dict.fromkeys((*self.measures, *self.worst)):
-            direction = measures[name].traits.higher_is_better
+            direction = measures[name].higher_is_better
             limits = ("", "_low", "_high") if name in intervals else ("",)
             if name in self.measures:
                 yield from ((f"{name}/{group}{limit}", direction) for group in self.names for limit in limits)
@@ -105,7 +107,7 @@ class Groups:
         """Of each group, the values that have an interval, and the counts."""
         names = tuple(name for name in limits.names if name in self.measures)
         reported = ReportedIntervals({name: limits.overall[name] for name in names}, {}, {}, names)
-        return {group: (reported, counts_of_one(counts, index)) for index, group in enumerate(self.names)}
+        return {group: (reported, mapped(counts, itemgetter(index))) for index, group in enumerate(self.names)}
 
     def problems(self, samples: Tensor, comparable: Tensor) -> dict[str, str]:
         """What there is to say of groups: kind -> text."""
@@ -164,7 +166,7 @@ def report_memory(counting: Counting) -> None:
 
 def comparable_groups(counting: Counting, counts: Counts) -> tuple[Tensor, Tensor]:
     """Samples of each group, and which groups have targets of every class that all of them together have: ``[G]``."""
-    actual = counts.actual if isinstance(counts, Margins) else counts.sum(-1)
+    actual = targets(counts)
     samples = actual.sum(-1)
     if counting.task == "multilabel":  # each label has a positive and a negative class
         samples = samples.amax(-1)
@@ -179,8 +181,3 @@ def worst(values: Tensor, comparable: Tensor, higher_is_better: bool) -> Tensor:
     ranked = torch.where(comparable, values, last)
     found = ranked.amin() if higher_is_better else ranked.amax()
     return torch.where(comparable.any(), found, torch.nan)
-
-
-def counts_of_one(counts: Counts, index: int) -> Counts:
-    """Counts of one group."""
-    return Margins(*(part[index] for part in counts)) if isinstance(counts, Margins) else counts[index]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import warnings
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,7 +19,7 @@ from imbtorch.batches import FAULTS
 from imbtorch.counting import Counting
 from imbtorch.counts import ratio
 from imbtorch.kernels import reading_is_free
-from imbtorch.metrics.base import TorchmetricsArguments
+from imbtorch.metrics.base import TorchmetricsArguments, uncounted_text
 from imbtorch.metrics.state import Setting, SyncedMetric, rank_zero
 
 __all__ = ["HandTill"]
@@ -175,8 +174,7 @@ class HandTill(SyncedMetric):
             )
         tally = self.not_counted.tolist()
         if any(tally):
-            faults = ", ".join(f"{count} {fault}" for count, fault in zip(tally, FAULTS, strict=True) if count)
-            raise ValueError(f"HandTill did not count {sum(tally)} of the samples it was given: {faults}; call reset()")
+            raise ValueError(f"{uncounted_text('HandTill', tally)}; call reset()")
         value = self._value()
         if bool(value.isnan()) and rank_zero():
             warnings.warn("HandTill needs targets of at least two classes; its value is nan", stacklevel=4)
@@ -237,15 +235,6 @@ class HandTill(SyncedMetric):
 
         return wrapped
 
-    @contextmanager
-    def sync_context(self, *args: Any, should_unsync: bool = True, **kwargs: Any) -> Generator[None, None, None]:
-        """Sync for the length of a ``with`` block; this process's samples come back even where the block raises."""
-        self.sync(*args, **kwargs)
-        try:
-            yield
-        finally:
-            self.unsync(should_unsync=self._is_synced and should_unsync)
-
     def _sync_dist(
         self, dist_sync_fn: Callable[..., list[Tensor]] = gather_all_tensors, process_group: Any | None = None
     ) -> None:
@@ -268,10 +257,6 @@ class HandTill(SyncedMetric):
         self.scores = [kept.to(self.device) for kept in self.scores]
         self.targets = [kept.to(self.device) for kept in self.targets]
         return self
-
-    def __copy__(self) -> HandTill:
-        """Copy with samples of its own: two metrics that fill one list are never meant."""
-        return self.clone()  # type: ignore[return-value]
 
     def __repr__(self) -> str:
         """One line."""

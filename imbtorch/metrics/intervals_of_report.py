@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from imbtorch.analysis.intervals import Interval, posterior
-from imbtorch.metrics.averaging import AveragedMeasure
+from imbtorch.counts import Measure
+from imbtorch.metrics.averaging import AtPrevalence, AveragedMeasure
 
 __all__ = ["ReportedIntervals"]
-
-Read: TypeAlias = Callable[[Tensor], Tensor]
 
 DRAWS = 2000  # of the posterior
 
@@ -70,37 +67,30 @@ class ReportedIntervals:
         for name in self.names:
             measure = self.overall.get(name) or self.of_classes[self.classes[name][0]]
             for limit in ("low", "high"):
-                yield f"{name}_{limit}", measure.traits.higher_is_better
+                yield f"{name}_{limit}", measure.higher_is_better
 
-    def read_off(self, read: Read | None) -> dict[str, Read]:
+    def to_draw(self, priors: Tensor | None) -> Mapping[str, Measure]:
         """Measures to draw, each once for all of its classes.
 
         Args:
-            read: what they are read off in place of the draws, such as rates at a prevalence; None for the draws, of
-                which measures then say themselves whether margins will do.
+            priors: class shares at which draws, which are of counts, are read; None for the draws themselves, of which
+                measures then say whether margins will do.
         """
-        measures: dict[str, Read] = {
-            **self.overall,
-            **{f"{each}/": measure for each, measure in self.of_classes.items()},
-        }
-        if read is None:
+        measures = {**self.overall, **{f"{each}/": measure for each, measure in self.of_classes.items()}}
+        if priors is None:
             return measures
-        return {name: partial(_read_first, read, measure) for name, measure in measures.items()}
+        return {name: AtPrevalence(measure, priors) for name, measure in measures.items()}
 
     def by_name(self, found: Mapping[str, Interval]) -> dict[str, Interval]:
-        """Interval of each value, of those of the measures in :meth:`read_off`."""
+        """Interval of each value, of those of the measures in :meth:`to_draw`."""
         of_classes = {name: _at(found[f"{each}/"], index) for name, (each, index) in self.classes.items()}
         return {name: found[name] if name in self.overall else of_classes[name] for name in self.names}
 
-    def drawn(self, counts: Tensor, read: Read | None) -> dict[str, Interval]:
+    def drawn(self, counts: Tensor, priors: Tensor | None) -> dict[str, Interval]:
         """Interval of each value of ``[K, K]`` or ``[L, 2, 2]``, all from the same draws, the same on all processes."""
         generator = torch.Generator(counts.device).manual_seed(0)
-        found = posterior(self.read_off(read), counts, samples=DRAWS, generator=generator, event_dims=counts.ndim)
+        found = posterior(self.to_draw(priors), counts, samples=DRAWS, generator=generator, event_dims=counts.ndim)
         return self.by_name(found)
-
-
-def _read_first(read: Read, measure: Read, draws: Tensor) -> Tensor:
-    return measure(read(draws))
 
 
 def _at(interval: Interval, index: int) -> Interval:

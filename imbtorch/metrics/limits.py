@@ -26,7 +26,7 @@ def checked_limits(at_least: Mapping[str, float], alerts: float | None, sure: fl
     limits: dict[str, Limit] = {}
     for name, floor in at_least.items():
         measure = resolved("at_least", name, binary, batched=True)
-        if not measure.traits.higher_is_better:
+        if not measure.higher_is_better:
             raise ValueError(f"at_least names {name!r}, of which less is better or nothing; choose another measure")
         limits[name] = Limit(measure, float(floor), least=True)
     if alerts is not None:

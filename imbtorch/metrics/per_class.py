@@ -77,7 +77,7 @@ def class_values(name: str, measure: AveragedMeasure, counts: Counts, marginal: 
     Raises:
         ValueError: where a function of the user's own returns something else.
     """
-    values = measure(counts if measure.needs_matrix else marginal)
+    values = measure.value_of(counts, marginal)
     shape = marginal.actual.shape[:-1] if measure.counting.task == "multilabel" else marginal.actual.shape
     if not isinstance(values, Tensor) or values.shape != shape:
         got = list(values.shape) if isinstance(values, Tensor) else type(values).__name__

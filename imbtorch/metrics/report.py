@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from imbtorch.analysis.baselines import always_commonest
 from imbtorch.analysis.intervals import Interval, bootstrap, posterior
 from imbtorch.analysis.tables import trivial_line
 from imbtorch.counting import Counting, Layout, Task, Threshold
-from imbtorch.counts import Counts, Margins, Result, margins, rescaled, sums
+from imbtorch.counts import Counts, Margins, Result, mapped, margins, rescaled, sums
 from imbtorch.metrics.averaging import AveragedMeasure, one_value
 from imbtorch.metrics.base import (
     UNSURE,
@@ -26,23 +26,17 @@ from imbtorch.metrics.base import (
     canonical,
     confusion_counts,
     counter_of_a_batch,
-    soft_counts_of,
 )
-from imbtorch.metrics.catalogue import BY_NAME
+from imbtorch.metrics.catalogue import BY_ANY_NAME, BY_NAME
 from imbtorch.metrics.class_groups import checked_class_groups, mean_over_classes
 from imbtorch.metrics.coarse import CoarseClasses
-from imbtorch.metrics.groups import (
-    Groups,
-    checked_group_names,
-    comparable_groups,
-    report_memory,
-)
+from imbtorch.metrics.groups import Groups, checked_group_names, comparable_groups, report_memory
 from imbtorch.metrics.intervals_of_report import ReportedIntervals
 from imbtorch.metrics.per_class import class_values, of_name, per_class_measures
 from imbtorch.metrics.report_arguments import check_together, checked_prevalence, collision, sized
 from imbtorch.metrics.report_table import ReportTable
 from imbtorch.metrics.resolving import Measured, named_measures, resolved
-from imbtorch.metrics.shared import SharedResult, checked_names, copied
+from imbtorch.metrics.shared import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.plots import plot_confusion_matrix, plot_values
 
@@ -233,17 +227,17 @@ class ImbalanceReport(SharedResult, LocalCounts):
 
     def _directions(self) -> dict[str, bool | None]:
         """All names that are reported, and which direction of each is better."""
-        directions = {name: measure.traits.higher_is_better for name, measure in self._measures.items()}
+        directions = {name: measure.higher_is_better for name, measure in self._measures.items()}
         added = [(*named, "intervals") for named in self._intervals.directions()]
         if self.soft:
             added += [(f"{name}_soft", direction, "soft=True") for name, direction in directions.items()]
         added += [
-            (f"{each}/{label}", measure.traits.higher_is_better, "per_class")
+            (f"{each}/{label}", measure.higher_is_better, "per_class")
             for each, measure in self._per_class.items()
             for label in self._class_names
         ]
         added += [
-            (f"{each}/{group}", measure.traits.higher_is_better, "class_groups")
+            (f"{each}/{group}", measure.higher_is_better, "class_groups")
             for each, measure in self._of_class_groups.items()
             for group in self._class_groups
         ]
@@ -278,13 +272,11 @@ class ImbalanceReport(SharedResult, LocalCounts):
         return self._values_of(rates, margins(rates))
 
     def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> dict[str, Tensor]:
+        assert isinstance(counter, Counting)
         values = self._evaluated(counter.counts(state))
         if self.soft:
-            values |= self._soft_values(soft_counts_of(counter, state))
-        if self._groups is not None:
-            assert isinstance(counter, Counting)
-            values |= self._values_of_groups(counter, state)
-        return {f"{self._prefix}{name}{self._postfix}": value for name, value in values.items()}
+            values |= self._soft_values(counter.soft_counts(state))
+        return self._by_full_name(values | self._values_of_groups(counter, state))
 
     def _soft_values(self, soft: Counts) -> dict[str, Tensor]:
         """Values of soft counts of the measures that are reported."""
@@ -294,8 +286,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
     def _values_of(self, counts: Counts, marginal: Margins) -> dict[str, Tensor]:
         """All values of counts or rates, whose margins are taken once."""
         values = self._overall_values(counts, marginal)
-        for name in self._per_class:
-            parts = self._narrow(self._of_each_class(name, counts, marginal)).unbind()
+        for name, measure in self._per_class.items():
+            parts = self._narrow(class_values(name, measure, counts, marginal)).unbind()
             values |= {f"{name}/{label}": part for label, part in zip(self._class_names, parts, strict=True)}
         if self._coarse is not None:
             values |= {name: self._narrow(value) for name, value in self._coarse.values(counts).items()}
@@ -305,8 +297,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         """Values of all classes, by name."""
         values = {}
         for name, measure in self._measures.items():
-            value = measure(counts if measure.needs_matrix else marginal)
-            values[name] = self._narrow(one_value(name, value))
+            values[name] = self._narrow(one_value(name, measure.value_of(counts, marginal)))
         return values
 
     def _values_of_groups(self, counter: Counting, state: Tensor, warn: bool = False) -> dict[str, Tensor]:
@@ -341,11 +332,6 @@ class ImbalanceReport(SharedResult, LocalCounts):
                 values[f"{name}/{group}"] = self._narrow(mean_over_classes(measure, classes, seen, parts))
         return values
 
-    def _of_each_class(self, name: str, counts: Counts, marginal: Margins | None = None) -> Tensor:
-        """One value for each class or label; nan for one with neither targets nor predictions."""
-        measure = self._per_class.get(name) or of_name(name, self._counting)
-        return class_values(name, measure, counts, margins(counts) if marginal is None else marginal)
-
     def _label(self, index: int) -> str:
         return self._class_names[index]
 
@@ -377,20 +363,10 @@ class ImbalanceReport(SharedResult, LocalCounts):
             return {}
         assert isinstance(counts, Tensor)
         values = {}
-        for name, found in limits.drawn(counts, self._read_of_draws()).items():
+        for name, found in limits.drawn(counts, self._priors).items():
             values[f"{name}{suffix}_low"] = self._narrow(found.low)
             values[f"{name}{suffix}_high"] = self._narrow(found.high)
         return values
-
-    def _read_of_draws(self) -> Callable[[Tensor], Tensor] | None:
-        """What measures of draws are read off; None for the draws themselves."""
-        return None if self._priors is None else self._rates_of_draws
-
-    def _rates_of_draws(self, draws: Tensor) -> Tensor:
-        """Draws, which are of counts, at the prevalence one by one."""
-        rates = self._read_at(draws)
-        assert isinstance(rates, Tensor)
-        return rates
 
     def measure(self, name: str) -> AveragedMeasure:
         """A measure as this report reads it, or would: a function of counts that knows its direction.
@@ -410,16 +386,15 @@ class ImbalanceReport(SharedResult, LocalCounts):
         if name in self and each in self._per_class:
             index = self._class_names.index(label)
             return replace(self._per_class[each], of_class=index)
-        known = BY_NAME | {metric.measure.__name__: metric for metric in BY_NAME.values()}
-        if short not in known:
-            names = [*self._measures, *(f"{each}/..." for each in self._per_class), *known]
+        if short not in BY_ANY_NAME:
+            names = [*self._measures, *(f"{each}/..." for each in self._per_class), *BY_ANY_NAME]
             raise ValueError(f"measures holds {name!r}, which is unknown; names are {', '.join(dict.fromkeys(names))}")
-        return resolved(short, known[short], self._counting)
+        return resolved(short, BY_ANY_NAME[short], self._counting)
 
     def counts(self) -> Counts:
         """Copy of the counts of all processes (a collective step): int64 ``[K, K]``, ``[L, 2, 2]``, or Margins."""
         with self._counts_of_all() as counts:
-            return copied(counts)
+            return mapped(counts, Tensor.clone)
 
     def interval(
         self,
@@ -460,7 +435,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         with self._counts_of_all() as counted:
             counts = confusion_counts(counted).clone()
             parts = confusion_counts(self._counting.counts_of_groups(self._state)).clone() if clusters else counts
-        measures, dims = wanted.read_off(self._read_of_draws()), counts.ndim
+        measures, dims = wanted.to_draw(self._priors), counts.ndim
         if clusters:
             parts = parts[parts.flatten(1).any(1)]
             found = bootstrap(measures, parts, samples, level, generator=generator, event_dims=dims, clusters=True)
@@ -481,13 +456,13 @@ class ImbalanceReport(SharedResult, LocalCounts):
         0.75
         """
         result = self.result()
-        sums = margins(result.counts)
+        counted = margins(result.counts)
         shown = 1 if self.task == "multilabel" else slice(None)
         columns: dict[str, list[float]] = {
-            "support": sums.actual[..., shown].tolist(),
-            "predicted": sums.predicted[..., shown].tolist(),
+            "support": counted.actual[..., shown].tolist(),
+            "predicted": counted.predicted[..., shown].tolist(),
         }
-        read = sums if self._priors is None else margins(self._read_at(result.counts))
+        read = counted if self._priors is None else margins(self._read_at(result.counts))
         for name in ("precision", "recall", "f1", "cba", "iam"):
             columns[name] = class_values(name, of_name(name, self._counting), read, read).tolist()
         overall = {name: float(result.values[name]) for name in self._measures}

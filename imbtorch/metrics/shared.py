@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import Metric
 
-from imbtorch.counts import Counts, Margins, Result
+from imbtorch.counts import Counts, Result, mapped
 from imbtorch.metrics.base import CountsMetric
 from imbtorch.metrics.state import Setting, warn_caller
 
@@ -39,7 +39,7 @@ class SharedResult(CountsMetric):
             return None
         return tuple((self._priors[:, 1] if self.task == "multilabel" else self._priors).tolist())
 
-    def _name(self, directions: Mapping[str, bool | None], prefix: str = "", postfix: str = "") -> None:
+    def _name(self, directions: Mapping[str, bool | None], prefix: str, postfix: str) -> None:
         """Make a metric of each name, given which direction of it is better."""
         self._prefix, self._postfix = prefix, postfix
         self._values = nn.ModuleList(ReportedValue(self, name, better) for name, better in directions.items())
@@ -86,20 +86,23 @@ class SharedResult(CountsMetric):
         raise NotImplementedError
 
     def _reported(self, counts: Counts) -> dict[str, Tensor]:
-        return {f"{self._prefix}{name}{self._postfix}": value for name, value in self._evaluated(counts).items()}
+        return self._by_full_name(self._evaluated(counts))
+
+    def _by_full_name(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {f"{self._prefix}{name}{self._postfix}": value for name, value in values.items()}
 
     def _own(self, counts: Counts) -> Counts:
         """Counts of a result, which go on being shown when the metric counts on."""
         if self._is_synced:  # they are of this call alone
             return counts
         self._last = None  # its memory will do; of new memory each page would have to be asked for
-        return copied(counts)
+        return mapped(counts, Tensor.clone)
 
     def _keep(self, counts: Counts, values: dict[str, Tensor], groups: Counts | None = None) -> dict[str, Tensor]:
         """Keep a result for those who read or show it later, and return its values by full name."""
         self._results += 1
         self._last, self._served, self._stale = Result(counts, values, self._results, groups), None, False
-        return {f"{self._prefix}{name}{self._postfix}": value.clone() for name, value in values.items()}
+        return {name: value.clone() for name, value in self._by_full_name(values).items()}
 
     def _value_of(self, name: str) -> Tensor:
         """One value for a :class:`ReportedValue`, from the result that all of them share."""
@@ -252,11 +255,6 @@ class ReportedValue(Metric):
     def __repr__(self) -> str:
         """One line."""
         return f"{type(self).__name__}({self.full_name!r}, higher_is_better={self._better})"
-
-
-def copied(counts: Counts) -> Counts:
-    """Copy of counts."""
-    return Margins(*(part.clone() for part in counts)) if isinstance(counts, Margins) else counts.clone()
 
 
 def checked_names(class_names: Sequence[str]) -> list[str]:

@@ -88,6 +88,26 @@ class SyncedMetric(Metric):
 
         return wrapped
 
+    @contextmanager
+    def sync_context(
+        self,
+        dist_sync_fn: Callable[..., list[Tensor]] | None = None,
+        process_group: Any | None = None,
+        should_sync: bool = True,
+        should_unsync: bool = True,
+        distributed_available: Callable[[], bool] | None = None,
+    ) -> Generator[None, None, None]:
+        """Sync for the length of a ``with`` block; this process's state comes back even where the block raises."""
+        self.sync(dist_sync_fn, process_group, should_sync, distributed_available)
+        try:
+            yield
+        finally:
+            self.unsync(should_unsync=self._is_synced and should_unsync)
+
+    def __copy__(self) -> SyncedMetric:
+        """Copy with a state of its own: two metrics that share one are never meant."""
+        return self.clone()  # type: ignore[return-value]
+
     def plot(self, val: Tensor | Sequence[Tensor] | None = None, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw a value, one bar for each class, or the course of values over epochs.
 
@@ -151,7 +171,7 @@ class SummedState(SyncedMetric):
         """Take a tensor that nobody else knows as the state."""
         self._state, self._owned, self._lent = _normal(state), True, False
 
-    def _writable(self, exclusive: bool = False) -> Tensor:
+    def _writable(self, exclusive: bool) -> Tensor:
         """Return the state after making sure that writing into it harms nobody.
 
         Args:
@@ -192,10 +212,6 @@ class SummedState(SyncedMetric):
         super().__setstate__(state)
         shared = not self._state.is_cpu or self._state.is_shared()  # type: ignore[no-untyped-call]
         self.__dict__["_state"] = _normal(self._state.clone() if shared else self._state)
-
-    def __copy__(self) -> SummedState:
-        """Copy with a state of its own: two metrics that count into one tensor are never meant."""
-        return self.clone()  # type: ignore[return-value]
 
     def __hash__(self) -> int:
         """Hash by identity, which unlike torchmetrics' hash stays when the state is replaced."""
@@ -392,22 +408,6 @@ class SummedState(SyncedMetric):
             self._state, self._owned, self._lent = self._local
         self._local = None
         self._is_synced = False
-
-    @contextmanager
-    def sync_context(
-        self,
-        dist_sync_fn: Callable[..., list[Tensor]] | None = None,
-        process_group: Any | None = None,
-        should_sync: bool = True,
-        should_unsync: bool = True,
-        distributed_available: Callable[[], bool] | None = None,
-    ) -> Generator[None, None, None]:
-        """Sync for the length of a ``with`` block; this process's counts come back even where the block raises."""
-        self.sync(dist_sync_fn, process_group, should_sync, distributed_available)
-        try:
-            yield
-        finally:
-            self.unsync(should_unsync=self._is_synced and should_unsync)
 
 
 def _normal(state: Tensor) -> Tensor:

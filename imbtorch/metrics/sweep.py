@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.analysis.intervals import Interval, check_draws, posterior, quantiles
+from imbtorch.analysis.intervals import Interval, check_level, posterior, quantiles
 from imbtorch.analysis.scores import (
     area,
     area_interval,
@@ -167,7 +167,7 @@ class ThresholdSweep(SharedResult):
         self._also = _checked_also(also)
         self._priors = None if prevalence is None else counting.class_priors(prevalence, "prevalence")
         directions: dict[str, bool | None] = dict.fromkeys(self._names("threshold"))
-        directions |= dict.fromkeys(self._names("value"), self._measure.traits.higher_is_better)
+        directions |= dict.fromkeys(self._names("value"), self._measure.higher_is_better)
         for name in self._also:
             directions |= dict.fromkeys(self._names(name) + self._averages(name), True)
         self._name(directions, prefix, postfix)
@@ -244,7 +244,7 @@ class ThresholdSweep(SharedResult):
         )
 
     def _best(self, histogram: Tensor) -> dict[str, Tensor]:
-        values, higher = self._at_each_threshold(histogram), self._measure.traits.higher_is_better
+        values, higher = self._at_each_threshold(histogram), self._measure.higher_is_better
         ranked = values.nan_to_num(nan=-torch.inf if higher else torch.inf)
         best = ranked.argmax(-1, keepdim=True) if higher else ranked.argmin(-1, keepdim=True)
         found = {
@@ -292,6 +292,13 @@ class ThresholdSweep(SharedResult):
         """Counts ``[T, 2, 2]`` (``[L, T, 2, 2]``) at each threshold of the last computed result; never communicates."""
         return self._matrices(self._counted())
 
+    def rates(self) -> Tensor:
+        """Samples of either class in each bin of scores, ``[2, B]`` (``[L, 2, B]``), as values are read.
+
+        At the ``prevalence`` rates whose rows sum to it, else counts. Of the last computed result; never communicates.
+        """
+        return self._rates(self._counted())
+
     def curve(self) -> tuple[Tensor, Tensor]:
         """Thresholds ``[T]`` and values ``[T]`` (``[L, T]``) of the last computed result; never communicates."""
         return self.thresholds, self._at_each_threshold(self._counted()).cpu()
@@ -309,7 +316,7 @@ class ThresholdSweep(SharedResult):
         Of the last computed result, at the ``prevalence``; never communicates. Precisions are nan where nothing is
         predicted.
         """
-        return precision_recall_curve(self._rates(self._counted()))
+        return precision_recall_curve(self.rates())
 
     def auc(self) -> Tensor:
         """Area under the ROC curve through :meth:`roc_points` by the trapezoid rule, ``[]`` or ``[L]``."""
@@ -320,7 +327,7 @@ class ThresholdSweep(SharedResult):
 
         Of the last computed result, at the ``prevalence``; never communicates.
         """
-        return average_precision(self._rates(self._counted()))
+        return average_precision(self.rates())
 
     def partial_auc(self) -> Tensor:
         """What the point of each threshold contributes to the area with its two neighbours, ``[T]`` or ``[L, T]``.
@@ -398,7 +405,7 @@ average_precision_interval`). Simulated, 95 % intervals held the true value in .
         self, name: str, index: int, histogram: Tensor, level: float, generator: torch.Generator | None
     ) -> Interval:
         """Percentiles of the best threshold, or of what the point of the present one contributes to the area."""
-        check_draws(RESAMPLES, level)
+        check_level(level)
         objective, number = self._objective(self._at_shares(index)), len(self.thresholds)
 
         def best(swept: Tensor) -> Tensor:
@@ -449,8 +456,9 @@ average_precision_interval`). Simulated, 95 % intervals held the true value in .
         limits = checked_limits(at_least or {}, alerts, sure)
         if self.weighted and limits:
             raise ValueError(f"limits need probabilities, and {UNSURE}")
-        cost = None if costs is None else partial(expected_cost, costs=torch.as_tensor(costs, dtype=torch.float64))
-        objective = self._objective(self._measure) if cost is None else partial(negated, cost)
+        objective = self._objective(self._measure)
+        if costs is not None:
+            objective = partial(negated, partial(expected_cost, costs=torch.as_tensor(costs, dtype=torch.float64)))
         points = {}
         for index, histogram in enumerate(self._of_labels(self._counted().cpu())):
             where = "" if self.task == "binary" else f"{self._label(index)}: "
@@ -504,7 +512,7 @@ average_precision_interval`). Simulated, 95 % intervals held the true value in .
         shares = self._shares()
         if shares is None:
             return as_counted
-        return partial(at_shares, share=shares.reshape(-1, 2)[0 if self.task == "binary" else index])
+        return partial(at_shares, share=shares.reshape(-1, 2)[index])
 
     def _at_shares(self, index: int) -> Measure:
         """The measure of counts of a label, read at the prevalence."""
@@ -513,7 +521,7 @@ average_precision_interval`). Simulated, 95 % intervals held the true value in .
 
     def _objective(self, measure: Measure) -> Measure:
         """The measure so that higher is better."""
-        return measure if self._measure.traits.higher_is_better else partial(negated, measure)
+        return measure if self._measure.higher_is_better else partial(negated, measure)
 
     # --- looks ------------------------------------------------------------------------------------------------------
 
@@ -561,7 +569,7 @@ def _swept_measure(measured: Measured, higher_is_better: bool) -> AveragedMeasur
             raise ValueError(f"a sweep reads binary counts; make the metric with task='binary', got {measured!r}")
         binary = measured._counting
     found = resolved("measure", measured, binary, batched=True)
-    if found.traits.higher_is_better is None:
+    if found.higher_is_better is None:
         if isinstance(measured, (type, ConfusionMatrixMetric)):
             raise ValueError(f"{found.traits.name} has no direction in which it could be best; give a function")
         found = found.towards(higher_is_better)

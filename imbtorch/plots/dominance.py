@@ -214,20 +214,17 @@ def _draw_path(ax: Axes, places: Tensor, names: Sequence[str], shown: int | None
     last = max(1, len(places) - 1)
     named = {0: "o", len(places) - 1: "s"} | ({} if shown is None else {shown: "*"})
     for index, (dominance, height) in enumerate(places.tolist()):
-        look: dict[str, Any] = {
-            "marker": named.get(index, "o"),
-            "markersize": 13 if index == shown else 8 if index in named else 4.5,
-        }
         ax.plot(
             [dominance],
             [height],
             linestyle="None",
+            marker=named.get(index, "o"),
+            markersize=13 if index == shown else 8 if index in named else 4.5,
             markeredgecolor="black",
             markerfacecolor=str(1 - index / last),
             label=names[index] if index in named else "_",
             clip_on=False,
             zorder=4 if index in named else 3,
-            **look,
         )
 
 

@@ -58,7 +58,8 @@ def plot_roc(
 
     Source: Fawcett (2006), An introduction to ROC analysis; for the lines Flach (2003), Liu, Ghosh and Martin (2007).
     """
-    named, places = _named(models), _places(marked, models)
+    named = _named(models)
+    places = _places(marked, named)
     curves = {name: _rising(counts, roc_points(counts)) for name, counts in named.items()}
     ends = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
     curves = {name: torch.cat((ends[:1], curve, ends[1:])) for name, curve in curves.items()}
@@ -103,7 +104,8 @@ def plot_precision_recall(
 
     Source: Davis and Goadrich (2006), The relationship between precision-recall and ROC curves; Boyd et al. (2012).
     """
-    named, places = _named(models), _places(marked, models)
+    named = _named(models)
+    places = _places(marked, named)
     negatives, positives = _common_totals(named)
     curves = {}
     for name, counts in named.items():
@@ -150,7 +152,8 @@ def plot_dominance_curve(
 
     Source: Garcia, Mollineda and Sanchez (2009), Figure 1; the curve is what they name as future work.
     """
-    named, places = _named(models), _places(marked, models)
+    named = _named(models)
+    places = _places(marked, named)
     ends = torch.tensor([[-1.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
     curves = {name: _rising(counts, dominance_points(counts)) for name, counts in named.items()}
     curves = {name: torch.cat((ends[:1], curve, ends[1:])) for name, curve in curves.items()}
@@ -172,9 +175,8 @@ def _named(models: Tensor | Mapping[str, Tensor]) -> dict[str, Tensor]:
     return named
 
 
-def _places(marked: int | Mapping[str, int] | None, models: Tensor | Mapping[str, Tensor]) -> dict[str, int]:
+def _places(marked: int | Mapping[str, int] | None, named: Mapping[str, Tensor]) -> dict[str, int]:
     """Index of the threshold in use of each model that has one."""
-    named = _named(models)
     places = {"": marked} if isinstance(marked, int) else dict(marked or {})
     for name, index in places.items():
         if name not in named:
