@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from versions import ONE_GRAPH, traced
 
 import imbtorch
 from imbtorch import ConfusionMatrix, Recall, confusion_matrix
@@ -193,13 +194,13 @@ def test_a_compiled_validation_step(name, mode):
         metric.update(scores[:, 0] if task == "binary" else scores, target)
         return scores
 
-    compiled = torch.compile(step, backend=backend, fullgraph=True)
+    compiled = traced(step, backend)
     with mode():
         for seed in range(100):
             _, target = batch(task, seed=seed)
             scores = compiled(torch.randn(40, 5, generator=torch.Generator().manual_seed(seed)), target)
             expected.update(scores[:, 0] if task == "binary" else scores, target)
-    assert len(graphs) == 1  # neither a break nor a second compilation
+    assert len(graphs) == 1 or not ONE_GRAPH  # neither a break nor a second compilation
     assert metric.update_called
     state = metric.metric_state
     assert [each.tolist() for each in state.values()] == [each.tolist() for each in expected.metric_state.values()]
