@@ -1329,9 +1329,13 @@ def test_pictures_bear_the_epoch_of_the_weights_that_they_show(weights_only, tmp
     assert names() == ["val_confusion_epoch0002.png"]
 
 
-def test_pictures_of_weights_that_were_loaded_before(tmp_path):
-    trainer, module, names = trained_with_figures(tmp_path)
-    trainer.validate(module, indices(), **loading(lightning, "best", False), verbose=False)
+@pytest.mark.parametrize("weights_only", [False, True], ids=["all", "weights only"])
+def test_pictures_of_weights_that_were_loaded_before(weights_only, tmp_path):
+    saver = ModelCheckpoint(
+        tmp_path / "saved", "{epoch}", monitor="val_iam", mode="max", save_weights_only=weights_only
+    )
+    trainer, module, names = trained_with_figures(tmp_path, saver=saver)
+    trainer.validate(module, indices(), **loading(lightning, "best", weights_only), verbose=False)
     names()
     trainer.test(module, indices(), verbose=False)  # which loads nothing
     assert names() == ["val_confusion_test_epoch0001.png"]
