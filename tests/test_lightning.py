@@ -44,6 +44,7 @@ from matplotlib import image
 THIRD_PARTY = (
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",
     r"The '\w+_dataloader' does not have many workers",
+    r"This process \(pid=\d+\) is multi-threaded, use of fork\(\)",  # by workers of loaders, from Python 3.12 on
 )
 pytestmark = [pytest.mark.filterwarnings(f"ignore:{text}") for text in THIRD_PARTY]
 CLASSES = ["common", "other", "rare"]
