@@ -270,7 +270,7 @@ def add_masked(
     for cell, counted in others:
         indices.append(torch.where(sound, cell, 0).flatten())
         weights.append((kept * sound if counted is None else kept * sound * counted).flatten())
-    one = not others
+    one = len(others) == 0  # not `not others`, which torch 2.4 does not trace
     state.index_add_(0, indices[0] if one else torch.cat(indices), weights[0] if one else torch.cat(weights))
     return sound if keep is None else sound & keep
 

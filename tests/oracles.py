@@ -24,7 +24,7 @@ import torchmetrics.functional.classification as tm
 from sklearn.dummy import DummyClassifier
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # torch.jit.script
+    warnings.simplefilter("ignore")  # torch.jit.script is deprecated, by a FutureWarning in torch 2.15
     import torcheval.metrics.functional as torcheval
 
 Matrix = Sequence[Sequence[int]]

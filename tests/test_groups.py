@@ -10,6 +10,7 @@ from fairlearn.metrics import MetricFrame
 from processes import launch
 from sklearn import metrics as sklearn_metrics
 from torchmetrics import MetricCollection
+from versions import traced
 
 import imbtorch
 from imbtorch import ImbalanceReport
@@ -42,7 +43,7 @@ def filled(task="multiclass", groups=SITES, **arguments):
 def updated(report, path, *args, **kwargs):
     if path == "masked":
         torch._dynamo.reset()  # which compiles one function only so often
-        torch.compile(report.update, fullgraph=True, backend="eager")(*args, **kwargs)
+        traced(report.update)(*args, **kwargs)
     else:
         report.update(*args, **kwargs)
 

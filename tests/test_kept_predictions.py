@@ -13,6 +13,7 @@ from test_distributed import counted_collectives
 from test_lightning import QUIET, THIRD_PARTY, exact, join_lightning, listening
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+from versions import loading
 
 from imbtorch import ImbalanceReport
 from imbtorch.lightning import SelectionSummary
@@ -67,7 +68,7 @@ def run(module, *others, validation=None, checkpoint=None, **options):
     saves = any(isinstance(each, ModelCheckpoint) for each in others)
     trainer = lightning.Trainer(callbacks=list(others), enable_checkpointing=saves, **options)
     samples = exact(TensorDataset(torch.arange(SIZE)), 16) if validation is None else validation
-    resume = {} if checkpoint is None else {"ckpt_path": checkpoint, "weights_only": True}
+    resume = {} if checkpoint is None else loading(lightning, checkpoint, True)
     trainer.fit(module, DataLoader(TensorDataset(torch.arange(4)), 2), samples, **resume)
 
 

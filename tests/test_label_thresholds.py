@@ -7,6 +7,7 @@ import pytest
 import torch
 from processes import launch
 from sklearn.metrics import multilabel_confusion_matrix
+from versions import traced
 
 import imbtorch
 from imbtorch import ConfusionMatrix, ImbalanceReport, ThresholdSweep, confusion_matrix
@@ -106,7 +107,7 @@ def test_it_follows_a_pickle_a_clone_and_a_move():
 def test_a_compiled_update_counts_the_same():
     scores, target = scores_and_targets()
     metric = ConfusionMatrix("multilabel", num_labels=3, threshold=THRESHOLDS)
-    torch.compile(metric.update, fullgraph=True, backend="eager")(scores, target)
+    traced(metric.update)(scores, target)
     assert np.array_equal(metric.confmat.numpy(), expected(scores, target))
 
 

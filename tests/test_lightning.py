@@ -31,6 +31,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, Subset, SubsetRandomSampler, TensorDataset
 from torchmetrics.classification import MulticlassAccuracy
+from versions import loading, needs_callbacks_for, needs_fsdp2_on_cpus, needs_resumed_epochs
 
 import imbtorch
 from imbtorch import ExactBatchSampler, ImbalanceReport
@@ -43,6 +44,7 @@ from matplotlib import image
 THIRD_PARTY = (
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",
     r"The '\w+_dataloader' does not have many workers",
+    r"This process \(pid=\d+\) is multi-threaded, use of fork\(\)",  # by workers of loaders, from Python 3.12 on
 )
 pytestmark = [pytest.mark.filterwarnings(f"ignore:{text}") for text in THIRD_PARTY]
 CLASSES = ["common", "other", "rare"]
@@ -194,7 +196,7 @@ def trained(rank, world, options):
             if act == "fit" and options.get("datamodule"):
                 trainer.fit(module, datamodule=Data(train, val))
             elif act == "fit":
-                trainer.fit(module, train, val, ckpt_path=options.get("checkpoint"), weights_only=False)
+                trainer.fit(module, train, val, **loading(lightning, options.get("checkpoint"), False))
             elif act == "predict":
                 answer = trainer.predict(module, val)
             else:
@@ -426,7 +428,7 @@ def seen_of(loader, model, report):
 
 
 def sharded(rank, world):
-    from torch.distributed.fsdp import fully_shard  # elsewhere before torch 2.6
+    from torch.distributed.fsdp import fully_shard
 
     torch.manual_seed(0)
     model, data = Net(), dataset()
@@ -449,6 +451,7 @@ def sharded(rank, world):
     return types.SimpleNamespace(epochs=epochs, metrics=values)
 
 
+@needs_fsdp2_on_cpus
 def test_a_report_in_a_module_sharded_by_fsdp2():
     ranks = launch(2, sharded)
     target, preds = assert_exact(ranks, epochs=2)
@@ -602,6 +605,7 @@ def watch(kind, key, mode, folder, package=lightning):
         return {}, [CALLBACKS[package].ModelCheckpoint(folder, "{epoch}", monitor=key, mode=mode)]
     if kind == "EarlyStopping":
         return {}, [CALLBACKS[package].EarlyStopping(key, mode=mode, patience=0)]
+    needs_callbacks_for(package)
     return {}, [Watcher(key, mode)]
 
 
@@ -1149,12 +1153,14 @@ class Resumed(Classifier):
 @pytest.mark.filterwarnings(r"ignore:Checkpoint directory .* exists and is not empty")
 @pytest.mark.filterwarnings(r"ignore:You're resuming from a checkpoint that ended before the epoch ended")
 def test_states_are_not_in_checkpoints_so_a_resumed_epoch_trains_on_the_rest_and_validates_exactly(tmp_path):
+    needs_resumed_epochs(lightning)
+
     def run(checkpoint=None):
         torch.manual_seed(0)
         module, data = Resumed(), dataset()
         saver = ModelCheckpoint(tmp_path, "{step}", every_n_train_steps=4, save_top_k=-1)
         trainer = lightning.Trainer(**QUIET, max_epochs=2, logger=False, callbacks=[saver])
-        trainer.fit(module, DataLoader(data, 16, drop_last=True), exact(data), ckpt_path=checkpoint, weights_only=False)
+        trainer.fit(module, DataLoader(data, 16, drop_last=True), exact(data), **loading(lightning, checkpoint, False))
         return module, trainer
 
     module, _ = run()
@@ -1269,6 +1275,7 @@ def test_a_logger_without_pictures_is_told_once(kind):
 
 def test_pictures_without_a_logger_and_with_the_other_package(tmp_path):
     drawn(False)
+    needs_callbacks_for(pytorch_lightning)
     drawn(pytorch_lightning.loggers.CSVLogger(tmp_path), (1,), pytorch_lightning)
     assert [path.name for path in tmp_path.rglob("*.png")] == ["val_confusion_epoch0000.png"]
 
@@ -1313,19 +1320,23 @@ def test_pictures_bear_the_epoch_of_the_weights_that_they_show(weights_only, tmp
     assert names() == ["val_confusion_epoch0000.png", "val_confusion_epoch0002.png"]
     trainer.validate(module, indices(), verbose=False)  # weights of the last epoch
     assert names() == ["val_confusion_epoch0002.png"]
-    trainer.validate(module, indices(), ckpt_path="best", weights_only=weights_only, verbose=False)
+    trainer.validate(module, indices(), **loading(lightning, "best", weights_only), verbose=False)
     assert names() == ["val_confusion_epoch0001.png"]
-    trainer.test(module, indices(), ckpt_path="best", weights_only=weights_only, verbose=False)
+    trainer.test(module, indices(), **loading(lightning, "best", weights_only), verbose=False)
     assert names() == ["val_confusion_test_epoch0001.png"]
     trainer.save_checkpoint(tmp_path / "after.ckpt", weights_only=weights_only)  # says that its epoch is 3
     assert torch.load(tmp_path / "after.ckpt", weights_only=False)["epoch"] == 3
-    trainer.validate(module, indices(), ckpt_path=tmp_path / "after.ckpt", weights_only=weights_only, verbose=False)
+    trainer.validate(module, indices(), **loading(lightning, tmp_path / "after.ckpt", weights_only), verbose=False)
     assert names() == ["val_confusion_epoch0002.png"]
 
 
-def test_pictures_of_weights_that_were_loaded_before(tmp_path):
-    trainer, module, names = trained_with_figures(tmp_path)
-    trainer.validate(module, indices(), ckpt_path="best", weights_only=False, verbose=False)
+@pytest.mark.parametrize("weights_only", [False, True], ids=["all", "weights only"])
+def test_pictures_of_weights_that_were_loaded_before(weights_only, tmp_path):
+    saver = ModelCheckpoint(
+        tmp_path / "saved", "{epoch}", monitor="val_iam", mode="max", save_weights_only=weights_only
+    )
+    trainer, module, names = trained_with_figures(tmp_path, saver=saver)
+    trainer.validate(module, indices(), **loading(lightning, "best", weights_only), verbose=False)
     names()
     trainer.test(module, indices(), verbose=False)  # which loads nothing
     assert names() == ["val_confusion_test_epoch0001.png"]
@@ -1344,7 +1355,7 @@ def test_the_step_of_a_picture_is_that_of_the_weights(tmp_path):
     trainer = fit(module, [ConfusionFigures(), saver], logger=logger, max_epochs=3)
     assert list(logger.figures) == ["val_confusion at 4", "val_confusion at 8", "val_confusion at 12"]
     logger.figures.clear()
-    trainer.validate(module, indices(), ckpt_path="best", weights_only=False, verbose=False)
+    trainer.validate(module, indices(), **loading(lightning, "best", False), verbose=False)
     assert list(logger.figures) == ["val_confusion at 8"]
 
 
@@ -1411,7 +1422,7 @@ def test_a_resumed_run_draws_what_it_keeps_itself(tmp_path):
         trainer.fit(scripted(lightning)(script), indices(), indices(), **options)
         return new_pictures(tmp_path / "figures")
 
-    resumed = {"ckpt_path": tmp_path / "saved" / "last.ckpt", "weights_only": False}
+    resumed = loading(lightning, tmp_path / "saved" / "last.ckpt", False)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Checkpoint directory .* exists and is not empty")
         warnings.filterwarnings("ignore", "Experiment logs directory .* exists and is not empty")

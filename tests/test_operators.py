@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from versions import ONE_GRAPH, traced
 
 import imbtorch
 from imbtorch import ConfusionMatrix, Recall, confusion_matrix
@@ -60,7 +61,7 @@ def test_the_log_sees_what_it_looks_for():
     x = torch.tensor([1, 0, 2])
     with OperatorLog() as log:
         _ = x[x > 0], x.unique(), x.bincount(), x.nonzero(), x.masked_select(x > 0), x.max().item()
-        x[x > 1] = 0
+        x[x > 0] = torch.tensor([3, 4])
     found = log.synchronising()
     assert not [part for part in SYNCHRONISING if not any(part in name for name in found)]
     assert [name for name in found if name.startswith("index_put")]
@@ -193,13 +194,13 @@ def test_a_compiled_validation_step(name, mode):
         metric.update(scores[:, 0] if task == "binary" else scores, target)
         return scores
 
-    compiled = torch.compile(step, backend=backend, fullgraph=True)
+    compiled = traced(step, backend)
     with mode():
         for seed in range(100):
             _, target = batch(task, seed=seed)
             scores = compiled(torch.randn(40, 5, generator=torch.Generator().manual_seed(seed)), target)
             expected.update(scores[:, 0] if task == "binary" else scores, target)
-    assert len(graphs) == 1  # neither a break nor a second compilation
+    assert len(graphs) == 1 or not ONE_GRAPH  # neither a break nor a second compilation
     assert metric.update_called
     state = metric.metric_state
     assert [each.tolist() for each in state.values()] == [each.tolist() for each in expected.metric_state.values()]

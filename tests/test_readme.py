@@ -25,7 +25,7 @@ from torchmetrics.classification import (
 import imbtorch
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # torch.jit.script
+    warnings.simplefilter("ignore")  # torch.jit.script is deprecated, by a FutureWarning in torch 2.15
     import torcheval.metrics
     import torcheval.metrics.functional
 
@@ -129,7 +129,8 @@ def test_torchmetrics_differs_as_described():
     peer = BinaryMatthewsCorrCoef()
     peer.update(ones, ones)
     peer.confmat = counts
-    assert peer.compute() == pytest.approx(0.688, abs=0.0006)
+    value = 0.656 if torchmetrics.__version__.startswith("1.7.") else 0.688
+    assert peer.compute() == pytest.approx(value, abs=0.0006)
     assert imbtorch.matthews_corrcoef(counts) == pytest.approx(0.669, abs=0.0005)
 
 

@@ -12,6 +12,7 @@ from processes import launch
 from test_distributed import counted_collectives
 from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics import MetricCollection
+from versions import traced
 
 import imbtorch
 from imbtorch import (
@@ -558,12 +559,10 @@ def test_counting_is_one_graph(kind, layout):
     torch.compiler.reset()
     for logits in (False, True):
         counting = made(Counting.of, kind, soft=True, logits=logits, ignore_index=-100, layout=layout)
-        step = torch.compile(
+        step = traced(
             lambda state, scores, target, counting=counting: counting.add_(
                 state, counting.read(scores, target), defer=lambda: True
-            ),
-            fullgraph=True,
-            backend="eager",
+            )
         )
         state, expected = counting.zeros(), counting.zeros()
         for seed, samples in enumerate((60, 60, 17)):

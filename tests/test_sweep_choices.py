@@ -8,8 +8,10 @@ import pytest
 import torch
 from processes import launch
 from scipy import stats
+from scipy.integrate import trapezoid
 from scipy.optimize import brentq
 from sklearn import metrics as sk
+from versions import traced
 
 import imbtorch
 from imbtorch import ThresholdSweep
@@ -80,7 +82,7 @@ def test_a_partial_area_is_that_of_the_point_and_the_next_points_that_differ():
     rates = [preds[target == kind].double().mean().item() for kind in (0, 1)]
     place = int(np.flatnonzero((false == rates[0]) & (true == rates[1]))[0])
     some = slice(max(place - 1, 0), place + 2)
-    assert found["partial_auc"].item() == pytest.approx(np.trapezoid(true[some], false[some]))
+    assert found["partial_auc"].item() == pytest.approx(trapezoid(true[some], false[some]))
     counts = torch.tensor([[2, 0, 0, 1], [0, 0, 0, 3]])
     for index in range(3):  # one point alone, whichever of its thresholds is meant
         expected = sk.roc_auc_score([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 1])
@@ -139,7 +141,7 @@ def test_intervals_of_areas_hold_the_true_ones(positives):
     grid = np.linspace(-7, 8, 20_001)
     recall, false = stats.norm.sf(grid, 1.5), stats.norm.sf(grid)
     precision = prevalence * recall / (prevalence * recall + (1 - prevalence) * false)
-    truth = np.trapezoid(precision * stats.norm.pdf(grid, 1.5), grid), stats.norm.cdf(1.5 / math.sqrt(2))
+    truth = trapezoid(precision * stats.norm.pdf(grid, 1.5), grid), stats.norm.cdf(1.5 / math.sqrt(2))
     n = int(positives / prevalence)
     target = rng.random((runs, n)) < prevalence
     scores = rng.normal(1.5 * target, 1)
@@ -390,7 +392,7 @@ def test_any_number_of_processes_chooses_alike():
 def test_an_update_is_traced_as_one_graph():
     sweep, expected = (ThresholdSweep("f1", logits=True, also=ALSO) for _ in range(2))
     logits, target = drawn(300)
-    update = torch.compile(lambda *batch: sweep.update(*batch), backend="eager", fullgraph=True)
+    update = traced(lambda *batch: sweep.update(*batch))
     update(logits, target)
     expected.update(logits, target)
     assert sweep.compute() == expected.compute()

@@ -126,7 +126,9 @@ def test_wrappers_and_dice_are_the_metrics_that_the_guide_names():
     assert imbtorch.BalancedAccuracy("multiclass", 5)(scores, target) == pytest.approx(float(macro))
     assert imbtorch.Accuracy("multiclass", 5)(scores, target) == pytest.approx(float(micro))
     assert macro != micro
-    dice = torchmetrics.segmentation.DiceScore(5, input_format="index")(scores.argmax(1)[None], target[None])
+    dice = torchmetrics.segmentation.DiceScore(5, average="macro", input_format="index")(
+        scores.argmax(1)[None], target[None]
+    )
     assert imbtorch.FScore("multiclass", 5)(scores, target) == pytest.approx(float(dice))
 
 

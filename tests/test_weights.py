@@ -8,6 +8,7 @@ import torch
 from processes import launch
 from sklearn import metrics as sklearn_metrics
 from torchmetrics import MetricCollection
+from versions import traced
 
 import imbtorch
 from imbtorch import ConfusionMatrix, ImbalanceReport, ThresholdSweep
@@ -27,7 +28,7 @@ def samples(classes=3, size=300, seed=0):
 def masked(metric):
     """The path of devices, on the CPU: nothing is read while counting."""
     torch._dynamo.reset()  # which compiles one function only so often
-    return torch.compile(metric.update, fullgraph=True, backend="eager")
+    return traced(metric.update)
 
 
 def read(metric):

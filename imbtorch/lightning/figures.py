@@ -90,7 +90,7 @@ class ConfusionFigures(Callback):
         if is_fitting(trainer):
             return TrainingPoint(trainer.current_epoch, trainer.global_step)
         if trainer.ckpt_path and not self._loaded_by_hook:  # Lightning calls it for some checkpoints alone
-            return TrainingPoint.of_file(trainer.ckpt_path) or TrainingPoint(None, trainer.global_step)
+            self._loaded = TrainingPoint.of_file(trainer.ckpt_path) or TrainingPoint(None, trainer.global_step)
         return self._loaded or TrainingPoint.of_training(trainer)
 
     # --- what is drawn ----------------------------------------------------------------------------------------------
