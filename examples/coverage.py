@@ -1,8 +1,8 @@
 """Measures by simulation how often 95 % intervals hold the true value, beside other packages and methods.
 
     pip install scipy prob_conf_mat confidenceinterval confidence-intervals  # the last three are peers
-    python examples/coverage.py --quick          # a minute of two cores, prints
-    python examples/coverage.py                  # TIME of two cores, writes examples/coverage.md
+    python examples/coverage.py --quick          # a minute of two cores; prints
+    python examples/coverage.py                  # twelve minutes of two cores; writes examples/coverage.md
 
 Intervals: test sets are drawn from classes whose recalls and confusions are known, with class totals fixed or drawn at
 random; the true value is that of the expected counts. Errors go to all other classes evenly, or (concentrated) to a

@@ -20,7 +20,7 @@ __all__ = ["bins_of"]
 SHIFT = 13  # bits of a float32 that are left out; 10 of its digits stay, intervals of a thousandth of the score
 HALF = 0x3F000000 >> SHIFT  # interval of a half
 DTYPES = {torch.float32: np.float32, torch.float64: np.float64}
-FEW = 1024  # scores or edges for which a search costs no more
+FEW = 2048  # scores or edges for which a search costs no more
 
 
 def bins_of(scores: Tensor, edges: Tensor, logits: bool) -> Tensor:

@@ -110,9 +110,9 @@ def paired_compare(
     models.
 
     Simulated (``examples/coverage.md``: 2, 5, 10 classes, 10 to 100 samples of the rarest), the interval held the true
-    difference in .92 to 1.0 of sets. The probability came true (said .83 to .93, true .82 to .95) between models whose
-    recalls differ by some .1. Between models that are nearly alike (.02) it was too sure, .74 to .83 against .59 to
-    .80: beforehand it takes all differences for equally likely.
+    difference in .92 to 1.0 of sets. The probability came true (said .83 to .95, true .82 to .95) between models whose
+    recalls differ by some .1. Between models that are nearly alike (.02) it was too sure, .74 to .82 against .60 to
+    .78: beforehand it takes all differences for equally likely.
 
     Args:
         measure: function of ``[..., K, K]`` with one value ``[...]`` or several, for each matrix.

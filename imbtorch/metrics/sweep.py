@@ -355,7 +355,7 @@ posterior`'s of these counts. F1 of 10, 20, 50 positives flatters by .10, .07, .
         - ``"auc"``: method 5 of Newcombe (2006), widened where DeLong's variance is larger
           (:func:`~imbtorch.analysis.scores.area_interval`).
         - ``"average_precision"``: as a share of the positives (:func:`~imbtorch.analysis.scores.\
-average_precision_interval`). Simulated, 95 % intervals held the true value in .89 or more of samples. Not at a
+average_precision_interval`). Simulated, 95 % intervals held the true value in .91 or more of samples. Not at a
           ``prevalence``.
         - ``"partial_auc"``, at the threshold as it is, and ``"threshold"``: percentiles of 400 resamples of the scores
           of each class. They say what comes of other samples of this size, not how often the best threshold is covered.
