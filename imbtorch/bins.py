@@ -20,7 +20,7 @@ __all__ = ["bins_of"]
 SHIFT = 13  # bits of a float32 that are left out; 10 of its digits stay, intervals of a thousandth of the score
 HALF = 0x3F000000 >> SHIFT  # interval of a half
 DTYPES = {torch.float32: np.float32, torch.float64: np.float64}
-FEW = 2048  # scores or edges for which a search costs no more
+FEW_SCORES, FEW_EDGES = 2048, 256  # for which a search costs no more
 
 
 def bins_of(scores: Tensor, edges: Tensor, logits: bool) -> Tensor:
@@ -32,7 +32,8 @@ def bins_of(scores: Tensor, edges: Tensor, logits: bool) -> Tensor:
         logits: whether they are logits.
     """
     table = None
-    if reading_is_free(scores) and scores.dtype in DTYPES and min(scores.numel(), len(edges)) >= FEW:
+    many = scores.numel() >= FEW_SCORES and len(edges) >= FEW_EDGES
+    if many and scores.dtype in DTYPES and reading_is_free(scores):
         table = _table(_Edges(edges), scores.dtype, logits)
     if table is None:
         return torch.bucketize(scores.contiguous(), edges.to(scores.dtype))

@@ -96,7 +96,7 @@ def _student_root(level: float, start: float, degrees: Tensor) -> Tensor:
     scale = (torch.lgamma((degrees + 1) / 2) - torch.lgamma(degrees / 2)).exp() / (math.pi * degrees).sqrt()
     found = torch.full_like(degrees, start)
     for _ in range(100):
-        outside = beta_cdf(degrees / (degrees + found**2), degrees / 2, torch.full_like(degrees, 0.5))
+        outside = beta_cdf(degrees / (degrees + found**2), degrees / 2, 0.5)
         density = scale * (1 + found**2 / degrees) ** (-(degrees + 1) / 2)
         step = (level - 1 + outside) / (2 * density)
         found = found + step

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from imbtorch.counts import Counts, check_choice, margins, matrix, ratio, restore
+from imbtorch.counts import Counts, check_choice, double, margins, matrix, ratio, restore, square
 from imbtorch.measures.shared import class_distances, class_mean, covariance, defined, mean_where, quotient, root, xlogx
 
 __all__ = [
@@ -252,7 +252,7 @@ def cohen_kappa(counts: Counts, weights: Literal["linear", "quadratic"] | None =
         total = actual.sum(-1, keepdim=True)
         chance = (actual * (total - predicted)).sum(-1)
         return restore(defined(ratio(covariance(tp, actual, predicted, total), chance), actual), counts)
-    wide = matrix(counts)
+    wide = double(square(counts))  # its margins are nan where a cell is no count
     distance = class_distances(wide) ** (2 if weights == "quadratic" else 1)
     found = (distance * wide).sum((-2, -1)) * actual.sum(-1)
     chance = (distance * actual.unsqueeze(-1) * predicted.unsqueeze(-2)).sum((-2, -1))
