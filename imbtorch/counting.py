@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import get_args
 
 import torch
@@ -167,6 +168,16 @@ class Counting:
             parts += ["soft", self.soft] + ["logits"] * (self.logits and self.task == "multiclass")
         parts += ["weighted"] * self.weighted + ([] if self.groups is None else ["groups", self.groups])
         return re.sub(r"\W", "_", "_".join(map(str, parts)))
+
+    def of_a_batch(self, needs_matrix: bool) -> Counting:
+        """What counts the value of one batch: a large matrix only for what must see it, for it takes K * K again."""
+        needs_matrix = needs_matrix or self.soft > 0  # margins do not say in which row a probability was
+        small = self.cells <= 4096 or needs_matrix or self.layout == "margins"
+        return self if small else self._into_margins
+
+    @cached_property
+    def _into_margins(self) -> Counting:
+        return replace(self, layout="margins")
 
     def zeros(self, device: torch.device | None = None) -> Tensor:
         """Return an empty state."""

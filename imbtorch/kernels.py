@@ -177,14 +177,14 @@ def _indexed(
 
 
 def _margin_cells(
-    table: Table, guess: Integers, true: Integers, seen: Integers | None, group: Integers | None
-) -> tuple[Integers, Integers]:
-    """Three cells and weights for each sample: of its hit, its target, its prediction."""
-    seen = np.ones(true.shape, np.int64) if seen is None else seen
+    table: Table, guess: Integers, true: Integers, weight: Integers | None, group: Integers | None
+) -> tuple[Integers, Integers | None]:
+    """Cells and weights of hits, targets and predictions."""
     first = 0 if group is None else np.multiply(group, table.of_a_group, dtype=np.int64)
     truth = np.add(true, first, dtype=np.int64)
-    index = np.concatenate((truth, truth + table.rows, np.add(guess, first + 2 * table.rows, dtype=np.int64)), None)
-    return index, np.concatenate(((guess == true) * seen, seen, seen), None)
+    hit, predicted = guess == true, np.add(guess, first + 2 * table.rows, dtype=np.int64)
+    index = np.concatenate((truth[hit], truth + table.rows, predicted), None)
+    return index, None if weight is None else np.concatenate((weight[hit], weight, weight), None)
 
 
 def _matrix_cells(table: Table, guess: Integers, true: Integers, group: Integers | None) -> Integers:

@@ -97,11 +97,9 @@ def geometric_mean(counts: Counts, correction: float = 0.0) -> Tensor:
         raise ValueError(f"correction must lie in [0, 1], got {correction!r}")
     rates, present = ratio(tp, actual), actual > 0
     hit = rates > 0
-    logs = torch.where(hit, torch.where(hit, rates, 1.0).log(), math.log(correction) if correction else 0.0)
-    mean = mean_where(logs, present).exp()
-    if not correction:
-        mean = torch.where((present & ~hit).any(-1), 0.0, mean)
-    return restore(mean, counts)
+    missed = math.log(correction) if correction else -math.inf
+    logs = torch.where(hit, torch.where(hit, rates, 1.0).log(), missed)
+    return restore(mean_where(logs, present).exp(), counts)
 
 
 def matthews_corrcoef(counts: Counts) -> Tensor:
@@ -128,8 +126,9 @@ def matthews_corrcoef(counts: Counts) -> Tensor:
     """
     tp, actual, predicted = margins(counts)
     total = actual.sum(-1, keepdim=True)
+    both = torch.stack((actual, predicted))
     # each variance has its own root: their product would overflow or lose small rates
-    spread = root((actual * (total - actual)).sum(-1)) * root((predicted * (total - predicted)).sum(-1))
+    spread = root((both * (total - both)).sum(-1)).prod(0)
     return restore(defined(ratio(covariance(tp, actual, predicted, total), spread), actual), counts)
 
 

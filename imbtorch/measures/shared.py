@@ -36,10 +36,9 @@ def class_mean(
     if average == "min":
         without = actual <= 0  # false for nan
         return torch.where(without.all(-1), math.nan, torch.where(without, math.inf, values).amin(-1))
-    absent = (actual <= 0) & (predicted <= 0)  # false for nan, which a mean must not hide
+    present = ~(actual + predicted <= 0)  # true for nan, which a mean must not hide
     if average in ("none", None):
-        return torch.where(absent, math.nan, values)
-    present = ~absent
+        return torch.where(present, values, math.nan)
     weight = actual if average == "weighted" else present
     if samples is not None:
         weight = torch.where((weight > 0).any(-1, keepdim=True), weight, (samples > 0).to(weight.dtype))
@@ -53,7 +52,7 @@ def averaged(parts: tuple[Tensor, Tensor], actual: Tensor, predicted: Tensor, av
     check_choice("average", average, ("macro", "weighted", "none", "min", "micro", "binary", None))
     numerator, denominator = parts
     if average == "micro":
-        present = (actual > 0) | (predicted > 0)
+        present = actual + predicted > 0
         sums = [torch.where(present, part, 0.0).sum(-1) for part in parts]
         return defined(ratio(sums[0], sums[1]), actual)
     if average == "binary":

@@ -24,7 +24,7 @@ class HasTraits(Protocol):
     measure: ClassVar[Callable[..., Tensor]]
     averages: ClassVar[tuple[str, ...]]
     binary_only: ClassVar[bool]
-    needs_matrix: ClassVar[bool]
+    needs_matrix: bool
     higher_is_better: bool | None
 
 
@@ -51,15 +51,15 @@ class Traits:
     batched: bool = True
 
     @classmethod
-    def of(cls, metric: type[HasTraits], higher_is_better: bool | None = None) -> Traits:
-        """Read the attributes of a metric class, of which an instance may know another direction."""
+    def of(cls, metric: type[HasTraits]) -> Traits:
+        """Read the attributes of a metric class."""
         return cls(
             metric.__name__,
             metric.measure,
             metric.averages,
             metric.binary_only,
             metric.needs_matrix,
-            metric.higher_is_better if higher_is_better is None else higher_is_better,
+            metric.higher_is_better,
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypedDict, get_args
 
@@ -416,10 +415,3 @@ def confusion_counts(counts: Counts) -> Tensor:
     if isinstance(counts, Margins):
         raise ValueError("state='margins' keeps no confusion matrix; use state='matrix', or .margins")
     return counts
-
-
-def counter_of_a_batch(counting: Counting, needs_matrix: bool) -> Counting:
-    """What counts the value of one batch: a large matrix only for what must see it, for it takes K * K again."""
-    needs_matrix = needs_matrix or counting.soft > 0  # margins do not say in which row a probability was
-    small = counting.cells <= 4096 or needs_matrix or counting.layout == "margins"
-    return counting if small else replace(counting, layout="margins")

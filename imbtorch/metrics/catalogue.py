@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -15,7 +14,6 @@ from imbtorch.counting import Task
 from imbtorch.counts import check_choice
 from imbtorch.measures import Measure
 from imbtorch.measures.two_classes import measure_function
-from imbtorch.metrics.averaging import Traits
 from imbtorch.metrics.base import MetricArguments
 from imbtorch.metrics.confusion_matrix import ConfusionMatrixMetric
 from imbtorch.metrics.kinds import Correlation, Share
@@ -236,11 +234,9 @@ class CohenKappa(Correlation):
     ) -> None:
         super().__init__(task, num_classes, **kwargs)
         self._set_measure_arguments(weights=weights)
-        if weights is not None and self._counting.layout == "margins":
+        self.needs_matrix = weights is not None
+        if self.needs_matrix and self._counting.layout == "margins":
             raise ValueError("weights need the whole matrix; use state='matrix'")
-
-    def _traits(self) -> Traits:
-        return replace(super()._traits(), needs_matrix=self._arguments.get("weights") is not None)
 
 
 class ExpectedCost(ConfusionMatrixMetric):
@@ -458,13 +454,10 @@ class IndexBalancedAccuracy(ConfusionMatrixMetric):
             check_choice("measure", measure, tuple(BY_ANY_NAME))
             measure = BY_ANY_NAME[measure]
         self._set_measure_arguments(measure=measure_function(measure), alpha=alpha)
-        if self._counting.layout == "margins" and self._traits().needs_matrix:
+        metric = METRICS.get(self._arguments["measure"])
+        self.needs_matrix = metric is None or metric.needs_matrix  # a function of the user's own may read cells
+        if self.needs_matrix and self._counting.layout == "margins":
             raise ValueError(f"measure {measure!r} is not known to take Margins; use state='matrix'")
-
-    def _traits(self) -> Traits:
-        traits, metric = super()._traits(), METRICS.get(self._arguments["measure"])
-        reads_cells = metric is None or metric.needs_matrix  # a function of the user's own may
-        return replace(traits, needs_matrix=traits.needs_matrix or reads_cells)
 
 
 KIND = type(ConfusionMatrixMetric)  # for isinstance Python 3.10 takes Callable[..., Tensor] for a class

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import torch
@@ -23,7 +24,6 @@ from imbtorch.metrics.base import (
     OnInvalid,
     TorchmetricsArguments,
     confusion_counts,
-    counter_of_a_batch,
     targets,
 )
 from imbtorch.metrics.state import Setting
@@ -95,7 +95,7 @@ class ConfusionMatrixMetric(LocalCounts):
     """Whether the measure takes two classes only."""
     short: ClassVar[str] = ""
     """Name that a report gives it."""
-    needs_matrix: ClassVar[bool] = True
+    needs_matrix: bool = True
     """Whether the measure must see the whole matrix; False if it takes :class:`~imbtorch.counts.Margins` too."""
 
     def __init__(
@@ -129,17 +129,15 @@ class ConfusionMatrixMetric(LocalCounts):
         type(self).measure(torch.ones(2, 2, device="cpu"), **arguments)
         self._arguments = arguments
 
-    def _traits(self) -> Traits:
-        """What has to be known of the measure."""
-        return Traits.of(type(self), self.higher_is_better)
-
     @property
     def _measure(self) -> AveragedMeasure:
         """The measure as it is read here; made anew, since a function of one's own may not be pickled."""
-        return AveragedMeasure(self._traits(), self._counting, self._average, self._arguments)
+        of_all = Traits.of(type(self))
+        traits = replace(of_all, higher_is_better=self.higher_is_better, needs_matrix=self.needs_matrix)
+        return AveragedMeasure(traits, self._counting, self._average, self._arguments)
 
     def _counter_of_a_batch(self) -> Counter:
-        return counter_of_a_batch(self._counting, self._traits().needs_matrix)
+        return self._counting.of_a_batch(self.needs_matrix)
 
     def compute(self) -> Tensor:
         """Value of all counts, of all processes; see the measure for its range and undefined cases.
@@ -159,7 +157,7 @@ class ConfusionMatrixMetric(LocalCounts):
 
     def _needed(self, counts: Counts) -> Counts:
         """Counts, or their margins where the measure needs no more: taken once, they serve warnings too."""
-        return counts if self._traits().needs_matrix else sums(counts)
+        return counts if self.needs_matrix else sums(counts)
 
     def evaluate(self, counts: Counts) -> Tensor:
         """Value of the measure for any counts of this task: pure, batched and differentiable.

@@ -25,7 +25,6 @@ from imbtorch.metrics.base import (
     TorchmetricsArguments,
     canonical,
     confusion_counts,
-    counter_of_a_batch,
 )
 from imbtorch.metrics.catalogue import BY_ANY_NAME, BY_NAME
 from imbtorch.metrics.class_groups import checked_class_groups, mean_over_classes
@@ -261,7 +260,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         return self._priors is not None or self._coarse is not None or any(measure.needs_matrix for measure in read)
 
     def _counter_of_a_batch(self) -> Counter:
-        return counter_of_a_batch(self._counting, self._needs_matrix())
+        return self._counting.of_a_batch(self._needs_matrix())
 
     def _read_at(self, counts: Counts) -> Counts:
         """What values are read off: the counts, or rates at the prevalence."""
