@@ -163,3 +163,14 @@ def test_the_probability_of_beating_the_trivial_ones_is_that_of_drawn_population
     both = beats_trivial(imbtorch.accuracy, torch.stack((counts, counts.flip(1))), samples=200)
     assert both.shape == (2,)
     assert both[1] == 0
+
+
+def test_without_a_trivial_value_nothing_is_beaten():
+    def of_informed(counts):
+        told = counts[..., 0, 0] * counts[..., 1, 1] - counts[..., 0, 1] * counts[..., 1, 0]
+        return torch.where(told.abs() < 1e-6 * counts.sum((-2, -1)) ** 2, torch.nan, imbtorch.accuracy(counts))
+
+    counts = torch.tensor([[960, 10], [12, 18]])
+    assert of_informed(counts).item() == pytest.approx(0.978)
+    assert beats_trivial(of_informed, counts, samples=50).isnan()
+    assert skill(of_informed, counts).isnan()

@@ -96,9 +96,7 @@ def skill(measure: Measure, counts: Counts, *, higher_is_better: bool = True, co
     tensor(0.2949, dtype=torch.float64)
     """
     sign = 1.0 if higher_is_better else -1.0
-    value = sign * evaluated(measure, counts)
-    best = torch.stack([sign * each for each in trivial(measure, counts).values()])
-    highest = torch.where(best.isnan().all(0), torch.nan, best.nan_to_num(nan=-torch.inf).amax(0))
+    value, highest = sign * evaluated(measure, counts), _best_trivial(measure, counts, sign)
     perfect = sign * evaluated(measure, _perfect(counts, costs))
     return torch.where(perfect == highest, 0.0 * value, (value - highest) / (perfect - highest))
 
@@ -124,7 +122,8 @@ def beats_trivial(
         generator: source of randomness, on the device of the counts; by default torch's.
 
     Returns:
-        float64 ``[...]`` in [0, 1].
+        float64 ``[...]`` in [0, 1], of the draws in which the measure has a value there and for a trivial prediction;
+        nan without any.
 
     Raises:
         ValueError: as :func:`posterior` and :func:`trivial`.
@@ -137,12 +136,17 @@ def beats_trivial(
     sign = 1.0 if higher_is_better else -1.0
 
     def lead(drawn: Tensor) -> Tensor:
-        best = torch.stack([sign * each for each in trivial(measure, drawn).values()])
-        return sign * evaluated(measure, drawn) - best.nan_to_num(nan=-torch.inf).amax(0)
+        return sign * evaluated(measure, drawn) - _best_trivial(measure, drawn, sign)
 
     draws = posterior(lead, counts, samples=samples, generator=generator, draws=True).draws
     assert draws is not None
-    return (draws > 0).double().mean(0)
+    return torch.where(draws.isnan(), draws, (draws > 0).to(draws)).nanmean(0)
+
+
+def _best_trivial(measure: Measure, counts: Counts, sign: float) -> Tensor:
+    """Highest signed value of the trivial predictions, ``[...]``; nan where none has one."""
+    values = torch.stack([sign * each for each in trivial(measure, counts).values()])
+    return torch.where(values.isnan().all(0), torch.nan, values.nan_to_num(nan=-torch.inf).amax(0))
 
 
 def _totals(counts: Counts) -> Tensor:
