@@ -1,7 +1,8 @@
 """Between which edges a score lies, for many edges on the CPU.
 
-A search among 4,097 edges takes three times as long as among 101. The leading bits of a float name a small interval
-with at most one edge in it, so that a table says where its scores begin, and one comparison settles the rest.
+A search guesses wrong at every other step, 40 ns a score among 101 edges and 80 among 4,097 (less for scores that it
+has just seen: a benchmark needs new ones). The leading bits of a float name a small interval with at most one edge in
+it, so that a table says where its scores begin, and one comparison settles the rest.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["bins_of"]
 SHIFT = 13  # bits of a float32 that are left out; 10 of its digits stay, intervals of a thousandth of the score
 HALF = 0x3F000000 >> SHIFT  # interval of a half
 DTYPES = {torch.float32: np.float32, torch.float64: np.float64}
-FEW_SCORES, FEW_EDGES = 2048, 256  # for which a search costs no more
+FEW_SCORES, FEW_EDGES = 1024, 32  # for which a search costs no more
 
 
 def bins_of(scores: Tensor, edges: Tensor, logits: bool) -> Tensor:
