@@ -34,20 +34,15 @@ def per_class_measures(given: Sequence[str] | Mapping[str, Measured], counting: 
     """
     if isinstance(given, str):
         raise TypeError(f"per_class must be a sequence of names such as ({given!r},), got a string")
-    if isinstance(given, Mapping):
-        return {name: _of_one(name, measured, counting) for name, measured in given.items()}
-    allowed = _names(counting)
-    for each in given:
-        check_choice("per_class", each, allowed)
-    if len(set(given)) < len(given):
-        raise ValueError(f"per_class must not name a measure twice, got {list(given)}")
-    return {name: of_name(name, counting) if name in PER_CLASS else _of_one(name, name, counting) for name in given}
-
-
-def _names(counting: Counting) -> tuple[str, ...]:
-    """Names of the catalogue that have a value of each class or label in a task."""
-    others = [name for name, metric in BY_NAME.items() if "none" in allowed_averages(Traits.of(metric), counting)]
-    return tuple(dict.fromkeys((*PER_CLASS, *others)))
+    if not isinstance(given, Mapping):
+        fit = (name for name, metric in BY_NAME.items() if "none" in allowed_averages(Traits.of(metric), counting))
+        allowed = tuple(dict.fromkeys((*PER_CLASS, *fit)))  # in an error the usual ones come first
+        for each in given:
+            check_choice("per_class", each, allowed)
+        if len(set(given)) < len(given):
+            raise ValueError(f"per_class must not name a measure twice, got {list(given)}")
+        given = {name: name for name in given}
+    return {name: _of_one(name, measured, counting) for name, measured in given.items()}
 
 
 def of_name(name: str, counting: Counting) -> AveragedMeasure:
@@ -59,15 +54,12 @@ def _of_one(name: object, measured: Measured, counting: Counting) -> AveragedMea
     if not isinstance(name, str) or not name:
         raise TypeError(f"per_class must map names to measures, got the name {name!r}")
     measure = resolved(name, measured, counting)
-    if not measure.traits.batched:  # a function of the user's own
-        return replace(measure, average="none")
-    if "none" not in allowed_averages(measure.traits, counting):
+    own = not measure.traits.batched  # a function of the user's
+    if not own and "none" not in allowed_averages(measure.traits, counting):
         raise ValueError(
             f"per_class[{name!r}] has one value of all classes in task={counting.task!r} and none of each; it belongs "
             f"among measures. Measures of each class are {', '.join(PER_CLASS)}"
         )
-    if counting.layout == "margins" and measure.needs_matrix:
-        raise ValueError(f"per_class[{name!r}] needs the whole matrix, which state='margins' does not keep")
     return replace(measure, average="none")
 
 
