@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 import torch
 from torch import Tensor
 
 from imbtorch.analysis.drawing import gammas
 from imbtorch.analysis.scores import matrices_of
-from imbtorch.counts import Measure, evaluated
+from imbtorch.counts import Measure, evaluated, rescaled
 
 __all__ = ["Limit", "Limits", "OperatingPoint", "corrected_counts", "distinct", "operating_point"]
 
@@ -23,13 +23,11 @@ class Limit(NamedTuple):
         measure: function of counts.
         bound: its least or greatest value.
         least: whether it is the least one.
-        needs_alerts: whether it takes a positive prediction to keep the limit: without any, every budget is kept.
     """
 
     measure: Measure
     bound: float
     least: bool
-    needs_alerts: bool = False
 
     def kept(self, counts: Tensor) -> Tensor:
         """Whether counts ``[..., 2, 2]`` keep the limit; nan does not. A hair's breadth is rounding."""
@@ -105,10 +103,10 @@ def operating_point(
     measure: Measure,
     objective: Measure,
     limits: Limits,
-    share: Callable[[Tensor], Tensor],
-    sure: float | None = None,
-    generator: torch.Generator | None = None,
-    where: str = "",
+    shares: Tensor | None,
+    sure: float | None,
+    generator: torch.Generator | None,
+    where: str,
 ) -> OperatingPoint:
     """Find the threshold that is best within limits.
 
@@ -118,8 +116,8 @@ def operating_point(
         measure: function of counts ``[..., 2, 2]`` whose value is told.
         objective: function of counts, of which higher is better.
         limits: what must hold.
-        share: brings counts to the class shares that everything is read at.
-        sure: probability with which all limits must truly hold; by default they must hold in the counts.
+        shares: ``[2]`` of the classes that everything is read at; None for those of the counts.
+        sure: probability with which all limits must truly hold; None where it is enough that they hold in the counts.
         generator: source of randomness of the posterior.
         where: beginning of an error.
 
@@ -128,21 +126,21 @@ def operating_point(
     """
     small, index = distinct(histogram, len(thresholds))
     counts = matrices_of(small)
-    rates = share(counts.double())
+    rates = _read_at(shares, counts.double())
     goodness = evaluated(objective, rates).nan_to_num(nan=-torch.inf)
     kept = {name: limit.kept(rates) for name, limit in limits.items()}
     feasible = torch.stack([*kept.values(), torch.ones_like(goodness, dtype=torch.bool)]).all(0)
-    if any(limit.needs_alerts for limit in limits.values()):
-        feasible &= counts[..., 1].sum(-1) > 0
+    if not all(limit.least for limit in limits.values()):
+        feasible &= counts[..., 1].sum(-1) > 0  # without an alert every budget is kept
     if not bool(feasible.any()):
         raise ValueError(where + _infeasible(limits, kept, rates))
     order = goodness.argsort(descending=True, stable=True)
     order = order[feasible[order]]
     if sure is None:
         place = int(order[0])
-        holds, together = _probabilities(counts[order[:1]], limits, share, generator)
+        holds, together = _probabilities(counts[order[:1]], limits, shares, generator)
     else:
-        place, holds, together = _surely(counts, order, limits, share, sure, generator, where)
+        place, holds, together = _surely(counts, order, limits, shares, sure, generator, where)
     at = rates[place]
     flagged = at[..., 1].sum(-1) / at.sum((-2, -1))
     return OperatingPoint(
@@ -157,11 +155,16 @@ def operating_point(
     )
 
 
+def _read_at(shares: Tensor | None, counts: Tensor) -> Tensor:
+    """Counts at the class shares that everything is read at."""
+    return counts if shares is None else cast(Tensor, rescaled(counts, shares))
+
+
 def _surely(
     counts: Tensor,
     order: Tensor,
     limits: Limits,
-    share: Callable[[Tensor], Tensor],
+    shares: Tensor | None,
     sure: float,
     generator: torch.Generator | None,
     where: str,
@@ -169,7 +172,7 @@ def _surely(
     """The first of the thresholds in this order at which the limits hold with so high a probability."""
     most = 0.0
     for some in torch.split(order, AT_ONCE):
-        holds, together = _probabilities(counts[some], limits, share, generator)
+        holds, together = _probabilities(counts[some], limits, shares, generator)
         enough = (together >= sure).nonzero().flatten()
         if len(enough):
             first = enough[:1]
@@ -182,13 +185,12 @@ def _surely(
 
 
 def _probabilities(
-    counts: Tensor, limits: Limits, share: Callable[[Tensor], Tensor], generator: torch.Generator | None
+    counts: Tensor, limits: Limits, shares: Tensor | None, generator: torch.Generator | None
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Probability ``[M]`` that each limit holds, and that all do, given counts ``[M, 2, 2]``."""
     if not limits:
         return {}, torch.ones(len(counts), dtype=torch.float64)
-
-    drawn = share(_drawn(counts.double(), generator))
+    drawn = _read_at(shares, _drawn(counts.double(), generator))
     kept = {name: limit.kept(drawn) for name, limit in limits.items()}
     together = torch.stack(list(kept.values())).all(0)
     return {name: each.double().mean(0) for name, each in kept.items()}, together.double().mean(0)
@@ -230,7 +232,6 @@ def corrected_counts(
     histogram: Tensor,
     thresholds: int,
     objective: Measure,
-    repeats: int = REPEATS,
     generator: torch.Generator | None = None,
 ) -> Tensor:
     """Counts at the best threshold, corrected for having been chosen on the same samples.
@@ -244,7 +245,6 @@ def corrected_counts(
         thresholds: their number T; bins behind the last are one.
         objective: function of counts ``[..., 2, 2]`` of which higher is better; of equal ones the lowest threshold is
             taken.
-        repeats: number of splits.
         generator: source of randomness, on the CPU.
 
     Returns:
@@ -261,11 +261,11 @@ def corrected_counts(
     kept = matrices_of(whole)
     kept = kept[_best(objective, kept)]
     crossed = torch.zeros_like(kept)
-    for _ in range(repeats):  # one at a time: their matrices stay in the cache
+    for _ in range(REPEATS):  # one at a time: their matrices stay in the cache
         first = torch.binomial(whole, torch.full_like(whole, 0.5), generator)
         halves = matrices_of(first), matrices_of(whole - first)
         crossed += halves[1][_best(objective, halves[0])] + halves[0][_best(objective, halves[1])]
-    return kept / 4 + crossed * (3 / 4 / repeats)
+    return kept / 4 + crossed * (3 / 4 / REPEATS)
 
 
 def _best(objective: Measure, counts: Tensor) -> int:

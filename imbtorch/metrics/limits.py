@@ -1,18 +1,17 @@
-"""What an operating point must keep, and the functions of counts that it is chosen by."""
+"""What an operating point must keep, as a user says it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
 
 from torch import Tensor
 
 from imbtorch.analysis.thresholds import Limit, Limits
 from imbtorch.counting import Counting
-from imbtorch.counts import Counts, Measure, matrix, ratio, rescaled
+from imbtorch.counts import Counts, matrix, ratio
 from imbtorch.metrics.resolving import resolved
 
-__all__ = ["as_counted", "at_shares", "checked_limits", "negated"]
+__all__ = ["checked_limits"]
 
 
 def checked_limits(at_least: Mapping[str, float], alerts: float | None, sure: float | None) -> Limits:
@@ -32,7 +31,7 @@ def checked_limits(at_least: Mapping[str, float], alerts: float | None, sure: fl
     if alerts is not None:
         if not 0 < alerts <= 1:
             raise ValueError(f"alerts must be a share of samples in (0, 1], got {alerts!r}; 50 in 10,000 are 0.005")
-        limits["alerts"] = Limit(_alerts, float(alerts), least=False, needs_alerts=True)
+        limits["alerts"] = Limit(_alerts, float(alerts), least=False)
     if sure is not None and not 0 < sure < 1:
         raise ValueError(f"sure must be a probability in (0, 1) such as 0.9, got {sure!r}")
     if sure is not None and not limits:
@@ -44,18 +43,3 @@ def _alerts(counts: Counts) -> Tensor:
     """Share of samples that are predicted positive."""
     wide = matrix(counts)
     return ratio(wide[..., 1].sum(-1), wide.sum((-2, -1)))
-
-
-def as_counted(counts: Tensor) -> Tensor:
-    """Leave counts at their class shares."""
-    return counts
-
-
-def at_shares(counts: Tensor, share: Tensor) -> Tensor:
-    """Counts at other class shares."""
-    return cast(Tensor, rescaled(counts, share))
-
-
-def negated(measure: Measure, counts: Counts) -> Tensor:
-    """A measure of which less is better, turned round."""
-    return -measure(counts)

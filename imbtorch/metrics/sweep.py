@@ -29,11 +29,11 @@ from imbtorch.analysis.thresholds import OperatingPoint, corrected_counts, disti
 from imbtorch.counting import Counting, Task
 from imbtorch.counts import Counts, Measure, check_choice, double, evaluated, rescaled_rows
 from imbtorch.measures import expected_cost
-from imbtorch.metrics.averaging import AveragedMeasure
+from imbtorch.metrics.averaging import AtPrevalence, AveragedMeasure
 from imbtorch.metrics.base import UNSURE, OnInvalid, TorchmetricsArguments, canonical
 from imbtorch.metrics.confusion_matrix import ConfusionMatrixMetric
 from imbtorch.metrics.histogram import Grid, Histogram
-from imbtorch.metrics.limits import as_counted, at_shares, checked_limits, negated
+from imbtorch.metrics.limits import checked_limits
 from imbtorch.metrics.resolving import Measured, resolved
 from imbtorch.metrics.shared import SharedResult, checked_names
 from imbtorch.metrics.state import Setting, warn_caller
@@ -458,13 +458,13 @@ average_precision_interval`). Simulated, 95 % intervals held the true value in .
             raise ValueError(f"limits need probabilities, and {UNSURE}")
         objective = self._objective(self._measure)
         if costs is not None:
-            objective = partial(negated, partial(expected_cost, costs=torch.as_tensor(costs, dtype=torch.float64)))
+            objective = _negated(partial(expected_cost, costs=torch.as_tensor(costs, dtype=torch.float64)))
         points = {}
         for index, histogram in enumerate(self._of_labels(self._counted().cpu())):
             where = "" if self.task == "binary" else f"{self._label(index)}: "
-            share, thresholds = self._share_of(index), self.thresholds
+            shares, thresholds = self._shares_of(index), self.thresholds
             point = operating_point(
-                histogram, thresholds, self._measure, objective, limits, share, sure, generator, where
+                histogram, thresholds, self._measure, objective, limits, shares, sure, generator, where
             )
             if point.alerts in (0, 1):
                 warn_caller(f"{type(self).__name__}: the best threshold tells no samples apart: {point}")
@@ -507,21 +507,19 @@ average_precision_interval`). Simulated, 95 % intervals held the true value in .
         """Histogram ``[2, B]`` of each label or class."""
         return histogram.reshape(-1, *histogram.shape[-2:]).unbind()
 
-    def _share_of(self, index: int) -> Callable[[Tensor], Tensor]:
-        """What brings counts ``[..., 2, 2]`` of a label to the prevalence."""
+    def _shares_of(self, index: int) -> Tensor | None:
+        """Shares ``[2]`` of negatives and positives of a label at the prevalence."""
         shares = self._shares()
-        if shares is None:
-            return as_counted
-        return partial(at_shares, share=shares.reshape(-1, 2)[index])
+        return None if shares is None else shares.reshape(-1, 2)[index]
 
     def _at_shares(self, index: int) -> Measure:
         """The measure of counts of a label, read at the prevalence."""
-        share = self._share_of(index)
-        return lambda counts: self._measure(share(counts))
+        shares = self._shares_of(index)
+        return self._measure if shares is None else AtPrevalence(self._measure, shares)
 
     def _objective(self, measure: Measure) -> Measure:
         """The measure so that higher is better."""
-        return measure if self._measure.higher_is_better else partial(negated, measure)
+        return measure if self._measure.higher_is_better else _negated(measure)
 
     # --- looks ------------------------------------------------------------------------------------------------------
 
@@ -559,6 +557,11 @@ RESAMPLES = 400
 DEFAULT = Grid.of(None, False).name
 TOLERANCE = 0.002  # of an area
 CROWD = 100  # samples of a bin from which a warning is worth its line
+
+
+def _negated(measure: Measure) -> Measure:
+    """A measure of which less is better, turned round."""
+    return lambda counts: -measure(counts)
 
 
 def _swept_measure(measured: Measured, higher_is_better: bool) -> AveragedMeasure:
