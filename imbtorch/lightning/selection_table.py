@@ -249,13 +249,11 @@ class Column:
     Attributes:
         measure: function of the counts of one validation, or of a stack of draws; None for what counts do not tell.
         better: whether higher is better; None without a direction.
-        labels: whether counts are ``[L, 2, 2]``, of which it gives one value.
         logged: name in the report of the value that is read in place of the measure's: of soft counts, or of groups.
     """
 
     measure: Callable[[Counts], Tensor] | None
     better: bool | None
-    labels: bool
     logged: str = ""
 
     @property
@@ -284,7 +282,7 @@ def band(column: Column, history: ValidationHistory) -> Interval | None:
         return None
     stacked = torch.stack([each for each in history.counts.values() if isinstance(each, Tensor)])
     generator = torch.Generator().manual_seed(0)
-    return posterior(column.measure, stacked, samples=draws, generator=generator, event_dims=3 if column.labels else 2)
+    return posterior(column.measure, stacked, samples=draws, generator=generator, event_dims=stacked.ndim - 1)
 
 
 def _affordable(counts: Counts, posteriors: int) -> int:
@@ -308,7 +306,6 @@ def read_column(report: ImbalanceReport, name: str) -> tuple[str, Column]:
     Raises:
         ValueError: for a name that neither the report nor the catalogue has.
     """
-    labels = report.task == "multilabel"
     short = report[name].name if name in report else name
     try:
         measure = report.measure(name)
@@ -318,8 +315,8 @@ def read_column(report: ImbalanceReport, name: str) -> tuple[str, Column]:
         hard = short.removesuffix("_soft")
         of_soft = report.soft and hard in report.measures
         read = _as_read(report, report.measure(hard)) if of_soft else None
-        return short, Column(read, report[name].higher_is_better, labels, short)
-    return short, Column(_as_read(report, measure), measure.higher_is_better, labels)
+        return short, Column(read, report[name].higher_is_better, short)
+    return short, Column(_as_read(report, measure), measure.higher_is_better)
 
 
 # --- choosing -------------------------------------------------------------------------------------------------------
