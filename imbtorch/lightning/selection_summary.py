@@ -169,13 +169,10 @@ class SelectionSummary(Callback):
         self._processes = trainer.world_size
         if stage == "fit" and trainer.global_step == 0:  # a checkpoint is restored after this
             self._validations, self._kept, self._targets = [], {}, None
-        if stage == "fit" and self.out is not None:
-            try:
-                import matplotlib  # noqa: F401
-            except ImportError as error:
-                raise ModuleNotFoundError(
-                    "SelectionSummary(out=...) draws a picture, which needs matplotlib: pip install 'imbtorch[plot]'"
-                ) from error
+        if stage == "fit" and self.out is not None and not find_spec("matplotlib"):
+            raise ModuleNotFoundError(
+                "SelectionSummary(out=...) draws a picture, which needs matplotlib: pip install 'imbtorch[plot]'"
+            )
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Find the report and check all names."""
@@ -242,7 +239,12 @@ class SelectionSummary(Callback):
         elif computed and not self._path:
             self._warn(trainer, _several(computed))  # after hours of training not worth an error
         else:
-            self._warn_of_nothing_computed(trainer, self._path or next(path for path, _ in reports(pl_module)))
+            name = self._path or next(path for path, _ in reports(pl_module))
+            self._warn(
+                trainer,
+                f"no report was computed by validation, so there is no history; call self.{name}.update(...) in "
+                f"validation_step and self.log_dict(self.{name}) in on_validation_epoch_end",
+            )
 
     def _check_unambiguous(self, computed: Mapping[str, ImbalanceReport]) -> None:
         if computed and not self._path:
@@ -255,13 +257,6 @@ class SelectionSummary(Callback):
             for path, report in reports(pl_module)
             if report.last_result is not None and report.last_result is not self._before.get(path)
         }
-
-    def _warn_of_nothing_computed(self, trainer: Any, name: str) -> None:
-        self._warn(
-            trainer,
-            f"no report was computed by validation, so there is no history; call self.{name}.update(...) in "
-            f"validation_step and self.log_dict(self.{name}) in on_validation_epoch_end",
-        )
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         """Resample predictions, on all processes; print the table and hand it to files and loggers, on rank zero."""
