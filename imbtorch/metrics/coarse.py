@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -110,10 +109,6 @@ class CoarseClasses:
         assert isinstance(counts, Tensor)
         coarse = merge_classes(counts, self.merged, self.class_names)[0]
         return {name: one_value(name, measure.of_coarse(coarse)) for name, measure in self.measures.items()}
-
-    def settings(self) -> Any:
-        """What the values depend on."""
-        return astuple(replace(self, measures={}))
 
 
 def _checked(given: Mapping[str, Sequence[str]], class_names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

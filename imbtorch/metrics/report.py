@@ -561,5 +561,5 @@ class ImbalanceReport(SharedResult, LocalCounts):
         read = (self._measures, self._per_class)
         measures = [{name: (m.traits.measure, m.arguments) for name, m in each.items()} for each in read]
         groups = "" if self._groups is None else canonical(astuple(self._groups))
-        coarse = "" if self._coarse is None else canonical(self._coarse.settings())
+        coarse = "" if self._coarse is None else canonical(self._coarse.merged)
         return f"{super()._settings_text()} {canonical(measures)} {canonical(self._class_names)} {groups}{coarse}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any, TextIO
 
@@ -30,9 +30,9 @@ class ReportTable:
     names: list[str]
     columns: dict[str, list[float]]
     overall: dict[str, float]
-    groups: dict[str, dict[str, float]] = field(default_factory=dict)
-    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
-    trivial: str = ""
+    groups: dict[str, dict[str, float]]
+    intervals: dict[str, tuple[float, float]]
+    trivial: str
 
     def _rows(self) -> dict[str, dict[str, float]]:
         """Numbers of each class by column."""
