@@ -130,11 +130,8 @@ def one_vs_rest(counts: Counts) -> Counts:
     tensor([[1, 1],
             [2, 8]])
     """
-    if isinstance(counts, Margins):
-        tp, actual, predicted = (_wide_enough(part) for part in counts)
-    else:
-        matrix = _wide_enough(square(counts))
-        tp, actual, predicted = matrix.diagonal(dim1=-2, dim2=-1), matrix.sum(-1), matrix.sum(-2)
+    parts = counts if isinstance(counts, Margins) else sums(_wide_enough(square(counts)))
+    tp, actual, predicted = (_wide_enough(part) for part in parts)
     total = actual.sum(-1, keepdim=True)
     fn, fp = actual - tp, predicted - tp
     tn = _zero_if_rounding(total - actual - fp, total)
