@@ -112,11 +112,6 @@ class Histogram:
         object.__setattr__(self, "table", Table(2, len(self.edges) + 1, self.labels))
 
     @property
-    def thresholds(self) -> Tensor:
-        """Sorted probabilities ``[T]``, float64 on the CPU."""
-        return self.grid.thresholds
-
-    @property
     def labels(self) -> int:
         """Number of histograms: of labels, or of classes against the rest."""
         return 1 if self.counting.task == "binary" else self.counting.size
@@ -196,9 +191,8 @@ class Histogram:
 
     def counts(self, state: Tensor) -> Tensor:
         """View a state as ``[..., 2, B]``, ``[..., L, 2, B]`` for several labels."""
-        shape = (2, len(self.edges) + 1)
         lead = state.shape[:-1] if self.counting.task == "binary" else (*state.shape[:-1], self.labels)
-        return state[..., : self.cells].reshape(*lead, *shape)
+        return state[..., : self.cells].reshape(*lead, self.table.rows, self.table.columns)
 
     def faults(self, state: Tensor) -> Tensor:
         """Tally of the samples that were not counted, in the order of :data:`FAULTS`."""

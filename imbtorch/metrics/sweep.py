@@ -248,7 +248,7 @@ class ThresholdSweep(SharedResult):
         ranked = values.nan_to_num(nan=-torch.inf if higher else torch.inf)
         best = ranked.argmax(-1, keepdim=True) if higher else ranked.argmin(-1, keepdim=True)
         found = {
-            "threshold": self._histogram.thresholds.to(best.device)[best.squeeze(-1)],
+            "threshold": self._histogram.grid.thresholds.to(best.device)[best.squeeze(-1)],
             "value": self._narrow(values.gather(-1, best).squeeze(-1)),
         }
         curves = {name: self._of_curve(name, histogram, best.squeeze(-1)) for name in self._also}
@@ -286,7 +286,7 @@ class ThresholdSweep(SharedResult):
 
     def _matrices(self, histogram: Tensor) -> Tensor:
         """Counts at each threshold; edges that no threshold can name come last."""
-        return matrices_of(histogram)[..., : len(self._histogram.thresholds), :, :]
+        return matrices_of(histogram)[..., : len(self._histogram.grid.thresholds), :, :]
 
     def matrices(self) -> Tensor:
         """Counts ``[T, 2, 2]`` (``[L, T, 2, 2]``) at each threshold of the last computed result; never communicates."""
@@ -336,7 +336,7 @@ class ThresholdSweep(SharedResult):
         value ``partial_auc`` goes by the next points that differ, and :func:`imbtorch.analysis.partial_auc` by
         neighbours of your own. Source: Liu, Ghosh and Martin (2007), eq. 3.
         """
-        return partial_areas(self._counted())[..., : len(self._histogram.thresholds)]
+        return partial_areas(self._counted())[..., : len(self._histogram.grid.thresholds)]
 
     def _counted(self) -> Tensor:
         """Histogram of the last computed result."""
