@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from imbtorch import measures as formulas
+from imbtorch.analysis.dominance import space_points
 from imbtorch.counts import Measure, double, evaluated, ratio, restore, square, two_by_two
 
 __all__ = [
@@ -129,8 +129,7 @@ def dominance_points(counts: Tensor) -> Tensor:
     tensor([[0.2000, 0.8944]], dtype=torch.float64)
     """
     class_totals(counts)
-    wide = counts.detach().cpu().double()
-    return torch.stack((formulas.dominance(wide), formulas.geometric_mean(wide)), -1)
+    return space_points(counts)
 
 
 def least_precision(recall: Tensor, share: float) -> Tensor:
