@@ -442,6 +442,9 @@ def test_ties_are_told_from_one_half_on():
     assert choice_caveats(counts, torch.zeros(4)) == [
         "all 4 epochs tie at the value 0.000: the measure does not choose between them"
     ]
+    assert choice_caveats(counts, torch.tensor([1.0, math.inf, math.inf, 2.0]))[0].startswith(
+        "2 of 4 epochs tie for the best value, inf"
+    )
     assert choice_caveats(counts[:1], torch.zeros(1)) == []
 
 

@@ -171,6 +171,13 @@ def test_each_row_is_the_epoch_that_exact_values_select(package, capsys):
     assert "corrected" not in printed.splitlines()[2]
 
 
+def test_of_epochs_of_infinite_value_the_first_is_selected():
+    scripts = [[[8, 2], [1, 9]], [[10, 0], [3, 7]], [[10, 0], [2, 8]]]  # the last two without a false alarm
+    module = scripted(lightning)(scripts, val=ImbalanceReport("binary", prefix="val_"))
+    row = summary(module=module, measures=("likelihood_ratio",)).table()["likelihood_ratio"]
+    assert (row.epoch, row.tied, row.values["likelihood_ratio"]) == (1, 1, math.inf)
+
+
 def test_max_min_is_the_lowest_of_the_five_measures_of_the_paper():
     """Not of those that are named: a G-mean of 0 in every epoch would tie all of them."""
     made = summary(measures=("gmean", "mcc"))

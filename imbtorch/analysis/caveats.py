@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
+import torch  # noqa: F401  (the example in a docstring reads it)
 from torch import Tensor
 
+from imbtorch.analysis.selection import as_good_as_best
 from imbtorch.counts import Counts, margins
 
 __all__ = ["choice_caveats"]
@@ -64,8 +65,7 @@ def choice_caveats(
 
 def _ties(worth: Tensor, values: Tensor) -> str:
     """Say that many epochs are equally good."""
-    highest = worth.nan_to_num(nan=-torch.inf).amax()
-    ties = (worth == highest) | torch.isclose(worth, highest, rtol=1e-12, atol=1e-12)
+    ties = as_good_as_best(worth)
     number, epochs = int(ties.sum()), len(worth)
     if number < 2 or 2 * number < epochs:
         return ""

@@ -19,6 +19,7 @@ from imbtorch.analysis.halves import (
     reads_margins,
 )
 from imbtorch.analysis.intervals import Interval, posterior
+from imbtorch.analysis.selection import as_good_as_best
 from imbtorch.analysis.tables import spans
 from imbtorch.counts import Measure
 
@@ -336,11 +337,8 @@ def _tie_ranks(tie_break: Tensor | None, epochs: int, sign: float) -> Tensor:
 
 
 def _best(values: Tensor, ranks: Tensor) -> Tensor:
-    """Index ``[...]`` of the highest of ``[..., M]``, of equal ones that of the highest rank; nan never wins."""
-    defined = values.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
-    highest = defined.amax(-1, keepdim=True)
-    equal = (defined == highest) | (defined >= highest - 1e-12 * (1 + highest.abs()))
-    return torch.where(equal, ranks, -1).argmax(-1)
+    """Index ``[...]`` of the highest of ``[..., M]``, of equal ones that of the highest rank; 0 where all are nan."""
+    return torch.where(as_good_as_best(values), ranks, -1).argmax(-1)
 
 
 def _indistinguishable(values: Tensor, resampled: Tensor, level: float) -> Tensor:

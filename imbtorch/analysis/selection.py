@@ -15,7 +15,7 @@ from imbtorch.analysis.dominance import undominated
 from imbtorch.analysis.tables import aligned
 from imbtorch.counts import Measure, check_choice, double, evaluated, matrix, square
 
-__all__ = ["Selection", "select_model"]
+__all__ = ["Selection", "as_good_as_best", "select_model"]
 
 FIVE: dict[str, Measure] = {
     "accuracy": formulas.accuracy,
@@ -131,6 +131,16 @@ def _directions(measures: Iterable[str], higher_is_better: Mapping[str, bool] | 
     return tuple((higher_is_better or {}).get(name, True) for name in names)
 
 
+def as_good_as_best(values: Tensor) -> Tensor:
+    """Which of ``[..., M]`` are the highest, up to rounding: several where they tie; nan never is.
+
+    >>> as_good_as_best(torch.tensor([0.3, torch.inf, torch.nan, torch.inf]))
+    tensor([False,  True, False,  True])
+    """
+    highest = values.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf).amax(-1, keepdim=True)
+    return torch.isclose(values, highest, rtol=1e-12, atol=1e-12)
+
+
 @dataclass(frozen=True, eq=False)
 class Selection:
     """Measures of several models, and which model each way of choosing keeps.
@@ -236,10 +246,7 @@ class Selection:
         return self.by_max_min == self.by_majority == self.by_iam
 
     def _best(self, values: Tensor) -> tuple[str, ...]:
-        defined = values[~values.isnan()]
-        if not len(defined):
-            return ()
-        return self._named(torch.isclose(values, defined.max(), rtol=1e-12, atol=1e-12))  # false for nan
+        return self._named(as_good_as_best(values))
 
     def _named(self, chosen: Tensor) -> tuple[str, ...]:
         """Models of which ``[M]`` is true."""

@@ -15,6 +15,7 @@ from imbtorch.analysis.baselines import always_commonest
 from imbtorch.analysis.caveats import choice_caveats
 from imbtorch.analysis.epochs import ChosenEpoch
 from imbtorch.analysis.intervals import Interval, posterior
+from imbtorch.analysis.selection import as_good_as_best
 from imbtorch.analysis.tables import aligned, spans, trivial_line, write_csv
 from imbtorch.counts import Counts, Margins, sums
 from imbtorch.metrics.averaging import AtPrevalence, AveragedMeasure
@@ -341,9 +342,7 @@ def selected(
     found = {}
     for how, name in ways.items():
         values = history.values[name] if columns[name].better else -history.values[name]
-        highest = values.nan_to_num(nan=-torch.inf).amax()
-        equal = torch.isclose(values, highest, rtol=1e-12, atol=1e-12)  # false for nan
-        found[how] = tuple(equal.nonzero().flatten().tolist())
+        found[how] = tuple(as_good_as_best(values).nonzero().flatten().tolist())
     return found
 
 
