@@ -78,14 +78,13 @@ def compare(
     >>> print(compare(balanced_accuracy, a, b, generator=generator))
     a - b: 0.225 [0.018, 0.361] (95 % posterior); a is better with probability 0.984
     """
-    drawn, found = [], []
-    for counts in (counts_a, counts_b):
-        interval = posterior(measure, counts, prior, samples, level, generator, True, event_dims, totals=totals)
-        assert interval.draws is not None
-        found.append(interval)
-        drawn.append(interval.draws)
-    estimate = found[0].estimate - found[1].estimate
-    return _comparison(estimate, drawn[0] - drawn[1], level, "posterior", higher_is_better)
+    a, b = (
+        posterior(measure, counts, prior, samples, level, generator, True, event_dims, totals=totals)
+        for counts in (counts_a, counts_b)
+    )
+    assert a.draws is not None
+    assert b.draws is not None
+    return _comparison(a.estimate - b.estimate, a.draws - b.draws, level, "posterior", higher_is_better)
 
 
 def paired_compare(
@@ -179,7 +178,8 @@ class _Pairs:
 
     def counted(self) -> tuple[Tensor, Tensor]:
         """Counts of either model, ``[1, K, K]``."""
-        first, second = (self._matrices(column.unsqueeze(-1), self.times.unsqueeze(-1)) for column in (self.a, self.b))
+        times = self.times.unsqueeze(-1)
+        first, second = (self._matrices(self.rows, column.unsqueeze(-1), times) for column in (self.a, self.b))
         return first, second
 
     def draw(self, samples: int, generator: torch.Generator | None, totals: Totals) -> tuple[Tensor, Tensor]:
@@ -210,12 +210,12 @@ class _Pairs:
             torch.cat((own.unsqueeze(-1).expand(-1, samples), lump))
             for own, lump in ((self.a, column_a), (self.b, column_b))
         )
-        first, second = (self._matrices(column, mass, row) for column in columns)
+        first, second = (self._matrices(row, column, mass) for column in columns)
         return first, second
 
-    def _matrices(self, column: Tensor, mass: Tensor, row: Tensor | None = None) -> Tensor:
+    def _matrices(self, row: Tensor, column: Tensor, mass: Tensor) -> Tensor:
         """Sum mass ``[C, S]`` into matrices ``[S, K, K]``."""
-        place = (self.rows if row is None else row).unsqueeze(-1) * self.size + column
+        place = row.unsqueeze(-1) * self.size + column
         flat = mass.new_zeros(self.size**2, mass.shape[-1]).scatter_add_(0, place, mass)
         return flat.t().reshape(-1, self.size, self.size)
 
