@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Literal, get_args
 
 import torch
@@ -95,13 +96,9 @@ def balanced_accuracy_posterior(
     right, wrong = _weights(prior, hits, totals)
     classes = len(hits)
     edges = torch.linspace(0, 1, points + 1, dtype=torch.float64)
-    mass: Tensor | None = None
-    mean = 0.0
-    for a, b in zip((hits + right).tolist(), (totals - hits + wrong).tolist(), strict=True):
-        each = beta_cdf(edges, a, b).diff()
-        mass = each if mass is None else _convolved(mass, each)
-        mean += a / (a + b) / classes
-    assert mass is not None
+    a, b = hits + right, totals - hits + wrong
+    mass = reduce(_convolved, beta_cdf(edges, a.unsqueeze(-1), b.unsqueeze(-1)).diff())
+    mean = (a / (a + b)).mean().item()
     width = 1.0 / (points * classes)
     grid = (torch.arange(len(mass), dtype=torch.float64) + 0.5 * classes) * width  # sums of bin centres
     density = mass / mass.sum() / width
