@@ -166,11 +166,10 @@ def _complete(
     history: ValidationHistory, predictions: Sequence[Tensor | None], target: Tensor | None, processes: Processes
 ) -> list[int]:
     """Validations whose predictions all processes have, as many samples and as many right ones as were counted."""
-    rows = []
-    for predicted in predictions:
-        kept = predicted is not None and target is not None
-        right = 0 if not kept else int(torch.eq(predicted, target).sum())  # type: ignore[arg-type]
-        rows.append([int(kept), len(target) if kept and target is not None else 0, right])
+    rows = [
+        [0, 0, 0] if target is None or each is None else [1, len(target), int((each == target).sum())]
+        for each in predictions
+    ]
     found = processes.sum(torch.tensor(rows)).tolist()
     samples, correct = history.margins.actual.sum(-1).tolist(), history.margins.correct.sum(-1).tolist()
     wanted = [[processes.number, number, right] for number, right in zip(samples, correct, strict=True)]
