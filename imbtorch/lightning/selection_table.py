@@ -18,7 +18,7 @@ from imbtorch.analysis.intervals import Interval, posterior
 from imbtorch.analysis.selection import as_good_as_best
 from imbtorch.analysis.tables import aligned, spans, trivial_line, write_csv
 from imbtorch.counts import Counts, Margins, sums
-from imbtorch.metrics.averaging import AtPrevalence, AveragedMeasure
+from imbtorch.metrics.averaging import AtPrevalence
 from imbtorch.metrics.report import ImbalanceReport
 
 __all__ = [
@@ -294,7 +294,7 @@ def _affordable(counts: Counts, posteriors: int) -> int:
     return draws if draws >= FEWEST_DRAWS else 0
 
 
-def _as_read(report: ImbalanceReport, measure: AveragedMeasure) -> Callable[[Counts], Tensor]:
+def _as_read(report: ImbalanceReport, measure: Callable[[Counts], Tensor]) -> Callable[[Counts], Tensor]:
     """Measure as the report reads it."""
     if report.prevalence is None:
         return measure

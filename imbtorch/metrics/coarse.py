@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -16,31 +17,31 @@ from imbtorch.metrics.class_groups import check_group_name
 __all__ = ["CoarseClasses", "CoarseMeasure"]
 
 
-@dataclass(frozen=True, eq=False)
-class CoarseMeasure(AveragedMeasure):
+@dataclass(frozen=True)
+class CoarseMeasure:
     """A measure of coarse classes that takes the counts of the fine ones.
 
     Attributes:
+        of_coarse: the measure, of coarse counts.
         merged: name of a coarse class -> names of the fine ones that it is made of.
         class_names: names of the fine classes.
+        needs_matrix: True: margins do not say which errors stay in a coarse class.
     """
 
-    merged: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    class_names: tuple[str, ...] = ()
+    of_coarse: AveragedMeasure
+    merged: Mapping[str, Sequence[str]]
+    class_names: tuple[str, ...]
+    needs_matrix: ClassVar[bool] = True
 
     @property
-    def needs_matrix(self) -> bool:
-        """Whether the measure must see the matrix: margins do not say which errors stay in a coarse class."""
-        return True
+    def higher_is_better(self) -> bool | None:
+        """Direction of the measure; None without one."""
+        return self.of_coarse.higher_is_better
 
     def __call__(self, counts: Counts) -> Tensor:
         """Value of fine counts ``[..., K, K]``."""
         assert isinstance(counts, Tensor)
         return self.of_coarse(merge_classes(counts, self.merged, self.class_names)[0])
-
-    def of_coarse(self, counts: Tensor) -> Tensor:
-        """Value of coarse counts ``[..., M, M]``."""
-        return super().__call__(counts)
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,7 @@ class CoarseClasses:
         coarse = replace(counting, size=len(names), ignore_index=_ignored(counting, class_names, merged, names))
 
         def read(measure: AveragedMeasure, of_class: int | None = None) -> CoarseMeasure:
-            same = measure.traits, coarse, measure.average, measure.arguments
-            return CoarseMeasure(*same, of_class, merged, class_names)
+            return CoarseMeasure(replace(measure, counting=coarse, of_class=of_class), merged, class_names)
 
         found = {f"{name}/coarse": read(measure) for name, measure in measures.items()}
         for name, measure in per_class.items():

@@ -28,7 +28,7 @@ from imbtorch.metrics.base import (
 )
 from imbtorch.metrics.catalogue import BY_ANY_NAME, BY_NAME
 from imbtorch.metrics.class_groups import checked_class_groups, mean_over_classes
-from imbtorch.metrics.coarse import CoarseClasses
+from imbtorch.metrics.coarse import CoarseClasses, CoarseMeasure
 from imbtorch.metrics.groups import Groups, checked_group_names, comparable_groups, report_memory
 from imbtorch.metrics.intervals_of_report import ReportedIntervals
 from imbtorch.metrics.per_class import class_values, of_name, per_class_measures
@@ -367,7 +367,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             values[f"{name}{suffix}_high"] = self._narrow(found.high)
         return values
 
-    def measure(self, name: str) -> AveragedMeasure:
+    def measure(self, name: str) -> AveragedMeasure | CoarseMeasure:
         """A measure as this report reads it, or would: a function of counts that knows its direction.
 
         Args:
