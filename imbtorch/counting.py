@@ -1,4 +1,4 @@
-"""Predictions and targets to counts, and every check of a tensor."""
+"""Predictions and targets to counts: the settings, the layout of the state, reading and adding a batch, errors."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class ChosenEpoch:
     repeats: int
 
     def __str__(self) -> str:
-        """Return text such as ``epoch 1: .900, corrected .850 [...], stability .52; as good may be epochs 0 to 2``."""
+        """Return one line: value, corrected value with its interval, stability, and what it cannot be told from."""
         low, high = self.interval.low.item(), self.interval.high.item()
         others = [epoch for epoch in self.indistinguishable if epoch != self.epoch]
         told = (

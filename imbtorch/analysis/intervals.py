@@ -346,7 +346,7 @@ def _stretch(measure: Measure, clusters: Tensor, pooled: Tensor, level: float, e
     return wider.to(pooled.device) * math.sqrt(number / (number - 1))
 
 
-# --- shared with comparisons ----------------------------------------------------------------------------------------
+# --- shared with other modules --------------------------------------------------------------------------------------
 
 
 def check_draws(samples: int, level: float) -> None:
