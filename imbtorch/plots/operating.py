@@ -170,8 +170,6 @@ def _named(models: Tensor | Mapping[str, Tensor]) -> dict[str, Tensor]:
     named = {"": models} if isinstance(models, Tensor) else dict(models)
     if not named:
         raise ValueError("models is empty; give at least one and its counts at each threshold")
-    for counts in named.values():
-        class_totals(counts)
     return named
 
 
