@@ -18,6 +18,7 @@ __all__ = [
     "add_batch",
     "check_device",
     "counted_samples",
+    "group_of_samples",
     "highest",
     "kept_targets",
     "readable",
@@ -90,7 +91,7 @@ def add_batch(
     check_device(state, batch)
     if batch.truth.numel() == 0 or _counted_on_cpu(state, table, batch, ignored):
         return None
-    group = _group_of_samples(batch)
+    group = group_of_samples(batch)
     labels, truth = integers(batch.labels), integers(batch.truth)
     keep = None if ignored is None else truth != ignored
     faults = _faults(batch, labels, truth, group, table)
@@ -105,8 +106,8 @@ def add_batch(
     return add_masked(state, table, labels, truth, keep, faults, batch.weight, group)
 
 
-def _group_of_samples(batch: Batch) -> Tensor | None:
-    """Index of each sample's group."""
+def group_of_samples(batch: Batch) -> Tensor | None:
+    """Index of each sample's group, in the shape of the targets; None without groups."""
     if not isinstance(batch.group, int):
         return batch.group
     return torch.full((), batch.group, dtype=torch.int64, device=batch.truth.device).expand(batch.truth.shape)
@@ -180,7 +181,7 @@ def counted_samples(batch: Batch, table: Table, ignored: int | None) -> tuple[Te
     """Predicted classes and targets, int64, and which samples are counted; never waits for a device."""
     labels, truth = integers(batch.labels), integers(batch.truth)
     counted = kept_targets(truth, ignored)
-    for fault in _faults(batch, labels, truth, _group_of_samples(batch), table):
+    for fault in _faults(batch, labels, truth, group_of_samples(batch), table):
         counted = counted if fault is None else counted & ~fault
     return labels, truth, counted
 

@@ -33,6 +33,7 @@ from imbtorch.batches import (
     add_batch,
     check_device,
     counted_samples,
+    group_of_samples,
     highest,
     kept_targets,
     readable,
@@ -456,8 +457,8 @@ class Counting:
             target = torch.zeros_like(state)  # a small one: so that the state changes in one operation, or not at all
         mask = add_batch(target, self.table, batch, self.ignored_target, defer, self.error_message)
         truth, counted = integers(batch.truth), self._counted(batch, mask)
-        group = torch.full_like(truth, batch.group) if isinstance(batch.group, int) else batch.group
-        add_soft_of_two(target[cells : 2 * cells], self.table, scores, truth, counted, self.logits, group)
+        soft, group = target[cells : 2 * cells], group_of_samples(batch)
+        add_soft_of_two(soft, self.table, scores, truth, counted, self.logits, group)
         if target is not state:
             state += target
 
