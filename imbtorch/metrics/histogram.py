@@ -177,17 +177,14 @@ class Histogram:
 
     def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
         """Add a batch to a state in place; see :func:`imbtorch.batches.add_batch`."""
-        if self.counting.task != "multiclass":
-            add_batch(state, self.table, batch, self.counting.ignored_target, defer, self.counting.error_message)
-            return
-        add_batch(
-            state,
-            self.table,
-            batch,
-            None if self.counting.ignored_target is None else LEFT_OUT,
-            defer,
-            lambda fault, values, size: self.counting.error_message(fault, values[:: self.labels], size // self.labels),
-        )
+        ignored, times = self.counting.ignored_target, self._times
+        if self.counting.task == "multiclass" and ignored is not None:
+            ignored = LEFT_OUT
+
+        def error_message(fault: int, values: Tensor, size: int) -> str:
+            return self.counting.error_message(fault, values[::times], size // times)
+
+        add_batch(state, self.table, batch, ignored, defer, error_message)
 
     def counts(self, state: Tensor) -> Tensor:
         """View a state as ``[..., 2, B]``, ``[..., L, 2, B]`` for several labels."""
@@ -196,8 +193,12 @@ class Histogram:
 
     def faults(self, state: Tensor) -> Tensor:
         """Tally of the samples that were not counted, in the order of :data:`FAULTS`."""
-        tally = state[..., self.cells :]
-        return tally // self.labels if self.counting.task == "multiclass" else tally
+        return state[..., self.cells :] // self._times
+
+    @property
+    def _times(self) -> int:
+        """How often a sample of a batch is counted: once in each class's histogram of multiclass scores."""
+        return self.labels if self.counting.task == "multiclass" else 1
 
 
 LEFT_OUT = -(2**62)  # in the place of an ignored class among 0 and 1
