@@ -294,10 +294,10 @@ class ImbalanceReport(SharedResult, LocalCounts):
 
     def _overall_values(self, counts: Counts, marginal: Margins) -> dict[str, Tensor]:
         """Values of all classes, by name."""
-        values = {}
-        for name, measure in self._measures.items():
-            values[name] = self._narrow(one_value(name, measure.value_of(counts, marginal)))
-        return values
+        return {
+            name: self._narrow(one_value(name, measure.value_of(counts, marginal)))
+            for name, measure in self._measures.items()
+        }
 
     def _values_of_groups(self, counter: Counting, state: Tensor, warn: bool = False) -> dict[str, Tensor]:
         """Values of each group, and the worst of them; without groups none."""

@@ -57,11 +57,10 @@ def sized(
     task: Task | None, num_classes: int | None, num_labels: int | None, names: Sequence[str] | None
 ) -> tuple[int | None, int | None]:
     """Number of classes and of labels, where names say what was not given."""
-    if names is not None and task == "multilabel":
-        return num_classes, len(names) if num_labels is None else num_labels
-    if names is not None:
-        return len(names) if num_classes is None else num_classes, num_labels
-    return num_classes, num_labels
+    named = None if names is None else len(names)
+    if task == "multilabel":
+        return num_classes, named if num_labels is None else num_labels
+    return named if num_classes is None else num_classes, num_labels
 
 
 def collision(name: str, cause: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -269,7 +270,7 @@ def checked_names(class_names: Sequence[str]) -> list[str]:
     names = list(class_names)
     if not all(isinstance(name, str) and name for name in names):
         raise TypeError(f"class_names must be non-empty strings, got {names!r}")
-    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) != len(names) else []
+    twice = sorted(name for name, times in Counter(names).items() if times > 1)
     if twice:
         raise ValueError(f"class_names must differ, got {', '.join(twice)} more than once")
     return names
