@@ -1,4 +1,4 @@
-"""A torchmetrics metric with one integer state, counted in place and summed over processes by one all_reduce."""
+"""A torchmetrics metric with one flat state, counted in place and summed over processes by one all_reduce."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from imbtorch.arguments import refuse_arguments_of_others
 __all__ = ["Setting", "SummedState", "SyncedMetric", "rank_zero", "warn_caller"]
 
 T = TypeVar("T")
-CHANGED = {"_computed": None, "_stale": True, "_empty": False}  # what a metric knows after its counts changed
+CHANGED = {"_stale": True, "_empty": False}  # what a metric knows after its counts changed
 
 
 class Setting(Generic[T]):
@@ -194,15 +194,15 @@ class SummedState(SyncedMetric):
         if name != self.__dict__.get("_state_name"):
             super().__setattr__(name, value)
             return
-        if not self._fits(value):
-            raise ValueError(self._misfit(value))
+        if misfit := self._misfit(value):
+            raise ValueError(misfit)
         self._state, self._owned, self._lent = value, False, True
         self._note_change()
 
-    def _fits(self, value: object) -> bool:
-        return isinstance(value, Tensor) and value.dtype == self._state.dtype and value.shape == self._state.shape
-
     def _misfit(self, value: object) -> str:
+        """What is wrong with a state from outside; empty if it fits."""
+        if isinstance(value, Tensor) and value.dtype == self._state.dtype and value.shape == self._state.shape:
+            return ""
         got = f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         kind = str(self._state.dtype).removeprefix("torch.")
         return f"state {self._state_name!r} must be {kind} {list(self._state.shape)}, got {got}"
@@ -268,8 +268,8 @@ class SummedState(SyncedMetric):
         if self._state_name not in incoming_state:
             raise ValueError(f"cannot merge counts of {sorted(incoming_state)} into {self._state_name!r}")
         incoming = incoming_state[self._state_name]
-        if not self._fits(incoming):
-            raise ValueError(self._misfit(incoming))
+        if misfit := self._misfit(incoming):
+            raise ValueError(misfit)
         self._writable(exclusive=True).add_(incoming.to(self._state.device))
 
     def _load_from_state_dict(
@@ -290,8 +290,8 @@ class SummedState(SyncedMetric):
                     f"{key} counts differently from this {type(self).__name__}, whose state is {self._state_name!r}; "
                     "build the metric with the arguments it was saved with, or leave its state out of the checkpoint"
                 )
-            elif not self._fits(value):
-                error_msgs.append(self._misfit(value))
+            elif misfit := self._misfit(value):
+                error_msgs.append(misfit)
             else:
                 self._writable(exclusive=True).copy_(value)
                 self._note_change()
