@@ -47,7 +47,6 @@ from imbtorch.soft import (
     add_soft_of_two,
     blended,
     count_soft,
-    finite_or_nan,
     impossible_and_uneven,
 )
 
@@ -445,7 +444,7 @@ class Counting:
         """Class scores as predicted classes, with what shows whether they can be counted softly."""
         labels, best = highest(scores)
         if self.logits:
-            return Batch(labels, truth, finite_or_nan(best))
+            return Batch(labels, truth, best.masked_fill(best.isinf(), torch.nan))  # as a softmax is then
         impossible, uneven = impossible_and_uneven(scores)
         return Batch(labels, truth, impossible, True, uneven)
 

@@ -26,7 +26,6 @@ __all__ = [
     "add_soft_of_two",
     "blended",
     "count_soft",
-    "finite_or_nan",
     "impossible_and_uneven",
 ]
 
@@ -286,11 +285,6 @@ def _add_block_of_two(
     totals = torch.stack((number - positive, positive), -1) * UNIT
     ones = torch.stack((total - of_positive, of_positive), -1)
     soft.add_(torch.stack((totals - ones, ones), -1).flatten())
-
-
-def finite_or_nan(best: Tensor) -> Tensor:
-    """Highest logits, NaN where they are infinite, for which a softmax is NaN."""
-    return best.masked_fill(best.isinf(), torch.nan)
 
 
 def impossible_and_uneven(scores: Tensor) -> tuple[Tensor, Tensor]:
