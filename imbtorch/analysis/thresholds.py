@@ -13,7 +13,7 @@ from imbtorch.analysis.drawing import gammas
 from imbtorch.analysis.scores import matrices_of
 from imbtorch.counts import Measure, evaluated, rescaled
 
-__all__ = ["Limit", "Limits", "OperatingPoint", "corrected_counts", "distinct", "operating_point"]
+__all__ = ["Limit", "Limits", "OperatingPoint", "best_place", "corrected_counts", "distinct", "operating_point"]
 
 
 class Limit(NamedTuple):
@@ -259,14 +259,15 @@ def corrected_counts(
     small, _ = distinct(histogram, thresholds)
     whole = small.double()
     kept = matrices_of(whole)
-    kept = kept[_best(objective, kept)]
+    kept = kept[best_place(objective, kept)]
     crossed = torch.zeros_like(kept)
     for _ in range(REPEATS):  # one at a time: their matrices stay in the cache
         first = torch.binomial(whole, torch.full_like(whole, 0.5), generator)
         halves = matrices_of(first), matrices_of(whole - first)
-        crossed += halves[1][_best(objective, halves[0])] + halves[0][_best(objective, halves[1])]
+        crossed += halves[1][best_place(objective, halves[0])] + halves[0][best_place(objective, halves[1])]
     return kept / 4 + crossed * (3 / 4 / REPEATS)
 
 
-def _best(objective: Measure, counts: Tensor) -> int:
+def best_place(objective: Measure, counts: Tensor) -> int:
+    """Index of the best of ``[K, 2, 2]``, the first of equal ones; nan is never the best."""
     return int(evaluated(objective, counts).nan_to_num(nan=-torch.inf).argmax())

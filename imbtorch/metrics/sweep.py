@@ -25,7 +25,7 @@ from imbtorch.analysis.scores import (
     roc_curve,
     unresolved,
 )
-from imbtorch.analysis.thresholds import OperatingPoint, corrected_counts, distinct, operating_point
+from imbtorch.analysis.thresholds import OperatingPoint, best_place, corrected_counts, distinct, operating_point
 from imbtorch.counting import Counting, Task
 from imbtorch.counts import Counts, Measure, check_choice, double, evaluated, rescaled_rows
 from imbtorch.measures import expected_cost
@@ -410,8 +410,7 @@ average_precision_interval`). Simulated, 95 % intervals held the true value in .
 
         def best(swept: Tensor) -> Tensor:
             small, places = distinct(swept, number)
-            goodness = evaluated(objective, double(matrices_of(small)))
-            return places[goodness.nan_to_num(nan=-torch.inf).argmax()]
+            return places[best_place(objective, double(matrices_of(small)))]
 
         kept, drawn = best(histogram), bootstrap_histogram(histogram, RESAMPLES, generator)
         if name == "threshold":
