@@ -232,11 +232,13 @@ class SelectionSummary(Callback):
         listeners, computed = self._stop_listening(), self._computed(pl_module)
         if not self._path and len(computed) == 1:
             self._follow(*next(iter(computed.items())), trainer)
+        ambiguous = bool(computed) and not self._path
         if trainer.sanity_checking:
-            self._check_unambiguous(computed)
+            if ambiguous:
+                raise ValueError(_several(computed))
         elif self._path in computed:
             self._record(trainer, computed[self._path], listeners.get(self._path))
-        elif computed and not self._path:
+        elif ambiguous:
             self._warn(trainer, _several(computed))  # after hours of training not worth an error
         else:
             name = self._path or next(path for path, _ in reports(pl_module))
@@ -245,10 +247,6 @@ class SelectionSummary(Callback):
                 f"no report was computed by validation, so there is no history; call self.{name}.update(...) in "
                 f"validation_step and self.log_dict(self.{name}) in on_validation_epoch_end",
             )
-
-    def _check_unambiguous(self, computed: Mapping[str, ImbalanceReport]) -> None:
-        if computed and not self._path:
-            raise ValueError(_several(computed))
 
     def _computed(self, pl_module: Any) -> dict[str, ImbalanceReport]:
         """Reports that were computed since the validation began, by the path of their attribute."""
