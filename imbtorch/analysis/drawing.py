@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor
 
 from imbtorch.counts import Counts, Margins, check_choice, double, ratio, square
 
-__all__ = ["Prior", "PriorName", "Totals"]
+__all__ = ["Prior", "Totals"]
 
 PriorName: TypeAlias = Literal["auto", "jeffreys", "pooled", "uniform"]
 Prior: TypeAlias = PriorName | Tensor
@@ -302,7 +302,7 @@ def checked_prior(prior: Prior, size: int) -> None:
         if prior.shape != (size, size) or not bool(((prior > 0) & prior.isfinite()).all()):
             raise ValueError(f"prior must be positive pseudo-counts {[size, size]}, got shape {list(prior.shape)}")
     else:
-        check_choice("prior", prior, ("auto", "jeffreys", "pooled", "uniform"))
+        check_choice("prior", prior, get_args(PriorName))
 
 
 # --- resamples ------------------------------------------------------------------------------------------------------

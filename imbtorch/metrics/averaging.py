@@ -223,7 +223,7 @@ def allowed_averages(traits: Traits, counting: Counting) -> tuple[str, ...]:
     return tuple(each for each in traits.averages if each != "binary")
 
 
-def chosen_average(traits: Traits, counting: Counting, average: str | None = "auto") -> str:
+def chosen_average(traits: Traits, counting: Counting, average: str | None) -> str:
     """Resolve ``"auto"``, and check an average against what a measure takes in a task; None means ``"none"``.
 
     Raises:
