@@ -204,19 +204,11 @@ class ReportedValue(Metric):
         return self.report.device
 
     def update(self, *_: Any, **__: Any) -> None:
-        """Refuse: the report counts for all its values.
-
-        Raises:
-            TypeError: always.
-        """
+        """Refuse with a TypeError: the report counts for all its values."""
         raise TypeError(f"{self.name!r} is read off a report; call update of the report itself, once for all values")
 
     def forward(self, *_: Any, **__: Any) -> Tensor:
-        """Refuse: the report counts for all its values.
-
-        Raises:
-            TypeError: always.
-        """
+        """Refuse with a TypeError: the report counts for all its values."""
         raise TypeError(f"{self.name!r} is read off a report; call the report itself, once for all values")
 
     def compute(self) -> Tensor:
@@ -228,11 +220,7 @@ class ReportedValue(Metric):
         self.report._reset_by_value()
 
     def merge_state(self, incoming_state: object) -> None:
-        """Refuse: the report counts for all its values.
-
-        Raises:
-            TypeError: always.
-        """
+        """Refuse with a TypeError: the report counts for all its values."""
         raise TypeError(f"{self.name!r} is read off a report; call merge_state of the report itself")
 
     def plot(self, val: Tensor | Sequence[Tensor] | None = None, ax: Any | None = None) -> tuple[Any, Any]:

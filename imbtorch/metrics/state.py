@@ -54,11 +54,7 @@ class Setting(Generic[T]):
         return self if metric is None else self._read(metric)
 
     def __set__(self, metric: object, value: object) -> NoReturn:
-        """Refuse.
-
-        Raises:
-            AttributeError: always.
-        """
+        """Refuse with an AttributeError."""
         raise AttributeError(
             f"{self._name} cannot be changed, since what was counted depends on it; build a new "
             f"{type(metric).__name__} with {self._name}={value!r}"
