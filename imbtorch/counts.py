@@ -91,7 +91,7 @@ def margins(counts: Counts) -> Margins:
     Returns:
         :class:`Margins` of float64 ``[..., K]`` (on the CPU where the device has no float64). All of them are nan where
         the counts cannot be counts: a cell is nan or negative (below -1e-9 of the total), or margins contradict one
-        another (more right samples than targets or predictions of a class, more predictions than targets in all).
+        another (more right samples than targets or predictions of a class, other totals of targets and predictions).
 
     >>> margins(torch.tensor([[8, 2], [1, 1]])).predicted
     tensor([9., 3.], dtype=torch.float64)
@@ -355,7 +355,7 @@ def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
 def evaluated(measure: Measure, counts: Counts, name: str = "measure") -> Tensor:
     """Value of a measure, which must be one for each matrix; ``name`` is what an error calls it."""
     shape = counts.actual.shape[:-1] if isinstance(counts, Margins) else counts.shape[:-2]
-    value = measure(counts)
+    value = checked_function(measure, name)(counts)
     if not isinstance(value, Tensor) or value.shape != shape:
         got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
         raise ValueError(
@@ -363,6 +363,17 @@ def evaluated(measure: Measure, counts: Counts, name: str = "measure") -> Tensor
             "(a function of one's own indexes cells as counts[..., 0, 0])"
         )
     return double(value)
+
+
+def checked_function(measure: Measure, name: str = "measure") -> Measure:
+    """Return what is a function of counts; names and metrics, which reports take, are none."""
+    if isinstance(measure, (str, type)) or not callable(measure) or hasattr(measure, "evaluate"):
+        got = f"{measure!r}" if isinstance(measure, (str, type)) else f"a {type(measure).__name__}"
+        raise TypeError(
+            f"{name} must be a function of counts such as imbtorch.imbalance_accuracy, got {got}; metric.evaluate is "
+            "that of a metric, report.measure(name) that of a name"
+        )
+    return measure
 
 
 def check_choice(name: str, value: object, allowed: Sequence[object]) -> None:

@@ -1,6 +1,7 @@
 import math
 import random
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import oracles
@@ -1304,3 +1305,29 @@ def test_a_measure_called_like_a_column_keeps_its_own():
     assert head.split() == ["area", "IAM", "IAM", "dominance", "gmean", "area"]
     assert row.split() == ["a", "*8.000", "*_4.000", "*0.467", "0.000", "0.800", "*1.200"]
     assert "do not agree" in str(select_model(models(ML3=ML3, ML4=ML4)))
+
+
+def test_a_step_beyond_the_samples_of_a_row_has_no_value_however_large_the_row():
+    found = skew_delta(imbtorch.accuracy, torch.tensor([[2_000_000_000, 0], [5, 5]]))
+    assert found[0].isnan()
+    assert found[1].item() == pytest.approx(1 / 2_000_000_010)
+    assert skew_delta(imbtorch.accuracy, torch.tensor([[2_000_000_000, 1], [5, 5]]), step=2.0)[0].isnan()
+    assert skew_delta(imbtorch.accuracy, torch.tensor([[1_000_000, 0], [5, 5]]), step=1e-4)[0].isnan()
+    assert skew_delta(imbtorch.accuracy, torch.tensor([[0.7, 0.1 + 0.2]] * 2), step=0.3)[0] == pytest.approx(0.5)
+
+
+def test_skew_has_no_value_where_the_measure_has_none():
+    both = torch.tensor([[[3.0, -1.0], [0.0, 2.0]], [[3.0, 1.0], [0.0, 2.0]]])
+    assert skew(imbtorch.accuracy, both).isnan().tolist() == [[True, True], [False, False]]
+
+
+def test_slopes_do_not_know_which_direction_is_better():
+    counts = torch.tensor([[8, 2], [1, 4]])
+    for sign in (1, -1):
+        assert effective_skew_ratio(lambda c, sign=sign: sign * imbtorch.specificity(c, "binary"), counts) == math.inf
+
+
+def test_the_index_of_several_values_is_refused():
+    counts = torch.tensor([[[8, 2], [1, 1]], [[5, 5], [0, 9]]])
+    with pytest.raises(ValueError, match=r"must return \[2\], one value for each matrix, got \[2, 2\]"):
+        imbtorch.index_balanced_accuracy(counts, partial(imbtorch.f_score, average="none"))

@@ -174,3 +174,11 @@ def test_without_a_trivial_value_nothing_is_beaten():
     assert of_informed(counts).item() == pytest.approx(0.978)
     assert beats_trivial(of_informed, counts, samples=50).isnan()
     assert skill(of_informed, counts).isnan()
+
+
+def test_costs_that_are_all_alike_leave_nothing_to_win():
+    costs = torch.full((3, 3), 0.1)
+    for seed in range(6):
+        counts = torch.randint(1, 99, (3, 3), generator=torch.Generator().manual_seed(seed))
+        found = skill(partial(imbtorch.expected_cost, costs=costs), counts, higher_is_better=False, costs=costs)
+        assert found == 0

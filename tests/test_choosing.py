@@ -571,3 +571,21 @@ def test_priors_scale_the_other_classes():
     z = stats.norm.ppf(0.975)
     expected = 0.3 * 0.7 * (z / 0.1) ** 2
     assert needed == pytest.approx(expected, rel=0.1)
+
+
+def test_epochs_of_infinite_value_are_not_told_apart():
+    target = torch.tensor([0] * 30 + [1] * 10)
+    one, other = target.clone(), target.clone()
+    one[30:33], other[30:36], other[:3] = 0, 0, 1
+    found = select_epoch(
+        torch.stack((one, one, other)), target, imbtorch.likelihood_ratio, generator=seeded(), samples=50, repeats=50
+    )
+    assert {0, 1} <= set(found.indistinguishable)
+    with pytest.raises(ValueError, match="those of M >= 1 epochs"):
+        choice_caveats(torch.zeros(0, 2, 2), torch.zeros(0))
+
+
+def test_a_measure_of_several_values_has_no_width():
+    rates, priors = torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0.95, 0.05])
+    with pytest.raises(ValueError, match=r"one value for each matrix, got \[2\]"):
+        samples_needed(partial(imbtorch.recall, average="none"), rates, priors, 0.1)

@@ -666,11 +666,12 @@ def test_student_quantiles_are_those_of_scipy(level):
     assert special.normal_quantile(level) == pytest.approx(stats.norm.ppf((1 + level) / 2), rel=1e-12)
 
 
-@pytest.mark.parametrize("pair", [(0.02, 3.1), (0.5, 0.5), (1, 1), (8, 2.5), (90_000.5, 10_000.5), (2e6, 0.01)])
+@pytest.mark.parametrize("pair", [(0.02, 3.1), (0.5, 0.5), (1, 1), (8, 2.5), (9e4, 1e4), (2e6, 0.01), (500, 3e8)])
 def test_beta_distributions_are_those_of_scipy(pair):
-    x = np.linspace(0, 1, 1001)
+    known = stats.beta(*pair)
+    x = np.concatenate((np.linspace(0, 1, 1001), np.clip(known.mean() + known.std() * np.linspace(-9, 9, 99), 0, 1)))
     found = special.beta_cdf(torch.from_numpy(x), *pair).numpy()
-    np.testing.assert_allclose(found, stats.beta(*pair).cdf(x), atol=1e-8)
+    np.testing.assert_allclose(found, known.cdf(x), atol=1e-11)
 
 
 def test_bootstrap_names_its_kind():
@@ -1328,3 +1329,36 @@ def test_a_report_of_labels_with_intervals():
     high = np.quantile((draws[0] + 1) / 2, 0.975)  # all positives of the second label are found
     assert values["recall"].item() == pytest.approx((16 / 24 + 1) / 2)
     assert [values["recall_low"].item(), values["recall_high"].item()] == pytest.approx([low, high], abs=0.01)
+
+
+def test_limits_of_a_ratio_may_be_infinite():
+    generator = torch.Generator().manual_seed(0)
+    found = posterior(imbtorch.likelihood_ratio, torch.tensor([[90, 0], [3, 7]]), generator=generator)
+    hits, alarms = stats.beta(7.5, 3.5), stats.beta(0.5, 90.5)
+    ratios = hits.rvs(100_000, random_state=0) / alarms.rvs(100_000, random_state=1)
+    assert 5 < found.low < 1.05 * np.quantile(ratios, 0.025)
+    assert found.high == math.inf
+    found = bootstrap(imbtorch.likelihood_ratio, torch.tensor([[90, 2], [3, 7]]), generator=generator)
+    assert 5 < found.low < found.estimate < found.high == math.inf
+    clusters = torch.tensor([[[9, 0], [1, 2]]]).expand(8, 2, 2)
+    found = bootstrap(imbtorch.likelihood_ratio, clusters, 50, generator=generator, clusters=True)
+    assert found.low == found.high == math.inf
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_the_default_dtype_rounds_no_distribution(dtype):
+    counts = torch.tensor([[90_000, 10_000], [30, 70]])
+    torch.set_default_dtype(dtype)
+    try:
+        found = balanced_accuracy_posterior(counts)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    grid = np.linspace(0, 1, 40_001)
+    rare = stats.beta(71, 31).sf(1.6 - grid)  # of which common recall is ``grid``
+    above = np.sum((rare[1:] + rare[:-1]) / 2 * np.diff(stats.beta(90_001, 10_001).cdf(grid)))
+    assert found.probability_above(0.8) == pytest.approx(above, abs=1e-3)
+
+
+def test_many_samples_take_no_time():
+    found = balanced_accuracy_posterior(torch.tensor([[9 * 10**10, 10**10], [1, 9]]))
+    assert found.probability_above(0.8) == pytest.approx(stats.beta(10, 2).sf(0.7), abs=1e-3)

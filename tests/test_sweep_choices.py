@@ -207,6 +207,24 @@ def test_what_a_bin_can_hide_is_what_the_worst_order_loses():
     assert unresolved(counts)[1].item() == pytest.approx(max(lost))
 
 
+@pytest.mark.parametrize(
+    "counts", [[[500, 1], [2, 99]], [[50, 1, 3], [2, 30, 60]], [[7, 40], [3, 2]], [[0, 3], [2, 5]]]
+)
+def test_no_order_within_a_bin_moves_a_value_further_than_said(counts):
+    """By scikit-learn: either class first, beside all of the bin tied."""
+    wide = torch.tensor(counts)
+    bins = wide.shape[1]
+    said = unresolved(wide)
+    target = np.concatenate([np.repeat([0, 1], wide[:, place].tolist()) for place in range(bins)])
+    tied = np.repeat(np.arange(bins), wide.sum(0))
+    for place in range(bins):
+        for first in (0, 1):
+            scores = tied + 0.5 * ((tied == place) & (target == first))
+            for oracle in (sk.roc_auc_score, sk.average_precision_score):
+                assert abs(oracle(target, scores) - oracle(target, tied)) <= said[place].item() + 1e-12
+    assert said.max() < 0.4
+
+
 # --- operating points -----------------------------------------------------------------------------------------------
 
 

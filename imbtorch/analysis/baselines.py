@@ -51,18 +51,19 @@ def trivial(measure: Measure, counts: Counts) -> dict[str, Tensor]:
 
 
 def always_commonest(counts: Counts, class_names: Sequence[str]) -> tuple[str, Counts]:
-    """Name and counts of always predicting the class that comes most often; of labels, of predicting none ever.
+    """Name and counts of always predicting the class that comes most often; of labels, what each of them is more often.
 
     >>> always_commonest(torch.tensor([[985, 5], [7, 3]]), ["ok", "fraud"])
     ("always 'ok'", tensor([[990.,   0.],
             [ 10.,   0.]], dtype=torch.float64))
     """
     totals = _totals(counts)
-    labels = totals.ndim > 1
-    index = 0 if labels else int(totals.argmax())
-    shares = totals.new_zeros(totals.shape[-1])
-    shares[index] = 1
-    name = "never any label" if labels else f"always {class_names[index]!r}"
+    most = totals.argmax(-1)
+    if totals.ndim == 1:
+        name = f"always {class_names[int(most)]!r}"
+    else:
+        name = "what each label is more often" if bool(most.any()) else "never any label"
+    shares = torch.nn.functional.one_hot(most, totals.shape[-1]).to(totals)
     return name, _guessed(totals, shares, isinstance(counts, Margins))
 
 
@@ -83,7 +84,7 @@ def skill(measure: Measure, counts: Counts, *, higher_is_better: bool = True, co
 
     Returns:
         float64 ``[...]``, at most 1 for a measure that the perfect classifier maximises; 0 where perfect and trivial
-        are equally good (one class only); nan where the measure has no value.
+        are equally good (one class only, costs that are all alike); nan where the measure has no value.
 
     Raises:
         ValueError: as :func:`trivial`, and for costs that do not fit the counts.
@@ -98,7 +99,8 @@ def skill(measure: Measure, counts: Counts, *, higher_is_better: bool = True, co
     sign = 1.0 if higher_is_better else -1.0
     value, highest = sign * evaluated(measure, counts), _best_trivial(measure, counts, sign)
     perfect = sign * evaluated(measure, _perfect(counts, costs))
-    return torch.where(perfect == highest, 0.0 * value, (value - highest) / (perfect - highest))
+    alike = torch.isclose(perfect, highest, rtol=1e-12, atol=0.0)
+    return torch.where(alike, 0.0 * value, (value - highest) / (perfect - highest))
 
 
 def beats_trivial(

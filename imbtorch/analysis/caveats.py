@@ -49,9 +49,11 @@ def choice_caveats(
     class 'fraud' has 8 samples, on which epochs differ by at most 0: below 6 (0.75 of its recall) that may be noise
     """
     right, actual, predicted = margins(counts)
-    if right.ndim != 2 or values.shape != right.shape[:1]:
+    if right.ndim != 2 or values.shape != right.shape[:1] or not len(values):
         got = f"{list(right.shape)} and {list(values.shape)}"
-        raise ValueError(f"counts must be those of M epochs, [M, K, K], and values [M]; got margins and values {got}")
+        raise ValueError(
+            f"counts must be those of M >= 1 epochs, [M, K, K], and values [M]; got margins and values {got}"
+        )
     names = [f"{name!r}" for name in classes] if classes is not None else [str(k) for k in range(right.shape[1])]
     if len(names) != right.shape[1]:
         raise ValueError(f"classes must hold {right.shape[1]} names, got {len(names)}")

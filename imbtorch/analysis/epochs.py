@@ -343,8 +343,8 @@ def _best(values: Tensor, ranks: Tensor) -> Tensor:
 
 def _indistinguishable(values: Tensor, resampled: Tensor, level: float) -> Tensor:
     """Which of m epochs cannot be told from the best, from their values ``[m]`` and those of resamples ``[m, B]``."""
-    resampled = resampled[:, ~resampled.isnan().any(0)]
-    if resampled.shape[1] < 2:
+    resampled = resampled[:, resampled.isfinite().all(0)]
+    if resampled.shape[1] < 2 or not bool(values.isfinite().all()):  # infinite values have no differences
         return torch.ones_like(values, dtype=torch.bool)
     noise = resampled - values.unsqueeze(-1)
     spread = torch.stack([(noise - row).square().mean(-1).sqrt() for row in noise])  # [m, m]

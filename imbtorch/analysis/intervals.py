@@ -24,7 +24,7 @@ from imbtorch.analysis.drawing import (
     multinomial,
 )
 from imbtorch.analysis.special import normal_quantile, student_quantile
-from imbtorch.counts import Counts, Margins, Measure, check_choice
+from imbtorch.counts import Counts, Margins, Measure, check_choice, checked_function
 
 __all__ = ["Interval", "bootstrap", "posterior"]
 
@@ -190,6 +190,7 @@ class _Measured:
         high = torch.stack([end[1] for end in ends]).amax(0)
         plain = parts["plain"]
         shift = 2 * (self.of(at_mean[self.kind]) - plain.mean(0))
+        shift = torch.where(shift.isfinite(), shift, 0.0)  # infinite draws have no mean to differ from
         bounds = [
             self.of(torch.diag_embed(counts.sum(-1))),
             *(end(0) for each in parts.values() for end in (each.amin, each.amax)),
@@ -326,8 +327,8 @@ def _of_resamples(
         estimate, resampled = values(each, counts, event_dims), torch.cat(values_of[name])
         low, high = quantiles(resampled, level)
         if clusters is not None:
-            stretch = _stretch(each, clusters, counts, level, event_dims)
-            low, high = estimate + stretch * (low - estimate), estimate + stretch * (high - estimate)
+            stretch, finite = _stretch(each, clusters, counts, level, event_dims), estimate.isfinite()
+            low, high = (torch.where(finite, estimate + stretch * (end - estimate), end) for end in (low, high))
         found[name] = Interval(estimate, low, high, level, method, resampled if draws else None)
     return found if isinstance(measure, Mapping) else found[""]
 
@@ -375,7 +376,7 @@ def takes_margins(measure: Any) -> bool:
 
 def values(measure: Callable[..., Tensor], counts: Counts, event_dims: int = 2) -> Tensor:
     """Values of the measure in float64, whose leading dimensions must be those of the counts."""
-    value = measure(counts)
+    value = checked_function(measure)(counts)
     shape = (*counts.actual.shape, 1) if isinstance(counts, Margins) else counts.shape
     lead = shape[: len(shape) - event_dims]
     if not isinstance(value, Tensor) or value.shape[: len(lead)] != lead:
@@ -394,6 +395,6 @@ def quantiles(drawn: Tensor, level: float) -> tuple[Tensor, Tensor]:
     limits = []
     for q in ((1 - level) / 2, (1 + level) / 2):
         place = q * last
-        below = ordered[math.floor(place)]
-        limits.append(below + (place - math.floor(place)) * (ordered[math.ceil(place)] - below))
+        below, above, share = ordered[math.floor(place)], ordered[math.ceil(place)], place % 1
+        limits.append(torch.where(below == above, below, (1 - share) * below + share * above))  # both may be infinite
     return limits[0], limits[1]

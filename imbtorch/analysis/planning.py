@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.analysis.intervals import posterior
-from imbtorch.counts import Measure, double, square
+from imbtorch.counts import Measure, double, evaluated, square
 
 __all__ = ["samples_needed"]
 
@@ -53,7 +53,8 @@ def samples_needed(
 
     Raises:
         ValueError: for shapes that do not fit, negative or empty rows and priors, a width that is not positive, an
-            assurance outside (0, 1), a measure without a value there, and a width that 2^30 samples do not reach.
+            assurance outside (0, 1), a measure without a value there or with several, and a width that 2^30 samples do
+            not reach.
 
     >>> from imbtorch import balanced_accuracy
     >>> rates, priors = torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0.95, 0.05])
@@ -62,6 +63,7 @@ def samples_needed(
     """
     _check(width, assurance)
     shares, relative = _shares(rates, class_priors)
+    evaluated(measure, shares * relative.unsqueeze(-1))
     cells = shares.numel()
     at_once = max(1, 20_000_000 // cells // samples)
 

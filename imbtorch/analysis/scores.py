@@ -199,7 +199,7 @@ def bootstrap_histogram(histogram: Tensor, samples: int, generator: torch.Genera
 
 
 def unresolved(histogram: Tensor) -> Tensor:
-    """By how much the order within each bin could move the AUC or average precision, the larger, ``[..., B]``.
+    """By how much at most the order within each bin moves the AUC or average precision, the larger, ``[..., B]``.
 
     Nothing is lost where the scores of a bin are equal, which a histogram cannot know.
 
@@ -210,9 +210,13 @@ def unresolved(histogram: Tensor) -> Tensor:
     within = ratio(wide, wide.sum(-1, keepdim=True))
     of_area = within.prod(-2) / 2
     false, true = _above(histogram)[..., 1:].flip(-1).unbind(-2)
-    positives_first = ratio(true, true + false - wide[..., 0, :])
-    of_precision = within[..., 1, :] * (positives_first - ratio(true, true + false))
-    return torch.maximum(of_area, of_precision)
+    negatives, positives = wide.unbind(-2)
+    precision = ratio(true, true + false)
+    positives_first = within[..., 1, :] * (ratio(true, true + false - negatives) - precision)
+    # negatives first: what precision, rising with each positive, is less than at the last of them
+    rise = torch.special.xlogy(false, ratio(true + false, true + false - positives))
+    negatives_first = ratio(rise, positives.sum(-1, keepdim=True)) - within[..., 1, :] * (1 - precision)
+    return torch.maximum(of_area, torch.maximum(positives_first, negatives_first))
 
 
 def _above(histogram: Tensor) -> Tensor:

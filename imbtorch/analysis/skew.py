@@ -32,8 +32,9 @@ def skew(measure: Measure, counts: Tensor, from_errors: FromErrors = "proportion
             itself: proportionally); ``[K, K]`` non-negative weights say it for each row, the diagonal apart.
 
     Returns:
-        float64 ``[..., K]``, in units of the measure per sample; nan for a class without targets. At a tie of a maximum
-        or an absolute value it is the mean of both sides. Where a slope is infinite (the root of a rate of 0, the
+        float64 ``[..., K]``, in units of the measure per sample; nan for a class without targets and where the measure
+        has no value. At a tie of a maximum or an absolute value it is the mean of both sides; classes that tie for a
+        minimum share its slope evenly. Where a slope is infinite (the root of a rate of 0, the
         logarithm of an empty cell that gives up a sample) the measures of this package count it as 0.
 
     Raises:
@@ -55,7 +56,7 @@ def skew(measure: Measure, counts: Tensor, from_errors: FromErrors = "proportion
     if slope is None:
         raise ValueError("measure is not differentiable: its value does not depend on the counts through autograd")
     moved = slope.diagonal(dim1=-2, dim2=-1) - (weights * slope).sum(-1)
-    return torch.where(wide.sum(-1) > 0, moved, torch.nan)
+    return torch.where((wide.sum(-1) > 0) & ~value.detach().isnan().unsqueeze(-1), moved, torch.nan)
 
 
 def skew_delta(measure: Measure, counts: Tensor, from_errors: FromErrors = "proportional", step: float = 1.0) -> Tensor:
@@ -89,8 +90,7 @@ def skew_delta(measure: Measure, counts: Tensor, from_errors: FromErrors = "prop
     move = right - _weights(wide, from_errors)  # row j: from where to (j, j)
     moved = wide.unsqueeze(-3) + step * right.unsqueeze(-1) * move.unsqueeze(-3)  # [..., j, row, column]: j moves alone
     change = (evaluated(measure, moved.clamp(min=0)) - before.unsqueeze(-1)) / step
-    rounding = 1e-9 * wide.sum(-1)[..., None, :, None]
-    return torch.where((moved < -rounding).any(-1).any(-1), torch.nan, change)
+    return torch.where((moved < -1e-9 * abs(step)).any(-1).any(-1), torch.nan, change)
 
 
 def skew_ratio(measure: Measure, counts: Tensor) -> Tensor:
@@ -122,7 +122,7 @@ def skew_ratio(measure: Measure, counts: Tensor) -> Tensor:
             f"counts must be of two classes for a skew ratio, got {counts.shape[-1]}; compare the values of skew()"
         )
     negative, positive = skew(measure, counts).unbind(-1)
-    return torch.where(negative == 0, positive.abs() / 0.0, positive / negative)  # no sign of a zero
+    return torch.where(negative == 0, positive.abs() / 0.0, positive / negative + 0.0)  # no sign of a zero
 
 
 def effective_skew_ratio(measure: Measure, counts: Tensor) -> Tensor:

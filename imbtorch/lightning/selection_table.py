@@ -17,7 +17,7 @@ from imbtorch.analysis.epochs import ChosenEpoch
 from imbtorch.analysis.intervals import Interval, posterior
 from imbtorch.analysis.selection import as_good_as_best
 from imbtorch.analysis.tables import aligned, spans, trivial_line, write_csv
-from imbtorch.counts import Counts, Margins, sums
+from imbtorch.counts import Counts, Margins, rescaled, sums
 from imbtorch.metrics.averaging import AtPrevalence
 from imbtorch.metrics.report import ImbalanceReport
 
@@ -429,7 +429,11 @@ def trivial_values(
 ) -> tuple[str, dict[str, float]]:
     """What looks at nothing, such as ``always 'ok'``, and measure -> its value of that, at the targets of the last."""
     last = history.counts[[*history.counts][-1]]
-    name, counts = always_commonest(last, class_names)
+    if not bool(sums(last).actual.any()):
+        return "", {}
+    read = (column.function for column in columns.values() if not column.logged)
+    shares = next((each.shares for each in read if isinstance(each, AtPrevalence)), None)
+    name, counts = always_commonest(last if shares is None else rescaled(last, shares), class_names)
     directed = {key: column for key, column in columns.items() if column.better is not None and not column.logged}
     return name, {key: column.function(counts).item() for key, column in directed.items()}
 

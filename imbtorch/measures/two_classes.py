@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imbtorch.counts import Counts, Margins, double, margins, ratio, restore
+from imbtorch.counts import Counts, Margins, double, evaluated, margins, ratio, restore
 from imbtorch.measures.overall import geometric_mean
 from imbtorch.measures.shared import check_two, defined, quotient, root, two_rates
 
@@ -125,7 +125,8 @@ def index_balanced_accuracy(
         ``[...]``, for G-mean in [0, 1 + alpha]; higher is better.
 
     Raises:
-        ValueError: for a negative alpha, an unknown name, and for more than two classes (use :func:`one_vs_rest`).
+        ValueError: for a negative alpha, an unknown name, more than two classes (use :func:`one_vs_rest`), and a
+            measure that gives more than one value a matrix.
         TypeError: for what is no measure, and for one that needs arguments.
 
     Source: Garcia, Mollineda and Sanchez (2010), Theoretical analysis of a performance measure for imbalanced data,
@@ -138,7 +139,7 @@ def index_balanced_accuracy(
         raise ValueError(f"alpha must be a finite number >= 0, got {alpha!r}")
     tpr, tnr = two_rates(counts)
     weighted = measure_function(measure)
-    value = weighted(margins(counts) if isinstance(counts, Margins) else double(counts))
+    value = evaluated(weighted, margins(counts) if isinstance(counts, Margins) else double(counts))
     return restore((1 + alpha * (tpr - tnr)) * value, counts)
 
 

@@ -426,6 +426,12 @@ class ImbalanceReport(SharedResult, LocalCounts):
         if self.weighted:
             raise ValueError(UNSURE)
         short = self[name].name if name in self else name
+        known = {*self._measures, *(f"{each}/{label}" for each in self._per_class for label in self._class_names)}
+        if name in self and short not in known:
+            raise ValueError(
+                f"{name!r} has no interval here, but overall values and those of single classes; limits of the values "
+                "of groups come with intervals=[...] of the report"
+            )
         wanted = ReportedIntervals.of([short], self._measures, self._per_class, self._class_names)
         if clusters and self._groups is None:
             raise ValueError(
@@ -496,9 +502,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
         directed = {name: each for name, each in self._measures.items() if each.higher_is_better is not None}
         if not directed or not bool(sums(counts).actual.any()):
             return "", {}
-        name, guessed = always_commonest(counts, self.class_names)
-        rates = self._read_at(guessed)
-        return name, {key: float(self._narrow(measure(rates))) for key, measure in directed.items()}
+        name, guessed = always_commonest(self._read_at(counts), self.class_names)
+        return name, {key: float(self._narrow(measure(guessed))) for key, measure in directed.items()}
 
     def _table_of_groups(self, result: Result) -> dict[str, dict[str, float]]:
         """Samples and measures of each group."""
