@@ -1547,3 +1547,20 @@ def test_a_report_shared_by_two_dataloaders_is_told_once(shared, tmp_path):
     assert len(told) == shared
     if shared:
         assert "give each dataloader a metric or report of its own" in told[0]
+
+
+def test_the_guard_knows_metrics_of_scores():
+    """HandTill keeps scores rather than counts."""
+
+    def step(module, index, _):
+        module.auc.update(torch.eye(2)[torch.tensor([0, 1])], torch.tensor([0, 1]))
+
+    def module(log):
+        made = scripted(lightning)(validation_step=step, on_validation_epoch_end=log)
+        made.auc = imbtorch.HandTill(2)
+        return made
+
+    with pytest.raises(ValueError, match=r"of 'val_auc' higher is better.*monitor='val_auc', mode='max'\)"):
+        fit(module(lambda made: made.log("val_auc", made.auc)), [ModelCheckpoint(monitor="val_auc")])
+    with pytest.warns(UserWarning, match=r"self\.auc still held \d+ earlier updates when this validation began"):
+        fit(module(lambda made: made.log("other", made.auc.compute())))

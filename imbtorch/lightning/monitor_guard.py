@@ -16,12 +16,12 @@ from torch.utils.data.distributed import DistributedSampler
 from imbtorch.lightning.base import Callback, is_fitting
 from imbtorch.metrics.base import CountsMetric
 from imbtorch.metrics.shared import ReportedValue, SharedResult
-from imbtorch.metrics.state import SummedState
+from imbtorch.metrics.state import SyncedMetric
 from imbtorch.sampler import ExactBatchSampler
 
 __all__ = ["MonitorGuard"]
 
-LoggedMetric: TypeAlias = SummedState | ReportedValue
+LoggedMetric: TypeAlias = SyncedMetric | ReportedValue
 # what Lightning says of every DistributedSampler, whether it repeats samples or not, before it builds ours around it
 LIGHTNINGS_WARNING = r"Using `DistributedSampler` with the dataloaders\. During `trainer\.(validate|test)\(\)`"
 
@@ -40,7 +40,7 @@ class _Guard:
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Keep back what Lightning says of the sampler; where samples are counted twice, the guard says so itself."""
-        counts = any(isinstance(child, SummedState) for child in pl_module.modules())
+        counts = any(isinstance(child, SyncedMetric) for child in pl_module.modules())
         self._replaces_lightnings_warning = counts and stage in ("validate", "test") and self._is_first(trainer)
         if self._replaces_lightnings_warning:
             known = list(warnings.filters)
@@ -290,7 +290,7 @@ def _logged(trainer: Any) -> Iterator[tuple[str, Any]]:
 def _logged_metrics(trainer: Any) -> Iterator[tuple[str, LoggedMetric]]:
     """Keys and metrics of this package that the running loop has logged."""
     for name, value in _logged(trainer):
-        if isinstance(value, (SummedState, ReportedValue)):
+        if isinstance(value, (SyncedMetric, ReportedValue)):
             yield name, value
 
 
@@ -330,10 +330,10 @@ def _padded_sampler(loader: Any) -> DistributedSampler[Any] | None:
     return None
 
 
-def _metrics(module: nn.Module) -> Iterator[tuple[str, SummedState]]:
-    """All metrics of a module that count, by the path of their attribute."""
+def _metrics(module: nn.Module) -> Iterator[tuple[str, SyncedMetric]]:
+    """All metrics of this package that a module has, by the path of their attribute."""
     for path, child in module.named_modules():
-        if isinstance(child, SummedState):
+        if isinstance(child, SyncedMetric):
             yield path, child
 
 

@@ -19,12 +19,14 @@ from imbtorch.batches import FAULTS
 from imbtorch.counting import Counting
 from imbtorch.counts import ratio
 from imbtorch.kernels import reading_is_free
+from imbtorch.log_odds import against_the_rest, wide
 from imbtorch.metrics.base import TorchmetricsArguments, uncounted_text
 from imbtorch.metrics.state import Setting, SyncedMetric, rank_zero
 
 __all__ = ["HandTill"]
 
 OUT_OF_RANGE, NAN = FAULTS.index("targets out of range"), FAULTS.index("NaN scores")
+IMPOSSIBLE = FAULTS.index("probabilities outside [0, 1]")
 LEFT_OUT = -1  # target of a sample that is kept but takes no part
 
 
@@ -40,7 +42,7 @@ class HandTill(SyncedMetric):
 
     Args:
         num_classes: number of classes.
-        logits: whether scores are logits, to which softmax is applied; never guessed.
+        logits: whether scores are logits, which rank as their softmax does, without its rounding; never guessed.
         ignore_index: target of the samples to leave out.
         kwargs: arguments of :class:`torchmetrics.Metric`.
 
@@ -95,26 +97,29 @@ class HandTill(SyncedMetric):
         """Keep a batch.
 
         Args:
-            preds: scores ``[N, C, ...]``.
+            preds: probabilities or logits ``[N, C, ...]``.
             target: class indices ``[N, ...]``.
 
         Raises:
-            ValueError: for shapes that do not fit, and on the CPU of a single process for targets out of range and NaN
-                scores; elsewhere ``compute`` raises, on all processes.
+            ValueError: for shapes that do not fit, and on the CPU of a single process for targets out of range, NaN
+                scores, and probabilities outside [0, 1] (raw scores need ``logits=True``); elsewhere ``compute``
+                raises, on all processes.
             TypeError: for predictions that are no scores.
         """
         self._check(preds, target)
-        scores = preds.detach().movedim(1, -1).reshape(-1, self.num_classes)
-        wide = torch.promote_types(scores.dtype, torch.float32)  # a softmax needs the digits
-        scores = scores.softmax(-1, dtype=wide) if self.logits else scores.to(wide, copy=True)
+        scores = wide(preds.detach().movedim(1, -1).reshape(-1, self.num_classes))
+        # probabilities near 1 are equal in float32 where their log-odds still differ
+        scores = against_the_rest(scores) if self.logits else scores.clone()
         truth = target.reshape(-1).long()
         ignored = torch.zeros_like(truth, dtype=torch.bool) if self.ignore_index is None else truth == self.ignore_index
         outside = ((truth < 0) | (truth >= self.num_classes)) & ~ignored
         nan = scores.isnan().any(-1) & ~ignored & ~outside
-        self._note_faults(truth, {OUT_OF_RANGE: outside, NAN: nan})
+        kept = ~(ignored | outside | nan)
+        strange = ((scores < 0) | (scores > 1)) & kept.unsqueeze(-1) & (not self.logits)
+        self._note_faults({OUT_OF_RANGE: (outside, truth), NAN: (nan, truth), IMPOSSIBLE: (strange, scores)})
         # without picking the sound samples, for which a device would have to wait
         self.scores.append(scores)  # type: ignore[union-attr]
-        self.targets.append(truth.masked_fill(ignored | outside | nan, LEFT_OUT))  # type: ignore[union-attr]
+        self.targets.append(truth.masked_fill(~kept | strange.any(-1), LEFT_OUT))  # type: ignore[union-attr]
 
     def _check(self, preds: Tensor, target: Tensor) -> None:
         """Check types, shapes and devices of a batch, and that it has a list to go to."""
@@ -127,17 +132,21 @@ class HandTill(SyncedMetric):
         if self._is_synced:
             raise TorchMetricsUserError("The Metric has been synced; call unsync() before update().")
 
-    def _note_faults(self, truth: Tensor, faults: dict[int, Tensor]) -> None:
-        """Raise for samples that cannot be ranked; on a device or several processes tally them for ``compute``."""
-        if not reading_is_free(truth) or self.distributed_available_fn():
+    def _note_faults(self, faults: dict[int, tuple[Tensor, Tensor]]) -> None:
+        """Raise for samples that cannot be ranked; on a device or several processes tally them for ``compute``.
+
+        Args:
+            faults: of each fault, what has it and the values that show it, ``[N]`` or ``[N, K]``.
+        """
+        if not reading_is_free(self.not_counted) or self.distributed_available_fn():
             tally = torch.zeros_like(self.not_counted)
-            for fault, applies in faults.items():
-                tally[fault] = applies.sum()
+            for fault, (applies, _) in faults.items():
+                tally[fault] = applies.reshape(len(applies), -1).any(-1).sum()
             self.not_counted = self.not_counted + tally
             return
-        for fault, applies in faults.items():
+        for fault, (applies, shown) in faults.items():
             if bool(applies.any()):
-                raise ValueError(self._counting.error_message(fault, truth[applies], len(truth)))
+                raise ValueError(self._counting.error_message(fault, shown[applies], shown.numel()))
 
     def forward(self, preds: Tensor, target: Tensor) -> Tensor:
         """Keep a batch and return its own value; arguments as for :meth:`update`.
