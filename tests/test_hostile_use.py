@@ -11,7 +11,7 @@ from processes import launch
 from torchmetrics import MetricCollection
 
 import imbtorch
-from imbtorch import Accuracy, ConfusionMatrix, ImbalanceReport, ThresholdSweep, confusion_matrix
+from imbtorch import Accuracy, ConfusionMatrix, ImbalanceReport, ThresholdSweep, analysis, confusion_matrix
 from imbtorch.batches import FAULTS
 
 NARROW = (torch.int8, torch.int16, torch.int32, torch.uint8, torch.uint16, torch.uint32, torch.uint64)
@@ -508,3 +508,75 @@ def test_names_in_the_place_of_indices_of_groups_are_not_all_listed():
     report = ImbalanceReport("binary", groups=["north", "south"])
     with pytest.raises(TypeError, match=r"^group must be a tensor \[N\] of indices .{,100}$"):
         report.update(torch.rand(100), torch.arange(100) % 2, group=["north"] * 100)
+
+
+# --- what always guessing alike is worth in another population -----------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [["ok", "fraud"], ["fraud", "ok"]])
+def test_the_commonest_class_is_that_of_the_population(names):
+    """In a validation set with more frauds than in a thousand of the population."""
+    shares = {"ok": 1000, "fraud": 1}
+    report = ImbalanceReport("binary", class_names=names, prevalence=shares, measures=["accuracy", "iam"])
+    ok = names.index("ok")
+    target = torch.tensor([ok] * 100 + [1 - ok] * 120)
+    report.update(torch.where(torch.arange(220) % 5 == 0, 1 - target, target), target)
+    report.compute()
+    assert "always 'ok': accuracy 0.9990, iam -0.0010" in str(report.table())
+    _, ax = report.plot([report.compute()] * 2)
+    levels = {round(float(level), 4) for line in ax.get_lines() for level in line.get_ydata()[:1]}
+    assert 0.999 in levels
+
+
+def test_labels_that_most_samples_have_are_always_predicted():
+    report = ImbalanceReport("multilabel", num_labels=2, prevalence=[0.9, 0.2], measures=["accuracy"], per_class=())
+    target = torch.tensor([[0, 0], [1, 1], [0, 1], [1, 0]] * 5)
+    report.update(target.flip(0), target)
+    report.compute()
+    assert "what each label is more often: accuracy 0.8500" in str(report.table())
+
+
+# --- names where functions are asked for ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("measure", ["iam", imbtorch.ImbalanceAccuracy, imbtorch.ImbalanceAccuracy("binary"), None])
+def test_what_is_no_function_of_counts_is_told_how_to_become_one(measure):
+    counts, target = torch.tensor([[9, 1], [2, 3]]), torch.tensor([0, 1] * 6)
+    for call in (
+        lambda: analysis.posterior(measure, counts),
+        lambda: analysis.bootstrap({"a": measure}, counts),
+        lambda: analysis.trivial(measure, counts),
+        lambda: analysis.skew(measure, counts),
+        lambda: analysis.select_epoch(torch.stack((target, 1 - target)), target, measure),
+    ):
+        with pytest.raises(TypeError, match=r"must be a function of counts such as imbtorch\.imbalance_accuracy, got"):
+            call()
+    with pytest.raises(TypeError, match=r"predictions must be a tensor of class indices \[M, N\], got a list"):
+        analysis.select_epoch([target, target], target, imbtorch.accuracy)
+    with pytest.raises(TypeError, match=r"at_least must be a dict of floors such as .*, got 0\.8"):
+        ThresholdSweep("f1").best(at_least=0.8)
+
+
+def test_reported_values_without_an_interval_are_not_called_unknown():
+    report = ImbalanceReport(
+        "multiclass",
+        class_names=[*"abcd"],
+        groups=["x", "y"],
+        class_groups={"tail": ["c"]},
+        coarse={"ab": ["a", "b"]},
+        measures=["iam"],
+        soft=True,
+    )
+    target = torch.arange(8) % 4
+    report.update(torch.eye(4)[target], target, group=torch.arange(8) // 4)
+    for name in ("iam/x", "iam_worst", "iam_soft", "iam/coarse", "recall/tail"):
+        assert name in report
+        with pytest.raises(ValueError, match=f"{name!r} has no interval here, but overall values and those of single"):
+            report.interval(name)
+    with pytest.raises(ValueError, match=r"names \['iam/z'\], which are not reported"):
+        report.interval("iam/z")
+
+
+def test_a_collection_within_a_collection_is_told_where_a_report_goes():
+    with pytest.raises(AttributeError, match="add the report to the outer one itself"):
+        MetricCollection({"in": MetricCollection({"report": ImbalanceReport("binary")})})

@@ -171,6 +171,18 @@ def test_scores_that_crowd_in_one_bin_are_warned_of_once():
     own.compute()
 
 
+@pytest.mark.parametrize("highest", [38.0, 150.0, math.inf])
+def test_logits_beyond_every_threshold_crowd_too(highest):
+    target = torch.arange(300) % 3 == 0
+    sweep = ThresholdSweep("f1", logits=True, also=("auc",))
+    sweep.update(torch.tensor([highest, -1.0]).repeat(150), target)
+    with pytest.warns(UserWarning, match=r"150 scores of a logit above \d+\.?\d* fall between two thresholds"):
+        values = sweep.compute()
+    found = [sk.f1_score(target, np.tile([True, False], 150)), sk.f1_score(target, np.ones(300))]
+    assert values["value"].item() == pytest.approx(max(found))
+    assert values["auc"].item() == pytest.approx(sk.roc_auc_score(target, np.tile([1, 0], 150)))
+
+
 @pytest.mark.filterwarnings("ignore:ThresholdSweep.*had no .*target")
 @pytest.mark.parametrize("task", ["multilabel", "multiclass"])
 def test_macro_averages_are_those_of_scikit_learn(task):

@@ -56,6 +56,8 @@ class SelectionSummary(Callback):
 
         Trainer(callbacks=[ModelCheckpoint(monitor="val_iam", mode="max"), SelectionSummary(out="out")])
 
+    One of them serves a report; where a trainer has several, each names its own (``report="val"``).
+
     The best of many epochs looks better than it is. With ``predictions=True`` the choice is repeated on random halves
     of the samples (:func:`imbtorch.analysis.select_epoch`), and the table says for each way of choosing the value
     corrected for having been chosen, its interval, the share of the half-samples that keep the epoch, and which epochs

@@ -20,7 +20,10 @@ def checked_limits(at_least: Mapping[str, float], alerts: float | None, sure: fl
     Raises:
         ValueError: for unknown measures, those of which less is better, limits out of range, and no limits to be sure
             of.
+        TypeError: for floors that are no mapping.
     """
+    if not isinstance(at_least, Mapping):
+        raise TypeError(f"at_least must be a dict of floors such as {{'recall': 0.8}}, got {at_least!r}")
     binary = Counting.of("binary")
     limits: dict[str, Limit] = {}
     for name, floor in at_least.items():

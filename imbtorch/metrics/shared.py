@@ -17,6 +17,8 @@ from imbtorch.metrics.state import Setting, warn_caller
 
 __all__ = ["ReportedValue", "SharedResult"]
 
+NESTED = ". A MetricCollection sets it of what is in another one inside it: add the report to the outer one itself"
+
 
 class SharedResult(CountsMetric):
     """A metric with many values, each of them a :class:`ReportedValue` that reads one shared result.
@@ -26,8 +28,8 @@ class SharedResult(CountsMetric):
     wait for a sum that the others do not see the need for.
     """
 
-    prefix = Setting[str]("_prefix", "What comes before each name.")
-    postfix = Setting[str]("_postfix", "What comes after each name.")
+    prefix = Setting[str]("_prefix", "What comes before each name.", NESTED)
+    postfix = Setting[str]("_postfix", "What comes after each name.", NESTED)
     prevalence = Setting[tuple[float, ...] | None](
         lambda metric: metric._prevalence(), "Class shares that values are read at, for labels those of the positives."
     )

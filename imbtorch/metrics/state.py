@@ -35,10 +35,12 @@ class Setting(Generic[T]):
     Args:
         read: where it is kept, as a dotted path from the metric, or a function of the metric.
         doc: what it is.
+        remedy: what else to do than build a new metric.
     """
 
-    def __init__(self, read: str | Callable[[Any], T], doc: str) -> None:
+    def __init__(self, read: str | Callable[[Any], T], doc: str, remedy: str = "") -> None:
         self._read: Callable[[Any], T] = attrgetter(read) if isinstance(read, str) else read
+        self._remedy = remedy
         self.__doc__ = doc
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -56,8 +58,8 @@ class Setting(Generic[T]):
     def __set__(self, metric: object, value: object) -> NoReturn:
         """Refuse with an AttributeError."""
         raise AttributeError(
-            f"{self._name} cannot be changed, since what was counted depends on it; build a new "
-            f"{type(metric).__name__} with {self._name}={value!r}"
+            f"{self._name} cannot be changed, since what was counted or is reported depends on it; build a new "
+            f"{type(metric).__name__} with {self._name}={value!r}{self._remedy}"
         )
 
 

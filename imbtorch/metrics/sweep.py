@@ -234,8 +234,10 @@ class ThresholdSweep(SharedResult):
         most, samples, place = torch.stack((lost[place], held.flatten()[place], place)).tolist()
         if most <= TOLERANCE:
             return
-        index = int(place) % held.shape[-1]
-        above = f"above {self.thresholds[index - 1]:.10g}" if index else "so low"
+        index, grid = int(place) % held.shape[-1], self._histogram.grid
+        above = f"above {grid.thresholds[index - 1]:.10g}" if 0 < index <= len(grid.thresholds) else "so low"
+        if index > len(grid.thresholds):
+            above = f"of a logit above {grid.edges[index - 1]:.4g}"
         remedy = "" if self.logits else "; pass logits with logits=True, of which float32 tells more apart"
         self._warn_once(
             "crowded",
