@@ -815,3 +815,16 @@ def test_the_script_is_what_the_tests_take_it_for():
         assert sklearn_metrics.confusion_matrix(target, preds).tolist() == matrix
         assert [sum(row) for row in matrix] == [20, 12, 8]
     assert len({tuple(itertools.chain(*matrix)) for matrix in MATRICES}) == 4
+
+
+def test_the_commonest_class_is_that_of_the_population():
+    shares = [1, 1, 1000]  # of which the last is rarest in the matrices
+    made = summary(
+        module=scripted(lightning)(
+            val=ImbalanceReport("multiclass", class_names=["a", "b", "c"], prevalence=shares, prefix="val_")
+        ),
+        measures=("accuracy", "iam"),
+    )
+    guessed = [[0, 0, share] for share in shares]
+    accuracy, iam = (float(oracle(guessed)) for oracle in (oracles.accuracy, oracles.imbalance_accuracy))
+    assert f"always 'c': accuracy {accuracy:.4f}, iam {iam:.4f}" in str(made.table())
