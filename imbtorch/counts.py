@@ -131,15 +131,22 @@ def one_vs_rest(counts: Counts) -> Counts:
             [2, 8]])
     """
     parts = counts if isinstance(counts, Margins) else sums(_wide_enough(square(counts)))
-    tp, actual, predicted = (_wide_enough(part) for part in parts)
-    total = actual.sum(-1, keepdim=True)
-    fn, fp = actual - tp, predicted - tp
-    tn = _zero_if_rounding(total - actual - fp, total)
+    own = Margins(*map(_wide_enough, parts))
+    rest = all_others(own)
     if isinstance(counts, Margins):
-        rest = _zero_if_rounding(total - predicted, total)
-        pairs = ((tn, tp), (total - actual, actual), (rest, predicted))
-        return Margins(*(restore(torch.stack(pair, -1), counts) for pair in pairs))
-    return restore(two_by_two(tn, fp, fn, tp), counts)
+        return Margins(*(restore(torch.stack(pair, -1), counts) for pair in zip(rest, own, strict=True)))
+    fp, fn = rest.actual - rest.correct, own.actual - own.correct
+    return restore(two_by_two(rest.correct, fp, fn, own.correct), counts)
+
+
+def all_others(counts: Margins) -> Margins:
+    """Of each class the margins of all others taken as one; of two classes the other's, to the last digit."""
+    if counts.correct.shape[-1] == 2:
+        return Margins(*(part.flip(-1) for part in counts))
+    tp, actual, predicted = counts
+    total = actual.sum(-1, keepdim=True)
+    right = _zero_if_rounding(total - actual - (predicted - tp), total)
+    return Margins(right, total - actual, _zero_if_rounding(total - predicted, total))
 
 
 def merge_classes(

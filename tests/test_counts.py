@@ -253,3 +253,15 @@ def test_at_prevalence_refuses_margins_of_three_classes():
 def test_margins_must_have_one_shape():
     with pytest.raises(ValueError, match="one shape"):
         accuracy(Margins(torch.ones(2), torch.ones(3), torch.ones(2)))
+
+
+@pytest.mark.parametrize("share", [1e-6, 1e-12, 1e-18])
+def test_rare_classes_keep_their_digits_among_two(share):
+    """Class 0 has the recall 9/10, class 1 that of 8/10, whatever their shares."""
+    rates = imbtorch.at_prevalence(torch.tensor([[9, 1], [2, 8]]), [1 - share, share])
+    assert imbtorch.specificity(rates, average="none").tolist() == pytest.approx([0.8, 0.9], rel=1e-12)
+    assert imbtorch.one_vs_rest(rates)[0].flatten().tolist() == pytest.approx(
+        [0.8 * share, 0.2 * share, 0.1 * (1 - share), 0.9 * (1 - share)], rel=1e-12
+    )
+    of_margins = imbtorch.one_vs_rest(imbtorch.margins(rates))
+    assert of_margins.correct[0].tolist() == pytest.approx([0.8 * share, 0.9 * (1 - share)], rel=1e-12)

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from imbtorch.counts import Counts, margins, ratio, restore
+from imbtorch.counts import Counts, all_others, margins, ratio, restore
 from imbtorch.measures.shared import Average, ClassAverage, averaged, class_mean, root
 
 __all__ = [
@@ -85,9 +85,9 @@ def specificity(counts: Counts, average: Average = "macro") -> Tensor:
     >>> specificity(torch.tensor([[8, 2], [1, 1]]), average="binary")
     tensor(0.8000, dtype=torch.float64)
     """
-    tp, actual, predicted = margins(counts)
-    negatives = actual.sum(-1, keepdim=True) - actual
-    return restore(averaged((negatives - predicted + tp, negatives), actual, predicted, average), counts)
+    own = margins(counts)
+    rest = all_others(own)
+    return restore(averaged((rest.correct, rest.actual), own.actual, own.predicted, average), counts)
 
 
 def f_score(counts: Counts, beta: float = 1.0, average: Average = "macro") -> Tensor:
@@ -189,9 +189,9 @@ def negative_predictive_value(counts: Counts, average: Average = "macro") -> Ten
     >>> negative_predictive_value(torch.tensor([[8, 2], [1, 1]]), average="binary")
     tensor(0.8889, dtype=torch.float64)
     """
-    tp, actual, predicted = margins(counts)
-    negatives = predicted.sum(-1, keepdim=True) - predicted
-    return restore(averaged((negatives - actual + tp, negatives), actual, predicted, average), counts)
+    own = margins(counts)
+    rest = all_others(own)
+    return restore(averaged((rest.correct, rest.predicted), own.actual, own.predicted, average), counts)
 
 
 def class_balance_accuracy(counts: Counts, average: ClassAverage = "macro") -> Tensor:
