@@ -11,7 +11,17 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from sklearn import metrics as sklearn_metrics
 
-from imbtorch import Margins, accuracy, at_prevalence, confusion_matrix, f_score, margins, merge_classes, one_vs_rest
+from imbtorch import (
+    Margins,
+    accuracy,
+    at_prevalence,
+    confusion_matrix,
+    f_score,
+    margins,
+    merge_classes,
+    one_vs_rest,
+    specificity,
+)
 from imbtorch.counts import normalized
 
 NAN = math.nan
@@ -258,10 +268,10 @@ def test_margins_must_have_one_shape():
 @pytest.mark.parametrize("share", [1e-6, 1e-12, 1e-18])
 def test_rare_classes_keep_their_digits_among_two(share):
     """Class 0 has the recall 9/10, class 1 that of 8/10, whatever their shares."""
-    rates = imbtorch.at_prevalence(torch.tensor([[9, 1], [2, 8]]), [1 - share, share])
-    assert imbtorch.specificity(rates, average="none").tolist() == pytest.approx([0.8, 0.9], rel=1e-12)
-    assert imbtorch.one_vs_rest(rates)[0].flatten().tolist() == pytest.approx(
+    rates = at_prevalence(torch.tensor([[9, 1], [2, 8]]), [1 - share, share])
+    assert specificity(rates, average="none").tolist() == pytest.approx([0.8, 0.9], rel=1e-12)
+    assert one_vs_rest(rates)[0].flatten().tolist() == pytest.approx(
         [0.8 * share, 0.2 * share, 0.1 * (1 - share), 0.9 * (1 - share)], rel=1e-12
     )
-    of_margins = imbtorch.one_vs_rest(imbtorch.margins(rates))
+    of_margins = one_vs_rest(margins(rates))
     assert of_margins.correct[0].tolist() == pytest.approx([0.8 * share, 0.9 * (1 - share)], rel=1e-12)
