@@ -38,8 +38,8 @@ def against_the_rest(logits: Tensor) -> Tensor:
     classes = torch.arange(scores.shape[1], device=scores.device).view(1, -1, *[1] * (scores.ndim - 2))
     is_best = classes == best
     others = powers.masked_fill(is_best, 0.0).sum(1, keepdim=True)  # a difference of sums would lose them
-    rest = torch.where(is_best, others, (others - powers).clamp(min=0) + 1)
-    return shifted - rest.log()
+    against_best = shifted.masked_fill(is_best, -math.inf).logsumexp(1, keepdim=True)  # powers may be 0
+    return shifted - torch.where(is_best, against_best, ((others - powers).clamp(min=0) + 1).log())
 
 
 def logit_limit(threshold: float | Tensor) -> float | Tensor:

@@ -11,7 +11,7 @@ from sklearn import dummy, metrics
 
 import imbtorch
 from imbtorch import Margins, margins
-from imbtorch.analysis import beats_trivial, skill, trivial
+from imbtorch.analysis import baselines, beats_trivial, skill, trivial
 
 COUNTS = torch.tensor([[80, 6, 4], [3, 5, 1], [0, 1, 0]])  # 90, 9 and 1 targets
 TOTALS = [90, 9, 1]
@@ -182,3 +182,10 @@ def test_costs_that_are_all_alike_leave_nothing_to_win():
         counts = torch.randint(1, 99, (3, 3), generator=torch.Generator().manual_seed(seed))
         found = skill(partial(imbtorch.expected_cost, costs=costs), counts, higher_is_better=False, costs=costs)
         assert found == 0
+
+
+def test_equal_shares_name_the_first_class():
+    for seed in range(50):
+        counts = torch.randint(1, 999, (3, 3), generator=torch.Generator().manual_seed(seed))
+        rates = imbtorch.at_prevalence(counts, [1, 1, 1])
+        assert baselines.always_commonest(rates, "abc")[0] == "always 'a'"

@@ -472,3 +472,17 @@ def test_processes_of_other_settings_raise_on_all():
     assert len(first) == len(second) == 3
     assert "logits=True" in second[0]
     assert "logits=False" in first[0]
+
+
+def test_a_batch_without_samples_where_faults_are_tallied():
+    metric = HandTill(3, distributed_available_fn=lambda: True)
+    metric.update(torch.zeros(0, 3), torch.zeros(0, dtype=torch.long))
+    assert metric.not_counted.sum() == 0
+
+
+@pytest.mark.parametrize(("low", "high"), [(103.0, 104.0), (110.0, 120.0), (200.0, 300.0)])
+def test_no_gap_between_logits_is_too_wide(low, high):
+    raw = torch.tensor([[0.0, low], [0.0, high], [0.0, low - 1], [0.0, high + 1]])
+    assert counted(raw, torch.tensor([0, 1, 0, 1]), logits=True) == 1
+    third = torch.cat((raw, torch.full((4, 1), -7.0)), 1)
+    assert counted(third, torch.tensor([0, 1, 0, 1]), logits=True) == 1

@@ -58,7 +58,7 @@ def always_commonest(counts: Counts, class_names: Sequence[str]) -> tuple[str, C
             [ 10.,   0.]], dtype=torch.float64))
     """
     totals = _totals(counts)
-    most = totals.argmax(-1)
+    most = (totals >= (1 - 1e-9) * totals.amax(-1, keepdim=True)).int().argmax(-1)  # the first, where rates are alike
     if totals.ndim == 1:
         name = f"always {class_names[int(most)]!r}"
     else:

@@ -12,6 +12,7 @@ __all__ = ["beta_cdf", "normal_quantile", "student_quantile"]
 
 TINY = 1e-300
 SMOOTH = 500.0  # concentrations from which a density is smooth, and narrow enough for one rule to integrate it
+REACH = 12.0  # standard deviations beyond which such a density holds nothing
 MANY = 1000.0  # degrees of freedom from which a series of three terms is as good as the distribution function
 
 
@@ -34,22 +35,24 @@ def beta_cdf(x: Tensor, a: float | Tensor, b: float | Tensor) -> Tensor:
     >>> beta_cdf(torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64), 3.0, 3.0)
     tensor([0.0000, 0.5000, 1.0000], dtype=torch.float64)
     """
-    first, second = (torch.as_tensor(each).to(x) + torch.zeros_like(x) for each in (a, b))
+    first, second = (torch.as_tensor(each, dtype=x.dtype, device=x.device) + 0 * x for each in (a, b))
     x = x.expand_as(first)
-    mean = first / (first + second)
-    far = (x - mean).abs() > 60 * (mean * (1 - mean) / (first + second + 1)).sqrt()
-    value, large = (x > mean).to(x), torch.minimum(first, second) >= SMOOTH
-    for some, method in ((large & ~far, _integrated), (~large & ~far, _by_fraction)):
-        if bool(some.any()):
-            value[some] = method(x[some], first[some], second[some])
+    mean, least = first / (first + second), torch.minimum(first, second)
+    value, large = (x > mean).to(x), least >= SMOOTH
+    deviations = (x - mean).abs() / (mean * (1 - mean) / (first + second + 1)).sqrt()
+    near = torch.where(large, deviations <= REACH, (deviations <= 60) | (least < 0.5))  # elsewhere it is 0 or 1
+    for some, method in ((large & near, _integrated), (~large & near, _by_fraction)):
+        if bool(some.any()):  # in blocks, for a quadrature takes a hundred times their memory
+            blocks = (torch.split(each[some], 2**13) for each in (x, first, second))
+            value[some] = torch.cat([method(*block) for block in zip(*blocks, strict=True)])
     return value
 
 
 def _integrated(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Quadrature of the density over 12 deviations on each side, without its constant, which would lose digits."""
+    """Quadrature of the density to each side, without its constant, which would lose digits."""
     total = a + b
     mean, rest = a / total, b / total
-    reach = 12 * (mean * rest / (total + 1)).sqrt()
+    reach = REACH * (mean * rest / (total + 1)).sqrt()
     low, high = (mean - reach).clamp(min=0), (mean + reach).clamp(max=1)
     end = torch.minimum(torch.maximum(x, low), high)
     nodes, weights = (each.to(x.device) for each in _gauss_legendre(100))

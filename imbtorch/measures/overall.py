@@ -128,7 +128,8 @@ def matthews_corrcoef(counts: Counts) -> Tensor:
     total = actual.sum(-1, keepdim=True)
     both = torch.stack((actual, predicted))
     # each variance has its own root: their product would overflow or lose small rates
-    spread = root((both * (total - both)).sum(-1)).prod(0)
+    of_targets, of_predictions = root((both * (total - both)).sum(-1))
+    spread = of_targets * of_predictions
     return restore(defined(ratio(covariance(tp, actual, predicted, total), spread), actual), counts)
 
 

@@ -141,7 +141,7 @@ class HandTill(SyncedMetric):
         if not reading_is_free(self.not_counted) or self.distributed_available_fn():
             tally = torch.zeros_like(self.not_counted)
             for fault, (applies, _) in faults.items():
-                tally[fault] = applies.reshape(len(applies), -1).any(-1).sum()
+                tally[fault] = (applies.any(-1) if applies.ndim > 1 else applies).sum()
             self.not_counted = self.not_counted + tally
             return
         for fault, (applies, shown) in faults.items():
