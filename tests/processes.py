@@ -73,6 +73,7 @@ def _run(queue: Any, folder: str, rank: int, world: int, timeout: float, work: C
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world, timeout=timedelta(seconds=timeout)
     )
+    torch.distributed.barrier()  # a rank that is done at once would close connections that others are still making
     try:
         answer = (rank, True, work(rank, world, *args))
     except BaseException:
