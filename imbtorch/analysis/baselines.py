@@ -148,7 +148,7 @@ def beats_trivial(
 def _best_trivial(measure: Measure, counts: Counts, sign: float) -> Tensor:
     """Highest signed value of the trivial predictions, ``[...]``; nan where none has one."""
     values = torch.stack([sign * each for each in trivial(measure, counts).values()])
-    return torch.where(values.isnan().all(0), torch.nan, values.nan_to_num(nan=-torch.inf).amax(0))
+    return torch.where(values.isnan().all(0), torch.nan, torch.where(values.isnan(), -torch.inf, values).amax(0))
 
 
 def _totals(counts: Counts) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch  # noqa: F401  (the example in a docstring reads it)
 from torch import Tensor
 
 from imbtorch.analysis.selection import as_good_as_best
@@ -42,6 +41,7 @@ def choice_caveats(
     Raises:
         ValueError: for values or names that do not fit the counts.
 
+    >>> import torch
     >>> counts = torch.tensor([[[90, 0], [8, 0]], [[89, 1], [8, 0]], [[90, 0], [8, 0]]])
     >>> for caveat in choice_caveats(counts, torch.tensor([0.5, 0.49, 0.5]), ["ok", "fraud"]):
     ...     print(caveat)

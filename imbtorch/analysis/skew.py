@@ -34,8 +34,8 @@ def skew(measure: Measure, counts: Tensor, from_errors: FromErrors = "proportion
     Returns:
         float64 ``[..., K]``, in units of the measure per sample; nan for a class without targets and where the measure
         has no value. At a tie of a maximum or an absolute value it is the mean of both sides; classes that tie for a
-        minimum share its slope evenly. Where a slope is infinite (the root of a rate of 0, the
-        logarithm of an empty cell that gives up a sample) the measures of this package count it as 0.
+        minimum share its slope evenly. Where a slope is infinite (the root of a rate of 0, the logarithm of an empty
+        cell that gives up a sample) the measures of this package count it as 0.
 
     Raises:
         ValueError: for weights that do not fit or a row of them without a positive one, a class out of range, and a

@@ -54,7 +54,6 @@ def _integrated(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
     mean, rest = a / total, b / total
     reach = REACH * (mean * rest / (total + 1)).sqrt()
     low, high = (mean - reach).clamp(min=0), (mean + reach).clamp(max=1)
-    end = torch.minimum(torch.maximum(x, low), high)
     nodes, weights = (each.to(x.device) for each in _gauss_legendre(100))
 
     def part(start: Tensor, stop: Tensor) -> Tensor:
@@ -64,8 +63,8 @@ def _integrated(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
         logs = logs + (b - 1).unsqueeze(-1) * torch.log1p(-off / rest.unsqueeze(-1))
         return (half * weights * logs.exp()).sum(-1)
 
-    below = part(low, end)
-    return below / (below + part(end, high))
+    below = part(low, x)
+    return below / (below + part(x, high))
 
 
 @lru_cache(maxsize=1)

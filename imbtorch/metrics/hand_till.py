@@ -22,6 +22,7 @@ from imbtorch.kernels import reading_is_free
 from imbtorch.log_odds import against_the_rest, wide
 from imbtorch.metrics.base import TorchmetricsArguments, uncounted_text
 from imbtorch.metrics.state import Setting, SyncedMetric, rank_zero
+from imbtorch.soft import impossible_and_uneven
 
 __all__ = ["HandTill"]
 
@@ -115,11 +116,12 @@ class HandTill(SyncedMetric):
         outside = ((truth < 0) | (truth >= self.num_classes)) & ~ignored
         nan = scores.isnan().any(-1) & ~ignored & ~outside
         kept = ~(ignored | outside | nan)
-        strange = ((scores < 0) | (scores > 1)) & kept.unsqueeze(-1) & (not self.logits)
-        self._note_faults({OUT_OF_RANGE: (outside, truth), NAN: (nan, truth), IMPOSSIBLE: (strange, scores)})
+        worst, _ = impossible_and_uneven(scores)
+        strange = ((worst < 0) | (worst > 1)) & kept & (not self.logits)
+        self._note_faults({OUT_OF_RANGE: (outside, truth), NAN: (nan, truth), IMPOSSIBLE: (strange, worst)})
         # without picking the sound samples, for which a device would have to wait
         self.scores.append(scores)  # type: ignore[union-attr]
-        self.targets.append(truth.masked_fill(~kept | strange.any(-1), LEFT_OUT))  # type: ignore[union-attr]
+        self.targets.append(truth.masked_fill(~kept | strange, LEFT_OUT))  # type: ignore[union-attr]
 
     def _check(self, preds: Tensor, target: Tensor) -> None:
         """Check types, shapes and devices of a batch, and that it has a list to go to."""
@@ -136,17 +138,17 @@ class HandTill(SyncedMetric):
         """Raise for samples that cannot be ranked; on a device or several processes tally them for ``compute``.
 
         Args:
-            faults: of each fault, what has it and the values that show it, ``[N]`` or ``[N, K]``.
+            faults: of each fault, which samples have it and the values that show it, ``[N]`` each.
         """
         if not reading_is_free(self.not_counted) or self.distributed_available_fn():
             tally = torch.zeros_like(self.not_counted)
             for fault, (applies, _) in faults.items():
-                tally[fault] = (applies.any(-1) if applies.ndim > 1 else applies).sum()
+                tally[fault] = applies.sum()
             self.not_counted = self.not_counted + tally
             return
         for fault, (applies, shown) in faults.items():
             if bool(applies.any()):
-                raise ValueError(self._counting.error_message(fault, shown[applies], shown.numel()))
+                raise ValueError(self._counting.error_message(fault, shown[applies], len(shown)))
 
     def forward(self, preds: Tensor, target: Tensor) -> Tensor:
         """Keep a batch and return its own value; arguments as for :meth:`update`.

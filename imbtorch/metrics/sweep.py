@@ -235,8 +235,11 @@ class ThresholdSweep(SharedResult):
         if most <= TOLERANCE:
             return
         index, grid = int(place) % held.shape[-1], self._histogram.grid
-        above = f"above {grid.thresholds[index - 1]:.10g}" if 0 < index <= len(grid.thresholds) else "so low"
-        if index > len(grid.thresholds):
+        if index == 0:
+            above = "so low"
+        elif index <= len(grid.thresholds):
+            above = f"above {grid.thresholds[index - 1]:.10g}"
+        else:
             above = f"of a logit above {grid.edges[index - 1]:.4g}"
         remedy = "" if self.logits else "; pass logits with logits=True, of which float32 tells more apart"
         self._warn_once(
