@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from imbtorch.counts import Counts, Margins, double, margins, ratio
-from imbtorch.kernels import Integers, Table, below
-from imbtorch.log_odds import wide
+from imbtorch.kernels import Integers, Table, below, reading_is_free
+from imbtorch.log_odds import of_class_one, wide
 
 __all__ = [
     "UNEVEN",
@@ -118,7 +118,7 @@ def _summed_columns(blocks: Iterator[Block], classes: int, logits: bool) -> Tens
             with np.errstate(invalid="ignore"):  # of infinite ones
                 scores -= most
             np.exp(scores, out=scores)
-            scores *= UNIT / scores.sum(0)
+            scores *= UNIT / _total(scores, 0)
         else:
             scores *= UNIT
         np.rint(scores, out=factors[:classes])
@@ -183,11 +183,16 @@ def _labels_and_units(scores: Tensor, logits: bool, units: Tensor) -> tuple[Tens
     return torch.from_numpy(numbers.argmax(1)), units  # ten times as fast as torch's for 1000 classes
 
 
+def _total(scores: Floats, axis: int) -> Floats:
+    """Sum along an axis, of each sample the same in any batch: a single column NumPy sums in another order."""
+    return scores.sum(axis) if axis or scores.shape[1] > 1 else scores.cumsum(0)[-1]
+
+
 def _are_probabilities(scores: Floats, most: Floats, axis: int) -> bool:
     """Whether scores lie in [0, 1] and sum to 1 along an axis; NaN do not."""
     if not (scores.min() >= 0 and most.max() <= 1):
         return False
-    total = scores.sum(axis)
+    total = _total(scores, axis)
     return bool(total.min() >= 1 - UNEVEN and total.max() <= 1 + UNEVEN)
 
 
@@ -268,23 +273,30 @@ def add_soft_of_two(
 def _add_block_of_two(
     soft: Tensor, table: Table, scores: Tensor, true: Tensor, counted: Tensor, logits: bool, group: Tensor | None
 ) -> None:
-    shares = scores.to(torch.float32 if scores.device.type == "mps" else torch.float64)
-    if scores.ndim > true.ndim:
-        shares = (shares.softmax(1) if logits else shares)[:, 1]
-    elif logits:
-        shares = shares.sigmoid()
-    units = (shares.masked_fill(~counted, 0) * UNIT).round().long()
-    rows, shape = true.where(counted, 0), (len(true), table.labels, -1)
-    parts = [each.reshape(shape) for each in (counted.long(), rows, units, units * rows)]
-    if group is None:
-        number, positive, total, of_positive = (part.sum((0, 2)) for part in parts)
-    else:
-        place = group.where(counted, 0).reshape(shape)[:, :, :1].amax((1, 2))  # 0 where nothing of the sample counts
-        summed = (soft.new_zeros(table.groups, table.labels).index_add_(0, place, part.sum(2)) for part in parts)
-        number, positive, total, of_positive = summed
-    totals = torch.stack((number - positive, positive), -1) * UNIT
-    ones = torch.stack((total - of_positive, of_positive), -1)
-    soft.add_(torch.stack((totals - ones, ones), -1).flatten())
+    shares = _sigmoid(scores, true.ndim) if logits else scores[:, 1] if scores.ndim > true.ndim else scores
+    units = (_double(shares).masked_fill(~counted, 0) * UNIT).round().long()
+    rows = true if group is None else true + group * (table.labels * table.rows)
+    if table.labels > 1:
+        label = torch.arange(table.labels, device=rows.device) * table.rows
+        rows = rows + label.view(-1, *[1] * (rows.ndim - 2))
+    zeros = (rows * table.columns).where(counted, 0).flatten()
+    rest = (UNIT * counted.long() - units).flatten()
+    soft.index_add_(0, torch.cat((zeros, zeros + 1)), torch.cat((rest, units.flatten())))
+
+
+def _double(x: Tensor) -> Tensor:
+    """Float64, or float32 where the device knows no other."""
+    return x.to(torch.float32 if x.device.type == "mps" else torch.float64)
+
+
+def _sigmoid(logits: Tensor, dimensions: int) -> Tensor:
+    """Probability of class 1, of each logit the same in any batch: the last bit of torch's depends on its place."""
+    odds = of_class_one(_double(logits), dimensions)
+    if not reading_is_free(odds):
+        return odds.sigmoid()
+    with np.errstate(over="ignore"):
+        powers = np.exp(-odds.numpy())
+    return torch.from_numpy(np.asarray(1 / (1 + powers)))
 
 
 def impossible_and_uneven(scores: Tensor) -> tuple[Tensor, Tensor]:

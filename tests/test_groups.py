@@ -14,6 +14,7 @@ from versions import traced
 
 import imbtorch
 from imbtorch import ImbalanceReport
+from imbtorch.counting import Counting
 
 SITES = ["site A", "site B", "site C"]
 
@@ -514,6 +515,62 @@ def test_soft_values_of_groups_are_those_of_each_alone(case, on_device, request)
         assert values["iam_soft_worst"].item() == min(full)
     one = report(scores, target, group=group)
     assert one["mcc_soft/a"].shape == ()
+
+
+PLACES = {"binary": (4, 3), "two columns": (4, 3), "multilabel": (4, 2, 3), "multiclass": (4, 3)}  # of the target
+
+
+def units_of_groups(kind, shares, target, group, ignore_index):
+    """Soft counts of each group and label, position by position: 2^-24 parts of the probability of each class."""
+    shares = shares.movedim(1, -1) if kind in ("two columns", "multiclass") else torch.stack((1 - shares, shares), -1)
+    labels = 2 if kind == "multilabel" else 1
+    units = torch.zeros(3, labels, shares.shape[-1], shares.shape[-1], dtype=torch.int64)
+    for place in np.ndindex(*target.shape):
+        if target[place] != ignore_index:
+            label = place[1] if kind == "multilabel" else 0
+            for column, share in enumerate(shares[place].tolist()):
+                units[group[place], label, target[place], column] += round(share * 2**24)
+    return units
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+@pytest.mark.parametrize("within", ["one group a sample", "groups differ within a sample"])
+@pytest.mark.parametrize("kind", PLACES)
+def test_soft_counts_of_positions_are_those_of_their_groups(kind, within, on_device, request):
+    if on_device:
+        request.getfixturevalue("accelerator")
+    generator = torch.Generator().manual_seed(0)
+    shape = PLACES[kind]
+    classes = 3 if kind == "multiclass" else 2
+    target = torch.randint(classes, shape, generator=generator)
+    target[0, ..., 0], target[2] = 255, 255  # the first position of a sample, and all of another one
+    columns = {"two columns": (2,), "multiclass": (3,)}.get(kind, ())
+    shares = torch.randint(1, 2**20, (shape[0], *columns, *shape[1:]), generator=generator).double() / 2**20
+    if columns:  # multiples of 2^-20 that sum to 1
+        shares /= columns[0]
+        shares = (shares * 2**20).floor() / 2**20
+        shares[:, -1] = 1 - shares[:, :-1].sum(1)
+    group = torch.randint(3, shape if "differ" in within else shape[:1], generator=generator)
+    size = {"multilabel": {"num_labels": 2}, "multiclass": {"num_classes": 3}}.get(kind, {})
+    task = "binary" if kind == "two columns" else kind
+    counting = Counting.of(task, **size, soft=0.5, ignore_index=255, groups=3)
+    state = counting.zeros()
+    batch = counting.with_axes(counting.read(shares, target), target, group, None)
+    counting.add_(state, batch, defer=lambda: False)
+    of_each = group.reshape(*group.shape, *[1] * (target.ndim - group.ndim)).expand(shape)
+    wanted = units_of_groups(kind, shares, target, of_each, 255).flatten()
+    assert state[len(wanted) : 2 * len(wanted)].tolist() == wanted.tolist()
+
+
+def test_ignored_first_positions_move_no_soft_count_to_another_group():
+    report = ImbalanceReport(
+        "binary", groups=["im0", "im1"], soft=0.5, ignore_index=255, measures=["accuracy"], per_class=()
+    )
+    with pytest.warns(UserWarning, match="im0"):
+        report.update(torch.tensor([[[0.9, 0.8], [0.1, 0.2]]]), torch.tensor([[[255, 1], [0, 0]]]), group=1)
+        values = report.compute()
+    # three right ones, and probabilities .8, .9, .8 of the right class
+    assert values["accuracy_soft/im1"].item() == pytest.approx((1 + (0.8 + 0.9 + 0.8) / 3) / 2)
 
 
 def test_a_group_out_of_range_harms_no_soft_count():

@@ -235,6 +235,33 @@ def test_order_and_split_change_no_bit(kind):
         assert torch.equal(other.compute(), whole.compute())
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("classes", [2, 3, 8, 9, 10, 16, 19, 20, 33])
+def test_logits_one_by_one_change_no_bit(classes, dtype):
+    generator = torch.Generator().manual_seed(classes)
+    scores = (3 * torch.randn(120, classes, generator=generator)).to(dtype)
+    target = torch.randint(classes, (120,), generator=generator)
+    whole, split = (ConfusionMatrix("multiclass", num_classes=classes, soft=0.3, logits=True) for _ in range(2))
+    whole.update(scores, target)
+    for sample in range(120):
+        split.update(scores[sample : sample + 1], target[sample : sample + 1])
+    assert torch.equal(*(state for each in (whole, split) for state in each.metric_state.values()))
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_logits_of_two_classes_one_by_one_change_no_bit(columns):
+    """Probabilities in the middle between two units, where the last bit of a sigmoid decides."""
+    middle = (torch.randint(2**22, 2**23, (2000,), generator=torch.Generator().manual_seed(0)).double() + 0.5) / 2**24
+    scores, target = middle.logit(), torch.zeros(2000, dtype=torch.int64)
+    if columns == 2:
+        scores = torch.stack((-scores / 2, scores / 2), -1)
+    whole, split = (ConfusionMatrix("binary", soft=0.3, logits=True) for _ in range(2))
+    whole.update(scores, target)
+    for sample in range(2000):
+        split.update(scores[sample : sample + 1], target[sample : sample + 1])
+    assert torch.equal(*(state for each in (whole, split) for state in each.metric_state.values()))
+
+
 @pytest.mark.parametrize("kind", SIZE)
 def test_blocks_change_no_bit(kind, monkeypatch, request):
     scores, target = batch(kind, 500, places=(3,))
