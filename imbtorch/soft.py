@@ -185,7 +185,8 @@ def _labels_and_units(scores: Tensor, logits: bool, units: Tensor) -> tuple[Tens
 
 def _total(scores: Floats, axis: int) -> Floats:
     """Sum along an axis, of each sample the same in any batch: a single column NumPy sums in another order."""
-    return scores.sum(axis) if axis or scores.shape[1] > 1 else scores.cumsum(0)[-1]
+    total: Floats = scores.sum(axis) if axis or scores.shape[1] > 1 else scores.cumsum(0)[-1]
+    return total
 
 
 def _are_probabilities(scores: Floats, most: Floats, axis: int) -> bool:

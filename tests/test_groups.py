@@ -566,8 +566,8 @@ def test_ignored_first_positions_move_no_soft_count_to_another_group():
     report = ImbalanceReport(
         "binary", groups=["im0", "im1"], soft=0.5, ignore_index=255, measures=["accuracy"], per_class=()
     )
+    report.update(torch.tensor([[[0.9, 0.8], [0.1, 0.2]]]), torch.tensor([[[255, 1], [0, 0]]]), group=1)
     with pytest.warns(UserWarning, match="im0"):
-        report.update(torch.tensor([[[0.9, 0.8], [0.1, 0.2]]]), torch.tensor([[[255, 1], [0, 0]]]), group=1)
         values = report.compute()
     # three right ones, and probabilities .8, .9, .8 of the right class
     assert values["accuracy_soft/im1"].item() == pytest.approx((1 + (0.8 + 0.9 + 0.8) / 3) / 2)
