@@ -2,6 +2,7 @@
 
 import functools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -258,6 +259,68 @@ def test_limits_and_costs_against_all_cuts():
     assert fp + 20 * fn == pytest.approx(bills.min())
 
 
+@pytest.mark.parametrize("logits", [False, True])
+@pytest.mark.parametrize("highest", [0.9, 1.0, math.inf])
+def test_flagging_nobody_is_a_candidate(logits, highest):
+    """At 1 % positives and useless scores the cheapest cut between scores costs more than no alert, .01 a sample."""
+    scores = torch.rand(1000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    if logits:
+        scores = scores.logit()
+    scores[0] = highest if logits else min(highest, 1.0)  # one beyond which no threshold of the default lies
+    target = torch.zeros(1000, dtype=torch.long)
+    target[1::100] = 1
+    sweep = ThresholdSweep("f1", logits=logits)
+    sweep.update(scores, target)
+    bills = [
+        (Fraction(1, 1000) * int((target[scores > cut] == 0).sum() + (target[scores <= cut] == 1).sum()))
+        for cut in scores.tolist()
+    ]
+    assert min(bills) == bills[int(scores.argmax())] == Fraction(1, 100)  # the highest score flags nobody
+    for limits in ({}, {"alerts": 0.005}, {"alerts": 1e-6}, {"at_least": {"specificity": 0.9}}):
+        with pytest.warns(UserWarning, match="flags nobody: value 0.000, recall 0.000"):
+            point = sweep.best(costs=[[0, 1], [1, 0]], **limits)
+        assert point.counts.tolist() == [[990, 0], [10, 0]]
+        metric = sweep.metric(imbtorch.ExpectedCost, at=point, costs=[[0.0, 1.0], [1.0, 0.0]])
+        assert metric(scores, target).item() == pytest.approx(0.01)
+
+
+def test_nothing_is_chosen_without_both_classes():
+    sweep, nothing = ThresholdSweep("f1", also=ALSO), ThresholdSweep("f1")
+    sweep.update(torch.tensor([0.2, 0.6]), torch.tensor([0, 0]))
+    with pytest.warns(UserWarning, match="no target"):
+        sweep.compute()
+    with pytest.warns(UserWarning, match="counted no sample"):
+        nothing.compute()
+    for each in (sweep, nothing):
+        for refused in (each.best, lambda each=each: each.metric(imbtorch.FScore)):
+            with pytest.raises(ValueError, match="no threshold can be chosen without positive and negative targets"):
+                refused()
+        for name in ("value", "threshold", *ALSO):
+            with pytest.raises(ValueError, match=f"{name}' has no interval without positive and negative targets"):
+                each.interval(name)
+    labels = ThresholdSweep("f1", also=ALSO, **LABELS)
+    labels.update(torch.tensor([[0.2, 0.6], [0.7, 0.1], [0.9, 0.8]]), torch.tensor([[0, 0], [1, 0], [1, 0]]))
+    with pytest.warns(UserWarning, match="no positive target: dog"):
+        labels.compute()
+    with pytest.raises(ValueError, match="without positive and negative targets of dog; count samples of both"):
+        labels.best()
+    for name in ("value", "threshold", *ALSO):
+        interval = labels.interval(name)
+        for part in (interval.estimate, interval.low, interval.high):
+            assert part.isnan().tolist() == [False, True]
+
+
+def test_an_ignored_class_has_no_operating_point():
+    target = torch.arange(200) % 3
+    scores = (torch.randn(200, 3, generator=torch.Generator().manual_seed(0)) + 2 * torch.eye(3)[target]).softmax(1)
+    sweep = ThresholdSweep("f1", task="multiclass", num_classes=3, per_class=True, ignore_index=1)
+    sweep.update(scores, target)
+    sweep.compute()
+    points = sweep.best()
+    assert list(points) == ["0", "2"]
+    assert points["2"].counts.sum().item() == int((target != 1).sum())
+
+
 def test_a_floor_that_is_asked_for_surely_is_truly_met():
     """Recall .8 in the population itself, which a floor on the sample alone misses half the time and more."""
     generator = torch.Generator().manual_seed(0)
@@ -288,8 +351,9 @@ def test_what_cannot_be_met_is_said_with_what_can():
     highest = recall[alerts <= 0.02].max()
     with pytest.raises(ValueError, match=rf"recall >= 0.9 and alerts <= 0.02: .*recall then is {highest:.4g}"):
         sweep.best({"recall": 0.9}, alerts=0.02)
-    with pytest.raises(ValueError, match=r"no threshold has alerts <= 1e-05: the lowest alerts is"):
-        sweep.best(alerts=1e-5)
+    three = {"recall": 0.9, "precision": 0.9, "specificity": 0.999}
+    with pytest.raises(ValueError, match=r"no threshold has recall >= 0.9 .*: without any one of them none keeps the"):
+        sweep.best(three, alerts=0.001)
     with pytest.raises(ValueError, match=r"no threshold has recall >= 0.99 with probability 0.999: the most is 0\.\d+"):
         sweep.best({"recall": 0.99}, sure=0.999)
     labels, _, _ = swept(samples=300, **LABELS)

@@ -110,6 +110,8 @@ def operating_point(
 ) -> OperatingPoint:
     """Find the threshold that is best within limits.
 
+    Flagging nobody is a candidate as well, by a threshold of 1 if no other flags nobody.
+
     Args:
         histogram: ``[2, B]`` counts on the CPU.
         thresholds: ``[T]``, between the first T + 1 bins.
@@ -122,16 +124,18 @@ def operating_point(
         where: beginning of an error.
 
     Raises:
-        ValueError: if no threshold keeps the limits, or only one that predicts no positive.
+        ValueError: if no threshold keeps the limits.
     """
     small, index = distinct(histogram, len(thresholds))
+    if bool(small[:, -1].any()):  # scores above all thresholds: only a threshold of 1 flags nobody
+        small = torch.cat((small, torch.zeros_like(small[:, :1])), -1)
+        index = torch.cat((index, index.new_tensor([len(thresholds)])))
+        thresholds = torch.cat((thresholds, thresholds.new_ones(1)))
     counts = matrices_of(small)
     rates = _read_at(shares, counts.double())
     goodness = evaluated(objective, rates).nan_to_num(nan=-torch.inf)
     kept = {name: limit.kept(rates) for name, limit in limits.items()}
     feasible = torch.stack([*kept.values(), torch.ones_like(goodness, dtype=torch.bool)]).all(0)
-    if not all(limit.least for limit in limits.values()):
-        feasible &= counts[..., 1].sum(-1) > 0  # without an alert every budget is kept
     if not bool(feasible.any()):
         raise ValueError(where + _infeasible(limits, kept, rates))
     order = goodness.argsort(descending=True, stable=True)
@@ -221,11 +225,11 @@ def _infeasible(limits: Limits, kept: Mapping[str, Tensor], rates: Tensor) -> st
         others = [each for other, each in kept.items() if other != name]
         values = evaluated(limit.measure, rates)
         possible = ~values.isnan() & (torch.stack(others).all(0) if others else True)
-        possible &= rates[..., 1].sum(-1) > 0
         if bool(possible.any()):
             best = values[possible].max() if limit.least else values[possible].min()
             reached.append(f"the {'highest' if limit.least else 'lowest'} {name}{' then' * bool(others)} is {best:.4g}")
-    return f"no threshold has {_text(limits)}: {'; '.join(reached) or 'there is none with a positive prediction'}"
+    nowhere = "without any one of them none keeps the others either"
+    return f"no threshold has {_text(limits)}: {'; '.join(reached) or nowhere}"
 
 
 def corrected_counts(

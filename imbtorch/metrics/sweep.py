@@ -371,16 +371,21 @@ average_precision_interval`). Simulated, 95 % intervals held the true value in .
             generator: source of randomness, on the CPU; by default torch's.
 
         Returns:
-            :class:`~imbtorch.analysis.Interval` of ``[]``, for several labels ``[L]``.
+            :class:`~imbtorch.analysis.Interval` of ``[]``, for several labels ``[L]``: nan for those that have targets
+            of one class alone.
 
         Raises:
-            ValueError: for another name, a level outside (0, 1), weighted counts, and average precision at a
-                ``prevalence``.
+            ValueError: for another name, a level outside (0, 1), weighted counts, average precision at a
+                ``prevalence``, and where no label has targets of both classes.
         """
         check_choice("name", name, ("threshold", "value", *get_args(Also)))
+        check_level(level)
         if self.weighted:
             raise ValueError(UNSURE)
         histogram = self._counted().cpu()
+        one_class = self._of_one_class(histogram)
+        if bool(one_class.all()):
+            raise ValueError(self._one_class_text(one_class, f"{name!r} has no interval"))
         if name == "auc":
             return area_interval(histogram, level)
         if name == AP:
@@ -391,11 +396,15 @@ average_precision_interval`). Simulated, 95 % intervals held the true value in .
                 )
             return average_precision_interval(average_precision(histogram), histogram[..., 1, :].sum(-1), level)
         of_label = self._value_interval if name == "value" else partial(self._resampled, name)
-        parts = [of_label(index, each, level, generator) for index, each in enumerate(self._of_labels(histogram))]
+        nan = torch.tensor(torch.nan, dtype=torch.float64)
+        parts = [
+            Interval(nan, nan, nan, level, "") if one_class[index] else of_label(index, each, level, generator)
+            for index, each in enumerate(self._of_labels(histogram))
+        ]
         if self.task == "binary":
             return parts[0]
         low, high, estimate = (torch.stack([getattr(part, at) for part in parts]) for at in ("low", "high", "estimate"))
-        return Interval(estimate, low, high, level, parts[0].method)
+        return Interval(estimate, low, high, level, parts[int(one_class.int().argmin())].method)
 
     def _value_interval(
         self, index: int, histogram: Tensor, level: float, generator: torch.Generator | None
@@ -410,7 +419,6 @@ average_precision_interval`). Simulated, 95 % intervals held the true value in .
         self, name: str, index: int, histogram: Tensor, level: float, generator: torch.Generator | None
     ) -> Interval:
         """Percentiles of the best threshold, or of what the point of the present one contributes to the area."""
-        check_level(level)
         objective, number = self._objective(self._at_shares(index)), len(self.thresholds)
 
         def best(swept: Tensor) -> Tensor:
@@ -435,6 +443,8 @@ average_precision_interval`). Simulated, 95 % intervals held the true value in .
     ) -> OperatingPoint | dict[str, OperatingPoint]:
         """Best threshold within limits, of the last computed result; never communicates.
 
+        Flagging nobody is a candidate, by a threshold of 1 if no other flags nobody.
+
         A limit that is just met on validation data is truly met about half the time: the threshold of the best F1 with
         recall .8 there truly has it in .59, .45, .51 of simulated samples with 10, 20, 50 positives. ``holds`` of the
         result tells how likely (.56, .56, .55 on average there), and ``sure`` asks for more: the best threshold at
@@ -455,16 +465,17 @@ average_precision_interval`). Simulated, 95 % intervals held the true value in .
 
         Raises:
             ValueError: where no threshold keeps the limits (the error says what can be reached), limits out of range,
-                an unknown name, a measure of which less is better, and ``sure`` with weighted counts.
+                an unknown name, a measure of which less is better, ``sure`` with weighted counts, and where targets of
+                one class alone were counted.
         """
-        limits = checked_limits(at_least or {}, alerts, sure)
+        limits = checked_limits({} if at_least is None else at_least, alerts, sure)
         if self.weighted and limits:
             raise ValueError(f"limits need probabilities, and {UNSURE}")
         objective = self._objective(self._measure)
         if costs is not None:
             objective = _negated(partial(expected_cost, costs=torch.as_tensor(costs, dtype=torch.float64)))
         points = {}
-        for index, histogram in enumerate(self._of_labels(self._counted().cpu())):
+        for index, histogram in self._to_choose_from():
             where = "" if self.task == "binary" else f"{self._label(index)}: "
             shares, thresholds = self._shares_of(index), self.thresholds
             point = operating_point(
@@ -489,7 +500,8 @@ average_precision_interval`). Simulated, 95 % intervals held the true value in .
             arguments: further arguments of it.
 
         Raises:
-            ValueError: for ``task="multiclass"``, whose metrics predict the class of the highest score.
+            ValueError: for ``task="multiclass"``, whose metrics predict the class of the highest score, and where
+                targets of one class alone were counted.
         """
         if self.task == "multiclass":
             raise ValueError(
@@ -497,6 +509,7 @@ average_precision_interval`). Simulated, 95 % intervals held the true value in .
                 "that class against the rest"
             )
         if at is None:
+            self._to_choose_from()
             found = self._best(self._counted())
             chosen = [found[name].item() for name in self._names("threshold")]
         else:
@@ -510,6 +523,27 @@ average_precision_interval`). Simulated, 95 % intervals held the true value in .
     def _of_labels(self, histogram: Tensor) -> Sequence[Tensor]:
         """Histogram ``[2, B]`` of each label or class."""
         return histogram.reshape(-1, *histogram.shape[-2:]).unbind()
+
+    def _of_one_class(self, histogram: Tensor) -> Tensor:
+        """Return which labels lack positive or negative targets, ``[L]``."""
+        return (histogram.sum(-1) == 0).any(-1).reshape(-1)
+
+    def _one_class_text(self, one_class: Tensor, consequence: str) -> str:
+        """Say which labels lack positive or negative targets."""
+        names = [self._label(index) for index in one_class.nonzero().flatten().tolist()]
+        of_labels = "" if self.task == "binary" else f" of {', '.join(names[:20])}{', ...' * (len(names) > 20)}"
+        return f"{consequence} without positive and negative targets{of_labels}; count samples of both"
+
+    def _to_choose_from(self) -> list[tuple[int, Tensor]]:
+        """Index and histogram of each label or class but an ignored one; raise if one has no two classes."""
+        histogram, ignored = self._counted().cpu(), self._counting.ignored_class
+        one_class = self._of_one_class(histogram)
+        left_out = ignored if self.task == "multiclass" else None
+        if left_out is not None:
+            one_class[left_out] = False
+        if bool(one_class.any()):
+            raise ValueError(self._one_class_text(one_class, "no threshold can be chosen"))
+        return [(index, each) for index, each in enumerate(self._of_labels(histogram)) if index != left_out]
 
     def _shares_of(self, index: int) -> Tensor | None:
         """Shares ``[2]`` of negatives and positives of a label at the prevalence."""
