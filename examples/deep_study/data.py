@@ -352,7 +352,7 @@ def samples_of(part: Part) -> NDArray[np.float32]:
 
 
 def nearest_labels(train: NDArray[np.float32], labels: Tensor, test: NDArray[np.float32], tokens: bool) -> Tensor:
-    """Class of the nearest training sample, by the Euclidean distance; of tokens by those that are equal, last first."""
+    """Class of the nearest training sample, by Euclidean distance; of tokens by those that are equal, last first."""
     weights = 2.0 ** torch.arange(8) if tokens else None
     a, found = torch.from_numpy(train), []
     for some in torch.from_numpy(test).split(250):
