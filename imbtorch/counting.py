@@ -45,9 +45,9 @@ from imbtorch.soft import (
     UNEVEN,
     add_soft_masked,
     add_soft_of_two,
-    blended,
     count_soft,
     impossible_and_uneven,
+    with_totals_of,
 )
 
 __all__ = ["Counting", "Layout", "Task", "Threshold"]
@@ -222,11 +222,11 @@ class Counting:
         return self._viewed(state[..., : self.table.cells])
 
     def soft_counts(self, state: Tensor) -> Counts:
-        """Hard and soft counts in one, in float64; see :func:`imbtorch.soft.blended`; groups are summed."""
+        """Soft counts with the row totals of the hard ones (:func:`imbtorch.soft.with_totals_of`), groups summed."""
         if self.groups is not None:
             whole = torch.cat((self._of_groups(state).sum(-2), self._of_groups(state, soft=True).sum(-2)), -1)
             return replace(self, groups=None).soft_counts(whole)
-        return blended(self.counts(state), self._viewed(state[..., self.table.cells : self.cells]), self.soft)
+        return with_totals_of(self.counts(state), self._viewed(state[..., self.table.cells : self.cells]))
 
     def soft_counts_of_groups(self, state: Tensor) -> Counts:
         """Soft counts of each group, ``[..., G, K, K]``."""

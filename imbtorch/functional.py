@@ -72,14 +72,13 @@ def soft_confusion_matrix(
     num_labels: int | None = None,
     logits: bool = False,
     ignore_index: int | None = None,
-    soft: bool | float = True,
 ) -> Tensor:
-    """Confusion matrix of one batch in which probabilities count a little: (1 - share) C + share S.
+    """Confusion matrix of one batch in which each sample adds its probabilities along the row of its target.
 
-    C is the :func:`confusion_matrix`; S adds the probabilities of each sample along the row of its target, in place of
-    one 1 at the predicted class. On a small validation set many epochs have the same C; S tells them apart.
+    :func:`confusion_matrix` adds one 1 at the predicted class. On a small validation set many epochs have the same
+    confusion matrix; this one tells them apart.
 
-    Each row of S is scaled to its total in C, and classes with neither targets nor predictions get nothing, since a
+    Each row is scaled to its number of targets, and classes with neither targets nor predictions get nothing, since a
     mean over classes would take 1e-6 of probability for a class that is there. Probabilities are kept as whole numbers
     of 2^-24.
 
@@ -93,7 +92,6 @@ def soft_confusion_matrix(
         num_labels: number of labels, required for multilabel.
         logits: whether ``preds`` are logits: of a softmax for multiclass and two columns, else of a sigmoid.
         ignore_index: samples with this target are left out; any integer, inside or outside the classes.
-        soft: share of S, above 0 and below 1; True for 0.02.
 
     Returns:
         float64 ``[K, K]`` (``[2, 2]`` for binary, ``[L, 2, 2]`` for multilabel), whose rows sum to the targets.
@@ -104,13 +102,11 @@ def soft_confusion_matrix(
         TypeError: for class indices as ``preds``, floating targets, and inputs that are no tensors.
 
     >>> preds, target = torch.tensor([[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]), torch.tensor([0, 0, 1])
-    >>> soft_confusion_matrix(preds, target, "multiclass", num_classes=2, soft=0.5)
-    tensor([[1.6250, 0.3750],
-            [0.1250, 0.8750]], dtype=torch.float64)
+    >>> soft_confusion_matrix(preds, target, "multiclass", num_classes=2)
+    tensor([[1.2500, 0.7500],
+            [0.2500, 0.7500]], dtype=torch.float64)
     """
-    counting = Counting.of(task, num_classes, num_labels, 0.5, logits, ignore_index, soft=soft)
-    if not counting.soft:
-        raise ValueError(f"soft must be True or a share between 0 and 1, got {soft!r}; confusion_matrix counts without")
+    counting = Counting.of(task, num_classes, num_labels, 0.5, logits, ignore_index, soft=True)
     return cast(Tensor, counting.soft_counts(_state(counting, preds, target)))
 
 

@@ -24,9 +24,9 @@ __all__ = [
     "UNEVEN",
     "add_soft_masked",
     "add_soft_of_two",
-    "blended",
     "count_soft",
     "impossible_and_uneven",
+    "with_totals_of",
 ]
 
 UNIT = 2**24  # parts of one sample: what float32 can tell apart below 1
@@ -310,29 +310,26 @@ def impossible_and_uneven(scores: Tensor) -> tuple[Tensor, Tensor]:
 # --- reading them ---------------------------------------------------------------------------------------------------
 
 
-def blended(hard: Counts, soft: Counts, share: float) -> Counts:
-    """Hard counts C and soft counts S in one: (1 - share) C + share S, in float64.
+def with_totals_of(hard: Counts, soft: Counts) -> Counts:
+    """Scale each row of soft counts to its total in hard counts, in float64.
 
-    Each row of S is scaled to its total in C. Classes with neither targets nor hard predictions get nothing, since
-    measures would take the least probability for a class that is there. What S gave them goes to the other cells of
-    the row; margins do not say of which row it was, so there it goes to the right predictions.
+    Classes with neither targets nor hard predictions get nothing, since measures would take the least probability for
+    a class that is there. Their part goes to the other cells of the row; margins do not say of which row it was, so
+    there it goes to the right predictions.
 
     Args:
         hard: ``[..., K, K]`` or :class:`Margins`.
         soft: the same, in units of 2^-24.
-        share: of the soft counts.
     """
     if isinstance(hard, Margins):
         assert isinstance(soft, Margins)
-        scaled = _scaled_margins(margins(hard), Margins(*(double(part) / UNIT for part in soft)))
-        return Margins(*((1 - share) * double(one) + share * two for one, two in zip(hard, scaled, strict=True)))
+        return _scaled_margins(margins(hard), Margins(*(double(part) / UNIT for part in soft)))
     assert isinstance(soft, Tensor)
     counts = double(hard)
     actual = counts.sum(-1)
     present = (actual + counts.sum(-2)) > 0
     kept = double(soft) * present.unsqueeze(-2)
-    scaled_rows = kept * ratio(actual, kept.sum(-1)).unsqueeze(-1)
-    return (1 - share) * counts + share * scaled_rows
+    return kept * ratio(actual, kept.sum(-1)).unsqueeze(-1)
 
 
 def _scaled_margins(hard: Margins, soft: Margins) -> Margins:

@@ -1,5 +1,7 @@
 """Soft counts: probabilities beside the counts, equal to the last bit for any order, split and number of processes."""
 
+import functools
+import itertools
 import pickle
 from fractions import Fraction
 
@@ -7,7 +9,9 @@ import lightning
 import numpy as np
 import pytest
 import torch
+from cases import CASES, MEANS, averages, close, layouts, own_arguments, special_matrices
 from lightning.pytorch.callbacks import ModelCheckpoint
+from oracles import FACTS
 from processes import launch
 from test_distributed import counted_collectives
 from torch.utils.data import DataLoader, TensorDataset
@@ -41,6 +45,7 @@ SIZE = {
 }
 TASKS = {"two columns": "binary", "many": "multiclass"}
 UNIT = 2**24
+SIZES_OF = {"binary": {}, "multiclass": {"num_classes": 3}, "multilabel": {"num_labels": 2}}
 
 
 def task_of(kind):
@@ -66,8 +71,8 @@ def batch(kind, samples=60, seed=0, places=(), dtype=torch.float32, logits=False
     return scores, target
 
 
-def exact(scores, target, share, classes):
-    """(1 - share) C + share S of rows of probabilities, in fractions; the definition read aloud."""
+def exact(scores, target, classes):
+    """Hard and soft counts of rows of probabilities, in fractions; the definition read aloud."""
     hard = [[Fraction(0)] * classes for _ in range(classes)]
     mass = [[0] * classes for _ in range(classes)]
     for row, true in zip(scores.tolist(), target.tolist(), strict=True):
@@ -75,13 +80,15 @@ def exact(scores, target, share, classes):
         for column, value in enumerate(row):
             mass[true][column] += round(value * UNIT)  # a power of 2 rounds nothing but the whole number
     present = [any(hard[i]) or any(row[i] for row in hard) for i in range(classes)]
-    share = Fraction(share)
-    result = []
+    soft = []
     for counts, probabilities in zip(hard, mass, strict=True):
-        kept = [value if there else Fraction(0) for value, there in zip(probabilities, present, strict=True)]
-        scale = sum(counts) / sum(kept) if sum(kept) else Fraction(0)
-        result.append([float((1 - share) * one + share * scale * two) for one, two in zip(counts, kept, strict=True)])
-    return torch.tensor(result, dtype=torch.float64)
+        kept = [Fraction(value if there else 0) for value, there in zip(probabilities, present, strict=True)]
+        soft.append([sum(counts) * value / sum(kept) if sum(kept) else Fraction(0) for value in kept])
+    return hard, soft
+
+
+def floats(rows):
+    return torch.tensor([[float(value) for value in row] for row in rows], dtype=torch.float64)
 
 
 def as_rows(kind, scores, target):
@@ -100,9 +107,13 @@ def as_rows(kind, scores, target):
 @pytest.mark.parametrize("kind", ["binary", "two columns", "multiclass", "many"])
 def test_soft_counts_are_those_of_exact_fractions(kind, places):
     scores, target = batch(kind, 60 if len(places) < 2 else 3, places=places)
-    got = soft_confusion_matrix(scores, target, task_of(kind), **SIZE[kind], soft=0.25)
+    got = soft_confusion_matrix(scores, target, task_of(kind), **SIZE[kind])
     rows, flat = as_rows(kind, scores, target)
-    torch.testing.assert_close(got, exact(rows, flat, 0.25, rows.shape[1]), rtol=1e-14, atol=1e-13)
+    hard, wanted = exact(rows, flat, rows.shape[1])
+    torch.testing.assert_close(got, floats(wanted), rtol=1e-14, atol=1e-13)
+    metric = made(ConfusionMatrix, kind, soft=0.25)
+    metric.update(scores, target)
+    torch.testing.assert_close(metric.compute(), 0.75 * floats(hard) + 0.25 * floats(wanted), rtol=1e-14, atol=1e-13)
     counts = confusion_matrix(scores, target, task_of(kind), **SIZE[kind])
     torch.testing.assert_close(got.sum(1), counts.sum(1).double(), rtol=1e-14, atol=0)
 
@@ -112,7 +123,7 @@ def test_labels_are_counted_apart():
     got = soft_confusion_matrix(scores, target, "multilabel", num_labels=3)
     for label in range(3):
         rows, flat = as_rows("binary", scores[:, label], target[:, label])
-        torch.testing.assert_close(got[label], exact(rows, flat, 0.02, 2), rtol=1e-14, atol=1e-13)
+        torch.testing.assert_close(got[label], floats(exact(rows, flat, 2)[1]), rtol=1e-14, atol=1e-13)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -126,9 +137,9 @@ def test_logits_count_their_probabilities(kind, dtype):
         probabilities = torch.from_numpy(raised / raised.sum(1, keepdims=True))
     else:
         probabilities = torch.from_numpy(1 / (1 + np.exp(-wide)))
-    got = soft_confusion_matrix(scores, target, task_of(kind), **SIZE[kind], logits=True, soft=0.5)
-    wanted = soft_confusion_matrix(probabilities, target, task_of(kind), **SIZE[kind], soft=0.5)
-    torch.testing.assert_close(got, wanted, rtol=0, atol=1e-6)  # a softmax in float32 is right to about 1e-7
+    got = soft_confusion_matrix(scores, target, task_of(kind), **SIZE[kind], logits=True)
+    wanted = soft_confusion_matrix(probabilities, target, task_of(kind), **SIZE[kind])
+    torch.testing.assert_close(got, wanted, rtol=0, atol=2e-6)  # a softmax in float32 is right to about 1e-7
 
 
 def test_mass_on_classes_that_are_not_there_moves_nothing():
@@ -350,7 +361,8 @@ def test_a_report_says_the_soft_value_beside_each_measure(kind):
         single = made(metric, kind, soft=0.2)
         single.update(scores, target)
         assert values[f"{name}_soft"].item() == pytest.approx(single.compute().item(), rel=1e-6)
-        assert values[f"{name}_soft"].item() == pytest.approx(single.evaluate(report.soft_counts()).item(), rel=1e-6)
+        of_counts, of_soft = single.evaluate(report.counts()).item(), single.evaluate(report.soft_counts()).item()
+        assert values[f"{name}_soft"].item() == pytest.approx(0.8 * of_counts + 0.2 * of_soft, rel=1e-6)
         assert report[f"{name}_soft"].higher_is_better is report[name].higher_is_better
     assert torch.equal(report.confmat, hard.confmat)
     assert torch.equal(report.counts(), hard.counts())
@@ -382,7 +394,9 @@ def test_soft_values_are_read_at_the_prevalence():
     for each in (report, metric):
         each.update(scores, target)
     assert set(report.compute()) == {"p", "p_low", "p_high", "p_soft"}
-    wanted = imbtorch.precision(imbtorch.at_prevalence(metric.soft_counts(), [99, 1]), average="binary")
+    parts = [imbtorch.at_prevalence(counts.double(), [99, 1]) for counts in (metric.confmat, metric.soft_counts())]
+    hard, soft_part = (imbtorch.precision(part, average="binary") for part in parts)
+    wanted = 0.8 * hard + 0.2 * soft_part
     assert report.compute()["p_soft"].item() == pytest.approx(wanted.item(), rel=1e-6)
     assert metric.at_prevalence([99, 1]).item() == pytest.approx(wanted.item(), rel=1e-6)
 
@@ -398,6 +412,99 @@ def test_intervals_are_of_hard_counts():
     assert found[0].low == found[1].low
     assert found[0].high == found[1].high
     assert soft_metric.compute() != hard_metric.compute()
+
+
+def scores_of(matrix):
+    """Probabilities and targets of which a matrix is the confusion matrix; no two samples have the same."""
+    size = len(matrix)
+    cells = [(true, guess) for true in range(size) for guess in range(size) for _ in range(matrix[true][guess])]
+    target, guess = torch.tensor(cells, dtype=torch.long).reshape(-1, 2).T
+    rest = torch.rand(len(cells), size, generator=torch.Generator().manual_seed(size)).scatter(1, guess[:, None], 0)
+    kept = 0.4 * torch.rand(len(cells), 1, generator=torch.Generator().manual_seed(0))
+    rest = kept * rest / rest.sum(1, keepdim=True)
+    return rest.scatter(1, guess[:, None], 1 - rest.sum(1, keepdim=True)), target
+
+
+@functools.cache
+def batches_of(task, size):
+    """Batches of whole matrices, degenerate ones among them: classes without targets, predictions, hits, misses."""
+    drawn = [scores_of(matrix) for matrix in special_matrices(size) if sum(map(sum, matrix)) < 1000]
+    if task == "multiclass":
+        return drawn
+    drawn = [(scores[:, 1], target) for scores, target in drawn]
+    if task == "binary":
+        return drawn
+    beside = scores_of([[5, 4], [6, 3]])  # a label with both classes
+    some = [min(18, len(target)) for _, target in drawn]
+    return [
+        (torch.stack((scores[:n], beside[0][:n, 1]), 1), torch.stack((target[:n], beside[1][:n]), 1))
+        for (scores, target), n in zip(drawn, some, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("name", FACTS)
+@pytest.mark.parametrize("task", SIZES_OF)
+def test_a_soft_value_tends_to_the_hard_one(task, name):
+    """Whatever the measure and average: a class that was never predicted once had its full soft precision."""
+    size = 3 if task == "multiclass" else 2
+    cases = [case for case in CASES if case.name == name and "average" not in case.arguments]
+    for case, average in itertools.product(cases, averages(name, task) or (None,)):
+        own = case.arguments if "costs" not in case.arguments or size == 2 else {}
+        arguments = own_arguments(name, size) | own | ({"average": average} if average else {}) | {"threshold": 0.5}
+        if "measure" in own:
+            arguments["measure"] = getattr(imbtorch, own["measure"])
+        for layout in layouts(name, task) if "weights" not in own else ("matrix",):
+            soft_metric, hard_metric = (
+                getattr(imbtorch, name)(task, **SIZES_OF[task], state=layout, **arguments, **share)
+                for share in ({"soft": 1e-9}, {})
+            )
+            for scores, target in batches_of(task, size):
+                for metric in (soft_metric, hard_metric):
+                    metric.quiet = True  # some matrices are empty
+                    metric.reset()
+                    metric.update(scores, target)
+                close(soft_metric.compute(), hard_metric.compute(), 1e-6)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.02, 1e-6])
+def test_a_class_that_was_never_predicted_has_little_soft_precision(share):
+    """180 samples of class 0 at p = .1 and 20 of class 1 at p = .45, all predicted as class 0."""
+    target = torch.arange(200) >= 180
+    report = ImbalanceReport("binary", soft=share, measures=list(NEVER_PREDICTED), per_class=())
+    report.update(torch.where(target, 0.45, 0.1), target)
+    values = report.compute()
+    for name, (hard, of_soft) in NEVER_PREDICTED.items():
+        assert values[name].item() == pytest.approx(hard)
+        assert values[f"{name}_soft"].item() == pytest.approx((1 - share) * hard + share * of_soft, rel=1e-5)
+
+
+# soft counts [[162, 18], [11, 9]]; what precision, recall, ... of these are, by hand
+NEVER_PREDICTED = {
+    "precision": (0.0, 9 / 27),
+    "recall": (0.0, 9 / 20),
+    "npv": (0.9, 162 / 173),
+    "markedness": (0.0, 9 / 27 + 162 / 173 - 1),
+    "likelihood_ratio": (1.0, (9 / 20) / (18 / 180)),
+    "f1": (0.0, 18 / 47),
+}
+
+
+@pytest.mark.parametrize("case", [case for case in MEANS if "costs" not in case.arguments], ids=str)
+def test_a_soft_value_is_a_share_of_that_of_exact_soft_counts(case):
+    """Values of both matrices, in fractions."""
+    for task, matrix in (("binary", [[7, 2], [0, 0]]), ("multiclass", [[5, 1, 0], [2, 0, 0], [1, 0, 0]])):
+        size = len(matrix)
+        arguments = case.complete(size)
+        if size not in case.sizes() or arguments.get("threshold", 0.5) != 0.5:  # soft counts know no other threshold
+            continue
+        scores, target = scores_of(matrix)
+        if "measure" in arguments:
+            arguments["measure"] = getattr(imbtorch, arguments["measure"])
+        metric = getattr(imbtorch, case.name)(task, **SIZES_OF[task], **arguments, soft=0.25)
+        metric.update(scores[:, 1] if task == "binary" else scores, target)
+        rows = as_rows("binary", scores[:, 1], target) if task == "binary" else (scores, target)
+        hard, of_soft = (torch.tensor(case.reference(counts)) for counts in exact(*rows, size))
+        close(metric.compute(), 0.75 * hard + 0.25 * of_soft, 1e-6)
 
 
 def test_soft_counts_break_a_tie_in_favour_of_the_better_probabilities():
@@ -550,8 +657,6 @@ def test_arguments_that_do_not_fit(arguments, error, text):
 def test_soft_counts_that_were_not_kept():
     with pytest.raises(ValueError, match="ImbalanceReport keeps no soft counts; build it with soft=True"):
         ImbalanceReport("binary").soft_counts()
-    with pytest.raises(ValueError, match="soft must be True or a share between 0 and 1, got False"):
-        soft_confusion_matrix(torch.tensor([0.5]), torch.tensor([1]), "binary", soft=False)
 
 
 def test_soft_counts_refuse_what_compute_refuses(monkeypatch):

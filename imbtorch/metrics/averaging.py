@@ -14,7 +14,7 @@ from imbtorch.counting import Counting
 from imbtorch.counts import Counts, Margins, check_choice, double, mapped, margins, one_vs_rest, rescaled, restore
 from imbtorch.measures import class_mean
 
-__all__ = ["AtPrevalence", "AveragedMeasure", "Traits", "chosen_average"]
+__all__ = ["AtPrevalence", "AveragedMeasure", "Traits", "blended", "chosen_average"]
 
 
 class HasTraits(Protocol):
@@ -178,6 +178,17 @@ def _equal(one: object, other: object) -> bool:
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
     return bool(one == other)
+
+
+def blended(value: Tensor, soft: Tensor, share: float) -> Tensor:
+    """Blend values of hard and soft counts: (1 - share) value + share soft, in float64.
+
+    Values are blended rather than counts, so that a small share makes a small difference, whatever the measure: of
+    counts with a little probability, a class that was never predicted would have its full soft precision at any share.
+    The value of the hard counts stands where the soft one is not finite.
+    """
+    value, soft = double(value), double(soft)
+    return torch.where(soft.isfinite(), (1 - share) * value + share * soft, value)
 
 
 def call_measure(measure: Callable[..., Tensor], counts: Counts, arguments: Mapping[str, Any]) -> Tensor:

@@ -373,14 +373,14 @@ class LocalCounts(CountsMetric):
         """Call a function no more that :meth:`add_listener` was given; do nothing about any other."""
         self._listeners = [known for known in self._listeners if known is not listener]
 
-    soft = Setting[float]("_counting.soft", "Share of the probabilities in soft counts; 0 where they are not kept.")
+    soft = Setting[float]("_counting.soft", "Share of the value of soft counts; 0 where they are not kept.")
 
     def soft_counts(self) -> Counts:
-        """Counts of all processes in which probabilities count a little (a collective step).
+        """Counts of all processes in which each sample adds its probabilities (a collective step).
 
-        They are (1 - share) C + share S, as :func:`imbtorch.soft_confusion_matrix` of one batch says, with the share
-        that ``soft`` is. Given the same probabilities they do not depend on the number of processes, the order of
-        samples or how they fall into batches, to the last bit.
+        They are those of :func:`imbtorch.soft_confusion_matrix`; the share ``soft`` of their value is reported. Given
+        the same probabilities they do not depend on the number of processes, the order of samples or how they fall
+        into batches, to the last bit.
 
         Returns:
             float64 ``[K, K]``, for multilabel ``[L, 2, 2]``; :class:`~imbtorch.counts.Margins` of ``[K]`` for
@@ -393,8 +393,8 @@ class LocalCounts(CountsMetric):
         >>> metric = ImbalanceAccuracy("binary", soft=0.5)
         >>> metric.update(torch.tensor([0.25, 0.5, 0.75]), torch.tensor([0, 0, 1]))
         >>> metric.soft_counts()
-        tensor([[1.6250, 0.3750],
-                [0.1250, 0.8750]], dtype=torch.float64)
+        tensor([[1.2500, 0.7500],
+                [0.2500, 0.7500]], dtype=torch.float64)
         """
         if not self.soft:
             raise ValueError(f"{type(self).__name__} keeps no soft counts; build it with soft=True")

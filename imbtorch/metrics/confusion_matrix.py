@@ -14,7 +14,7 @@ from typing_extensions import Unpack
 from imbtorch.counting import Counting, Layout, Task, Threshold
 from imbtorch.counts import Counts, Margins, Normalize, check_choice, normalized, rescaled, square, sums
 from imbtorch.measures import Average
-from imbtorch.metrics.averaging import AveragedMeasure, Traits, chosen_average
+from imbtorch.metrics.averaging import AveragedMeasure, Traits, blended, chosen_average
 from imbtorch.metrics.base import (
     UNSURE,
     Counter,
@@ -63,12 +63,13 @@ class ConfusionMatrixMetric(LocalCounts):
             call ``reset``. ``"warn"`` says in ``compute`` how many were left out.
         state: ``"matrix"`` keeps K x K counts, ``"margins"`` 3 x K (multiclass): 3 MB in place of 123 GB for 128,256
             classes. Measures that need the matrix refuse it.
-        soft: report the value of soft counts, in which probabilities count a little; a share above 0 and below 1, or
-            True for 0.02. It breaks the ties of a small validation set, of which a checkpoint would keep the earliest.
-            ``preds`` must be floating then: multiclass scores are probabilities that sum to 1 within 0.01, or
-            ``logits=True``; binary and multilabel ones count as 1 - p and p and take no threshold but 0.5. The state is
-            twice as large. :attr:`confmat`, :attr:`margins` and :meth:`interval` stay of hard counts. See
-            :meth:`soft_counts`.
+        soft: let probabilities count a little: report (1 - share) times the value of the counts plus share times that
+            of :meth:`soft_counts`; a share above 0 and below 1, or True for 0.02. So it differs from the value of the
+            counts by at most the share of what the measure can differ by, and breaks the ties of a small validation
+            set, of which a checkpoint would keep the earliest. Where soft counts have no finite value, that of the
+            counts stands. ``preds`` must be floating then: multiclass scores are probabilities that sum to 1 within
+            0.01, or ``logits=True``; binary and multilabel ones count as 1 - p and p and take no threshold but 0.5. The
+            state is twice as large. :attr:`confmat`, :attr:`margins` and :meth:`interval` stay of hard counts.
         weighted: whether ``update`` takes ``weight``, what each sample weighs. Counts are then float64 sums of weights
             (not on MPS devices): exact for whole weights with sums below 2**53, which count like repeated samples, else
             up to rounding, whose last digits depend on the order of samples. Such counts have no intervals.
@@ -147,13 +148,11 @@ class ConfusionMatrixMetric(LocalCounts):
         """
         counts = self._needed(self._counter.counts(self._state))
         self._report_problems(targets(counts))
-        return self._reported(self._counting.soft_counts(self._state) if self.soft else counts)
+        return self._reported(counts, self._counting.soft_counts(self._state) if self.soft else None)
 
     def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> Tensor:
-        if self.soft:
-            assert isinstance(counter, Counting)
-            return self._reported(counter.soft_counts(state))
-        return self._reported(self._needed(counter.counts(state)))
+        soft = counter.soft_counts(state) if self.soft and isinstance(counter, Counting) else None
+        return self._reported(self._needed(counter.counts(state)), soft)
 
     def _needed(self, counts: Counts) -> Counts:
         """Counts, or their margins where the measure needs no more: taken once, they serve warnings too."""
@@ -170,8 +169,13 @@ class ConfusionMatrixMetric(LocalCounts):
         """
         return self._measure(counts)
 
-    def _reported(self, counts: Counts) -> Tensor:
-        return self._narrow(self.evaluate(counts))
+    def _reported(self, counts: Counts, soft: Counts | None = None) -> Tensor:
+        return self._narrow(self._blended(counts, soft))
+
+    def _blended(self, counts: Counts, soft: Counts | None) -> Tensor:
+        """Value of counts, of which that of soft counts is a part where they are given."""
+        value = self.evaluate(counts)
+        return value if soft is None else blended(value, self.evaluate(soft), self.soft)
 
     def at_prevalence(self, priors: Tensor | Sequence[float]) -> Tensor:
         """Value in a population with other class shares, from the counts of all processes (a collective step).
@@ -205,8 +209,8 @@ class ConfusionMatrixMetric(LocalCounts):
         with self._counts_of_all() as counts:
             there = self._counting.class_priors(priors, "priors")
             self._report_problems(targets(counts), there, needed=True)
-            counts = self._counting.soft_counts(self._state) if self.soft else counts
-            return self._narrow(self.evaluate(rescaled(counts, there)))
+            soft = rescaled(self._counting.soft_counts(self._state), there) if self.soft else None
+            return self._narrow(self._blended(rescaled(counts, there), soft))
 
     # --- looks ------------------------------------------------------------------------------------------------------
 
@@ -299,8 +303,8 @@ class ConfusionMatrix(ConfusionMatrixMetric):
             raise TypeError("a confusion matrix cannot be read off Margins")
         return counts if self.normalize is None else normalized(counts, self.normalize)
 
-    def _reported(self, counts: Counts) -> Tensor:
-        value = self.evaluate(counts)
+    def _reported(self, counts: Counts, soft: Counts | None = None) -> Tensor:
+        value = self._blended(counts, soft)
         return value.clone() if self.normalize is None else self._narrow(value)
 
     def _shown_arguments(self) -> dict[str, Any]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import itemgetter
 
 import torch
 from torch import Tensor
 
 from imbtorch.counting import Counting
-from imbtorch.counts import Counts, Margins, mapped
+from imbtorch.counts import Counts, mapped, margins
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import targets
 from imbtorch.metrics.class_groups import check_group_name
@@ -57,51 +57,58 @@ class Groups:
         directed = (name for name, measure in measures.items() if measure.higher_is_better is not None)
         return cls(tuple(names), chosen, tuple(directed))
 
-    def renamed(self, suffix: str) -> Groups:
-        """The same of measures whose names end in a suffix."""
-        return replace(
-            self,
-            measures=tuple(f"{name}{suffix}" for name in self.measures),
-            worst=tuple(f"{name}{suffix}" for name in self.worst),
-        )
-
-    def values(
-        self, measures: Mapping[str, AveragedMeasure], counts: Counts, marginal: Margins, comparable: Tensor
-    ) -> dict[str, Tensor]:
-        """Values by name.
+    def evaluated(self, measures: Mapping[str, AveragedMeasure], counts: Counts) -> dict[str, Tensor]:
+        """Evaluate what is reported of each group: name of the measure -> ``[G]``.
 
         Args:
             measures: name -> measure.
             counts: of each group, ``[G, K, K]`` or ``[G, L, 2, 2]``, or rates.
-            marginal: their margins.
-            comparable: bool ``[G]``, groups among which the worst is sought.
         """
-        values: dict[str, Tensor] = {}
+        marginal, found = margins(counts), {}
         for name in dict.fromkeys((*self.measures, *self.worst)):
-            measure = measures[name]
-            of_each = measure.value_of(counts, marginal)
-            if of_each.shape != (len(self.names),):
+            found[name] = measures[name].value_of(counts, marginal)
+            if found[name].shape != (len(self.names),):
                 raise ValueError(
                     f"measure {name!r} must return one value for each of {len(self.names)} groups, got "
-                    f"{list(of_each.shape)}"
+                    f"{list(found[name].shape)}"
                 )
-            if name in self.measures:
-                values |= {f"{name}/{group}": value for group, value in zip(self.names, of_each.unbind(), strict=True)}
-            if name in self.worst:
-                values[f"{name}_worst"] = worst(of_each, comparable, bool(measure.higher_is_better))
+        return found
+
+    def values(
+        self,
+        measures: Mapping[str, AveragedMeasure],
+        of_each: Mapping[str, Tensor],
+        comparable: Tensor,
+        suffix: str = "",
+    ) -> dict[str, Tensor]:
+        """Name the values of groups, and the worst of them.
+
+        Args:
+            measures: name -> measure.
+            of_each: what :meth:`evaluated` returns.
+            comparable: bool ``[G]``, groups among which the worst is sought.
+            suffix: comes behind the names of measures.
+        """
+        values: dict[str, Tensor] = {}
+        for name in self.measures:
+            pairs = zip(self.names, of_each[name].unbind(), strict=True)
+            values |= {f"{name}{suffix}/{group}": value for group, value in pairs}
+        for name in self.worst:
+            better = bool(measures[name].higher_is_better)
+            values[f"{name}{suffix}_worst"] = worst(of_each[name], comparable, better)
         return values
 
     def directions(
-        self, measures: Mapping[str, AveragedMeasure], intervals: Sequence[str] = ()
+        self, measures: Mapping[str, AveragedMeasure], intervals: Sequence[str] = (), suffix: str = ""
     ) -> Iterable[tuple[str, bool | None]]:
         """Names that are reported, with the limits of their intervals, and which direction of each is better."""
         for name in dict.fromkeys((*self.measures, *self.worst)):
             direction = measures[name].higher_is_better
             limits = ("", "_low", "_high") if name in intervals else ("",)
             if name in self.measures:
-                yield from ((f"{name}/{group}{limit}", direction) for group in self.names for limit in limits)
+                yield from ((f"{name}{suffix}/{group}{limit}", direction) for group in self.names for limit in limits)
             if name in self.worst:
-                yield f"{name}_worst", direction
+                yield f"{name}{suffix}_worst", direction
 
     def limits(self, limits: ReportedIntervals, counts: Counts) -> dict[str, tuple[ReportedIntervals, Counts]]:
         """Of each group, the values that have an interval, and the counts."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from imbtorch.analysis.intervals import Interval, bootstrap, posterior
 from imbtorch.analysis.tables import trivial_line
 from imbtorch.counting import Counting, Layout, Task, Threshold
 from imbtorch.counts import Counts, Margins, Result, mapped, margins, rescaled, sums
-from imbtorch.metrics.averaging import AveragedMeasure, one_value
+from imbtorch.metrics.averaging import AveragedMeasure, blended, one_value
 from imbtorch.metrics.base import (
     UNSURE,
     Counter,
@@ -83,12 +83,13 @@ class ImbalanceReport(SharedResult, LocalCounts):
             label, in [0, 1]. A class that is ``ignore_index`` gets share 0 (a name can be left out). The share of a
             class without targets goes to the others, and a warning names it. ``counts()`` and ``plot()`` show the
             counts; functions in ``measures`` see rates. By default values are read off the counts as they are.
-        soft: report ``<name>_soft`` beside each of ``measures``: its value of soft counts, in which probabilities count
-            a little; a share above 0 and below 1, or True for 0.02. On a small validation set many epochs tie for the
-            best value, and a checkpoint keeps the earliest, often the worst of them;
-            ``ModelCheckpoint(monitor="val_iam_soft", mode="max")`` breaks ties by probability. ``preds`` must be
-            floating then: multiclass scores are probabilities that sum to 1 within 0.01, or ``logits=True``; binary and
-            multilabel ones take no threshold but 0.5. All else stays of hard counts; see :meth:`soft_counts`.
+        soft: report ``<name>_soft`` beside each of ``measures``, in which probabilities count a little: (1 - share)
+            times its value plus share times that of :meth:`soft_counts`, so that the two differ by at most the share of
+            what the measure can differ by; a share above 0 and below 1, or True for 0.02. On a
+            small validation set many epochs tie for the best value, and a checkpoint keeps the earliest, often the
+            worst of them; ``ModelCheckpoint(monitor="val_iam_soft", mode="max")`` breaks ties by probability. ``preds``
+            must be floating then: multiclass scores are probabilities that sum to 1 within 0.01, or ``logits=True``;
+            binary and multilabel ones take no threshold but 0.5. All else stays of hard counts.
         per_class: measures to report for each class as ``<measure>/<class>``, among recall, precision, specificity, f1,
             fowlkes_mallows, iou, npv, cba, iam, and those of two classes such as dominance, of each class against the
             rest; by default recall and precision where names were given or up to 20 classes. Or name -> such a name,
@@ -242,8 +243,10 @@ class ImbalanceReport(SharedResult, LocalCounts):
         ]
         if self._coarse is not None:
             added += [(*named, "coarse") for named in self._coarse.directions()]
-        for groups, measures in self._group_views():
-            added += [(*named, "groups") for named in groups.directions(measures, self._intervals.names)]
+        if self._groups is not None:
+            added += [(*named, "groups") for named in self._groups.directions(self._measures, self._intervals.names)]
+        if self._groups is not None and self.soft:
+            added += [(*named, "groups") for named in self._groups.directions(self._measures, suffix="_soft")]
         for name, direction, cause in added:
             if name in directions:
                 raise ValueError(collision(name, cause))
@@ -266,38 +269,33 @@ class ImbalanceReport(SharedResult, LocalCounts):
         """What values are read off: the counts, or rates at the prevalence."""
         return counts if self._priors is None else rescaled(counts, self._priors)
 
-    def _evaluated(self, counts: Counts) -> dict[str, Tensor]:
+    def _evaluated(self, counts: Counts, soft: Counts | None = None) -> dict[str, Tensor]:
         rates = self._read_at(counts)
-        return self._values_of(rates, margins(rates))
+        return self._values_of(rates, margins(rates), soft)
 
     def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> dict[str, Tensor]:
         assert isinstance(counter, Counting)
-        values = self._evaluated(counter.counts(state))
-        if self.soft:
-            values |= self._soft_values(counter.soft_counts(state))
+        values = self._evaluated(counter.counts(state), counter.soft_counts(state) if self.soft else None)
         return self._by_full_name(values | self._values_of_groups(counter, state))
 
-    def _soft_values(self, soft: Counts) -> dict[str, Tensor]:
-        """Values of soft counts of the measures that are reported."""
-        rates = self._read_at(soft)
-        return {f"{name}_soft": value for name, value in self._overall_values(rates, margins(rates)).items()}
-
-    def _values_of(self, counts: Counts, marginal: Margins) -> dict[str, Tensor]:
-        """All values of counts or rates, whose margins are taken once."""
+    def _values_of(self, counts: Counts, marginal: Margins, soft: Counts | None) -> dict[str, Tensor]:
+        """All values of counts or rates, whose margins are taken once, and of the soft counts as they were counted."""
         values = self._overall_values(counts, marginal)
+        if soft is not None:
+            there = self._read_at(soft)
+            of_soft = self._overall_values(there, margins(there))
+            values |= {f"{name}_soft": blended(values[name], of_soft[name], self.soft) for name in of_soft}
         for name, measure in self._per_class.items():
-            parts = self._narrow(class_values(name, measure, counts, marginal)).unbind()
+            parts = class_values(name, measure, counts, marginal).unbind()
             values |= {f"{name}/{label}": part for label, part in zip(self._class_names, parts, strict=True)}
         if self._coarse is not None:
-            values |= {name: self._narrow(value) for name, value in self._coarse.values(counts).items()}
-        return values | self._values_of_class_groups(counts, marginal)
+            values |= self._coarse.values(counts)
+        values |= self._values_of_class_groups(counts, marginal)
+        return {name: self._narrow(value) for name, value in values.items()}
 
     def _overall_values(self, counts: Counts, marginal: Margins) -> dict[str, Tensor]:
         """Values of all classes, by name."""
-        return {
-            name: self._narrow(one_value(name, measure.value_of(counts, marginal)))
-            for name, measure in self._measures.items()
-        }
+        return {name: one_value(name, measure.value_of(counts, marginal)) for name, measure in self._measures.items()}
 
     def _values_of_groups(self, counter: Counting, state: Tensor, warn: bool = False) -> dict[str, Tensor]:
         """Values of each group, and the worst of them; without groups none."""
@@ -308,19 +306,13 @@ class ImbalanceReport(SharedResult, LocalCounts):
         if warn and (self._may_warn("empty groups") or self._may_warn("lacking groups")) and bool(samples.any()):
             for kind, text in self._groups.problems(samples, comparable).items():
                 self._warn_once(kind, f"{type(self).__name__}: {text}")
-        values: dict[str, Tensor] = {}
-        for groups, measures in self._group_views():
-            soft = groups is not self._groups
-            rates = self._read_at(counter.soft_counts_of_groups(state) if soft else counts)
-            values |= groups.values(measures, rates, margins(rates), comparable)
+        hard = self._groups.evaluated(self._measures, self._read_at(counts))
+        values = self._groups.values(self._measures, hard, comparable)
+        if self.soft:
+            soft = self._groups.evaluated(self._measures, self._read_at(counter.soft_counts_of_groups(state)))
+            both = {name: blended(hard[name], soft[name], self.soft) for name in hard}
+            values |= self._groups.values(self._measures, both, comparable, suffix="_soft")
         return {name: self._narrow(value) for name, value in values.items()}
-
-    def _group_views(self) -> Iterator[tuple[Groups, Mapping[str, AveragedMeasure]]]:
-        """What is reported of groups, and the measures by the names that they have there: hard, then soft."""
-        if self._groups is not None:
-            yield self._groups, self._measures
-        if self._groups is not None and self.soft:
-            yield self._groups.renamed("_soft"), {f"{name}_soft": measure for name, measure in self._measures.items()}
 
     def _values_of_class_groups(self, counts: Counts, marginal: Margins) -> dict[str, Tensor]:
         values = {}
@@ -328,7 +320,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             parts = class_values(name, measure, counts, marginal)
             seen = counts if measure.needs_matrix else marginal
             for group, classes in self._class_groups.items():
-                values[f"{name}/{group}"] = self._narrow(mean_over_classes(measure, classes, seen, parts))
+                values[f"{name}/{group}"] = mean_over_classes(measure, classes, seen, parts)
         return values
 
     def _label(self, index: int) -> str:
@@ -344,9 +336,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
         marginal = sums(counts)
         self._report_problems(marginal.actual, self._priors)
         rates = self._read_at(counts)
-        values = self._values_of(rates, margins(marginal if rates is counts else rates))
-        if self.soft:
-            values |= self._soft_values(self._counting.soft_counts(self._state))
+        soft = self._counting.soft_counts(self._state) if self.soft else None
+        values = self._values_of(rates, margins(marginal if rates is counts else rates), soft)
         values |= self._values_of_groups(self._counting, self._state, warn=True)
         values |= self._drawn_limits(self._intervals, counts)
         if self._groups is None:
@@ -510,9 +501,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
         if self._groups is None or result.groups is None:
             return {}
         samples, comparable = comparable_groups(self._counting, result.groups)
-        rates = self._read_at(result.groups)
         every = replace(self._groups, measures=tuple(self._measures), worst=())
-        values = every.values(self._measures, rates, margins(rates), comparable)
+        found = every.evaluated(self._measures, self._read_at(result.groups))
+        values = every.values(self._measures, found, comparable)
         return {
             group: {"support": number}
             | {name: float(self._narrow(values[f"{name}/{group}"])) for name in self._measures}
