@@ -1184,6 +1184,16 @@ def test_lower_may_be_better_and_is_then_no_part_of_max_min():
         select_model(candidates, measures, higher_is_better={"oops": False})
 
 
+def test_values_that_differ_by_rounding_alone_tie_wherever_models_are_compared():
+    printed = {"a": {"one": 0.1 + 0.2, "two": 0.5}, "b": {"one": 0.3, "two": 0.5}, "c": {"one": 0.3, "two": 0.6}}
+    two = select_model({name: printed[name] for name in "ab"})
+    assert two.by_measure == {"one": ("a", "b"), "two": ("a", "b")}
+    assert two.unbeaten == ("a", "b")
+    assert select_model(printed).unbeaten == ("c",)
+    endless = {"a": {"one": math.inf, "two": 1.0}, "b": {"one": math.inf, "two": 0.5}, "c": {"one": 9.0, "two": 0.5}}
+    assert select_model(endless).unbeaten == ("a",)
+
+
 def test_max_min_of_the_five_is_the_bottom_line():
     rng = random.Random(7)
     candidates = models(**{f"m{index}": random_counts(rng, 4, 0, 9) for index in range(20)})

@@ -119,6 +119,17 @@ def test_skill_of_costs_ends_at_the_cheapest_class_of_each_row():
     assert skill(measure, counts, higher_is_better=False, costs=swapped).item() == 0
 
 
+def test_skill_of_an_infinite_measure_is_refused():
+    counts, perfect = torch.tensor([[90, 10], [1, 9]]), torch.tensor([[100, 0], [0, 10]])
+    for given in (counts, perfect, torch.stack((counts, perfect))):
+        with pytest.raises(ValueError, match=r"finite for the perfect.*lambda counts: 1 / likelihood_ratio\(counts\)"):
+            skill(imbtorch.likelihood_ratio, given)
+        got = skill(lambda counts: 1 / imbtorch.likelihood_ratio(counts), given, higher_is_better=False)
+        torch.testing.assert_close(got, torch.where(given[..., 0, 1] == 0, 1.0, 1 - 1 / 9).double())
+    got = skill(partial(imbtorch.likelihood_ratio, positive=False), counts, higher_is_better=False)
+    assert got.item() == pytest.approx(1 - (1 / 10) / (90 / 100))
+
+
 def test_skill_is_0_where_one_class_has_all_targets_and_nan_where_nothing_is_defined():
     assert skill(imbtorch.accuracy, torch.tensor([[5, 2], [0, 0]])).item() == 0
     assert math.isnan(skill(imbtorch.accuracy, torch.zeros(2, 2)).item())

@@ -87,7 +87,8 @@ def skill(measure: Measure, counts: Counts, *, higher_is_better: bool = True, co
         are equally good (one class only, costs that are all alike); nan where the measure has no value.
 
     Raises:
-        ValueError: as :func:`trivial`, and for costs that do not fit the counts.
+        ValueError: as :func:`trivial`, for costs that do not fit the counts, and for a measure that is infinite for the
+            perfect classifier, to which every finite value is equally far.
 
     >>> from imbtorch import accuracy, balanced_accuracy
     >>> counts = torch.tensor([[985, 5], [7, 3]])
@@ -99,6 +100,11 @@ def skill(measure: Measure, counts: Counts, *, higher_is_better: bool = True, co
     sign = 1.0 if higher_is_better else -1.0
     value, highest = sign * evaluated(measure, counts), _best_trivial(measure, counts, sign)
     perfect = sign * evaluated(measure, _perfect(counts, costs))
+    if bool(perfect.isinf().any()):
+        raise ValueError(
+            "measure must be finite for the perfect classifier, since skill is the share of the way to it; give a form "
+            "of it that is, as lambda counts: 1 / likelihood_ratio(counts) with higher_is_better=False"
+        )
     alike = torch.isclose(perfect, highest, rtol=1e-12, atol=0.0)
     return torch.where(alike, 0.0 * value, (value - highest) / (perfect - highest))
 

@@ -17,6 +17,7 @@ from imbtorch.counts import Measure, check_choice, double, evaluated, matrix, sq
 
 __all__ = ["Selection", "as_good_as_best", "select_model"]
 
+ROUNDING = 1e-12  # difference of values, and share of them, up to which they tie
 FIVE: dict[str, Measure] = {
     "accuracy": formulas.accuracy,
     "cba": formulas.class_balance_accuracy,
@@ -138,7 +139,7 @@ def as_good_as_best(values: Tensor) -> Tensor:
     tensor([False,  True, False,  True])
     """
     highest = values.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf).amax(-1, keepdim=True)
-    return torch.isclose(values, highest, rtol=1e-12, atol=1e-12)
+    return torch.isclose(values, highest, rtol=ROUNDING, atol=ROUNDING)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,9 +200,11 @@ class Selection:
     @property
     def unbeaten(self) -> tuple[str, ...]:
         """Models that no other beats on all measures (Pareto): as good on each and better on one; nan beats nothing."""
-        worth = self._worth.nan_to_num(nan=-torch.inf)
-        as_good = (worth.unsqueeze(1) >= worth).all(-1)  # [other, model]
-        better = (worth.unsqueeze(1) > worth + 1e-12 * worth.abs().clamp(max=1)).any(-1)
+        worth = self._worth.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
+        others = worth.unsqueeze(1)
+        alike = torch.isclose(others, worth, rtol=ROUNDING, atol=ROUNDING)
+        as_good = ((others >= worth) | alike).all(-1)  # [other, model]
+        better = ((others > worth) & ~alike).any(-1)
         valued = ~self._worth.isnan().all(1)
         return self._named(~(as_good & better).any(0) & valued)
 
