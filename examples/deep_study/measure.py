@@ -37,7 +37,7 @@ SIZES = (300, 1_000, 4_000, 8_000)  # of validation parts
 PRIMARY = 1_000  # of them; digits have 300
 SUBSAMPLES = 10
 SOFT = 0.02  # share of the soft counts
-SCALES = torch.tensor([0.1, 0.15, 0.2, 0.3, 0.45, 0.65, 0.8, 1.0, 1.25, 1.6])  # inverse temperatures
+SCALES = torch.tensor([0.15, 0.25, 0.4, 0.6, 0.8, 1.0, 1.3, 1.7])  # inverse temperatures
 PATIENCES = (3, 10)
 FEW = 10  # classes up to which G-mean is a monitor
 MEASURES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -134,70 +134,73 @@ def wrong_labels(kept: Kept) -> Tensor:
 # values ---------------------------------------------------------------------------------------------------------------
 
 
-def worst_recall(counts: Tensor) -> Tensor:
-    """Lowest recall of the classes that have targets."""
-    recalls = imbtorch.recall(counts, average="none")
-    return torch.where(counts.sum(-1) > 0, recalls, math.inf).amin(-1)
-
-
 def test_values(kept: Kept) -> dict[str, Tensor]:
     """Test values ``[epochs]``; where classes were thinned out, at the shares that the others have."""
-    predicted = kept.test.argmax(-1)
-    counts = torch.stack([matrix_of(some, kept.test_target, kept.classes) for some in predicted])
+    everything = torch.ones(1, len(kept.test_target))
+    counts = counts_of(one_hot(kept.test), kept.test_target, everything)[:, 0]
     if kept.rescaled:
         counts = imbtorch.at_prevalence(counts, kept.shares)
     return {name: measure(counts).nan_to_num(0) for name, measure in MEASURES.items()}
 
 
-def matrix_of(predicted: Tensor, target: Tensor, classes: int) -> Tensor:
-    """Confusion matrix of class indices."""
-    return imbtorch.confusion_matrix(predicted, target, "multiclass", num_classes=classes)
+def one_hot(logs: Tensor) -> Tensor:
+    """Predicted classes as rows with a single 1."""
+    return torch.zeros_like(logs).scatter_(-1, logs.argmax(-1, keepdim=True), 1.0)
 
 
-def validation_values(kept: Kept, parts: Sequence[Tensor], labels: Tensor) -> dict[str, Tensor]:
+def counts_of(scores: Tensor, labels: Tensor, parts: Tensor) -> Tensor:
+    """Sum scores ``[epochs, samples, K]`` by class and by part ``[parts, samples]``: ``[epochs, parts, K, K]``."""
+    epochs, _, classes = scores.shape
+    by_sample = scores.transpose(0, 1)
+    rows = []
+    for value in range(classes):
+        some = (labels == value).nonzero()[:, 0]
+        rows.append((parts[:, some] @ by_sample[some].flatten(1)).view(-1, epochs, classes))
+    return torch.stack(rows, 2).transpose(0, 1).double()
+
+
+def blended(hard: Tensor, soft: Tensor) -> Tensor:
+    """Hard counts in which soft ones count a little, as :func:`imbtorch.soft_confusion_matrix` has them."""
+    actual, predicted = hard.sum(-1, keepdim=True), hard.sum(-2, keepdim=True)
+    kept = soft * (actual.transpose(-1, -2) + predicted > 0)  # classes with neither targets nor predictions get none
+    return (1 - SOFT) * hard + SOFT * kept * (actual / kept.sum(-1, keepdim=True)).nan_to_num(0)
+
+
+def validation_values(kept: Kept, parts: Tensor, labels: Tensor) -> dict[str, Tensor]:
     """Values ``[epochs, parts]`` of the measures, hard and soft; an undefined one counts as the worst."""
-    hard, soft = [], []
-    for logs in kept.pool:
-        probabilities, predicted = logs.softmax(-1), logs.argmax(-1)
-        for part in parts:
-            hard.append(matrix_of(predicted[part], labels[part], kept.classes))
-            soft.append(
-                imbtorch.soft_confusion_matrix(
-                    probabilities[part], labels[part], "multiclass", num_classes=kept.classes, soft=SOFT
-                )
-            )
-    shape = (len(kept.pool), len(parts), kept.classes, kept.classes)
+    hard = counts_of(one_hot(kept.pool), labels, parts)
+    soft = blended(hard, counts_of(kept.pool.softmax(-1), labels, parts))
     values = {}
-    for end, counts in (("", torch.stack(hard).view(shape)), ("_soft", torch.stack(soft).view(shape))):
-        counts = counts.double()
+    for end, counts in (("", hard), ("_soft", soft)):
+        margins = imbtorch.margins(counts)
         for name in kept.monitors:
             if name == "iam_true":
                 value = imbtorch.imbalance_accuracy(at_shares(counts, kept.shares))
+            elif name == "worst_recall":
+                recalls = margins.correct / margins.actual
+                value = recalls.nan_to_num(math.inf).amin(-1)
             else:
-                value = worst_recall(counts) if name == "worst_recall" else MEASURES[name](counts)
+                value = MEASURES[name](margins)
             values[name + end] = value.nan_to_num(-math.inf)
     return values
 
 
 def at_shares(counts: Tensor, shares: Tensor) -> Tensor:
     """Matrices with rows of these shares; classes without samples keep none."""
-    actual = counts.sum(-1, keepdim=True)
-    return torch.where(actual > 0, counts / actual.clamp(min=1e-12) * shares[:, None], 0.0)
+    return (counts / counts.sum(-1, keepdim=True)).nan_to_num(0) * shares[:, None]
 
 
-def losses(kept: Kept, parts: Sequence[Tensor], labels: Tensor) -> dict[str, Tensor]:
+def losses(kept: Kept, parts: Tensor, labels: Tensor) -> dict[str, Tensor]:
     """Loss that is trained, and the same at its best temperature, ``[epochs, parts]``."""
     weights, added = criterion(kept.regime, kept.counts)
-    of_labels = weights[labels]
+    of_parts = parts * weights[labels]
+    of_parts /= of_parts.sum(1, keepdim=True)
     found = []
     for logs in kept.pool:
-        each = []
-        for scale in SCALES:
-            scaled = scale * logs + added
-            each.append((scaled.logsumexp(-1) - scaled.gather(1, labels[:, None])[:, 0]) * of_labels)
-        each = torch.stack(each).double()
-        found.append(torch.stack([each[:, part].sum(1) / of_labels[part].sum() for part in parts]))
-    table = torch.stack(found)  # [epochs, parts, scales]
+        right = logs.gather(1, labels[:, None])[:, 0]
+        totals = torch.stack([(scale * logs + added).logsumexp(-1) for scale in SCALES])
+        found.append((totals - SCALES[:, None] * right - added[labels]).double() @ of_parts.double().T)
+    table = torch.stack(found).transpose(1, 2)  # [epochs, parts, scales]
     return {"loss": table[..., SCALES.tolist().index(1.0)], "loss_scaled": lowest_between(table, SCALES.log().double())}
 
 
@@ -275,19 +278,25 @@ def rows_of(kept: Kept) -> Rows:
     parts = parts_of(kept)
     primary = PRIMARY if PRIMARY in parts else SIZES[0]
     for kind, labels in (("right", kept.pool_target), ("wrong", wrong_labels(kept))):
-        for size, some in parts.items():
-            if kind == "wrong" and size not in (primary, 4_000):
-                continue
-            values, lost = validation_values(kept, some, labels), losses(kept, some, labels)
+        wanted = parts if kind == "right" else {primary: parts[primary]}
+        drawn = torch.zeros(sum(map(len, wanted.values())), len(labels))
+        for row, part in zip(drawn, [part for some in wanted.values() for part in some], strict=True):
+            row[part] = 1
+        all_values, all_lost = validation_values(kept, drawn, labels), losses(kept, drawn, labels)
+        start = 0
+        for size, some in wanted.items():
+            those = slice(start, start + len(some))
+            start += len(some)
+            values = {name: table[:, those] for name, table in all_values.items()}
+            lost = {name: table[:, those] for name, table in all_lost.items()}
             epochs = kept_epochs(values, lost)
             absent = np.mean([kept.classes - len(labels[part].unique()) for part in some])
             for name in measures:
                 ties = (values[name] == values[name].amax(0)).sum(0).double().mean().item()
                 row = run | {"labels": kind, "size": size, "measure": name, "best": written(tested[name].max().item())}
                 row |= {"ties": written(ties), "absent": written(float(absent))}
-                rows.results.append(
-                    row | {monitor: mean_at(tested[name], kept_at) for monitor, kept_at in epochs.items()}
-                )
+                row |= {monitor: mean_at(tested[name], kept_at) for monitor, kept_at in epochs.items()}
+                rows.results.append(row)
             if size == primary:
                 rows.stops += stop_rows(run | {"labels": kind, "size": size}, values, lost, tested, measures)
                 if kind == "right" and kept.regime == "plain":

@@ -8,9 +8,8 @@
 
 A file for each run holds the logarithms of the probabilities of the validation pool and of the test part
 ``[epochs, samples, classes]`` in half precision, and the targets. Runs whose file stands there, or that another
-process has begun (``.part``), are left alone, so that several processes can share the work. The plain runs of the first
-seeds come first, those of the other regimes at two fifths of their pace, so that the design is balanced wherever it
-stops.
+process has begun (``.part``), are left alone, so that several processes can share the work. All plain runs come first,
+seed by seed, so that the design is balanced wherever it stops.
 """
 
 from __future__ import annotations
@@ -211,9 +210,9 @@ def one_run(name: str, task: Task, regime: str, seed: int, epochs: int, path: Pa
 
 
 def in_order(tasks: dict[str, Task], seeds: range) -> list[tuple[str, str, int]]:
-    """Task, regime and seed of all runs: plain ones first, others at two fifths of their pace."""
-    runs = [(name, regime, seed) for name, task in tasks.items() for regime in task.regimes for seed in seeds]
-    return sorted(runs, key=lambda run: (run[2] - seeds[0]) * (1 if run[1] == "plain" else 2.5))
+    """Task, regime and seed of all runs: first all plain ones and those of digits, seed by seed, then the others."""
+    runs = [(name, regime, seed) for seed in seeds for name, task in tasks.items() for regime in task.regimes]
+    return sorted(runs, key=lambda run: run[1] != "plain" and not run[0].startswith("digit"))
 
 
 def claimed(path: Path) -> bool:
