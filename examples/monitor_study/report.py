@@ -46,6 +46,14 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def seen_before() -> set[str]:
+    """Sets that an earlier script had been run on before the protocol was written: no confirmation can rest on them.
+
+    They are named by its output, ``examples/soft_selection.md``, which stands in the history of the repository.
+    """
+    return {row["set"] for row in rows_of(HERE / "seen.csv")}
+
+
 @dataclass(frozen=True)
 class Costs:
     """Mean regrets of some sets: ``regrets`` holds ``[sets, regimes, measures]`` for each monitor, in points."""
@@ -162,6 +170,13 @@ COMPARISONS = (
     ("own, soft", "accuracy"),
 )
 
+LIKE_WITH_LIKE = (  # ties by the same rule on both sides
+    ("own, soft", "accuracy_soft"),
+    ("own, latest", "accuracy_latest"),
+    ("own, earliest", "accuracy"),
+    ("own, soft", "last_epoch"),
+)
+
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Table under its title."""
@@ -169,16 +184,22 @@ def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str
     return "\n".join([f"### {title}", "", *lines, ""])
 
 
-def comparisons(costs: Costs, pairs: Sequence[tuple[str, str]], measures: Sequence[str], title: str) -> str:
+def comparisons(
+    costs: Costs,
+    pairs: Sequence[tuple[str, str]],
+    measures: Sequence[str],
+    title: str,
+    regimes: Sequence[str] = REGIMES,
+) -> str:
     """Each pair: means, difference, both intervals, the corrected one, and in how many sets the first costs less."""
     rows = []
     for first, second in pairs:
-        values = difference(costs, first, second, measures)
+        values = difference(costs, first, second, measures, regimes)
         rows.append(
             [
                 f"{first} - {second}",
-                f"{costs.outcome(first, measures).mean():.2f}",
-                f"{costs.outcome(second, measures).mean():.2f}",
+                f"{costs.outcome(first, measures, regimes).mean():.2f}",
+                f"{costs.outcome(second, measures, regimes).mean():.2f}",
                 told(costs, values),
                 shown(family_interval(values, costs.families, 1 - 0.05 / len(pairs))),
                 shown(set_interval(values)),
@@ -226,7 +247,7 @@ def decisions(costs: Costs) -> str:
     """Which monitor for whom; the choice was made after the data were seen, its figures are those of these sets."""
     rows = []
     for reader, monitor, measures, regimes in DECISIONS:
-        others = ("loss", "accuracy", "last_epoch")
+        others = ("loss", "accuracy_soft", "last_epoch")
         means = [f"{costs.outcome(name, measures, regimes).mean():.1f}" for name in (monitor, *others)]
         told_pairs = [told(costs, difference(costs, monitor, name, measures, regimes)) for name in others[:2]]
         rows.append([reader, f"`val_{monitor}`", *means, *told_pairs])
@@ -235,10 +256,10 @@ def decisions(costs: Costs) -> str:
         "monitor",
         "costs",
         "loss",
-        "accuracy",
+        "accuracy, soft",
         "last epoch",
         "- loss",
-        "- accuracy",
+        "- accuracy, soft",
     ]
     return table("Which monitor, for whom: points lost, reporting half", head, rows)
 
@@ -287,6 +308,20 @@ def variants(folder: Path, wanted: Callable[[dict[str, str]], bool], pairs: Sequ
     return table("Variants: ten times the weights, logits times 4, logits times 1/4", head, rows)
 
 
+def sureness(folder: Path, wanted: Callable[[dict[str, str]], bool]) -> str:
+    """Cost of the loss beside that of the measure itself, by how sure the network is of itself."""
+    base = Costs.read(folder, "base").where(lambda row: row["variants"] == "1" and wanted(row))
+    rows = []
+    for variant, name in {"sharp": "logits times 4", "base": "as trained", "flat": "logits times 1/4"}.items():
+        costs = base if variant == "base" else Costs.read(folder, variant).where(wanted)
+        for regime in REGIMES if costs.sets else ():
+            pair = [costs.outcome(monitor, regimes=(regime,)).mean() for monitor in ("loss", "own, soft")]
+            difference_told = told(costs, difference(costs, "own, soft", "loss", regimes=(regime,)))
+            rows.append([name, regime, *(f"{cost:.1f}" for cost in pair), difference_told])
+    head = ["probabilities", "regime", "loss", "own, soft", "own, soft - loss"]
+    return table("The loss depends on how sure the network is: mean regret, sets with variants", head, rows)
+
+
 def ties(costs: Costs) -> str:
     """Median number of epochs that tie for the best validation value."""
     rows = [
@@ -314,8 +349,17 @@ def tables(folder: Path) -> str:
         f"{len(report.sets)} ({len(set(report.families))} families) to report. {len(generated.sets)} generated sets.",
         "",
     ]
-    title = f"Primary comparisons, reporting half ({len(reported.sets)} sets)"
-    found = [comparisons(reported, COMPARISONS, PRIMARY, title)]
+    seen = seen_before()
+    unseen = reported.where(lambda row: row["set"] not in seen)
+    those = f"{len(unseen.sets)} sets ({len(set(unseen.families))} families) of the reporting half"
+    title = f"Primary comparisons, the {those} that no script had seen before the protocol"
+    found = [comparisons(unseen, COMPARISONS, PRIMARY, title)]
+    found.append(comparisons(unseen, LIKE_WITH_LIKE, PRIMARY, "Like with like, the same sets"))
+    title = "Right labels alone (plain and weighted loss), the same sets"
+    pairs = [("own, soft", other) for other in ("loss", "accuracy_soft", "last_epoch")]
+    found.append(comparisons(unseen, pairs, PRIMARY, title, ("plain", "weighted")))
+    title = f"Primary comparisons, the whole reporting half ({len(reported.sets)} sets)"
+    found.append(comparisons(reported, COMPARISONS, PRIMARY, title))
     found.append(comparisons(both, COMPARISONS, PRIMARY, f"The same over all {len(both.sets)} sets"))
     if settle.sets:
         one = one_monitor(settle)
@@ -330,7 +374,8 @@ def tables(folder: Path) -> str:
     pairs = [*COMPARISONS[:3], *COMPARISONS[4:], ("own, soft", "last_epoch")]
     found += [by_measure_and_regime(reported, *pair) for pair in pairs]
     chosen = (COMPARISONS[1], COMPARISONS[2], COMPARISONS[4], COMPARISONS[5])
-    found += [strata(both, chosen), variants(folder, lambda row: part(row, "settle", "report"), chosen), ties(reported)]
+    found += [strata(both, chosen), variants(folder, lambda row: part(row, "settle", "report"), chosen)]
+    found += [sureness(folder, lambda row: part(row, "settle", "report")), ties(reported)]
     if generated.sets:
         found.append(all_monitors(generated, "Generated sets with 400 rare validation samples, mean of three regimes"))
     return "\n".join([*lines, *found])
