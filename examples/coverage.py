@@ -337,7 +337,7 @@ def table_of_methods(title: str, every: list[Cell]) -> str:
                 row.append("")
                 continue
             found = np.array([c.coverage for c in chosen])
-            wide = float(np.median([c.width / widths[c.case, c.place] for c in chosen]))
+            wide = float(np.nanmedian([c.width / widths[c.case, c.place] for c in chosen]))  # nan: no limits in any set
             row.append(f"{np.nanmean(found):.3f} / {np.nanmin(found):.2f}" + f", x{wide:.2f}" * (method != "imbtorch"))
         rows.append(row)
     return f"### {title}\n\nMean / least coverage, times imbtorch's width (median)\n\n" + markdown(

@@ -156,3 +156,70 @@ def test_an_interval_needs_what_it_is_of():
     few.update(torch.ones(3, dtype=torch.long), torch.ones(3, dtype=torch.long), group=0)
     with pytest.raises(ValueError, match="M >= 2 clusters"):
         few.interval("accuracy", clusters=True)
+
+
+@pytest.mark.filterwarnings("ignore:.*classes had no target", "ignore:.*labels had no positive")
+def test_an_absent_class_has_no_interval():
+    """Nothing is known of it; the limits of the others are those of the counts without its row and column."""
+    names = ["recall/late", "precision/late", "recall/ok", "iam"]
+    report = ImbalanceReport("multiclass", class_names=NAMES, measures=["iam"], intervals=names)
+    report.update(PREDS[:250], TARGET[:250])
+    with pytest.warns(UserWarning, match="depend on classes without targets: recall/late, precision/late$"):
+        values = report.compute()
+    unknown = {name for name, value in values.items() if value.isnan()}
+    assert unknown == {f"{name}/late_{limit}" for name in ("recall", "precision") for limit in ("low", "high")}
+    low, high = scipy.stats.beta.ppf([0.025, 0.975], 180.5, 20.5)
+    assert values["recall/ok_low"].item() == pytest.approx(low, abs=0.01)
+    assert values["recall/ok_high"].item() == pytest.approx(high, abs=0.01)
+    with pytest.raises(ValueError, match="'recall/late' has no interval, since it depends on classes without targets"):
+        report.interval("recall/late")
+    assert report.interval("recall/ok").high < 1
+
+
+@pytest.mark.parametrize(
+    ("target", "unknown", "known"),
+    [(0, ["recall", "precision", "f1"], "specificity"), (1, ["precision", "npv"], "recall")],
+)
+@pytest.mark.filterwarnings("ignore:.*classes had no target", "ignore:.*labels had no positive")
+def test_values_of_two_classes_that_one_class_alone_decides(target, unknown, known):
+    """Precision without negatives is 1 in any sample, recall without positives 0: that says nothing of others."""
+    right = torch.tensor([1] * 45 + [0] * 5)
+    preds, targets = (right if target else 1 - right), torch.full((50,), target)
+    names = [*unknown, known]
+    report = ImbalanceReport("binary", measures=names, per_class=(), intervals=True)
+    report.update(preds, targets)
+    of_labels = ImbalanceReport(
+        "multilabel", class_names=["cat", "dog"], per_class=names, intervals=[f"{name}/dog" for name in names]
+    )
+    of_labels.update(torch.stack((preds, preds), 1), torch.stack((preds, targets), 1))
+    low, high = scipy.stats.beta.ppf([0.025, 0.975], 45.5, 5.5)
+    for each, label in ((report, ""), (of_labels, "/dog")):
+        shown = ", ".join(f"{name}{label}" for name in unknown)
+        with pytest.warns(UserWarning, match=f"depend on classes without targets: {shown}$"):
+            values = each.compute()
+        for name in unknown:
+            assert values[f"{name}{label}_low"].isnan()
+            assert values[f"{name}{label}_high"].isnan()
+            with pytest.raises(ValueError, match=f"'{name}{label}' has no interval"):
+                each.interval(f"{name}{label}")
+        limits = [values[f"{known}{label}_{limit}"].item() for limit in ("low", "high")]
+        assert limits == pytest.approx([low, high], abs=0.015)
+
+
+def test_limits_of_a_group_of_one_class_are_unknown():
+    report = ImbalanceReport("binary", measures=["recall"], intervals=True, groups=["a", "b"], per_class=())
+    preds = torch.tensor([0, 1, 1, 0])
+    report.update(preds, preds, group=0)
+    report.update(preds, torch.zeros(4, dtype=torch.long), group=1)
+    with pytest.warns(UserWarning, match="no target of some class"):
+        values = report.compute()
+    assert values["recall/b_low"].isnan()
+    assert values["recall/a_low"] > 0.2
+    assert values["recall_low"] > 0.2
+
+
+@pytest.mark.parametrize("argument", ["prefix", "postfix"])
+def test_a_prefix_is_a_string(argument):
+    for make in (lambda **a: ImbalanceReport("binary", **a), lambda **a: imbtorch.ThresholdSweep("f1", **a)):
+        with pytest.raises(TypeError, match=f"{argument} must be a string such as 'val_', got 1"):
+            make(**{argument: 1})

@@ -113,7 +113,8 @@ def posterior(
     Three things widen the limits. A class without errors, without hits, or that nothing was taken for by mistake is
     drawn at that very limit as well. Where the measure is curved, the mean of its draws misses its value at the mean
     draw, and the limits move outwards by twice that difference, yet not beyond the outermost draw or the value without
-    errors. And no estimate lies outside its interval.
+    errors. And no estimate lies outside its interval. The limits are nan for a value that depends on a class without
+    targets alone, such as its recall, of which nothing is known.
 
     ``examples/coverage.py`` simulates how often 95 % intervals hold the true value, beside other packages
     (``examples/coverage.md``: two classes of 3 to 1000 samples; 3, 10, 50 classes of 1000 falling to 3; totals fixed
@@ -191,13 +192,15 @@ class _Measured:
         plain = parts["plain"]
         shift = 2 * (self.of(at_mean[self.kind]) - plain.mean(0))
         shift = torch.where(shift.isfinite(), shift, 0.0)  # infinite draws have no mean to differ from
-        bounds = [
-            self.of(torch.diag_embed(counts.sum(-1))),
-            *(end(0) for each in parts.values() for end in (each.amin, each.amax)),
-        ]
-        low = torch.minimum(low, torch.maximum(low + shift, torch.stack(bounds).amin(0)))
-        high = torch.maximum(high, torch.minimum(high + shift, torch.stack(bounds).amax(0)))
+        perfect = self.of(torch.diag_embed(counts.sum(-1)))  # nan for a class that has neither targets nor predictions
+        least, most = (torch.stack([end(each, 0) for each in parts.values()]) for end in (torch.amin, torch.amax))
+        low = torch.minimum(low, torch.maximum(low + shift, torch.fmin(least.amin(0), perfect)))
+        high = torch.maximum(high, torch.minimum(high + shift, torch.fmax(most.amax(0), perfect)))
         low, high = torch.minimum(low, self.estimate), torch.maximum(high, self.estimate)
+        absent = (counts.sum(-1) == 0).flatten(counts.ndim - self.event_dims).any(-1)
+        absent = absent.reshape((*absent.shape, *[1] * (low.ndim - absent.ndim)))
+        unknown = absent & (high - low <= 1e-12)  # no draw moves it: it depends on a class without targets alone
+        low, high = torch.where(unknown, torch.nan, low), torch.where(unknown, torch.nan, high)
         whole = bool((counts == counts.round()).all())
         method = "posterior" if whole else "posterior of counts that are not whole"
         return Interval(self.estimate, low, high, level, method, plain if draws else None)

@@ -77,7 +77,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
         intervals: report ``<name>_low`` and ``<name>_high`` as well, the limits of the 95 % posterior interval
             (:func:`imbtorch.analysis.posterior`, 2,000 draws with a fixed seed, so that all processes agree), of these
             names, such as ``["iam", "recall/fraud"]``; True for all ``measures``. Not for lowest values
-            (``average="min"``), and not for the values of a batch that ``forward`` returns. The cost grows with K * K.
+            (``average="min"``), and not for the values of a batch that ``forward`` returns. nan, with a warning, where
+            they depend on classes without targets. The cost grows with K * K.
         prevalence: shares of the classes, in any unit, in the population that all values are read at, those of
             ``forward`` included: one for each class, or name -> share. For multilabel the share of positives of each
             label, in [0, 1]. A class that is ``ignore_index`` gets share 0 (a name can be left out). The share of a
@@ -340,6 +341,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         values = self._values_of(rates, margins(marginal if rates is counts else rates), soft)
         values |= self._values_of_groups(self._counting, self._state, warn=True)
         values |= self._drawn_limits(self._intervals, counts)
+        self._warn_of_unknown_limits(counts, values)
         if self._groups is None:
             return self._keep(counts, values)
         groups = self._own(self._counting.counts_of_groups(self._state))
@@ -357,6 +359,16 @@ class ImbalanceReport(SharedResult, LocalCounts):
             values[f"{name}{suffix}_low"] = self._narrow(found.low)
             values[f"{name}{suffix}_high"] = self._narrow(found.high)
         return values
+
+    def _warn_of_unknown_limits(self, counts: Counts, values: Mapping[str, Tensor]) -> None:
+        """Warn once where intervals were asked for that nothing is known of; of no sample at all there is a warning."""
+        if not self._intervals or not self._may_warn("no interval") or not bool(sums(counts).actual.any()):
+            return
+        names = [name for name in self._intervals.names if bool(values[f"{name}_low"].isnan())]
+        if names:
+            shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+            text = f"{type(self).__name__}: limits are nan of values that depend on classes without targets: {shown}"
+            self._warn_once("no interval", text)
 
     def measure(self, name: str) -> AveragedMeasure | CoarseMeasure:
         """A measure as this report reads it, or would: a function of counts that knows its direction.
@@ -411,8 +423,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
             samples: number of draws.
 
         Raises:
-            ValueError: for an unknown name, one of a lowest value, ``clusters`` without two groups that have samples,
-                ``state="margins"`` and weighted counts.
+            ValueError: for an unknown name, one of a lowest value, one that depends on classes without targets,
+                ``clusters`` without two groups that have samples, ``state="margins"`` and
+                weighted counts.
         """
         if self.weighted:
             raise ValueError(UNSURE)
@@ -437,7 +450,12 @@ class ImbalanceReport(SharedResult, LocalCounts):
             found = bootstrap(measures, parts, samples, level, generator=generator, event_dims=dims, clusters=True)
         else:
             found = posterior(measures, counts, samples=samples, level=level, generator=generator, event_dims=dims)
-        return wanted.by_name(found)[short]
+        interval = wanted.by_name(found)[short]
+        if bool(interval.low.isnan()):
+            raise ValueError(
+                f"{name!r} has no interval, since it depends on classes without targets; count samples of every class"
+            )
+        return interval
 
     # --- looks ------------------------------------------------------------------------------------------------------
 

@@ -44,6 +44,9 @@ class SharedResult(CountsMetric):
 
     def _name(self, directions: Mapping[str, bool | None], prefix: str, postfix: str) -> None:
         """Make a metric of each name, given which direction of it is better."""
+        for argument, affix in (("prefix", prefix), ("postfix", postfix)):
+            if not isinstance(affix, str):
+                raise TypeError(f"{argument} must be a string such as 'val_', got {affix!r}")
         self._prefix, self._postfix = prefix, postfix
         self._values = nn.ModuleList(ReportedValue(self, name, better) for name, better in directions.items())
         self._index = {name: index for index, name in enumerate(directions)}
