@@ -3,6 +3,7 @@
 import configparser
 import email
 import importlib.metadata
+import os
 import re
 import shutil
 import subprocess
@@ -96,19 +97,16 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
     with zipfile.ZipFile(built[0]) as wheel:
         info = f"imbtorch-{imbtorch.__version__}.dist-info"
         added = {f"{info}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")}
-        assert set(wheel.namelist()) == modules() | {"imbtorch/py.typed"} | added
+        entry, files = "imbtorch/lightning/entry_point.py", modules() | {"imbtorch/py.typed", "imbtorch_entry_point.py"}
+        assert set(wheel.namelist()) == files - {entry} | added
+        assert wheel.read("imbtorch_entry_point.py") == (ROOT / entry).read_bytes()
         assert wheel.read(f"{info}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
         groups = configparser.ConfigParser()
         groups.read_string(wheel.read(f"{info}/entry_points.txt").decode())
     assert {name: dict(groups[name]) for name in groups.sections()} == {
-        "lightning.pytorch.callbacks_factory": {"imbtorch": "imbtorch.lightning.monitor_guard:lightning_callbacks"},
-        "pytorch_lightning.callbacks_factory": {
-            "imbtorch": "imbtorch.lightning.monitor_guard:pytorch_lightning_callbacks"
-        },
+        "lightning.pytorch.callbacks_factory": {"imbtorch": "imbtorch_entry_point:lightning_callbacks"},
+        "pytorch_lightning.callbacks_factory": {"imbtorch": "imbtorch_entry_point:pytorch_lightning_callbacks"},
     }
-    for group in groups.sections():
-        entry = importlib.metadata.EntryPoint("imbtorch", groups[group]["imbtorch"], group)
-        assert callable(entry.load())
 
 
 def contents(sdist):
@@ -262,7 +260,7 @@ def test_everything_public_works_with_what_is_required_alone(fresh, tmp_path):
                 print("plot:", error)
         for entry in importlib.metadata.distribution("imbtorch").entry_points:
             try:
-                entry.load()
+                entry.load()()
             except ModuleNotFoundError as error:
                 print("entry:", error)
         assert without[0] == "imbtorch.lightning"
@@ -284,3 +282,47 @@ def test_everything_public_works_with_what_is_required_alone(fresh, tmp_path):
     assert len(lines[3:6]) == 3
     assert all(line.startswith("plot:") and "pip install 'imbtorch[plot]'" in line for line in lines[3:6])
     assert lines[6:] == [f"entry: {remedy}"] * 2
+
+
+# --- in programs of Lightning -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folders(built, tmp_path_factory):
+    """Folders for PYTHONPATH by the way in which imbtorch is installed."""
+    wheel = tmp_path_factory.mktemp("installed")
+    install = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-compile", "--target", wheel)
+    call(sys.executable, *install, built[0], cwd=wheel)
+    return {"as the tests have it": [], "wheel": [str(wheel)]}  # .ci/run installs this tree editable
+
+
+@pytest.mark.parametrize("installed", ["as the tests have it", "wheel"])
+@pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
+@pytest.mark.parametrize("uses_imbtorch", [False, True])
+def test_a_trainer_has_a_guard_only_in_programs_that_import_imbtorch(
+    uses_imbtorch, package, installed, folders, tmp_path
+):
+    code = f"""
+        import sys
+        from {package} import Trainer
+        {"import imbtorch" * uses_imbtorch}
+        trainer = Trainer(logger=False, enable_checkpointing=False, enable_progress_bar=False, accelerator="cpu")
+        known = [name in sys.modules for name in ("imbtorch", "imbtorch.metrics")]
+        print(known, [type(each).__name__ for each in trainer.callbacks].count("MonitorGuard"))
+        print(sys.modules["imbtorch_entry_point"].__file__)
+    """
+    path = os.pathsep.join([*folders[installed], *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    found, file = done.stdout.splitlines()
+    assert found == ("[True, True] 1" if uses_imbtorch else "[False, False] 0")
+    assert ("Adding 1 callbacks from entry point 'imbtorch': MonitorGuard" in done.stderr) == uses_imbtorch
+    assert uses_imbtorch or "imbtorch" not in done.stderr
+    assert all(file.startswith(folder) for folder in folders[installed])

@@ -245,18 +245,19 @@ class MonitorGuard(_Guard, Callback):
 
     Metrics of other packages are left alone.
 
-    Installed with imbtorch into every ``Trainer``, of ``lightning`` and of ``pytorch_lightning``; the environment
-    variable ``IMBTORCH_MONITOR_GUARD=0`` (or false, off, no) switches it off.
+    Every ``Trainer`` of ``lightning`` or ``pytorch_lightning`` that is made after ``import imbtorch`` has a guard; in
+    programs without imbtorch there is none. The environment variable ``IMBTORCH_MONITOR_GUARD=0`` (or false, off, no)
+    switches it off.
     """
 
 
 def lightning_callbacks() -> list[Any]:
-    """Give a Trainer of ``lightning`` its guard (entry point)."""
+    """Give a Trainer of ``lightning`` its guard; see :mod:`imbtorch.lightning.entry_point`."""
     return _guards("lightning.pytorch")
 
 
 def pytorch_lightning_callbacks() -> list[Any]:
-    """Give a Trainer of ``pytorch_lightning`` its guard (entry point)."""
+    """Give a Trainer of ``pytorch_lightning`` its guard; see :mod:`imbtorch.lightning.entry_point`."""
     return _guards("pytorch_lightning")
 
 

@@ -1,0 +1,30 @@
+"""Lightning's entry points: a guard for programs that use imbtorch, nothing for all others on the machine.
+
+Lightning loads them for every ``Trainer``. ``pyproject.toml`` therefore installs this file as ``imbtorch_entry_point``,
+a module beside the package: loading one inside the package would import imbtorch.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+__all__ = ["lightning_callbacks", "pytorch_lightning_callbacks"]
+
+
+def lightning_callbacks() -> list[Any]:
+    """Give a Trainer of ``lightning`` its guard if the program has imported imbtorch."""
+    if "imbtorch" not in sys.modules:
+        return []
+    from imbtorch.lightning import monitor_guard
+
+    return monitor_guard.lightning_callbacks()
+
+
+def pytorch_lightning_callbacks() -> list[Any]:
+    """Give a Trainer of ``pytorch_lightning`` its guard if the program has imported imbtorch."""
+    if "imbtorch" not in sys.modules:
+        return []
+    from imbtorch.lightning import monitor_guard
+
+    return monitor_guard.pytorch_lightning_callbacks()
