@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from imbtorch.metrics.compat import evaluation_of_transformers, warn_caller
 from imbtorch.metrics.shared import SharedResult
-from imbtorch.metrics.state import warn_caller
 
 __all__ = ["compute_metrics"]
 
@@ -64,10 +65,12 @@ def compute_metrics(report: SharedResult, args: Any | None = None) -> Callable[.
         _check_arguments(report, args)
     report.distributed_available_fn = _alone
     begins = True  # whether the next predictions are the first of an evaluation
+    evaluation: FrameType | None = None  # the one whose batches are counted
 
     def computed(evaluated: Any, compute_result: bool = True) -> dict[str, float]:
-        nonlocal begins
-        if begins:
+        nonlocal begins, evaluation
+        before, evaluation = evaluation, evaluation_of_transformers()
+        if begins or evaluation is not before:  # after an interrupt or exception between batches no last one comes
             report.reset()
         begins = True  # an evaluation that raises does not go on
         predictions, labels = evaluated.predictions, evaluated.label_ids
@@ -77,6 +80,7 @@ def compute_metrics(report: SharedResult, args: Any | None = None) -> Callable[.
         begins = compute_result
         if not compute_result:
             return {}
+        evaluation = None
         values = report.compute()
         return {value.name + report.postfix: float(values[value.full_name]) for value in report.values()}
 

@@ -9,6 +9,7 @@ import math
 import os
 import pickle
 import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -21,7 +22,7 @@ import pytest
 import pytorch_lightning
 import torch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.loggers import CometLogger, CSVLogger, MLFlowLogger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.loggers.logger import Logger
 from processes import launch
 from sklearn import metrics as sklearn_metrics
@@ -794,6 +795,7 @@ def update_and_log_train_report(module, index):
     module.log_dict(module.train_report, on_step=False, on_epoch=True)
 
 
+TRAIN_COUNTS = {"training_step": update_train_report}
 TRAIN_HOOKS = {
     "training_step": {"training_step": update_and_log_train_report},
     "on_train_epoch_end": {"training_step": update_train_report, "on_train_epoch_end": log_report_at_train_end},
@@ -925,6 +927,57 @@ def test_counts_that_pile_up_over_calls_are_told_once(act, reset):
             getattr(trainer, act)(module, indices(), verbose=False)
     stage = {"validate": "validation", "test": "test"}[act]
     assert [text.partition(":")[0] for text in told] == [PILED.format("val", BATCHES, stage)] * (not reset)
+
+
+INTERRUPTS = {"exception": (KeyError("broken file"), KeyError), "Ctrl-C": (KeyboardInterrupt(), SystemExit)}
+
+
+@EVERY_PACKAGE
+@pytest.mark.parametrize("raised", INTERRUPTS)
+@pytest.mark.parametrize("act", ["fit", "validate", "test"])
+def test_what_an_interrupted_evaluation_counted_is_forgotten(act, raised, package):
+    """Two of four batches of ten; without the sanity check, which would reset a metric that it has logged."""
+    error, expected = INTERRUPTS[raised]
+    seen = []
+
+    def count(module, index, _):
+        if index[0] == 20 and error is not None:
+            raise error
+        module.counted(module.val, index)
+        module.counted(module.single, index)
+
+    def log(module):
+        seen.append((int(module.val.counts().sum()), float(module.val["accuracy"].compute())))
+        module.log_dict(module.val)
+        module.log("val_recall_", module.single)
+
+    module = scripted(package)(validation_step=count, on_validation_epoch_end=log, **TRAIN_COUNTS)
+    module.single, module.older = imbtorch.Recall("binary"), imbtorch.Recall("binary")
+    module.older.update(*[torch.tensor(TRUTH)] * 2)  # counts of before are nobody's to forget
+    module.test_step, module.on_test_epoch_end = module.validation_step, module.on_validation_epoch_end
+    options = {**QUIET, "logger": False, "enable_checkpointing": False, "num_sanity_val_steps": 0, "max_epochs": 1}
+    handler = signal.getsignal(signal.SIGINT)  # which Lightning turns off
+
+    def run():
+        trainer = package.Trainer(**options)
+        if act == "fit":
+            trainer.fit(module, indices(), indices())
+        else:
+            getattr(trainer, act)(module, indices(), verbose=False)
+
+    try:
+        with pytest.raises(expected):
+            run()
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert int(module.train_report.confmat.sum()) == (40 if act == "fit" else 0)
+    assert int(module.older.confmat.sum()) == 40
+    error = None
+    module.train().train_report.reset()
+    with listening() as told:
+        run()
+    assert seen == [(40, pytest.approx(sklearn_metrics.accuracy_score(TRUTH, predictions(4))))]
+    assert told == []
 
 
 @pytest.mark.parametrize("kind", ["report", "metric"])
@@ -1179,26 +1232,49 @@ def test_states_are_not_in_checkpoints_so_a_resumed_epoch_trains_on_the_rest_and
 # --- figures --------------------------------------------------------------------------------------------------------
 
 
-class WithFigures(Notes):
-    """Stands in for the loggers of Weights & Biases and MLflow, which are not installed here."""
+class StandIn(Notes):
+    """A logger of Lightning whose backend is elsewhere: remembers what the backend would have been given."""
 
-    def __init__(self, kind):
-        super().__init__()
-        self.figures, self.run_id = {}, "run"
-        self._experiment = types.SimpleNamespace()
-        if kind == "wandb":
-            self.log_image = self._log_image
-        else:
-            self._experiment.log_figure = self._log_figure
+    run_id, save_dir = "run", None
+    finalize, after_save_checkpoint, log_graph = Logger.finalize, Logger.after_save_checkpoint, Logger.log_graph
 
-    experiment = property(lambda self: self._experiment)
+    def __init__(self):
+        Logger.__init__(self)
+        self.rows, self.figures, self.tables = [], {}, {}
 
-    def _log_image(self, key, images, step=None, **kwargs):
+    experiment = property(lambda self: types.SimpleNamespace(log_figure=self.log_figure, log_text=self.log_text))
+
+
+class Wandb(StandIn, WandbLogger):
+    def log_image(self, key, images, step=None, **kwargs):
         self.figures[f"{key} at {step}"] = images[0]
 
-    def _log_figure(self, run_id, figure, artifact_file):
+    def log_table(self, key, columns=None, data=None, dataframe=None, step=None):
+        self.tables[f"{key} at {step}"] = columns, data
+
+    log_text = log_table
+
+
+class MLflow(StandIn, MLFlowLogger):
+    def log_figure(self, run_id, figure, artifact_file, *, save_kwargs=None):
         assert run_id == "run"
         self.figures[artifact_file] = figure
+
+    def log_text(self, run_id, text, artifact_file):
+        assert run_id == "run"
+        self.tables[artifact_file] = text
+
+
+class Comet(StandIn, CometLogger):
+    """Arguments are those of the experiments of comet_ml 3.58."""
+
+    run_id = property()  # which it does not have
+
+    def log_figure(self, figure_name=None, figure=None, overwrite=False, step=None, metadata=None, format="auto"):
+        self.figures[f"{figure_name} at {step}"] = figure
+
+    def log_text(self, text, step=None, metadata=None):
+        self.tables[f"{metadata['name']} at {step}"] = text
 
 
 class Bare(Notes):
@@ -1250,12 +1326,13 @@ def test_pictures_in_tensorboard(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
-        ("wandb", ["val_confusion at 4", "val_confusion at 8"]),
-        ("mlflow", ["figures/val_confusion_epoch0000.png", "figures/val_confusion_epoch0001.png"]),
+        (Wandb, ["val_confusion at 4", "val_confusion at 8"]),
+        (Comet, ["val_confusion at 4", "val_confusion at 8"]),
+        (MLflow, ["figures/val_confusion_epoch0000.png", "figures/val_confusion_epoch0001.png"]),
     ],
 )
 def test_pictures_for_other_loggers(kind, names):
-    logger = WithFigures(kind)
+    logger = kind()
     drawn(logger, (4, 1))
     assert list(logger.figures) == names
     matrix, recalls = logger.figures[names[1]].axes
@@ -1270,7 +1347,31 @@ def test_pictures_for_other_loggers(kind, names):
 def test_a_logger_without_pictures_is_told_once(kind):
     with listening() as told:
         drawn(kind())
-    assert told == [f"ConfusionFigures: {kind.__name__} takes no figures, so none are logged there"]
+    takers = "TensorBoardLogger, WandbLogger, MLFlowLogger, CometLogger, CSVLogger"
+    assert told == [f"{kind.__name__} gets no figures and tables of imbtorch, which {takers} take"]
+
+
+class Broken(Comet):
+    """Of a version that calls its arguments otherwise, or without a connection."""
+
+    def log_figure(self, name, figure):
+        raise AssertionError("is not called")
+
+
+def test_a_logger_that_fails_is_told_once_and_the_training_goes_on():
+    logger = Broken()
+    with listening() as told:
+        trainer = drawn(logger)
+    (text,) = told
+    assert text.startswith("Broken did not take 'val_confusion': TypeError: ")
+    assert trainer.current_epoch == 3
+    assert len(logger.values("val_iam")) == 3
+
+
+def test_a_fast_run_has_a_logger_that_keeps_nothing():
+    with listening() as told:
+        fit(scripted(lightning)((4,)), [ConfusionFigures()], logger=True, fast_dev_run=True)
+    assert told == []
 
 
 def test_pictures_without_a_logger_and_with_the_other_package(tmp_path):
@@ -1350,7 +1451,7 @@ def test_pictures_of_weights_of_an_unknown_epoch(tmp_path):
 
 
 def test_the_step_of_a_picture_is_that_of_the_weights(tmp_path):
-    logger = WithFigures("wandb")
+    logger = Wandb()
     module, saver = scripted(lightning)((4, 1, 3, 2)), ModelCheckpoint(tmp_path, monitor="val_iam", mode="max")
     trainer = fit(module, [ConfusionFigures(), saver], logger=logger, max_epochs=3)
     assert list(logger.figures) == ["val_confusion at 4", "val_confusion at 8", "val_confusion at 12"]
@@ -1444,7 +1545,7 @@ def test_pictures_of_labels_and_of_margins(state, tmp_path):
         return ImbalanceReport("multiclass", class_names=["a", "b", "c"], state="margins", prefix="val_")
 
     module = scripted(lightning)((4,), validation_step=lambda module, index, _: module.val.update(preds, target))
-    module.val, logger = made(), WithFigures("mlflow")
+    module.val, logger = made(), MLflow()
     fit(module, [ConfusionFigures()], logger=logger)
     (axes,) = logger.figures["figures/val_confusion_epoch0000.png"].axes
     wanted = sklearn_metrics.recall_score(target.numpy(), preds.numpy(), average=None)

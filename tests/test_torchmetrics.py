@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as sklearn_metrics
 from torchmetrics import MetricCollection, MetricTracker
-from torchmetrics.classification import BinaryF1Score, MulticlassRecall
+from torchmetrics.classification import BinaryF1Score, MulticlassConfusionMatrix, MulticlassRecall
 from torchmetrics.wrappers import BootStrapper, ClasswiseWrapper, MinMaxMetric, Running
 
 from imbtorch import (
@@ -224,6 +224,17 @@ def test_members_that_count_one_by_one(order, act):
             getattr(members[name], act)(*each)
     for name in order:
         assert int(members[name].confmat.sum()) == 90
+
+
+def test_torchmetrics_own_members_count_into_one_tensor():
+    """The case for which shared states have a rule of their own here."""
+    members = {name: MulticlassConfusionMatrix(SIZE) for name in ("one", "other")}
+    data = [batch(seed) for seed in range(3)]
+    MetricCollection(members).update(*data[0])
+    for each in data[1:]:
+        for metric in members.values():
+            metric.update(*each)
+    assert [int(metric.confmat.sum()) for metric in members.values()] == [150, 150]
 
 
 @pytest.mark.parametrize("act", ["update", "forward"])

@@ -331,6 +331,50 @@ def test_a_wrong_direction_is_refused_with_the_argument_to_change(arguments):
         compute_metrics(report, "out")
 
 
+@pytest.mark.usefixtures("_offline")
+@pytest.mark.parametrize("error", [RuntimeError("out of memory"), KeyboardInterrupt()], ids=["exception", "Ctrl-C"])
+@pytest.mark.parametrize("batched", [False, True])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_an_evaluation_that_was_interrupted_is_no_part_of_the_next(wrapped, batched, error):
+    """Between batches, where ``compute_metrics`` sees neither an error nor a last batch."""
+    transformers = import_or_skip("transformers")
+    report = ImbalanceReport("multiclass", num_classes=2, measures=["accuracy"], per_class=())
+    computed, failing = compute_metrics(report), True
+
+    class Model(torch.nn.Module):
+        """Predicts what the input says, once the third batch does not fail."""
+
+        batches = 0
+
+        def forward(self, inputs, labels):
+            self.batches += 1
+            if failing and self.batches == 3:
+                raise error
+            return {"loss": torch.zeros(()), "logits": torch.nn.functional.one_hot(inputs, 2).float()}
+
+    data = [{"inputs": i % 3 // 2, "labels": i % 2} for i in range(50)]
+    args = transformers.TrainingArguments(
+        "unused",
+        batch_eval_metrics=batched,
+        per_device_eval_batch_size=12,
+        disable_tqdm=True,
+        report_to="none",
+        use_cpu=True,
+    )
+    function = (lambda evaluated, compute_result=True: {**computed(evaluated, compute_result)}) if wrapped else computed
+    trainer = transformers.Trainer(Model(), args, compute_metrics=function)
+    with pytest.raises(type(error)) as kept:  # as a notebook does, which keeps the traceback
+        trainer.evaluate(data)
+    assert int(report.confmat.sum()) == 24 * batched
+    failing = False
+    for _ in range(2):
+        values = trainer.evaluate(data)
+        assert int(report.confmat.sum()) == 50
+        oracle = sklearn.metrics.accuracy_score([i % 2 for i in range(50)], [i % 3 // 2 for i in range(50)])
+        assert values["eval_accuracy"] == pytest.approx(oracle)
+    assert kept.value is error
+
+
 def evaluated_by_trainers(rank, world):
     """Counts and intervals of what Trainers evaluated on several processes, of all predictions and batch by batch."""
     os.environ.update(HF_HUB_OFFLINE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="1", LOCAL_WORLD_SIZE=str(world))

@@ -6,7 +6,7 @@ import importlib
 import os
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
@@ -15,6 +15,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from imbtorch.lightning.base import Callback, is_fitting
 from imbtorch.metrics.base import CountsMetric
+from imbtorch.metrics.compat import LIGHTNINGS_SAMPLER_WARNING, callback_of, ignore_warnings, stop_ignoring
 from imbtorch.metrics.shared import ReportedValue, SharedResult
 from imbtorch.metrics.state import SyncedMetric
 from imbtorch.sampler import ExactBatchSampler
@@ -22,8 +23,6 @@ from imbtorch.sampler import ExactBatchSampler
 __all__ = ["MonitorGuard"]
 
 LoggedMetric: TypeAlias = SyncedMetric | ReportedValue
-# what Lightning says of every DistributedSampler, whether it repeats samples or not, before it builds ours around it
-LIGHTNINGS_WARNING = r"Using `DistributedSampler` with the dataloaders\. During `trainer\.(validate|test)\(\)`"
 
 
 class _Guard:
@@ -32,96 +31,92 @@ class _Guard:
     def __init__(self) -> None:
         super().__init__()
         self._already_warned: set[str] = set()
-        self._filters: list[Any] = []  # of warnings, while Lightning's is kept back
+        self._ignored: list[Any] = []  # filters of warnings, while Lightning's is kept back
         self._replaces_lightnings_warning = False
-        self._updates_before: dict[str, int] = {}  # updates that metrics held when the first batch of an epoch began
+        self._held: dict[str, int] = {}  # updates that metrics held when the present training epoch or evaluation began
 
     # --- samples that are counted twice -----------------------------------------------------------------------------
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Keep back what Lightning says of the sampler; where samples are counted twice, the guard says so itself."""
-        counts = any(isinstance(child, SyncedMetric) for child in pl_module.modules())
+        """Keep back Lightning's warning about the sampler: the guard warns where samples are counted twice."""
+        counts = any(True for _ in _metrics(pl_module))
         self._replaces_lightnings_warning = counts and stage in ("validate", "test") and self._is_first(trainer)
         if self._replaces_lightnings_warning:
-            known = list(warnings.filters)
-            warnings.filterwarnings("ignore", LIGHTNINGS_WARNING, UserWarning)
-            self._filters = [entry for entry in warnings.filters if entry not in known]
+            self._ignored = ignore_warnings(LIGHTNINGS_SAMPLER_WARNING)
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Let Lightning's warnings through again, now that the loaders are there."""
-        self._remove_filters()
+        self._stop_ignoring()
 
     on_test_start = on_validation_start
 
-    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Let Lightning's warnings through again."""
-        self._remove_filters()
-
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Let Lightning's warnings through again, where there was nothing to validate."""
-        self._remove_filters()
+        self._stop_ignoring()
+        self._held = {}
 
-    def _remove_filters(self) -> None:
-        active = cast("list[Any]", warnings.filters)
-        for entry in self._filters:
-            if entry in active:
-                active.remove(entry)
-        self._filters = []
+    def _stop_ignoring(self) -> None:
+        stop_ignoring(self._ignored)
+        self._ignored = []
 
     def _warn_of_repeated_samples(self, trainer: Any, stage: str, loaders: Any) -> None:
-        for sampler in filter(None, map(_padded_sampler, tree_leaves(loaders))):
-            samples = len(sampler.dataset)  # type: ignore[arg-type]
-            self._warn(
-                trainer,
-                f"repeated in {stage}",
-                f"{stage} counts {sampler.total_size - samples} of {samples} samples twice, because "
-                f"DistributedSampler gives all {sampler.num_replicas} processes equally many; of a rare class "
-                "that can decide the result. Give the DataLoader batch_sampler=imbtorch.ExactBatchSampler("
-                "SequentialSampler(dataset), batch_size) to count each once",
-            )
+        for loader in tree_leaves(loaders):
+            batches = getattr(loader, "batch_sampler", None)
+            if isinstance(batches, ExactBatchSampler):
+                continue
+            for sampler in (getattr(loader, "sampler", None), getattr(batches, "sampler", None)):
+                if not isinstance(sampler, DistributedSampler):
+                    continue
+                samples = len(sampler.dataset)  # type: ignore[arg-type]
+                if sampler.total_size > samples:
+                    self._warn(
+                        trainer,
+                        f"repeated in {stage}",
+                        f"{stage} counts {sampler.total_size - samples} of {samples} samples twice, because "
+                        f"DistributedSampler gives all {sampler.num_replicas} processes equally many; of a rare class "
+                        "that can decide the result. Give the DataLoader batch_sampler=imbtorch.ExactBatchSampler("
+                        "SequentialSampler(dataset), batch_size) to count each once",
+                    )
 
-    # --- counts of an epoch before ----------------------------------------------------------------------------------
+    # --- counts of an epoch before, or of one that was interrupted --------------------------------------------------
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """See which metrics hold counts before the first batch."""
-        self._before_batch(pl_module, batch_idx)
+        """Note which metrics hold counts before the first batch."""
+        if batch_idx == 0:
+            self._held = _updates(pl_module)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """See which of them count on."""
-        self._after_batch(trainer, pl_module, "training", batch_idx)
+        """Warn about those of them that count on."""
+        if batch_idx == 0:
+            self._warn_of_earlier_counts(trainer, pl_module, "training")
 
     def on_validation_batch_start(
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        """See which metrics hold counts before the first batch."""
-        self._before_batch(pl_module, batch_idx, dataloader_idx)
+        """Note which metrics hold counts before the first batch."""
+        if batch_idx == dataloader_idx == 0:
+            self._held = _updates(pl_module)
 
     def on_validation_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        """See which of them count on."""
-        self._after_batch(trainer, pl_module, "validation", batch_idx, dataloader_idx)
+        """Warn about those of them that count on."""
+        if batch_idx == dataloader_idx == 0:
+            self._warn_of_earlier_counts(trainer, pl_module, "validation")
 
     on_test_batch_start = on_validation_batch_start
 
     def on_test_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        """See which of them count on."""
-        self._after_batch(trainer, pl_module, "test", batch_idx, dataloader_idx)
+        """Warn about those of them that count on."""
+        if batch_idx == dataloader_idx == 0:
+            self._warn_of_earlier_counts(trainer, pl_module, "test")
 
-    def _before_batch(self, module: nn.Module, batch_idx: int, dataloader_idx: int = 0) -> None:
-        if batch_idx == 0 and dataloader_idx == 0:
-            self._updates_before = {path: metric.update_count for path, metric in _metrics(module)}
-
-    def _after_batch(
-        self, trainer: Any, module: nn.Module, stage: str, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        if batch_idx or dataloader_idx or not self._is_first(trainer):
-            return
-        for path, metric in _metrics(module):
-            before = self._updates_before.get(path, 0)
-            if 0 < before < metric.update_count:
+    def _warn_of_earlier_counts(self, trainer: Any, module: nn.Module, stage: str) -> None:
+        for path, updates in _updates(module).items() if self._is_first(trainer) else ():
+            before = self._held.get(path, 0)
+            if 0 < before < updates:
                 self._warn(
                     trainer,
                     f"piled up {path}",
@@ -130,6 +125,17 @@ class _Guard:
                     f"Log self.{path} itself, not what its compute() returns, so that Lightning resets it; or call "
                     f"self.{path}.reset() after compute()",
                 )
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Reset what an interrupted validation or test counted, since the next one would count on from there.
+
+        A metric that held earlier counts keeps them all. So do those of training, whose epoch may be resumed.
+        """
+        self._stop_ignoring()
+        for path, metric in _metrics(pl_module):
+            if not trainer.training and self._held.get(path) == 0:
+                metric.reset()
+        self._held = {}
 
     # --- what is logged and monitored -------------------------------------------------------------------------------
 
@@ -172,17 +178,20 @@ class _Guard:
 
     def _report_problems(self, trainer: Any, pl_module: Any) -> None:
         """Raise about a monitor with the wrong mode; warn about what makes a monitor or a value doubtful."""
-        if not self._is_first(trainer):
-            return
-        metrics = dict(_logged_metrics(trainer))
-        _refuse_wrong_modes(trainer, metrics)
-        self._warn_of_monitors_without_direction(trainer, metrics)
-        self._warn_of_shared_metrics(trainer, metrics)
-        self._warn_of_plain_values(trainer, pl_module)
+        if self._is_first(trainer):
+            metrics = dict(_logged_metrics(trainer))
+            self._check_monitors(trainer, metrics)
+            self._warn_of_shared_metrics(trainer, metrics)
+            self._warn_of_plain_values(trainer, pl_module)
 
-    def _warn_of_monitors_without_direction(self, trainer: Any, metrics: Mapping[str, LoggedMetric]) -> None:
+    def _check_monitors(self, trainer: Any, metrics: Mapping[str, LoggedMetric]) -> None:
+        """Raise where the worst value of a logged metric would be taken for the best; warn where that is unknown."""
         for who, key, mode in _monitors(trainer):
-            if key in metrics and metrics[key].higher_is_better is None:
+            if key not in metrics:
+                continue
+            better = metrics[key].higher_is_better
+            right, direction = ("max", "higher") if better else ("min", "lower")
+            if better is None:
                 taken = "lowest" if mode == "min" else "highest"
                 self._warn(
                     trainer,
@@ -190,6 +199,12 @@ class _Guard:
                     f"{who}(monitor={key!r}, mode={mode!r}) takes the {taken} {key!r} for the best, which cannot be "
                     "checked: no direction of it is known to be better. Monitor a measure that has one; a function in "
                     "measures= gets one as (function, True), or False where lower is better",
+                )
+            elif mode != right:
+                raise ValueError(
+                    f"{who}(monitor={key!r}) has mode={mode!r}, but of {key!r} {direction} is better, so it would "
+                    f"act on the worst epoch. Write {who}(monitor={key!r}, mode={right!r}). "
+                    "(IMBTORCH_MONITOR_GUARD=0 switches this check off.)"
                 )
 
     def _warn_of_shared_metrics(self, trainer: Any, metrics: Mapping[str, LoggedMetric]) -> None:
@@ -208,7 +223,10 @@ class _Guard:
 
     def _warn_of_plain_values(self, trainer: Any, module: nn.Module) -> None:
         plain = {name for name, value in _logged(trainer) if isinstance(value, Tensor)}
-        for name in sorted(plain & _names_of_metrics(module)) if plain else ():
+        names = set()  # under which metrics of the module would be logged
+        for path, metric in _metrics(module) if plain else ():
+            names.update(metric.keys() if isinstance(metric, SharedResult) else [path.rpartition(".")[2]])
+        for name in sorted(plain & names):
             self._warn(
                 trainer,
                 "plain",
@@ -243,6 +261,7 @@ class MonitorGuard(_Guard, Callback):
     - a ``DistributedSampler`` that repeats samples in validation or test. Lightning's own warning, which comes whether
       samples are repeated or not, is kept back in ``validate`` and ``test`` of modules with metrics of this package.
 
+    What a validation or test had counted when an exception or Ctrl-C interrupted it is reset: it is part of no result.
     Metrics of other packages are left alone.
 
     Every ``Trainer`` of ``lightning`` or ``pytorch_lightning`` that is made after ``import imbtorch`` has a guard; in
@@ -262,16 +281,10 @@ def pytorch_lightning_callbacks() -> list[Any]:
 
 
 def _guards(package: str) -> list[Any]:
-    switch = os.environ.get("IMBTORCH_MONITOR_GUARD", "").strip().lower()
-    return [] if switch in ("0", "false", "off", "no") else [_guard_of(package)]
-
-
-def _guard_of(package: str) -> Any:
-    """Guard that is a callback of one of the two packages, and that launchers can pickle."""
-    base = importlib.import_module(package).Callback
-    if issubclass(MonitorGuard, base):
-        return MonitorGuard()
-    return type("MonitorGuard", (_Guard, base), {"__reduce__": lambda self: (_guard_of, (package,))})()
+    if os.environ.get("IMBTORCH_MONITOR_GUARD", "").strip().lower() in ("0", "false", "off", "no"):
+        return []
+    ours = issubclass(MonitorGuard, importlib.import_module(package).Callback)
+    return [MonitorGuard() if ours else callback_of(package, _Guard, "MonitorGuard")]
 
 
 def _logged(trainer: Any) -> Iterator[tuple[str, Any]]:
@@ -306,31 +319,6 @@ def _monitors(trainer: Any) -> Iterator[tuple[str, str, str]]:
             yield type(config.scheduler).__name__, config.monitor, config.scheduler.mode
 
 
-def _refuse_wrong_modes(trainer: Any, metrics: Mapping[str, LoggedMetric]) -> None:
-    """Raise where the worst value of a logged metric would be taken for the best."""
-    for who, key, mode in _monitors(trainer):
-        better = metrics[key].higher_is_better if key in metrics else None
-        right, direction = ("max", "higher") if better else ("min", "lower")
-        if better is not None and mode != right:
-            raise ValueError(
-                f"{who}(monitor={key!r}) has mode={mode!r}, but of {key!r} {direction} is better, so it would "
-                f"act on the worst epoch. Write {who}(monitor={key!r}, mode={right!r}). "
-                "(IMBTORCH_MONITOR_GUARD=0 switches this check off.)"
-            )
-
-
-def _padded_sampler(loader: Any) -> DistributedSampler[Any] | None:
-    """Sampler of a loader if it repeats samples."""
-    batches = getattr(loader, "batch_sampler", None)
-    if isinstance(batches, ExactBatchSampler):
-        return None
-    for sampler in (getattr(loader, "sampler", None), getattr(batches, "sampler", None)):
-        if isinstance(sampler, DistributedSampler):
-            samples = len(sampler.dataset)  # type: ignore[arg-type]
-            return sampler if sampler.total_size > samples else None
-    return None
-
-
 def _metrics(module: nn.Module) -> Iterator[tuple[str, SyncedMetric]]:
     """All metrics of this package that a module has, by the path of their attribute."""
     for path, child in module.named_modules():
@@ -338,12 +326,9 @@ def _metrics(module: nn.Module) -> Iterator[tuple[str, SyncedMetric]]:
             yield path, child
 
 
-def _names_of_metrics(module: nn.Module) -> set[str]:
-    """Names under which the metrics of a module would be logged: those of a report or sweep, else the attribute."""
-    names = set()
-    for path, metric in _metrics(module):
-        names.update(metric.keys() if isinstance(metric, SharedResult) else [path.rpartition(".")[2]])
-    return names
+def _updates(module: nn.Module) -> dict[str, int]:
+    """Number of updates that each metric holds."""
+    return {path: metric.update_count for path, metric in _metrics(module)}
 
 
 def _set_quiet(module: nn.Module, quiet: bool) -> None:

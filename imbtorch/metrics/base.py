@@ -18,7 +18,8 @@ from imbtorch.counting import Counting, Layout, Task, Threshold
 from imbtorch.counts import Counts, Margins, check_choice, sums
 from imbtorch.kernels import reading_is_free
 from imbtorch.measures import Average
-from imbtorch.metrics.state import Setting, SummedState, rank_zero, warn_caller
+from imbtorch.metrics.compat import warn_caller
+from imbtorch.metrics.state import Setting, SummedState, rank_zero
 
 __all__ = ["CountsMetric", "LocalCounts"]
 

@@ -14,8 +14,8 @@ from imbtorch.counts import Counts, mapped, margins
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import targets
 from imbtorch.metrics.class_groups import check_group_name
+from imbtorch.metrics.compat import warn_caller
 from imbtorch.metrics.intervals_of_report import ReportedIntervals
-from imbtorch.metrics.state import warn_caller
 
 __all__ = ["Groups"]
 

@@ -13,7 +13,8 @@ from torchmetrics import Metric
 
 from imbtorch.counts import Counts, Result, mapped
 from imbtorch.metrics.base import CountsMetric
-from imbtorch.metrics.state import Setting, warn_caller
+from imbtorch.metrics.compat import warn_caller
+from imbtorch.metrics.state import Setting
 
 __all__ = ["ReportedValue", "SharedResult"]
 

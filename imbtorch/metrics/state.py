@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
-import inspect
 import os
-import sys
-import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar, overload
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric, MetricCollection
+from torchmetrics import Metric
 from torchmetrics.utilities.data import dim_zero_sum
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 from imbtorch.arguments import refuse_arguments_of_others
+from imbtorch.metrics.compat import updated_by_collection
 
-__all__ = ["Setting", "SummedState", "SyncedMetric", "rank_zero", "warn_caller"]
+__all__ = ["Setting", "SummedState", "SyncedMetric", "rank_zero"]
 
 T = TypeVar("T")
 CHANGED = {"_stale": True, "_empty": False}  # what a metric knows after its counts changed
@@ -176,6 +172,8 @@ class SummedState(SyncedMetric):
             exclusive: whether those who hold the tensor must not see the change either. A compute group wants to see
                 an update that its leader makes for all (:attr:`_leads`), and nothing else that a member does.
         """
+        # Two of torchmetrics' MulticlassConfusionMatrix in a collection that counted 30 samples share one tensor. Once
+        # both are updated with 60 more, one by one, they hold 150 samples of 90: each counted into the other's tensor.
         if not self._owned or (exclusive and self._lent):
             self._bind(self._state.clone())
         return self._state
@@ -304,7 +302,7 @@ class SummedState(SyncedMetric):
 
         @functools.wraps(update)
         def wrapped(*args: Any, **kwargs: Any) -> None:
-            self.__dict__["_leads"] = self._lent and _called_by_collection()
+            self.__dict__["_leads"] = self._lent and updated_by_collection()
             update(*args, **kwargs)
             self._note_update()
 
@@ -433,32 +431,6 @@ def _zeros(length: int, cell: torch.dtype) -> Tensor:
             f"the counts take {8 * length / 1e9:,.1f} GB, which this device does not have; state='margins' keeps three "
             "numbers a class in place of a matrix (for measures that need no more)"
         ) from error
-
-
-def _called_by_collection() -> bool:
-    """Whether the caller's caller is ``MetricCollection.update``, whose leader's counts are those of its group.
-
-    torchmetrics/collections.py: ``m0.update(*args, ...)`` "only update the first member", after which all members get
-    a reference to the leader's state. It tells the metric nothing of that.
-    """
-    if torch.compiler.is_compiling():
-        return False
-    caller = sys._getframe(2)
-    return caller.f_code is _COLLECTION_UPDATE and bool(caller.f_locals["self"]._groups_checked)
-
-
-_COLLECTION_UPDATE = MetricCollection.update.__code__
-
-
-def warn_caller(text: str) -> None:
-    """Warn at the line that called into this package or torchmetrics, however deep the warning arises."""
-    caller, level = sys._getframe(1), 2
-    while caller.f_back is not None and caller.f_code.co_filename.startswith(_PACKAGES):
-        caller, level = caller.f_back, level + 1
-    warnings.warn(text, UserWarning, stacklevel=level)
-
-
-_PACKAGES = (*(str(Path(inspect.getfile(each)).parent) for each in (Metric, Setting)), contextlib.__file__)
 
 
 def rank_zero() -> bool:

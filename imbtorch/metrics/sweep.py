@@ -31,12 +31,13 @@ from imbtorch.counts import Counts, Measure, check_choice, double, evaluated, re
 from imbtorch.measures import expected_cost
 from imbtorch.metrics.averaging import AtPrevalence, AveragedMeasure
 from imbtorch.metrics.base import UNSURE, OnInvalid, TorchmetricsArguments, canonical
+from imbtorch.metrics.compat import warn_caller
 from imbtorch.metrics.confusion_matrix import ConfusionMatrixMetric
 from imbtorch.metrics.histogram import Grid, Histogram
 from imbtorch.metrics.limits import checked_limits
 from imbtorch.metrics.resolving import Measured, resolved
 from imbtorch.metrics.shared import SharedResult, checked_names
-from imbtorch.metrics.state import Setting, warn_caller
+from imbtorch.metrics.state import Setting
 from imbtorch.plots import plot_sweep
 
 __all__ = ["ThresholdSweep"]
