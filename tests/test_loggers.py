@@ -10,7 +10,8 @@ import pytest
 import torch
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
 from sklearn import metrics as sklearn_metrics
-from test_lightning import THIRD_PARTY, Notes, WithFigures, fit, listening, new_pictures, scripted
+from test_lightning import THIRD_PARTY, Comet, MLflow, Notes, Wandb, fit, listening, new_pictures, scripted
+from test_trainers import import_or_skip
 from torch import nn
 
 from imbtorch import FScore, ImbalanceReport, ThresholdSweep, balanced_accuracy
@@ -28,37 +29,24 @@ GROUP = np.arange(120) % 2
 SCORES = np.clip(0.3 * (TARGET == 2) + 0.7 * RANDOM.random(120), 0, 1)
 
 
-class WithTables(WithFigures):
-    """Stands in for Weights & Biases or MLflow, and takes tables as they do."""
-
-    def __init__(self, kind):
-        super().__init__(kind)
-        self.tables = {}
-        if kind == "wandb":
-            self.log_table = self.log_text = self._log_table
-        else:
-            self._experiment.log_text = self._log_text
-
-    def _log_table(self, key, columns=None, data=None, dataframe=None, step=None):
-        self.tables[f"{key} at {step}"] = columns, data
-
-    def _log_text(self, run_id, text, artifact_file):
-        assert run_id == "run"
-        self.tables[artifact_file] = text
+@pytest.mark.parametrize("name", ["log_image", "log_table", "log_text"])
+def test_the_stand_in_takes_what_the_real_logger_takes(name):
+    ours, theirs = (list(inspect.signature(getattr(kind, name)).parameters) for kind in (Wandb, WandbLogger))
+    assert ours == theirs
 
 
-def test_the_stand_in_takes_what_the_real_logger_takes():
-    for name, ours in (("log_table", WithTables._log_table), ("log_image", WithTables._log_image)):
-        assert list(inspect.signature(ours).parameters) == list(
-            inspect.signature(getattr(WandbLogger, name)).parameters
-        )
+@pytest.mark.parametrize("name", ["log_figure", "log_text"])
+def test_the_stand_in_takes_what_a_client_of_mlflow_takes(name):
+    client = import_or_skip("mlflow").tracking.MlflowClient
+    ours, theirs = (list(inspect.signature(getattr(kind, name)).parameters) for kind in (MLflow, client))
+    assert ours == theirs
 
 
 def validated(metric, update, callbacks=None, logger=None, **options):
     """Figures by name of an epoch whose validation updates a metric once."""
     module = scripted(lightning)((4,), validation_step=lambda module, index, _: index[0] or update(module.val))
     module.val = metric
-    logger = WithTables("mlflow") if logger is None else logger
+    logger = MLflow() if logger is None else logger
     fit(module, [ConfusionFigures()] if callbacks is None else callbacks, logger=logger, **options)
     return {
         name.removeprefix("figures/").removesuffix("_epoch0000.png"): figure
@@ -209,7 +197,7 @@ def test_a_report_whose_name_is_no_file_name(tmp_path):
         "validation_step": lambda module, index, _: module.counted(module.reports["a/b"], index),
         "on_validation_epoch_end": lambda module: module.log_dict(module.reports["a/b"]),
     }
-    stand_in = WithTables("mlflow")
+    stand_in = MLflow()
     fit(module, [ConfusionFigures(), SelectionSummary()], logger=[CSVLogger(tmp_path, "", ""), stand_in])
     wanted = ["reports.a_b_confusion_epoch0000.png", "reports.a_b_selection.png"]
     assert new_pictures(tmp_path / "figures") == wanted
@@ -219,12 +207,12 @@ def test_a_report_whose_name_is_no_file_name(tmp_path):
     assert text.startswith("Selection by 'reports.a/b' among 1 validation\n")
 
 
-def test_the_choice_of_an_epoch_in_tensorboard_and_weights_and_biases(tmp_path, capsys):
+def test_the_choice_of_an_epoch_in_tensorboard_weights_and_biases_and_comet(tmp_path, capsys):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    summary, stand_in = SelectionSummary(measures=["accuracy", "gmean"]), WithTables("wandb")
+    summary, stand_in, comet = SelectionSummary(measures=["accuracy", "gmean"]), Wandb(), Comet()
     with listening() as told:
-        fit(scripted(lightning)(), [summary], logger=[TensorBoardLogger(tmp_path, "", ""), stand_in])
+        fit(scripted(lightning)(), [summary], logger=[TensorBoardLogger(tmp_path, "", ""), stand_in, comet])
     assert told == []
     table = summary.table()
     events = EventAccumulator(str(tmp_path), {"images": 0, "tensors": 0})
@@ -239,10 +227,15 @@ def test_the_choice_of_an_epoch_in_tensorboard_and_weights_and_biases(tmp_path, 
     assert head == ["selected by", "epoch", "step", "ties", "accuracy", "gmean", "bottom_line"]
     assert [row[:4] for row in rows] == [["accuracy", 1, 8, 0], ["gmean", 1, 8, 0], ["max-min", 1, 8, 0]]
     assert stand_in.tables["val_selection_table_notes at 12"] == (["note"], [[note] for note in table.notes])
-    assert list(stand_in.figures) == ["val_selection at 12"]
+    assert list(stand_in.figures) == list(comet.figures) == ["val_selection at 12"]
+    assert comet.tables == {"val_selection_table at 12": str(table)}
 
 
 def test_a_logger_that_takes_nothing_is_no_reason_to_draw(monkeypatch):
     monkeypatch.setattr(SelectionSummary, "plot", lambda *_: pytest.fail("drawn for nobody"))
     for logger in (False, Notes()):
-        fit(scripted(lightning)((4,)), [SelectionSummary()], logger=logger)
+        with listening() as told:
+            fit(scripted(lightning)((4,)), [SelectionSummary()], logger=logger)
+        assert [text.partition(" of imbtorch")[0] for text in told] == ["Notes gets no figures and tables"] * bool(
+            logger
+        )

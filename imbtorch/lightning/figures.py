@@ -18,9 +18,10 @@ __all__ = ["ConfusionFigures"]
 class ConfusionFigures(Callback):
     """Draws what reports and sweeps computed, and hands it to the loggers.
 
-    At the end of each validation, of ``fit`` or ``validate``, and of each ``test``. TensorBoard, Weights & Biases and
-    MLflow take the figures; with the CSV logger they become PNGs in ``figures`` beside the log. A logger that cannot
-    take figures is named in a warning, once. Needs matplotlib. The name of a figure is that of the attribute, and:
+    At the end of each validation, of ``fit`` or ``validate``, and of each ``test``. TensorBoard, Weights & Biases,
+    MLflow and Comet take the figures; with the CSV logger they become PNGs in ``figures`` beside the log. A logger that
+    takes none or raises is named in a warning, once. Needs matplotlib. The name of a figure is that of the attribute,
+    and:
 
     - ``_confusion``: the confusion matrix of an :class:`~imbtorch.ImbalanceReport`, of hard counts and of all groups
       together, and the recall of each class, with its interval where the report has one. Labels and margins have no
@@ -132,7 +133,7 @@ class ConfusionFigures(Callback):
     def _look_at_checkpoints(self, trainer: Any) -> None:
         if self.kept_only:
             for checkpoint in self._watcher.newly_kept(trainer):
-                of_these_weights = self._latest if _step(self._latest) == trainer.global_step else []
+                of_these_weights = [each for each in self._latest if each.weights.step == trainer.global_step]
                 self._kept[checkpoint.state_key] = of_these_weights
 
     def _draw_kept(self, trainer: Any) -> None:
@@ -168,8 +169,7 @@ class ConfusionFigures(Callback):
             figure, epoch = drawing.draw(), drawing.weights.epoch
             file = drawing.name if epoch is None else f"{drawing.name}_epoch{epoch:04d}"
             for logger in trainer.loggers:
-                if not log_figure(logger, drawing.name, figure, drawing.weights.step, file):
-                    self._warn(f"{type(logger).__name__} takes no figures, so none are logged there")
+                log_figure(logger, drawing.name, figure, drawing.weights.step, file)
 
     def _warn(self, text: str) -> None:
         if text not in self._already_warned:
@@ -184,7 +184,3 @@ class _Drawing:
     name: str
     weights: TrainingPoint
     draw: Callable[[], Any]
-
-
-def _step(drawings: list[_Drawing]) -> int | None:
-    return drawings[0].weights.step if drawings else None

@@ -1,42 +1,146 @@
-"""Figures and tables, handed to whichever logger there is."""
+"""Figures and tables, handed to the loggers of Lightning that take them."""
 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+from weakref import WeakSet
 
 __all__ = ["file_name", "log_figure", "log_table"]
+
+
+@dataclass(frozen=True)
+class _Figure:
+    """A figure of matplotlib, made after so many optimizer steps; ``file`` is its name where it becomes one."""
+
+    name: str
+    figure: Any
+    step: int
+    file: str
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table as text with notes, and its cells, those of the head first."""
+
+    name: str
+    text: str
+    rows: Sequence[Sequence[Any]]
+    notes: Sequence[str]
+    step: int
+    file: str
+
+
+class _Adapter:
+    """One kind of logger, by its name in Lightning, and how it takes figures and tables; by default not at all."""
+
+    kind: ClassVar[str]
+
+    def fits(self, logger: Any) -> bool:
+        """Return whether a logger is of this kind.
+
+        Its type decides rather than its methods: those of MLflow and Comet have the same names and other arguments.
+        """
+        packages = ("lightning", "pytorch_lightning")
+        return any(
+            parent.__name__ == self.kind and parent.__module__.partition(".")[0] in packages
+            for parent in type(logger).__mro__
+        )
+
+    def figure(self, logger: Any, given: _Figure) -> None: ...
+
+    def table(self, logger: Any, given: _Table) -> None: ...
+
+
+class _TensorBoard(_Adapter):
+    kind = "TensorBoardLogger"
+
+    def figure(self, logger: Any, given: _Figure) -> None:
+        logger.experiment.add_figure(given.name, given.figure, global_step=given.step)
+
+    def table(self, logger: Any, given: _Table) -> None:
+        markdown = "\n".join(f"    {line}" for line in given.text.splitlines())
+        logger.experiment.add_text(given.name, markdown, global_step=given.step)
+
+
+class _WeightsAndBiases(_Adapter):
+    kind = "WandbLogger"
+
+    def figure(self, logger: Any, given: _Figure) -> None:
+        logger.log_image(key=given.name, images=[given.figure], step=given.step)
+
+    def table(self, logger: Any, given: _Table) -> None:
+        head, *cells = (list(row) for row in given.rows)
+        logger.log_table(key=given.name, columns=head, data=cells, step=given.step)
+        notes = [[note] for note in given.notes]
+        logger.log_text(key=f"{given.name}_notes", columns=["note"], data=notes, step=given.step)
+
+
+class _MLflow(_Adapter):
+    kind = "MLFlowLogger"
+
+    def figure(self, logger: Any, given: _Figure) -> None:
+        logger.experiment.log_figure(logger.run_id, given.figure, f"figures/{given.file}.png")
+
+    def table(self, logger: Any, given: _Table) -> None:
+        logger.experiment.log_text(logger.run_id, f"{given.text}\n", f"{given.file}.txt")
+
+
+class _Comet(_Adapter):
+    kind = "CometLogger"
+
+    def figure(self, logger: Any, given: _Figure) -> None:
+        logger.experiment.log_figure(figure_name=given.name, figure=given.figure, step=given.step)
+
+    def table(self, logger: Any, given: _Table) -> None:
+        logger.experiment.log_text(given.text, step=given.step, metadata={"name": given.name})
+
+
+class _CSV(_Adapter):
+    """Files beside the log."""
+
+    kind = "CSVLogger"
+
+    def figure(self, logger: Any, given: _Figure) -> None:
+        folder = Path(logger.log_dir) / "figures"
+        folder.mkdir(parents=True, exist_ok=True)
+        given.figure.savefig(folder / f"{given.file}.png", dpi=120)
+
+    def table(self, logger: Any, given: _Table) -> None:
+        folder = Path(logger.log_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{given.file}.txt").write_text(f"{given.text}\n", encoding="utf-8")
+
+
+class _Dummy(_Adapter):
+    """The logger of ``fast_dev_run``, which keeps nothing."""
+
+    kind = "DummyLogger"
+
+
+ADAPTERS: tuple[_Adapter, ...] = (_TensorBoard(), _WeightsAndBiases(), _MLflow(), _Comet(), _CSV(), _Dummy())
+_warned: WeakSet[Any] = WeakSet()  # loggers, so that each is named once
 
 
 def log_figure(logger: Any, name: str, figure: Any, step: int, file: str = "") -> bool:
     """Hand a figure to a logger, on rank zero alone.
 
     Args:
-        logger: of Lightning. TensorBoard, Weights & Biases and MLflow take it; beside a CSV log it becomes a PNG in
-            ``figures``.
+        logger: of Lightning. TensorBoard, Weights & Biases, MLflow and Comet take it; beside a CSV log it becomes a PNG
+            in ``figures``. About another one, and one that raises, a warning is given, once.
         name: of the figure.
         figure: of matplotlib.
         step: optimizer steps that had been taken.
         file: name without ending where it becomes a file; by default that of the figure.
 
     Returns:
-        Whether the logger takes figures.
+        Whether the logger took it.
     """
-    experiment: Any = getattr(logger, "experiment", None)
-    path = f"figures/{file_name(file or name)}.png"
-    if hasattr(experiment, "add_figure"):  # TensorBoard
-        experiment.add_figure(name, figure, global_step=step)
-    elif hasattr(logger, "log_image"):  # Weights & Biases
-        logger.log_image(key=name, images=[figure], step=step)
-    elif hasattr(experiment, "log_figure"):  # MLflow
-        experiment.log_figure(logger.run_id, figure, path)
-    elif _is_csv(logger):
-        figure.savefig(_beside_the_log(logger, path), dpi=120)
-    else:
-        return False
-    return True
+    return _handed(logger, _Figure(name, figure, step, file_name(file or name)))
 
 
 def log_table(
@@ -53,36 +157,35 @@ def log_table(
         step: optimizer steps that had been taken.
 
     Returns:
-        Whether the logger takes tables.
+        Whether the logger took it.
     """
-    experiment: Any = getattr(logger, "experiment", None)
-    path = f"{file_name(name)}.txt"
-    if hasattr(experiment, "add_text"):  # TensorBoard, which reads Markdown
-        experiment.add_text(name, "\n".join(f"    {line}" for line in text.splitlines()), global_step=step)
-    elif hasattr(logger, "log_table"):  # Weights & Biases
-        head, *cells = (list(row) for row in rows)
-        logger.log_table(key=name, columns=head, data=cells, step=step)
-        logger.log_text(key=f"{name}_notes", columns=["note"], data=[[note] for note in notes], step=step)
-    elif hasattr(experiment, "log_text"):  # MLflow
-        experiment.log_text(logger.run_id, f"{text}\n", path)
-    elif _is_csv(logger):
-        _beside_the_log(logger, path).write_text(f"{text}\n", encoding="utf-8")
-    else:
+    return _handed(logger, _Table(name, text, rows, notes, step, file_name(name)))
+
+
+def _handed(logger: Any, given: _Figure | _Table) -> bool:
+    """Hand on what is given, which may fail, but must not end a training."""
+    adapter = next((adapter for adapter in ADAPTERS if adapter.fits(logger)), None)
+    if adapter is None:
+        takers = ", ".join(adapter.kind for adapter in ADAPTERS[:-1])
+        _warn(logger, f"{type(logger).__name__} gets no figures and tables of imbtorch, which {takers} take")
+        return False
+    try:
+        if isinstance(given, _Figure):
+            adapter.figure(logger, given)
+        else:
+            adapter.table(logger, given)
+    except Exception as error:  # a full disk, a lost connection, a version that calls its methods otherwise
+        _warn(logger, f"{type(logger).__name__} did not take {given.name!r}: {type(error).__name__}: {error}")
         return False
     return True
 
 
-def _is_csv(logger: Any) -> bool:
-    return type(logger).__name__ == "CSVLogger"
+def _warn(logger: Any, text: str) -> None:
+    if logger not in _warned:
+        _warned.add(logger)
+        warnings.warn(text, UserWarning, stacklevel=4)
 
 
 def file_name(name: str) -> str:
-    """Name of a report's attribute without what a path cannot bear."""
+    """Return the name of a report's attribute without what a path cannot bear."""
     return re.sub(r"[^-\w.]", "_", name)
-
-
-def _beside_the_log(logger: Any, path: str) -> Path:
-    """Where a file belongs, in a folder that exists."""
-    place = Path(logger.log_dir) / path
-    place.parent.mkdir(parents=True, exist_ok=True)
-    return place
