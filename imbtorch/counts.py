@@ -130,23 +130,50 @@ def one_vs_rest(counts: Counts) -> Counts:
     tensor([[1, 1],
             [2, 8]])
     """
-    parts = counts if isinstance(counts, Margins) else sums(_wide_enough(square(counts)))
-    own = Margins(*map(_wide_enough, parts))
-    rest = all_others(own)
     if isinstance(counts, Margins):
+        own = Margins(*map(_wide_enough, counts))
+        tp, fn, fp, tn = of_each_class(own)
+        rest = Margins(tn, tn + fp, tn + fn)
         return Margins(*(restore(torch.stack(pair, -1), counts) for pair in zip(rest, own, strict=True)))
-    fp, fn = rest.actual - rest.correct, own.actual - own.correct
-    return restore(two_by_two(rest.correct, fp, fn, own.correct), counts)
+    wide = _wide_enough(square(counts))
+    tp, fn, fp, tn = of_each_class(sums(wide), wide)
+    return restore(two_by_two(tn, fp, fn, tp), counts)
 
 
-def all_others(counts: Margins) -> Margins:
-    """Of each class the margins of all others taken as one; of two classes the other's, to the last digit."""
-    if counts.correct.shape[-1] == 2:
-        return Margins(*(part.flip(-1) for part in counts))
-    tp, actual, predicted = counts
-    total = actual.sum(-1, keepdim=True)
-    right = _zero_if_rounding(total - actual - (predicted - tp), total)
-    return Margins(right, total - actual, _zero_if_rounding(total - predicted, total))
+def of_each_class(own: Margins, cells: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Count the true positives, false negatives, false positives and true negatives of each class, ``[..., K]``.
+
+    Rates keep the digits of rare classes: nothing that is small is a difference of what is large, but for the errors of
+    more than two classes where the matrix is not given.
+
+    Args:
+        own: margins ``[..., K]``, int64 or float64.
+        cells: the matrix ``[..., K, K]`` that they are of.
+    """
+    tp, actual, predicted = own
+    size = tp.shape[-1]
+    if size == 2:
+        fn = actual - tp
+        return tp, fn, fn.flip(-1), tp.flip(-1)
+    if not tp.is_floating_point():
+        fp = predicted - tp
+        return tp, actual - tp, fp, actual.sum(-1, keepdim=True) - actual - fp
+    if cells is None or not cells.is_floating_point():
+        fn, fp = _zero_if_rounding(actual - tp, actual), _zero_if_rounding(predicted - tp, predicted)
+    else:
+        errors = cells.masked_fill(torch.eye(size, dtype=torch.bool, device=cells.device), 0.0)
+        fn, fp = errors.sum(-1), errors.sum(-2)
+    targets, predictions = _sum_of_others(actual), _sum_of_others(predicted)
+    few = targets <= predictions
+    tn = torch.where(few, targets, predictions) - torch.where(few, fp, fn)
+    return tp, fn, fp, _zero_if_rounding(tn, torch.minimum(targets, predictions))
+
+
+def _sum_of_others(x: Tensor) -> Tensor:
+    """Sum over the last dimension without each element itself, from both ends: a difference would lose rare classes."""
+    none = torch.zeros_like(x[..., :1])
+    before = torch.cat((none, x[..., :-1].cumsum(-1)), -1)
+    return before + torch.cat((x[..., 1:].flip(-1).cumsum(-1).flip(-1), none), -1)
 
 
 def merge_classes(

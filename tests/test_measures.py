@@ -904,3 +904,41 @@ def test_what_is_no_confusion_matrix_is_refused(case):
             getattr(metrics, case.name).measure(counts, **arguments)
     with pytest.raises(TypeError, match="counts must be a tensor"):
         getattr(metrics, case.name).measure(SKEWED, **arguments)
+
+
+# --- very rare classes ----------------------------------------------------------------------------------------------
+
+RARE = {
+    2: [[1, Fraction(1, 10**15)], [Fraction(1, 10**18), 1]],
+    3: [[1, *[Fraction(1, 10**15)] * 2], [Fraction(1, 10**15), 1, Fraction(1, 10**8)]],
+}
+FROM_ONE = ("Markedness", "RelativeClassifierInformation")  # near 0 they are differences of 1 by definition
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in MEANS if case.name not in FROM_ONE and "weights" not in case.arguments], ids=str
+)
+def test_classes_with_tiny_shares_keep_their_digits(case):
+    """Rates in another population against exact fractions: relative errors, for values of 1e-15 as well."""
+    rng = random.Random(0)
+    for size in set(case.sizes(RARE)):
+        for shares, _ in itertools.product(RARE[size], range(8)):
+            counts = [[rng.randint(0, 20) + (i == j) for j in range(size)] for i in range(size)]
+            rates = [
+                [Fraction(cell) * share / sum(row) / sum(shares) for cell in row]
+                for row, share in zip(counts, shares, strict=True)
+            ]
+            got = case.ours(at_prevalence(torch.tensor(counts), [float(share) for share in shares]))
+            expected = torch.tensor(case.reference(rates), dtype=torch.float64)
+            torch.testing.assert_close(got, expected, rtol=1e-9, atol=0)
+
+
+def test_mcc_and_specificity_of_classes_with_tiny_shares():
+    """By hand: with TNR 0, FNR 4/22 and a share s of positives MCC is -FNR s / sqrt(s FNR s) for small s."""
+    rates = at_prevalence(torch.tensor([[0, 49], [4, 18]]), [1, 1e-15])
+    for counts in (rates, margins_of(rates)):
+        assert imbtorch.matthews_corrcoef(counts).item() == pytest.approx(-math.sqrt(4 / 22), rel=1e-9)
+    three = at_prevalence(torch.tensor([[50, 3, 1], [4, 18, 2], [5, 1, 7]]), [1, 1e-15, 1e-15])
+    wanted = 1 - (4 / 24 + 5 / 13) / 2  # of the samples of classes 1 and 2
+    assert imbtorch.specificity(three, "none")[0].item() == pytest.approx(wanted, rel=1e-12)
+    assert imbtorch.dominance(one_vs_rest(three))[0].item() == pytest.approx(50 / 54 - wanted, rel=1e-12)

@@ -9,7 +9,16 @@ import torch
 from torch import Tensor
 
 from imbtorch.counts import Counts, check_choice, double, margins, matrix, ratio, restore, square
-from imbtorch.measures.shared import class_distances, class_mean, covariance, defined, mean_where, quotient, root, xlogx
+from imbtorch.measures.shared import (
+    against_rest,
+    class_distances,
+    class_mean,
+    defined,
+    mean_where,
+    quotient,
+    root,
+    xlogx,
+)
 
 __all__ = [
     "accuracy",
@@ -124,13 +133,12 @@ def matthews_corrcoef(counts: Counts) -> Tensor:
     >>> matthews_corrcoef(torch.tensor([[8, 2], [1, 1]]))
     tensor(0.2582, dtype=torch.float64)
     """
-    tp, actual, predicted = margins(counts)
-    total = actual.sum(-1, keepdim=True)
-    both = torch.stack((actual, predicted))
+    _, actual, predicted = own = margins(counts)
+    tp, fn, fp, tn = against_rest(counts, own)
     # each variance has its own root: their product would overflow or lose small rates
-    of_targets, of_predictions = root((both * (total - both)).sum(-1))
-    spread = of_targets * of_predictions
-    return restore(defined(ratio(covariance(tp, actual, predicted, total), spread), actual), counts)
+    of_targets, of_predictions = root((actual * (tn + fp)).sum(-1)), root((predicted * (tn + fn)).sum(-1))
+    covariance = (tp * tn - fn * fp).sum(-1)
+    return restore(defined(ratio(covariance, of_targets * of_predictions), actual), counts)
 
 
 def relative_classifier_information(counts: Tensor) -> Tensor:
@@ -246,12 +254,11 @@ def cohen_kappa(counts: Counts, weights: Literal["linear", "quadratic"] | None =
     >>> cohen_kappa(torch.tensor([[8, 2], [1, 1]]))
     tensor(0.2500, dtype=torch.float64)
     """
-    tp, actual, predicted = margins(counts)
+    _, actual, predicted = own = margins(counts)
     check_choice("weights", weights, (None, "linear", "quadratic"))
     if weights is None:
-        total = actual.sum(-1, keepdim=True)
-        chance = (actual * (total - predicted)).sum(-1)
-        return restore(defined(ratio(covariance(tp, actual, predicted, total), chance), actual), counts)
+        tp, fn, fp, tn = against_rest(counts, own)
+        return restore(defined(ratio((tp * tn - fn * fp).sum(-1), (actual * (tn + fn)).sum(-1)), actual), counts)
     wide = double(square(counts))  # its margins are nan where a cell is no count
     distance = class_distances(wide) ** (2 if weights == "quadratic" else 1)
     found = (distance * wide).sum((-2, -1)) * actual.sum(-1)

@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from imbtorch.counts import Counts, all_others, margins, ratio, restore
-from imbtorch.measures.shared import Average, ClassAverage, averaged, class_mean, root
+from imbtorch.counts import Counts, margins, ratio, restore
+from imbtorch.measures.shared import Average, ClassAverage, against_rest, averaged, class_mean, root
 
 __all__ = [
     "class_balance_accuracy",
@@ -85,9 +85,9 @@ def specificity(counts: Counts, average: Average = "macro") -> Tensor:
     >>> specificity(torch.tensor([[8, 2], [1, 1]]), average="binary")
     tensor(0.8000, dtype=torch.float64)
     """
-    own = margins(counts)
-    rest = all_others(own)
-    return restore(averaged((rest.correct, rest.actual), own.actual, own.predicted, average), counts)
+    _, actual, predicted = own = margins(counts)
+    _, _, fp, tn = against_rest(counts, own)
+    return restore(averaged((tn, tn + fp), actual, predicted, average), counts)
 
 
 def f_score(counts: Counts, beta: float = 1.0, average: Average = "macro") -> Tensor:
@@ -189,9 +189,9 @@ def negative_predictive_value(counts: Counts, average: Average = "macro") -> Ten
     >>> negative_predictive_value(torch.tensor([[8, 2], [1, 1]]), average="binary")
     tensor(0.8889, dtype=torch.float64)
     """
-    own = margins(counts)
-    rest = all_others(own)
-    return restore(averaged((rest.correct, rest.predicted), own.actual, own.predicted, average), counts)
+    _, actual, predicted = own = margins(counts)
+    _, fn, _, tn = against_rest(counts, own)
+    return restore(averaged((tn, tn + fn), actual, predicted, average), counts)
 
 
 def class_balance_accuracy(counts: Counts, average: ClassAverage = "macro") -> Tensor:

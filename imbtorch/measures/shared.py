@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from imbtorch.counts import Counts, Measure, check_choice, margins, ratio
+from imbtorch.counts import Counts, Margins, Measure, check_choice, margins, matrix, of_each_class, ratio
 
 __all__ = ["Average", "ClassAverage", "Measure", "class_mean"]
 
@@ -104,10 +104,10 @@ def quotient(numerator: Tensor, denominator: Tensor, undefined: float) -> Tensor
     return torch.where(empty, limit, numerator / torch.where(empty, 1.0, denominator))
 
 
-def covariance(tp: Tensor, actual: Tensor, predicted: Tensor, total: Tensor) -> Tensor:
-    """How far targets and predictions agree, ``[...]``: trace * n - sum(r * p), which itself would lose digits."""
-    fn, fp = actual - tp, predicted - tp
-    return (tp * (total - actual - fp) - fn * fp).sum(-1)
+def against_rest(counts: Counts, own: Margins) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return TP, FN, FP and TN of each class against all others, float64 ``[..., K]``; ``own`` are the margins."""
+    rates = isinstance(counts, Tensor) and counts.is_floating_point() and counts.shape[-1] > 2
+    return of_each_class(own, matrix(counts) if rates else None)
 
 
 def class_distances(counts: Tensor) -> Tensor:
