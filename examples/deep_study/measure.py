@@ -36,7 +36,7 @@ HERE = Path(__file__).parent
 SIZES = (300, 1_000, 4_000, 8_000)  # of validation parts
 PRIMARY = 1_000  # of them; digits have 300
 SUBSAMPLES = 10
-SOFT = 0.02  # share of the soft counts
+SOFT = 0.02  # weight of the values of soft counts, as in the library
 SCALES = torch.tensor([0.15, 0.25, 0.4, 0.6, 0.8, 1.0, 1.3, 1.7])  # inverse temperatures
 PATIENCES = (3, 10)
 FEW = 10  # classes up to which G-mean is a monitor
@@ -159,30 +159,32 @@ def counts_of(scores: Tensor, labels: Tensor, parts: Tensor) -> Tensor:
     return torch.stack(rows, 2).transpose(0, 1).double()
 
 
-def blended(hard: Tensor, soft: Tensor) -> Tensor:
-    """Hard counts in which soft ones count a little, as :func:`imbtorch.soft_confusion_matrix` has them."""
+def soft_counts(hard: Tensor, summed: Tensor) -> Tensor:
+    """Summed probabilities, scaled as :func:`imbtorch.soft_confusion_matrix` scales them."""
     actual, predicted = hard.sum(-1, keepdim=True), hard.sum(-2, keepdim=True)
-    kept = soft * (actual.transpose(-1, -2) + predicted > 0)  # classes with neither targets nor predictions get none
-    return (1 - SOFT) * hard + SOFT * kept * (actual / kept.sum(-1, keepdim=True)).nan_to_num(0)
+    kept = summed * (actual.transpose(-1, -2) + predicted > 0)  # classes with neither targets nor predictions get none
+    return kept * (actual / kept.sum(-1, keepdim=True)).nan_to_num(0)
 
 
 def validation_values(kept: Kept, parts: Tensor, labels: Tensor) -> dict[str, Tensor]:
     """Values ``[epochs, parts]`` of the measures, hard and soft; an undefined one counts as the worst."""
     hard = counts_of(one_hot(kept.pool), labels, parts)
-    soft = blended(hard, counts_of(kept.pool.softmax(-1), labels, parts))
-    values = {}
-    for end, counts in (("", hard), ("_soft", soft)):
-        margins = imbtorch.margins(counts)
-        for name in kept.monitors:
-            if name == "iam_true":
-                value = imbtorch.imbalance_accuracy(at_shares(counts, kept.shares))
-            elif name == "worst_recall":
-                recalls = margins.correct / margins.actual
-                value = recalls.nan_to_num(math.inf).amin(-1)
-            else:
-                value = MEASURES[name](margins)
-            values[name + end] = value.nan_to_num(-math.inf)
-    return values
+    soft = soft_counts(hard, counts_of(kept.pool.softmax(-1), labels, parts))
+    of_hard, of_soft = (
+        {name: value_of(name, counts, kept.shares) for name in kept.monitors} for counts in (hard, soft)
+    )
+    mixed = {f"{name}_soft": (1 - SOFT) * value + SOFT * of_soft[name] for name, value in of_hard.items()}
+    return {name: value.nan_to_num(-math.inf) for name, value in (of_hard | mixed).items()}
+
+
+def value_of(name: str, counts: Tensor, shares: Tensor) -> Tensor:
+    """Value of a monitored measure; ``shares`` are the true ones, at which ``iam_true`` reads the counts."""
+    if name == "iam_true":
+        return imbtorch.imbalance_accuracy(at_shares(counts, shares))
+    margins = imbtorch.margins(counts)
+    if name == "worst_recall":
+        return (margins.correct / margins.actual).nan_to_num(math.inf).amin(-1)
+    return MEASURES[name](margins)
 
 
 def at_shares(counts: Tensor, shares: Tensor) -> Tensor:

@@ -81,6 +81,10 @@ class Values:
                 key = (row["task"], row["regime"], row["labels"], int(row["size"]), patience, row["measure"])
                 self.cells.setdefault(key, {})[int(row["seed"])] = row
 
+    def among(self, tasks: Sequence[str]) -> list[str]:
+        """Tasks of some that have runs."""
+        return [task for task in tasks if self.runs(task, "iam", Setting())]
+
     def runs(self, task: str, measure: str, setting: Setting) -> dict[int, dict[str, str]]:
         """Rows by seed; digits have 300 validation samples, which stand for the primary size."""
         small = task in ("digits", "digit") and setting.size == PRIMARY
@@ -160,17 +164,16 @@ def by_task(
     title: str,
     pairs: Sequence[tuple[str, str]],
     setting: Setting,
-    tasks: Sequence[str] = TASKS,
     measures: Sequence[str] = COMPARED,
 ) -> str:
     """Each pair for each test measure: a column for each task, then the verdict."""
+    tasks = values.among(TASKS)
     rows = []
     for pair in pairs:
         for measure in measures:
             some = [values.difference(pair, task, (measure,), setting) for task in tasks]
-            if any(len(each) for each in some):
-                versus = f"{named(pair[0])} - {named(pair[1])}"
-                rows.append([versus, NAMES[measure], *(told(each) for each in some), verdict(some)])
+            versus = f"{named(pair[0])} - {named(pair[1])}"
+            rows.append([versus, NAMES[measure], *(told(each) for each in some), verdict(some)])
     return table(title, ["comparison", "test measure", *tasks, "verdict"], rows)
 
 
@@ -182,12 +185,13 @@ SHARES = (("mcc_soft", "iam_soft"), ("iam_true_soft", "iam_soft"), ("iam_true_so
 
 def undecided(values: Values) -> str:
     """MCC against the others, mean of five test measures."""
+    tasks = values.among(MANY)
     rows = []
     for pair in UNDECIDED:
-        some = [values.difference(pair, task, MEASURES, Setting()) for task in MANY]
+        some = [values.difference(pair, task, MEASURES, Setting()) for task in tasks]
         rows.append([f"{named(pair[0])} - {named(pair[1])}", *(told(each) for each in some), verdict(some)])
     title = "One monitor for all: MCC against others, mean of five test measures"
-    return table(title, ["comparison", *MANY, "verdict"], rows)
+    return table(title, ["comparison", *tasks, "verdict"], rows)
 
 
 def worth(values: Values, title: str, tasks: Sequence[str], setting: Setting, end: str = "_latest") -> str:
@@ -207,7 +211,7 @@ def worth(values: Values, title: str, tasks: Sequence[str], setting: Setting, en
 
 def levels(values: Values, measure: str) -> str:
     """Each monitor's mean test value in each task."""
-    tasks = [task for task in TASKS if values.runs(task, measure, Setting())]
+    tasks = values.among(TASKS)
     monitors = ["loss", "loss_scaled", *(f"{name}_latest" for name in (*MEASURES, "worst_recall", "gmean")), "last"]
     rows = []
     for monitor in [*monitors, "best"]:
@@ -225,7 +229,7 @@ def regimes(values: Values) -> str:
         for measure in COMPARED:
             cells = []
             for pair in PAIRS:
-                some = [values.difference(pair, task, (measure,), setting) for task in TASKS]
+                some = [values.difference(pair, task, (measure,), setting) for task in values.among(TASKS)]
                 some = [each for each in some if len(each) >= FEWEST]
                 cells.append(f"{np.mean([each.mean() for each in some]):+.1f}; {verdict(some)}" if some else "")
             rows.append([regime, NAMES[measure], *cells])
@@ -241,8 +245,7 @@ def sizes(values: Values) -> str:
         for measure in COMPARED:
             cells = []
             for pair in (*PAIRS, TIES[0]):
-                some = [values.difference(pair, task, (measure,), setting) for task in LARGE]
-                some = [each for each in some if len(each)]
+                some = [values.difference(pair, task, (measure,), setting) for task in values.among(LARGE)]
                 cells.append(f"{np.mean([each.mean() for each in some]):+.1f}; {verdict(some)}")
             rows.append([f"{size:,}", NAMES[measure], *cells])
     head = [f"{named(first)} - {named(second)}" for first, second in (*PAIRS, TIES[0])]
@@ -257,13 +260,13 @@ def stopping(values: Values) -> str:
         for monitor in ("loss", "accuracy", "own", "own_soft"):
             for measure in COMPARED:
                 some = []
-                for task in TASKS:
+                for task in values.among(TASKS):
                     stopped = values.of(monitor, task, measure, Setting(patience=patience))
                     some.append(stopped - values.of("own_latest", task, measure, Setting()))
                 stop = f"{named(monitor)}, patience {patience}"
                 rows.append([stop, NAMES[measure], *(told(each) for each in some), verdict(some)])
     title = "Early stopping against training to the end with the measure itself, latest of ties"
-    return table(title, ["stopped by", "test measure", *TASKS, "verdict"], rows)
+    return table(title, ["stopped by", "test measure", *values.among(TASKS), "verdict"], rows)
 
 
 def wrong_labels(values: Values) -> str:
@@ -271,17 +274,19 @@ def wrong_labels(values: Values) -> str:
     rows = []
     for monitor in ("loss", "accuracy_soft", "mcc_soft", "balanced_accuracy_soft", "iam_soft", "iam_true_soft"):
         cells = []
-        for task in TASKS:
+        for task in values.among(TASKS):
             right, wrong = (values.of(monitor, task, "iam", Setting(labels=kind)) for kind in ("right", "wrong"))
             cells.append(told(wrong - right))
         rows.append([named(monitor), *cells])
-    return table("Test IAM: 15 % wrong validation labels - right ones, by monitor", ["monitor", *TASKS], rows)
+    return table(
+        "Test IAM: 15 % wrong validation labels - right ones, by monitor", ["monitor", *values.among(TASKS)], rows
+    )
 
 
 def ties(values: Values) -> str:
     """Epochs that tie for the best validation value, and classes that the part lacks, means."""
     rows = []
-    for task in TASKS:
+    for task in values.among(TASKS):
         for size in SIZES:
             setting = Setting(size=size)
             found = {measure: values.runs(task, measure, setting) for measure in MEASURES}
@@ -311,8 +316,7 @@ def trained(folder: Path) -> str:
 def tables(folder: Path) -> str:
     """All tables of the study, as they stand in ``results.md``."""
     values = Values(folder)
-    tasks = [task for task in TASKS if values.runs(task, "iam", Setting())]
-    large = [task for task in tasks if task in LARGE]
+    large = values.among(LARGE)
     found = [trained(folder)]
     found.append(by_task(values, "Primary comparisons: plain loss, 1,000 samples (digits 300)", PAIRS, Setting()))
     found.append(undecided(values))
@@ -350,7 +354,7 @@ def draw_sizes(folder: Path, path: Path) -> None:
     from matplotlib import pyplot
 
     values = Values(folder)
-    tasks = [task for task in LARGE if values.runs(task, "iam", Setting())]
+    tasks = values.among(LARGE)
     fig, axes = pyplot.subplots(1, 2, figsize=(8, 3.9), layout="constrained")
     for ax, measure in zip(axes, COMPARED, strict=True):
         for monitor, (label, color, marker) in LOOKS.items():
@@ -439,8 +443,9 @@ def main() -> None:
     path.write_text(f"{above}{MARK}\n\n{text}", encoding="utf-8")
     print(text)
     figures = arguments.figures or (FIGURES if arguments.out == HERE else arguments.out)
-    for name, draw in {"deep_sizes": draw_sizes, "deep_run": draw_run}.items():
-        draw(arguments.out, figures / f"{name}.png")
+    draw_run(arguments.out, figures / "deep_run.png")
+    if Values(arguments.out).among(LARGE):
+        draw_sizes(arguments.out, figures / "deep_sizes.png")
 
 
 if __name__ == "__main__":
