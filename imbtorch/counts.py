@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -43,23 +42,6 @@ class CountedMargins(Margins):
 Counts: TypeAlias = Tensor | Margins
 Measure: TypeAlias = Callable[[Any], Tensor]
 """A function of counts; of a user's own it is not known whether it takes Margins."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a report or a sweep computed last, over all processes.
-
-    Attributes:
-        counts: what the values were read off.
-        values: name, without prefix and postfix -> value.
-        number: how many results the metric had computed with this one; tells a new result from an old one.
-        groups: counts of each group, ``[G, ...]``; None without groups.
-    """
-
-    counts: Counts
-    values: Mapping[str, Tensor]
-    number: int
-    groups: Counts | None = None
 
 
 def normalized(counts: Tensor, by: Normalize) -> Tensor:
@@ -179,7 +161,7 @@ def _sum_of_others(x: Tensor) -> Tensor:
 def merge_classes(
     counts: Tensor, groups: Mapping[str, Sequence[str]], class_names: Sequence[str]
 ) -> tuple[Tensor, tuple[str, ...]]:
-    """Count groups of classes as one class each: fine counts to coarse ones.
+    """Count groups of classes as one class each: counts of classes to those of superclasses.
 
     Taking one class of a group for another is right then. The classes that no group names stay as they are.
 

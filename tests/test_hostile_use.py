@@ -563,13 +563,13 @@ def test_reported_values_without_an_interval_are_not_called_unknown():
         class_names=[*"abcd"],
         groups=["x", "y"],
         class_groups={"tail": ["c"]},
-        coarse={"ab": ["a", "b"]},
+        superclasses={"ab": ["a", "b"]},
         measures=["iam"],
         soft=True,
     )
     target = torch.arange(8) % 4
     report.update(torch.eye(4)[target], target, group=torch.arange(8) // 4)
-    for name in ("iam/x", "iam_worst", "iam_soft", "iam/coarse", "recall/tail"):
+    for name in ("iam/x", "iam_worst", "iam_soft", "iam/superclasses", "recall/tail"):
         assert name in report
         with pytest.raises(ValueError, match=f"{name!r} has no interval here, but overall values and those of single"):
             report.interval(name)

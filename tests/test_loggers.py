@@ -70,13 +70,13 @@ def test_a_report_of_everything_has_a_figure_for_each_kind():
         intervals=["accuracy", "recall/car"],
         groups=["site A", "site B"],
         class_groups={"head": ["cat"], "tail": ["dog", "car"]},
-        coarse={"animal": ["cat", "dog"]},
+        superclasses={"animal": ["cat", "dog"]},
         soft=True,
     )
     scores = torch.from_numpy(0.7 * np.eye(3)[PREDS] + 0.1)
     target, group = torch.from_numpy(TARGET), torch.from_numpy(GROUP)
     figures = validated(report, lambda metric: metric.update(scores, target, group=group))
-    assert list(figures) == ["val_confusion", "val_coarse", "val_groups", "val_class_groups"]
+    assert list(figures) == ["val_confusion", "val_superclasses", "val_groups", "val_class_groups"]
 
     recalls = sklearn_metrics.recall_score(TARGET, PREDS, average=None)
     matrix, bars = figures["val_confusion"].axes
@@ -87,7 +87,7 @@ def test_a_report_of_everything_has_a_figure_for_each_kind():
     low, high = (report.last_result.values[f"recall/car_{end}"].item() for end in ("low", "high"))
     assert np.array(ends).ravel().tolist() == pytest.approx([2, low, 2, high])
 
-    matrix, bars = figures["val_coarse"].axes
+    matrix, bars = figures["val_superclasses"].axes
     merged = [1 * (each == 2) for each in (TARGET, PREDS)]
     counts = sklearn_metrics.confusion_matrix(*merged)
     assert [int(text.get_text().split("\n")[0]) for text in matrix.texts] == counts.ravel().tolist()

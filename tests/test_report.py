@@ -26,12 +26,14 @@ from torchmetrics.classification import MulticlassAccuracy
 import imbtorch
 from imbtorch import ImbalanceReport
 from imbtorch.metrics import catalogue as metrics
+from imbtorch.metrics.rows import Overall
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 OVERALL = ["iam", "cba", "accuracy", "balanced_accuracy", "precision", "recall", "f1", "gmean", "mcc"]
-BINARY = [*OVERALL, "dominance", "iba", "op", "area"]
+BINARY = [*OVERALL, "iba"]
+TWO_CLASSES = [*OVERALL, "dominance", "iba", "op", "area"]
 NAMES = {"binary": BINARY, "multiclass": OVERALL, "multilabel": OVERALL}
 SIZES = {"binary": {}, "multiclass": {"num_classes": 3}, "multilabel": {"num_labels": 3}}
 TASKS = tuple(SIZES)
@@ -59,13 +61,18 @@ PER_CLASS = {
     "cba": "ClassBalanceAccuracy",
     "iam": "ImbalanceAccuracy",
 }
-COLUMNS = ["support", "predicted", "precision", "recall", "f1", "cba", "iam"]
+SHOWN = ["precision", "recall", "f1", "cba", "iam"]
+COLUMNS = ["support", "predicted", *SHOWN]
 
 
 @pytest.fixture(autouse=True)
 def close_figures():
     yield
     plt.close("all")
+
+
+def column(table, name):
+    return [row[name] for row in table.classes.values()]
 
 
 def data(task, samples=60, seed=0, classes=3):
@@ -260,7 +267,7 @@ def test_multiclass_values_equal_the_peers(seed, state):
 @pytest.mark.parametrize("seed", range(3))
 def test_binary_values_equal_the_peers(seed):
     preds, target = data("binary", seed=seed)
-    values = filled("binary", seed, per_class=()).compute()
+    values = filled("binary", seed, per_class=(), measures=TWO_CLASSES).compute()
     assert_same(values, binary_peers(preds, target))
     # precision, recall and F1 are those of the positive class, not means over both
     assert values["recall"] == pytest.approx(sklearn_metrics.recall_score(target, preds, pos_label=1))
@@ -666,7 +673,7 @@ def test_the_table_is_fresh_after_any_number_of_epochs():
         report.update(*data("multiclass", seed=epoch))
         assert report.metric_state  # hands the state out, so that reset takes a new one
         if epoch % 2 == 0:
-            found = report.table().columns["support"]
+            found = column(report.table(), "support")
             assert found == support_of(epoch)
         report.reset()
 
@@ -682,8 +689,8 @@ def test_the_same_name_twice():
 def test_values_read_one_result(monkeypatch):
     report = filled("multiclass")
     computed = []
-    original = ImbalanceReport._values_of
-    monkeypatch.setattr(ImbalanceReport, "_values_of", lambda *given: computed.append(1) or original(*given))
+    original = Overall.values
+    monkeypatch.setattr(Overall, "values", lambda *given: computed.append(1) or original(*given))
     for value in report.values():
         value.compute()
     assert len(computed) == 1
@@ -715,7 +722,7 @@ def check_in_a_collection(first):
         if epoch:
             collection(*data("multiclass", seed=3))
             reader.check(0, 1, 2, 3)
-        assert report.table().columns["support"] == support_of(*range(3 + epoch))
+        assert column(report.table(), "support") == support_of(*range(3 + epoch))
         preds, target = joined(*range(3 + epoch))
         values = numbers(collection.compute())
         assert values["accuracy"] == values["val_accuracy"]
@@ -893,7 +900,7 @@ def test_a_table_says_what_looking_at_nothing_would_be_worth():
 @pytest.mark.parametrize("state", ["matrix", "margins"])
 def test_table_of_classes(state):
     names = ["a cat", "dog", "long-eared owl"]
-    report = filled("multiclass", class_names=names, state=state, prefix="val_")
+    report = filled("multiclass", class_names=names, state=state, prefix="val_", per_class=SHOWN)
     wanted = table_peers(*data("multiclass"))
     table = report.table()
     nested = json.loads(json.dumps(table.to_dict()))
@@ -903,10 +910,10 @@ def test_table_of_classes(state):
     assert nested["overall"] == pytest.approx(peers(*data("multiclass"), "macro"), rel=1e-6)
 
     head, *lines = str(table).splitlines()
-    assert head.split() == COLUMNS
+    assert head.split() == ["class", *COLUMNS]
     assert len({len(head), *map(len, lines[:3])}) == 1  # all end in one column
     for index, name in enumerate(names):
-        assert lines[index].lstrip().startswith(name)
+        assert lines[index].startswith(name)
         cells = [f"{wanted[column][index]:{'.0f' if column in COLUMNS[:2] else '.4f'}}" for column in COLUMNS]
         assert lines[index].split()[-7:] == cells
         for column, cell in zip(COLUMNS, cells, strict=True):
@@ -915,28 +922,29 @@ def test_table_of_classes(state):
     assert lines[3] == ""
     *lines, last = lines
     assert last.startswith(f"always {names[int(torch.bincount(data('multiclass')[1]).argmax())]!r}: iam ")
-    overall = {line.split()[0]: line.split()[1] for line in lines[4:]}
+    assert lines[4].split() == ["measure", "all"]
+    overall = {line.split()[0]: line.split()[1] for line in lines[5:]}
     assert overall == {name: f"{value:.4f}" for name, value in peers(*data("multiclass"), "macro").items()}
-    assert len({len(line.rpartition("  ")[0]) for line in lines[4:]}) == 1
+    assert len(set(map(len, lines[4:]))) == 1
 
 
 @pytest.mark.parametrize(("task", "arguments"), COUNTING)
 def test_columns_hold_the_terms_of_the_overall_values(task, arguments):
-    table = filled(task, **arguments).table()
+    table = filled(task, per_class=SHOWN, **arguments).table()
     means = ("cba", "iam") if task == "binary" else ("precision", "recall", "f1", "cba", "iam")
     for name in means:
-        terms = [term for term in table.columns[name] if not math.isnan(term)]
+        terms = [term for term in column(table, name) if not math.isnan(term)]
         assert sum(terms) / len(terms) == pytest.approx(table.overall[name], rel=1e-6, abs=1e-6), name
 
 
 def test_table_of_labels():
     names = ["cat", "dog", "owl"]
-    table = filled("multilabel", class_names=names).table()
+    table = filled("multilabel", class_names=names, per_class=SHOWN).table()
     preds, target = data("multilabel")
     precision, recall, f1, support = sklearn_metrics.precision_recall_fscore_support(target, preds)
     columns = {"support": support, "predicted": preds.sum(0), "precision": precision, "recall": recall, "f1": f1}
-    for column, values in columns.items():
-        assert table.columns[column] == pytest.approx(values.tolist()), column
+    for name, values in columns.items():
+        assert column(table, name) == pytest.approx(values.tolist()), name
     assert [line.split()[0] for line in str(table).splitlines()[1:4]] == names
 
 
@@ -945,14 +953,14 @@ def test_a_class_that_does_not_occur_has_dashes():
     report.update(torch.tensor([0, 1]), torch.tensor([0, 1]))
     with pytest.warns(UserWarning, match="no target"):
         table = report.table()
-    assert str(table).splitlines()[3].split() == ["owl", "0", "0", "-", "-", "-", "-", "-"]
+    assert str(table).splitlines()[3].split() == ["owl", "0", "0", "-", "-"]
     assert math.isnan(table.to_dict()["classes"]["owl"]["recall"])
 
 
 def test_table_in_pandas():
     pandas = pytest.importorskip("pandas")
     names = ["cat", "dog", "owl"]
-    frame = filled("multiclass", class_names=names).table().to_pandas()
+    frame = filled("multiclass", class_names=names, per_class=SHOWN).table().to_pandas()
     wanted = pandas.DataFrame(table_peers(*data("multiclass")), index=names)
     pandas.testing.assert_frame_equal(frame, wanted, check_dtype=False)
 
@@ -960,16 +968,16 @@ def test_table_in_pandas():
 def test_table_shows_the_last_result():
     report = ImbalanceReport("multiclass", num_classes=3, on_invalid="raise")
     report.update(*data("multiclass", seed=0))
-    assert report.table().columns["support"] == support_of(0)  # computed for the occasion
+    assert column(report.table(), "support") == support_of(0)  # computed for the occasion
     report.update(*data("multiclass", seed=1))
-    assert report.table().columns["support"] == support_of(0, 1)
+    assert column(report.table(), "support") == support_of(0, 1)
     report.compute()
     report.reset()
-    assert report.table().columns["support"] == support_of(0, 1)  # an epoch's report, after the epoch
+    assert column(report.table(), "support") == support_of(0, 1)  # an epoch's report, after the epoch
     report["iam"].reset()
-    assert report.table().columns["support"] == support_of(0, 1)
+    assert column(report.table(), "support") == support_of(0, 1)
     report.update(*data("multiclass", seed=2))
-    assert report.table().columns["support"] == support_of(2)
+    assert column(report.table(), "support") == support_of(2)
 
 
 @pytest.mark.parametrize("way", ["loaded", "set"])
@@ -982,14 +990,14 @@ def test_table_after_a_reset_shows_counts_from_elsewhere(way):
         report.load_state_dict(source.state_dict())
     else:
         report.counts_matrix_multiclass_3 = source.counts_matrix_multiclass_3
-    assert report.table().columns["support"] == support_of(1)
+    assert column(report.table(), "support") == support_of(1)
 
 
 def test_table_of_nothing():
     report = ImbalanceReport("multiclass", num_classes=3)
     with pytest.warns(UserWarning, match="counted no sample"):
         table = report.table()
-    assert table.columns["support"] == [0, 0, 0]
+    assert column(table, "support") == [0, 0, 0]
     assert all(map(math.isnan, table.overall.values()))
     assert "nan" not in str(table)
 
@@ -1007,7 +1015,7 @@ def test_several_processes_must_compute_before_they_show():
     report.compute()
     several.append(1)
     report.update(*data("multiclass", seed=1))
-    assert report.table().columns["support"] == support_of(0)
+    assert column(report.table(), "support") == support_of(0)
 
 
 # --- pictures and looks ---------------------------------------------------------------------------------------------
@@ -1121,8 +1129,8 @@ def test_all_numbers_as_csv(tmp_path):
         table.to_csv(None)
     assert (tmp_path / "table.csv").read_bytes().decode() == text.getvalue()
     rows = list(csv.DictReader(text.getvalue().splitlines()))
-    found = {(row["part"], row["name"], row["measure"]): row["value"] for row in rows}
-    assert len(found) == len(rows) == 1 + 2 * 7 + 2 * 2
+    found = {(row["kind"], row["name"], row["measure"]): row["value"] for row in rows}
+    assert len(found) == len(rows) == 1 + 2 * 4 + 2 * 2
     wanted = {
         ("overall", "", "accuracy"): 4 / 6,
         ("class", "ok", "support"): 4,
@@ -1214,7 +1222,7 @@ def test_values_at_a_prevalence_equal_sklearns(prevalence):
 def test_precision_collapses_where_positives_are_rare(names):
     """By hand: of 1,000 negatives 50 are taken for positive, of one positive .9 is found."""
     prevalence = {"fraud": 1, "ok": 1000} if names else [1000, 1]
-    report = ImbalanceReport("binary", class_names=names, prevalence=prevalence)
+    report = ImbalanceReport("binary", class_names=names, prevalence=prevalence, measures=TWO_CLASSES)
     report.update(torch.tensor([0] * 95 + [1] * 5 + [0] * 10 + [1] * 90), torch.tensor([0] * 100 + [1] * 100))
     values = report.compute()
     of_class = {"recall/fraud": 0.9, "precision/ok": 950 / 950.1} if names else {"recall/1": 0.9}
@@ -1299,16 +1307,16 @@ def test_forward_reads_the_batch_at_the_prevalence(size):
 
 
 def test_a_table_at_a_prevalence_has_the_support_that_was_counted():
-    report = filled("multiclass", prevalence=[1000, 1, 30])
+    report = filled("multiclass", prevalence=[1000, 1, 30], per_class=SHOWN)
     preds, target = data("multiclass")
     wanted = weighted(preds, target, [1000, 1, 30])
     table, values = report.table(), report.compute()
-    assert table.columns["support"] == target.bincount().tolist()
-    assert table.columns["predicted"] == preds.bincount().tolist()
-    assert table.columns["recall"] == pytest.approx([wanted[f"recall/{index}"] for index in range(3)])
-    assert table.columns["precision"] == pytest.approx([float(values[f"precision/{index}"]) for index in range(3)])
+    assert column(table, "support") == target.bincount().tolist()
+    assert column(table, "predicted") == preds.bincount().tolist()
+    assert column(table, "recall") == pytest.approx([wanted[f"recall/{index}"] for index in range(3)])
+    assert column(table, "precision") == pytest.approx([float(values[f"precision/{index}"]) for index in range(3)])
     assert table.overall["accuracy"] == pytest.approx(wanted["accuracy"])
-    assert sum(table.columns["f1"]) / 3 == pytest.approx(wanted["f1"])
+    assert sum(column(table, "f1")) / 3 == pytest.approx(wanted["f1"])
     _, ax = report.plot()
     assert sum(int(text.get_text().split("\n")[0]) for text in ax.texts) == 60
 

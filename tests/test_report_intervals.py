@@ -92,13 +92,13 @@ def test_what_has_no_interval_is_refused(intervals, error, text):
 
 def test_the_table_shows_limits_where_there_are_any():
     table = filled(intervals=["iam", "recall/fraud"]).table()
-    low, high = table.intervals["recall/fraud"]
+    low, high = table.bounds["class", "fraud", "recall"]
     text = str(table).splitlines()
     assert f"0.9000 [{low:.4f}, {high:.4f}]" in text[2]
     assert "[" not in text[1]
-    assert f"[{table.intervals['iam'][0]:.4f}, {table.intervals['iam'][1]:.4f}]" in text[5]
-    assert table.to_dict()["intervals"]["recall/fraud"] == (low, high)
-    assert "intervals" not in filled().table().to_dict()
+    assert f"[{table.bounds['overall', '', 'iam'][0]:.4f}, {table.bounds['overall', '', 'iam'][1]:.4f}]" in text[6]
+    assert table.to_dict()["bounds"]["class"]["fraud"]["recall"] == (low, high)
+    assert "bounds" not in filled().table().to_dict()
 
 
 def test_error_bars_stand_beside_the_matrix_and_on_bars():

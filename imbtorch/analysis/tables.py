@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from os import PathLike
 from typing import Any, TextIO
 
-__all__ = ["aligned", "spans", "trivial_line", "write_csv"]
+__all__ = ["aligned", "html_table", "spans", "trivial_line", "write_csv"]
 
 
 def aligned(rows: Sequence[Sequence[str]], names_left: bool = False) -> list[str]:
@@ -24,6 +25,18 @@ def aligned(rows: Sequence[Sequence[str]], names_left: bool = False) -> list[str
         cells = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
         lines.append("  ".join([name, *cells]).rstrip())
     return lines
+
+
+def html_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return an HTML table, the first row as its head; what cells hold is escaped.
+
+    >>> html_table([["class", "recall"], ["<cat>", "0.5"]])
+    '<table><tr><th>class</th><th>recall</th></tr><tr><td>&lt;cat&gt;</td><td>0.5</td></tr></table>'
+    """
+    lines = []
+    for tag, row in zip(["th", *["td"] * (len(rows) - 1)], rows, strict=True):
+        lines.append("".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row))
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
 def spans(indices: Sequence[int], names: Sequence[object] | None = None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeAlias, cast
 
@@ -21,6 +21,7 @@ from imbtorch.plots.style import probability
 __all__ = ["drawings"]
 
 Draw: TypeAlias = Callable[[], Any]  # makes a matplotlib figure
+Intervals: TypeAlias = Mapping[tuple[str, str, str], tuple[float, float]]
 CURVES = 10  # labels or classes whose curves are drawn
 PANELS = 3  # beside each other
 ALL = ""  # groups together: no group has an empty name
@@ -38,39 +39,27 @@ def drawings(metric: SharedResult) -> Iterator[tuple[str, Draw]]:
 def _of_report(report: ImbalanceReport) -> Iterator[tuple[str, Draw]]:
     result, table = report.result(), report.table()
     counts, item = result.counts, "Label" if report.task == "multilabel" else "Class"
-    square = isinstance(counts, Tensor) and counts.ndim == 2
-    matrix = cast(Tensor, counts).cpu().clone() if square else None
-    recalls = dict(zip(table.names, table.columns["recall"], strict=True))
-    yield "confusion", partial(_confusion, matrix, recalls, table.intervals, item)
-    if report.coarse and matrix is not None:
-        merged, names = merge_classes(matrix, report.coarse, report.class_names)
-        of_each = recall(merged, average="none").tolist()
-        yield "coarse", partial(_confusion, merged, dict(zip(names, of_each, strict=True)), {}, "Coarse class")
-    groups = {
-        name: {ALL: table.overall[name]} | {group: row[name] for group, row in table.groups.items()}
-        for name in (report.per_group or report.measures)
-    }
-    if groups and table.groups:
-        total = sum(row["support"] for row in table.groups.values())
-        sizes = {ALL: total} | {group: row["support"] for group, row in table.groups.items()}
-        yield "groups", partial(_panels, groups, table.intervals, "Group (samples)", sizes)
-    values = {name: value.item() for name, value in result.values.items()}
-    class_groups = _by_measure(values, tuple(report.class_groups))
-    if class_groups:
-        yield "class_groups", partial(_panels, class_groups, {}, "Class group")
+    matrix = counts.cpu() if isinstance(counts, Tensor) and counts.ndim == 2 else None
+    recalls = dict(zip(report.class_names, result.of_classes("recall").tolist(), strict=True))
+    yield "confusion", partial(_confusion, matrix, recalls, table.bounds, item)
+    if report.superclasses and matrix is not None:
+        merged, names = merge_classes(matrix, report.superclasses, report.class_names)
+        of_merged = dict(zip(names, recall(merged, average="none").tolist(), strict=True))
+        yield "superclasses", partial(_confusion, merged, of_merged, {}, "Superclass")
+    if report.groups is not None and report.measures:
+        sizes = {name: table.groups[name]["support"] for name in report.groups}
+        groups = {
+            key: {ALL: table.overall[key]} | {name: table.groups[name][key] for name in report.groups}
+            for key in (report.per_group or report.measures)
+        }
+        yield "groups", partial(_panels, groups, table.bounds, "Group (samples)", {ALL: sum(sizes.values())} | sizes)
+    if table.class_groups:
+        measures = next(iter(table.class_groups.values()))
+        values = {key: {name: row[key] for name, row in table.class_groups.items()} for key in measures}
+        yield "class_groups", partial(_panels, values, {}, "Class group")
 
 
-def _by_measure(values: Mapping[str, float], groups: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Measure -> class group -> value, out of values by ``<measure>/<group>``."""
-    measures = [name.removesuffix(f"/{groups[0]}") for name in values if groups and name.endswith(f"/{groups[0]}")]
-    named = {measure: {group: f"{measure}/{group}" for group in groups} for measure in measures}
-    whole = {measure: names for measure, names in named.items() if all(name in values for name in names.values())}
-    return {measure: {group: values[name] for group, name in names.items()} for measure, names in whole.items()}
-
-
-def _confusion(
-    matrix: Tensor | None, recalls: Mapping[str, float], limits: Mapping[str, tuple[float, float]], item: str
-) -> Any:
+def _confusion(matrix: Tensor | None, recalls: Mapping[str, float], intervals: Intervals, item: str) -> Any:
     """Confusion matrix beside the recalls; recalls alone where there is no matrix."""
     from matplotlib.figure import Figure
 
@@ -79,13 +68,13 @@ def _confusion(
     *left, right = figure.subplots(1, 1 if matrix is None else 2, squeeze=False).flat
     if matrix is not None:
         plot_confusion_matrix(matrix, left[0], labels=list(recalls))
-    _bars(right, "recall", recalls, limits, item, bounds=(0.0, 1.0))
+    _bars(right, "recall", recalls, intervals, item, bounds=(0.0, 1.0), kind="class")
     return figure
 
 
 def _panels(
     values: Mapping[str, Mapping[str, float]],
-    limits: Mapping[str, tuple[float, float]],
+    intervals: Intervals,
     item: str,
     sizes: Mapping[str, float] | None = None,
 ) -> Any:
@@ -101,7 +90,7 @@ def _panels(
         ax.remove()
     shown = panels[: columns - spare] + panels[columns:]
     for ax, (name, of_each) in zip(shown, values.items(), strict=True):
-        _bars(ax, name, of_each, limits, item, sizes)
+        _bars(ax, name, of_each, intervals, item, sizes)
     for ax in shown[:-columns]:
         ax.set(xticklabels=[], xlabel="")
     return figure
@@ -111,13 +100,14 @@ def _bars(
     ax: Any,
     name: str,
     values: Mapping[str, float],
-    limits: Mapping[str, tuple[float, float]],
+    intervals: Intervals,
     item: str,
     sizes: Mapping[str, float] | None = None,
     bounds: tuple[float | None, float | None] = (None, None),
+    kind: str = "group",
 ) -> None:
-    """Bars of one measure, with its intervals where there are some."""
-    ends = [limits.get(name if label == ALL else f"{name}/{label}", NONE) for label in values]
+    """Draw the bars of one measure, with its intervals where there are some."""
+    ends = [intervals.get(("overall" if label == ALL else kind, label, name), NONE) for label in values]
     low, high = torch.tensor(ends, dtype=torch.float64).unbind(-1)
     labels = [f"{label or 'all'} ({sizes[label]:g})" if sizes else label for label in values]
     bars = torch.tensor(list(values.values()), dtype=torch.float64)

@@ -28,7 +28,7 @@ class ConfusionFigures(Callback):
       matrix.
     - ``_groups``: each measure (of ``per_group``, or all) for each group of samples beside that of all groups.
     - ``_class_groups``: each measure of class groups.
-    - ``_coarse``: confusion matrix and recalls of the coarse classes.
+    - ``_superclasses``: confusion matrix and recalls of the superclasses.
     - ``_curves``: of a :class:`~imbtorch.ThresholdSweep`, the ROC and precision-recall curves, with the best threshold
       marked; of several labels or classes the ROC curves and average precisions, a dotted line being that of guessing,
       which is the share of positives. Of more than ten the ten that have the fewest positives. Where no label has

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import itemgetter
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from imbtorch.arguments import whole_number
-from imbtorch.counts import Counts, mapped
+from imbtorch.counts import mapped
 from imbtorch.measures import class_mean
 from imbtorch.metrics.averaging import AveragedMeasure
+from imbtorch.metrics.per_class import class_values
+from imbtorch.metrics.rows import Row, Snapshot
 
-__all__ = ["shot_groups"]
+__all__ = ["ClassGroups", "shot_groups"]
 
 UNFIT = ":[]{}"  # what a checkpoint's file name cannot bear, since it is formatted
 
@@ -102,17 +105,38 @@ def _indices(name: str, classes: Sequence[str | int], places: Mapping[str, int])
     return tuple(found)
 
 
-def mean_over_classes(measure: AveragedMeasure, classes: Sequence[int], counts: Counts, values: Tensor) -> Tensor:
-    """Mean of a measure over some classes, or labels; those with neither targets nor predictions take no part.
+@dataclass(frozen=True)
+class ClassGroups:
+    """View of the mean of each per-class measure over some classes, or labels.
 
-    Args:
-        measure: of each class.
-        classes: indices.
-        counts: ``[K, K]``, ``[L, 2, 2]``, or margins of them.
-        values: of all classes, ``[K]``; labels are read anew, as if there were no others.
+    Classes with neither targets nor predictions take no part in a mean.
+
+    Attributes:
+        measures: key -> measure with one value for each class.
+        groups: name -> indices of its classes.
     """
-    some = list(classes)
-    if measure.counting.task == "multilabel":
-        return replace(measure, average="macro")(mapped(counts, itemgetter(some)))
-    _, actual, predicted = measure.without_ignored(counts)
-    return class_mean(values[some], actual[some], predicted[some], "macro")
+
+    measures: Mapping[str, AveragedMeasure]
+    groups: Mapping[str, tuple[int, ...]]
+    argument: ClassVar[str] = "class_groups"
+    drawn: ClassVar[bool] = False
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """One for each measure and group."""
+        directions = ((key, measure.higher_is_better) for key, measure in self.measures.items())
+        return tuple(Row(key, better, "class group", name) for key, better in directions for name in self.groups)
+
+    def values(self, at: Snapshot) -> Sequence[Tensor]:
+        """Return one value for each row."""
+        read, found = at.read(), []
+        for key, measure in self.measures.items():
+            of_each = class_values(key, measure, *read)
+            _, actual, predicted = measure.without_ignored(read.counts if measure.needs_matrix else read.marginal)
+            for classes in map(list, self.groups.values()):
+                if measure.counting.task == "multilabel":  # read anew, as if there were no other labels
+                    some = mapped(read.counts, itemgetter(classes))
+                    found.append(replace(measure, average="macro")(some))
+                else:
+                    found.append(class_mean(of_each[classes], actual[classes], predicted[classes], "macro"))
+        return found

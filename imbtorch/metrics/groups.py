@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from functools import cached_property
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from imbtorch.counting import Counting
-from imbtorch.counts import Counts, mapped, margins
+from imbtorch.counts import Counts
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import targets
 from imbtorch.metrics.class_groups import check_group_name
 from imbtorch.metrics.compat import warn_caller
-from imbtorch.metrics.intervals_of_report import ReportedIntervals
+from imbtorch.metrics.rows import Row, Snapshot
 
 __all__ = ["Groups"]
 
@@ -25,99 +26,60 @@ LARGE = 100_000_000  # bytes of a state that the constructor speaks of
 
 @dataclass(frozen=True)
 class Groups:
-    """Groups of a report, and what is reported of each.
+    """View of the measures of each group of samples, and of the worst of them.
 
     Attributes:
-        names: of the groups, in the order of their indices.
-        measures: names of the measures whose value in each group is reported as ``<measure>/<group>``.
-        worst: names of the measures whose worst value over groups is reported as ``<measure>_worst``.
+        names: names of the groups, in the order of their indices.
+        measures: key -> measure of all classes.
+        counting: how samples are counted.
+        each: keys of the measures that are reported for each group; the worst is reported of all with a direction.
+        soft: share of the value of the soft counts; 0 for the hard ones alone.
     """
 
     names: tuple[str, ...]
-    measures: tuple[str, ...]
-    worst: tuple[str, ...]
+    measures: Mapping[str, AveragedMeasure]
+    counting: Counting
+    each: tuple[str, ...]
+    soft: float = 0.0
+    argument: ClassVar[str] = "groups"
+    drawn: ClassVar[bool] = False
 
-    @classmethod
-    def of(
-        cls, names: Sequence[str], per_group: Sequence[str] | None, measures: Mapping[str, AveragedMeasure]
-    ) -> Groups:
-        """Check what is to be reported.
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """For each measure one row a group, and the worst."""
+        found = []
+        for key, measure in self.measures.items():
+            better = measure.higher_is_better
+            names = self.names if key in self.each else ()
+            found += [Row(key, better, "group", name, self.soft > 0) for name in names]
+            found += [Row(key, better, "worst", soft=self.soft > 0)] if better is not None else []
+        return tuple(found)
 
-        Raises:
-            ValueError: for measures that are not reported.
-            TypeError: for a string in place of a sequence.
-        """
-        if isinstance(per_group, str):
-            raise TypeError(f"per_group must be a sequence of names such as ({per_group!r},), got a string")
-        usual = tuple(measures) if len(names) <= FEW_GROUPS else ()
-        chosen = usual if per_group is None else tuple(dict.fromkeys(per_group))
-        unknown = [name for name in chosen if name not in measures]
-        if unknown:
-            raise ValueError(f"per_group holds {unknown}, which are not among measures: {', '.join(measures)}")
-        directed = (name for name, measure in measures.items() if measure.higher_is_better is not None)
-        return cls(tuple(names), chosen, tuple(directed))
-
-    def evaluated(self, measures: Mapping[str, AveragedMeasure], counts: Counts) -> dict[str, Tensor]:
-        """Evaluate what is reported of each group: name of the measure -> ``[G]``.
-
-        Args:
-            measures: name -> measure.
-            counts: of each group, ``[G, K, K]`` or ``[G, L, 2, 2]``, or rates.
-        """
-        marginal, found = margins(counts), {}
-        for name in dict.fromkeys((*self.measures, *self.worst)):
-            found[name] = measures[name].value_of(counts, marginal)
-            if found[name].shape != (len(self.names),):
+    def values(self, at: Snapshot) -> Sequence[Tensor]:
+        """Return one value for each row."""
+        assert at.groups is not None
+        _, comparable = comparable_groups(self.counting, at.groups)
+        found: list[Tensor] = []
+        for key, measure in self.measures.items():
+            if key not in self.each and measure.higher_is_better is None:
+                continue
+            of_each = at.value(measure, soft=self.soft, of_groups=True)
+            if of_each.shape != (len(self.names),):
                 raise ValueError(
-                    f"measure {name!r} must return one value for each of {len(self.names)} groups, got "
-                    f"{list(found[name].shape)}"
+                    f"measure {key!r} must return one value for each of {len(self.names)} groups, got "
+                    f"{list(of_each.shape)}"
                 )
+            found += [of_each] if key in self.each else []
+            if measure.higher_is_better is not None:
+                found.append(worst(of_each, comparable, measure.higher_is_better))
         return found
 
-    def values(
-        self,
-        measures: Mapping[str, AveragedMeasure],
-        of_each: Mapping[str, Tensor],
-        comparable: Tensor,
-        suffix: str = "",
-    ) -> dict[str, Tensor]:
-        """Name the values of groups, and the worst of them.
-
-        Args:
-            measures: name -> measure.
-            of_each: what :meth:`evaluated` returns.
-            comparable: bool ``[G]``, groups among which the worst is sought.
-            suffix: comes behind the names of measures.
-        """
-        values: dict[str, Tensor] = {}
-        for name in self.measures:
-            pairs = zip(self.names, of_each[name].unbind(), strict=True)
-            values |= {f"{name}{suffix}/{group}": value for group, value in pairs}
-        for name in self.worst:
-            better = bool(measures[name].higher_is_better)
-            values[f"{name}{suffix}_worst"] = worst(of_each[name], comparable, better)
-        return values
-
-    def directions(
-        self, measures: Mapping[str, AveragedMeasure], intervals: Sequence[str] = (), suffix: str = ""
-    ) -> Iterable[tuple[str, bool | None]]:
-        """Names that are reported, with the limits of their intervals, and which direction of each is better."""
-        for name in dict.fromkeys((*self.measures, *self.worst)):
-            direction = measures[name].higher_is_better
-            limits = ("", "_low", "_high") if name in intervals else ("",)
-            if name in self.measures:
-                yield from ((f"{name}{suffix}/{group}{limit}", direction) for group in self.names for limit in limits)
-            if name in self.worst:
-                yield f"{name}{suffix}_worst", direction
-
-    def limits(self, limits: ReportedIntervals, counts: Counts) -> dict[str, tuple[ReportedIntervals, Counts]]:
-        """Of each group, the values that have an interval, and the counts."""
-        names = tuple(name for name in limits.names if name in self.measures)
-        reported = ReportedIntervals({name: limits.overall[name] for name in names}, {}, {}, names)
-        return {group: (reported, mapped(counts, itemgetter(index))) for index, group in enumerate(self.names)}
-
-    def problems(self, samples: Tensor, comparable: Tensor) -> dict[str, str]:
-        """What there is to say of groups: kind -> text."""
+    def problems(self, at: Snapshot) -> dict[str, str]:
+        """Describe the groups that have no samples, or no targets of some class: kind -> text."""
+        assert at.groups is not None
+        samples, comparable = comparable_groups(self.counting, at.groups)
+        if not bool(samples.any()):
+            return {}
         empty = (samples == 0).tolist()
         lacking = [not full and not none for full, none in zip(comparable.tolist(), empty, strict=True)]
         texts = {}
@@ -136,12 +98,31 @@ class Groups:
         return f"{len(names)} of {len(self.names)} groups ({shown})"
 
 
+def checked_per_group(
+    per_group: Sequence[str] | None, names: Sequence[str], measures: Mapping[str, AveragedMeasure]
+) -> tuple[str, ...]:
+    """Return the keys of the measures that are reported for each group.
+
+    Raises:
+        ValueError: for measures that are not reported.
+        TypeError: for a string in place of a sequence.
+    """
+    if isinstance(per_group, str):
+        raise TypeError(f"per_group must be a sequence of names such as ({per_group!r},), got a string")
+    if per_group is None:
+        return tuple(measures) if len(names) <= FEW_GROUPS else ()
+    unknown = [key for key in per_group if key not in measures]
+    if unknown:
+        raise ValueError(f"per_group holds {unknown}, which are not among measures: {', '.join(measures)}")
+    return tuple(dict.fromkeys(per_group))
+
+
 def checked_group_names(groups: Sequence[str] | int | None) -> tuple[str, ...] | None:
-    """Names of the groups; a number of them are ``group 0``, ``group 1``, ...
+    """Return the names of the groups; a number of them makes ``group 0``, ``group 1``, ...
 
     Raises:
         ValueError: for no group, equal names, and names that a checkpoint's file name cannot bear.
-        TypeError: for what is neither names nor a number.
+        TypeError: for anything but names and numbers.
     """
     if groups is None:
         return None
@@ -172,7 +153,7 @@ def report_memory(counting: Counting) -> None:
 
 
 def comparable_groups(counting: Counting, counts: Counts) -> tuple[Tensor, Tensor]:
-    """Samples of each group, and which groups have targets of every class that all of them together have: ``[G]``."""
+    """Return the samples of each group, and whether it has targets of every class that any group has: ``[G]``."""
     actual = targets(counts)
     samples = actual.sum(-1)
     if counting.task == "multilabel":  # each label has a positive and a negative class

@@ -46,7 +46,8 @@ def per_class_measures(given: Sequence[str] | Mapping[str, Measured], counting: 
 
 
 def of_name(name: str, counting: Counting) -> AveragedMeasure:
-    """A measure of :data:`PER_CLASS`, with one value for each class or label."""
+    """Return a measure of :data:`PER_CLASS`, with one value for each class or label."""
+    check_choice("key", name, tuple(PER_CLASS))
     return AveragedMeasure(Traits.of(PER_CLASS[name]), counting, "none")
 
 

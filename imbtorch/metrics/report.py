@@ -4,45 +4,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.analysis.baselines import always_commonest
-from imbtorch.analysis.intervals import Interval, bootstrap, posterior
-from imbtorch.analysis.tables import trivial_line
+from imbtorch.analysis.intervals import Interval
 from imbtorch.counting import Counting, Layout, Task, Threshold
-from imbtorch.counts import Counts, Margins, Result, mapped, margins, rescaled, sums
-from imbtorch.metrics.averaging import AveragedMeasure, blended, one_value
-from imbtorch.metrics.base import (
-    UNSURE,
-    Counter,
-    LocalCounts,
-    OnInvalid,
-    TorchmetricsArguments,
-    canonical,
-    confusion_counts,
-)
+from imbtorch.counts import Counts, mapped, sums
+from imbtorch.metrics.averaging import AveragedMeasure
+from imbtorch.metrics.base import Counter, LocalCounts, OnInvalid, TorchmetricsArguments, canonical
+from imbtorch.metrics.bounds import Bounds, checked_intervals
 from imbtorch.metrics.catalogue import BY_ANY_NAME, BY_NAME
-from imbtorch.metrics.class_groups import checked_class_groups, mean_over_classes
-from imbtorch.metrics.coarse import CoarseClasses, CoarseMeasure
-from imbtorch.metrics.groups import Groups, checked_group_names, comparable_groups, report_memory
-from imbtorch.metrics.intervals_of_report import ReportedIntervals
-from imbtorch.metrics.per_class import class_values, of_name, per_class_measures
+from imbtorch.metrics.class_groups import ClassGroups, checked_class_groups
+from imbtorch.metrics.groups import Groups, checked_group_names, checked_per_group, report_memory
+from imbtorch.metrics.per_class import per_class_measures
 from imbtorch.metrics.report_arguments import check_together, checked_prevalence, collision, sized
+from imbtorch.metrics.report_result import Reading, ReportResult
 from imbtorch.metrics.report_table import ReportTable
 from imbtorch.metrics.resolving import Measured, named_measures, resolved
+from imbtorch.metrics.rows import Overall, PerClass, Row, Snapshot, View
 from imbtorch.metrics.shared import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
-from imbtorch.plots import plot_confusion_matrix, plot_values
+from imbtorch.metrics.superclasses import MergedMeasure, checked_superclasses
+from imbtorch.plots import plot_values
 
 __all__ = ["ImbalanceReport"]
 
 DEFAULT = ("iam", "cba", "accuracy", "balanced_accuracy", "precision", "recall", "f1", "gmean", "mcc")
-DEFAULT_OF_TWO_CLASSES = ("dominance", "iba", "op", "area")
+DEFAULT_OF_TWO_CLASSES = ("iba",)
 FEW_CLASSES = 20  # classes up to which per-class values are reported without being asked for
 
 
@@ -101,11 +93,11 @@ class ImbalanceReport(SharedResult, LocalCounts):
             take no part in it. A class may be in several groups. :func:`~imbtorch.shot_groups` makes those of
             long-tailed recognition. Where ``per_class`` is left out and there are more than 20 classes without names,
             recall and precision are reported for the groups alone.
-        coarse: name of a coarse class -> names of the classes that it is made of, as in ``{"animal": ["cat", "dog"]}``:
-            reports ``<measure>/coarse`` of each of ``measures``, by which taking one class for another of the same
-            coarse one is right, and ``<measure>/<coarse class>`` of each in ``per_class``. Both are read off the same
-            counts (:func:`~imbtorch.merge_classes`). For ``task="multiclass"`` with ``state="matrix"``; of hard counts,
-            all groups together, without intervals.
+        superclasses: name -> names of the classes that a superclass is made of, as in ``{"animal": ["cat", "dog"]}``:
+            reports ``<measure>/superclasses`` of each of ``measures``, for which taking one class for another of the
+            same superclass is right, and ``<measure>/<superclass>`` of each in ``per_class``. Both are read off the
+            same counts (:func:`~imbtorch.merge_classes`). For ``task="multiclass"`` with ``state="matrix"``; of hard
+            counts, all groups together, without intervals.
         prefix: comes before each name.
         postfix: comes after each name.
         threshold: see :class:`ConfusionMatrixMetric`, like the following.
@@ -140,26 +132,31 @@ class ImbalanceReport(SharedResult, LocalCounts):
     tensor(0.6667)
     """
 
-    class_names = Setting[tuple[str, ...]]("_class_names", "Names of classes or labels, in the order of their indices.")
-    measures = Setting[tuple[str, ...]](lambda report: tuple(report._measures), "Names of the measures of all classes.")
+    class_names = Setting[tuple[str, ...]](
+        "_reading.class_names", "Names of classes or labels, in the order of their indices."
+    )
+    measures = Setting[tuple[str, ...]](
+        lambda report: tuple(report._reading.measures), "Keys of the measures of all classes."
+    )
     per_class = Setting[tuple[str, ...]](
-        lambda report: tuple(report._per_class), "Names of the measures that are reported for each class."
+        lambda report: tuple(report._reading.per_class), "Keys of the measures that are reported for each class."
     )
     class_groups = Setting[dict[str, tuple[int, ...]]](
         lambda report: dict(report._class_groups), "Indices of the classes of each class group."
     )
-    coarse = Setting[dict[str, tuple[str, ...]]](
-        lambda report: {} if report._coarse is None else dict(report._coarse.merged),
-        "Names of the classes that each coarse class is made of.",
+    superclasses = Setting[dict[str, tuple[str, ...]]](
+        lambda report: {} if report._superclasses is None else dict(report._superclasses.merged),
+        "Names of the classes that each superclass is made of.",
     )
     groups = Setting[tuple[str, ...] | None](
-        lambda report: None if report._groups is None else report._groups.names, "Names of the groups of samples."
+        lambda report: None if report._reading.groups is None else report._reading.groups.names,
+        "Names of the groups of samples.",
     )
     per_group = Setting[tuple[str, ...]](
-        lambda report: () if report._groups is None else report._groups.measures,
-        "Measures whose value is reported for each group.",
+        lambda report: () if report._reading.groups is None else report._reading.groups.each,
+        "Keys of the measures whose value is reported for each group.",
     )
-    intervals = Setting[tuple[str, ...]]("_intervals.names", "Names of the values whose intervals are reported.")
+    intervals = Setting[tuple[str, ...]]("_intervals", "Names of the values whose intervals are reported.")
 
     def __init__(
         self,
@@ -171,7 +168,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         measures: Mapping[str, Measured] | Sequence[str] | None = None,
         per_class: Sequence[str] | Mapping[str, Measured] | None = None,
         class_groups: Mapping[str, Sequence[str | int]] | None = None,
-        coarse: Mapping[str, Sequence[str]] | None = None,
+        superclasses: Mapping[str, Sequence[str]] | None = None,
         intervals: bool | Sequence[str] = False,
         prevalence: Mapping[str, float] | Sequence[float] | Tensor | None = None,
         prefix: str = "",
@@ -198,27 +195,39 @@ class ImbalanceReport(SharedResult, LocalCounts):
         if names is not None and len(names) != counting.size:
             raise ValueError(f"class_names holds {len(names)} names for {counting.size} classes; name each, in order")
         super().__init__(counting, on_invalid, **kwargs)
-        self._class_names = tuple(names or map(str, range(counting.size)))
-        self._priors = None if prevalence is None else checked_prevalence(prevalence, counting, self._class_names)
-        self._class_groups = checked_class_groups(class_groups, self._class_names)
-        self._take_per_class(per_class, names is not None or counting.size <= FEW_CLASSES)
+        class_names = tuple(names or map(str, range(counting.size)))
+        self._priors = None if prevalence is None else checked_prevalence(prevalence, counting, class_names)
         given = named_measures(self.default_measures(counting.task) if measures is None else measures)
-        self._measures = {name: resolved(name, measured, counting) for name, measured in given.items()}
-        self._coarse = CoarseClasses.of(coarse, self._class_names, counting, self._measures, self._per_class)
-        self._intervals = ReportedIntervals.of(intervals, self._measures, self._per_class, self._class_names)
-        self._groups = None if group_names is None else Groups.of(group_names, per_group, self._measures)
-        self._name(self._directions(), prefix, postfix)
-        report_memory(counting)
-
-    def _take_per_class(self, given: Sequence[str] | Mapping[str, Measured] | None, few: bool) -> None:
-        """Resolve the measures of each class, and those that are averaged over class groups."""
-        usual = given is None
-        named = ("recall", "precision") if given is None else given
-        self._per_class = per_class_measures(named if few or not usual else (), self._counting)
+        overall = {name: resolved(name, measured, counting) for name, measured in given.items()}
+        self._class_groups = checked_class_groups(class_groups, class_names)
         # where nothing is said, the groups of many classes are reported without each of these
-        self._of_class_groups = per_class_measures(named, self._counting) if self._class_groups else {}
-        if self._class_groups and not self._of_class_groups:
+        of_classes = per_class_measures(("recall", "precision") if per_class is None else per_class, counting)
+        few = per_class is not None or names is not None or counting.size <= FEW_CLASSES
+        of_each = of_classes if few else {}
+        if self._class_groups and not of_classes:
             raise ValueError("class_groups are averages of the measures in per_class, which names none")
+
+        bounds = checked_intervals(intervals, overall, of_each, class_names)
+        self._intervals = tuple(row.name for row in bounds.measured)
+        views: list[View] = [Overall(overall), bounds, *([Overall(overall, counting.soft)] if counting.soft else [])]
+        views += [PerClass(of_each, class_names), ClassGroups(of_classes, self._class_groups)]
+        self._superclasses = None
+        if superclasses is not None:
+            self._superclasses = checked_superclasses(superclasses, class_names, counting, overall, of_each)
+            views.append(self._superclasses)
+        of_groups = None
+        if group_names is not None:
+            each = checked_per_group(per_group, group_names, overall)
+            of_groups = Groups(group_names, overall, counting, each)
+            measured = {
+                row: each for row, each in bounds.measured.items() if row.measure in of_groups.each and not row.of
+            }
+            views += [of_groups, *([replace(of_groups, soft=counting.soft)] if counting.soft else [])]
+            views.append(Bounds(measured, group_names))
+        self._reading = Reading(counting, class_names, overall, of_each, tuple(views), of_groups)
+        self._check_names()
+        self._name(self._reading.rows, prefix, postfix)
+        report_memory(counting)
 
     @staticmethod
     def default_measures(task: Task) -> dict[str, Measured]:
@@ -226,106 +235,39 @@ class ImbalanceReport(SharedResult, LocalCounts):
         names = DEFAULT + DEFAULT_OF_TWO_CLASSES * (task == "binary")
         return {name: BY_NAME[name] for name in names}
 
-    def _directions(self) -> dict[str, bool | None]:
-        """All names that are reported, and which direction of each is better."""
-        directions = {name: measure.higher_is_better for name, measure in self._measures.items()}
-        added = [(*named, "intervals") for named in self._intervals.directions()]
-        if self.soft:
-            added += [(f"{name}_soft", direction, "soft=True") for name, direction in directions.items()]
-        added += [
-            (f"{each}/{label}", measure.higher_is_better, "per_class")
-            for each, measure in self._per_class.items()
-            for label in self._class_names
-        ]
-        added += [
-            (f"{each}/{group}", measure.higher_is_better, "class_groups")
-            for each, measure in self._of_class_groups.items()
-            for group in self._class_groups
-        ]
-        if self._coarse is not None:
-            added += [(*named, "coarse") for named in self._coarse.directions()]
-        if self._groups is not None:
-            added += [(*named, "groups") for named in self._groups.directions(self._measures, self._intervals.names)]
-        if self._groups is not None and self.soft:
-            added += [(*named, "groups") for named in self._groups.directions(self._measures, suffix="_soft")]
-        for name, direction, cause in added:
-            if name in directions:
-                raise ValueError(collision(name, cause))
-            directions[name] = direction
-        if not directions:
+    def _check_names(self) -> None:
+        """Raise where two values have one name, and where there is none."""
+        taken: set[str] = set()
+        for view in self._reading.views:
+            for row in view.rows:
+                if row.name in taken:
+                    raise ValueError(collision(row.name, view.argument))
+                taken.add(row.name)
+        if not taken:
             raise ValueError("measures and per_class are both empty, so there is nothing to report")
-        return directions
 
     # --- computing --------------------------------------------------------------------------------------------------
 
-    def _needs_matrix(self) -> bool:
-        """Whether what is reported cannot be read off margins."""
-        read = (*self._measures.values(), *self._per_class.values())
-        return self._priors is not None or self._coarse is not None or any(measure.needs_matrix for measure in read)
-
     def _counter_of_a_batch(self) -> Counter:
-        return self._counting.of_a_batch(self._needs_matrix())
+        read = (*self._reading.measures.values(), *self._reading.per_class.values())
+        at_once = self._priors is not None or self._superclasses is not None
+        return self._counting.of_a_batch(at_once or any(measure.needs_matrix for measure in read))
 
-    def _read_at(self, counts: Counts) -> Counts:
-        """What values are read off: the counts, or rates at the prevalence."""
-        return counts if self._priors is None else rescaled(counts, self._priors)
-
-    def _evaluated(self, counts: Counts, soft: Counts | None = None) -> dict[str, Tensor]:
-        rates = self._read_at(counts)
-        return self._values_of(rates, margins(rates), soft)
+    def _snapshot(self, counting: Counting, state: Tensor) -> Snapshot:
+        """View a state as counts."""
+        groups, soft = counting.groups is not None, counting.soft > 0
+        return Snapshot(
+            counting.counts(state),
+            counting.soft_counts(state) if soft else None,
+            counting.counts_of_groups(state) if groups else None,
+            counting.soft_counts_of_groups(state) if groups and soft else None,
+            self._priors,
+        )
 
     def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> dict[str, Tensor]:
         assert isinstance(counter, Counting)
-        values = self._evaluated(counter.counts(state), counter.soft_counts(state) if self.soft else None)
-        return self._by_full_name(values | self._values_of_groups(counter, state))
-
-    def _values_of(self, counts: Counts, marginal: Margins, soft: Counts | None) -> dict[str, Tensor]:
-        """All values of counts or rates, whose margins are taken once, and of the soft counts as they were counted."""
-        values = self._overall_values(counts, marginal)
-        if soft is not None:
-            there = self._read_at(soft)
-            of_soft = self._overall_values(there, margins(there))
-            values |= {f"{name}_soft": blended(values[name], of_soft[name], self.soft) for name in of_soft}
-        for name, measure in self._per_class.items():
-            parts = class_values(name, measure, counts, marginal).unbind()
-            values |= {f"{name}/{label}": part for label, part in zip(self._class_names, parts, strict=True)}
-        if self._coarse is not None:
-            values |= self._coarse.values(counts)
-        values |= self._values_of_class_groups(counts, marginal)
-        return {name: self._narrow(value) for name, value in values.items()}
-
-    def _overall_values(self, counts: Counts, marginal: Margins) -> dict[str, Tensor]:
-        """Values of all classes, by name."""
-        return {name: one_value(name, measure.value_of(counts, marginal)) for name, measure in self._measures.items()}
-
-    def _values_of_groups(self, counter: Counting, state: Tensor, warn: bool = False) -> dict[str, Tensor]:
-        """Values of each group, and the worst of them; without groups none."""
-        if self._groups is None:
-            return {}
-        counts = counter.counts_of_groups(state)
-        samples, comparable = comparable_groups(counter, counts)
-        if warn and (self._may_warn("empty groups") or self._may_warn("lacking groups")) and bool(samples.any()):
-            for kind, text in self._groups.problems(samples, comparable).items():
-                self._warn_once(kind, f"{type(self).__name__}: {text}")
-        hard = self._groups.evaluated(self._measures, self._read_at(counts))
-        values = self._groups.values(self._measures, hard, comparable)
-        if self.soft:
-            soft = self._groups.evaluated(self._measures, self._read_at(counter.soft_counts_of_groups(state)))
-            both = {name: blended(hard[name], soft[name], self.soft) for name in hard}
-            values |= self._groups.values(self._measures, both, comparable, suffix="_soft")
-        return {name: self._narrow(value) for name, value in values.items()}
-
-    def _values_of_class_groups(self, counts: Counts, marginal: Margins) -> dict[str, Tensor]:
-        values = {}
-        for name, measure in self._of_class_groups.items():
-            parts = class_values(name, measure, counts, marginal)
-            seen = counts if measure.needs_matrix else marginal
-            for group, classes in self._class_groups.items():
-                values[f"{name}/{group}"] = mean_over_classes(measure, classes, seen, parts)
-        return values
-
-    def _label(self, index: int) -> str:
-        return self._class_names[index]
+        values = self._reading.values(self._snapshot(counter, state), drawn=False)
+        return self._by_full_name({row.name: value for row, value in values.items()})
 
     def compute(self) -> dict[str, Tensor]:
         """All values of all counts, of all processes, by name.
@@ -333,65 +275,46 @@ class ImbalanceReport(SharedResult, LocalCounts):
         Raises:
             ValueError: if samples could not be counted and ``on_invalid="raise"``.
         """
-        counts = self._own(self._counter.counts(self._state))
-        marginal = sums(counts)
-        self._report_problems(marginal.actual, self._priors)
-        rates = self._read_at(counts)
-        soft = self._counting.soft_counts(self._state) if self.soft else None
-        values = self._values_of(rates, margins(marginal if rates is counts else rates), soft)
-        values |= self._values_of_groups(self._counting, self._state, warn=True)
-        values |= self._drawn_limits(self._intervals, counts)
-        self._warn_of_unknown_limits(counts, values)
-        if self._groups is None:
-            return self._keep(counts, values)
-        groups = self._own(self._counting.counts_of_groups(self._state))
-        for group, (limits, part) in self._groups.limits(self._intervals, groups).items():
-            values |= self._drawn_limits(limits, part, f"/{group}")
-        return self._keep(counts, values, groups)
+        at = self._snapshot(self._counting, self._own(self._state))
+        self._report_problems(sums(at.counts).actual, self._priors)
+        groups = self._reading.groups
+        if groups is not None and (self._may_warn("empty groups") or self._may_warn("lacking groups")):
+            for kind, text in groups.problems(at).items():
+                self._warn_once(kind, f"{type(self).__name__}: {text}")
+        values = self._reading.values(at)
+        if self._intervals and self._may_warn("no interval") and bool(sums(at.counts).actual.any()):
+            low = {row: value for row, value in values.items() if row.bound == "low" and row.kind != "group"}
+            names = [replace(row, bound="").name for row, value in low.items() if bool(value.isnan())]
+            if names:
+                shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+                text = f"bounds are nan of values that depend on classes without targets: {shown}"
+                self._warn_once("no interval", f"{type(self).__name__}: {text}")
+        return self._keep(ReportResult(values, at, self._reading))
 
-    def _drawn_limits(self, limits: ReportedIntervals, counts: Counts, suffix: str = "") -> dict[str, Tensor]:
-        """Limits of intervals by name."""
-        if not limits:
-            return {}
-        assert isinstance(counts, Tensor)
-        values = {}
-        for name, found in limits.drawn(counts, self._priors).items():
-            values[f"{name}{suffix}_low"] = self._narrow(found.low)
-            values[f"{name}{suffix}_high"] = self._narrow(found.high)
-        return values
-
-    def _warn_of_unknown_limits(self, counts: Counts, values: Mapping[str, Tensor]) -> None:
-        """Warn once where intervals were asked for that nothing is known of; of no sample at all there is a warning."""
-        if not self._intervals or not self._may_warn("no interval") or not bool(sums(counts).actual.any()):
-            return
-        names = [name for name in self._intervals.names if bool(values[f"{name}_low"].isnan())]
-        if names:
-            shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-            text = f"{type(self).__name__}: limits are nan of values that depend on classes without targets: {shown}"
-            self._warn_once("no interval", text)
-
-    def measure(self, name: str) -> AveragedMeasure | CoarseMeasure:
+    def measure(self, name: str) -> AveragedMeasure | MergedMeasure:
         """A measure as this report reads it, or would: a function of counts that knows its direction.
 
         Args:
             name: of the report, with prefix and postfix or without both; or of a metric or function of the catalogue.
 
         Raises:
-            ValueError: for a name that neither has.
+            ValueError: for a name that neither has, and for values of groups, soft counts and bounds, which are no
+                function of the counts of all samples.
         """
-        short = self[name].name if name in self else name
-        if short in self._measures:
-            return self._measures[short]
-        if self._coarse is not None and short in self._coarse.measures:
-            return self._coarse.measures[short]
-        each, _, label = short.partition("/")
-        if name in self and each in self._per_class:
-            index = self._class_names.index(label)
-            return replace(self._per_class[each], of_class=index)
-        if short not in BY_ANY_NAME:
-            names = [*self._measures, *(f"{each}/..." for each in self._per_class), *BY_ANY_NAME]
-            raise ValueError(f"measures holds {name!r}, which is unknown; names are {', '.join(dict.fromkeys(names))}")
-        return resolved(short, BY_ANY_NAME[short], self._counting)
+        if name not in self:
+            if name not in BY_ANY_NAME:
+                names = dict.fromkeys((*self.measures, *(f"{key}/..." for key in self.per_class), *BY_ANY_NAME))
+                raise ValueError(f"measures holds {name!r}, which is unknown; names are {', '.join(names)}")
+            return resolved(name, BY_ANY_NAME[name], self._counting)
+        row, reading = self[name].row, self._reading
+        if row.soft or row.bound or row.kind not in ("overall", "class", "superclass"):
+            raise ValueError(f"{name!r} is no function of the counts of all samples, but of their {_source(row)}")
+        if row.kind == "superclass":
+            assert self._superclasses is not None
+            return self._superclasses.measure(row)
+        if row.kind == "overall":
+            return reading.measures[row.measure]
+        return replace(reading.per_class[row.measure], of_class=reading.class_names.index(row.of))
 
     def counts(self) -> Counts:
         """Copy of the counts of all processes (a collective step): int64 ``[K, K]``, ``[L, 2, 2]``, or Margins."""
@@ -409,127 +332,50 @@ class ImbalanceReport(SharedResult, LocalCounts):
     ) -> Interval:
         """How sure a value is, from the counts of all processes, hard ones always (a collective step).
 
-        Processes draw each for themselves: give all of them a generator of one seed where they must agree.
-
-        Args:
-            name: a measure of the report, or a value of a class such as ``recall/fraud``; prefix and postfix may be
-                left out.
-            level: probability that the interval holds.
-            generator: source of randomness, on the device of the report.
-            clusters: whether the ``groups`` of the report are clusters of samples that resemble one another (pixels of
-                an image, visits of a patient), which :func:`imbtorch.analysis.bootstrap` then resamples whole; groups
-                without samples take no part. Otherwise samples are independent, as
-                :func:`imbtorch.analysis.posterior` has it.
-            samples: number of draws.
-
-        Raises:
-            ValueError: for an unknown name, one of a lowest value, one that depends on classes without targets,
-                ``clusters`` without two groups that have samples, ``state="margins"`` and
-                weighted counts.
+        Arguments, prefix and postfix of the name being left out or not, and errors as :meth:`ReportResult.interval` of
+        the last result, which never communicates. Processes draw each for themselves: give all of them a generator of
+        one seed where they must agree.
         """
-        if self.weighted:
-            raise ValueError(UNSURE)
-        short = self[name].name if name in self else name
-        known = {*self._measures, *(f"{each}/{label}" for each in self._per_class for label in self._class_names)}
-        if name in self and short not in known:
+        row = self[name].row if name in self else None
+        if row is not None and (row.kind not in ("overall", "class") or row.soft or row.bound):
             raise ValueError(
-                f"{name!r} has no interval here, but overall values and those of single classes; limits of the values "
+                f"{name!r} has no interval here, but overall values and those of single classes; bounds of the values "
                 "of groups come with intervals=[...] of the report"
             )
-        wanted = ReportedIntervals.of([short], self._measures, self._per_class, self._class_names)
-        if clusters and self._groups is None:
-            raise ValueError(
-                "clusters=True resamples the groups of the report, which has none; make it with groups=..."
-            )
-        with self._counts_of_all() as counted:
-            counts = confusion_counts(counted).clone()
-            parts = confusion_counts(self._counting.counts_of_groups(self._state)).clone() if clusters else counts
-        measures, dims = wanted.to_draw(self._priors), counts.ndim
-        if clusters:
-            parts = parts[parts.flatten(1).any(1)]
-            found = bootstrap(measures, parts, samples, level, generator=generator, event_dims=dims, clusters=True)
-        else:
-            found = posterior(measures, counts, samples=samples, level=level, generator=generator, event_dims=dims)
-        interval = wanted.by_name(found)[short]
-        if bool(interval.low.isnan()):
-            raise ValueError(
-                f"{name!r} has no interval, since it depends on classes without targets; count samples of every class"
-            )
-        return interval
+        with self._counts_of_all():
+            at = self._snapshot(self._counting, self._state.clone())
+        found = ReportResult({}, at, self._reading)
+        return found.interval(
+            name if row is None else row.name, level=level, generator=generator, clusters=clusters, samples=samples
+        )
+
+    def _label(self, index: int) -> str:
+        return self.class_names[index]
 
     # --- looks ------------------------------------------------------------------------------------------------------
 
-    def table(self) -> ReportTable:
-        """Per-class table beside the overall values, of the last computed result; never communicates.
+    def result(self) -> ReportResult:
+        """Return the last computed result, which can be shown, asked and pickled; never communicates.
 
-        Support and predictions are as counted, all other columns are read at the ``prevalence``.
+        On a single process it is computed anew if counts came since; after ``reset`` the last result stays.
+
+        Raises:
+            RuntimeError: if several processes count and nothing was computed yet.
+        """
+        return cast(ReportResult, super().result())
+
+    def table(self, sort: str | None = None, head: int | None = None) -> ReportTable:
+        """Return the last computed result as a table; never communicates. Arguments as :meth:`ReportResult.table`.
 
         >>> report = ImbalanceReport("binary", class_names=["ok", "fraud"], per_class=())
         >>> report.update(torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 1, 1]))
         >>> print(report.table().overall["accuracy"])
         0.75
         """
-        result = self.result()
-        counted = margins(result.counts)
-        shown = 1 if self.task == "multilabel" else slice(None)
-        columns: dict[str, list[float]] = {
-            "support": counted.actual[..., shown].tolist(),
-            "predicted": counted.predicted[..., shown].tolist(),
-        }
-        read = counted if self._priors is None else margins(self._read_at(result.counts))
-        for name in ("precision", "recall", "f1", "cba", "iam"):
-            columns[name] = class_values(name, of_name(name, self._counting), read, read).tolist()
-        overall = {name: float(result.values[name]) for name in self._measures}
-        return ReportTable(
-            list(self.class_names),
-            columns,
-            overall,
-            self._table_of_groups(result),
-            self._intervals_of(result),
-            trivial_line(*self._trivial(result.counts)),
-        )
-
-    def _intervals_of(self, result: Result) -> dict[str, tuple[float, float]]:
-        """Limits of the intervals of a result, by the name of the value."""
-        of_groups = (
-            () if self._groups is None else (f"{m}/{g}" for m in self._groups.measures for g in self._groups.names)
-        )
-        names = (name for name in (*self._intervals.names, *of_groups) if f"{name}_low" in result.values)
-        return {name: (float(result.values[f"{name}_low"]), float(result.values[f"{name}_high"])) for name in names}
-
-    def _recall_limits(self, result: Result) -> tuple[Tensor, Tensor] | None:
-        """Limits of the recalls of all classes; nan where a class has none, None where no class has."""
-        known = self._intervals_of(result)
-        pairs = [known.get(f"recall/{label}") for label in self._class_names]
-        if not any(pairs):
-            return None
-        low, high = zip(*(pair or (math.nan, math.nan) for pair in pairs), strict=True)
-        return torch.tensor(low), torch.tensor(high)
-
-    def _trivial(self, counts: Counts) -> tuple[str, dict[str, float]]:
-        """What always predicts the most common class, and measure -> its value of that; none without samples."""
-        directed = {name: each for name, each in self._measures.items() if each.higher_is_better is not None}
-        if not directed or not bool(sums(counts).actual.any()):
-            return "", {}
-        name, guessed = always_commonest(self._read_at(counts), self.class_names)
-        return name, {key: float(self._narrow(measure(guessed))) for key, measure in directed.items()}
-
-    def _table_of_groups(self, result: Result) -> dict[str, dict[str, float]]:
-        """Samples and measures of each group."""
-        if self._groups is None or result.groups is None:
-            return {}
-        samples, comparable = comparable_groups(self._counting, result.groups)
-        every = replace(self._groups, measures=tuple(self._measures), worst=())
-        found = every.evaluated(self._measures, self._read_at(result.groups))
-        values = every.values(self._measures, found, comparable)
-        return {
-            group: {"support": number}
-            | {name: float(self._narrow(values[f"{name}/{group}"])) for name in self._measures}
-            for group, number in zip(self._groups.names, samples.tolist(), strict=True)
-        }
+        return self.result().table(sort, head)
 
     def plot(self, val: Any | None = None, ax: Any | None = None) -> tuple[Any, Any]:
-        """Draw the confusion matrix of the last computed result with the class names; never communicates.
+        """Draw the last computed result as :meth:`ReportResult.plot` does; never communicates.
 
         Args:
             val: results of ``compute``, one or a sequence: draws the course of each value over epochs instead, and
@@ -537,43 +383,37 @@ class ImbalanceReport(SharedResult, LocalCounts):
             ax: matplotlib axes to draw into; by default a new figure.
 
         Returns:
-            Figure (None if axes were given) and axes. Multilabel draws one bar a label, its recall; so does
-            ``state="margins"``, which keeps no matrix. Where ``intervals`` names recalls of classes, such as
-            ``recall/fraud``, error bars show them, beside a matrix too.
+            Figure (None if axes were given) and axes.
         """
-        if val is not None:
-            results = [val] if isinstance(val, Mapping) else val
-            names = [f"{self.prefix}{name}{self.postfix}" for name in self._measures] or self.keys()
-            steps = [torch.stack([torch.as_tensor(step[name]) for name in names]) for step in results]
-            trivial = {} if self._last is None else self._trivial(self._last.counts)[1]
-            levels = torch.tensor([trivial.get(name, math.nan) for name in self._measures]) if trivial else None
-            return plot_values(steps, ax, labels=names, trivial=levels)
-        result = self.result()
-        counts, limits = result.counts, self._recall_limits(result)
-        marginal = margins(counts)
-        recalls = class_values("recall", of_name("recall", self._counting), marginal, marginal)
-        if isinstance(counts, Tensor) and counts.ndim == 2:
-            beside = None if limits is None else (recalls, *limits)
-            return plot_confusion_matrix(counts, ax, labels=self.class_names, recalls=beside)
-        item = "Label" if self.task == "multilabel" else "Class"
-        return plot_values(
-            recalls, ax, name="recall", bounds=(0.0, 1.0), item=item, labels=self.class_names, limits=limits
-        )
+        if val is None:
+            return self.result().plot(ax)
+        results = [val] if isinstance(val, Mapping) else val
+        names = [f"{self.prefix}{name}{self.postfix}" for name in self.measures] or self.keys()
+        steps = [torch.stack([torch.as_tensor(step[name]) for name in names]) for step in results]
+        baseline = {} if self._last is None else self._reading.baseline(self.result()._at)[1]
+        levels = torch.tensor([baseline.get(name, math.nan) for name in self.measures]) if baseline else None
+        return plot_values(steps, ax, labels=names, trivial=levels)
 
     def _shown_arguments(self) -> dict[str, Any]:
         shown = super()._shown_arguments()
         shown |= {name: value for name in ("prefix", "postfix") if (value := getattr(self, name))}
         shown |= {} if self.prevalence is None else {"prevalence": list(self.prevalence)}
-        every = self._intervals.names == tuple(self._measures)
-        shown |= {"intervals": every or list(self._intervals.names)} if self._intervals else {}
+        every = self.intervals == self.measures
+        shown |= {"intervals": every or list(self.intervals)} if self.intervals else {}
         shown |= {} if self.groups is None else {"groups": list(self.groups), "per_group": list(self.per_group)}
-        shown |= {"class_groups": self.class_groups} if self._class_groups else {}
-        shown |= {"coarse": self.coarse} if self._coarse else {}
-        return shown | {"measures": list(self._measures), "per_class": list(self._per_class)}
+        shown |= {"class_groups": self.class_groups} if self.class_groups else {}
+        shown |= {"superclasses": self.superclasses} if self.superclasses else {}
+        return shown | {"measures": list(self.measures), "per_class": list(self.per_class)}
 
     def _settings_text(self) -> str:
-        read = (self._measures, self._per_class)
-        measures = [{name: (m.traits.measure, m.arguments) for name, m in each.items()} for each in read]
-        groups = "" if self._groups is None else canonical(astuple(self._groups))
-        coarse = "" if self._coarse is None else canonical(self._coarse.merged)
-        return f"{super()._settings_text()} {canonical(measures)} {canonical(self._class_names)} {groups}{coarse}"
+        read = (self._reading.measures, self._reading.per_class)
+        measures = [{key: (each.traits.measure, each.arguments) for key, each in some.items()} for some in read]
+        merged = {} if self._superclasses is None else self._superclasses.merged
+        return f"{super()._settings_text()} {canonical((measures, self.class_names, self.keys(), merged))}"
+
+
+def _source(row: Row) -> str:
+    """Name what a value is read off that is no function of the counts of all samples."""
+    if row.bound:
+        return "interval"
+    return "soft counts" if row.soft else {"class group": "classes", "group": "groups", "worst": "groups"}[row.kind]

@@ -65,7 +65,7 @@ def sized(
 
 def collision(name: str, cause: str) -> str:
     """What is wrong where an argument adds a name that is reported already."""
-    if "groups" in cause or cause == "coarse":
-        what = "coarse class" if cause == "coarse" else "group"
+    if "groups" in cause or cause == "superclasses":
+        what = "superclass" if cause == "superclasses" else "group"
         return f"{name!r} is reported already, and {cause} adds it once more; give that {what} another name"
     return f"measures already holds {name!r}, which {cause} adds; rename it there"

@@ -1,99 +1,159 @@
-"""A report as text."""
+"""The values of a report as a table: text, HTML, CSV, pandas."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from html import escape
 from os import PathLike
 from typing import Any, TextIO
 
-from imbtorch.analysis.tables import aligned, write_csv
+from imbtorch.analysis.tables import aligned, html_table, write_csv
 
 __all__ = ["ReportTable"]
+
+Rows = dict[str, dict[str, float]]
+FEW = 20  # groups of samples that are printed
 
 
 @dataclass(frozen=True)
 class ReportTable:
-    """A report as text: a row for each class, the overall values below.
+    """Values of a report, a row for each class, superclass, class group and group of samples; print it for text.
 
     Attributes:
-        names: class names.
-        columns: column name -> one number a class: support (targets) and predicted, as counted; precision, recall, f1,
-            and the terms that CBA and IAM average.
-        overall: name -> value of the measures of all classes.
-        groups: group -> its samples as ``"support"`` and the same measures of it.
-        intervals: name, such as ``iam`` or ``recall/fraud`` -> limits of its interval, where there is one.
-        trivial: text of what always predicting the most common class would be worth.
+        overall: measure -> value of all classes.
+        classes: class -> ``"support"`` (targets) and ``"predicted"``, as counted, and its measures.
+        superclasses: superclass -> its measures; ``"superclasses"`` is all of them together.
+        class_groups: class group -> its measures.
+        groups: group of samples -> its ``"support"`` and measures, the worst first.
+        bounds: kind of row (``"overall"``, ``"class"``, ``"group"``), its name and a measure -> low and high end of the
+            interval.
+        baseline: text of what majority-class prediction is worth.
+        head: number of classes that are printed; None for all.
     """
 
-    names: list[str]
-    columns: dict[str, list[float]]
     overall: dict[str, float]
-    groups: dict[str, dict[str, float]]
-    intervals: dict[str, tuple[float, float]]
-    trivial: str
+    classes: Rows
+    superclasses: Rows
+    class_groups: Rows
+    groups: Rows
+    bounds: dict[tuple[str, str, str], tuple[float, float]]
+    baseline: str
+    head: int | None = None
 
-    def _rows(self) -> dict[str, dict[str, float]]:
-        """Numbers of each class by column."""
-        return {
-            name: {column: numbers[index] for column, numbers in self.columns.items()}
-            for index, name in enumerate(self.names)
-        }
+    @classmethod
+    def of(
+        cls,
+        parts: Mapping[str, Rows],
+        bounds: dict[tuple[str, str, str], tuple[float, float]],
+        directions: Mapping[str, bool | None],
+        baseline: str,
+        sort: str | None,
+        head: int | None,
+    ) -> ReportTable:
+        """Sort the rows; arguments as :meth:`imbtorch.ImbalanceReport.table` and the attributes."""
+        if head is not None and (isinstance(head, bool) or not isinstance(head, int) or head < 1):
+            raise ValueError(f"head must be the number of classes to print, 1 or more, got {head!r}")
+        classes, groups = parts["class"], parts["group"]
+        columns = list(next(iter(classes.values())))
+        if sort is not None:
+            if sort not in columns:
+                raise ValueError(f"sort must be a column of the classes, {', '.join(columns)}, got {sort!r}")
+            classes = _worst_first(classes, sort, directions.get(sort))
+        directed = next((key for key in parts["overall"].get("", {}) if directions.get(key) is not None), None)
+        if directed is not None:
+            groups = _worst_first(groups, directed, directions[directed])
+        overall = parts["overall"].get("", {})
+        return cls(overall, classes, parts["superclass"], parts["class group"], groups, bounds, baseline, head)
 
-    def to_dict(self) -> dict[str, dict[str, Any]]:
-        """Nested dict: ``["classes"][name][column]``, ``["overall"][measure]``, ``["groups"][name][measure]``.
+    def _parts(self) -> Iterator[tuple[str, Rows]]:
+        """Yield the kinds of rows that there are."""
+        parts = ("class", self.classes), ("superclass", self.superclasses)
+        yield from ((kind, rows) for kind, rows in (*parts, ("class group", self.class_groups)) if rows)
+        if self.groups:
+            yield "group", self.groups
 
-        Where there are intervals ``["intervals"][name]`` is a pair of limits.
+    def to_dict(self) -> dict[str, Any]:
+        """Return nested dicts: ``["overall"][measure]``, ``["classes"][name][column]``.
+
+        Likewise ``"superclasses"``, ``"class_groups"`` and ``"groups"``, where there are some. Where there are
+        intervals, ``["bounds"]`` has the kinds, names and measures of the values, each with a pair of bounds.
         """
-        groups = {"groups": {name: dict(row) for name, row in self.groups.items()}} if self.groups else {}
-        limits = {"intervals": dict(self.intervals)} if self.intervals else {}
-        return {"classes": self._rows(), "overall": dict(self.overall), **groups, **limits}
+        found: dict[str, Any] = {"overall": dict(self.overall)}
+        plural = {"class": "classes", "superclass": "superclasses", "class group": "class_groups", "group": "groups"}
+        found |= {plural[kind]: {name: dict(row) for name, row in rows.items()} for kind, rows in self._parts()}
+        for (kind, name, measure), ends in self.bounds.items():
+            found.setdefault("bounds", {}).setdefault(kind, {}).setdefault(name, {})[measure] = ends
+        return found
 
     def to_csv(self, to: str | PathLike[str] | TextIO) -> None:
-        """Write all numbers as CSV, one a row: of which part of the table, its name, measure, value and interval.
+        """Write all values as CSV, one a line: kind of row, its name, measure, value and bounds.
 
-        ``part`` is ``overall`` (whose name is empty), ``class`` or ``group``; ``low`` and ``high`` are empty where a
-        value has no interval, and so is a value that is nan. Equal columns let tables of many runs be joined, and
-        ``pandas.read_csv(to).pivot(index="name", columns="measure", values="value")`` of a part is wide.
+        The kind is ``overall`` (whose name is empty), ``class``, ``superclass``, ``class group`` or ``group``; ``low``
+        and ``high`` are empty where a value has no interval, and so is a value that is nan. Equal columns let tables of
+        many runs be joined, and ``pandas.read_csv(to).pivot(index="name", columns="measure", values="value")`` of one
+        kind is wide.
 
         Args:
             to: path of a file that is written anew, or a text file that is open (with ``newline=""``).
         """
-        parts = (("overall", {"": self.overall}), ("class", self._rows()), ("group", self.groups))
-        rows: list[Sequence[Any]] = [("part", "name", "measure", "value", "low", "high")]
-        for part, of_part in parts:
-            for name, values in of_part.items():
+        lines: list[tuple[Any, ...]] = [("kind", "name", "measure", "value", "low", "high")]
+        for kind, rows in (("overall", {"": self.overall}), *self._parts()):
+            for name, values in rows.items():
                 for measure, value in values.items():
-                    limits = self.intervals.get(f"{measure}/{name}" if name else measure, ("", ""))
-                    rows.append((part, name, measure, value, *limits))
-        write_csv(rows, to)
+                    lines.append((kind, name, measure, value, *self.bounds.get((kind, name, measure), ("", ""))))
+        write_csv(lines, to)
 
     def to_pandas(self) -> Any:
-        """``pandas.DataFrame`` with a row for each class; needs pandas, which imbtorch does not install."""
-        return importlib.import_module("pandas").DataFrame(self.columns, index=self.names)
+        """Return a ``pandas.DataFrame`` with a row for each class; needs pandas, which imbtorch does not install."""
+        return importlib.import_module("pandas").DataFrame.from_dict(self.classes, orient="index")
+
+    def _cells(self) -> Iterator[tuple[list[list[str]], str]]:
+        """Yield head and rows of each kind as text, and what is not shown of them."""
+        for kind, rows in self._parts():
+            shown = {"class": self.head, "group": FEW}.get(kind) or len(rows)
+            columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+            lines = [[kind, *columns]]
+            for name, row in list(rows.items())[:shown]:
+                lines.append([name, *(self._cell(kind, name, column, row.get(column)) for column in columns)])
+            yield lines, f"... {len(rows) - shown} more" if shown < len(rows) else ""
+        if self.overall:
+            yield (
+                [["measure", "all"], *([key, self._cell("overall", "", key, x)] for key, x in self.overall.items())],
+                "",
+            )
+
+    def _cell(self, kind: str, name: str, measure: str, value: float | None) -> str:
+        """Return the text of a value, with its interval in brackets."""
+        if value is None:
+            return ""
+        if measure in ("support", "predicted"):
+            return f"{value:.0f}" if value == int(value) else f"{value:.2f}"
+        text = "-" if math.isnan(value) else f"{value:.4f}"
+        low, high = self.bounds.get((kind, name, measure), (math.nan, math.nan))
+        return text if math.isnan(low) else f"{text} [{low:.4f}, {high:.4f}]"
 
     def __str__(self) -> str:
-        """Return aligned text, with the limits of intervals in brackets."""
-        overall = [[name, self._cell(name, value)] for name, value in self.overall.items()]
-        lines = [*self._aligned(self._rows()), *([""] if self.groups else []), *self._aligned(self.groups)]
-        return "\n".join([*lines, "", *aligned(overall), *([self.trivial] if self.trivial else [])])
+        """Return aligned text, with the bounds of intervals in brackets."""
+        blocks = []
+        for lines, rest in self._cells():
+            blocks.append("\n".join([*aligned(lines, names_left=True), *([rest] if rest else [])]))
+        return "\n\n".join(blocks) + (f"\n{self.baseline}" if self.baseline else "")
 
-    def _aligned(self, rows: Mapping[str, Mapping[str, float]]) -> list[str]:
-        """Lines of a table with a row for each name; none without rows."""
-        if not rows:
-            return []
-        cells = [["", *next(iter(rows.values()))]]
-        for name, row in rows.items():
-            cells.append([name, *(self._cell(f"{column}/{name}", value) for column, value in row.items())])
-        return aligned(cells)
+    def _repr_html_(self) -> str:
+        """Return the same for notebooks; names are escaped."""
+        blocks = [html_table(lines) + f"<p>{escape(rest)}</p>" * bool(rest) for lines, rest in self._cells()]
+        return "".join(blocks) + f"<p>{escape(self.baseline)}</p>" * bool(self.baseline)
 
-    def _cell(self, name: str, value: float) -> str:
-        """Text of a value: ``recall/fraud`` of a class, ``iam/site A`` of a group, ``iam`` of all."""
-        if name.startswith(("support/", "predicted/")):
-            return f"{value:.0f}" if value == int(value) else f"{value:.2f}"
-        text = "-" if value != value else f"{value:.4f}"
-        if name not in self.intervals:
-            return text
-        low, high = self.intervals[name]
-        return f"{text} [{low:.4f}, {high:.4f}]"
+
+def _worst_first(rows: Rows, column: str, higher_is_better: bool | None) -> Rows:
+    """Sort rows by a column, the worst first: without a direction the lowest; nan comes last."""
+    sign = -1 if higher_is_better is False else 1
+
+    def rank(name: str) -> tuple[bool, float]:
+        value = rows[name].get(column, math.nan)
+        return math.isnan(value), 0.0 if math.isnan(value) else sign * value
+
+    return {name: rows[name] for name in sorted(rows, key=rank)}

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import Metric
 
-from imbtorch.counts import Counts, Result, mapped
 from imbtorch.metrics.base import CountsMetric
 from imbtorch.metrics.compat import warn_caller
+from imbtorch.metrics.result import Result
+from imbtorch.metrics.rows import Row
 from imbtorch.metrics.state import Setting
 
 __all__ = ["ReportedValue", "SharedResult"]
@@ -43,17 +44,16 @@ class SharedResult(CountsMetric):
             return None
         return tuple((self._priors[:, 1] if self.task == "multilabel" else self._priors).tolist())
 
-    def _name(self, directions: Mapping[str, bool | None], prefix: str, postfix: str) -> None:
-        """Make a metric of each name, given which direction of it is better."""
+    def _name(self, rows: Sequence[Row], prefix: str, postfix: str) -> None:
+        """Make a metric of each row."""
         for argument, affix in (("prefix", prefix), ("postfix", postfix)):
             if not isinstance(affix, str):
                 raise TypeError(f"{argument} must be a string such as 'val_', got {affix!r}")
         self._prefix, self._postfix = prefix, postfix
-        self._values = nn.ModuleList(ReportedValue(self, name, better) for name, better in directions.items())
-        self._index = {name: index for index, name in enumerate(directions)}
-        self._index |= {f"{prefix}{name}{postfix}": index for index, name in enumerate(directions)}
+        self._values = nn.ModuleList(ReportedValue(self, row) for row in rows)
+        self._index = {row.name: index for index, row in enumerate(rows)}
+        self._index |= {f"{prefix}{row.name}{postfix}": index for index, row in enumerate(rows)}
         self._last: Result | None = None
-        self._results = 0
         self._served: set[str] | None = None  # names that were read of the last result; None once it serves no more
         self._stale = False
 
@@ -88,28 +88,20 @@ class SharedResult(CountsMetric):
             raise KeyError(f"{name!r} is not reported; names are {', '.join(value.name for value in self.values())}")
         return self._values[self._index[name]]  # type: ignore[return-value]
 
-    def _evaluated(self, counts: Counts) -> dict[str, Tensor]:
-        """All values of counts by name, without prefix and postfix."""
-        raise NotImplementedError
-
-    def _reported(self, counts: Counts) -> dict[str, Tensor]:
-        return self._by_full_name(self._evaluated(counts))
-
     def _by_full_name(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {f"{self._prefix}{name}{self._postfix}": value for name, value in values.items()}
 
-    def _own(self, counts: Counts) -> Counts:
-        """Counts of a result, which go on being shown when the metric counts on."""
-        if self._is_synced:  # they are of this call alone
-            return counts
+    def _own(self, state: Tensor) -> Tensor:
+        """Return the state of a result, which goes on being shown when the metric counts on."""
+        if self._is_synced:  # it is of this call alone
+            return state
         self._last = None  # its memory will do; of new memory each page would have to be asked for
-        return mapped(counts, Tensor.clone)
+        return state.clone()
 
-    def _keep(self, counts: Counts, values: dict[str, Tensor], groups: Counts | None = None) -> dict[str, Tensor]:
+    def _keep(self, result: Result) -> dict[str, Tensor]:
         """Keep a result for those who read or show it later, and return its values by full name."""
-        self._results += 1
-        self._last, self._served, self._stale = Result(counts, values, self._results, groups), None, False
-        return {name: value.clone() for name, value in self._by_full_name(values).items()}
+        self._last, self._served, self._stale = result, None, False
+        return self._by_full_name(result.values)
 
     def _value_of(self, name: str) -> Tensor:
         """One value for a :class:`ReportedValue`, from the result that all of them share."""
@@ -123,7 +115,7 @@ class SharedResult(CountsMetric):
             )
         assert self._last is not None
         self._served.add(name)
-        return self._last.values[name].clone()
+        return self._last[name]
 
     @property
     def last_result(self) -> Result | None:
@@ -162,20 +154,23 @@ class ReportedValue(Metric):
 
     Args:
         report: where the counts are.
-        name: name in the report, without prefix and postfix.
-        better: whether higher is better; None without a direction.
+        row: value that is meant.
     """
 
     full_state_update = False
     is_differentiable = False
 
-    def __init__(self, report: SharedResult, name: str, better: bool | None) -> None:
+    def __init__(self, report: SharedResult, row: Row) -> None:
         super().__init__()
         object.__setattr__(self, "report", report)  # not a submodule: the report holds its values, not they it
-        self.name = name
-        self._better = better
+        self.row = row
 
     report: SharedResult
+
+    @property
+    def name(self) -> str:
+        """Name in the report, without prefix and postfix."""
+        return self.row.name
 
     @property
     def full_name(self) -> str:
@@ -185,7 +180,7 @@ class ReportedValue(Metric):
     @property
     def higher_is_better(self) -> bool | None:  # type: ignore[override]
         """Whether higher is better; None without a direction."""
-        return self._better
+        return self.row.better
 
     @property  # type: ignore[override]
     def _forward_cache(self) -> Tensor | None:
@@ -241,7 +236,7 @@ class ReportedValue(Metric):
         """
         from imbtorch.plots import plot_values
 
-        return plot_values(self.report.result().values[self.name] if val is None else val, ax, name=self.name)
+        return plot_values(self.report.result()[self.name] if val is None else val, ax, name=self.name)
 
     def __hash__(self) -> int:
         """Hash by identity."""
@@ -249,7 +244,7 @@ class ReportedValue(Metric):
 
     def __repr__(self) -> str:
         """One line."""
-        return f"{type(self).__name__}({self.full_name!r}, higher_is_better={self._better})"
+        return f"{type(self).__name__}({self.full_name!r}, higher_is_better={self.row.better})"
 
 
 def checked_names(class_names: Sequence[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
 
@@ -36,6 +36,8 @@ from imbtorch.metrics.confusion_matrix import ConfusionMatrixMetric
 from imbtorch.metrics.histogram import Grid, Histogram
 from imbtorch.metrics.limits import checked_limits
 from imbtorch.metrics.resolving import Measured, resolved
+from imbtorch.metrics.result import Result
+from imbtorch.metrics.rows import Row
 from imbtorch.metrics.shared import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.plots import plot_sweep
@@ -167,18 +169,23 @@ class ThresholdSweep(SharedResult):
         self._measure = _swept_measure(measure, higher_is_better)
         self._also = _checked_also(also)
         self._priors = None if prevalence is None else counting.class_priors(prevalence, "prevalence")
-        directions: dict[str, bool | None] = dict.fromkeys(self._names("threshold"))
-        directions |= dict.fromkeys(self._names("value"), self._measure.higher_is_better)
+        rows = [*self._rows_of("threshold", None), *self._rows_of("value", self._measure.higher_is_better)]
         for name in self._also:
-            directions |= dict.fromkeys(self._names(name) + self._averages(name), True)
-        self._name(directions, prefix, postfix)
+            rows += [*self._rows_of(name, True), *(Row(name, True) for name in self._averages(name))]
+        self._name(rows, prefix, postfix)
 
     @property
     def _histogram(self) -> Histogram:
         return cast(Histogram, self._counter)
 
+    def _rows_of(self, name: str, better: bool | None) -> list[Row]:
+        """Rows of a value, one for each label or class."""
+        if self.task == "binary":
+            return [Row(name, better)]
+        return [Row(name, better, "class", label) for label in self._class_names]
+
     def _names(self, name: str) -> list[str]:
-        return [name] if self.task == "binary" else [f"{name}/{label}" for label in self._class_names]
+        return [row.name for row in self._rows_of(name, None)]
 
     def _averages(self, name: str) -> list[str]:
         """Name of the mean over labels or classes, of a value that has one."""
@@ -208,8 +215,8 @@ class ThresholdSweep(SharedResult):
 
     # --- computing --------------------------------------------------------------------------------------------------
 
-    def _evaluated(self, counts: Counts) -> dict[str, Tensor]:
-        return self._best(cast(Tensor, counts))
+    def _reported(self, counts: Counts) -> dict[str, Tensor]:
+        return self._by_full_name(self._best(cast(Tensor, counts)))
 
     def compute(self) -> dict[str, Tensor]:
         """Best threshold and the value there, of all scores of all processes; ``<name>/<label>`` for several labels.
@@ -219,11 +226,12 @@ class ThresholdSweep(SharedResult):
         Raises:
             ValueError: if samples could not be counted and ``on_invalid="raise"``.
         """
-        counts = self._histogram.counts(self._state)
+        counts = self._histogram.counts(self._own(self._state))
         actual = counts.sum(-1)
         self._report_problems(actual[:, 1] if self.task == "multiclass" else actual, self._priors)
         self._warn_of_crowds(counts)
-        return self._keep(self._own(counts), self._best(counts))
+        found = self._best(counts)
+        return self._keep(SweepResult({value.row: found[value.name] for value in self.values()}, counts))
 
     def _warn_of_crowds(self, histogram: Tensor) -> None:
         """Warn where the samples of a bin could move an area by too much, if their scores differ."""
@@ -587,6 +595,17 @@ average_precision_interval`). Simulated, 95 % intervals held the true value in .
             name=str(getattr(self._measure.traits.measure, "__name__", "value")).replace("_", " "),
             scale="logit" if self._histogram.grid.name == DEFAULT else "linear",
         )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SweepResult(Result):
+    """Values that a sweep computed, with the histogram of scores that they were read off."""
+
+    _histogram: Tensor
+
+    @property
+    def _counted(self) -> Tensor:
+        return self._histogram
 
 
 M = TypeVar("M")

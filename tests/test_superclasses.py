@@ -24,7 +24,7 @@ def samples(size=300, seed=0):
 
 
 def report(**arguments):
-    return ImbalanceReport("multiclass", class_names=NAMES, **{"coarse": COARSE, **arguments})
+    return ImbalanceReport("multiclass", class_names=NAMES, **{"superclasses": COARSE, **arguments})
 
 
 def peers(preds, target):
@@ -48,20 +48,20 @@ def test_fine_and_coarse_values_of_one_state():
     for part in range(0, 300, 100):
         batch = found(preds[part : part + 100], target[part : part + 100])
         here = peers(*(PLACE[each[part : part + 100]] for each in (preds, target)))
-        assert {name: batch[f"{name}/coarse"].item() for name in here} == pytest.approx(here, abs=1e-6)
+        assert {name: batch[f"{name}/superclasses"].item() for name in here} == pytest.approx(here, abs=1e-6)
     values = {name: value.item() for name, value in found.compute().items()}
     assert {name: values[name] for name in fine} == pytest.approx(fine, abs=1e-6)
-    assert {name: values[f"{name}/coarse"] for name in coarse} == pytest.approx(coarse, abs=1e-6)
+    assert {name: values[f"{name}/superclasses"] for name in coarse} == pytest.approx(coarse, abs=1e-6)
     recalls = sklearn.metrics.recall_score(PLACE[target], PLACE[preds], average=None)
     assert [values["recall/animal"], values["recall/vehicle"], values["recall/tree"]] == pytest.approx(
         recalls, abs=1e-6
     )
-    assert found["mcc/coarse"].higher_is_better is True
-    assert found.coarse == {"animal": ("cat", "dog"), "vehicle": ("car", "van")}
+    assert found["mcc/superclasses"].higher_is_better is True
+    assert found.superclasses == {"animal": ("cat", "dog"), "vehicle": ("car", "van")}
     assert found.counts().shape == (5, 5)
-    assert "coarse={'animal': ('cat', 'dog')" in repr(found)
+    assert "superclasses={'animal': ('cat', 'dog')" in repr(found)
     copy = pickle.loads(pickle.dumps(found))
-    assert copy.compute()["mcc/coarse"].item() == values["mcc/coarse"]
+    assert copy.compute()["mcc/superclasses"].item() == values["mcc/superclasses"]
 
 
 def test_coarse_values_at_a_prevalence():
@@ -75,7 +75,9 @@ def test_coarse_values_at_a_prevalence():
     mapped = PLACE[target], PLACE[preds]
     accuracy = sklearn.metrics.accuracy_score(*mapped, sample_weight=weight)
     f1 = sklearn.metrics.f1_score(*mapped, sample_weight=weight, average="macro")
-    assert [values["accuracy/coarse"].item(), values["f1/coarse"].item()] == pytest.approx([accuracy, f1], abs=1e-6)
+    assert [values["accuracy/superclasses"].item(), values["f1/superclasses"].item()] == pytest.approx(
+        [accuracy, f1], abs=1e-6
+    )
 
 
 def test_an_ignored_class_stays_ignored():
@@ -86,9 +88,13 @@ def test_an_ignored_class_stays_ignored():
     values = found.compute()
     recall = sklearn.metrics.recall_score(PLACE[target[kept]], PLACE[preds[kept]], labels=[0, 1], average="macro")
     f1 = sklearn.metrics.f1_score(PLACE[target[kept]], PLACE[preds[kept]], labels=[0, 1], average="macro")
-    assert [values["recall/coarse"].item(), values["f1/coarse"].item()] == pytest.approx([recall, f1], abs=1e-6)
-    with pytest.raises(ValueError, match=r"coarse\['other'\] holds 'tree', whose samples ignore_index leaves out"):
-        report(coarse={"other": ["tree", "van"]}, ignore_index=3)
+    assert [values["recall/superclasses"].item(), values["f1/superclasses"].item()] == pytest.approx(
+        [recall, f1], abs=1e-6
+    )
+    with pytest.raises(
+        ValueError, match=r"superclasses\['other'\] holds 'tree', whose samples ignore_index leaves out"
+    ):
+        report(superclasses={"other": ["tree", "van"]}, ignore_index=3)
 
 
 def test_measures_of_ones_own_and_of_two_classes():
@@ -97,13 +103,13 @@ def test_measures_of_ones_own_and_of_two_classes():
     found = report(measures=measures, per_class={"hits": lambda counts: counts.diag()})
     found.update(preds, target)
     values = found.compute()
-    assert values["errors/coarse"] == (PLACE[preds] != PLACE[target]).sum()
-    assert found["errors/coarse"].higher_is_better is False
+    assert values["errors/superclasses"] == (PLACE[preds] != PLACE[target]).sum()
+    assert found["errors/superclasses"].higher_is_better is False
     assert values["hits/animal"] == ((PLACE[preds] == 0) & (PLACE[target] == 0)).sum()
     recalls = [sklearn.metrics.recall_score(PLACE[target] == k, PLACE[preds] == k) for k in range(3)]
     others = [sklearn.metrics.recall_score(PLACE[target] != k, PLACE[preds] != k) for k in range(3)]
     wanted = sum(recall - other for recall, other in zip(recalls, others, strict=True)) / 3
-    assert values["dominance/coarse"].item() == pytest.approx(wanted, abs=1e-6)
+    assert values["dominance/superclasses"].item() == pytest.approx(wanted, abs=1e-6)
 
 
 def test_a_coarse_value_can_be_read_off_any_counts():
@@ -118,47 +124,67 @@ def test_a_coarse_value_can_be_read_off_any_counts():
     matrix = sklearn.metrics.confusion_matrix(PLACE[target], PLACE[preds])
     largest = [max(matrix[k].sum(), matrix[:, k].sum()) for k in range(3)]
     iam = sum(2 * matrix[k, k] / largest[k] - 1 for k in range(3)) / 3
-    assert found.measure("val_iam/coarse")(stacked).tolist() == pytest.approx([iam, 1])
+    assert found.measure("val_iam/superclasses")(stacked).tolist() == pytest.approx([iam, 1])
 
 
 @pytest.mark.parametrize(
     ("arguments", "error", "match"),
     [
         (
-            {"coarse": [["cat", "dog"]]},
+            {"superclasses": [["cat", "dog"]]},
             TypeError,
-            r"coarse must map names .*got \[\['cat', 'dog'\]\]",
+            r"superclasses must map names .*got \[\['cat', 'dog'\]\]",
         ),
-        ({"coarse": {}}, TypeError, "coarse must map names to classes"),
-        ({"coarse": {"animal": "cat"}}, TypeError, r"coarse\['animal'\] must be a sequence of class names, got 'cat'"),
+        ({"superclasses": {}}, TypeError, "superclasses must map names to classes"),
         (
-            {"coarse": {"animal": ["cat", "cow"]}},
-            ValueError,
-            r"coarse\['animal'\] holds \['cow'\], which are not among",
+            {"superclasses": {"animal": "cat"}},
+            TypeError,
+            r"superclasses\['animal'\] must be a sequence of class names, got 'cat'",
         ),
-        ({"coarse": {"a": ["cat"], "b": ["cat", "dog"]}}, ValueError, "coarse cannot be merged: groups must hold"),
-        ({"coarse": {"a": []}}, ValueError, "coarse cannot be merged: groups must hold"),
-        ({"coarse": {"car": ["cat", "dog"]}}, ValueError, r"coarse cannot be merged: .* names \['car'\]"),
-        ({"coarse": {"all": NAMES}}, ValueError, "at least two classes"),
-        ({"coarse": {"a:b": ["cat", "dog"]}}, ValueError, "file name cannot bear :"),
-        ({"coarse": {"cat": ["cat", "dog"]}}, ValueError, "'recall/cat' is reported already, and coarse adds it"),
-        ({"class_groups": {"animal": ["cat", "dog"]}}, ValueError, "'recall/animal' is reported already, and coarse"),
-        ({"measures": {"iam": "iam", "iam/coarse": "mcc"}}, ValueError, "'iam/coarse' is reported already"),
-        ({"groups": ["coarse", "b"]}, ValueError, "'iam/coarse' is reported already, and groups adds it once more"),
-        ({"state": "margins"}, ValueError, "needs task='multiclass' and state='matrix', got state='margins'"),
+        (
+            {"superclasses": {"animal": ["cat", "cow"]}},
+            ValueError,
+            r"superclasses\['animal'\] holds \['cow'\], which are not among",
+        ),
+        (
+            {"superclasses": {"a": ["cat"], "b": ["cat", "dog"]}},
+            ValueError,
+            "superclasses cannot be merged: groups must hold",
+        ),
+        ({"superclasses": {"a": []}}, ValueError, "superclasses cannot be merged: groups must hold"),
+        ({"superclasses": {"car": ["cat", "dog"]}}, ValueError, r"superclasses cannot be merged: .* names \['car'\]"),
+        ({"superclasses": {"all": NAMES}}, ValueError, "at least two classes"),
+        ({"superclasses": {"a:b": ["cat", "dog"]}}, ValueError, "file name cannot bear :"),
+        (
+            {"superclasses": {"cat": ["cat", "dog"]}},
+            ValueError,
+            "'recall/cat' is reported already, and superclasses adds it",
+        ),
+        (
+            {"class_groups": {"animal": ["cat", "dog"]}},
+            ValueError,
+            "'recall/animal' is reported already, and superclasses",
+        ),
+        ({"measures": {"iam": "iam", "iam/superclasses": "mcc"}}, ValueError, "'iam/superclasses' is reported already"),
+        (
+            {"groups": ["superclasses", "b"]},
+            ValueError,
+            "'iam/superclasses' is reported already, and groups adds it once more",
+        ),
+        ({"state": "margins"}, ValueError, "need task='multiclass' and state='matrix', got state='margins'"),
         (
             {"measures": {"cost": functools.partial(imbtorch.ExpectedCost, costs=torch.ones(5, 5))}},
             ValueError,
-            r"'cost/coarse' cannot be read off 3 coarse classes \(costs must be \[3, 3\].*, without coarse=",
+            r"'cost/superclasses' cannot be read off 3 superclasses \(costs must be \[3, 3\].*, without superclasses=",
         ),
     ],
 )
-def test_what_cannot_be_coarse(arguments, error, match):
+def test_refused_superclasses(arguments, error, match):
     with pytest.raises(error, match=match):
         report(**{"measures": ["iam"], **arguments})
 
 
-def test_coarse_is_of_several_classes():
+def test_superclasses_need_several_classes():
     for task in ("binary", "multilabel"):
-        with pytest.raises(ValueError, match=f"coarse merges classes: .*got task='{task}'"):
-            ImbalanceReport(task, class_names=["a", "b"], coarse={"both": ["a", "b"]})
+        with pytest.raises(ValueError, match=f"superclasses merge classes: .*got task='{task}'"):
+            ImbalanceReport(task, class_names=["a", "b"], superclasses={"both": ["a", "b"]})

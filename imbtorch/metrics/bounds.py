@@ -1,0 +1,134 @@
+"""Intervals of the values of a report: the rows that have one, and drawing their bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import itemgetter
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from imbtorch.analysis.intervals import Interval, posterior
+from imbtorch.counts import Counts, Measure, mapped
+from imbtorch.metrics.averaging import AtPrevalence, AveragedMeasure
+from imbtorch.metrics.rows import Bound, Row, Snapshot
+
+__all__ = ["Bounds", "checked_intervals"]
+
+DRAWS = 2000  # of the posterior
+ENDS: tuple[Bound, Bound] = ("low", "high")
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """View of the bounds of intervals, all of which are drawn from the posterior at once.
+
+    Attributes:
+        measured: row of a value -> the measure that gives it, of one class where it has one value for each.
+        groups: names of the groups of samples, each of which has these values; None for those of all samples.
+    """
+
+    measured: Mapping[Row, AveragedMeasure]
+    groups: tuple[str, ...] | None = None
+    argument: ClassVar[str] = "intervals"
+    drawn: ClassVar[bool] = True
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """The low and the high bound of each value, in each group."""
+        values = self.measured
+        if self.groups is None:
+            return tuple(replace(row, bound=end) for row in values for end in ENDS)
+        return tuple(
+            replace(row, kind="group", of=name, bound=end) for name in self.groups for row in values for end in ENDS
+        )
+
+    def values(self, at: Snapshot) -> Sequence[Tensor]:
+        """Return one value for each row; all processes draw the same."""
+        parts: list[Counts] = [at.counts]
+        if self.groups is not None:
+            assert at.groups is not None
+            parts = [mapped(at.groups, itemgetter(index)) for index in range(len(self.groups))]
+        found = []
+        for counts in parts if self.measured else ():
+            assert isinstance(counts, Tensor)
+            generator = torch.Generator(counts.device).manual_seed(0)
+            drawn = posterior(
+                self.to_draw(at.priors), counts, samples=DRAWS, generator=generator, event_dims=counts.ndim
+            )
+            found += [bound for each in self.by_row(drawn).values() for bound in (each.low, each.high)]
+        return found
+
+    def to_draw(self, priors: Tensor | None) -> dict[str, Measure]:
+        """Measures to draw, by key, each once for all of its classes.
+
+        Args:
+            priors: class shares at which draws, which are of counts, are read; None for the draws themselves.
+        """
+        whole = {self._key(row): replace(measure, of_class=None) for row, measure in self.measured.items()}
+        return {key: each if priors is None else AtPrevalence(each, priors) for key, each in whole.items()}
+
+    def by_row(self, found: Mapping[str, Interval]) -> dict[Row, Interval]:
+        """Return the interval of each value, given those of the measures of :meth:`to_draw`."""
+        return {row: _of_class(found[self._key(row)], each.of_class) for row, each in self.measured.items()}
+
+    @staticmethod
+    def _key(row: Row) -> str:
+        return f"{row.measure} of each class" if row.kind == "class" else row.measure
+
+
+def _of_class(interval: Interval, index: int | None) -> Interval:
+    """Return the interval of one class, or the whole."""
+    if index is None:
+        return interval
+    estimate, low, high = (part[..., index] for part in (interval.estimate, interval.low, interval.high))
+    return replace(interval, estimate=estimate, low=low, high=high)
+
+
+def interval_rows(
+    measures: Mapping[str, AveragedMeasure], per_class: Mapping[str, AveragedMeasure], class_names: Sequence[str]
+) -> Iterator[tuple[Row, AveragedMeasure]]:
+    """Yield the values that can have an interval, overall ones and those of single classes, and their measures."""
+    for key, measure in measures.items():
+        yield Row(key, measure.higher_is_better), measure
+    for key, measure in per_class.items():
+        for index, name in enumerate(class_names):
+            yield Row(key, measure.higher_is_better, "class", name), replace(measure, of_class=index)
+
+
+def checked_intervals(
+    given: bool | Sequence[str],
+    measures: Mapping[str, AveragedMeasure],
+    per_class: Mapping[str, AveragedMeasure],
+    class_names: Sequence[str],
+) -> Bounds:
+    """Return the view of the bounds that a user names; True names those of all ``measures``.
+
+    Raises:
+        ValueError: for names that are not reported, that occur twice, and for lowest values, whose intervals would not
+            hold them.
+        TypeError: for a string.
+    """
+    if isinstance(given, str):
+        raise TypeError(f"intervals must be True, False or a sequence of names such as [{given!r}], got a string")
+    minima = [key for key, measure in measures.items() if measure.average == "min"]
+    names = [key for key in measures if key not in minima] if given is True else list(given or ())
+    if not names:
+        return Bounds({})
+    known = {row.name: (row, each) for row, each in interval_rows(measures, per_class, class_names)}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        shown = ", ".join([*known][:30]) + (", ..." if len(known) > 30 else "")
+        raise ValueError(f"intervals names {unknown}, which are not reported; names are {shown}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"intervals must not name a value twice, got {names}")
+    lowest = [name for name in names if name in minima]
+    if lowest:
+        raise ValueError(
+            f"intervals names {lowest}, but the lowest of several uncertain values has no interval that holds it; name "
+            "the values of the classes"
+        )
+    return Bounds(dict(known[name] for name in names))

@@ -1,0 +1,258 @@
+"""What a report computed: values by row, and all that can be read off them without the report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from imbtorch.analysis.baselines import always_commonest
+from imbtorch.analysis.intervals import Interval, bootstrap, posterior
+from imbtorch.analysis.tables import trivial_line
+from imbtorch.counting import Counting
+from imbtorch.counts import Counts, mapped, margins, sums
+from imbtorch.metrics.averaging import AveragedMeasure
+from imbtorch.metrics.base import UNSURE, confusion_counts
+from imbtorch.metrics.bounds import checked_intervals
+from imbtorch.metrics.groups import Groups, comparable_groups
+from imbtorch.metrics.per_class import class_values, of_name
+from imbtorch.metrics.report_table import ReportTable
+from imbtorch.metrics.result import Result
+from imbtorch.metrics.rows import PerClass, Row, Snapshot, View
+from imbtorch.plots import plot_confusion_matrix, plot_values
+
+__all__ = ["Reading", "ReportResult"]
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """The way a report reads counts, which its results share.
+
+    Attributes:
+        counting: how samples are counted.
+        class_names: names of the classes, or labels.
+        measures: key -> measure of all classes.
+        per_class: key -> measure of each class.
+        views: values that are reported.
+        groups: the view of the groups of samples; None without groups.
+    """
+
+    counting: Counting
+    class_names: tuple[str, ...]
+    measures: Mapping[str, AveragedMeasure]
+    per_class: Mapping[str, AveragedMeasure]
+    views: tuple[View, ...]
+    groups: Groups | None
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Rows of all views, in the order in which they are reported."""
+        return tuple(row for view in self.views for row in view.rows)
+
+    def values(self, at: Snapshot, drawn: bool = True) -> dict[Row, Tensor]:
+        """Return the value of each row.
+
+        Args:
+            at: counts.
+            drawn: whether values that take draws are among them.
+        """
+        views = [view for view in self.views if drawn or not view.drawn]
+        rows = (row for view in views for row in view.rows)
+        parts = (part for view in views for value in view.values(at) for part in at.shown(value).reshape(-1).unbind())
+        return dict(zip(rows, parts, strict=True))
+
+    def baseline(self, at: Snapshot) -> tuple[str, dict[str, float]]:
+        """Name of majority-class prediction, and key -> value of each directed measure for it; none without samples."""
+        directed = {key: each for key, each in self.measures.items() if each.higher_is_better is not None}
+        if not directed or not bool(sums(at.counts).actual.any()):
+            return "", {}
+        name, guessed = always_commonest(at.read().counts, self.class_names)
+        return name, {key: float(at.shown(measure(guessed))) for key, measure in directed.items()}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ReportResult(Result):
+    """Values that a report computed, with the counts that they were read off; it never changes and never communicates.
+
+    :meth:`ImbalanceReport.result` returns it. It pickles, so that it can be saved beside a checkpoint and shown later,
+    in another process and without the report. Functions among the measures must then be defined at the top level of a
+    module.
+
+    >>> from imbtorch import ImbalanceReport
+    >>> report = ImbalanceReport("binary", measures=["iam", "accuracy"], class_names=["ok", "fraud"])
+    >>> report.update(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 0, 0, 1]))
+    >>> result = report.result()
+    >>> result["accuracy"]
+    tensor(0.7500)
+    >>> result.interval("accuracy", generator=torch.Generator().manual_seed(0)).low < 0.75
+    tensor(True)
+    """
+
+    _at: Snapshot
+    _reading: Reading
+
+    @property
+    def _counted(self) -> Counts:
+        return self._at.counts
+
+    @property
+    def groups(self) -> Counts | None:
+        """Counts of each group of samples, ``[G, ...]``; None without groups."""
+        return None if self._at.groups is None else mapped(self._at.groups, Tensor.clone)
+
+    def of_classes(self, key: str) -> Tensor:
+        """Return the values of a measure for each class ``[K]``, or label ``[L]``.
+
+        Args:
+            key: measure of ``per_class``, or of the catalogue.
+
+        Raises:
+            ValueError: for a measure without a value for each class.
+        """
+        measure = self._reading.per_class.get(key) or of_name(key, self._reading.counting)
+        return self._at.shown(class_values(key, measure, *self._at.read()))
+
+    def interval(
+        self,
+        name: str,
+        *,
+        level: float = 0.95,
+        generator: torch.Generator | None = None,
+        clusters: bool = False,
+        samples: int = 10_000,
+    ) -> Interval:
+        """Return how sure a value is.
+
+        Args:
+            name: measure of the report, or value of a class such as ``recall/fraud``, without prefix and postfix.
+            level: probability that the interval holds the value, in (0, 1).
+            generator: source of randomness, on the device of the counts.
+            clusters: whether the ``groups`` of the report are clusters of samples that resemble one another (pixels of
+                an image, visits of a patient), which :func:`imbtorch.analysis.bootstrap` then resamples whole; groups
+                without samples take no part. Otherwise samples are independent, as
+                :func:`imbtorch.analysis.posterior` has it.
+            samples: number of draws.
+
+        Raises:
+            ValueError: for an unknown name, one of a lowest value, one that depends on classes without targets,
+                ``clusters`` without two groups that have samples,
+                ``state="margins"`` and weighted counts.
+        """
+        if self._reading.counting.weighted:
+            raise ValueError(UNSURE)
+        if clusters and self._at.groups is None:
+            raise ValueError(
+                "clusters=True resamples the groups of the report, which has none; make it with groups=..."
+            )
+        bounds = checked_intervals([name], self._reading.measures, self._reading.per_class, self._reading.class_names)
+        counts, measures = confusion_counts(self._at.counts), bounds.to_draw(self._at.priors)
+        dims = counts.ndim
+        if clusters:
+            assert self._at.groups is not None
+            parts = confusion_counts(self._at.groups)
+            parts = parts[parts.flatten(1).any(1)]
+            found = bootstrap(measures, parts, samples, level, generator=generator, event_dims=dims, clusters=True)
+        else:
+            found = posterior(measures, counts, samples=samples, level=level, generator=generator, event_dims=dims)
+        interval = next(iter(bounds.by_row(found).values()))
+        if bool(interval.low.isnan()):
+            raise ValueError(
+                f"{name!r} has no interval, since it depends on classes without targets; count samples of every class"
+            )
+        return interval
+
+    def table(self, sort: str | None = None, head: int | None = None) -> ReportTable:
+        """Return the values of classes, superclasses, class groups, groups of samples, and all together, as a table.
+
+        Columns are the measures of ``per_class`` (precision and recall where it names none), and for groups of samples
+        the ``measures``; support and predictions are as counted, all else is read at the ``prevalence``. Groups of
+        samples come worst first.
+
+        Args:
+            sort: column by which classes are sorted, the worst first: of ``"support"`` the fewest. By default they
+                come in the order of their indices.
+            head: number of classes that are printed; all others stay in :meth:`~ReportTable.to_dict` and
+                :meth:`~ReportTable.to_csv`.
+
+        Raises:
+            ValueError: for an unknown column, and a ``head`` below 1.
+
+        >>> from imbtorch import ImbalanceReport
+        >>> report = ImbalanceReport("multiclass", class_names=["cat", "dog", "emu"], measures=["iam"])
+        >>> report.update(torch.tensor([0, 0, 1, 1, 2]), torch.tensor([0, 0, 1, 2, 2]))
+        >>> print(report.result().table(sort="recall", head=2))
+        class         support  predicted  recall  precision
+        emu                 2          1  0.5000     1.0000
+        cat                 2          2  1.0000     1.0000
+        ... 1 more
+        <BLANKLINE>
+        iam  0.3333
+        always 'cat': iam -0.7333
+        """
+        reading = self._reading
+        rows = {row: value.item() for row, value in self._rows.items() if not row.soft}
+        columns = reading.per_class or {key: of_name(key, reading.counting) for key in ("recall", "precision")}
+        views: list[View] = [] if reading.per_class else [PerClass(columns, reading.class_names)]
+        if reading.groups is not None:
+            views.append(replace(reading.groups, each=tuple(reading.measures)))
+        more = replace(reading, views=tuple(views)).values(self._at)
+        rows |= {row: value.item() for row, value in more.items()}
+
+        counted, positive = margins(self._at.counts), 1 if reading.counting.task == "multilabel" else slice(None)
+        supports = zip(counted.actual[..., positive].tolist(), counted.predicted[..., positive].tolist(), strict=True)
+        parts: dict[str, dict[str, dict[str, float]]] = {kind: {} for kind in KINDS}
+        for name, (support, predicted) in zip(reading.class_names, supports, strict=True):
+            parts["class"][name] = {"support": support, "predicted": predicted}
+        if reading.groups is not None and self._at.groups is not None:
+            samples, _ = comparable_groups(reading.counting, self._at.groups)
+            parts["group"] = {
+                name: {"support": size} for name, size in zip(reading.groups.names, samples.tolist(), strict=True)
+            }
+        for row, value in rows.items():
+            if row.kind in parts and not row.bound:
+                parts[row.kind].setdefault(row.of, {})[row.measure] = value
+        directions = {key: each.higher_is_better for key, each in (*reading.measures.items(), *columns.items())}
+        return ReportTable.of(parts, _bounds(rows), directions, trivial_line(*reading.baseline(self._at)), sort, head)
+
+    def plot(self, ax: Any | None = None) -> tuple[Any, Any]:
+        """Draw the confusion matrix with the class names and the recalls.
+
+        Multilabel draws one bar a label, its recall; so does ``state="margins"``, which keeps no matrix. Where
+        ``intervals`` names recalls of classes, such as ``recall/fraud``, error bars show them, beside a matrix too.
+
+        Args:
+            ax: matplotlib axes to draw into; by default a new figure.
+
+        Returns:
+            Figure (None if axes were given) and axes.
+        """
+        reading, counts = self._reading, self._at.counts
+        known, recalls = _bounds(self._rows), self.of_classes("recall")
+        pairs = [known.get(("class", name, "recall")) for name in reading.class_names]
+        ends = torch.tensor([pair or (math.nan, math.nan) for pair in pairs], dtype=torch.float64)
+        limits = (ends[:, 0], ends[:, 1]) if any(pairs) else None
+        if isinstance(counts, Tensor) and counts.ndim == 2:
+            beside = None if limits is None else (recalls, *limits)
+            return plot_confusion_matrix(counts, ax, labels=reading.class_names, recalls=beside)
+        item = "Label" if reading.counting.task == "multilabel" else "Class"
+        return plot_values(
+            recalls, ax, name="recall", bounds=(0.0, 1.0), item=item, labels=reading.class_names, limits=limits
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        return self.table()._repr_html_()
+
+
+KINDS = ("overall", "class", "superclass", "class group", "group")
+
+
+def _bounds(rows: Mapping[Row, Any]) -> dict[tuple[str, str, str], tuple[float, float]]:
+    """Return kind, name and measure of each value that has an interval -> its bounds."""
+    low = {(row.kind, row.of, row.measure): float(value) for row, value in rows.items() if row.bound == "low"}
+    high = {(row.kind, row.of, row.measure): float(value) for row, value in rows.items() if row.bound == "high"}
+    return {value: (low[value], high[value]) for value in low}

@@ -1,0 +1,180 @@
+"""Values of a report as rows, which stay structured until they are printed, and the views that read them off counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
+
+import torch
+from torch import Tensor
+
+from imbtorch.counts import Counts, Margins, mapped, margins, rescaled, sums
+from imbtorch.metrics.averaging import AveragedMeasure, blended, one_value
+from imbtorch.metrics.per_class import class_values
+
+__all__ = ["Bound", "Kind", "Overall", "PerClass", "Row", "Snapshot", "View"]
+
+Kind: TypeAlias = Literal["overall", "class", "class group", "superclass", "group", "worst"]
+Bound: TypeAlias = Literal["", "low", "high"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One value that a report gives.
+
+    Attributes:
+        measure: key of the measure in the report.
+        better: whether higher is better; None without a direction.
+        kind: what the value is of: all classes, one class, a class group, a superclass, a group of samples, or the
+            worst of those groups.
+        of: name of that class or group; empty for all of them.
+        soft: whether it is of soft counts.
+        bound: end of its interval that is meant; empty for the value itself.
+    """
+
+    measure: str
+    better: bool | None
+    kind: Kind = "overall"
+    of: str = ""
+    soft: bool = False
+    bound: Bound = ""
+
+    @cached_property
+    def name(self) -> str:
+        """Name in the report, without prefix and postfix; written here alone, and never taken apart.
+
+        >>> Row("recall", True, "class", "cat", bound="low").name
+        'recall/cat_low'
+        """
+        measure = f"{self.measure}_soft" if self.soft else self.measure
+        measure = f"{measure}_worst" if self.kind == "worst" else measure
+        measure = f"{measure}/{self.of}" if self.of else measure
+        return f"{measure}_{self.bound}" if self.bound else measure
+
+
+class Read(NamedTuple):
+    """Counts, or rates at other class priors, and their margins, which are taken once."""
+
+    counts: Counts
+    marginal: Margins
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """Counts of all processes at one moment.
+
+    Attributes:
+        counts: hard counts, ``[K, K]``, ``[L, 2, 2]``, or their margins.
+        soft: soft counts; None where none are kept.
+        groups: hard counts of each group of samples, ``[G, ...]``; None without groups.
+        soft_groups: soft counts of each group; None without either.
+        priors: class shares of the population that values are read at; None for those that were counted.
+    """
+
+    counts: Counts
+    soft: Counts | None = None
+    groups: Counts | None = None
+    soft_groups: Counts | None = None
+    priors: Tensor | None = None
+    _read: dict[tuple[bool, bool], Read] = field(default_factory=dict, init=False, repr=False)
+
+    def read(self, *, soft: bool = False, of_groups: bool = False) -> Read:
+        """Return the counts as values are read off them: at the class priors, with margins."""
+        if (soft, of_groups) not in self._read:
+            hard, blended = (self.groups, self.soft_groups) if of_groups else (self.counts, self.soft)
+            counts = blended if soft else hard
+            assert counts is not None
+            rates = counts if self.priors is None else rescaled(counts, self.priors)
+            counted = sums(rates) if rates is counts and not soft else rates  # of a state, which needs no check
+            self._read[soft, of_groups] = Read(rates, margins(counted))
+        return self._read[soft, of_groups]
+
+    def value(self, measure: AveragedMeasure, *, soft: float = 0.0, of_groups: bool = False) -> Tensor:
+        """Return the value of a measure, a share of it that of the soft counts: ``[]``, or ``[G]`` of groups."""
+        value = measure.value_of(*self.read(of_groups=of_groups))
+        if not soft:
+            return value
+        return blended(value, measure.value_of(*self.read(soft=True, of_groups=of_groups)), soft)
+
+    def shown(self, value: Tensor) -> Tensor:
+        """Return a value on the device of the counts, in float32, or float64 where that is the default dtype.
+
+        Half precision would hide differences.
+        """
+        counts = self.counts.actual if isinstance(self.counts, Margins) else self.counts
+        wide = torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32
+        return value.to(device=counts.device, dtype=wide)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: on the CPU, without what can be read again."""
+        counted = {name: part for name, part in vars(self).items() if name != "_read"}
+        return {name: None if part is None else mapped(part, Tensor.cpu) for name, part in counted.items()} | {
+            "_read": {}
+        }
+
+
+class View(Protocol):
+    """Some values of a report: their rows, and how they are read."""
+
+    argument: ClassVar[str]
+    """Argument of the report that adds these rows."""
+    drawn: ClassVar[bool]
+    """Whether values take draws, which the values of a single batch go without."""
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Rows in the order in which they are reported."""
+
+    def values(self, at: Snapshot) -> Sequence[Tensor]:
+        """Return one value for each row, in their order, one ``[]`` or several ``[n]`` in a tensor."""
+
+
+@dataclass(frozen=True)
+class Overall:
+    """View of the measures of all classes.
+
+    Attributes:
+        measures: key -> measure.
+        soft: share of the value of the soft counts; 0 for the hard ones alone.
+    """
+
+    measures: Mapping[str, AveragedMeasure]
+    soft: float = 0.0
+    argument: ClassVar[str] = "soft=True"
+    drawn: ClassVar[bool] = False
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """One for each measure."""
+        return tuple(Row(key, each.higher_is_better, soft=self.soft > 0) for key, each in self.measures.items())
+
+    def values(self, at: Snapshot) -> Sequence[Tensor]:
+        """Return one value for each row."""
+        return [one_value(key, at.value(measure, soft=self.soft)) for key, measure in self.measures.items()]
+
+
+@dataclass(frozen=True)
+class PerClass:
+    """View of the measures of each class, or label.
+
+    Attributes:
+        measures: key -> measure with one value for each class.
+        class_names: names of the classes.
+    """
+
+    measures: Mapping[str, AveragedMeasure]
+    class_names: tuple[str, ...]
+    argument: ClassVar[str] = "per_class"
+    drawn: ClassVar[bool] = False
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """One for each measure and class."""
+        directions = ((key, measure.higher_is_better) for key, measure in self.measures.items())
+        return tuple(Row(key, better, "class", name) for key, better in directions for name in self.class_names)
+
+    def values(self, at: Snapshot) -> Sequence[Tensor]:
+        """Return one value for each row."""
+        return [class_values(key, measure, *at.read()) for key, measure in self.measures.items()]
