@@ -1,5 +1,7 @@
 """Metrics of imbalanced classification for PyTorch: one confusion matrix, every measure, any number of processes."""
 
+from typing import TYPE_CHECKING
+
 from imbtorch.counts import Counts, Margins, at_prevalence, margins, merge_classes, one_vs_rest
 from imbtorch.functional import confusion_matrix, soft_confusion_matrix
 from imbtorch.measures import *
@@ -8,6 +10,7 @@ from imbtorch.metrics import *
 from imbtorch.metrics import __all__ as _metrics
 from imbtorch.metrics.class_groups import shot_groups
 from imbtorch.sampler import ExactBatchSampler
+from imbtorch.suggestions import did_you_mean as _did_you_mean
 
 __version__ = "0.2.0"
 
@@ -25,3 +28,9 @@ __all__ = [
     *_measures,
     *_metrics,
 ]
+
+if not TYPE_CHECKING:  # type checkers would take any name for one of these
+
+    def __getattr__(name: str) -> object:
+        """Refuse a name with the one that may be meant."""
+        raise AttributeError(f"module 'imbtorch' has no attribute {name!r}{_did_you_mean(name, __all__)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 import reprlib
 from collections.abc import Callable, Iterable, Sequence
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from imbtorch.counts import check_choice
 from imbtorch.kernels import integers
+from imbtorch.suggestions import did_you_mean
 
 __all__ = ["Layout", "Task", "Threshold"]
 
@@ -47,11 +49,15 @@ def refuse_arguments_of_others(name: str, given: Iterable[str]) -> None:
 
 
 def refuses_arguments_of_others(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function say what to do in place of arguments that torchmetrics or scikit-learn have."""
+    """Make a function say what to do in place of arguments that it does not have, such as those of torchmetrics."""
+    parameters = inspect.signature(function).parameters
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         refuse_arguments_of_others(function.__name__, kwargs)
+        for name in kwargs:
+            if name not in parameters:
+                raise TypeError(f"{function.__name__} has no argument {name!r}{did_you_mean(name, parameters)}")
         return function(*args, **kwargs)
 
     return wrapped

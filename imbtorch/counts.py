@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import torch
 from torch import Tensor
+
+from imbtorch.suggestions import did_you_mean
 
 __all__ = ["Counts", "Margins", "at_prevalence", "margins", "merge_classes", "normalized", "one_vs_rest"]
 
@@ -395,6 +396,5 @@ def checked_function(measure: Measure, name: str = "measure") -> Measure:
 def check_choice(name: str, value: object, allowed: Sequence[object]) -> None:
     """Raise where an argument is none of the values that it can take."""
     if value not in allowed:
-        near = get_close_matches(str(value), [choice for choice in allowed if isinstance(choice, str)], 1)
-        meant = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}{meant}")
+        choices = ", ".join(map(repr, allowed))
+        raise ValueError(f"{name} must be one of {choices}, got {value!r}{did_you_mean(value, allowed)}")

@@ -159,3 +159,13 @@ def test_models_of_other_class_shares_are_compared_only_where_that_makes_sense()
             draw(other)
     with pytest.raises(ValueError, match=r"measure must return .* one value for each matrix"):
         plots.plot_roc(SWEPT, measure=lambda counts: imbtorch.recall(counts, "none"))
+
+
+@pytest.mark.parametrize("draw", [plots.plot_roc, plots.plot_precision_recall])
+def test_a_sweep_has_counts_to_draw(draw):
+    sweep = imbtorch.ThresholdSweep("f1")
+    for given in (sweep, {"model": sweep}):
+        with pytest.raises(TypeError, match=r"got a ThresholdSweep; its matrices\(\) are such counts"):
+            draw(given)
+    sweep.update(torch.tensor([0.2, 0.7, 0.9]), torch.tensor([0, 1, 1]))
+    draw(sweep.matrices())  # as it says

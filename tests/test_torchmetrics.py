@@ -543,8 +543,10 @@ def test_arguments_of_torchmetrics(arguments):
         assert torch.equal(metric.compute(), value)
     for name, value in arguments.items():
         assert getattr(metric, name) is value
-    with pytest.raises(ValueError, match="Unexpected keyword arguments: `sync`"):
+    with pytest.raises(TypeError, match="Recall has no argument 'sync'"):
         Recall("binary", sync=True)
+    with pytest.raises(ValueError, match="Expected keyword argument `sync_on_compute` to be a `bool`"):
+        Recall("binary", sync_on_compute="no")
 
 
 @pytest.mark.parametrize("grouped", [False, True])

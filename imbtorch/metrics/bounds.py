@@ -15,6 +15,7 @@ from imbtorch.analysis.intervals import Interval, posterior
 from imbtorch.counts import Counts, Measure, mapped
 from imbtorch.metrics.averaging import AtPrevalence, AveragedMeasure
 from imbtorch.metrics.rows import Bound, Row, Snapshot
+from imbtorch.suggestions import did_you_mean
 
 __all__ = ["Bounds", "checked_intervals"]
 
@@ -122,7 +123,8 @@ def checked_intervals(
     unknown = [name for name in names if name not in known]
     if unknown:
         shown = ", ".join([*known][:30]) + (", ..." if len(known) > 30 else "")
-        raise ValueError(f"intervals names {unknown}, which are not reported; names are {shown}")
+        meant = did_you_mean(unknown[0], known)
+        raise ValueError(f"intervals names {unknown}, which are not reported; names are {shown}{meant}")
     if len(set(names)) < len(names):
         raise ValueError(f"intervals must not name a value twice, got {names}")
     lowest = [name for name in names if name in minima]

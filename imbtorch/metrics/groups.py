@@ -17,6 +17,7 @@ from imbtorch.metrics.base import targets
 from imbtorch.metrics.class_groups import check_group_name
 from imbtorch.metrics.compat import warn_caller
 from imbtorch.metrics.rows import Row, Snapshot
+from imbtorch.suggestions import did_you_mean
 
 __all__ = ["Groups"]
 
@@ -113,7 +114,8 @@ def checked_per_group(
         return tuple(measures) if len(names) <= FEW_GROUPS else ()
     unknown = [key for key in per_group if key not in measures]
     if unknown:
-        raise ValueError(f"per_group holds {unknown}, which are not among measures: {', '.join(measures)}")
+        meant = did_you_mean(unknown[0], measures)
+        raise ValueError(f"per_group holds {unknown}, which are not among measures: {', '.join(measures)}{meant}")
     return tuple(dict.fromkeys(per_group))
 
 

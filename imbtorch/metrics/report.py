@@ -30,6 +30,7 @@ from imbtorch.metrics.shared import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.metrics.superclasses import MergedMeasure, checked_superclasses
 from imbtorch.plots import plot_values
+from imbtorch.suggestions import did_you_mean
 
 __all__ = ["ImbalanceReport"]
 
@@ -304,7 +305,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
         if name not in self:
             if name not in BY_ANY_NAME:
                 names = dict.fromkeys((*self.measures, *(f"{key}/..." for key in self.per_class), *BY_ANY_NAME))
-                raise ValueError(f"measures holds {name!r}, which is unknown; names are {', '.join(names)}")
+                meant = did_you_mean(name, names)
+                raise ValueError(f"measures holds {name!r}, which is unknown; names are {', '.join(names)}{meant}")
             return resolved(name, BY_ANY_NAME[name], self._counting)
         row, reading = self[name].row, self._reading
         if row.soft or row.bound or row.kind not in ("overall", "class", "superclass"):

@@ -16,6 +16,7 @@ from imbtorch.metrics.compat import warn_caller
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import Row
 from imbtorch.metrics.state import Setting
+from imbtorch.suggestions import did_you_mean
 
 __all__ = ["ReportedValue", "SharedResult"]
 
@@ -85,7 +86,8 @@ class SharedResult(CountsMetric):
     def __getitem__(self, name: str) -> ReportedValue:  # type: ignore[override]
         """Metric of one name, with prefix and postfix or without both."""
         if name not in self._index:
-            raise KeyError(f"{name!r} is not reported; names are {', '.join(value.name for value in self.values())}")
+            names = [value.name for value in self.values()]
+            raise KeyError(f"{name!r} is not reported; names are {', '.join(names)}{did_you_mean(name, names)}")
         return self._values[self._index[name]]  # type: ignore[return-value]
 
     def _by_full_name(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:

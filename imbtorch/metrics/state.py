@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import inspect
 import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 from imbtorch.arguments import refuse_arguments_of_others
 from imbtorch.metrics.compat import updated_by_collection
+from imbtorch.suggestions import did_you_mean
 
 __all__ = ["Setting", "SummedState", "SyncedMetric", "rank_zero"]
 
@@ -64,7 +66,14 @@ class SyncedMetric(Metric):
 
     def __init__(self, **kwargs: Any) -> None:
         refuse_arguments_of_others(type(self).__name__, kwargs)
-        super().__init__(**kwargs)
+        try:
+            super().__init__(**kwargs)
+        except ValueError as error:  # "Unexpected keyword arguments: `class_group`", or a value that does not fit
+            unknown = [name for name in kwargs if str(error).startswith("Unexpected") and f"`{name}`" in str(error)]
+            if not unknown:
+                raise
+            meant = did_you_mean(unknown[0], inspect.signature(type(self)).parameters)
+            raise TypeError(f"{type(self).__name__} has no argument {unknown[0]!r}{meant}") from None
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
         """Compute on what all processes hold.

@@ -167,6 +167,11 @@ def plot_dominance_curve(
 
 def _named(models: Tensor | Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Counts of each model; a single one has no name."""
+    given: list[object] = [*models.values()] if isinstance(models, Mapping) else [models]
+    for model in given:
+        if not isinstance(model, Tensor):
+            remedy = "; its matrices() are such counts" if hasattr(model, "matrices") else ""
+            raise TypeError(f"models must be counts [T, 2, 2] at each threshold, got a {type(model).__name__}{remedy}")
     named = {"": models} if isinstance(models, Tensor) else dict(models)
     if not named:
         raise ValueError("models is empty; give at least one and its counts at each threshold")

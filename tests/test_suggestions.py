@@ -1,0 +1,124 @@
+"""Names that a user may have meant."""
+
+import pytest
+import torch
+import torchmetrics.classification
+from sklearn import metrics as sklearn_metrics
+
+import imbtorch
+from imbtorch import FScore, HandTill, ImbalanceReport, Recall, ThresholdSweep, confusion_matrix
+from imbtorch.metrics.catalogue import BY_NAME
+from imbtorch.suggestions import OF_SCORES, SYNONYMS, did_you_mean
+
+# names that others have, and those of reports that have the same value
+ELSEWHERE = {
+    "sensitivity": "recall",
+    "Sensitivity": "recall",
+    "sensitivty": "recall",  # a slip
+    "recall_macro": "recall",
+    "macro_recall": "recall",
+    "weighted_f1": "f1",
+    "true_positive_rate": "recall",
+    "TNR": "specificity",
+    "positive_predictive_value": "precision",
+    "F1Score": "f1",
+    "JaccardIndex": "iou",
+    "mIoU": "iou",
+    "bal_acc": "balanced_accuracy",
+    "Youden": "adjusted_balanced_accuracy",
+    "geometric_mean": "gmean",
+    "matthews_corrcoef": "mcc",
+    "cohen_kappa_score": "kappa",
+    "class_balance_accuracy": "cba",
+    "weighted_acuracy": "weighted_accuracy",
+    "DiceScore": "dice",
+}
+
+
+@pytest.mark.parametrize("given", ELSEWHERE)
+def test_names_of_measures(given):
+    with pytest.raises(ValueError, match=rf"got '{given}'; did you mean '{ELSEWHERE[given]}'\?$"):
+        ImbalanceReport("multiclass", num_classes=3, measures=[given])
+
+
+def test_synonyms_have_one_value():
+    """Of the names that scikit-learn has, the one that is suggested is the same measure."""
+    preds, target = torch.randint(3, (2, 200), generator=torch.Generator().manual_seed(0))
+    counts = confusion_matrix(preds, target, "multiclass", num_classes=3)
+    compared = set()
+    for group in SYNONYMS:
+        functions = [getattr(imbtorch, name) for name in imbtorch.__all__ if name.replace("_", "") in group]
+        for name in dir(sklearn_metrics):
+            if name.endswith("_score") and name != "fbeta_score" and name.replace("_", "") in group and functions:
+                theirs = {} if name.startswith(("acc", "balanced", "cohen")) else {"average": "macro"}
+                expected = getattr(sklearn_metrics, name)(target, preds, **theirs)
+                ours = {"beta": 1.0} if name == "f1_score" else {}
+                assert float(functions[0](counts, **ours)) == pytest.approx(expected), name
+                compared.add(name)
+    assert compared >= {"accuracy_score", "balanced_accuracy_score", "f1_score", "jaccard_score", "cohen_kappa_score"}
+
+
+@pytest.mark.parametrize("given", ["roc_auc", "AUROC", "average_precision"])
+def test_areas_are_of_scores(given):
+    with pytest.raises(
+        ValueError, match=rf"got '{given}'; .* ThresholdSweep\(\.\.\., also=\('auc', 'average_precision'"
+    ):
+        ImbalanceReport("binary", measures=[given])
+    assert set(OF_SCORES) >= {"auc", "averageprecision"}
+    ThresholdSweep("f1", also=("auc", "average_precision"))  # as it says
+
+
+@pytest.mark.parametrize("name", torchmetrics.classification.__all__)
+def test_what_is_suggested_is_there(name):
+    _, _, meant = did_you_mean(name, imbtorch.__all__).partition("did you mean ")
+    assert not meant or hasattr(imbtorch, meant.strip("'?"))
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("F1Score", "FScore"), ("Sensitivity", "Recall"), ("sensitivity", "recall"), ("Jacard", "Jaccard")],
+)
+def test_names_of_the_package(given, meant):
+    with pytest.raises(AttributeError, match=f"module 'imbtorch' has no attribute '{given}'; did you mean '{meant}'"):
+        getattr(imbtorch, given)
+    assert not hasattr(imbtorch, given)
+
+
+@pytest.mark.parametrize(
+    ("call", "given", "meant"),
+    [
+        (lambda: ImbalanceReport("multiclass", 3, class_group={"tail": [2]}), "class_group", "class_groups"),
+        (lambda: FScore("binary", betas=2.0), "betas", "beta"),
+        (lambda: ThresholdSweep("f1", labels=3), "labels", "num_labels"),
+        (lambda: HandTill(3, ignored_index=0), "ignored_index", "ignore_index"),
+        (
+            lambda: confusion_matrix(torch.tensor([0]), torch.tensor([0]), "multiclass", num_class=3),
+            "num_class",
+            "num_classes",
+        ),
+    ],
+    ids=["report", "metric", "sweep", "HandTill", "function"],
+)
+def test_names_of_arguments(call, given, meant):
+    with pytest.raises(TypeError, match=f"has no argument '{given}'; did you mean '{meant}'"):
+        call()
+
+
+def test_names_of_a_report():
+    report = ImbalanceReport("multiclass", class_names=["cat", "dog", "emu"])
+    for call, error in (
+        (report.__getitem__, KeyError),
+        (report.measure, ValueError),
+        (report.interval, ValueError),
+        (lambda name: ImbalanceReport("binary", measures=["recall"], groups=2, per_group=[name]), ValueError),
+    ):
+        with pytest.raises(error, match="did you mean 'recall'"):
+            call("sensitivity")
+    with pytest.raises(KeyError, match="did you mean 'recall/dog'"):
+        report["recall/dogs"]
+
+
+def test_nothing_is_suggested_of_what_is_like_nothing():
+    assert did_you_mean("?", BY_NAME) == did_you_mean(None, BY_NAME) == did_you_mean(3, [1, 2]) == ""
+    with pytest.raises(ValueError, match=r"got '__wrapped__'$"):
+        Recall("binary", average="__wrapped__")
