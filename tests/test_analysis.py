@@ -710,13 +710,21 @@ def changed_counts(matrix, rng):
 
 @pytest.mark.parametrize(("case", "signs"), TABLE, ids=str)
 def test_invariances_in_exact_arithmetic(case, signs):
-    rng, kept = random.Random(5), dict.fromkeys(CHANGES, True)
+    """By fractions, by the measure on the same matrices, and by what the library says of it."""
+    rng, kept, ours = random.Random(5), dict.fromkeys(CHANGES, True), dict.fromkeys(CHANGES, True)
     for size in case.sizes((2, 3, 4)):
         for _ in range(5):
             matrix = random_counts(rng, size)
+            value = case.ours(counts_of(matrix))
             for name, changed in changed_counts(matrix, rng):
                 kept[name] &= abs(case.exact(changed) - case.exact(matrix)) < Fraction(1, 10**30)
-    assert signs_of(kept) == signs
+                ours[name] &= math.isclose(case.ours(counts_of(changed)), value, rel_tol=1e-9, abs_tol=1e-12)
+    assert signs_of(kept) == signs_of(ours) == signs_of(invariances(case.ours)) == signs
+
+
+def counts_of(matrix):
+    """Fractions, which a prior shift makes, as counts."""
+    return torch.tensor([[float(count) for count in row] for row in matrix], dtype=torch.float64)
 
 
 def test_invariances_of_the_catalogue():
