@@ -63,6 +63,13 @@ def refuses_arguments_of_others(function: Callable[P, R]) -> Callable[P, R]:
     return wrapped
 
 
+def real_number(name: str, value: object) -> float:
+    """Return a real number of any kind (of NumPy's, say) as a float."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.floating, np.integer)):
+        raise TypeError(f"{name} must be a number, got {reprlib.repr(value)}")
+    return float(value)
+
+
 def whole_number(name: str, value: object, expected: str = "an int") -> int:
     """Return an integer of any kind (of NumPy's, say) as an int."""
     if isinstance(value, (bool, np.bool_)):
@@ -148,9 +155,7 @@ def checked_size(task: Task, num_classes: int | None, num_labels: int | None) ->
 
 def checked_threshold(task: Task, threshold: object) -> float:
     """Return the threshold as a float."""
-    if isinstance(threshold, bool) or not isinstance(threshold, (int, float, np.floating, np.integer)):
-        raise TypeError(f"threshold must be a number, got {threshold!r}")
-    value = float(threshold)
+    value = real_number("threshold", threshold)
     if not 0 <= value <= 1:
         raise ValueError(f"threshold must be a probability in [0, 1] (for logits too), got {threshold!r}")
     if task == "multiclass" and value != 0.5:

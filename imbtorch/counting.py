@@ -498,7 +498,8 @@ class Counting:
         """What is wrong with scores."""
         if fault == 2:
             soft_logits = self.soft and self.task == "multiclass" and self.logits
-            return "hold NaN or infinite logits" if soft_logits else "hold NaN scores"
+            undefined = ", or infinite logits whose probability is undefined" * self.logits
+            return "hold NaN or infinite logits" if soft_logits else f"hold NaN scores{undefined}"
         if fault == 3:
             return f"hold {value:.6g}, which is no probability"
         return f"of {'a sample' if self.task == 'multiclass' else 'both classes'} do not sum to 1"

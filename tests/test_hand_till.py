@@ -11,7 +11,8 @@ from matplotlib import pyplot as plt
 from processes import launch
 from sklearn.metrics import roc_auc_score
 from torch import nn
-from torchmetrics import MetricCollection
+from torchmetrics import MetricCollection, MetricTracker
+from torchmetrics.wrappers import Running
 
 from imbtorch.metrics.hand_till import HandTill
 
@@ -243,6 +244,77 @@ def test_equal_metrics_of_a_collection():
             {"a": expected, "b": expected}, abs=1e-6
         )
         collection.reset()
+
+
+def test_a_collection_that_is_updated_one_way_and_another_counts_each_batch_once():
+    """Its metrics share their states from the first update on, and ``forward`` lets each of them count."""
+    scores, target = data(samples=120)
+    collection = MetricCollection({name: HandTill(4) for name in "ab"})
+    parts = list(zip(scores.chunk(6), target.chunk(6), strict=True))
+    for index, part in enumerate(parts):
+        if index % 2:
+            batch = counted(*part)
+            assert {name: found.item() for name, found in collection(*part).items()} == pytest.approx(
+                {"a": batch, "b": batch}, abs=1e-6
+            )
+        else:
+            collection.update(*part)
+    expected = counted(scores, target)
+    assert {name: found.item() for name, found in collection.compute().items()} == pytest.approx(
+        {"a": expected, "b": expected}, abs=1e-6
+    )
+    collection.update(*parts[0])  # which makes them share their states again
+    collection["b"].update(*parts[1])
+    collection["a"].update(*parts[2])
+    for name, own in (("a", parts[2]), ("b", parts[1])):
+        every = [
+            torch.cat((all_of, first, last))
+            for all_of, first, last in zip((scores, target), parts[0], own, strict=True)
+        ]
+        assert value(collection[name]) == pytest.approx(counted(*every), abs=1e-6)
+    collection["a"].reset()
+    assert sum(map(len, collection["b"].targets)) == 160
+
+
+@pytest.mark.parametrize("window", [2, 5, 10])
+def test_a_running_window_is_of_the_last_batches(window):
+    scores, target = data(samples=200)
+    metric = Running(HandTill(4), window=window)
+    for index, part in enumerate(zip(scores.chunk(8), target.chunk(8), strict=True)):
+        (metric if index % 2 else metric.update)(*part)
+        last = slice(max(0, 25 * (index + 1 - window)), 25 * (index + 1))
+        for _ in range(2):
+            assert value(metric) == pytest.approx(pairwise(scores[last], target[last]), abs=1e-12)
+    metric.reset()
+    metric.update(scores, target)
+    assert value(metric) == pytest.approx(pairwise(scores, target), abs=1e-12)
+
+
+def running_window(rank, world):
+    scores, target = data(samples=240)
+    metric = Running(HandTill(4), window=3)
+    for part in range(6):
+        own = slice(40 * part + rank, 40 * (part + 1), world)
+        metric.update(scores[own], target[own])
+    return metric.compute().item()
+
+
+def test_a_running_window_on_two_processes():
+    scores, target = data(samples=240)
+    expected = pairwise(scores[120:], target[120:])
+    assert launch(2, running_window) == pytest.approx([expected] * 2, abs=1e-6)
+
+
+def test_a_tracker_keeps_one_value_for_each_step():
+    scores, target = data(samples=90)
+    tracker = MetricTracker(HandTill(4))
+    for some, true in zip(scores.chunk(3), target.chunk(3), strict=True):
+        tracker.increment()
+        tracker.update(some, true)
+    expected = [pairwise(*part) for part in zip(scores.chunk(3), target.chunk(3), strict=True)]
+    assert tracker.compute_all().tolist() == pytest.approx(expected, abs=1e-6)
+    best, step = tracker.best_metric(return_step=True)
+    assert (best, step) == (pytest.approx(max(expected), abs=1e-6), expected.index(max(expected)))
 
 
 def test_checkpoints_hold_everything():

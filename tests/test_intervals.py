@@ -1001,6 +1001,12 @@ def test_paired_draws_have_the_cells_and_totals_that_the_outcomes_say():
     assert distance(drawn[:, 2] / 90, stats.beta(float(totals[2]) + 0.5, float(90 - totals[2]) + 1.0).cdf) < 2
 
 
+def test_paired_compare_says_what_to_make_of_arrays():
+    labels = torch.tensor([0, 1])
+    with pytest.raises(TypeError, match=r"preds_b must be a torch.Tensor, got ndarray; use torch.as_tensor\(preds_b\)"):
+        paired_compare(balanced_accuracy, labels, labels.numpy(), labels, 2)
+
+
 def test_paired_compare_of_one_class():
     target = torch.zeros(6, dtype=torch.long)
     found = paired_compare(imbtorch.accuracy, target, target, target, 1, samples=20)

@@ -293,6 +293,60 @@ def test_groups_of_labels_equal_a_report_of_those_labels():
             assert report.compute()[f"{measure}/{name}"].item() == alone.compute()[measure].item()
 
 
+def test_a_value_of_a_report_as_a_function_of_counts():
+    preds, target = samples(4)
+    report = ImbalanceReport(
+        "multiclass", class_names=NAMES, class_groups=GROUPS, groups=["x", "y"], soft=False, intervals=["iam"]
+    )
+    report.update(preds, target, group=torch.arange(len(target)) % 2)
+    values = report.compute()
+    for name in ("iam", "recall/emu", "recall/tail", "precision/fore"):
+        read = report.measure(name)
+        assert read(report.counts()).item() == pytest.approx(values[name].item(), abs=1e-6)
+        assert read(report.counts().expand(3, 4, 4)).shape == (3,)
+        assert read.higher_is_better is True
+    for name in ("iam/x", "iam_worst", "iam_low"):
+        with pytest.raises(ValueError, match=f"'{name}' is no function of the counts of all samples, but of their"):
+            report.measure(name)
+    with pytest.raises(ValueError, match="'recall/nobody', which is unknown"):
+        report.measure("recall/nobody")
+
+
+def test_labels_with_thresholds_of_their_own_have_prices_of_their_own():
+    """Net benefit of each label by scikit-learn's counts at its threshold; also of some of them."""
+    generator = torch.Generator().manual_seed(3)
+    scores, target = torch.rand(80, 4, generator=generator), torch.randint(2, (80, 4), generator=generator)
+    thresholds = [0.2, 0.5, 0.4, 0.7]
+    expected = []
+    for label, price in enumerate(thresholds):
+        flagged = scores[:, label].double() > price
+        (_, fp), (_, tp) = sklearn_metrics.confusion_matrix(target[:, label], flagged)
+        expected.append((tp - fp * price / (1 - price)) / 80)
+    arguments = {"num_labels": 4, "threshold": thresholds}
+    metric = imbtorch.NetBenefit("multilabel", **arguments)
+    assert metric(scores, target).item() == pytest.approx(sum(expected) / 4, abs=1e-6)
+    of_each = imbtorch.NetBenefit("multilabel", **arguments, average="none")
+    assert of_each(scores, target).tolist() == pytest.approx(expected, abs=1e-6)
+    report = ImbalanceReport(
+        "multilabel",
+        class_names=NAMES,
+        threshold=thresholds,
+        measures=["net_benefit"],
+        per_class=["net_benefit"],
+        class_groups=GROUPS,
+    )
+    report.update(scores, target)
+    values = report.compute()
+    assert values["net_benefit"].item() == pytest.approx(sum(expected) / 4, abs=1e-6)
+    assert values["net_benefit/emu"].item() == pytest.approx(expected[2], abs=1e-6)
+    assert values["net_benefit/tail"].item() == pytest.approx(sum(expected[2:]) / 2, abs=1e-6)
+    assert report.measure("net_benefit/tail")(report.counts()).item() == pytest.approx(sum(expected[2:]) / 2)
+    with pytest.raises(ValueError, match="average='micro' sums the counts of labels, which threshold="):
+        imbtorch.NetBenefit("multilabel", **arguments, average="micro")
+    with pytest.raises(ValueError, match=r"threshold must lie in \[0, 1\)"):
+        imbtorch.NetBenefit("multilabel", num_labels=2, threshold=[0.2, 1.0])
+
+
 def test_groups_of_many_classes_without_their_names():
     train = torch.arange(1000).flip(0)
     report = ImbalanceReport("multiclass", num_classes=1000, class_groups=imbtorch.shot_groups(train), measures=["iam"])

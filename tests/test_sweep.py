@@ -452,6 +452,13 @@ BAD_INPUT = {
     "no tensor": ({}, [0.5, 0.5], GOOD[1], TypeError, "preds must be floating.*list"),
     "float target": ({}, GOOD[0], torch.tensor([0.0, 1.0]), TypeError, r"target must hold integers.*target\.long"),
     "shapes": ({}, torch.full((2, 1), 0.5), GOOD[1], ValueError, "preds and target do not fit.*reshape"),
+    "all infinite": (
+        {**CLASSES, "logits": True},
+        torch.full((2, 3), torch.inf),
+        GOOD[1],
+        ValueError,
+        "preds hold NaN scores, or infinite logits whose probability is undefined",
+    ),
     "class nan": (CLASSES, torch.full((2, 3), torch.nan), GOOD[1], ValueError, "preds hold NaN scores"),
     "class above": (CLASSES, 3 * torch.eye(3)[:2], GOOD[1], ValueError, "preds hold 3.*logits=True"),
     "class target": (CLASSES, THIRDS, torch.tensor([0, 3]), ValueError, "target holds class 3 .*ignore_index=3"),

@@ -413,6 +413,71 @@ def test_a_threshold_that_tells_nothing_apart_says_so(costs, words):
     assert f"which flags {words}" in str(point)
 
 
+def test_net_benefit_is_swept_at_one_price():
+    """That of its own threshold would make .001 the best of all: right alarms of everybody, false ones for nothing."""
+    _, logits, target = swept(samples=600)
+    chances = logits.sigmoid()
+    priced = functools.partial(imbtorch.NetBenefit, threshold=0.2)
+    cuts = [0.0, *chances.tolist()]
+    expected = max(
+        Fraction(int(target[chances > cut].sum()), 600) - Fraction(int((1 - target)[chances > cut].sum()), 600 * 4)
+        for cut in cuts
+    )
+    for measure in (
+        priced,
+        functools.partial(imbtorch.net_benefit, threshold=0.2),
+        imbtorch.NetBenefit("binary", threshold=0.2),
+    ):
+        sweep = swept(measure, samples=600)[0]
+        assert sweep.compute()["value"].item() == pytest.approx(float(expected), abs=1e-6)
+        assert sweep.best(alerts=0.9).value == pytest.approx(float(expected))
+        metric = sweep.metric(imbtorch.ConfusionMatrix)
+        found = imbtorch.net_benefit(metric(logits, target), threshold=0.2)
+        assert found.item() == pytest.approx(float(expected))
+    for unpriced in (imbtorch.NetBenefit, imbtorch.net_benefit, "net_benefit", functools.partial(imbtorch.NetBenefit)):
+        with pytest.raises(ValueError, match=r"measure names NetBenefit, which prices.*partial\(NetBenefit, threshold"):
+            ThresholdSweep(unpriced)
+    with pytest.raises(ValueError, match=r"at_least names net_benefit, which prices .*costs"):
+        swept(samples=100)[0].best({"net_benefit": 0.0})
+
+
+def test_a_measure_without_a_direction_is_refused_whichever_way_it_is_given():
+    ways = (imbtorch.Dominance, imbtorch.Dominance("binary"), imbtorch.dominance, "dominance")
+    for without in (*ways, functools.partial(imbtorch.Dominance), functools.partial(imbtorch.dominance)):
+        with pytest.raises(ValueError, match="measure Dominance has no direction in which it could be best"):
+            ThresholdSweep(without)
+    logits, target = drawn(300)
+    chances = logits.sigmoid()
+    sweep = ThresholdSweep(lambda counts: -imbtorch.dominance(counts).abs(), chances.sort().values)
+    sweep.update(chances, target)
+    gap = min(
+        abs(
+            Fraction(int(target[chances > cut].sum()), int(target.sum()))
+            - Fraction(int((1 - target)[chances <= cut].sum()), int((1 - target).sum()))
+        )
+        for cut in chances.tolist()
+    )
+    assert sweep.compute()["value"].item() == pytest.approx(-float(gap), abs=1e-6)
+    upwards = swept((imbtorch.dominance, True), samples=300)[0]
+    assert upwards.compute()["value"] == 1
+    assert upwards["value"].higher_is_better is True
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda sweep: sweep.best(alerts="x"), "alerts must be a number, got 'x'"),
+        (lambda sweep: sweep.best({"recall": "x"}), r"at_least\['recall'\] must be a number, got 'x'"),
+        (lambda sweep: sweep.best({"recall": 0.1}, sure="x"), "sure must be a number, got 'x'"),
+        (lambda sweep: sweep.interval("value", level="x"), "level must be a number, got 'x'"),
+        (lambda sweep: sweep.best([0.8]), "at_least must be a dict of floors"),
+    ],
+)
+def test_what_is_no_number_is_named(call, message):
+    with pytest.raises(TypeError, match=message):
+        call(swept(samples=100)[0])
+
+
 # --- another population ---------------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from imbtorch.analysis.drawing import Prior, Totals, chunks, gammas
 from imbtorch.analysis.intervals import Interval, check_draws, posterior, quantiles, values
+from imbtorch.arguments import check_tensor
 from imbtorch.counts import Measure, check_choice, ratio
 
 __all__ = ["Comparison", "compare", "paired_compare"]
@@ -131,6 +132,7 @@ def paired_compare(
     Raises:
         ValueError: for shapes that differ, classes out of range, no samples, a level outside (0, 1), fewer than 2
             samples and an unknown ``totals``.
+        TypeError: for what is no tensor.
 
     >>> from imbtorch import balanced_accuracy
     >>> generator = torch.Generator().manual_seed(0)
@@ -142,6 +144,8 @@ def paired_compare(
     """
     check_draws(samples, level)
     check_choice("totals", totals, get_args(Totals))
+    for name, labels in (("preds_a", preds_a), ("preds_b", preds_b), ("target", target)):
+        check_tensor(name, labels)
     for name, labels in (("preds_a", preds_a), ("preds_b", preds_b), ("target", target)):
         if labels.shape != target.shape or labels.is_floating_point():
             raise ValueError(f"{name} must hold class indices {list(target.shape)}, got {labels.dtype} {labels.shape}")

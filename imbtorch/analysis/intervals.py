@@ -24,6 +24,7 @@ from imbtorch.analysis.drawing import (
     multinomial,
 )
 from imbtorch.analysis.special import normal_quantile, student_quantile
+from imbtorch.arguments import real_number, whole_number
 from imbtorch.counts import Counts, Margins, Measure, check_choice, checked_function
 
 __all__ = ["Interval", "bootstrap", "posterior"]
@@ -355,14 +356,14 @@ def _stretch(measure: Measure, clusters: Tensor, pooled: Tensor, level: float, e
 
 def check_draws(samples: int, level: float) -> None:
     """Raise for a number of draws or a level that make no interval."""
-    if samples < 2:
+    if whole_number("samples", samples) < 2:
         raise ValueError(f"samples must be at least 2, got {samples!r}")
     check_level(level)
 
 
 def check_level(level: float) -> None:
     """Raise for what is no share that an interval can hold."""
-    if not 0 < level < 1:
+    if not 0 < real_number("level", level) < 1:
         raise ValueError(f"level must lie in (0, 1), got {level!r}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import Parameter, signature
 from typing import Any
 
@@ -231,7 +231,7 @@ def likelihood_ratio(counts: Counts, positive: bool = True) -> Tensor:
     return restore(defined(value, actual), counts)
 
 
-def net_benefit(counts: Counts, threshold: float) -> Tensor:
+def net_benefit(counts: Counts, threshold: float | Sequence[float] | Tensor) -> Tensor:
     r"""Net benefit: right alarms for each sample, less false alarms at the price that a threshold sets on them.
 
     .. math:: \frac{\mathrm{TP}}{n} - \frac{\mathrm{FP}}{n} \, \frac{t}{1 - t}
@@ -241,7 +241,8 @@ def net_benefit(counts: Counts, threshold: float) -> Tensor:
 
     Args:
         counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.counts.Margins` of two classes.
-        threshold: the probability t in [0, 1) from which on it is worth to act, at which predictions were made.
+        threshold: the probability t in [0, 1) from which on it is worth to act, at which predictions were made; one for
+            all, or ``[L]``, one for each label of ``[..., L, 2, 2]``.
 
     Returns:
         ``[...]`` in right alarms for each sample, at most the share of positives; higher is better; nan where all
@@ -257,11 +258,12 @@ def net_benefit(counts: Counts, threshold: float) -> Tensor:
     tensor(0.0417, dtype=torch.float64)
     """
     tp, actual, _ = margins(counts)
-    if not 0 <= threshold < 1:
+    chosen = torch.as_tensor(threshold, dtype=torch.float64, device="cpu")
+    if not bool(((chosen >= 0) & (chosen < 1)).all()):
         raise ValueError(f"threshold must lie in [0, 1), got {threshold!r}")
     check_two(actual.shape[-1], "net_benefit")
-    false_alarms = actual[..., 0] - tp[..., 0]
-    value = ratio(tp[..., 1] - false_alarms * (threshold / (1 - threshold)), actual.sum(-1))
+    price, false_alarms = (chosen / (1 - chosen)).to(tp), actual[..., 0] - tp[..., 0]
+    value = ratio(tp[..., 1] - false_alarms * price, actual.sum(-1))
     return restore(defined(value, actual), counts)
 
 

@@ -26,6 +26,7 @@ class HasTraits(Protocol):
     binary_only: ClassVar[bool]
     needs_matrix: bool
     higher_is_better: bool | None
+    reads_threshold: ClassVar[bool]
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Traits:
         binary_only: whether it takes two classes only.
         needs_matrix: whether it must see the matrix rather than margins.
         higher_is_better: its direction; None without one.
+        reads_threshold: whether it reads the threshold at which predictions were made.
         batched: whether it takes leading dimensions, as a user's own function may not.
     """
 
@@ -48,6 +50,7 @@ class Traits:
     binary_only: bool = False
     needs_matrix: bool = True
     higher_is_better: bool | None = None
+    reads_threshold: bool = False
     batched: bool = True
 
     @classmethod
@@ -60,6 +63,7 @@ class Traits:
             metric.binary_only,
             metric.needs_matrix,
             metric.higher_is_better,
+            metric.reads_threshold,
         )
 
 
@@ -73,6 +77,7 @@ class AveragedMeasure:
         average: how values of classes or labels become one; :func:`chosen_average` resolves ``"auto"``.
         arguments: what the measure takes beside the counts.
         of_class: index of the class or label whose value alone is meant; None for the average.
+        over_classes: indices of the classes or labels whose mean is meant; empty for the average of all.
     """
 
     traits: Traits
@@ -80,6 +85,7 @@ class AveragedMeasure:
     average: str = "macro"
     arguments: Mapping[str, Any] = field(default_factory=dict)
     of_class: int | None = None
+    over_classes: tuple[int, ...] = ()
 
     @property
     def needs_matrix(self) -> bool:
@@ -97,8 +103,22 @@ class AveragedMeasure:
 
     def __call__(self, counts: Counts) -> Tensor:
         """Value of ``[..., K, K]``, of ``[..., L, 2, 2]`` for multilabel, or of their :class:`Margins`."""
+        if self.over_classes:
+            return self._mean_over(list(self.over_classes), counts)
         values = self._averaged(counts)
         return values if self.of_class is None else values[..., self.of_class]
+
+    def _mean_over(self, some: list[int], counts: Counts) -> Tensor:
+        """Mean over some classes, or labels, as if there were no others."""
+        if self.counting.task == "multilabel":
+            _, actual, predicted = margins(counts)
+            values, samples = double(self._measured(counts, self._average_of_label)), actual.sum(-1)[..., some]
+            actual, predicted = actual[..., 1], predicted[..., 1]
+        else:
+            values, samples = double(self._averaged(counts)), None
+            _, actual, predicted = self.without_ignored(counts)
+        mean = class_mean(values[..., some], actual[..., some], predicted[..., some], "macro", samples=samples)
+        return restore(mean, counts)
 
     def _averaged(self, counts: Counts) -> Tensor:
         if self.counting.task == "multilabel":
@@ -116,8 +136,12 @@ class AveragedMeasure:
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and _equal(vars(self), vars(other))
 
+    @property
+    def _average_of_label(self) -> str:
+        return "binary" if "binary" in self.traits.averages else "macro"
+
     def _of_labels(self, counts: Counts) -> Tensor:
-        inner = "binary" if "binary" in self.traits.averages else "macro"
+        inner = self._average_of_label
         if self.average == "micro":
             summed = Margins(*(p.sum(-2) for p in counts)) if isinstance(counts, Margins) else counts.sum(-3)
             return self._measured(summed, inner)

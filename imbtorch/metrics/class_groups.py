@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from operator import itemgetter
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from imbtorch.arguments import whole_number
-from imbtorch.counts import mapped
-from imbtorch.measures import class_mean
 from imbtorch.metrics.averaging import AveragedMeasure
-from imbtorch.metrics.per_class import class_values
 from imbtorch.metrics.rows import Row, Snapshot
 
 __all__ = ["ClassGroups", "shot_groups"]
@@ -129,14 +125,8 @@ class ClassGroups:
 
     def values(self, at: Snapshot) -> Sequence[Tensor]:
         """Return one value for each row."""
-        read, found = at.read(), []
-        for key, measure in self.measures.items():
-            of_each = class_values(key, measure, *read)
-            _, actual, predicted = measure.without_ignored(read.counts if measure.needs_matrix else read.marginal)
-            for classes in map(list, self.groups.values()):
-                if measure.counting.task == "multilabel":  # read anew, as if there were no other labels
-                    some = mapped(read.counts, itemgetter(classes))
-                    found.append(replace(measure, average="macro")(some))
-                else:
-                    found.append(class_mean(of_each[classes], actual[classes], predicted[classes], "macro"))
-        return found
+        return [self.measure(row).value_of(*at.read()) for row in self.rows]
+
+    def measure(self, row: Row) -> AveragedMeasure:
+        """Return the measure of a row, of the counts of all classes."""
+        return replace(self.measures[row.measure], over_classes=self.groups[row.of])

@@ -94,6 +94,8 @@ class ConfusionMatrixMetric(LocalCounts):
     """Averages that the measure takes; empty for measures of the whole matrix."""
     binary_only: ClassVar[bool] = False
     """Whether the measure takes two classes only."""
+    reads_threshold: ClassVar[bool] = False
+    """Whether the measure reads the threshold at which predictions were made."""
     short: ClassVar[str] = ""
     """Name that a report gives it."""
     needs_matrix: bool = True

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast, overload
 
 import torch
 from torch import Tensor
@@ -29,6 +29,45 @@ __all__ = ["HandTill"]
 OUT_OF_RANGE, NAN = FAULTS.index("targets out of range"), FAULTS.index("NaN scores")
 IMPOSSIBLE = FAULTS.index("probabilities outside [0, 1]")
 LEFT_OUT = -1  # target of a sample that is kept but takes no part
+
+
+class Batches:
+    """A list state that several metrics may hold; each sees what it was given and what it appended itself.
+
+    torchmetrics gives the lists of the first metric of a compute group to the others, and lets each of them count in
+    ``forward``. New lists for every batch would make an epoch of many batches slow.
+    """
+
+    def __init__(self, doc: str) -> None:
+        self.__doc__ = doc
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Remember where the list is kept: with its own length."""
+        self._place = f"_held_{name}"
+
+    @overload
+    def __get__(self, metric: None, owner: type) -> Batches: ...
+    @overload
+    def __get__(self, metric: object, owner: type) -> list[Tensor] | Tensor: ...
+    def __get__(self, metric: object | None, owner: type) -> Batches | list[Tensor] | Tensor:
+        """Return the batches of a metric, without those that another appended."""
+        if metric is None:
+            return self
+        held, length = vars(metric)[self._place]
+        if len(held) != length:
+            held = held[:length]
+            vars(metric)[self._place] = held, length
+        return cast(list[Tensor], held)
+
+    def __set__(self, metric: object, held: list[Tensor] | Tensor) -> None:
+        """Take a list, or all batches in one tensor."""
+        vars(metric)[self._place] = held, len(held)
+
+    def append(self, metric: Metric, batch: Tensor) -> None:
+        """Append to the list of a metric in place."""
+        held = cast(list[Tensor], self.__get__(metric, type(metric)))
+        held.append(batch)
+        self.__set__(metric, held)
 
 
 class HandTill(SyncedMetric):
@@ -72,8 +111,8 @@ class HandTill(SyncedMetric):
     logits = Setting[bool]("_counting.logits", "Whether scores are logits.")
     ignore_index = Setting[int | None]("_counting.ignore_index", "Target of the samples that are left out.")
 
-    scores: list[Tensor] | Tensor  # a list of [n, K]; all in one tensor while synced
-    targets: list[Tensor] | Tensor  # a list of [n]
+    scores = Batches("Scores, ``[n, K]`` of each batch; all in one tensor while synced.")
+    targets = Batches("Targets, ``[n]`` of each batch.")
     not_counted: Tensor  # tally of samples with each fault
     settings: Tensor  # a digest; torchmetrics' collections merge metrics whose states are equal
 
@@ -89,7 +128,7 @@ class HandTill(SyncedMetric):
         self._counting = Counting.of("multiclass", num_classes, logits=logits, ignore_index=ignore_index)
         text = f"HandTill {num_classes} {logits} {ignore_index}"
         digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
-        self.add_state("settings", torch.tensor([digest]), dist_reduce_fx=None)
+        self.add_state("settings", torch.tensor([digest]), dist_reduce_fx=_agreed)
         self.add_state("not_counted", torch.zeros(len(FAULTS), dtype=torch.int64), dist_reduce_fx="sum")
         self.add_state("scores", [], dist_reduce_fx="cat")
         self.add_state("targets", [], dist_reduce_fx="cat")
@@ -120,8 +159,8 @@ class HandTill(SyncedMetric):
         strange = ((worst < 0) | (worst > 1)) & kept & (not self.logits)
         self._note_faults({OUT_OF_RANGE: (outside, truth), NAN: (nan, truth), IMPOSSIBLE: (strange, worst)})
         # without picking the sound samples, for which a device would have to wait
-        self.scores.append(scores)  # type: ignore[union-attr]
-        self.targets.append(truth.masked_fill(~kept | strange, LEFT_OUT))  # type: ignore[union-attr]
+        type(self).scores.append(self, scores)
+        type(self).targets.append(self, truth.masked_fill(~kept | strange, LEFT_OUT))
 
     def _check(self, preds: Tensor, target: Tensor) -> None:
         """Check types, shapes and devices of a batch, and that it has a list to go to."""
@@ -231,6 +270,11 @@ class HandTill(SyncedMetric):
 
     # --- the life of a metric ---------------------------------------------------------------------------------------
 
+    def reset(self) -> None:
+        """Forget all samples and start anew."""
+        self.scores, self.targets = [], []  # torchmetrics would empty the lists, which others may hold
+        super().reset()
+
     def _wrap_update(self, update: Callable[..., None]) -> Callable[..., None]:
         """Note an update only once it has succeeded."""
         noted = super()._wrap_update(update)
@@ -273,6 +317,11 @@ class HandTill(SyncedMetric):
         """One line."""
         ignored = "" if self.ignore_index is None else f", ignore_index={self.ignore_index}"
         return f"HandTill(num_classes={self.num_classes}{', logits=True' * self.logits}{ignored})"
+
+
+def _agreed(settings: Tensor) -> Tensor:
+    """Digest of the settings of several metrics ``[M, 1]``; -1 where they differ."""
+    return torch.where((settings == settings[0]).all(), settings[0], -1)
 
 
 def _wins(scores: Tensor, target: Tensor) -> Tensor:

@@ -143,7 +143,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         lambda report: tuple(report._reading.per_class), "Keys of the measures that are reported for each class."
     )
     class_groups = Setting[dict[str, tuple[int, ...]]](
-        lambda report: dict(report._class_groups), "Indices of the classes of each class group."
+        lambda report: dict(report._class_groups.groups), "Indices of the classes of each class group."
     )
     superclasses = Setting[dict[str, tuple[str, ...]]](
         lambda report: {} if report._superclasses is None else dict(report._superclasses.merged),
@@ -200,18 +200,19 @@ class ImbalanceReport(SharedResult, LocalCounts):
         self._priors = None if prevalence is None else checked_prevalence(prevalence, counting, class_names)
         given = named_measures(self.default_measures(counting.task) if measures is None else measures)
         overall = {name: resolved(name, measured, counting) for name, measured in given.items()}
-        self._class_groups = checked_class_groups(class_groups, class_names)
+        some_classes = checked_class_groups(class_groups, class_names)
         # where nothing is said, the groups of many classes are reported without each of these
         of_classes = per_class_measures(("recall", "precision") if per_class is None else per_class, counting)
         few = per_class is not None or names is not None or counting.size <= FEW_CLASSES
         of_each = of_classes if few else {}
-        if self._class_groups and not of_classes:
+        if some_classes and not of_classes:
             raise ValueError("class_groups are averages of the measures in per_class, which names none")
 
         bounds = checked_intervals(intervals, overall, of_each, class_names)
         self._intervals = tuple(row.name for row in bounds.measured)
         views: list[View] = [Overall(overall), bounds, *([Overall(overall, counting.soft)] if counting.soft else [])]
-        views += [PerClass(of_each, class_names), ClassGroups(of_classes, self._class_groups)]
+        self._class_groups = ClassGroups(of_classes, some_classes)
+        views += [PerClass(of_each, class_names), self._class_groups]
         self._superclasses = None
         if superclasses is not None:
             self._superclasses = checked_superclasses(superclasses, class_names, counting, overall, of_each)
@@ -299,8 +300,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
             name: of the report, with prefix and postfix or without both; or of a metric or function of the catalogue.
 
         Raises:
-            ValueError: for a name that neither has, and for values of groups, soft counts and bounds, which are no
-                function of the counts of all samples.
+            ValueError: for a name that neither has, and for values of groups of samples, soft counts and bounds, which
+                are no function of the counts of all samples.
         """
         if name not in self:
             if name not in BY_ANY_NAME:
@@ -309,11 +310,13 @@ class ImbalanceReport(SharedResult, LocalCounts):
                 raise ValueError(f"measures holds {name!r}, which is unknown; names are {', '.join(names)}{meant}")
             return resolved(name, BY_ANY_NAME[name], self._counting)
         row, reading = self[name].row, self._reading
-        if row.soft or row.bound or row.kind not in ("overall", "class", "superclass"):
+        if row.soft or row.bound or row.kind in ("group", "worst"):
             raise ValueError(f"{name!r} is no function of the counts of all samples, but of their {_source(row)}")
         if row.kind == "superclass":
             assert self._superclasses is not None
             return self._superclasses.measure(row)
+        if row.kind == "class group":
+            return self._class_groups.measure(row)
         if row.kind == "overall":
             return reading.measures[row.measure]
         return replace(reading.per_class[row.measure], of_class=reading.class_names.index(row.of))
@@ -418,4 +421,4 @@ def _source(row: Row) -> str:
     """Name what a value is read off that is no function of the counts of all samples."""
     if row.bound:
         return "interval"
-    return "soft counts" if row.soft else {"class group": "classes", "group": "groups", "worst": "groups"}[row.kind]
+    return "soft counts" if row.soft else "groups"

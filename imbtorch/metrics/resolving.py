@@ -18,7 +18,7 @@ from imbtorch.metrics.averaging import AveragedMeasure, Traits
 from imbtorch.metrics.catalogue import BY_NAME, METRICS
 from imbtorch.metrics.confusion_matrix import ConfusionMatrixMetric
 
-__all__ = ["Measured", "named_measures", "resolved"]
+__all__ = ["Measured", "as_given", "metric_class", "named_measures", "resolved"]
 
 Measured: TypeAlias = (
     type[ConfusionMatrixMetric]
@@ -69,15 +69,10 @@ def resolved(name: str, measured: Measured, counting: Counting, batched: bool = 
         ValueError: for a metric whose settings do not fit, and an unknown name.
         TypeError: for what is no measure.
     """
-    direction: bool | None = None
-    if isinstance(measured, str):
-        check_choice(name, measured, tuple(BY_NAME))
-        measured = BY_NAME[measured]
-    if _is_pair(measured):
-        measured, direction = measured
+    measured, direction = as_given(name, measured)
     if isinstance(measured, ConfusionMatrixMetric):
         return _of_instance(name, measured, counting)
-    metric, keywords = _metric_class(measured)
+    metric, keywords = metric_class(measured)
     if metric is not None:
         found = _of_instance(name, _built(name, metric, keywords, counting), counting)
         return found if direction is None else found.towards(direction)
@@ -90,7 +85,15 @@ def resolved(name: str, measured: Measured, counting: Counting, batched: bool = 
     return AveragedMeasure(Traits(name, measured, higher_is_better=direction, batched=batched), counting)
 
 
-def _metric_class(measured: object) -> tuple[type[ConfusionMatrixMetric] | None, dict[str, Any]]:
+def as_given(name: str, measured: Measured) -> tuple[Any, bool | None]:
+    """Return a measure without its name, and the direction that came with it; None without one."""
+    if isinstance(measured, str):
+        check_choice(name, measured, tuple(BY_NAME))
+        return BY_NAME[measured], None
+    return measured if _is_pair(measured) else (measured, None)
+
+
+def metric_class(measured: object) -> tuple[type[ConfusionMatrixMetric] | None, dict[str, Any]]:
     """Metric class that is given, alone, as a partial, or by its function, and its arguments; None for another one."""
     function, keywords = measured, dict[str, Any]()
     if isinstance(measured, partial) and not measured.args:
@@ -136,16 +139,22 @@ def _check_arguments(name: str, metric: type[ConfusionMatrixMetric], keywords: M
         )
 
 
+MEANING = ("task", "size", "threshold", "logits", "ignore_index", "soft")  # settings that say what counts mean
 STATE_ALONE = ("layout", "weighted", "groups")  # what says how counts are kept, not what they mean
 
 
 def _of_instance(name: str, metric: ConfusionMatrixMetric, counting: Counting) -> AveragedMeasure:
     """Traits and arguments of a metric that counts alike; its state plays no part."""
     counted = replace(metric._counting, **{name: getattr(counting, name) for name in STATE_ALONE})
-    if replace(counted, soft=counted.soft or counting.soft) != counting:  # a report may be soft where a metric is not
+    counted = replace(counted, soft=counted.soft or counting.soft)  # a report may be soft where a metric is not
+    if counted != counting:
+        differing = [each for each in MEANING if getattr(counted, each) != getattr(counting, each)]
+        own, others = (
+            ", ".join(f"{each}={getattr(some, each)!r}" for each in differing) for some in (counted, counting)
+        )
         raise ValueError(
-            f"{name!r} was made to count otherwise ({metric!r}) than what it is to be read off; give both the same "
-            "task, number of classes, threshold, logits and ignore_index, or pass functools.partial of the class"
+            f"{name!r} was made to count otherwise: {own}, where it is to be read off counts of {others}; give both "
+            f"the same, or a class ({type(metric).__name__}, or functools.partial of it) without {', '.join(differing)}"
         )
     if counting.layout == "margins" and metric._measure.needs_matrix:
         raise ValueError(f"{name!r} needs the whole matrix, which state='margins' does not keep")

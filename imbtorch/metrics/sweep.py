@@ -34,8 +34,8 @@ from imbtorch.metrics.base import UNSURE, OnInvalid, TorchmetricsArguments, cano
 from imbtorch.metrics.compat import warn_caller
 from imbtorch.metrics.confusion_matrix import ConfusionMatrixMetric
 from imbtorch.metrics.histogram import Grid, Histogram
-from imbtorch.metrics.limits import checked_limits
-from imbtorch.metrics.resolving import Measured, resolved
+from imbtorch.metrics.limits import checked_limits, priced_text
+from imbtorch.metrics.resolving import Measured, as_given, metric_class, resolved
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import Row
 from imbtorch.metrics.shared import SharedResult, checked_names
@@ -84,7 +84,8 @@ class ThresholdSweep(SharedResult):
 
     Args:
         measure: metric class, instance or ``functools.partial`` of a class, or function of ``[..., 2, 2]`` counts. What
-            has a positive class is read for it, functions of this package like their metrics.
+            has a positive class is read for it, functions of this package like their metrics. Net benefit needs the
+            one price at which all thresholds are compared, as in ``functools.partial(NetBenefit, threshold=0.2)``.
         thresholds: their number, spaced evenly from 0 to 1, or a sorted tensor of thresholds in [0, 1]; by default
             those above. They are probabilities even with ``logits=True``, where logits are compared with theirs. They
             are rounded once to the dtype of the scores.
@@ -99,7 +100,8 @@ class ThresholdSweep(SharedResult):
             and positives, ``[0.999, 0.001]``; of each class; for multilabel the share of positives of each label. By
             default those that were counted. Counts, ROC curve and AUC do not move. The classes that make up the rest
             beside one class keep their shares among themselves.
-        higher_is_better: direction of a function; metric classes know theirs.
+        higher_is_better: direction of a function of your own; measures of this package know theirs, and one without a
+            direction (dominance) is refused unless given as ``(function, True)``.
         prefix: comes before each name.
         postfix: comes after each name.
         logits: whether scores are logits (softmax over classes for multiclass, else sigmoid); never guessed.
@@ -109,7 +111,8 @@ class ThresholdSweep(SharedResult):
         kwargs: arguments of :class:`torchmetrics.Metric`.
 
     Raises:
-        ValueError: for thresholds outside [0, 1] or not sorted, and arguments that do not fit the task.
+        ValueError: for thresholds outside [0, 1] or not sorted, arguments that do not fit the task, a measure without a
+            direction, and net benefit without a price.
         TypeError: for a measure that is none.
 
     >>> from imbtorch import balanced_accuracy
@@ -624,16 +627,28 @@ def _negated(measure: Measure) -> Measure:
 
 def _swept_measure(measured: Measured, higher_is_better: bool) -> AveragedMeasure:
     """The measure as it is read of binary counts, with a direction; tried at once, not at the end of an epoch."""
+    bare, direction = as_given("measure", measured)
+    metric, keywords = metric_class(bare)
     binary = Counting.of("binary")
-    if isinstance(measured, ConfusionMatrixMetric):
-        if measured.task != "binary":
-            raise ValueError(f"a sweep reads binary counts; make the metric with task='binary', got {measured!r}")
-        binary = measured._counting
-    found = resolved("measure", measured, binary, batched=True)
+    if isinstance(bare, ConfusionMatrixMetric):
+        if bare.task != "binary":
+            raise ValueError(f"a sweep reads binary counts; make the metric with task='binary', got {bare!r}")
+        binary = bare._counting
+    elif metric is None:  # a function of the user's own
+        direction = higher_is_better if direction is None else direction
+    elif metric.reads_threshold:
+        if "threshold" not in keywords:
+            raise ValueError(priced_text("measure", metric.__name__))
+        binary = Counting.of("binary", threshold=keywords["threshold"])
+    found = resolved("measure", bare, binary, batched=True)
+    if direction is not None:
+        found = found.towards(direction)
     if found.higher_is_better is None:
-        if isinstance(measured, (type, ConfusionMatrixMetric)):
-            raise ValueError(f"{found.traits.name} has no direction in which it could be best; give a function")
-        found = found.towards(higher_is_better)
+        name = found.traits.name
+        raise ValueError(
+            f"measure {name} has no direction in which it could be best; give a function that has one, such as "
+            "lambda counts: -imbtorch.dominance(counts).abs(), or (function, True)"
+        )
     evaluated(found, torch.ones(3, 2, 2, dtype=torch.float64, device="cpu"))
     return found
 

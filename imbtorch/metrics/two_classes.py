@@ -160,7 +160,9 @@ class LikelihoodRatio(ConfusionMatrixMetric):
 class NetBenefit(ConfusionMatrixMetric):
     """Net benefit at the metric's ``threshold``, which sets the price of a false alarm as well as the predictions.
 
-    Formula: :func:`imbtorch.measures.net_benefit`.
+    Formula: :func:`imbtorch.measures.net_benefit`. Labels with thresholds of their own have prices of their own, and
+    no ``average="micro"``, which would sum their counts before they are priced. A sweep over thresholds needs one price
+    for all of them: ``ThresholdSweep(functools.partial(NetBenefit, threshold=0.2))``.
 
     >>> metric = NetBenefit("binary", threshold=0.2)
     >>> metric(torch.tensor([0.1, 0.7, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
@@ -170,6 +172,7 @@ class NetBenefit(ConfusionMatrixMetric):
     higher_is_better = True
     binary_only = True
     needs_matrix = False
+    reads_threshold = True
     short = "net_benefit"
     measure = staticmethod(measures.net_benefit)
 
@@ -178,3 +181,8 @@ class NetBenefit(ConfusionMatrixMetric):
     ) -> None:
         super().__init__(task, num_classes, **kwargs)
         self._set_measure_arguments(threshold=self._counting.threshold)
+        if self.average == "micro" and isinstance(self._counting.threshold, tuple):
+            raise ValueError(
+                f"average='micro' sums the counts of labels, which threshold={self._counting.threshold!r} prices "
+                "apart; use average='macro' or one threshold"
+            )
