@@ -1,8 +1,10 @@
 """Metrics: what every class reports for every task and average, and the life of the counts behind it."""
 
 import copy
+import inspect
 import math
 import pickle
+import re
 import statistics
 import sys
 
@@ -1327,3 +1329,17 @@ def test_a_prevalence_is_read_off_the_counts_of_all_processes():
     with pytest.raises(ValueError, match="each of 2 classes"):
         metric.at_prevalence([1])
     assert metric.confmat.tolist() == [[1, 0], [0, 1]]
+
+
+def test_the_docstring_names_the_measures_whose_average_is_that_of_the_positive_class():
+    doc = inspect.getdoc(ConfusionMatrixMetric)
+    (text,) = re.findall(r'is ``"binary"`` for (.*?) in the binary task', doc, re.DOTALL)
+    named = {re.sub(r"\W", "", each).lower() for each in re.split(r", | and ", text)}
+    given = {"ExpectedCost": {"costs": [[0, 1], [1, 0]]}, "NetBenefit": {"threshold": 0.5}}
+    found = set()
+    for name in imbtorch.__all__:
+        kind = getattr(imbtorch, name)
+        if isinstance(kind, type) and issubclass(kind, ConfusionMatrixMetric) and hasattr(kind, "measure"):
+            metric = kind("binary", **given.get(name, {}))
+            found |= {name.lower()} if metric.average == "binary" else set()
+    assert named == found

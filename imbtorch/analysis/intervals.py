@@ -41,7 +41,7 @@ class Interval:
         estimate: value of the counts themselves.
         low: lower limit.
         high: upper limit.
-        level: share of the posterior, or of resamples, that lies within.
+        level: probability that the interval is made to hold; limits may be widened beyond that share of the draws.
         method: how it was found; a posterior says whether counts were not whole, as sums of weights are, which it takes
             for numbers of independent samples all the same.
         draws: ``[samples, ...]`` values of the draws where asked for, else None.
@@ -272,7 +272,7 @@ def bootstrap(
             or name -> function, which share the resamples.
         counts: ``[..., K, K]`` whole counts.
         samples: number of resamples.
-        level: share of the resamples within the interval, in (0, 1).
+        level: probability that the interval is made to hold, in (0, 1).
         stratified: keep the number of targets of each class.
         generator: source of randomness, on the device of the counts; by default torch's.
         draws: keep the values of the resamples.

@@ -398,7 +398,9 @@ class LocalCounts(CountsMetric):
                 [0.2500, 0.7500]], dtype=torch.float64)
         """
         if not self.soft:
-            raise ValueError(f"{type(self).__name__} keeps no soft counts; build it with soft=True")
+            raise ValueError(
+                f"{type(self).__name__} keeps no soft counts; build it with soft=True, and logits=True for raw logits"
+            )
         with self._counts_of_all():
             return self._counting.soft_counts(self._state)
 

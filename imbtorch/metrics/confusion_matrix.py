@@ -49,9 +49,10 @@ class ConfusionMatrixMetric(LocalCounts):
         num_labels: number of labels; required for multilabel.
         average: how values of classes (or labels) become one: ``"macro"``, ``"weighted"`` by targets, ``"none"`` for
             one value each, ``"micro"`` (sums before it divides), ``"binary"`` (the positive class alone). ``"auto"``
-            is ``"binary"`` for precision, recall, specificity, F-score and Fowlkes-Mallows in the binary task, else
-            ``"macro"``. Measures of the whole matrix take none but in the multilabel task, where it says how labels
-            are averaged; binary measures are averaged over classes, each against the rest, in the multiclass task.
+            is ``"binary"`` for precision, recall, specificity, F-score, Fowlkes-Mallows, Jaccard and negative
+            predictive value in the binary task, else ``"macro"``. Measures of the whole matrix take none but in the
+            multilabel task, where it says how labels are averaged; binary measures are averaged over classes, each
+            against the rest, in the multiclass task.
         threshold: a probability strictly above it predicts 1 (binary and multilabel). For multilabel also one for each
             label, such as those that a :class:`~imbtorch.ThresholdSweep` of the labels finds.
         logits: whether floating ``preds`` of the binary and multilabel tasks are logits; never guessed.
