@@ -20,7 +20,7 @@ import os
 import time
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -231,6 +231,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder of the predictions: some 4 GB in all")
     parser.add_argument("--tasks", nargs="+", choices=list(STUDY), default=list(STUDY))
+    parser.add_argument("--regimes", nargs="+", help="only these of a task's regimes")
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     parser.add_argument("--until", help="time of day, UTC, after which no run begins: 22:10")
@@ -238,6 +239,9 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     tasks = SUBSET if arguments.subset else {name: STUDY[name] for name in arguments.tasks}
+    if arguments.regimes:
+        chosen = {name: [some for some in task.regimes if some in arguments.regimes] for name, task in tasks.items()}
+        tasks = {name: replace(task, regimes=tuple(chosen[name])) for name, task in tasks.items()}
     seeds = range(2) if arguments.subset else range(FIRST, FIRST + arguments.seeds)
     arguments.out.mkdir(parents=True, exist_ok=True)
     for name, regime, seed in in_order(tasks, seeds):
