@@ -20,6 +20,7 @@ FORMULAS, CLASSES, ORACLES, CATALOGUE = (
 
 FORMULA = '''
 
+@catalogued("kulczynski", higher_is_better=True, bounds=(0, 1), averages=PER_CLASS)
 def kulczynski_similarity(counts: Counts, average: ClassAverage = "macro") -> Tensor:
     r"""Kulczynski similarity: for each class the mean of precision and recall.
 
@@ -43,11 +44,6 @@ class KulczynskiSimilarity(ConfusionMatrixMetric):
     tensor(0.8333)
     """
 
-    higher_is_better = True
-    averages = PER_CLASS
-    plot_lower_bound, plot_upper_bound = 0.0, 1.0
-    needs_matrix = False
-    short = "kulczynski"
     measure = staticmethod(measures.kulczynski_similarity)
 '''
 

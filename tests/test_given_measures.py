@@ -1,5 +1,6 @@
 """Measures that other measures and reports are given: what index of balanced accuracy takes, and costs in a report."""
 
+import pickle
 from fractions import Fraction
 from functools import partial
 
@@ -12,12 +13,14 @@ import torchmetrics
 
 import imbtorch
 from imbtorch import ImbalanceReport
-from imbtorch.metrics.catalogue import BY_NAME
+from imbtorch.counting import Counting
+from imbtorch.metrics.catalogue import BY_KEY
+from imbtorch.metrics.resolving import resolved
 
 MATRIX = [[70, 10], [4, 16]]
 PREDS = torch.tensor([0] * 70 + [1] * 10 + [0] * 4 + [1] * 16)
 TARGET = torch.tensor([0] * 80 + [1] * 20)
-OF_TWO = {name: metric for name, metric in BY_NAME.items() if metric.__name__ not in ("ExpectedCost", "NetBenefit")}
+OF_TWO = {name: metric for name, metric in BY_KEY.items() if metric.__name__ not in ("ExpectedCost", "NetBenefit")}
 
 
 # --- index of balanced accuracy -------------------------------------------------------------------------------------
@@ -27,7 +30,7 @@ OF_TWO = {name: metric for name, metric in BY_NAME.items() if metric.__name__ no
 def test_iba_takes_a_function_a_class_or_a_name(name):
     metric = OF_TWO[name]
     expected = float(oracles.index_balanced_accuracy(MATRIX, measure=metric.__name__, alpha=Fraction(1, 4)))
-    for given in (metric.measure, metric, metric.measure.__name__):
+    for given in (metric.measure, metric, metric.measure.__name__, name):
         value = imbtorch.index_balanced_accuracy(torch.tensor(MATRIX), given, alpha=0.25)
         assert value.item() == pytest.approx(expected, rel=1e-12)
     for given in (metric.measure, metric, metric.measure.__name__, name):
@@ -74,8 +77,50 @@ def test_iba_of_a_metric_class_of_ones_own():
 def test_iba_says_what_it_got(measure, error, match):
     with pytest.raises(error, match=match):
         imbtorch.IndexBalancedAccuracy("binary", measure=measure)
-    with pytest.raises(error, match=match.replace("'geometric_mean'", "geometric_mean")):
+    with pytest.raises(error, match=match):
         imbtorch.index_balanced_accuracy(torch.tensor(MATRIX), measure)
+
+
+# --- names and classes ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", BY_KEY)
+@pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
+def test_a_name_is_read_like_the_metric_that_it_names(name, task):
+    """Names are read off the catalogue alone; a metric says the same of itself."""
+    counting = Counting.of(task, *{"binary": (), "multiclass": (3,), "multilabel": (None, 3)}[task])
+    metric = BY_KEY[name]
+    if metric is imbtorch.ExpectedCost:
+        with pytest.raises(TypeError, match="ExpectedCost takes arguments of its own"):
+            resolved(name, name, counting)
+        return
+    made = metric(task, counting.num_classes if task == "multiclass" else None, num_labels=counting.num_labels)
+    for given in (name, metric, metric.measure):
+        assert resolved(name, given, counting) == made._measure
+
+
+def test_no_metric_is_made_for_names_and_classes(monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("a metric was made")
+
+    monkeypatch.setattr(imbtorch.ConfusionMatrixMetric, "__init__", refuse)
+    names = [name for name in BY_KEY if name != "expected_cost"]
+    report = ImbalanceReport("binary", measures=names, per_class=("recall", "iam"))
+    assert [*report.measures] == names
+    ImbalanceReport("binary", measures={name: BY_KEY[name] for name in names})
+    ImbalanceReport("binary", measures={"mcc": imbtorch.matthews_corrcoef})
+
+
+def test_traits_follow_the_arguments():
+    ratio = imbtorch.LikelihoodRatio("binary", positive=False)
+    assert (ratio.higher_is_better, imbtorch.LikelihoodRatio.higher_is_better) == (False, True)
+    kappa = imbtorch.CohenKappa("multiclass", num_classes=3, weights="linear")
+    assert (kappa.needs_matrix, imbtorch.CohenKappa.needs_matrix) == (True, False)
+    with pytest.raises(ValueError, match=r"CohenKappa with \{'weights': 'linear'\} needs the whole matrix"):
+        imbtorch.CohenKappa("multiclass", num_classes=3, weights="linear", state="margins")
+    for metric in (ratio, kappa):
+        again = pickle.loads(pickle.dumps(metric))
+        assert (again.higher_is_better, again.needs_matrix) == (metric.higher_is_better, metric.needs_matrix)
 
 
 # --- costs in a report ----------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import optimize, stats
+from sklearn import metrics as sklearn_metrics
 
 import imbtorch
 from imbtorch import balanced_accuracy, geometric_mean, imbalance_accuracy
@@ -26,6 +27,7 @@ from imbtorch.analysis import (
     posterior,
     special,
 )
+from imbtorch.measures.traits import needs_matrix
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 WEIGHT = {"jeffreys": 0.5, "uniform": 1.0}  # on either side of each recall, for two classes
@@ -421,6 +423,29 @@ def test_only_what_takes_margins_is_given_them():
     found = posterior(partial(imbtorch.f_score, beta=2.0), many(), samples=400, generator=seeded())
     same = posterior(whole(partial(imbtorch.f_score, beta=2.0)), many(), samples=400, generator=seeded())
     torch.testing.assert_close(found.low, same.low)
+
+
+@pytest.mark.parametrize("classes", [15, 16])  # from 16 on draws are margins for what takes them
+@pytest.mark.parametrize("weights", [None, "linear", "quadratic"])
+def test_arguments_that_need_the_matrix_get_it(weights, classes):
+    counts = torch.randint(1, 30, (classes, classes), generator=seeded())
+    kappa = partial(imbtorch.cohen_kappa, weights=weights)
+    found = posterior(kappa, counts, samples=50, generator=seeded())
+    target, preds = (part.repeat_interleave(counts.flatten()) for part in torch.ones(classes, classes).nonzero().T)
+    assert found.estimate.item() == pytest.approx(sklearn_metrics.cohen_kappa_score(target, preds, weights=weights))
+    matrices = posterior(whole(kappa), counts, samples=50, generator=seeded())
+    torch.testing.assert_close((found.low, found.high), (matrices.low, matrices.high))
+
+
+def test_a_measure_of_ones_own_within_another_gets_matrices():
+    """Index of balanced accuracy of a function that reads cells: of its metric it was declared, of the function not."""
+    own = partial(
+        imbtorch.index_balanced_accuracy, measure=lambda counts: counts[..., 1, 1] / counts[..., 1, :].sum(-1)
+    )
+    assert needs_matrix(own)
+    assert not needs_matrix(imbtorch.index_balanced_accuracy)
+    assert needs_matrix(partial(imbtorch.index_balanced_accuracy, measure="rci"))
+    assert not needs_matrix(partial(imbtorch.index_balanced_accuracy, measure="mcc"))
 
 
 @pytest.mark.parametrize("alpha", [0.3, 1.0, 2.0, 3.0, 4.0, 2.5])

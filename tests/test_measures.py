@@ -40,6 +40,7 @@ from versions import traced
 
 import imbtorch
 from imbtorch import Margins, at_prevalence, margins, measures, metrics, one_vs_rest
+from imbtorch.measures.traits import CATALOGUE
 from imbtorch.metrics import catalogue
 
 NAN = math.nan
@@ -63,6 +64,14 @@ def test_facts_peers_and_cases_cover_the_catalogue():
     assert {case.name for case in CASES} == FACTS.keys()
 
 
+def test_every_measure_is_catalogued_once():
+    assert sorted(function.__name__ for function in CATALOGUE) == sorted(measures.__all__)
+    keys = [traits.key for traits in CATALOGUE.values()]
+    assert len(set(keys)) == len(keys) == len(catalogue.BY_KEY) - 1  # "dice" is a second name
+    assert {metric.__name__ for metric in catalogue.BY_KEY.values()} == set(catalogue.__all__)
+    assert catalogue.BY_KEY["dice"] is catalogue.BY_KEY["f1"] is imbtorch.FScore
+
+
 @pytest.mark.parametrize("name", FACTS)
 def test_metric_classes_know_their_measure(name):
     cls, facts = getattr(metrics, name), FACTS[name]
@@ -71,6 +80,8 @@ def test_metric_classes_know_their_measure(name):
     assert cls.binary_only == (facts.kind == OF_TWO)
     assert cls.needs_matrix == (not facts.margins)
     assert cls.higher_is_better is facts.better
+    assert CATALOGUE[cls.measure].key == cls.key
+    assert catalogue.BY_KEY[cls.key] is cls
 
 
 every_default = pytest.mark.parametrize("case", DEFAULTS, ids=str)

@@ -7,6 +7,7 @@ import pickle
 import re
 import statistics
 import sys
+from functools import partial
 
 import matplotlib as mpl
 import numpy as np
@@ -995,6 +996,26 @@ def test_evaluate_is_batched_and_differentiable():
     assert torch.autograd.gradcheck(metric.evaluate, counts)
     with pytest.raises(TypeError, match="cannot be read off Margins"):
         build("ConfusionMatrix", "multiclass").evaluate(margins(torch.ones(2, 2)))
+
+
+def test_a_class_of_ones_own_takes_the_traits_of_its_measure_and_may_declare_others():
+    class Mine(imbtorch.ConfusionMatrixMetric):
+        measure = staticmethod(imbtorch.macro_averaged_absolute_error)
+
+    class Declared(imbtorch.ConfusionMatrixMetric):
+        measure = staticmethod(partial(imbtorch.f_score, beta=2))
+        higher_is_better = None
+        plot_upper_bound = 2.0
+        key = "mine"
+
+    assert (Mine.higher_is_better, Mine.plot_lower_bound, Mine.plot_upper_bound) == (False, 0, None)
+    assert (Mine.key, Mine.needs_matrix) == ("macro_averaged_absolute_error", True)
+    assert (Declared.higher_is_better, Declared.plot_lower_bound, Declared.plot_upper_bound) == (None, 0, 2)
+    assert (Declared.key, Declared.needs_matrix, "binary" in Declared.averages) == ("mine", False, True)
+    report = imbtorch.ImbalanceReport("multiclass", 3, measures=["macro_averaged_absolute_error"])
+    report.update(torch.tensor([0, 2, 1, 2]), torch.tensor([0, 0, 1, 2]))
+    assert report.compute()["macro_averaged_absolute_error"].item() == pytest.approx(1 / 3)  # (1 + 0 + 0) / 3
+    assert imbtorch.ImbalanceReport.default_measures("binary")["f1"] is imbtorch.FScore
 
 
 @pytest.mark.parametrize("name", sorted(FACTS.keys() - NEED_MATRIX))

@@ -33,7 +33,7 @@ from matplotlib import pyplot as plt
 
 OVERALL = ["iam", "cba", "accuracy", "balanced_accuracy", "precision", "recall", "f1", "gmean", "mcc"]
 BINARY = [*OVERALL, "iba"]
-TWO_CLASSES = [*OVERALL, "dominance", "iba", "op", "area"]
+TWO_CLASSES = [*OVERALL, "dominance", "iba", "op", "dominance_area"]
 NAMES = {"binary": BINARY, "multiclass": OVERALL, "multilabel": OVERALL}
 SIZES = {"binary": {}, "multiclass": {"num_classes": 3}, "multilabel": {"num_labels": 3}}
 TASKS = tuple(SIZES)
@@ -50,7 +50,7 @@ SINGLE = {
     "dominance": "Dominance",
     "iba": "IndexBalancedAccuracy",
     "op": "OptimizedPrecision",
-    "area": "AccuracyDominanceArea",
+    "dominance_area": "AccuracyDominanceArea",
 }
 PER_CLASS = {
     "recall": "Recall",
@@ -247,7 +247,7 @@ def binary_peers(preds, target):
     values["dominance"] = tpr - tnr
     values["iba"] = weighted(imblearn_metrics.geometric_mean_score)(target, preds, average="binary")
     values["op"] = values["accuracy"] - abs(tnr - tpr) / (tnr + tpr)
-    values["area"] = (
+    values["dominance_area"] = (
         values["gmean"] * (values["dominance"] + 3) / 2
     )  # the mean height of the trapezium, times its width
     return values

@@ -223,7 +223,7 @@ report:
 """
     assert parsed(text, ImbalanceReport).keys() == ["iam", "mcc"]
     sweep = "report: {class_path: imbtorch.ThresholdSweep, init_args: {measure: iba, thresholds: 11}}"
-    assert parsed(sweep, ThresholdSweep)._measure.traits.name == "IndexBalancedAccuracy"
+    assert parsed(sweep, ThresholdSweep)._measure.name == "IndexBalancedAccuracy"
 
 
 def test_the_value_of_a_batch_of_many_classes_sees_the_matrix_where_a_measure_of_each_class_needs_it():
@@ -424,7 +424,7 @@ def test_processes_with_other_class_groups_are_told_apart():
     launch(2, other_class_groups)
 
 
-@pytest.mark.parametrize("name", ["dominance", "area", "iba", "markedness"])
+@pytest.mark.parametrize("name", ["dominance", "dominance_area", "iba", "markedness"])
 def test_measures_of_two_classes_of_each_class_by_name(name):
     report = filled(measures=["iam"], per_class=("recall", name))
     values = report.compute()
@@ -434,7 +434,7 @@ def test_measures_of_two_classes_of_each_class_by_name(name):
         tpr, tnr = tp / (tp + fn), tn / (tn + fp)
         wanted = {
             "dominance": tpr - tnr,
-            "area": (tpr * tnr) ** 0.5 * (tpr - tnr + 3) / 2,
+            "dominance_area": (tpr * tnr) ** 0.5 * (tpr - tnr + 3) / 2,
             "iba": (tpr * tnr) ** 0.5 * (1 + 0.05 * (tpr - tnr)),
             "markedness": tp / (tp + fp) + tn / (tn + fn) - 1,
         }[name]

@@ -7,7 +7,7 @@ from sklearn import metrics as sklearn_metrics
 
 import imbtorch
 from imbtorch import FScore, HandTill, ImbalanceReport, Recall, ThresholdSweep, confusion_matrix
-from imbtorch.metrics.catalogue import BY_NAME
+from imbtorch.metrics.catalogue import BY_KEY
 from imbtorch.suggestions import OF_SCORES, SYNONYMS, did_you_mean
 
 # names that others have, and those of reports that have the same value
@@ -119,6 +119,6 @@ def test_names_of_a_report():
 
 
 def test_nothing_is_suggested_of_what_is_like_nothing():
-    assert did_you_mean("?", BY_NAME) == did_you_mean(None, BY_NAME) == did_you_mean(3, [1, 2]) == ""
+    assert did_you_mean("?", BY_KEY) == did_you_mean(None, BY_KEY) == did_you_mean(3, [1, 2]) == ""
     with pytest.raises(ValueError, match=r"got '__wrapped__'$"):
         Recall("binary", average="__wrapped__")

@@ -6,8 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, get_args, overload
+from typing import get_args, overload
 
 import torch
 from torch import Tensor
@@ -26,6 +25,7 @@ from imbtorch.analysis.drawing import (
 from imbtorch.analysis.special import normal_quantile, student_quantile
 from imbtorch.arguments import real_number, whole_number
 from imbtorch.counts import Counts, Margins, Measure, check_choice, checked_function
+from imbtorch.measures.traits import needs_matrix
 
 __all__ = ["Interval", "bootstrap", "posterior"]
 
@@ -177,7 +177,7 @@ class _Measured:
         self.measure, self.event_dims = measure, event_dims
         self.estimate = self.of(counts)
         self.kind = "class" if self.estimate.ndim > counts.ndim - event_dims else "average"
-        self.margins = takes_margins(measure)
+        self.margins = not needs_matrix(measure)
         self.drawn: dict[str, list[Tensor]] = {}
 
     def of(self, counts: Counts) -> Tensor:
@@ -365,17 +365,6 @@ def check_level(level: float) -> None:
     """Raise for what is no share that an interval can hold."""
     if not 0 < real_number("level", level) < 1:
         raise ValueError(f"level must lie in (0, 1), got {level!r}")
-
-
-def takes_margins(measure: Any) -> bool:
-    """Whether a measure reads margins: one of the catalogue that is annotated so, or with ``needs_matrix = False``."""
-    while isinstance(measure, partial):
-        measure = measure.func
-    needs = getattr(measure, "needs_matrix", None)
-    if needs is not None:
-        return not needs
-    ours = str(getattr(measure, "__module__", "")).startswith("imbtorch.measures")
-    return ours and getattr(measure, "__annotations__", {}).get("counts") == "Counts"
 
 
 def values(measure: Callable[..., Tensor], counts: Counts, event_dims: int = 2) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from imbtorch.counts import Counts, margins, ratio, restore
 from imbtorch.measures.shared import Average, ClassAverage, against_rest, averaged, class_mean, root
+from imbtorch.measures.traits import PER_CLASS, PER_CLASS_OR_POSITIVE, catalogued
 
 __all__ = [
     "class_balance_accuracy",
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 
+@catalogued("precision", higher_is_better=True, bounds=(0, 1), averages=PER_CLASS_OR_POSITIVE)
 def precision(counts: Counts, average: Average = "macro") -> Tensor:
     r"""Precision: of the samples that were predicted as a class, the share that belongs to it.
 
@@ -46,6 +48,7 @@ def precision(counts: Counts, average: Average = "macro") -> Tensor:
     return restore(averaged((tp, predicted), actual, predicted, average), counts)
 
 
+@catalogued("recall", higher_is_better=True, bounds=(0, 1), averages=PER_CLASS_OR_POSITIVE)
 def recall(counts: Counts, average: Average = "macro") -> Tensor:
     r"""Recall (sensitivity, true positive rate): of the samples of a class, the share that was predicted as it.
 
@@ -68,6 +71,7 @@ def recall(counts: Counts, average: Average = "macro") -> Tensor:
     return restore(averaged((tp, actual), actual, predicted, average), counts)
 
 
+@catalogued("specificity", higher_is_better=True, bounds=(0, 1), averages=PER_CLASS_OR_POSITIVE)
 def specificity(counts: Counts, average: Average = "macro") -> Tensor:
     r"""Specificity (true negative rate): of the samples of all other classes, the share not predicted as this one.
 
@@ -90,6 +94,7 @@ def specificity(counts: Counts, average: Average = "macro") -> Tensor:
     return restore(averaged((tn, tn + fp), actual, predicted, average), counts)
 
 
+@catalogued("f1", higher_is_better=True, bounds=(0, 1), averages=PER_CLASS_OR_POSITIVE)
 def f_score(counts: Counts, beta: float = 1.0, average: Average = "macro") -> Tensor:
     r"""F-score: the harmonic mean of precision and recall of each class, averaged.
 
@@ -123,6 +128,7 @@ def f_score(counts: Counts, beta: float = 1.0, average: Average = "macro") -> Te
     return restore(averaged(parts, actual, predicted, average), counts)
 
 
+@catalogued("fowlkes_mallows", higher_is_better=True, bounds=(0, 1), averages=PER_CLASS_OR_POSITIVE)
 def fowlkes_mallows(counts: Counts, average: Average = "macro") -> Tensor:
     r"""Fowlkes-Mallows index: the geometric mean of precision and recall of each class, averaged.
 
@@ -146,6 +152,7 @@ def fowlkes_mallows(counts: Counts, average: Average = "macro") -> Tensor:
     return restore(averaged((tp, root(actual) * root(predicted)), actual, predicted, average), counts)
 
 
+@catalogued("iou", higher_is_better=True, bounds=(0, 1), averages=PER_CLASS_OR_POSITIVE)
 def jaccard(counts: Counts, average: Average = "macro") -> Tensor:
     r"""Jaccard index, intersection over union (IoU): of all that is or was called a class, the share that is both.
 
@@ -172,6 +179,7 @@ def jaccard(counts: Counts, average: Average = "macro") -> Tensor:
     return restore(averaged((tp, actual + predicted - tp), actual, predicted, average), counts)
 
 
+@catalogued("npv", higher_is_better=True, bounds=(0, 1), averages=PER_CLASS_OR_POSITIVE)
 def negative_predictive_value(counts: Counts, average: Average = "macro") -> Tensor:
     r"""Negative predictive value (NPV): of the samples that were not predicted as a class, the share of other classes.
 
@@ -194,6 +202,7 @@ def negative_predictive_value(counts: Counts, average: Average = "macro") -> Ten
     return restore(averaged((tn, tn + fn), actual, predicted, average), counts)
 
 
+@catalogued("cba", higher_is_better=True, bounds=(0, 1), averages=PER_CLASS)
 def class_balance_accuracy(counts: Counts, average: ClassAverage = "macro") -> Tensor:
     r"""Class balance accuracy (CBA): for each class the smaller of precision and recall, averaged.
 
@@ -220,6 +229,7 @@ def class_balance_accuracy(counts: Counts, average: ClassAverage = "macro") -> T
     return restore(class_mean(ratio(tp, torch.maximum(actual, predicted)), actual, predicted, average), counts)
 
 
+@catalogued("iam", higher_is_better=True, bounds=(-1, 1), averages=PER_CLASS)
 def imbalance_accuracy(counts: Counts, average: ClassAverage = "macro") -> Tensor:
     r"""Imbalance accuracy metric (IAM): what each class gets right minus what it gets wrong, averaged.
 

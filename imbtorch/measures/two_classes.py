@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Sequence
-from inspect import Parameter, signature
 from typing import Any
 
 import torch
@@ -14,6 +12,7 @@ from torch import Tensor
 from imbtorch.counts import Counts, Margins, double, evaluated, margins, ratio, restore
 from imbtorch.measures.overall import geometric_mean
 from imbtorch.measures.shared import check_two, defined, quotient, root, two_rates
+from imbtorch.measures.traits import catalogued, measure_function, needs_matrix
 
 __all__ = [
     "accuracy_dominance_area",
@@ -28,6 +27,7 @@ __all__ = [
 ]
 
 
+@catalogued("weighted_accuracy", higher_is_better=True, bounds=(0, 1), binary_only=True)
 def weighted_accuracy(counts: Counts, alpha: float = 0.5) -> Tensor:
     r"""Weighted accuracy: a weighted mean of the accuracies on the positive and the negative class.
 
@@ -54,6 +54,7 @@ def weighted_accuracy(counts: Counts, alpha: float = 0.5) -> Tensor:
     return restore(alpha * tpr + (1 - alpha) * tnr, counts)
 
 
+@catalogued("dominance", higher_is_better=None, bounds=(-1, 1), binary_only=True)
 def dominance(counts: Counts) -> Tensor:
     r"""Dominance: how far the positive class is better recognised than the negative one.
 
@@ -77,6 +78,7 @@ def dominance(counts: Counts) -> Tensor:
     return restore(tpr - tnr, counts)
 
 
+@catalogued("dominance_area", higher_is_better=True, bounds=(0, 1.5), binary_only=True)
 def accuracy_dominance_area(counts: Counts) -> Tensor:
     r"""Area of the accuracy-dominance trapezium: G-mean, weighted towards the positive class.
 
@@ -101,6 +103,13 @@ def accuracy_dominance_area(counts: Counts) -> Tensor:
     return restore(root(tpr * tnr) * (tpr - tnr + 3) / 2, counts)
 
 
+@catalogued(
+    "iba",
+    higher_is_better=True,
+    bounds=(0, None),
+    binary_only=True,
+    needs_matrix=lambda given: needs_matrix(measure_function(given["measure"])),
+)
 def index_balanced_accuracy(
     counts: Counts, measure: Callable[..., Any] | str = geometric_mean, alpha: float = 0.05
 ) -> Tensor:
@@ -114,10 +123,10 @@ def index_balanced_accuracy(
 
     Args:
         counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.counts.Margins` of two classes.
-        measure: what is weighted: a function of the counts, its name in :mod:`imbtorch.measures`, or a metric class,
-            whose function is taken. All three are read with their defaults (recall is the mean of both classes then);
-            ``functools.partial`` gives a function others. Of a measure that can be negative (MCC, optimized precision)
-            the weighting turns the reward round.
+        measure: what is weighted: a function of the counts, its name in :mod:`imbtorch.measures` or in reports, or a
+            metric class, whose function is taken. All three are read with their defaults (recall is the mean of both
+            classes then); ``functools.partial`` gives a function others. Of a measure that can be negative (MCC,
+            optimized precision) the weighting turns the reward round.
         alpha: influence of dominance, >= 0. Above 1/2 an imperfect classifier can exceed the perfect one's 1 (alpha 1:
             1.0887 at TPR 1, TNR 2/3).
 
@@ -143,6 +152,7 @@ def index_balanced_accuracy(
     return restore((1 + alpha * (tpr - tnr)) * value, counts)
 
 
+@catalogued("op", higher_is_better=True, bounds=(-1, 1), binary_only=True)
 def optimized_precision(counts: Counts) -> Tensor:
     r"""Optimized precision (OP): accuracy minus the relative difference of the two classes' rates.
 
@@ -170,6 +180,7 @@ def optimized_precision(counts: Counts) -> Tensor:
     return restore(ratio(tp.sum(-1), actual.sum(-1)) - penalty, counts)
 
 
+@catalogued("markedness", higher_is_better=True, bounds=(-1, 1), binary_only=True)
 def markedness(counts: Counts) -> Tensor:
     r"""Markedness: how far predictions of both classes can be relied on; informedness read the other way.
 
@@ -197,6 +208,9 @@ def markedness(counts: Counts) -> Tensor:
     return restore(defined(value, actual), counts)
 
 
+@catalogued(
+    "likelihood_ratio", higher_is_better=lambda given: bool(given["positive"]), bounds=(0, None), binary_only=True
+)
 def likelihood_ratio(counts: Counts, positive: bool = True) -> Tensor:
     r"""Likelihood ratio of a prediction: how many times it multiplies the odds of the positive class.
 
@@ -231,6 +245,7 @@ def likelihood_ratio(counts: Counts, positive: bool = True) -> Tensor:
     return restore(defined(value, actual), counts)
 
 
+@catalogued("net_benefit", higher_is_better=True, binary_only=True, reads_threshold=True)
 def net_benefit(counts: Counts, threshold: float | Sequence[float] | Tensor) -> Tensor:
     r"""Net benefit: right alarms for each sample, less false alarms at the price that a threshold sets on them.
 
@@ -267,6 +282,7 @@ def net_benefit(counts: Counts, threshold: float | Sequence[float] | Tensor) -> 
     return restore(defined(value, actual), counts)
 
 
+@catalogued("p4", higher_is_better=True, bounds=(0, 1), binary_only=True)
 def p4(counts: Counts) -> Tensor:
     r"""P4: the harmonic mean of precision, recall, specificity and NPV.
 
@@ -294,39 +310,3 @@ def p4(counts: Counts) -> Tensor:
     product = 4 * negatives * positives
     errors = (actual - tp).sum(-1)
     return restore(defined(ratio(product, product + (negatives + positives) * errors), actual), counts)
-
-
-def measure_function(measure: object) -> Callable[[Counts], Tensor]:
-    """Return the function of a measure that was given as a function, a name or a metric class.
-
-    Raises:
-        ValueError: for an unknown name.
-        TypeError: for what is no measure, and for a name or class of one that needs arguments.
-    """
-    function = measure
-    if isinstance(measure, str):
-        modules = [sys.modules[f"{__package__}.{part}"] for part in ("overall", "per_class", "two_classes")]
-        known = {name: getattr(module, name) for module in modules for name in module.__all__}
-        if measure not in known:
-            raise ValueError(f"measure must be the name of a measure, one of {', '.join(known)}, got {measure!r}")
-        function = known[measure]
-    elif isinstance(measure, type):
-        function = getattr(measure, "measure", None)
-    if not callable(function) or isinstance(function, torch.nn.Module):
-        remedy = "; pass its class or its evaluate" if hasattr(measure, "evaluate") else ""
-        raise TypeError(
-            "measure must be a function of the counts, a metric class of imbtorch or a name such as 'geometric_mean', "
-            f"got {measure!r}{remedy}"
-        )
-    if function is not measure:
-        _check_defaults(function)
-    return function
-
-
-def _check_defaults(function: Callable[..., Tensor]) -> None:
-    """Raise where a measure of this package takes more than counts."""
-    _, *others = signature(function).parameters.values()
-    needed = [each.name for each in others if each.default is Parameter.empty]
-    if needed:
-        name = function.__name__
-        raise TypeError(f"measure {name} needs {needed[0]}; give functools.partial({name}, {needed[0]}=...)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,58 +13,9 @@ from torch import Tensor
 from imbtorch.counting import Counting
 from imbtorch.counts import Counts, Margins, check_choice, double, mapped, margins, one_vs_rest, rescaled, restore
 from imbtorch.measures import class_mean
+from imbtorch.measures.traits import Traits
 
-__all__ = ["AtPrevalence", "AveragedMeasure", "Traits", "blended", "chosen_average"]
-
-
-class HasTraits(Protocol):
-    """What a metric class says of its measure."""
-
-    __name__: str
-    measure: ClassVar[Callable[..., Tensor]]
-    averages: ClassVar[tuple[str, ...]]
-    binary_only: ClassVar[bool]
-    needs_matrix: bool
-    higher_is_better: bool | None
-    reads_threshold: ClassVar[bool]
-
-
-@dataclass(frozen=True)
-class Traits:
-    """What has to be known of a measure to read it in a task.
-
-    Attributes:
-        name: what messages call it.
-        measure: function of counts.
-        averages: averages that it takes; empty for measures of the whole matrix.
-        binary_only: whether it takes two classes only.
-        needs_matrix: whether it must see the matrix rather than margins.
-        higher_is_better: its direction; None without one.
-        reads_threshold: whether it reads the threshold at which predictions were made.
-        batched: whether it takes leading dimensions, as a user's own function may not.
-    """
-
-    name: str
-    measure: Callable[..., Tensor]
-    averages: tuple[str, ...] = ()
-    binary_only: bool = False
-    needs_matrix: bool = True
-    higher_is_better: bool | None = None
-    reads_threshold: bool = False
-    batched: bool = True
-
-    @classmethod
-    def of(cls, metric: type[HasTraits]) -> Traits:
-        """Read the attributes of a metric class."""
-        return cls(
-            metric.__name__,
-            metric.measure,
-            metric.averages,
-            metric.binary_only,
-            metric.needs_matrix,
-            metric.higher_is_better,
-            metric.reads_threshold,
-        )
+__all__ = ["AtPrevalence", "AveragedMeasure", "blended", "chosen_average"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,20 +23,26 @@ class AveragedMeasure:
     """A measure as it is read off the counts of a task; equal to one that reads them alike.
 
     Attributes:
-        traits: of the measure.
+        name: what messages call it.
+        function: of counts.
+        traits: of the function, given the arguments.
         counting: what was counted.
         average: how values of classes or labels become one; :func:`chosen_average` resolves ``"auto"``.
-        arguments: what the measure takes beside the counts.
+        arguments: what the function takes beside the counts.
         of_class: index of the class or label whose value alone is meant; None for the average.
         over_classes: indices of the classes or labels whose mean is meant; empty for the average of all.
+        batched: whether the function takes leading dimensions, as a user's own may not.
     """
 
+    name: str
+    function: Callable[..., Tensor]
     traits: Traits
     counting: Counting
     average: str = "macro"
     arguments: Mapping[str, Any] = field(default_factory=dict)
     of_class: int | None = None
     over_classes: tuple[int, ...] = ()
+    batched: bool = True
 
     @property
     def needs_matrix(self) -> bool:
@@ -151,20 +108,20 @@ class AveragedMeasure:
         return restore(labels, counts)
 
     def _measured(self, counts: Counts, average: str) -> Tensor:
-        if not self.traits.batched and isinstance(counts, Tensor) and counts.ndim > 2:
+        if not self.batched and isinstance(counts, Tensor) and counts.ndim > 2:
             singles = counts.reshape(-1, *counts.shape[-2:]).unbind()
             if average == "none":
                 return torch.stack([self._measured(each, average) for each in singles]).reshape(counts.shape[:-1])
-            found = [one_value(self.traits.name, self._measured(each, average)) for each in singles]
+            found = [one_value(self.name, self._measured(each, average)) for each in singles]
             return torch.stack(found).reshape(counts.shape[:-2])
         if not self.traits.averages:
-            return call_measure(self.traits.measure, counts, self.arguments)
+            return call_measure(self.function, counts, self.arguments)
         ignores = self.counting.task != "multilabel" and self.counting.ignored_class is not None
         if ignores and average not in ("micro", "binary"):
             _, actual, predicted = self.without_ignored(counts)
-            values = double(call_measure(self.traits.measure, counts, {**self.arguments, "average": "none"}))
+            values = double(call_measure(self.function, counts, {**self.arguments, "average": "none"}))
             return restore(class_mean(values, actual, predicted, average), counts)
-        return call_measure(self.traits.measure, counts, {**self.arguments, "average": average})
+        return call_measure(self.function, counts, {**self.arguments, "average": average})
 
     def without_ignored(self, counts: Counts) -> Margins:
         """Margins in which the ignored class has neither targets nor predictions, so that no mean holds it."""
@@ -258,7 +215,7 @@ def allowed_averages(traits: Traits, counting: Counting) -> tuple[str, ...]:
     return tuple(each for each in traits.averages if each != "binary")
 
 
-def chosen_average(traits: Traits, counting: Counting, average: str | None) -> str:
+def chosen_average(name: str, traits: Traits, counting: Counting, average: str | None) -> str:
     """Resolve ``"auto"``, and check an average against what a measure takes in a task; None means ``"none"``.
 
     Raises:
@@ -270,8 +227,8 @@ def chosen_average(traits: Traits, counting: Counting, average: str | None) -> s
     average = "none" if average is None else average
     if not allowed:
         raise ValueError(
-            f"{traits.name} is one value of the whole matrix and takes no average in task={counting.task!r}, got "
+            f"{name} is one value of the whole matrix and takes no average in task={counting.task!r}, got "
             f"{average!r}; BalancedAccuracy is the mean over classes"
         )
-    check_choice(f"average of {traits.name} in task={counting.task!r}", average, ("auto", *allowed))
+    check_choice(f"average of {name} in task={counting.task!r}", average, ("auto", *allowed))
     return average

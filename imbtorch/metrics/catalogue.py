@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -13,20 +13,9 @@ from imbtorch import measures
 from imbtorch.counting import Task
 from imbtorch.counts import check_choice
 from imbtorch.measures import Measure
-from imbtorch.measures.two_classes import measure_function
+from imbtorch.measures.traits import by_any_name, by_key, measure_function
 from imbtorch.metrics.base import MetricArguments
-from imbtorch.metrics.confusion_matrix import ConfusionMatrixMetric
-from imbtorch.metrics.kinds import Correlation, Share
-from imbtorch.metrics.two_classes import (
-    P4,
-    AccuracyDominanceArea,
-    Dominance,
-    LikelihoodRatio,
-    Markedness,
-    NetBenefit,
-    OptimizedPrecision,
-    WeightedAccuracy,
-)
+from imbtorch.metrics.confusion_matrix import METRICS, ConfusionMatrixMetric
 
 __all__ = [
     "P4",
@@ -60,14 +49,11 @@ __all__ = [
     "WeightedAccuracy",
 ]
 
-PER_CLASS = ("macro", "weighted", "none", "min")
-PER_CLASS_OR_POSITIVE = (*PER_CLASS, "micro", "binary")
-
 
 # --- of all classes -------------------------------------------------------------------------------------------------
 
 
-class Accuracy(Share):
+class Accuracy(ConfusionMatrixMetric):
     """Accuracy; formula: :func:`imbtorch.measures.accuracy`.
 
     One value of all samples. torchmetrics' ``MulticlassAccuracy`` averages recalls by default: that is
@@ -78,11 +64,10 @@ class Accuracy(Share):
     tensor(0.7500)
     """
 
-    short = "accuracy"
     measure = staticmethod(measures.accuracy)
 
 
-class BalancedAccuracy(Share):
+class BalancedAccuracy(ConfusionMatrixMetric):
     """Balanced accuracy; formula: :func:`imbtorch.measures.balanced_accuracy`.
 
     >>> metric = BalancedAccuracy("multiclass", num_classes=3)
@@ -90,11 +75,10 @@ class BalancedAccuracy(Share):
     tensor(0.8333)
     """
 
-    short = "balanced_accuracy"
     measure = staticmethod(measures.balanced_accuracy)
 
 
-class GeometricMean(Share):
+class GeometricMean(ConfusionMatrixMetric):
     """G-mean of the recalls; formula: :func:`imbtorch.measures.geometric_mean`.
 
     Args:
@@ -108,7 +92,6 @@ class GeometricMean(Share):
     tensor(0.7937)
     """
 
-    short = "gmean"
     measure = staticmethod(measures.geometric_mean)
 
     def __init__(
@@ -123,7 +106,7 @@ class GeometricMean(Share):
         self._set_measure_arguments(correction=correction)
 
 
-class MatthewsCorrCoef(Correlation):
+class MatthewsCorrCoef(ConfusionMatrixMetric):
     """Matthews correlation coefficient; formula: :func:`imbtorch.measures.matthews_corrcoef`.
 
     >>> metric = MatthewsCorrCoef("multiclass", num_classes=3)
@@ -131,7 +114,6 @@ class MatthewsCorrCoef(Correlation):
     tensor(0.7000)
     """
 
-    short = "mcc"
     measure = staticmethod(measures.matthews_corrcoef)
 
 
@@ -143,9 +125,6 @@ class RelativeClassifierInformation(ConfusionMatrixMetric):
     tensor(0.6667)
     """
 
-    higher_is_better = True
-    plot_lower_bound, plot_upper_bound = 0.0, 1.0
-    short = "rci"
     measure = staticmethod(measures.relative_classifier_information)
 
 
@@ -157,13 +136,10 @@ class ConfusionEntropy(ConfusionMatrixMetric):
     tensor(0.1981)
     """
 
-    higher_is_better = False
-    plot_lower_bound = 0.0
-    short = "confusion_entropy"
     measure = staticmethod(measures.confusion_entropy)
 
 
-class AdjustedBalancedAccuracy(Correlation):
+class AdjustedBalancedAccuracy(ConfusionMatrixMetric):
     """Balanced accuracy adjusted for chance; with two classes informedness, Youden's J.
 
     Formula: :func:`imbtorch.measures.adjusted_balanced_accuracy`.
@@ -173,11 +149,10 @@ class AdjustedBalancedAccuracy(Correlation):
     tensor(0.7500)
     """
 
-    short = "adjusted_balanced_accuracy"
     measure = staticmethod(measures.adjusted_balanced_accuracy)
 
 
-class BottomLine(Share):
+class BottomLine(ConfusionMatrixMetric):
     """Bottom line, the lowest of accuracy, macro precision, recall, F1 and CBA.
 
     Formula: :func:`imbtorch.measures.bottom_line`.
@@ -187,7 +162,6 @@ class BottomLine(Share):
     tensor(0.6667)
     """
 
-    short = "bottom_line"
     measure = staticmethod(measures.bottom_line)
 
 
@@ -201,13 +175,10 @@ class MacroAveragedAbsoluteError(ConfusionMatrixMetric):
     tensor(0.1667)
     """
 
-    higher_is_better = False
-    plot_lower_bound = 0.0
-    short = "macro_averaged_absolute_error"
     measure = staticmethod(measures.macro_averaged_absolute_error)
 
 
-class CohenKappa(Correlation):
+class CohenKappa(ConfusionMatrixMetric):
     """Cohen's kappa; formula: :func:`imbtorch.measures.cohen_kappa`.
 
     Args:
@@ -221,7 +192,6 @@ class CohenKappa(Correlation):
     tensor(0.6364)
     """
 
-    short = "kappa"
     measure = staticmethod(measures.cohen_kappa)
 
     def __init__(
@@ -234,9 +204,6 @@ class CohenKappa(Correlation):
     ) -> None:
         super().__init__(task, num_classes, **kwargs)
         self._set_measure_arguments(weights=weights)
-        self.needs_matrix = weights is not None
-        if self.needs_matrix and self._counting.layout == "margins":
-            raise ValueError("weights need the whole matrix; use state='matrix'")
 
 
 class ExpectedCost(ConfusionMatrixMetric):
@@ -255,8 +222,6 @@ class ExpectedCost(ConfusionMatrixMetric):
     tensor(1.5000)
     """
 
-    higher_is_better = False
-    short = "expected_cost"
     measure = staticmethod(measures.expected_cost)
 
     def __init__(
@@ -280,7 +245,7 @@ class ExpectedCost(ConfusionMatrixMetric):
 # --- of each class, averaged ----------------------------------------------------------------------------------------
 
 
-class Precision(Share):
+class Precision(ConfusionMatrixMetric):
     """Precision; formula: :func:`imbtorch.measures.precision`.
 
     >>> metric = Precision("multiclass", num_classes=3, average="none")
@@ -288,12 +253,10 @@ class Precision(Share):
     tensor([0.5000, 1.0000, 1.0000])
     """
 
-    averages = PER_CLASS_OR_POSITIVE
-    short = "precision"
     measure = staticmethod(measures.precision)
 
 
-class Recall(Share):
+class Recall(ConfusionMatrixMetric):
     """Recall; formula: :func:`imbtorch.measures.recall`.
 
     >>> metric = Recall("multiclass", num_classes=3, average="none")
@@ -301,12 +264,10 @@ class Recall(Share):
     tensor([1.0000, 0.5000, 1.0000])
     """
 
-    averages = PER_CLASS_OR_POSITIVE
-    short = "recall"
     measure = staticmethod(measures.recall)
 
 
-class Specificity(Share):
+class Specificity(ConfusionMatrixMetric):
     """Specificity; formula: :func:`imbtorch.measures.specificity`.
 
     >>> metric = Specificity("binary")
@@ -314,12 +275,10 @@ class Specificity(Share):
     tensor(0.5000)
     """
 
-    averages = PER_CLASS_OR_POSITIVE
-    short = "specificity"
     measure = staticmethod(measures.specificity)
 
 
-class FScore(Share):
+class FScore(ConfusionMatrixMetric):
     """F-score; formula: :func:`imbtorch.measures.f_score`.
 
     Args:
@@ -333,8 +292,6 @@ class FScore(Share):
     tensor(0.5000)
     """
 
-    averages = PER_CLASS_OR_POSITIVE
-    short = "f1"
     measure = staticmethod(measures.f_score)
 
     def __init__(
@@ -349,7 +306,7 @@ class FScore(Share):
         self._set_measure_arguments(beta=beta)
 
 
-class FowlkesMallows(Share):
+class FowlkesMallows(ConfusionMatrixMetric):
     """Fowlkes-Mallows index; formula: :func:`imbtorch.measures.fowlkes_mallows`.
 
     >>> metric = FowlkesMallows("multiclass", num_classes=3)
@@ -357,12 +314,10 @@ class FowlkesMallows(Share):
     tensor(0.8047)
     """
 
-    averages = PER_CLASS_OR_POSITIVE
-    short = "fowlkes_mallows"
     measure = staticmethod(measures.fowlkes_mallows)
 
 
-class Jaccard(Share):
+class Jaccard(ConfusionMatrixMetric):
     """Jaccard index, intersection over union (IoU); formula: :func:`imbtorch.measures.jaccard`.
 
     >>> metric = Jaccard("multiclass", num_classes=3)
@@ -370,12 +325,10 @@ class Jaccard(Share):
     tensor(0.6667)
     """
 
-    averages = PER_CLASS_OR_POSITIVE
-    short = "iou"
     measure = staticmethod(measures.jaccard)
 
 
-class NegativePredictiveValue(Share):
+class NegativePredictiveValue(ConfusionMatrixMetric):
     """Negative predictive value; formula: :func:`imbtorch.measures.negative_predictive_value`.
 
     >>> metric = NegativePredictiveValue("binary")
@@ -383,12 +336,10 @@ class NegativePredictiveValue(Share):
     tensor(0.5000)
     """
 
-    averages = PER_CLASS_OR_POSITIVE
-    short = "npv"
     measure = staticmethod(measures.negative_predictive_value)
 
 
-class ClassBalanceAccuracy(Share):
+class ClassBalanceAccuracy(ConfusionMatrixMetric):
     """Class balance accuracy (CBA); formula: :func:`imbtorch.measures.class_balance_accuracy`.
 
     >>> metric = ClassBalanceAccuracy("multiclass", num_classes=3)
@@ -396,12 +347,10 @@ class ClassBalanceAccuracy(Share):
     tensor(0.6667)
     """
 
-    averages = PER_CLASS
-    short = "cba"
     measure = staticmethod(measures.class_balance_accuracy)
 
 
-class ImbalanceAccuracy(Correlation):
+class ImbalanceAccuracy(ConfusionMatrixMetric):
     """Imbalance accuracy metric (IAM); formula and what to know of it: :func:`imbtorch.measures.imbalance_accuracy`.
 
     >>> metric = ImbalanceAccuracy("multiclass", num_classes=3)
@@ -409,12 +358,147 @@ class ImbalanceAccuracy(Correlation):
     tensor(0.3333)
     """
 
-    averages = PER_CLASS
-    short = "iam"
     measure = staticmethod(measures.imbalance_accuracy)
 
 
-# --- of a measure of two classes that is given -----------------------------------------------------------------------
+# --- of two classes ---------------------------------------------------------------------------------------------------
+
+
+class WeightedAccuracy(ConfusionMatrixMetric):
+    """Weighted accuracy; formula: :func:`imbtorch.measures.weighted_accuracy`.
+
+    Args:
+        task: see :class:`ConfusionMatrixMetric`, like the keyword arguments.
+        num_classes: number of classes.
+        alpha: weight of the positive class in [0, 1].
+        kwargs: arguments of :class:`ConfusionMatrixMetric`.
+
+    >>> metric = WeightedAccuracy("binary", alpha=0.75)
+    >>> metric(torch.tensor([0.1, 0.2, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
+    tensor(0.6250)
+    """
+
+    measure = staticmethod(measures.weighted_accuracy)
+
+    def __init__(
+        self,
+        task: Task | None = None,
+        num_classes: int | None = None,
+        *,
+        alpha: float = 0.5,
+        **kwargs: Unpack[MetricArguments],
+    ) -> None:
+        super().__init__(task, num_classes, **kwargs)
+        self._set_measure_arguments(alpha=alpha)
+
+
+class Dominance(ConfusionMatrixMetric):
+    """Dominance of the positive class; formula: :func:`imbtorch.measures.dominance`. No direction is better.
+
+    >>> metric = Dominance("binary")
+    >>> metric(torch.tensor([0.1, 0.2, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
+    tensor(-0.5000)
+    """
+
+    measure = staticmethod(measures.dominance)
+
+
+class AccuracyDominanceArea(ConfusionMatrixMetric):
+    """Area of the accuracy-dominance trapezium; formula: :func:`imbtorch.measures.accuracy_dominance_area`.
+
+    >>> metric = AccuracyDominanceArea("binary")
+    >>> metric(torch.tensor([0.1, 0.2, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
+    tensor(0.8839)
+    """
+
+    measure = staticmethod(measures.accuracy_dominance_area)
+
+
+class OptimizedPrecision(ConfusionMatrixMetric):
+    """Optimized precision (OP); formula: :func:`imbtorch.measures.optimized_precision`.
+
+    >>> metric = OptimizedPrecision("binary")
+    >>> metric(torch.tensor([0.1, 0.2, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
+    tensor(0.4167)
+    """
+
+    measure = staticmethod(measures.optimized_precision)
+
+
+class Markedness(ConfusionMatrixMetric):
+    """Markedness; formula: :func:`imbtorch.measures.markedness`.
+
+    >>> metric = Markedness("binary")
+    >>> metric(torch.tensor([0.1, 0.7, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
+    tensor(0.)
+    """
+
+    measure = staticmethod(measures.markedness)
+
+
+class P4(ConfusionMatrixMetric):
+    """P4, the harmonic mean of precision, recall, specificity and NPV; formula: :func:`imbtorch.measures.p4`.
+
+    >>> metric = P4("binary")
+    >>> metric(torch.tensor([0.1, 0.7, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
+    tensor(0.5000)
+    """
+
+    measure = staticmethod(measures.p4)
+
+
+class LikelihoodRatio(ConfusionMatrixMetric):
+    """Likelihood ratio of a positive (or negative) prediction; formula: :func:`imbtorch.measures.likelihood_ratio`.
+
+    Args:
+        task: see :class:`ConfusionMatrixMetric`, like the keyword arguments.
+        num_classes: number of classes.
+        positive: of a positive prediction, higher is better; False: of a negative one, lower is better.
+        kwargs: arguments of :class:`ConfusionMatrixMetric`.
+
+    >>> metric = LikelihoodRatio("binary")
+    >>> metric(torch.tensor([0.1, 0.7, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
+    tensor(1.)
+    """
+
+    measure = staticmethod(measures.likelihood_ratio)
+
+    def __init__(
+        self,
+        task: Task | None = None,
+        num_classes: int | None = None,
+        *,
+        positive: bool = True,
+        **kwargs: Unpack[MetricArguments],
+    ) -> None:
+        super().__init__(task, num_classes, **kwargs)
+        self._set_measure_arguments(positive=positive)
+
+
+class NetBenefit(ConfusionMatrixMetric):
+    """Net benefit at the metric's ``threshold``, which sets the price of a false alarm as well as the predictions.
+
+    Formula: :func:`imbtorch.measures.net_benefit`. Labels with thresholds of their own have prices of their own, and
+    no ``average="micro"``, which would sum their counts before they are priced. A sweep over thresholds needs one price
+    for all of them: ``ThresholdSweep(functools.partial(NetBenefit, threshold=0.2))``.
+
+    >>> metric = NetBenefit("binary", threshold=0.2)
+    >>> metric(torch.tensor([0.1, 0.7, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
+    tensor(0.4375)
+    """
+
+    measure = staticmethod(measures.net_benefit)
+
+    def __init__(
+        self, task: Task | None = None, num_classes: int | None = None, **kwargs: Unpack[MetricArguments]
+    ) -> None:
+        super().__init__(task, num_classes, **kwargs)
+        self._set_measure_arguments(threshold=self._counting.threshold)
+        if self.average == "micro" and isinstance(self._counting.threshold, tuple):
+            raise ValueError(
+                f"average='micro' sums the counts of labels, which threshold={self._counting.threshold!r} prices "
+                "apart; use average='macro' or one threshold"
+            )
 
 
 class IndexBalancedAccuracy(ConfusionMatrixMetric):
@@ -433,11 +517,6 @@ class IndexBalancedAccuracy(ConfusionMatrixMetric):
     tensor(0.6894)
     """
 
-    higher_is_better = True
-    binary_only = True
-    plot_lower_bound = 0.0
-    needs_matrix = False
-    short = "iba"
     measure = staticmethod(measures.index_balanced_accuracy)
 
     def __init__(
@@ -450,23 +529,10 @@ class IndexBalancedAccuracy(ConfusionMatrixMetric):
         **kwargs: Unpack[MetricArguments],
     ) -> None:
         super().__init__(task, num_classes, **kwargs)
-        if isinstance(measure, str):
-            check_choice("measure", measure, tuple(BY_ANY_NAME))
-            measure = BY_ANY_NAME[measure]
         self._set_measure_arguments(measure=measure_function(measure), alpha=alpha)
-        metric = METRICS.get(self._arguments["measure"])
-        self.needs_matrix = metric is None or metric.needs_matrix  # a function of the user's own may read cells
-        if self.needs_matrix and self._counting.layout == "margins":
-            raise ValueError(f"measure {measure!r} is not known to take Margins; use state='matrix'")
 
 
-KIND = type(ConfusionMatrixMetric)  # for isinstance Python 3.10 takes Callable[..., Tensor] for a class
-METRICS: dict[Callable[..., Tensor], type[ConfusionMatrixMetric]] = {
-    each.measure: each
-    for each in tuple(globals().values())
-    if type(each) is KIND and issubclass(each, ConfusionMatrixMetric) and "measure" in vars(each)
-}
-BY_NAME: dict[str, type[ConfusionMatrixMetric]] = {each.short: each for each in METRICS.values()} | {"dice": FScore}
+BY_KEY: dict[str, type[ConfusionMatrixMetric]] = {key: METRICS[measure] for key, measure in by_key().items()}
 """Metrics by the name that a report gives them."""
-BY_ANY_NAME = BY_NAME | {each.measure.__name__: each for each in METRICS.values()}
+BY_ANY_NAME = {name: METRICS[measure] for name, measure in by_any_name().items()}
 """Those, and by the name of their function."""

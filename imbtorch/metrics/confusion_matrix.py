@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import torch
@@ -14,7 +14,8 @@ from typing_extensions import Unpack
 from imbtorch.counting import Counting, Layout, Task, Threshold
 from imbtorch.counts import Counts, Margins, Normalize, check_choice, normalized, rescaled, square, sums
 from imbtorch.measures import Average
-from imbtorch.metrics.averaging import AveragedMeasure, Traits, blended, chosen_average
+from imbtorch.measures.traits import CATALOGUE, Traits, defaults_of, traits_of
+from imbtorch.metrics.averaging import AveragedMeasure, blended, chosen_average
 from imbtorch.metrics.base import (
     UNSURE,
     Counter,
@@ -90,17 +91,32 @@ class ConfusionMatrixMetric(LocalCounts):
     )
 
     measure: ClassVar[Callable[..., Tensor]]
-    """The function of counts that is reported."""
+    """The function of counts that is reported; one of the catalogue brings the attributes that a class leaves out."""
     averages: ClassVar[tuple[str, ...]] = ()
     """Averages that the measure takes; empty for measures of the whole matrix."""
     binary_only: ClassVar[bool] = False
     """Whether the measure takes two classes only."""
     reads_threshold: ClassVar[bool] = False
     """Whether the measure reads the threshold at which predictions were made."""
-    short: ClassVar[str] = ""
+    key: ClassVar[str] = ""
     """Name that a report gives it."""
     needs_matrix: bool = True
     """Whether the measure must see the whole matrix; False if it takes :class:`~imbtorch.counts.Margins` too."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Take what the class does not declare from the traits of its measure, if that is of the catalogue."""
+        super().__init_subclass__(**kwargs)
+        traits = traits_of(cls.measure) if "measure" in vars(cls) else None
+        if traits is None:
+            return
+        if cls.measure in CATALOGUE:
+            METRICS.setdefault(cls.measure, cls)
+        low, high = traits.bounds
+        known = {"plot_lower_bound": low, "plot_upper_bound": high}
+        known |= {name: value for name, value in vars(traits).items() if name != "bounds"}
+        for name, value in known.items():
+            if name not in vars(cls):
+                setattr(cls, name, value)
 
     def __init__(
         self,
@@ -124,21 +140,41 @@ class ConfusionMatrixMetric(LocalCounts):
                 f"{type(self).__name__} needs the matrix, which state='margins' does not keep; use state='matrix' (a "
                 "metric of your own whose measure takes Margins sets needs_matrix = False)"
             )
-        chosen = chosen_average(Traits.of(type(self)), counting, average)
+        chosen = chosen_average(type(self).__name__, declared_traits(type(self)), counting, average)
         super().__init__(counting, on_invalid, **kwargs)
         self._average, self._arguments = chosen, dict[str, Any]()
 
     def _set_measure_arguments(self, **arguments: Any) -> None:
-        """Keep what the measure takes beside the counts, and let it check that at once."""
-        type(self).measure(torch.ones(2, 2, device="cpu"), **arguments)
+        """Keep what the measure takes beside the counts, let it check that at once, and take the traits it then has."""
+        measure = type(self).measure
+        measure(torch.ones(2, 2, device="cpu"), **arguments)
         self._arguments = arguments
+        traits = traits_of(partial(measure, **arguments))
+        if traits is None or traits == traits_of(measure):
+            return
+        self.needs_matrix = traits.needs_matrix
+        self.__dict__["higher_is_better"] = traits.higher_is_better  # torchmetrics refuses the assignment
+        if traits.needs_matrix and self._counting.layout == "margins":
+            raise ValueError(f"{type(self).__name__} with {arguments} needs the whole matrix; use state='matrix'")
+
+    @classmethod
+    def _arguments_in(cls, counting: Counting) -> dict[str, Any]:
+        """Return what the measure takes beside the counts where the user gives no argument."""
+        threshold = {"threshold": counting.threshold} if cls.reads_threshold else {}
+        return {**defaults_of(cls.measure), **threshold}
+
+    @classmethod
+    def _measure_in(cls, counting: Counting) -> AveragedMeasure:
+        """Return the measure as a metric of this class would read it, for classes of the catalogue."""
+        name, traits = cls.__name__, declared_traits(cls)
+        average = chosen_average(name, traits, counting, "auto")
+        return AveragedMeasure(name, cls.measure, traits, counting, average, cls._arguments_in(counting))
 
     @property
     def _measure(self) -> AveragedMeasure:
         """The measure as it is read here; made anew, since a function of one's own may not be pickled."""
-        of_all = Traits.of(type(self))
-        traits = replace(of_all, higher_is_better=self.higher_is_better, needs_matrix=self.needs_matrix)
-        return AveragedMeasure(traits, self._counting, self._average, self._arguments)
+        name, function = type(self).__name__, type(self).measure
+        return AveragedMeasure(name, function, declared_traits(self), self._counting, self._average, self._arguments)
 
     def _counter_of_a_batch(self) -> Counter:
         return self._counting.of_a_batch(self.needs_matrix)
@@ -263,6 +299,24 @@ class ConfusionMatrixMetric(LocalCounts):
         if self.averages or (self.binary_only and self.task == "multiclass") or self.task == "multilabel":
             shown["average"] = self.average
         return shown
+
+
+METRICS: dict[Callable[..., Tensor], type[ConfusionMatrixMetric]] = {}
+"""The first class of each measure of the catalogue, which is that of this package."""
+
+
+def declared_traits(metric: ConfusionMatrixMetric | type[ConfusionMatrixMetric]) -> Traits:
+    """Return what a metric or its class says of its measure."""
+    bounds = metric.plot_lower_bound, metric.plot_upper_bound
+    return Traits(
+        metric.key,
+        metric.higher_is_better,
+        bounds,
+        metric.averages,
+        metric.binary_only,
+        metric.reads_threshold,
+        metric.needs_matrix,
+    )
 
 
 class ConfusionMatrix(ConfusionMatrixMetric):

@@ -10,13 +10,14 @@ from torch import Tensor
 
 from imbtorch.counting import Counting
 from imbtorch.counts import Counts, Margins, check_choice
-from imbtorch.metrics.averaging import AveragedMeasure, Traits, allowed_averages
-from imbtorch.metrics.catalogue import BY_NAME
+from imbtorch.measures.traits import by_key, traits_of
+from imbtorch.metrics.averaging import AveragedMeasure, allowed_averages
 from imbtorch.metrics.resolving import Measured, resolved
 
 __all__ = ["PER_CLASS", "class_values", "per_class_measures"]
 
-PER_CLASS = {name: metric for name, metric in BY_NAME.items() if "none" in metric.averages}
+TRAITS = {name: traits for name, function in by_key().items() if (traits := traits_of(function)) is not None}
+PER_CLASS = tuple(name for name, traits in TRAITS.items() if "none" in traits.averages)
 
 
 def per_class_measures(given: Sequence[str] | Mapping[str, Measured], counting: Counting) -> dict[str, AveragedMeasure]:
@@ -35,7 +36,7 @@ def per_class_measures(given: Sequence[str] | Mapping[str, Measured], counting: 
     if isinstance(given, str):
         raise TypeError(f"per_class must be a sequence of names such as ({given!r},), got a string")
     if not isinstance(given, Mapping):
-        fit = (name for name, metric in BY_NAME.items() if "none" in allowed_averages(Traits.of(metric), counting))
+        fit = (name for name, traits in TRAITS.items() if "none" in allowed_averages(traits, counting))
         allowed = tuple(dict.fromkeys((*PER_CLASS, *fit)))  # in an error the usual ones come first
         for each in given:
             check_choice("per_class", each, allowed)
@@ -47,15 +48,15 @@ def per_class_measures(given: Sequence[str] | Mapping[str, Measured], counting: 
 
 def of_name(name: str, counting: Counting) -> AveragedMeasure:
     """Return a measure of :data:`PER_CLASS`, with one value for each class or label."""
-    check_choice("key", name, tuple(PER_CLASS))
-    return AveragedMeasure(Traits.of(PER_CLASS[name]), counting, "none")
+    check_choice("key", name, PER_CLASS)
+    return replace(resolved(name, name, counting), average="none")
 
 
 def _of_one(name: object, measured: Measured, counting: Counting) -> AveragedMeasure:
     if not isinstance(name, str) or not name:
         raise TypeError(f"per_class must map names to measures, got the name {name!r}")
     measure = resolved(name, measured, counting)
-    own = not measure.traits.batched  # a function of the user's
+    own = not measure.batched  # a function of the user's
     if not own and "none" not in allowed_averages(measure.traits, counting):
         raise ValueError(
             f"per_class[{name!r}] has one value of all classes in task={counting.task!r} and none of each; it belongs "

@@ -17,7 +17,7 @@ from imbtorch.counts import Counts, mapped, sums
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import Counter, LocalCounts, OnInvalid, TorchmetricsArguments, canonical
 from imbtorch.metrics.bounds import Bounds, checked_intervals
-from imbtorch.metrics.catalogue import BY_ANY_NAME, BY_NAME
+from imbtorch.metrics.catalogue import BY_ANY_NAME, BY_KEY
 from imbtorch.metrics.class_groups import ClassGroups, checked_class_groups
 from imbtorch.metrics.groups import Groups, checked_group_names, checked_per_group, report_memory
 from imbtorch.metrics.per_class import per_class_measures
@@ -235,7 +235,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
     def default_measures(task: Task) -> dict[str, Measured]:
         """Names and metrics that are reported unless told otherwise, to add to or take from."""
         names = DEFAULT + DEFAULT_OF_TWO_CLASSES * (task == "binary")
-        return {name: BY_NAME[name] for name in names}
+        return {name: BY_KEY[name] for name in names}
 
     def _check_names(self) -> None:
         """Raise where two values have one name, and where there is none."""
@@ -412,7 +412,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
 
     def _settings_text(self) -> str:
         read = (self._reading.measures, self._reading.per_class)
-        measures = [{key: (each.traits.measure, each.arguments) for key, each in some.items()} for some in read]
+        measures = [{key: (each.function, each.arguments) for key, each in some.items()} for some in read]
         merged = {} if self._superclasses is None else self._superclasses.merged
         return f"{super()._settings_text()} {canonical((measures, self.class_names, self.keys(), merged))}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import signature
@@ -14,9 +14,10 @@ from torchmetrics import Metric
 
 from imbtorch.counting import Counting
 from imbtorch.counts import check_choice
-from imbtorch.metrics.averaging import AveragedMeasure, Traits
-from imbtorch.metrics.catalogue import BY_NAME, METRICS
-from imbtorch.metrics.confusion_matrix import ConfusionMatrixMetric
+from imbtorch.measures.traits import Traits
+from imbtorch.metrics.averaging import AveragedMeasure
+from imbtorch.metrics.catalogue import BY_KEY
+from imbtorch.metrics.confusion_matrix import METRICS, ConfusionMatrixMetric
 
 __all__ = ["Measured", "as_given", "metric_class", "named_measures", "resolved"]
 
@@ -47,10 +48,10 @@ def named_measures(measures: Mapping[str, Measured] | Sequence[str]) -> Mapping[
             f"ImbalanceAccuracy}}, got {measures!r}"
         )
     for name in measures:
-        check_choice("measures", name, tuple(BY_NAME))
+        check_choice("measures", name, tuple(BY_KEY))
     if len(set(measures)) < len(measures):
         raise ValueError(f"measures must not name a measure twice, got {list(measures)}")
-    return {name: BY_NAME[name] for name in measures}
+    return {name: BY_KEY[name] for name in measures}
 
 
 def resolved(name: str, measured: Measured, counting: Counting, batched: bool = False) -> AveragedMeasure:
@@ -70,66 +71,59 @@ def resolved(name: str, measured: Measured, counting: Counting, batched: bool = 
         TypeError: for what is no measure.
     """
     measured, direction = as_given(name, measured)
-    if isinstance(measured, ConfusionMatrixMetric):
-        return _of_instance(name, measured, counting)
     metric, keywords = metric_class(measured)
-    if metric is not None:
-        found = _of_instance(name, _built(name, metric, keywords, counting), counting)
-        return found if direction is None else found.towards(direction)
-    if not callable(measured) or isinstance(measured, (type, Metric)):
+    if isinstance(measured, ConfusionMatrixMetric):
+        found = _of_instance(name, measured, counting)
+    elif metric is not None:
+        found = _of_class(name, metric, keywords, counting)
+    elif callable(measured) and not isinstance(measured, (type, Metric)):
+        return AveragedMeasure(name, measured, Traits(higher_is_better=direction), counting, batched=batched)
+    else:
         raise TypeError(
             f"measures[{name!r}] must be a metric class of imbtorch, its name, an instance or "
             f"functools.partial of one, a function of the counts, or a pair (function, higher_is_better), got "
             f"{measured!r}"
         )
-    return AveragedMeasure(Traits(name, measured, higher_is_better=direction, batched=batched), counting)
+    if counting.layout == "margins" and found.needs_matrix:
+        raise ValueError(f"{name!r} needs the whole matrix, which state='margins' does not keep")
+    return found if direction is None else found.towards(direction)
 
 
 def as_given(name: str, measured: Measured) -> tuple[Any, bool | None]:
     """Return a measure without its name, and the direction that came with it; None without one."""
     if isinstance(measured, str):
-        check_choice(name, measured, tuple(BY_NAME))
-        return BY_NAME[measured], None
+        check_choice(name, measured, tuple(BY_KEY))
+        return BY_KEY[measured], None
     return measured if _is_pair(measured) else (measured, None)
 
 
 def metric_class(measured: object) -> tuple[type[ConfusionMatrixMetric] | None, dict[str, Any]]:
-    """Metric class that is given, alone, as a partial, or by its function, and its arguments; None for another one."""
-    function, keywords = measured, dict[str, Any]()
+    """Return the class that is given, alone, as a partial, or by its function, and its arguments; None for no class."""
+    given: Any = measured
+    keywords: dict[str, Any] = {}
     if isinstance(measured, partial) and not measured.args:
-        function, keywords = measured.func, dict(measured.keywords)
-    if callable(function) and isinstance(function, Hashable):
-        function = METRICS.get(function, function)
-    if isinstance(function, type) and issubclass(function, ConfusionMatrixMetric):
-        return function, keywords
+        given, keywords = measured.func, dict(measured.keywords)
+    if getattr(given, "__hash__", None) is not None:
+        given = METRICS.get(given, given)
+    if isinstance(given, type) and issubclass(given, ConfusionMatrixMetric):
+        return given, keywords
     return None, keywords
 
 
 def _is_pair(measured: Measured) -> TypeGuard[tuple[Callable[..., Tensor], bool | None]]:
-    """Whether a function comes with its direction."""
+    """Return whether a function comes with its direction."""
     if not isinstance(measured, tuple) or len(measured) != 2 or isinstance(measured[0], (type, Metric)):
         return False
     return measured[1] in (True, False, None)
 
 
-def _built(
+def _of_class(
     name: str, metric: type[ConfusionMatrixMetric], keywords: Mapping[str, Any], counting: Counting
-) -> ConfusionMatrixMetric:
-    """Make a metric, without memory for its counts."""
-    _check_arguments(name, metric, keywords)
-    same: dict[str, Any] = {name: getattr(counting, name) for name in ("threshold", "logits", "ignore_index")}
-    if counting.task != "binary":
-        same["num_labels" if counting.task == "multilabel" else "num_classes"] = counting.size
-    with torch.device("meta"):
-        return metric(counting.task, **{**same, **keywords})
-
-
-def _check_arguments(name: str, metric: type[ConfusionMatrixMetric], keywords: Mapping[str, Any]) -> None:
-    """Raise where a metric lacks an argument without which it cannot be made."""
-    parameters = signature(metric).parameters.values()
+) -> AveragedMeasure:
+    """Read a measure as metrics of a class do; only for arguments, and for a class of one's own, is a metric made."""
     missing = [
         each.name
-        for each in parameters
+        for each in signature(metric).parameters.values()
         if each.kind is each.KEYWORD_ONLY and each.default is each.empty and each.name not in keywords
     ]
     if missing:
@@ -137,6 +131,14 @@ def _check_arguments(name: str, metric: type[ConfusionMatrixMetric], keywords: M
             f"{metric.__name__} takes arguments of its own; give {name!r} functools.partial({metric.__name__}, "
             f"{missing[0]}=...)"
         )
+    if not keywords and metric in METRICS.values():
+        return metric._measure_in(counting)
+    same: dict[str, Any] = {name: getattr(counting, name) for name in ("threshold", "logits", "ignore_index")}
+    if counting.task != "binary":
+        same["num_labels" if counting.task == "multilabel" else "num_classes"] = counting.size
+    with torch.device("meta"):  # without memory for its counts
+        made = metric(counting.task, **{**same, **keywords})
+    return _of_instance(name, made, counting)
 
 
 MEANING = ("task", "size", "threshold", "logits", "ignore_index", "soft")  # settings that say what counts mean
@@ -144,7 +146,7 @@ STATE_ALONE = ("layout", "weighted", "groups")  # what says how counts are kept,
 
 
 def _of_instance(name: str, metric: ConfusionMatrixMetric, counting: Counting) -> AveragedMeasure:
-    """Traits and arguments of a metric that counts alike; its state plays no part."""
+    """Read a measure as a metric does that counts alike; its state plays no part."""
     counted = replace(metric._counting, **{name: getattr(counting, name) for name in STATE_ALONE})
     counted = replace(counted, soft=counted.soft or counting.soft)  # a report may be soft where a metric is not
     if counted != counting:
@@ -156,6 +158,4 @@ def _of_instance(name: str, metric: ConfusionMatrixMetric, counting: Counting) -
             f"{name!r} was made to count otherwise: {own}, where it is to be read off counts of {others}; give both "
             f"the same, or a class ({type(metric).__name__}, or functools.partial of it) without {', '.join(differing)}"
         )
-    if counting.layout == "margins" and metric._measure.needs_matrix:
-        raise ValueError(f"{name!r} needs the whole matrix, which state='margins' does not keep")
     return replace(metric._measure, counting=counting)

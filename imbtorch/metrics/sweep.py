@@ -205,7 +205,7 @@ class ThresholdSweep(SharedResult):
         return self
 
     def _shown_arguments(self) -> dict[str, Any]:
-        shown: dict[str, Any] = {"measure": self._measure.traits.measure}
+        shown: dict[str, Any] = {"measure": self._measure.function}
         grid = self._histogram.grid
         shown |= {} if grid.name == DEFAULT else {"thresholds": len(grid.thresholds)}
         shown |= {"also": self.also} if self.also else {}
@@ -213,8 +213,8 @@ class ThresholdSweep(SharedResult):
         return shown | super()._shown_arguments()
 
     def _settings_text(self) -> str:
-        traits, names = self._measure.traits, self._class_names
-        return f"{super()._settings_text()} {canonical((traits.measure, self._measure.arguments, names))}"
+        read = self._measure.function, self._measure.arguments, self._class_names
+        return f"{super()._settings_text()} {canonical(read)}"
 
     # --- computing --------------------------------------------------------------------------------------------------
 
@@ -595,7 +595,7 @@ average_precision_interval`). Simulated, 95 % intervals held the true value in .
             ax,
             best=best[0] if self.task == "binary" else best,
             labels=self._class_names,
-            name=str(getattr(self._measure.traits.measure, "__name__", "value")).replace("_", " "),
+            name=str(getattr(self._measure.function, "__name__", "value")).replace("_", " "),
             scale="logit" if self._histogram.grid.name == DEFAULT else "linear",
         )
 
@@ -644,9 +644,8 @@ def _swept_measure(measured: Measured, higher_is_better: bool) -> AveragedMeasur
     if direction is not None:
         found = found.towards(direction)
     if found.higher_is_better is None:
-        name = found.traits.name
         raise ValueError(
-            f"measure {name} has no direction in which it could be best; give a function that has one, such as "
+            f"measure {found.name} has no direction in which it could be best; give a function that has one, such as "
             "lambda counts: -imbtorch.dominance(counts).abs(), or (function, True)"
         )
     evaluated(found, torch.ones(3, 2, 2, dtype=torch.float64, device="cpu"))

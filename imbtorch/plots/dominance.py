@@ -18,7 +18,7 @@ from imbtorch.analysis.dominance import (
     undominated,
 )
 from imbtorch.analysis.selection import Selection
-from imbtorch.measures.two_classes import measure_function
+from imbtorch.measures.traits import measure_function
 from imbtorch.plots.style import MARKERS, display_names, figure_and_axes, literal
 
 if TYPE_CHECKING:

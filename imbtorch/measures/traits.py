@@ -1,0 +1,184 @@
+"""The catalogue: what is known of each measure, written once, at its function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from inspect import Parameter, signature
+from typing import Any, TypeAlias, TypeVar, cast
+
+from torch import Tensor, nn
+
+from imbtorch.counts import check_choice
+
+__all__ = [
+    "CATALOGUE",
+    "Traits",
+    "by_any_name",
+    "by_key",
+    "catalogued",
+    "defaults_of",
+    "measure_function",
+    "needs_matrix",
+    "traits_of",
+]
+
+PER_CLASS = ("macro", "weighted", "none", "min")
+PER_CLASS_OR_POSITIVE = (*PER_CLASS, "micro", "binary")
+ALIASES = {"dice": "f1"}  # further names of keys
+
+Function = TypeVar("Function", bound=Callable[..., Tensor])
+OfArguments: TypeAlias = Callable[[Mapping[str, Any]], bool]
+
+
+@dataclass(frozen=True)
+class Traits:
+    """The traits of a measure.
+
+    Attributes:
+        key: name of the measure in reports; empty for a function that is not of the catalogue.
+        higher_is_better: direction; None without one.
+        bounds: lowest and highest value that it can take; None where there is no such bound.
+        averages: averages that it takes; empty for measures of the whole matrix.
+        binary_only: whether it takes two classes only.
+        reads_threshold: whether its argument ``threshold`` is that at which predictions were made.
+        needs_matrix: whether it must see the matrix; False if it takes :class:`~imbtorch.counts.Margins` too.
+    """
+
+    key: str = ""
+    higher_is_better: bool | None = None
+    bounds: tuple[float | None, float | None] = (None, None)
+    averages: tuple[str, ...] = ()
+    binary_only: bool = False
+    reads_threshold: bool = False
+    needs_matrix: bool = True
+
+
+CATALOGUE: dict[Callable[..., Tensor], Traits] = {}
+"""Traits of each measure, with the defaults of its arguments."""
+_DEFAULTS: dict[Callable[..., Tensor], Mapping[str, Any]] = {}
+_READ_OFF: dict[Callable[..., Tensor], Mapping[str, OfArguments]] = {}  # traits that depend on arguments
+
+
+def catalogued(
+    key: str,
+    *,
+    higher_is_better: bool | OfArguments | None,
+    bounds: tuple[float | None, float | None] = (None, None),
+    averages: tuple[str, ...] = (),
+    binary_only: bool = False,
+    reads_threshold: bool = False,
+    needs_matrix: bool | OfArguments = False,
+) -> Callable[[Function], Function]:
+    """Enter a function of counts into the catalogue, under a key, with its :class:`Traits`.
+
+    Args:
+        key: name in reports.
+        higher_is_better: direction, or a function of the measure's arguments that tells it.
+        bounds: lowest and highest value.
+        averages: averages that it takes.
+        binary_only: whether it takes two classes only.
+        reads_threshold: whether its argument ``threshold`` is that at which predictions were made.
+        needs_matrix: whether margins will not do, or a function of the measure's arguments that tells it.
+    """
+
+    def enter(function: Function) -> Function:
+        direction = None if callable(higher_is_better) else higher_is_better
+        matrix = True if callable(needs_matrix) else needs_matrix
+        _, *parameters = signature(function).parameters.values()
+        _DEFAULTS[function] = {
+            each.name: each.default
+            for each in parameters
+            if each.default is not Parameter.empty and each.name != "average"
+        }
+        given = {"higher_is_better": higher_is_better, "needs_matrix": needs_matrix}
+        _READ_OFF[function] = {name: read for name, read in given.items() if callable(read)}
+        CATALOGUE[function] = Traits(key, direction, bounds, averages, binary_only, reads_threshold, matrix)
+        CATALOGUE[function] = _given(function, {})
+        return function
+
+    return enter
+
+
+def _given(function: Callable[..., Tensor], arguments: Mapping[str, Any]) -> Traits:
+    """Read off a measure's arguments the traits that depend on them."""
+    known = {**_DEFAULTS[function], **arguments}
+    read_off: dict[str, Any] = {name: read(known) for name, read in _READ_OFF[function].items()}
+    return replace(CATALOGUE[function], **read_off)
+
+
+def traits_of(measure: object) -> Traits | None:
+    """Look up a function of the catalogue or a ``functools.partial`` of one, whose arguments count; None for others.
+
+    >>> from imbtorch import cohen_kappa
+    >>> traits_of(cohen_kappa).needs_matrix, traits_of(partial(cohen_kappa, weights="linear")).needs_matrix
+    (False, True)
+    """
+    function: Any = measure
+    arguments: dict[str, Any] = {}
+    while isinstance(function, partial):
+        function, arguments = function.func, {**function.keywords, **arguments}
+    if not isinstance(function, Hashable) or function not in CATALOGUE:
+        return None
+    return _given(function, arguments)
+
+
+def needs_matrix(measure: object) -> bool:
+    """Return whether a measure must see the whole matrix: by its attribute ``needs_matrix``, else by the catalogue.
+
+    Functions that neither knows may read cells.
+    """
+    inner = measure
+    while isinstance(inner, partial):
+        inner = inner.func
+    declared = getattr(inner, "needs_matrix", None)
+    if declared is not None:
+        return bool(declared)
+    traits = traits_of(measure)
+    return traits is None or traits.needs_matrix
+
+
+def defaults_of(function: Callable[..., Tensor]) -> dict[str, Any]:
+    """Return the defaults of a measure's arguments beside the counts and the average."""
+    return dict(_DEFAULTS[function])
+
+
+def by_key() -> dict[str, Callable[..., Tensor]]:
+    """Return the measures by their names in reports."""
+    named = {traits.key: function for function, traits in CATALOGUE.items()}
+    return named | {alias: named[key] for alias, key in ALIASES.items()}
+
+
+def by_any_name() -> dict[str, Callable[..., Tensor]]:
+    """Return the measures by their names in reports and those of their functions."""
+    return by_key() | {function.__name__: function for function in CATALOGUE}
+
+
+def measure_function(measure: object) -> Callable[..., Tensor]:
+    """Return the function of a measure that was given as a function, a name or a metric class.
+
+    Raises:
+        ValueError: for an unknown name.
+        TypeError: for what is no measure, and for a name or class of one that needs arguments.
+    """
+    function: Any = measure
+    if isinstance(measure, str):
+        known = by_any_name()
+        check_choice("measure", measure, tuple(known))
+        function = known[measure]
+    elif isinstance(measure, type):
+        function = getattr(measure, "measure", None)
+    if not callable(function) or isinstance(function, nn.Module):
+        remedy = "; pass its class or its evaluate" if hasattr(measure, "evaluate") else ""
+        raise TypeError(
+            "measure must be a function of the counts, a metric class of imbtorch or a name such as 'geometric_mean', "
+            f"got {measure!r}{remedy}"
+        )
+    if function is not measure:  # which was called with more than counts else
+        _, *others = signature(function).parameters.values()
+        needed = [each.name for each in others if each.default is Parameter.empty]
+        if needed:
+            name = function.__name__
+            raise TypeError(f"measure {name} needs {needed[0]}; give functools.partial({name}, {needed[0]}=...)")
+    return cast("Callable[..., Tensor]", function)
