@@ -141,7 +141,7 @@ def test_a_function_of_ones_own_in_a_sweep_harms_no_matrix():
     sweep = ThresholdSweep(lambda counts: counts[..., 0, 0].mul_(0) + counts[..., 1, 1], 5)
     sweep.update(torch.tensor([0.1, 0.9, 0.6]), torch.tensor([0, 1, 0]))
     sweep.compute()
-    assert sweep.matrices().sum((-2, -1)).tolist() == [3] * 5
+    assert sweep.result().matrices().sum((-2, -1)).tolist() == [3] * 5
 
 
 def test_products_of_cells_do_not_overflow():
@@ -204,8 +204,8 @@ def test_memory_of_the_caller_is_not_kept():
     metric.measure_arguments["costs"].fill_(7.0)
     assert metric(torch.tensor([0, 1]), torch.tensor([0, 0])) == 0.5
     sweep.update(torch.tensor([0.1, 0.9]), torch.tensor([0, 1]))
-    sweep.curve()[0].fill_(0.0), sweep.thresholds.fill_(0.0)
-    assert sweep.curve()[0].tolist() == [0.25, 0.75]
+    sweep.result().curve()[0].fill_(0.0), sweep.thresholds.fill_(0.0)
+    assert sweep.result().curve()[0].tolist() == [0.25, 0.75]
 
 
 # --- answers, refusals ----------------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ def test_half_precision_logits_are_read_as_float32(dtype):
         assert int(preds.sum()) > 0
     sweep = ThresholdSweep(imbtorch.Recall, torch.tensor([0.3, 0.999]), logits=True)
     sweep.update(logits, target)
-    assert sweep.curve()[1].tolist() == pytest.approx(
+    assert sweep.result().curve()[1].tolist() == pytest.approx(
         [sk.recall_score(target, logits.float().sigmoid() > each) for each in (0.3, 0.999)]
     )
 

@@ -161,11 +161,15 @@ def test_models_of_other_class_shares_are_compared_only_where_that_makes_sense()
         plots.plot_roc(SWEPT, measure=lambda counts: imbtorch.recall(counts, "none"))
 
 
-@pytest.mark.parametrize("draw", [plots.plot_roc, plots.plot_precision_recall])
-def test_a_sweep_has_counts_to_draw(draw):
+@pytest.mark.parametrize("draw", [plots.plot_roc, plots.plot_precision_recall, plots.plot_dominance_curve])
+def test_a_sweep_is_drawn_like_its_counts(draw):
     sweep = imbtorch.ThresholdSweep("f1")
-    for given in (sweep, {"model": sweep}):
-        with pytest.raises(TypeError, match=r"got a ThresholdSweep; its matrices\(\) are such counts"):
-            draw(given)
-    sweep.update(torch.tensor([0.2, 0.7, 0.9]), torch.tensor([0, 1, 1]))
-    draw(sweep.matrices())  # as it says
+    sweep.update(torch.tensor([0.2, 0.7, 0.9, 0.8]), torch.tensor([0, 1, 1, 0]))
+    drawn = [draw(given)[1] for given in (sweep.result().matrices(), sweep, sweep.result())]
+    lines = [[line.get_xydata().tolist() for line in ax.lines] for ax in drawn]
+    assert lines[0] == lines[1] == lines[2]
+    assert [line.get_label() for line in draw({"model": sweep})[1].lines][-1] == "model"
+    with pytest.raises(
+        TypeError, match=r"must be counts \[T, 2, 2\] at each threshold, or a ThresholdSweep, got a list"
+    ):
+        draw([1, 2])

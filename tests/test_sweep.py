@@ -100,7 +100,7 @@ def test_every_measure_at_every_threshold(name):
     sweep.update(scores, target)
     found = sweep.compute()
     expected = expected_values(oracle, scores, target, even(101, torch.float32))
-    thresholds, values = sweep.curve()
+    thresholds, values = sweep.result().curve()
     assert thresholds.tolist() == even(101, torch.float64).tolist()
     assert values.tolist() == pytest.approx(expected, abs=1e-12)
     assert found["value"].dtype == torch.float32
@@ -120,7 +120,7 @@ def test_scores_on_a_threshold_predict_zero_in_every_dtype(dtype, target_dtype):
         sweep.update(scores, target.to(target_dtype))
         grid = thresholds.to(wide).double().numpy() if grid is None else grid
         sweep.compute()
-        assert sweep.matrices().tolist() == expected_matrices(scores, target, grid)
+        assert sweep.result().matrices().tolist() == expected_matrices(scores, target, grid)
 
 
 def test_float32_thresholds_are_fractions_rounded_once_rather_than_a_linspace():
@@ -130,7 +130,7 @@ def test_float32_thresholds_are_fractions_rounded_once_rather_than_a_linspace():
     sweep.update(fractions, torch.ones(101, dtype=torch.long))
     with pytest.warns(UserWarning, match="no target"):
         sweep.compute()
-    assert sweep.matrices()[:, 1, 1].tolist() == list(range(100, -1, -1))
+    assert sweep.result().matrices()[:, 1, 1].tolist() == list(range(100, -1, -1))
 
 
 @pytest.mark.parametrize("name", ["f1", "iba", "lambda"])
@@ -145,9 +145,9 @@ def test_each_label_is_swept_apart(name):
     for index, label in enumerate("abc"):
         flat = scores[:, index].flatten(), target[:, index].flatten()
         expected = expected_values(oracle, *flat, grid)
-        assert sweep.curve()[1][index].tolist() == pytest.approx(expected, abs=1e-12)
+        assert sweep.result().curve()[1][index].tolist() == pytest.approx(expected, abs=1e-12)
         assert found[f"val_value/{label}"].item() == pytest.approx(max(expected), abs=1e-6)
-        assert sweep.matrices()[index].tolist() == expected_matrices(*flat, grid)
+        assert sweep.result().matrices()[index].tolist() == expected_matrices(*flat, grid)
 
 
 @pytest.mark.parametrize("logits", [False, True])
@@ -166,7 +166,7 @@ def test_each_class_is_swept_against_the_rest(logits, extra):
     for index in range(4):
         kept = chances.select(1, index)[~ignored], (target[~ignored] == index).long()
         expected = expected_values(lambda t, p: sk.f1_score(t, p, zero_division=0), *kept, even(21, torch.float32))
-        assert sweep.curve()[1][index].tolist() == pytest.approx(expected, abs=1e-12)
+        assert sweep.result().curve()[1][index].tolist() == pytest.approx(expected, abs=1e-12)
         assert found[f"value/{index}"].item() == pytest.approx(max(expected), abs=1e-6)
 
 
@@ -180,7 +180,7 @@ def test_an_ignored_class_takes_no_part(ignore_index):
     kept = target != ignore_index
     for index in range(4):
         matrices = expected_matrices(scores[kept, index], target[kept] == index, even(11, torch.float32))
-        assert sweep.matrices()[index].tolist() == matrices
+        assert sweep.result().matrices()[index].tolist() == matrices
 
 
 def test_logits_and_ignored_samples_of_two_classes():
@@ -190,7 +190,7 @@ def test_logits_and_ignored_samples_of_two_classes():
     sweep.update(4 * scores - 2, target.masked_fill(ignored, -100))
     sweep.compute()
     chances = (4 * scores - 2).sigmoid()[~ignored]
-    assert sweep.matrices().tolist() == expected_matrices(chances, target[~ignored], even(101, torch.float64))
+    assert sweep.result().matrices().tolist() == expected_matrices(chances, target[~ignored], even(101, torch.float64))
 
 
 def test_a_measure_of_which_less_is_better():
@@ -205,7 +205,7 @@ def test_a_measure_of_which_less_is_better():
     expected = expected_values(
         lambda t, p: np.mean(5 * (t & ~p & 1) + (1 - t) * p), scores, target, even(101, torch.float32)
     )
-    assert sweep.curve()[1].tolist() == pytest.approx(expected)
+    assert sweep.result().curve()[1].tolist() == pytest.approx(expected)
     assert found["value"].item() == pytest.approx(min(expected))
     assert found["threshold"].item() == expected.index(min(expected)) / 100
     assert sweep["value"].higher_is_better is False
@@ -263,13 +263,13 @@ def test_roc_and_its_area_where_scores_lie_on_the_thresholds():
     sweep = ThresholdSweep(imbtorch.FScore, 101)
     sweep.update(scores, target)
     sweep.compute()
-    false, true = sweep.roc_points()
+    false, true = sweep.result().roc()
     assert len(false) == len(true) == 103
     curve = sk.roc_curve(target, scores, drop_intermediate=False)
     # points at scores that do not occur repeat their neighbours
     expected = np.unique(np.stack(curve[:2], 1), axis=0)
     assert np.unique(torch.stack((false, true), 1).numpy(), axis=0) == pytest.approx(expected)
-    assert sweep.auc().item() == pytest.approx(sk.roc_auc_score(target, scores), abs=1e-12)
+    assert sweep.result().auc().item() == pytest.approx(sk.roc_auc_score(target, scores), abs=1e-12)
     assert false.diff().min() >= 0
     assert true.diff().min() >= 0
 
@@ -280,10 +280,10 @@ def test_partial_areas_by_hand():
     sweep.update(torch.tensor([0.1, 0.25, 0.7, 0.5, 0.5, 0.9, 0.1, 0.65]), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
     sweep.compute()
     # (FPR, TPR): (0, 0), at .6 (1/4, 2/4), at .2 (3/4, 3/4), (1, 1)
-    assert [part.tolist() for part in sweep.roc_points()] == [[0, 0.25, 0.75, 1], [0, 0.5, 0.75, 1]]
+    assert [part.tolist() for part in sweep.result().roc()] == [[0, 0.25, 0.75, 1], [0, 0.5, 0.75, 1]]
     areas = [0.25 * 0.5 / 2, 0.5 * 1.25 / 2, 0.25 * 1.75 / 2]
-    assert sweep.auc().item() == pytest.approx(sum(areas))
-    assert sweep.partial_auc().tolist() == pytest.approx([areas[1] + areas[2], areas[0] + areas[1]])
+    assert sweep.result().auc().item() == pytest.approx(sum(areas))
+    assert sweep.result().partial_auc().tolist() == pytest.approx([areas[1] + areas[2], areas[0] + areas[1]])
 
 
 def test_roc_of_labels():
@@ -293,8 +293,8 @@ def test_roc_of_labels():
     sweep.update(steps, target)
     sweep.compute()
     expected = [sk.roc_auc_score(target[:, label], steps[:, label]) for label in range(3)]
-    assert sweep.auc().tolist() == pytest.approx(expected)
-    assert sweep.partial_auc().shape == (3, 21)
+    assert sweep.result().auc().tolist() == pytest.approx(expected)
+    assert sweep.result().partial_auc().shape == (3, 21)
 
 
 # --- the life of a metric -------------------------------------------------------------------------------------------
@@ -307,7 +307,7 @@ def test_chunks_equal_one_update():
     for chunk in (slice(0, 1), slice(1, 1), slice(1, 60), slice(60, 97)):
         parts.update(scores[chunk], target[chunk])
     assert item(parts.compute()) == item(whole.compute())
-    assert torch.equal(parts.matrices(), whole.matrices())
+    assert torch.equal(parts.result().matrices(), whole.result().matrices())
 
 
 def test_children_are_metrics_that_lightning_can_log():
@@ -359,8 +359,8 @@ def test_an_empty_sweep_warns_once():
     with pytest.warns(UserWarning, match="counted no sample"):
         found = sweep.compute()
     assert torch.isnan(found["value"])
-    assert sweep.matrices().sum() == 0
-    assert torch.isnan(sweep.auc())
+    assert sweep.result().matrices().sum() == 0
+    assert torch.isnan(sweep.result().auc())
     assert not hasattr(sweep, "confmat")
     assert not hasattr(sweep, "margins")
 
@@ -421,7 +421,7 @@ def test_plot_shows_the_curve_the_best_point_and_a_half():
         )
         assert f"{point[1]:.3f} at {point[0]:.2f}" in [text.get_text() for text in axes.texts]
     assert any(list(line.get_xdata()) == [0.5, 0.5] for line in lines)
-    assert axes.get_ylabel() == "f score"
+    assert axes.get_ylabel() == "f1"
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["cat", "dog"]
     mpl.pyplot.close(figure)
     figure, axes = mpl.pyplot.subplots()
@@ -486,7 +486,7 @@ def test_bad_samples_can_be_left_out_with_a_warning():
     sweep.update(torch.tensor([0.2, 0.8, torch.nan, 2.0, 0.5]), torch.tensor([0, 1, 1, 1, 5]))
     with pytest.warns(UserWarning, match="did not count 3"):
         sweep.compute()
-    assert sweep.matrices().tolist() == expected_matrices(*GOOD, even(11, torch.float32))
+    assert sweep.result().matrices().tolist() == expected_matrices(*GOOD, even(11, torch.float32))
 
 
 @pytest.mark.parametrize(
@@ -550,9 +550,9 @@ def uneven(rank, world):
     torch.distributed.all_reduce = counted
     answer = [item(one.compute()), item(many.compute())]
     collectives = len(calls)
-    answer += [{name: child.compute().item() for name, child in many.items()}, one.matrices().tolist()]
+    answer += [{name: child.compute().item() for name, child in many.items()}, one.result().matrices().tolist()]
     torch.distributed.all_reduce = original
-    return *answer, many.matrices().tolist(), collectives, len(calls)
+    return *answer, many.result().matrices().tolist(), collectives, len(calls)
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])
@@ -639,7 +639,7 @@ def test_rates_are_what_values_are_read_off():
     for priors in (None, [0.1, 0.5, 0.01]):
         sweep = ThresholdSweep(imbtorch.FScore, 11, "multilabel", num_labels=3, prevalence=priors)
         sweep.update(scores, target)
-        rates = sweep.rates()
+        rates = sweep.result().rates()
         counts = sweep.result().counts
         if priors is None:
             assert torch.equal(rates, counts)

@@ -548,6 +548,7 @@ def test_a_metric_of_labels_has_a_threshold_for_each():
     found = sweep.metric(imbtorch.Recall, at=points, average="none")(logits, target)
     assert found.tolist() == pytest.approx([points[label].recall for label in ("cat", "dog")])
     classes = ThresholdSweep("f1", task="multiclass", num_classes=2, per_class=True)
+    classes.update(torch.tensor([[0.2, 0.8], [0.7, 0.3]]), torch.tensor([1, 0]))
     with pytest.raises(ValueError, match="have no thresholds; make one with task='binary'"):
         classes.metric(imbtorch.FScore)
 

@@ -44,8 +44,8 @@ def test_the_default_grid_holds_for_rare_events(prevalence, gain):
     of_chances.update(logits.double().sigmoid(), target)
     for sweep in (of_logits, of_chances):
         assert sweep.compute()["value"].item() == pytest.approx(f1, abs=0.002)
-        assert sweep.auc().item() == pytest.approx(auc, abs=0.002)
-        assert sweep.average_precision().item() == pytest.approx(precision, abs=0.002)
+        assert sweep.result().auc().item() == pytest.approx(auc, abs=0.002)
+        assert sweep.result().average_precision().item() == pytest.approx(precision, abs=0.002)
     sweep = ThresholdSweep("gmean", logits=True)
     sweep.update(logits, target)
     assert sweep.compute()["value"].item() == pytest.approx(gmean, abs=0.002)
@@ -58,9 +58,11 @@ def test_areas_and_curves_are_those_of_scikit_learn_where_scores_of_a_bin_are_eq
     sweep = ThresholdSweep("f1", 21)
     sweep.update(steps / 20.0, target)
     sweep.compute()
-    assert sweep.average_precision().item() == pytest.approx(sk.average_precision_score(target, steps), abs=1e-12)
+    assert sweep.result().average_precision().item() == pytest.approx(
+        sk.average_precision_score(target, steps), abs=1e-12
+    )
     precision, recall, _ = sk.precision_recall_curve(target, steps)
-    found = torch.stack(sweep.precision_recall_points()).flip(1)
+    found = torch.stack(sweep.result().precision_recall()).flip(1)
     found = found[:, ~found[1].isnan()]
     np.testing.assert_allclose(np.unique(found, axis=1), np.unique([recall[:-1], precision[:-1]], axis=1))
 
@@ -109,9 +111,11 @@ def test_saturated_logits_are_told_apart(shape):
     sweep = ThresholdSweep("f1", logits=True, **settings)
     sweep.update(preds, target)
     sweep.compute()
-    assert torch.as_tensor(sweep.auc()).flatten()[-1] == pytest.approx(sk.roc_auc_score(target, odds), abs=0.003)
+    assert torch.as_tensor(sweep.result().auc()).flatten()[-1] == pytest.approx(
+        sk.roc_auc_score(target, odds), abs=0.003
+    )
     f1, _ = best_of_all_thresholds(odds, target)
-    assert sweep.curve()[1].reshape(-1, len(sweep.thresholds))[-1].max().item() == pytest.approx(f1, abs=0.003)
+    assert sweep.result().curve()[1].reshape(-1, len(sweep.thresholds))[-1].max().item() == pytest.approx(f1, abs=0.003)
 
 
 def test_log_odds_of_classes_are_those_of_exact_arithmetic():

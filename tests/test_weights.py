@@ -169,7 +169,7 @@ def test_a_sweep_counts_weights(task):
     weighted.update(scores, target, weight=times)
     plain.update(scores.repeat_interleave(times, 0), target.repeat_interleave(times, 0))
     assert weighted.compute() == plain.compute()
-    assert torch.equal(weighted.matrices(), plain.matrices().double())
+    assert torch.equal(weighted.result().matrices(), plain.result().matrices().double())
 
 
 # --- what cannot be counted -----------------------------------------------------------------------------------------

@@ -117,14 +117,14 @@ def _bars(
 def _of_sweep(sweep: ThresholdSweep) -> Iterator[tuple[str, Draw]]:
     """Curves, with what is predicted at the best threshold; none where no label has targets of both classes."""
     result, binary = sweep.result(), sweep.task == "binary"
-    both = cast(Tensor, result.counts), sweep.rates()
+    both = cast(Tensor, result.counts), result.rates()
     histograms, rates = (each.cpu().reshape(-1, *each.shape[-2:]) for each in both)
     whole = histograms.sum(-1).gt(0).all(-1).nonzero().flatten()
     rarest = whole[histograms[whole, 1].sum(-1).argsort(stable=True)[:CURVES]].sort().values.tolist()
     if not rarest:
         return
     names = [""] if binary else [f"/{name}" for name in sweep.class_names]
-    aucs, precisions = (each.cpu().reshape(-1) for each in (sweep.auc(), sweep.average_precision()))
+    aucs, precisions = (each.cpu().reshape(-1) for each in (result.auc(), result.average_precision()))
     counts = {f"{names[at][1:]} (AUC {aucs[at]:.3f})": matrices_of(histograms[at]) for at in rarest}
     found = [result.values[f"threshold{names[at]}"].cpu() for at in rarest]
     best = {name: int(torch.searchsorted(sweep.thresholds, at)) for name, at in zip(counts, found, strict=True)}

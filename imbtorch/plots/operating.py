@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_dominance_curve", "plot_precision_recall", "plot_roc"]
 
+Models: TypeAlias = Any
+"""Counts ``[T, 2, 2]`` at each threshold, a sweep or its result; or name -> one of these."""
 Corner: TypeAlias = Literal["lower right", "upper right", "upper left"]
 EVEN_LEVELS = 9  # iso-lines where no operating point says which
 
 
 def plot_roc(
-    models: Tensor | Mapping[str, Tensor],
+    models: Models,
     ax: Axes | None = None,
     *,
     marked: int | Mapping[str, int] | None = None,
@@ -42,7 +44,8 @@ def plot_roc(
     """Draw ROC curves, with operating points and lines on which a measure is equal.
 
     Args:
-        models: name -> ``[T, 2, 2]`` counts at each threshold, as of :meth:`ThresholdSweep.matrices`; or one model.
+        models: name -> :class:`~imbtorch.ThresholdSweep`, its result, or ``[T, 2, 2]`` counts at each threshold; or
+            one of these.
         ax: axes to draw into; by default those of a new figure.
         marked: name -> index of the threshold in use; an index where there is one model.
         measure: function of ``[..., 2, 2]`` counts; points on one of its lines are equally good by it.
@@ -76,7 +79,7 @@ def plot_roc(
 
 
 def plot_precision_recall(
-    models: Tensor | Mapping[str, Tensor],
+    models: Models,
     ax: Axes | None = None,
     *,
     measure: Measure | None = None,
@@ -90,7 +93,7 @@ def plot_precision_recall(
     shares, so all must be counted at the same.
 
     Args:
-        models: name -> ``[T, 2, 2]`` counts at each threshold, or one model.
+        models: as :func:`plot_roc`.
         ax: axes to draw into; by default those of a new figure.
         measure: see :func:`plot_roc`, like the following.
         levels: its values on the lines.
@@ -127,7 +130,7 @@ def plot_precision_recall(
 
 
 def plot_dominance_curve(
-    models: Tensor | Mapping[str, Tensor],
+    models: Models,
     ax: Axes | None = None,
     *,
     marked: int | Mapping[str, int] | None = None,
@@ -138,7 +141,8 @@ def plot_dominance_curve(
     From the left end, where all is predicted negative, to the right end, where all is predicted positive.
 
     Args:
-        models: name -> ``[T, 2, 2]`` counts at each threshold, as of :meth:`ThresholdSweep.matrices`; or one model.
+        models: name -> :class:`~imbtorch.ThresholdSweep`, its result, or ``[T, 2, 2]`` counts at each threshold; or
+            one of these.
         ax: axes to draw into; by default those of a new figure.
         marked: name -> index of the threshold in use; an index where there is one model.
         levels: areas whose lines are drawn, in (0, 1.5).
@@ -165,14 +169,17 @@ def plot_dominance_curve(
     return fig, ax
 
 
-def _named(models: Tensor | Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Counts of each model; a single one has no name."""
-    given: list[object] = [*models.values()] if isinstance(models, Mapping) else [models]
-    for model in given:
-        if not isinstance(model, Tensor):
-            remedy = "; its matrices() are such counts" if hasattr(model, "matrices") else ""
-            raise TypeError(f"models must be counts [T, 2, 2] at each threshold, got a {type(model).__name__}{remedy}")
-    named = {"": models} if isinstance(models, Tensor) else dict(models)
+def _named(models: Models) -> dict[str, Tensor]:
+    """Return the counts of each model; a single one has no name."""
+    named = {}
+    for name, model in (models if isinstance(models, Mapping) else {"": models}).items():
+        swept = model.result() if hasattr(model, "result") else model
+        counts = swept.matrices() if hasattr(swept, "matrices") else swept
+        if not isinstance(counts, Tensor):
+            raise TypeError(
+                f"models must be counts [T, 2, 2] at each threshold, or a ThresholdSweep, got a {type(model).__name__}"
+            )
+        named[name] = counts
     if not named:
         raise ValueError("models is empty; give at least one and its counts at each threshold")
     return named
@@ -244,7 +251,7 @@ def _draw_curves(ax: Axes, curves: Mapping[str, Tensor], points: Mapping[str, Te
             ax.plot([x], [y], marker=look["marker"], linestyle="None", color="black", clip_on=False, zorder=3, **dot)
 
 
-def _add_legend(ax: Axes, models: Tensor | Mapping[str, Tensor], corner: Corner) -> None:
+def _add_legend(ax: Axes, models: Models, corner: Corner) -> None:
     """Name the models; a single one without a name needs no legend."""
-    if not isinstance(models, Tensor):
+    if isinstance(models, Mapping):
         ax.legend(fontsize="small", loc=corner, framealpha=0.95)
