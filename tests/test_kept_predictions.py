@@ -1,5 +1,6 @@
 """What SelectionSummary makes of the predictions of each validation, beside half-sampling written out with NumPy."""
 
+import re
 import types
 
 import lightning
@@ -83,12 +84,12 @@ def half_sampled(score, predictions=PREDICTIONS, target=TARGET, repeats=3000):
     predictions, target = predictions.numpy(), target.numpy()
     random = np.random.default_rng(0)
     values = [score(target, row) for row in predictions]
-    kept = int(np.argmax(values))
+    kept = int(np.flatnonzero(np.isclose(values, max(values)))[-1])  # the latest of tied epochs
     crossed, same = [], []
     for _ in range(repeats):
         coins = random.random(len(target)) < 0.5
         halves = [[score(target[half], row[half]) for row in predictions] for half in (coins, ~coins)]
-        choices = [int(np.argmax(half)) for half in halves]
+        choices = [int(np.flatnonzero(np.isclose(half, max(half)))[-1]) for half in halves]
         crossed += [halves[1][choices[0]], halves[0][choices[1]]]
         same += [choice == kept for choice in choices]
     return kept, values[kept], float(np.mean(crossed)), float(np.mean(same))
@@ -171,11 +172,18 @@ def test_a_soft_monitor_is_replayed_on_hard_counts_with_ties_by_soft_values(tmp_
     module = Scripted(report, hard.expand(3, -1), count=count)
     made = summary(module, ModelCheckpoint(tmp_path, monitor="val_accuracy_soft", mode="max"))
     rows = {row.how: row for row in made.table().rows}
-    assert (rows["accuracy"].epoch, rows["accuracy"].tied, rows["accuracy"].choice.stability) == (0, 2, 1.0)
-    assert (rows["accuracy_soft"].epoch, rows["accuracy_soft"].choice.stability) == (1, 1.0)
+    assert (rows["accuracy"].epoch, rows["accuracy"].tied, rows["accuracy"].choice.stability) == (0, 2, None)
+    assert rows["accuracy"].choice.identical == (1, 2)
+    assert (rows["accuracy_soft"].epoch, rows["accuracy_soft"].choice.stability) == (1, None)
+    assert rows["accuracy_soft"].choice.identical == ()  # probabilities differ
+    assert "accuracy: epochs 0 to 2 predict the same, so the choice among them is arbitrary" in made.table().notes
+    (line,) = [line for line in str(made.table()).splitlines() if line.startswith("accuracy ")]
+    assert re.search(r" - +2: 1 to 2, up to 0.00 below the best$", line)
+    head, first, *_ = made.table().rows_of_cells()
+    assert dict(zip(head, first, strict=True))["stability"] is None
     assert rows["accuracy_soft"].choice.indistinguishable == (0, 1, 2)
     assert rows["accuracy_soft"].choice.corrected == pytest.approx(1 - 13 / 90, abs=1e-9)  # nothing was chosen by luck
-    assert "2: 0, 2" in str(made.table())
+    assert "2: 0, 2, up to 0.00 below the best" in str(made.table())
 
 
 def test_a_validation_of_other_samples_is_left_out_and_loses_nothing():
@@ -310,6 +318,7 @@ def trained(rank, world, folder):
         "value",
         "corrected",
         "stability",
+        "shortfall",
         "indistinguishable",
         "compared",
     )  # no tensors, whose memory goes

@@ -27,6 +27,7 @@ from versions import loading, needs_callbacks_for
 
 from imbtorch import ExpectedCost, ImbalanceReport, accuracy, imbalance_accuracy
 from imbtorch.analysis import select_model
+from imbtorch.lightning import ModelCheckpoint as TieKeeper
 from imbtorch.lightning import SelectionSummary, selection_table
 
 mpl.use("Agg")
@@ -72,6 +73,10 @@ def values(measure, matrices=None):
 
 def best(values):
     return values.index(max(values))
+
+
+def latest(values):
+    return max(range(len(values)), key=lambda at: (round(values[at], 12), at))
 
 
 def samples(matrix):
@@ -155,27 +160,27 @@ def test_each_row_is_the_epoch_that_exact_values_select(package, capsys):
     assert [row.how for row in table.rows] == [*MEASURES, "max-min"]
     columns = {name: values(name) for name in COLUMNS}
     for row, wanted in zip(table.rows, columns.values(), strict=True):
-        assert row.epoch == best(wanted)
+        assert row.epoch == latest(wanted)
         assert row.step == STEPS * (row.epoch + 1)
         assert row.values == pytest.approx({name: column[row.epoch] for name, column in columns.items()}, abs=1e-12)
         assert row.tied == sum(math.isclose(value, max(wanted), rel_tol=1e-12) for value in wanted) - 1
         assert set(row.best) == {name for name, column in columns.items() if column[row.epoch] >= max(column) - 1e-12}
-    assert {table["iam"].epoch, table["accuracy"].epoch} == {2, 1}  # the script has them differ
+    assert {table["iam"].epoch, table["accuracy"].epoch} == {2, 3}  # the script has them differ
     assert table["accuracy"].tied == 1
     printed = capsys.readouterr().out
     assert printed == f"\n{table}\n"
     assert "Selection by 'val' among 5 validations\nselected by        epoch  step          ties" in printed
-    assert re.search(r"\naccuracy +1 +4 +2 epochs tie ", printed)
+    assert re.search(r"\naccuracy +3 +8 +2 epochs tie ", printed)
     assert f"*{max(columns['iam']):.4f}" in printed
     assert "P(better)" not in printed
     assert "corrected" not in printed.splitlines()[2]
 
 
-def test_of_epochs_of_infinite_value_the_first_is_selected():
+def test_of_epochs_of_infinite_value_the_latest_is_selected():
     scripts = [[[8, 2], [1, 9]], [[10, 0], [3, 7]], [[10, 0], [2, 8]]]  # the last two without a false alarm
     module = scripted(lightning)(scripts, val=ImbalanceReport("binary", prefix="val_"))
     row = summary(module=module, measures=("likelihood_ratio",)).table()["likelihood_ratio"]
-    assert (row.epoch, row.tied, row.values["likelihood_ratio"]) == (1, 1, math.inf)
+    assert (row.epoch, row.tied, row.values["likelihood_ratio"]) == (2, 1, math.inf)
 
 
 def test_max_min_is_the_lowest_of_the_five_measures_of_the_paper():
@@ -196,8 +201,9 @@ def test_without_predictions_ties_and_what_would_help_are_told():
     assert notes[2].startswith(
         "class '2' has 8 samples (and 1 more class no better), on which epochs differ by at most"
     )
-    assert "monitor 'val_iam_soft', which soft=True of the report adds" in notes[4]
-    assert notes[5].startswith("the best of 5 looks better than it is; SelectionSummary(predictions=True) corrects")
+    assert notes[4].startswith("the best of 5 looks better than it is; SelectionSummary(predictions=True) corrects")
+    assert notes[0].endswith("of tied epochs the latest is selected")
+    assert "good" not in "".join(notes)
     same = [[[20, 0, 0], [12, 0, 0], [2, 0, 6]]] * 3
     notes = summary(module=scripted(lightning)(same), measures=("iam",)).table().notes
     assert "all 3 epochs tie at the value -0.108: the measure does not choose between them" in notes
@@ -214,7 +220,7 @@ def test_the_history_is_what_was_counted_and_select_model_takes_it():
         assert history.values[name].dtype == torch.float64
         assert history.values[name].tolist() == pytest.approx(values(name), abs=1e-12)
     found = select_model(history.counts, {"accuracy": accuracy, "iam": imbalance_accuracy})
-    assert found.by_measure["accuracy"] == ("epoch 1", "epoch 3")
+    assert found.by_measure["accuracy"] == ("epoch 3", "epoch 1")
     assert found.by_iam == (f"epoch {made.table()['iam'].epoch}",)
 
 
@@ -235,7 +241,7 @@ def test_lower_is_better_where_the_report_says_so_and_without_a_direction_nothin
     assert [row.how for row in table.rows] == ["wrong", "recall/2", "iam", "accuracy", "max-min"]
     wrong = [sum(map(sum, matrix)) - sum(matrix[k][k] for k in range(3)) for matrix in MATRICES]
     rare = [matrix[2][2] / 8 for matrix in MATRICES]
-    assert table["wrong"].epoch == wrong.index(min(wrong))
+    assert table["wrong"].epoch == latest([-value for value in wrong])
     assert table["wrong"].tied == 1
     assert table["wrong"].values["first"] == MATRICES[table["wrong"].epoch][0][0]
     assert made.history().values["wrong"].tolist() == wrong
@@ -291,7 +297,8 @@ def test_a_monitor_of_soft_counts_selects_by_them(tmp_path):
     assert made.history().values["accuracy_soft"].tolist() == pytest.approx(soft)
     assert (table["iam"].epoch, table["iam"].tied, table["accuracy_soft"].epoch) == (0, 1, 1)
     assert table["kept by ModelCheckpoint(val_accuracy_soft)"].epoch == 1
-    assert not [note for note in table.notes if note.startswith("ties: ")]
+    (note,) = [note for note in table.notes if note.startswith("ties: ")]  # Lightning's own callback is attached
+    assert note == "ties: the earliest is often the worst; imbtorch.lightning.ModelCheckpoint keeps the latest"
     made.plot()
 
 
@@ -348,7 +355,7 @@ def test_labels_are_averaged_and_have_intervals():
         wanted["recall/1"].append(recalls[1])
     for name, column in wanted.items():
         assert made.history().values[name].tolist() == pytest.approx(column)
-        assert made.table()[name].epoch == best([round(value, 12) for value in column])
+        assert made.table()[name].epoch == latest(column)
     assert "never any label: accuracy 0.7500, recall 0.0000, recall/1 0.0000" in str(made.table())
     _, ax = made.plot()
     assert "95 % interval of accuracy" in [text.get_text() for text in ax.get_legend().get_texts()]
@@ -433,6 +440,19 @@ def test_the_epoch_that_a_checkpoint_kept(package, kind, tmp_path):
     )
     wanted = {"val_iam": 2, "val_accuracy": 1, "val_mcc": best(values("mcc")), None: 4}[monitor]
     assert row.epoch == (wanted if kind != "every second" else 1 + 2 * best(values("iam", MATRICES[1::2])))
+
+
+@pytest.mark.parametrize(("ties", "epoch"), [("latest", 3), ("earliest", 1), (None, 1)])
+def test_the_table_follows_the_rule_for_ties_of_the_attached_callback(ties, epoch, tmp_path):
+    options = {"monitor": "val_accuracy", "mode": "max"}
+    saver = ModelCheckpoint(tmp_path, **options) if ties is None else TieKeeper(tmp_path, **options, ties=ties)
+    last = ModelCheckpoint(tmp_path / "last")  # monitors nothing, so has no rule
+    table = summary(last, saver, measures=("accuracy", "iam")).table()
+    assert (table["accuracy"].epoch, table["accuracy"].tied) == (epoch, 1)
+    assert table["kept by ModelCheckpoint(val_accuracy)"].epoch == epoch
+    assert f"of tied epochs the {ties or 'earliest'} is selected" in table.notes[0]
+    told = [note for note in table.notes if "imbtorch.lightning.ModelCheckpoint keeps the latest" in note]
+    assert bool(told) == (ties != "latest")
 
 
 def test_several_checkpoints_and_one_whose_file_is_gone(tmp_path):

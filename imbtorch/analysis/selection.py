@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -15,7 +15,10 @@ from imbtorch.analysis.dominance import undominated
 from imbtorch.analysis.tables import aligned
 from imbtorch.counts import Measure, check_choice, double, evaluated, matrix, square
 
-__all__ = ["Selection", "as_good_as_best", "select_model"]
+__all__ = ["TIES", "Selection", "Ties", "as_good_as_best", "select_model"]
+
+Ties: TypeAlias = Literal["latest", "earliest"]  # which of tied candidates to keep
+TIES: tuple[Ties, ...] = ("latest", "earliest")
 
 ROUNDING = 1e-12  # difference of values, and share of them, up to which they tie
 FIVE: dict[str, Measure] = {
@@ -37,6 +40,7 @@ def select_model(
     measures: Mapping[str, Measure] | None = None,
     *,
     higher_is_better: Mapping[str, bool] | None = None,
+    ties: Ties = "latest",
 ) -> Selection:
     """Compare models by their confusion matrices, by each measure, by all of them together, and by IAM alone.
 
@@ -49,6 +53,8 @@ def select_model(
             :func:`imbtorch.bottom_line`.
         higher_is_better: name of a measure -> False where lower is better; it is then nobody's lowest measure and no
             part of max-min.
+        ties: ``"latest"`` or ``"earliest"``: of tied candidates, the one that is named first, which is the one to keep
+            if they are epochs in their order.
 
     Returns:
         :class:`Selection`; print it for a table.
@@ -56,7 +62,7 @@ def select_model(
     Raises:
         ValueError: without candidates or measures, for matrices of different shapes or with nan or negative cells, for
             printed values of different measures or beside ``measures``, for a direction of an unknown measure, and for
-            a measure that does not return one value for each matrix.
+            a measure that does not return one value for each matrix; for another rule for ties.
         TypeError: for a candidate that is neither a tensor nor a mapping.
 
     Source: Mortaz (2020), sections 2.2 and 3.5; Garcia et al. (2009), section 2.1, for the points of two classes.
@@ -66,13 +72,14 @@ def select_model(
     >>> found.by_measure["accuracy"], found.by_max_min, found.by_iam
     (('b',), ('b',), ('a',))
     """
+    check_choice("ties", ties, TIES)
     if not candidates:
         raise ValueError("candidates is empty; give at least one model and its confusion matrix")
     printed = {name: each for name, each in candidates.items() if isinstance(each, Mapping)}
     if printed:
         if len(printed) < len(candidates) or measures is not None:
             raise ValueError("candidates must all be printed values, which take no measures, or all be counts")
-        return _of_printed(printed, higher_is_better)
+        return _of_printed(printed, higher_is_better, ties)
     chosen = FIVE if measures is None else measures
     if not chosen:
         raise ValueError("measures is empty; leave it out for the five of the paper")
@@ -85,7 +92,7 @@ def select_model(
     spread = values.std(1) if stacked.shape[1] > 1 else None
     points = table(POINT).mean(1) if stacked.shape[-1] == 2 else None
     higher = _directions(chosen, higher_is_better)
-    return Selection(tuple(candidates), tuple(chosen), values.mean(1), iam, points, spread, higher)
+    return Selection(tuple(candidates), tuple(chosen), values.mean(1), iam, points, spread, higher, ties)
 
 
 def _stacked(candidates: Mapping[str, Tensor]) -> Tensor:
@@ -107,7 +114,7 @@ def _stacked(candidates: Mapping[str, Tensor]) -> Tensor:
 
 
 def _of_printed(
-    candidates: Mapping[str, Mapping[str, float]], higher_is_better: Mapping[str, bool] | None
+    candidates: Mapping[str, Mapping[str, float]], higher_is_better: Mapping[str, bool] | None, ties: Ties
 ) -> Selection:
     """Compare models by values that are known without counts."""
     names = tuple(next(iter(candidates.values())))
@@ -121,7 +128,8 @@ def _of_printed(
     if not shown:
         raise ValueError("candidates must have values of at least one measure beside IAM")
     values = torch.stack([*shown.values()], 1)
-    return Selection(tuple(candidates), tuple(shown), values, iam, higher=_directions(shown, higher_is_better))
+    higher = _directions(shown, higher_is_better)
+    return Selection(tuple(candidates), tuple(shown), values, iam, higher=higher, ties=ties)
 
 
 def _directions(measures: Iterable[str], higher_is_better: Mapping[str, bool] | None) -> tuple[bool, ...]:
@@ -146,8 +154,8 @@ def as_good_as_best(values: Tensor) -> Tensor:
 class Selection:
     """Measures of several models, and which model each way of choosing keeps.
 
-    Where models are equally good all of them are named, in the order of the candidates. A value that is nan never
-    wins and is nobody's lowest; where all are nan none is chosen.
+    Where models tie for the best value, all of them are named, the one to keep first: the latest or the earliest of
+    the candidates. A value that is nan never wins and is nobody's lowest; where all are nan none is chosen.
 
     Attributes:
         models: M names.
@@ -157,6 +165,7 @@ class Selection:
         points: for two classes ``[M, 3]``: dominance, G-mean and area of the accuracy-dominance space, else None.
         spread: ``[M, S]``, standard deviation over the folds; None without folds.
         higher: whether higher is better, for each measure; None where that goes for all.
+        ties: which of tied models is named first, ``"latest"`` or ``"earliest"``.
     """
 
     models: tuple[str, ...]
@@ -166,6 +175,7 @@ class Selection:
     points: Tensor | None = None
     spread: Tensor | None = None
     higher: tuple[bool, ...] | None = None
+    ties: Ties = "latest"
 
     @property
     def lowest(self) -> tuple[str | None, ...]:
@@ -249,10 +259,11 @@ class Selection:
         return self.by_max_min == self.by_majority == self.by_iam
 
     def _best(self, values: Tensor) -> tuple[str, ...]:
-        return self._named(as_good_as_best(values))
+        names = self._named(as_good_as_best(values))
+        return names[::-1] if self.ties == "latest" else names
 
     def _named(self, chosen: Tensor) -> tuple[str, ...]:
-        """Models of which ``[M]`` is true."""
+        """Models of which ``[M]`` is true, in the order of the candidates."""
         return tuple(name for name, each in zip(self.models, chosen.tolist(), strict=True) if each)
 
     def __str__(self) -> str:

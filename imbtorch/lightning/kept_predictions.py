@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.analysis.epochs import FEW_CLASSES, ChosenEpoch, select_epoch
+from imbtorch.analysis.selection import Ties
 from imbtorch.lightning.selection_table import Column, ValidationHistory, selected
 from imbtorch.metrics.report import ImbalanceReport
 
@@ -88,6 +89,7 @@ def choose_with_predictions(
     target: Tensor | None,
     columns: Mapping[str, Column],
     ways: Mapping[str, str],
+    ties: Ties,
     classes: int,
     processes: Processes,
     announce: Callable[[float], None],
@@ -100,6 +102,7 @@ def choose_with_predictions(
         target: the targets of that.
         columns: name -> measure.
         ways: way of choosing -> name of the measure that it goes by.
+        ties: which of tied epochs to keep.
         classes: number of classes.
         processes: of this training.
         announce: is told how many seconds it will take, about.
@@ -128,11 +131,15 @@ def choose_with_predictions(
         num_classes=classes,
         repeats=REPEATS,
         higher_is_better={how: bool(column.better) for how, column in candidates.items()},
-        tie_break={how: _tie_break(column, history.values[ways[how]][complete]) for how, column in candidates.items()},
+        ties=ties,
+        tie_break={
+            how: history.values[ways[how]][complete] if column.logged else None  # of soft counts
+            for how, column in candidates.items()
+        },
         generator=torch.Generator().manual_seed(processes.rank),
         sum_counts=processes.sum,
     )
-    first = selected(history, columns, ways)
+    first = selected(history, columns, ways, ties)
     moved = {how: _renumbered(choice, complete) for how, choice in chosen.items()}
     return {how: choice for how, choice in moved.items() if first[how][:1] == (choice.epoch,)}, complete
 
@@ -144,21 +151,19 @@ def seconds_to_choose(epochs: int, samples: int, classes: int, measures: int) ->
     return counting + measures * (2e-8 * REPEATS * epochs * numbers + 0.2 * min(1.0, classes / 100))
 
 
-def _tie_break(column: Column, values: Tensor) -> Tensor:
-    """Values that decide between equal epochs: those of soft counts, else the earliest is kept, as checkpoints do."""
-    if column.logged:
-        return values
-    earliest = -torch.arange(len(values), dtype=torch.float64)
-    return earliest if column.better else -earliest
-
-
 def _renumbered(choice: ChosenEpoch, places: Sequence[int]) -> ChosenEpoch:
     """The same of all validations, given which of them took part."""
+
+    def moved(epochs: Sequence[int]) -> tuple[int, ...]:
+        return tuple(places[epoch] for epoch in epochs)
+
     return replace(
         choice,
         epoch=places[choice.epoch],
-        indistinguishable=tuple(places[epoch] for epoch in choice.indistinguishable),
-        compared=tuple(places[epoch] for epoch in choice.compared),
+        tied=moved(choice.tied),
+        identical=moved(choice.identical),
+        indistinguishable=moved(choice.indistinguishable),
+        compared=moved(choice.compared),
     )
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.analysis.epochs import ChosenEpoch
+from imbtorch.analysis.selection import Ties
 from imbtorch.analysis.tables import spans
 from imbtorch.lightning.base import Callback, is_fitting, reports
 from imbtorch.lightning.checkpoint_watcher import CheckpointWatcher
@@ -56,12 +57,17 @@ class SelectionSummary(Callback):
 
         Trainer(callbacks=[ModelCheckpoint(monitor="val_iam", mode="max"), SelectionSummary(out="out")])
 
+    Of tied epochs the table selects the one that the attached checkpoint callback would keep: the latest for
+    :class:`ModelCheckpoint`, the earliest for Lightning's own, by the first callback that monitors a value; the latest
+    where none does.
+
     One of them serves a report; where a trainer has several, each names its own (``report="val"``).
 
     The best of many epochs looks better than it is. With ``predictions=True`` the choice is repeated on random halves
     of the samples (:func:`imbtorch.analysis.select_epoch`), and the table says for each way of choosing the value
-    corrected for having been chosen, its interval, the share of the half-samples that keep the epoch, and which epochs
-    cannot be told from it. Where a monitor is of soft counts, hard counts choose there, and ties go by the soft values.
+    corrected for having been chosen, its interval, the share of the half-samples that keep the epoch ("-" where epochs
+    tie), which epochs cannot be told from it, and how far below the best one these may lie. Where a monitor is of soft
+    counts, hard counts choose there, and ties go by the soft values.
 
     Each process then keeps the predicted classes of its own samples, in the smallest integer dtype on the CPU: a byte
     for each sample (in segmentation each pixel) and validation up to 256 classes, in memory and in checkpoints; a
@@ -114,9 +120,10 @@ class SelectionSummary(Callback):
         self._path = ""  # of the report that is followed
         self._columns: dict[str, Column] = {}  # measures, what is monitored besides, and what max-min looks at
         self._ways: dict[str, str] = {}  # way of choosing -> measure
+        self._ties: Ties = "latest"  # which of tied epochs the attached checkpoint callback keeps
         self._banded = ""  # the one whose interval is drawn
         self._class_names: tuple[str, ...] = ()
-        self._remedies: dict[str, str] = {}  # what could be done about doubts
+        self._remedy = ""  # what could correct the kept value
         self._validations: list[dict[str, Any]] = []
         self._targets: Tensor | None = None  # of this process, in the order of its predictions
         self._listeners: dict[str, PredictionListener] = {}
@@ -305,11 +312,9 @@ class SelectionSummary(Callback):
             columns.setdefault(MAX_MIN, read_column(report, MAX_MIN)[1])
         self._path, self._columns, self._banded = path, columns, [*monitored, named[0]][0]
         self._ways, self._class_names = ways_of_choosing(columns, named, shown), report.class_names
-        monitor = f"{report.prefix}{next(iter(report.measures), 'iam')}_soft{report.postfix}"
-        self._remedies = {
-            "ties": "" if report.soft or report.weighted else f"{monitor!r}, which soft=True of the report adds",
-            "corrected": "" if why else "SelectionSummary(predictions=True) corrects for that and names epochs as good",
-        }
+        self._ties = _tie_rule(trainer)
+        told = "SelectionSummary(predictions=True) corrects for that and says which epochs cannot be told from it"
+        self._remedy = "" if why else told
 
     def _check_counting(self, report: ImbalanceReport) -> None:
         """Refuse a history that cannot be compared with what the report counts."""
@@ -377,6 +382,7 @@ class SelectionSummary(Callback):
             self._targets,
             self._columns,
             self._ways,
+            self._ties,
             report.counting.classes,
             Processes(trainer.global_rank, trainer.world_size, trainer.strategy.root_device, report.process_group),
             announce,
@@ -416,6 +422,7 @@ class SelectionSummary(Callback):
             history,
             self._columns,
             self._ways,
+            self._ties,
             self._kept_by(),
             self._choices,
             self._class_names,
@@ -426,13 +433,13 @@ class SelectionSummary(Callback):
         """What resampling found out, or what could be done in its place."""
         if len(history.epochs) < 2:
             return
-        tied = any(len(places) > 1 for places in selected(history, self._columns, self._ways).values())
-        if tied and self._remedies["ties"]:
-            yield f"ties: the earliest is often the worst; for probabilities to decide monitor {self._remedies['ties']}"
+        found = selected(history, self._columns, self._ways, self._ties)
+        if self._ties == "earliest" and any(len(places) > 1 for places in found.values()):
+            yield "ties: the earliest is often the worst; imbtorch.lightning.ModelCheckpoint keeps the latest"
         if self._resampled:
             yield from self._remarks_on_choices(history)
         else:
-            remedy = self._remedies["corrected"] or "other samples tell its value"
+            remedy = self._remedy or "other samples tell its value"
             if self.predictions:
                 remedy = "no predictions agree with the counts of all processes, so nothing corrects for that"
             yield f"the best of {len(history.epochs)} looks better than it is; {remedy}"
@@ -440,6 +447,7 @@ class SelectionSummary(Callback):
     def _remarks_on_choices(self, history: ValidationHistory) -> Iterator[str]:
         yield "corrected: for having been chosen, with a 95 % interval; test it elsewhere before you rely on it"
         yield "stability: share of random half-samples that keep the epoch; it is no probability of being the best"
+        yield from self._remarks_on_predictions(history)
         left_out = [at for at in range(len(history.called)) if at not in self._resampled]
         kind = ("step" if history.stepwise else "epoch") + "s" * (len(left_out) > 1)
         if left_out:
@@ -454,6 +462,17 @@ class SelectionSummary(Callback):
         if fewer and min(fewer) < len(self._resampled):
             yield f"only the best {min(fewer)} were compared, since resampling all would take long"
 
+    def _remarks_on_predictions(self, history: ValidationHistory) -> Iterator[str]:
+        """Name the choices that are arbitrary, and the values that are not corrected."""
+        for how, choice in self._choices.items():
+            if choice.identical:
+                same = spans(sorted({choice.epoch, *choice.identical}), history.called)
+                kind = "steps" if history.stepwise else "epochs"
+                yield f"{how}: {kind} {same} predict the same, so the choice among them is arbitrary"
+            if choice.sparse:
+                names = [self._class_names[at] if self._class_names else str(at) for at in choice.sparse]
+                yield f"{how}: not corrected: without a hit of class {', '.join(names)} it is 0, and hits are too few"
+
     def plot(self, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw the measures over the epochs, what is selected, and the interval of the monitored measure as a band.
 
@@ -467,7 +486,7 @@ class SelectionSummary(Callback):
             RuntimeError: before the first validation.
         """
         history = self._some_history()
-        found = selected(history, self._columns, self._ways)
+        found = selected(history, self._columns, self._ways, self._ties)
         marks = {how: places[0] for how, places in found.items() if places}
         kept = {how: history.at(*place) for how, place in self._kept_by().items()}
         marks |= {how: at for how, at in kept.items() if at is not None}
@@ -502,6 +521,12 @@ def _monitors(trainer: Any, report: ImbalanceReport) -> list[str]:
     names = [getattr(checkpoint, "monitor", None) for checkpoint in trainer.checkpoint_callbacks]
     logged = report.keys()
     return [name for name in names if name in logged]
+
+
+def _tie_rule(trainer: Any) -> Ties:
+    """Return which of tied epochs the first checkpoint callback that monitors a value keeps; the latest without one."""
+    monitoring = (each for each in trainer.checkpoint_callbacks if getattr(each, "monitor", None))
+    return next((getattr(each, "ties", "earliest") for each in monitoring), "latest")
 
 
 def _add_monitored(columns: dict[str, Column], report: ImbalanceReport, monitor: str) -> str:

@@ -15,7 +15,7 @@ from imbtorch.analysis.baselines import always_commonest
 from imbtorch.analysis.caveats import choice_caveats
 from imbtorch.analysis.epochs import ChosenEpoch
 from imbtorch.analysis.intervals import Interval, posterior
-from imbtorch.analysis.selection import as_good_as_best
+from imbtorch.analysis.selection import Ties, as_good_as_best
 from imbtorch.analysis.tables import aligned, spans, trivial_line, write_csv
 from imbtorch.counts import Counts, Margins, rescaled, sums
 from imbtorch.metrics.averaging import AtPrevalence
@@ -149,15 +149,14 @@ class SelectedEpoch:
 
     Attributes:
         how: what selects: a measure, ``"max-min"``, or a checkpoint.
-        epoch: the epoch, the earliest of those that are equally good, as ``ModelCheckpoint`` keeps it; None if nothing
-            is selected or it is not known.
+        epoch: the epoch, of tied ones the latest or the earliest; None if nothing is selected or it is not known.
         step: optimizer steps that had been taken.
         values: measure -> value then; empty for a checkpoint of weights that were not validated.
         best: measures that no other epoch is better by.
-        tied: number of other epochs that are as good.
+        tied: number of other epochs of the same value.
         choice: with ``predictions=True`` what resampling says of this choice: its value corrected for having been
-            chosen, the interval of that, its stability, and which cannot be told from it. Its epochs are indices of the
-            validations.
+            chosen, the interval of that, its stability, which epochs cannot be told from it, and how far below the best
+            these may lie. Its epochs are indices of the validations.
     """
 
     how: str
@@ -198,7 +197,7 @@ class SelectionTable:
         """Head and rows: what selects, its epoch, step and number of ties, all values, and what resampling says."""
         resampled = any(row.choice is not None for row in self.rows)
         head = ["selected by", "epoch", "step", "ties", *self.measures]
-        cells: list[list[Any]] = [[*head, "corrected", "low", "high", "stability"] if resampled else head]
+        cells: list[list[Any]] = [[*head, "corrected", "low", "high", "stability", "shortfall"] if resampled else head]
         for row in self.rows:
             line = [row.how, row.epoch, row.step, row.tied, *(row.values.get(name) for name in self.measures)]
             cells.append(line + _numbers(row.choice) if resampled else line)
@@ -230,17 +229,21 @@ class SelectionTable:
         """Cells of what resampling says."""
         if choice is None:
             return [""] * 4
-        limits = f"[{choice.interval.low.item():.4f}, {choice.interval.high.item():.4f}]"
+        interval, stability = choice.interval, choice.stability
+        limits = "-" if interval is None else f"[{interval.low.item():.4f}, {interval.high.item():.4f}]"
         others = [epoch for epoch in choice.indistinguishable if epoch != choice.epoch]
-        told = f"{len(others)}: {spans(others, self.validations)}" if others else "none"
-        return [_cell(choice.corrected), limits, f"{choice.stability:.2f}", told]
+        told = f"{len(others)}: {spans(others, self.validations)}, up to {choice.shortfall:.2f} below the best"
+        share = "-" if stability is None else f"{stability:.2f}"
+        return [_cell(choice.corrected), limits, share, told if others else "none"]
 
 
 def _numbers(choice: ChosenEpoch | None) -> list[float | None]:
-    """Corrected value, its limits, and stability."""
+    """Corrected value, its limits, stability, and how far below the best it may be."""
     if choice is None:
-        return [None] * 4
-    return [choice.corrected, choice.interval.low.item(), choice.interval.high.item(), choice.stability]
+        return [None] * 5
+    interval = choice.interval
+    limits = [None, None] if interval is None else [interval.low.item(), interval.high.item()]
+    return [choice.corrected, *limits, choice.stability, choice.shortfall]
 
 
 @dataclass(frozen=True)
@@ -336,13 +339,14 @@ def ways_of_choosing(columns: Mapping[str, Column], named: Sequence[str], shown:
 
 
 def selected(
-    history: ValidationHistory, columns: Mapping[str, Column], ways: Mapping[str, str]
+    history: ValidationHistory, columns: Mapping[str, Column], ways: Mapping[str, str], ties: Ties
 ) -> dict[str, tuple[int, ...]]:
-    """Way of choosing -> the best validations, the earliest first; none where all values are nan."""
+    """Map each way of choosing to the best validations, the one to keep first; to none where all values are nan."""
     found = {}
     for how, name in ways.items():
         values = history.values[name] if columns[name].better else -history.values[name]
-        found[how] = tuple(as_good_as_best(values).nonzero().flatten().tolist())
+        places = as_good_as_best(values).nonzero().flatten().tolist()
+        found[how] = tuple(places[::-1] if ties == "latest" else places)
     return found
 
 
@@ -351,13 +355,14 @@ def selection(
     history: ValidationHistory,
     columns: Mapping[str, Column],
     ways: Mapping[str, str],
+    ties: Ties,
     kept: Mapping[str, tuple[int | None, int | None]],
     choices: Mapping[str, ChosenEpoch],
     class_names: Sequence[str],
     remarks: Sequence[str],
 ) -> SelectionTable:
     """Table of what each way of choosing selects, the checkpoints with what they kept below."""
-    found = selected(history, columns, ways)
+    found = selected(history, columns, ways, ties)
     best = {name: found[how] for how, name in ways.items()}
 
     def row(how: str, at: int, **more: Any) -> SelectedEpoch:
@@ -373,7 +378,7 @@ def selection(
         at = history.at(epoch, step)
         rows.append(SelectedEpoch(how, epoch, step) if at is None else row(how, at))
     notes = [
-        *_notes(history, columns, ways, kept),
+        *_notes(history, columns, ways, ties, kept),
         *_caveats(history, columns, ways, class_names),
         *filter(None, [trivial_line(*trivial_values(history, columns, class_names))]),
         *remarks,
@@ -388,10 +393,11 @@ def _notes(
     history: ValidationHistory,
     columns: Mapping[str, Column],
     ways: Mapping[str, str],
+    ties: Ties,
     kept: Mapping[str, tuple[int | None, int | None]],
 ) -> Iterator[str]:
     """What is to be known beside the numbers."""
-    yield "* best of its column; of equally good epochs the earliest is selected, as ModelCheckpoint does"
+    yield f"* best of its column; of tied epochs the {ties} is selected"
     if "max-min" in ways:
         yield f"max-min: {MAX_MIN}, the lower of accuracy and CBA, is highest"
     undirected = [name for name, column in columns.items() if column.better is None]

@@ -68,7 +68,7 @@ class ConfusionMatrixMetric(LocalCounts):
         soft: let probabilities count a little: report (1 - share) times the value of the counts plus share times that
             of :meth:`soft_counts`; a share above 0 and below 1, or True for 0.02. So it differs from the value of the
             counts by at most the share of what the measure can differ by, and breaks the ties of a small validation
-            set, of which a checkpoint would keep the earliest. Where soft counts have no finite value, that of the
+            set, of which Lightning's checkpoint keeps the earliest. Where soft counts have no finite value, that of the
             counts stands. ``preds`` must be floating then: multiclass scores are probabilities that sum to 1 within
             0.01, or ``logits=True``; binary and multilabel ones count as 1 - p and p and take no threshold but 0.5. The
             state is twice as large. :attr:`confmat`, :attr:`margins` and :meth:`interval` stay of hard counts.

@@ -1,0 +1,275 @@
+"""A checkpoint that keeps the latest of tied epochs, with real trainers; rules for ties are written out in loops."""
+
+import math
+import pickle
+import re
+import types
+from pathlib import Path
+
+import lightning
+import pytest
+import pytorch_lightning
+import torch
+from lightning.pytorch.callbacks import EarlyStopping
+from lightning.pytorch.callbacks import ModelCheckpoint as LightningsOwn
+from processes import launch
+from test_distributed import counted_collectives
+from test_lightning import EVERY_PACKAGE, QUIET, THIRD_PARTY, join_lightning, scripted
+from test_lightning import fit as fit_report
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from versions import loading, needs_callbacks_for
+
+from imbtorch.lightning import ModelCheckpoint
+from imbtorch.lightning.checkpoint import TieRule
+
+pytestmark = [
+    *(pytest.mark.filterwarnings(f"ignore:{text}") for text in THIRD_PARTY),
+    pytest.mark.filterwarnings(r"ignore:Checkpoint directory .* exists and is not empty"),
+    pytest.mark.filterwarnings(r"ignore:Be aware that when using `ckpt_path`, callbacks used to create the checkpoint"),
+]
+
+
+class OfPytorchLightning(TieRule, pytorch_lightning.callbacks.ModelCheckpoint):
+    """What a program that imports both packages writes."""
+
+
+OURS = {lightning: ModelCheckpoint, pytorch_lightning: OfPytorchLightning}
+MODULES = {}
+NAN = math.nan
+TIED = (1, 3, NAN, 2, 3, 1, 3, 2, NAN, 2)  # epochs 1, 4 and 6 are best
+
+
+def module_of(package):
+    class Scripted(package.LightningModule):
+        """Logs a value after each epoch, or after so many of its steps."""
+
+        def __init__(self, values):
+            super().__init__()
+            self.net, self.values = nn.Linear(1, 1), values
+
+        def training_step(self, batch, batch_idx):
+            return self.net(batch[0]).sum()
+
+        def validation_step(self, batch, batch_idx):
+            pass
+
+        def on_validation_epoch_end(self):
+            value = self.values[self.current_epoch]
+            self.log("value", float(value[self.global_rank] if isinstance(value, tuple) else value))
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    return MODULES.setdefault(package, Scripted)
+
+
+def run(values, *callbacks, package=lightning, checkpoint=None, **options):
+    needs_callbacks_for(package)
+    data = DataLoader(TensorDataset(torch.ones(2, 1)))
+    options = {"max_epochs": len(values), "logger": False, "num_sanity_val_steps": 0, **QUIET, **options}
+    trainer = package.Trainer(callbacks=list(callbacks), **options)
+    resume = {} if checkpoint is None else loading(package, checkpoint, True)
+    trainer.fit(module_of(package)(values), data, data, **resume)
+    return trainer
+
+
+def epoch_of(path):
+    return torch.load(path, weights_only=True)["epoch"]
+
+
+def epochs_on_disk(folder):
+    return {int(re.search(r"epoch=(\d+)", path.name)[1]) for path in Path(folder).glob("epoch=*.ckpt")}
+
+
+def kept_latest(values, mode, number):
+    """Epochs of the best values, nan the worst and later ones before earlier ones; the very best first."""
+    worth = {at: -math.inf if math.isnan(value) else value for at, value in enumerate(values)}
+    if mode == "min":
+        worth = {at: -math.inf if math.isnan(value) else -value for at, value in enumerate(values)}
+    ordered = sorted(worth, key=lambda at: (worth[at], at), reverse=True)
+    return ordered if number == -1 else ordered[:number]
+
+
+@EVERY_PACKAGE
+@pytest.mark.parametrize("mode", ["max", "min"])
+@pytest.mark.parametrize("number", [1, 2, 3, -1])
+def test_the_latest_of_tied_epochs_is_kept(number, mode, package, tmp_path):
+    if package is pytorch_lightning and number == 3:
+        pytest.skip("as 2")
+    values = TIED if mode == "max" else [-value for value in TIED]
+    saver = OURS[package](tmp_path, "{epoch}", monitor="value", mode=mode, save_top_k=number)
+    trainer = run(values, saver, package=package)
+    wanted = kept_latest(values, mode, number)
+    assert trainer.checkpoint_callback is saver
+    assert epoch_of(saver.best_model_path) == wanted[0] == 6
+    assert saver.best_model_score == values[6]
+    assert epochs_on_disk(tmp_path) == set(wanted)
+    last_saved = torch.load(tmp_path / f"epoch={max(wanted)}.ckpt", weights_only=True)  # the file knows the best
+    assert last_saved["callbacks"][saver.state_key]["best_model_path"] == saver.best_model_path
+
+
+@pytest.mark.parametrize("number", [1, 2, -1])
+def test_the_earliest_are_those_that_lightning_keeps(number, tmp_path):
+    ours = ModelCheckpoint(
+        tmp_path / "ours", "{epoch}", monitor="value", mode="max", save_top_k=number, ties="earliest"
+    )
+    theirs = LightningsOwn(tmp_path / "theirs", "{epoch}", monitor="value", mode="max", save_top_k=number)
+    run(TIED, ours, theirs)
+    assert epoch_of(ours.best_model_path) == epoch_of(theirs.best_model_path) == 1
+    assert epochs_on_disk(tmp_path / "ours") == epochs_on_disk(tmp_path / "theirs")
+
+
+def test_where_every_value_is_nan_the_latest_is_kept(tmp_path):
+    saver = ModelCheckpoint(tmp_path, monitor="value", mode="max")
+    run([NAN, NAN, NAN], saver)
+    assert epoch_of(saver.best_model_path) == 2
+
+
+def test_nothing_is_kept_where_nothing_is_asked_for_and_the_last_without_a_monitor(tmp_path):
+    nothing = ModelCheckpoint(tmp_path / "nothing", monitor="value", mode="max", save_top_k=0)
+    last = ModelCheckpoint(tmp_path / "last")
+    run(TIED[:4], nothing, last)
+    assert nothing.best_model_path == ""
+    assert epoch_of(last.best_model_path) == 3
+
+
+def test_one_file_the_last_one_and_weights_alone(tmp_path):
+    one = ModelCheckpoint(tmp_path / "one", "best", monitor="value", mode="max")
+    last = ModelCheckpoint(tmp_path / "last", "{epoch}", monitor="value", mode="max", save_last=True)
+    weights = ModelCheckpoint(tmp_path / "weights", monitor="value", mode="max", save_weights_only=True)
+    for saver in (one, last, weights):  # in trainers of their own: Lightning takes one of each rule and monitor
+        run(TIED[:9], saver)
+    assert [path.name for path in (tmp_path / "one").iterdir()] == ["best.ckpt"]
+    assert epoch_of(one.best_model_path) == epoch_of(weights.best_model_path) == 6
+    assert {path.name for path in (tmp_path / "last").iterdir()} == {"epoch=6.ckpt", "last.ckpt"}
+    state = torch.load(tmp_path / "last" / "last.ckpt", weights_only=True)
+    assert state["epoch"] == 6
+    assert state["callbacks"][last.state_key]["best_model_path"] == last.best_model_path
+    assert "callbacks" not in torch.load(weights.best_model_path, weights_only=True)
+
+
+# --- resumed runs ---------------------------------------------------------------------------------------------------
+
+
+def saver_of(folder, kind=ModelCheckpoint, **options):
+    return kind(folder, "{epoch}", monitor="value", mode="max", save_top_k=2, save_last=True, **options)
+
+
+@EVERY_PACKAGE
+@pytest.mark.parametrize("begun", ["ours", "earliest", "lightning's own"])
+def test_a_resumed_run_goes_on_with_the_best_value(begun, package, tmp_path):
+    own = package.pytorch.callbacks.ModelCheckpoint if package is lightning else package.callbacks.ModelCheckpoint
+    first = {
+        "ours": saver_of(tmp_path, OURS[package]),
+        "earliest": saver_of(tmp_path, OURS[package], ties="earliest"),
+        "lightning's own": saver_of(tmp_path, own),
+    }[begun]
+    if package is pytorch_lightning and begun == "lightning's own":
+        first.__class__ = type("OfPytorchLightning", (own,), {})  # of the same name, as ModelCheckpoint and its heir
+    values = (3, 2, 2, 1, 3, 3, 1)
+    run(values[:2], first, package=package)
+    assert first.best_model_score == 3
+    resumed = saver_of(tmp_path, OURS[package])
+    seen = []
+
+    class Watch(package.Callback):
+        def on_train_start(self, trainer, module):
+            seen.append((resumed.best_model_score, epoch_of(resumed.best_model_path), len(resumed.best_k_models)))
+
+    run(values, resumed, Watch(), package=package, checkpoint=tmp_path / "last.ckpt")
+    assert seen == [(3, 0, 2)]
+    assert epoch_of(resumed.best_model_path) == 5
+    assert epochs_on_disk(tmp_path) == {4, 5}
+
+
+def test_callbacks_of_both_rules_and_lightnings_own_stand_beside_each_other_and_are_resumed(tmp_path):
+    def three():
+        return (
+            LightningsOwn(tmp_path / "own", monitor="value", mode="max"),
+            ModelCheckpoint(tmp_path / "latest", monitor="value", mode="max"),
+            ModelCheckpoint(tmp_path / "earliest", monitor="value", mode="max", ties="earliest", save_last=True),
+        )
+
+    begun = three()
+    assert len({saver.state_key for saver in begun}) == 3
+    run((3, 3, 4), *begun, max_epochs=3)
+    resumed = three()
+    run((3, 3, 4, 1), *resumed, checkpoint=tmp_path / "earliest" / "last.ckpt")
+    assert [epoch_of(saver.best_model_path) for saver in resumed] == [2, 2, 2]
+    assert [Path(saver.best_model_path).parent.name for saver in resumed] == ["own", "latest", "earliest"]
+
+
+def test_a_run_that_goes_on_with_lightnings_own_beside_it_leaves_its_files_alone(tmp_path):
+    run((3, 2), LightningsOwn(tmp_path, "{epoch}", monitor="value", mode="max", save_last=True))
+    own = LightningsOwn(tmp_path, "{epoch}", monitor="value", mode="max", save_last=True)
+    ours = ModelCheckpoint(tmp_path / "ours", monitor="value", mode="max")
+    run((3, 2, 2, 1), own, ours, checkpoint=tmp_path / "last.ckpt")
+    assert epoch_of(own.best_model_path) == 0
+    assert epoch_of(ours.best_model_path) == 2  # of those that it saw
+
+
+# --- other parts ----------------------------------------------------------------------------------------------------
+
+
+def on_processes(rank, world, folder):
+    join_lightning(world)
+    kept = []
+    for kind, values in ((ModelCheckpoint, TIED[:7]), (ModelCheckpoint, ((1, 1), (2, 0), (0, 2), (1, 1), (2, 2)))):
+        saver = kind(Path(folder) / str(len(kept)), monitor="value", mode="max")
+        run(values, saver, strategy="ddp", devices=world)
+        kept.append(saver.best_model_path)
+    calls = []
+    for kind in (LightningsOwn, ModelCheckpoint):
+        with counted_collectives() as made:
+            saver = kind(Path(folder) / kind.__module__, monitor="value", mode="max")
+            run((1, 2, 3, 2), saver, strategy="ddp", devices=world)
+        calls.append(list(made))
+    return types.SimpleNamespace(kept=kept, calls=calls)
+
+
+def test_two_processes_keep_the_same_epoch_and_talk_no_more_than_with_lightnings_own(tmp_path):
+    first, second = launch(2, on_processes, str(tmp_path))
+    assert first.kept == second.kept
+    assert epoch_of(first.kept[0]) == 6
+    assert epoch_of(first.kept[1]) == 4  # where processes disagree, nothing is kept
+    own, ours = first.calls
+    assert own == ours != []
+
+
+def test_the_trainer_of_the_other_package_is_refused(tmp_path):
+    needs_callbacks_for(pytorch_lightning)
+    saver = ModelCheckpoint(tmp_path, monitor="value", mode="max")
+    with pytest.raises(TypeError, match=r"Import pytorch_lightning before imbtorch.lightning, or.*TieRule, pytorch_l"):
+        run(TIED, saver, package=pytorch_lightning)
+
+
+@pytest.mark.slow
+def test_it_is_built_on_the_package_that_was_imported_first():
+    from test_lightning import python
+
+    done = python("""
+        import pytorch_lightning
+        from imbtorch.lightning import ModelCheckpoint
+        print(ModelCheckpoint.__mro__[2].__module__.partition(".")[0])
+    """)
+    assert done.stdout == "pytorch_lightning\n", done.stderr
+
+
+def test_the_guard_checks_its_mode(tmp_path):
+    with pytest.raises(ValueError, match=r"Write ModelCheckpoint\(monitor='val_iam', mode='max'\)"):
+        fit_report(scripted(lightning)(), [ModelCheckpoint(tmp_path, monitor="val_iam")])
+
+
+def test_a_rule_is_the_latest_or_the_earliest_and_launchers_can_pickle_it(tmp_path):
+    with pytest.raises(ValueError, match="ties must be one of 'latest', 'earliest', got 'last'"):
+        ModelCheckpoint(tmp_path, ties="last")
+    again = pickle.loads(pickle.dumps(ModelCheckpoint(tmp_path, monitor="value", ties="earliest")))
+    assert (again.ties, again.monitor) == ("earliest", "value")
+
+
+def test_early_stopping_counts_a_tie_as_no_improvement(tmp_path):
+    saver = ModelCheckpoint(tmp_path, monitor="value", mode="max")
+    trainer = run([1, 1, 1, 1, 2], saver, EarlyStopping("value", mode="max", patience=2))
+    assert trainer.current_epoch == 3
+    assert epoch_of(saver.best_model_path) == 2
