@@ -1,13 +1,14 @@
 """Measures by simulation how honest the choice of an epoch is: `imbtorch.analysis.select_epoch` against the truth.
 
     python examples/choosing.py --quick                       # half a minute
-    python examples/choosing.py --classes 2 --rare 10         # one case of the full run, some four minutes
-    python examples/choosing.py > choosing.md                 # all ten cases, less than an hour
+    python examples/choosing.py --classes 2 --rare 10         # one case of the full run, some two minutes
+    python examples/choosing.py > choosing.md                 # everything, half an hour
 
 Each run draws a validation set and the predictions of 40 epochs on it, of which the true confusion rates are known. The
 epochs see the same samples, and a sample that is hard in one epoch is hard in the next. One epoch is chosen by the
-value; its value, the corrected one, its interval and the set of epochs that cannot be told from it are held against
-the true value of the chosen epoch and against the epoch that is truly the best.
+value; its value, the corrected one, its interval, the set of epochs that cannot be told from it and the limit of how
+far these lie below the best are held against the true value of the chosen epoch and against the epoch that is truly
+the best. The second table is of G-mean where a class has few hits: one recall of 0 makes it 0.
 """
 
 from __future__ import annotations
@@ -39,16 +40,19 @@ STEADY = 0.8  # correlation of the rest with the next epoch
 
 
 class Seen(NamedTuple):
-    """What one run found for one measure."""
+    """What one run found for one measure; None where the value is not corrected, or the choice has no stability."""
 
     raw: float  # value of the chosen epoch minus its true value
-    corrected: float
-    covered: bool
+    corrected: float | None
+    covered: bool | None
     covered_raw: bool  # by the plain interval at the chosen epoch
-    width: float  # over that of the plain interval
+    width: float | None  # over that of the plain interval
     best_in_set: bool
     size: int  # of the set
-    stability: float
+    shortfall: float  # how far the worst of the set truly lies below the best
+    limit: float  # what is said of that
+    within: bool
+    stability: float | None
     truly_best: bool
 
 
@@ -58,12 +62,15 @@ class Seen(NamedTuple):
 def recalls(scenario: str, classes: int, generator: torch.Generator) -> Tensor:
     """True recalls ``[EPOCHS, K]``; class 0 is the most common, the last the rarest."""
     time = torch.linspace(0, 1, EPOCHS, dtype=torch.float64)
+    swing = (1 - torch.cos(8 * math.pi * time)) / 2
     common, rare = {
         "plateau": (0.9 + 0 * time, 0.6 + 0 * time),
         "learning": (0.6 + 0.3 * (1 - torch.exp(-8 * time)), 0.2 + 0.45 * (1 - torch.exp(-5 * time))),
         "drift": (0.97 - 0.2 * time, 0.45 + 0.3 * time),
         "overfitting": (0.8 + 0.15 * time, 0.75 - 1.2 * (time - 0.4) ** 2),
         "jitter": (0.9 + 0 * time, 0.6 + 0 * time),
+        "seesaw": (0.95 - 0.15 * swing, 0.45 + 0.3 * swing),
+        "collapse": (0.8 + 0.15 * time, torch.where(time < 0.6, 0.35 + 0.5 * time, 0.2)),
     }[scenario]
     rarity = torch.linspace(0, 1, classes, dtype=torch.float64)
     mixed = common.unsqueeze(-1) * (1 - rarity) + rare.unsqueeze(-1) * rarity
@@ -72,7 +79,7 @@ def recalls(scenario: str, classes: int, generator: torch.Generator) -> Tensor:
     return mixed
 
 
-SCENARIOS = ("plateau", "learning", "drift", "overfitting", "jitter")
+SCENARIOS = ("plateau", "learning", "drift", "overfitting", "jitter", "seesaw", "collapse")
 
 
 def confused(classes: int) -> Tensor:
@@ -84,14 +91,14 @@ def confused(classes: int) -> Tensor:
     return wrong
 
 
-def drawn(right: Tensor, totals: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def drawn(right: Tensor, totals: Tensor, generator: torch.Generator, hard: float = HARD) -> tuple[Tensor, Tensor]:
     """Predictions ``[EPOCHS, N]`` and targets ``[N]``."""
     target = torch.repeat_interleave(torch.arange(len(totals)), totals)
     number = len(target)
     noise = torch.randn(EPOCHS, number, generator=generator)
     for epoch in range(1, EPOCHS):
         noise[epoch] = STEADY * noise[epoch - 1] + math.sqrt(1 - STEADY**2) * noise[epoch]
-    difficulty = math.sqrt(HARD) * torch.randn(number, generator=generator) + math.sqrt(1 - HARD) * noise
+    difficulty = math.sqrt(hard) * torch.randn(number, generator=generator) + math.sqrt(1 - hard) * noise
     correct = torch.special.ndtr(difficulty) < right[:, target]
     instead = torch.multinomial(confused(len(totals))[target], 1, generator=generator).squeeze(-1)
     return torch.where(correct, target, instead).to(torch.uint8), target
@@ -118,22 +125,59 @@ def run(scenario: str, totals: Tensor, generator: torch.Generator, draws: int) -
         predicted = predictions[found.epoch].long()
         counts = imbtorch.confusion_matrix(predicted, target, "multiclass", num_classes=len(totals))
         plain = posterior(MEASURES[name], counts, samples=draws, generator=generator)
-        low, high = found.interval.low.item(), found.interval.high.item()
         plain_low, plain_high = plain.low.item(), plain.high.item()
+        covered = width = None
+        if found.interval is not None:
+            low, high = found.interval.low.item(), found.interval.high.item()
+            covered, width = low <= value <= high, (high - low) / (plain_high - plain_low)
+        shortfall = (true.max() - true[list(found.indistinguishable)].min()).item()
         yield (
             name,
             Seen(
                 raw=found.value - value,
-                corrected=found.corrected - value,
-                covered=low <= value <= high,
+                corrected=None if found.corrected is None else found.corrected - value,
+                covered=covered,
                 covered_raw=plain_low <= value <= plain_high,
-                width=(high - low) / (plain_high - plain_low),
+                width=width,
                 best_in_set=one in found.indistinguishable,
                 size=len(found.indistinguishable),
+                shortfall=shortfall,
+                limit=found.shortfall,
+                within=shortfall <= found.shortfall + 1e-9,
                 stability=found.stability,
                 truly_best=bool(best[found.epoch]),
             ),
         )
+
+
+# --- few hits -------------------------------------------------------------------------------------------------------
+
+
+def one_and_gmean(counts: Tensor) -> Tensor:
+    """G-mean and 1, which no recall makes 0: `select_epoch` corrects it always."""
+    return 1 + imbtorch.geometric_mean(counts)
+
+
+def few_hits(classes: int, rare: int, recall: float, runs: int, draws: int, seed: int) -> list[str]:
+    """Cells of a row: epochs that learn and resemble one another, half of the classes rare, up to a recall."""
+    is_rare = torch.arange(classes) >= classes // 2
+    totals = torch.where(is_rare, rare, COMMON)
+    generator = torch.Generator().manual_seed(seed * 10_000 + classes * 100 + rare * 10 + round(10 * recall))
+    time = torch.linspace(0, 1, EPOCHS, dtype=torch.float64).unsqueeze(-1)
+    right = torch.where(is_rare, recall * (1 - 0.5 * torch.exp(-4 * time)), 0.95 - 0.25 * torch.exp(-6 * time))
+    true = imbtorch.geometric_mean(truth(right, totals))
+    both = {"G-mean": imbtorch.geometric_mean, "always": one_and_gmean}
+    rows: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
+    for _ in range(runs):
+        predictions, target = drawn(right, totals, generator, hard=0.9)
+        found = select_epoch(predictions, target, both, num_classes=classes, samples=draws, generator=generator)
+        always, value = found["always"], true[found["always"].epoch].item()
+        assert always.corrected is not None
+        rows[found["G-mean"].corrected is None].append((always.value - 1 - value, always.corrected - 1 - value))
+    cells = [str(classes), str(rare), f"{recall:.1f}", f"{len(rows[False]) / runs:.2f}"]
+    for some in (rows[False], rows[True]):
+        cells += [f"{sum(column) / len(some):+.3f}" for column in zip(*some, strict=True)] if some else ["-", "-"]
+    return cells
 
 
 # --- tables ---------------------------------------------------------------------------------------------------------
@@ -152,43 +196,50 @@ def study(classes: int, rare: int, runs: int, draws: int, seed: int) -> dict[str
 
 
 def mean(seen: list[Seen], what: str) -> float:
-    return sum(getattr(each, what) for each in seen) / len(seen)
+    """Mean over the runs that have it."""
+    values = [getattr(each, what) for each in seen if getattr(each, what) is not None]
+    return sum(values) / len(values) if values else math.nan
 
 
-def bias_row(by_scenario: dict[str, list[Seen]]) -> list[str]:
-    raw = [mean(seen, "raw") for seen in by_scenario.values()]
-    left = [mean(seen, "corrected") for seen in by_scenario.values()]
-    worst = max(left, key=abs)
-    average = sum(map(abs, left)) / len(left)
-    return [f"{sum(raw) / len(raw):+.3f}", f"{sum(left) / len(left):+.3f}", f"{average:.3f}", f"{worst:+.3f}"]
+def over(by_scenario: dict[str, list[Seen]], what: str) -> list[float]:
+    """Mean in each scenario that has it."""
+    means = (mean(seen, what) for seen in by_scenario.values())
+    return [value for value in means if not math.isnan(value)]
 
 
-def interval_row(by_scenario: dict[str, list[Seen]]) -> list[str]:
-    plain = [mean(seen, "covered_raw") for seen in by_scenario.values()]
-    ours = [mean(seen, "covered") for seen in by_scenario.values()]
-    widths = sorted(one.width for seen in by_scenario.values() for one in seen)
-    return [
-        f"{sum(plain) / len(plain):.2f} / {min(plain):.2f}",
-        f"{sum(ours) / len(ours):.2f} / {min(ours):.2f}",
-        f"{widths[len(widths) // 2]:.2f}",
-    ]
+def covered(shares: list[float]) -> str:
+    return f"{sum(shares) / len(shares):.2f} / {min(shares):.2f}" if shares else "-"
 
 
-def set_row(by_scenario: dict[str, list[Seen]]) -> list[str]:
-    held = [mean(seen, "best_in_set") for seen in by_scenario.values()]
+def row(by_scenario: dict[str, list[Seen]]) -> list[str]:
+    """Cells of one case and measure."""
     every = [one for seen in by_scenario.values() for one in seen]
+    moving = [one for name, seen in by_scenario.items() if name != "plateau" for one in seen]
+    left = over(by_scenario, "corrected")
+    widths = sorted(one.width for one in every if one.width is not None)
     return [
-        f"{sum(held) / len(held):.3f} / {min(held):.3f}",
+        f"{mean(every, 'raw'):+.3f}",
+        f"{sum(left) / len(left):+.3f}" if left else "-",
+        f"{max(left, key=abs):+.3f}" if left else "-",
+        f"{len(widths) / len(every):.2f}",
+        covered(over(by_scenario, "covered_raw")),
+        covered(over(by_scenario, "covered")),
+        f"{widths[len(widths) // 2]:.2f}" if widths else "-",
+        covered(over(by_scenario, "best_in_set")),
         f"{mean(every, 'size'):.0f}",
+        f"{mean(every, 'shortfall'):.2f}",
+        f"{mean(every, 'limit'):.2f}",
+        covered(over(by_scenario, "within")),
         f"{mean(every, 'stability'):.2f}",
-        f"{mean([one for name, seen in by_scenario.items() if name != 'plateau' for one in seen], 'truly_best'):.2f}",
+        f"{mean(moving, 'truly_best'):.2f}",
     ]
 
 
 COLUMNS = [
-    "K", "rare", "measure", "raw bias", "corrected", "mean abs", "worst", "plain coverage", "coverage", "width",
-    "best in set", "set size", "stability", "truly best",
+    "K", "rare", "measure", "raw bias", "corrected", "worst", "share", "plain coverage", "coverage", "width",
+    "best in set", "set size", "shortfall", "limit", "within limit", "stability", "truly best",
 ]  # fmt: skip
+FEW_HITS = ["K", "rare", "recall", "share", "raw", "corrected", "else raw", "else corrected"]
 
 
 def main() -> None:
@@ -197,20 +248,28 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few runs of few cases")
     parser.add_argument("--classes", type=int, nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--rare", type=int, nargs="+", help="samples of the rarest class (default: 5 to 100)")
-    parser.add_argument("--runs", type=int, default=None, help="of each case and scenario (default: 200; quick: 10)")
+    parser.add_argument("--few-hits", action="store_true", help="the second table alone")
+    parser.add_argument("--runs", type=int, default=None, help="of each case and scenario (default: 40; quick: 5)")
     parser.add_argument("--draws", type=int, default=1000, help="of each posterior")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    runs = given.runs or (10 if given.quick else 200)
+    runs = given.runs or (5 if given.quick else 40)
     torch.set_num_threads(1)
     start = time.perf_counter()
-    print(f"{runs} runs of each of {len(SCENARIOS)} scenarios: {', '.join(SCENARIOS)}\n")
-    print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
+    if not given.few_hits:
+        print(f"{runs} runs of each of {len(SCENARIOS)} scenarios: {', '.join(SCENARIOS)}\n")
+        print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
+        for classes in given.classes:
+            for rare in given.rare or (CASES[classes][1:2] if given.quick else CASES[classes]):
+                for name, seen in study(classes, rare, runs, given.draws, given.seed).items():
+                    print(f"| {' | '.join([str(classes), str(rare), name, *row(seen)])} |", flush=True)
+        print()
+    print(f"G-mean where half of the classes are rare, {runs} runs\n")
+    print(f"| {' | '.join(FEW_HITS)} |\n|{'---|' * len(FEW_HITS)}")
     for classes in given.classes:
-        for rare in given.rare or (CASES[classes][1:2] if given.quick else CASES[classes]):
-            for name, seen in study(classes, rare, runs, given.draws, given.seed).items():
-                cells = [str(classes), str(rare), name, *bias_row(seen), *interval_row(seen), *set_row(seen)]
-                print(f"| {' | '.join(cells)} |", flush=True)
+        for rare in given.rare or ((5, 20) if given.quick else (5, 10, 20)):
+            for recall in (0.3,) if given.quick else (0.1, 0.3, 0.6):
+                print(f"| {' | '.join(few_hits(classes, rare, recall, runs, given.draws, given.seed))} |", flush=True)
     print(f"\ntorch {torch.__version__}, {time.perf_counter() - start:.0f} s on one core")
 
 

@@ -78,7 +78,9 @@ def reference(predictions, target, score, coins, classes, level=0.95):
         chance = [max((row[j] - row[e]) / s[j] for j in range(number)) for row in noise]
         if statistic <= np.quantile(chance, level):
             alike.append(e)
-    return kept, corrected, np.mean(np.array(choices) == kept), tuple(alike)
+    top = int(np.argmax(values))
+    below = max(values[top] - values[e] + np.quantile([row[e] - row[top] for row in noise], level) for e in alike)
+    return kept, corrected, np.mean(np.array(choices) == kept), tuple(alike), below
 
 
 SCORES = {
@@ -98,11 +100,13 @@ def test_halves_and_the_set_agree_with_loops(name, recalls, totals):
     found = select_epoch(predictions, target, measure, repeats=repeats, generator=seeded(1), samples=300)
     again = seeded(1)
     coins = torch.randint(2, (len(target), repeats), dtype=torch.int32, generator=again)
-    kept, corrected, stability, alike = reference(predictions, target, SCORES[name], coins, size)
+    kept, corrected, stability, alike, below = reference(predictions, target, SCORES[name], coins, size)
     assert found.epoch == kept
     assert found.value == pytest.approx(SCORES[name](target, predictions[kept]))
     assert found.stability == pytest.approx(stability)
     assert found.indistinguishable == alike
+    assert found.shortfall == pytest.approx(below)
+    assert (found.tied, found.identical, found.sparse) == ((), (), ())
     counts = torch.from_numpy(corrected)
     assert counts.sum(-1).tolist() == pytest.approx(totals)  # rows keep their sums
     assert found.corrected == pytest.approx(measure(counts).item())
@@ -149,15 +153,35 @@ def test_of_equal_epochs_the_latest_is_kept_unless_something_breaks_the_tie():
     assert choose().epoch == 3
     assert choose(tie_break=torch.tensor([0.3, 0.9, 0.5, 0.4])).epoch == 2
     assert choose(tie_break=torch.tensor([0.3, 0.9, 0.3, math.nan])).epoch == 2  # equal too: the latest
+    assert choose(ties="earliest").epoch == 0
+    assert choose(ties="earliest", tie_break=torch.tensor([0.3, 0.9, 0.5, 0.5])).epoch == 2
     assert choose(higher_is_better=False).epoch == 1
     cost = choose(higher_is_better=False, tie_break=torch.arange(4.0))
     assert (cost.epoch, cost.stability) == (1, 1.0)
     ties = choose()
     assert ties.indistinguishable == (0, 2, 3)  # equal predictions cannot be told apart, the wrong ones can
-    assert ties.stability == 1.0  # ties of the halves are broken alike
+    assert (ties.tied, ties.identical, ties.stability) == ((0, 2), (0, 2), None)  # every half keeps what the rule says
+    assert ties.shortfall == 0.0  # they are the same
     assert ties.corrected == ties.value == pytest.approx(0.95)
     assert str(ties).startswith("epoch 3: 0.950, corrected for having been chosen 0.950 [")
-    assert str(ties).endswith("stability 1.00; cannot be told from epochs 0, 2")
+    assert str(ties).endswith(
+        "stability - (tied with epochs 0, 2, which predict the same: an arbitrary choice); "
+        "cannot be told from 2 others (0, 2), which may lie up to 0.000 below the best"
+    )
+    soft = choose(tie_break=torch.tensor([0.3, 0.9, 0.5, 0.4]))  # probabilities differ: a choice, but no stability
+    assert (soft.tied, soft.identical, soft.stability) == ((0, 3), (), None)
+
+
+def test_of_tied_epochs_only_equal_predictions_make_the_choice_arbitrary():
+    target = torch.tensor([0] * 20 + [1] * 10)
+    first, second = target.clone(), target.clone()
+    first[:2], second[2:4] = 1, 1
+    found = select_epoch(torch.stack([first, first, second]), target, balanced_accuracy, samples=50, generator=seeded())
+    assert (found.epoch, found.tied, found.identical) == (2, (0, 1), ())
+    assert "stability - (tied with epochs 0 to 1); cannot" in str(found)
+    found = select_epoch(torch.stack([first, second, first]), target, balanced_accuracy, samples=50, generator=seeded())
+    assert (found.epoch, found.tied, found.identical) == (2, (0, 1), (0,))
+    assert "(tied with epochs 0 to 1, epoch 0 predicts the same: an arbitrary choice)" in str(found)
 
 
 def test_tie_breaks_of_a_measure_of_which_lower_is_better_are_read_likewise():
@@ -226,7 +250,8 @@ def on_processes(world, work):
 
 
 def facts(found: ChosenEpoch):
-    return found.epoch, found.value, found.corrected, found.stability, found.indistinguishable
+    of_choice = ("epoch", "value", "corrected", "stability", "tied", "identical", "indistinguishable", "shortfall")
+    return tuple(getattr(found, of) for of in of_choice)
 
 
 @pytest.mark.parametrize("world", [2, 3])
@@ -365,19 +390,56 @@ def test_many_samples_leave_the_value_and_tell_epochs_apart():
     assert found.interval.high - found.interval.low < 0.02
 
 
+@pytest.mark.parametrize("gap", [0.0, 0.15])
+def test_the_worst_of_those_that_cannot_be_told_apart_lies_no_further_below_than_is_said(gap):
+    recalls, totals = [[0.9, 0.6 - gap * (epoch % 3)] for epoch in range(15)], [150, 15]
+    true, held, said = torch.tensor(recalls).mean(-1), [], []
+    for run in range(40):
+        predictions, target = drawn(recalls, totals, seed=100 + run)
+        found = select_epoch(predictions, target, balanced_accuracy, samples=20, generator=seeded(run))
+        held.append(true.max() - true[list(found.indistinguishable)].min() <= found.shortfall)
+        said.append(found.shortfall)
+    assert np.mean(held) >= 0.95
+    assert 0.1 < np.mean(said) < 0.5  # and is no platitude
+
+
+def test_measures_that_one_recall_of_0_makes_0_are_not_corrected_where_hits_are_few():
+    few, target = drawn(LEARNING, [60, 9])
+    for measure in (imbtorch.geometric_mean, lambda counts: imbtorch.recall(counts, "none").amin(-1)):
+        found = select_epoch(few, target, measure, samples=50, generator=seeded())
+        assert (found.sparse, found.corrected, found.interval) == ((1,), None, None)
+        assert "not corrected, too few hits of class 1, stability" in str(found)
+        assert found.shortfall > 0
+    for measure in (balanced_accuracy, imbtorch.f_score, imbtorch.imbalance_accuracy, imbtorch.matthews_corrcoef):
+        assert select_epoch(few, target, measure, samples=50, generator=seeded()).sparse == ()
+    f1 = select_epoch(few, target, lambda c: imbtorch.f_score(c, average="binary"), samples=50, generator=seeded())
+    assert f1.sparse == ()  # of the positive class: one class alone is no reason
+    enough, target = drawn(LEARNING, [60, 10])
+    assert select_epoch(enough, target, imbtorch.geometric_mean, samples=50, generator=seeded()).sparse == ()
+    never = torch.where(enough == 1, 0, enough)
+    assert select_epoch(never, target, imbtorch.geometric_mean, samples=50, generator=seeded()).sparse == (1,)
+    absent = select_epoch(
+        enough[:, target == 0], target[target == 0], imbtorch.geometric_mean, num_classes=2, samples=9
+    )
+    assert absent.sparse == ()  # a class that never comes takes no part
+
+
 @pytest.mark.slow
 def test_the_simulation_prints_a_row_for_each_case_and_measure(tmp_path):
     script = Path(__file__).parent.parent / "examples" / "choosing.py"
     done = run_script(script, "--quick", "--runs", "2", "--classes", "2", "5", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    heading, _, *rows = (
-        [cell.strip() for cell in line.strip("| ").split("|")] for line in re.findall("^\\|.*", done.stdout, re.M)
-    )
+    lines = [[cell.strip() for cell in line.strip("| ").split("|")] for line in re.findall("^\\|.*", done.stdout, re.M)]
+    heading, _, *rows = lines[: 2 + 2 * 4]
     assert [row[:3] for row in rows] == [[k, "10", name] for k in "25" for name in ("BA", "IAM", "G-mean", "macro F1")]
     for row in rows:
         seen = dict(zip(heading, row, strict=True))
         assert -0.1 < float(seen["corrected"]) < float(seen["raw bias"]) < 0.3
         assert 1 <= float(seen["set size"]) <= 40
+        assert 0 < float(seen["shortfall"]) < float(seen["limit"])
+    _, _, *few = lines[2 + 2 * 4 :]
+    assert [tuple(row[:3]) for row in few] == [(k, rare, "0.3") for k in "25" for rare in ("5", "20")]
+    assert {row[3] for row in few if row[1] == "5"} == {"0.00"}  # of five samples none is corrected
 
 
 # --- errors ---------------------------------------------------------------------------------------------------------

@@ -127,6 +127,10 @@ class Samples:
         counts = (self.count(layout, part.tolist(), self.ones()) for part in some)
         return torch.cat([measure_counts(measure, layout, part)[:, 0] for part in counts])
 
+    def differences(self, epoch: int) -> Tensor:
+        """Return the number of samples ``[M]`` of all processes that an epoch predicts otherwise than each."""
+        return self.sum((self.predictions != self.predictions[epoch]).sum(-1))
+
     def coins(self, repeats: int, generator: torch.Generator | None) -> Tensor:
         """Throw a coin for each sample and repeat, int32 ``[N, R]``."""
         number = len(self.target) if self.positions is None else self.total
