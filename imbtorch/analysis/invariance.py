@@ -1,4 +1,4 @@
-"""Which changes of the confusion matrix a measure does not see (Garcia, Mollineda and Sanchez 2010, section 4.2)."""
+"""Changes of the confusion matrix that a measure does not see (Garcia, Mollineda and Sanchez 2010, section 4.2)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ __all__ = ["SOKOLOVA", "InvarianceTable", "invariance_table", "invariances"]
 
 BINARY = ("p1", "p2", "p3", "p4", "I3", "I4")
 ANY = ("permutation", "transpose", "scaling", "prior shift")
+NOISE = ("class noise", "uniform noise")
+PAIRS = 4096  # of matrices whose order noise may turn round
 SOKOLOVA = {
     "p1": "I1",
     "p2": "I2",
@@ -31,7 +33,7 @@ SOKOLOVA = {
 def invariances(
     measure: Measure, *, samples: int = 256, tolerance: float = 1e-9, generator: torch.Generator | None = None
 ) -> dict[str, bool]:
-    """Which transformations leave a measure unchanged, tried exactly on many random matrices without empty cells.
+    """Find which transformations leave a measure unchanged, on many random matrices without empty cells.
 
     On two classes, class 1 positive (in brackets Sokolova's number, as in :data:`SOKOLOVA`):
 
@@ -49,14 +51,22 @@ def invariances(
     - ``scaling`` (I6): all counts are multiplied.
     - ``prior shift`` (I8): the samples of each true class are multiplied, by a factor of its own.
 
+    Under wrong labels values change, but the order of models may stay. Let labels be wrong at random given the true
+    class, with probabilities T ``[K, K]`` of labels (columns) for each true class (rows), so that the expected counts
+    are ``T.T @ C``. Then a measure counts as invariant if it puts each of 4,096 pairs of matrices with equal class
+    totals in the same order by both counts:
+
+    - ``class noise``: two classes, wrong at rates e0 and e1 of their own with e0 + e1 < 1.
+    - ``uniform noise``: two, three and five classes, wrong at one rate below (K - 1) / K, each other class as likely.
+
     Args:
         measure: function of ``[..., K, K]`` counts with a value ``[...]``; must take two classes.
-        samples: matrices for each number of classes.
+        samples: matrices for each number of classes, for all but noise.
         tolerance: largest difference, relative or absolute, that is rounding.
         generator: source of randomness; by default a fixed seed.
 
     Returns:
-        Transformation -> whether the measure is invariant to it.
+        Transformation -> whether the measure, or the order of models by it, is invariant to it.
 
     Raises:
         ValueError: for a measure that does not return one value for each matrix, or does not take two classes.
@@ -70,7 +80,7 @@ def invariances(
     (True, False)
     """
     generator = generator or torch.Generator().manual_seed(0)
-    found = dict.fromkeys((*BINARY, *ANY), True)
+    found = dict.fromkeys((*BINARY, *ANY, *NOISE), True)
     for classes in (2, 3, 5):
         counts = torch.randint(1, 100, (samples, classes, classes), generator=generator).double()
         try:
@@ -85,6 +95,8 @@ def invariances(
             changes |= _binary_changes(counts, generator)
         for name, changed in changes.items():
             found[name] &= torch.allclose(before, evaluated(measure, changed), rtol=tolerance, atol=tolerance)
+        for name, transitions in _transitions(classes, generator).items():
+            found[name] &= _keeps_order(measure, transitions, tolerance, generator)
     return found
 
 
@@ -108,10 +120,10 @@ def invariance_table(
 
     >>> from imbtorch import accuracy, dominance
     >>> print(invariance_table({"accuracy": accuracy, "dominance": dominance}))
-               p1  p2  p3  p4  I3  I4  permutation  transpose  scaling  prior shift
+               p1  p2  p3  p4  I3  I4  permutation  transpose  scaling  prior shift  class noise  uniform noise
                I1  I2  I5  I7  I3  I4                               I6           I8
-    accuracy    +   -   -   -   -   -            +          +        +            -
-    dominance   -   -   -   -   -   -            -          -        +            +
+    accuracy    +   -   -   -   -   -            +          +        +            -            -              +
+    dominance   -   -   -   -   -   -            -          -        +            +            -              -
     """
     return InvarianceTable(
         {
@@ -135,7 +147,7 @@ class InvarianceTable:
 
     def __str__(self) -> str:
         """Return aligned text."""
-        columns = (*BINARY, *ANY)
+        columns = (*BINARY, *ANY, *NOISE)
         numbers = [SOKOLOVA.get(column, "") for column in columns]
         marks = [[name, *("+" if row[column] else "-" for column in columns)] for name, row in self.rows.items()]
         return "\n".join(aligned([["", *columns], ["", *numbers], *marks], names_left=True))
@@ -169,3 +181,27 @@ def _any_changes(counts: Tensor, generator: torch.Generator) -> dict[str, Tensor
         "scaling": counts * 3,
         "prior shift": counts * torch.randint(1, 10, counts.shape[:-1], generator=generator).unsqueeze(-1),
     }
+
+
+def _transitions(classes: int, generator: torch.Generator) -> dict[str, Tensor]:
+    """Draw probabilities ``[PAIRS, K, K]`` of labels, columns, for each true class, rows."""
+    same = torch.eye(classes, dtype=torch.float64)
+    rates = torch.rand(PAIRS, 1, 1, generator=generator, dtype=torch.float64) * (classes - 1) / classes
+    found = {"uniform noise": (1 - rates) * same + rates / (classes - 1) * (1 - same)}
+    if classes == 2:
+        wrong = torch.rand(PAIRS, 2, 1, generator=generator, dtype=torch.float64)
+        wrong = torch.where(wrong.sum(1, keepdim=True) < 1, wrong, 1 - wrong)  # even over the triangle
+        found["class noise"] = (1 - wrong) * same + wrong * (1 - same)
+    return found
+
+
+def _keeps_order(measure: Measure, transitions: Tensor, tolerance: float, generator: torch.Generator) -> bool:
+    """Return whether pairs of matrices with equal row sums have the same order by their counts and by noisy ones."""
+    classes = transitions.shape[-1]
+    totals = torch.randint(10, 1000, (PAIRS, classes, 1), generator=generator)
+    cells = torch.randint(1, 100, (2, PAIRS, classes, classes), generator=generator).double()
+    counts = cells / cells.sum(-1, keepdim=True) * totals
+    both = counts, transitions.transpose(-1, -2) @ counts
+    values = (evaluated(measure, each.flatten(0, 1)).view(2, PAIRS) for each in both)
+    before, after = (first - second for first, second in values)
+    return not bool(((before > tolerance) & (after < -tolerance) | (before < -tolerance) & (after > tolerance)).any())
