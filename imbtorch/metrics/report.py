@@ -82,8 +82,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
             what the measure can differ by; a share above 0 and below 1, or True for 0.02. On a small validation set
             many epochs tie for the best value, and Lightning's ``ModelCheckpoint`` keeps the earliest, often the worst
             of them. Where :class:`imbtorch.lightning.ModelCheckpoint` cannot stand in its place,
-            ``ModelCheckpoint(monitor="val_iam_soft", mode="max")`` breaks ties by probability. ``preds`` must be floating then: multiclass scores are probabilities that sum to 1 within 0.01, or ``logits=True``;
-            binary and multilabel ones take no threshold but 0.5. All else stays of hard counts.
+            ``ModelCheckpoint(monitor="val_iam_soft", mode="max")`` breaks ties by probability. ``preds`` must be
+            floating then: multiclass scores are probabilities that sum to 1 within 0.01, or ``logits=True``; binary and
+            multilabel ones take no threshold but 0.5. All else stays of hard counts.
         per_class: measures to report for each class as ``<measure>/<class>``, among recall, precision, specificity, f1,
             fowlkes_mallows, iou, npv, cba, iam, and those of two classes such as dominance, of each class against the
             rest; by default recall and precision where names were given or up to 20 classes. Or name -> such a name,
