@@ -74,8 +74,8 @@ def invariances(results: Results) -> None:
     results.say(
         "p1: classes change places; p2: TN changes; p3: FP changes; p4: predicted columns are scaled; I3: TP changes; "
         "I4: FN changes. In brackets the number that Sokolova (2006), whom the paper cites, gives the change. "
-        "Class noise, uniform noise: labels are wrong, and the order of models by the measure stays. The columns behind "
-        "p4 are not in the paper, nor are the rows from dominance on."
+        "Class noise, uniform noise: labels are wrong, and the order of models by the measure stays. The columns "
+        "behind p4 are not in the paper, nor are the rows from dominance on."
     )
     found = invariance_table(MEASURES | OTHERS).rows
     columns = list(next(iter(found.values())))
