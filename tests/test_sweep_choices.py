@@ -507,6 +507,26 @@ def test_everything_is_read_at_the_prevalence():
     assert value.low < found["value"] < value.high + 0.1
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+def test_nothing_stays_nothing_at_other_shares(seed, weighted):
+    """NPV where all are flagged is 0/0; a difference of sums left 1e-17 of either class, and values up to 2."""
+    generator = torch.Generator().manual_seed(seed)
+    scores, target = torch.rand(200, generator=generator, dtype=torch.float64), (torch.arange(200) < 13).long()
+    weight = torch.tensor([1 / 187, 1 / 13], dtype=torch.float64)[target]
+    sweep = ThresholdSweep("npv", 101, **({"weighted": True} if weighted else {"prevalence": [1, 1]}))
+    sweep.update(scores, target, **({"weight": weight} if weighted else {}))
+    expected = []
+    for cut in sweep.thresholds.tolist():
+        below = (
+            weight[(scores <= cut) & (target == 0)].sum().item(),
+            weight[(scores <= cut) & (target == 1)].sum().item(),
+        )
+        expected.append(below[0] / sum(below) if sum(below) else 0.0)
+    assert sweep.curve()[1].tolist() == pytest.approx(expected, abs=1e-9)
+    assert sweep.compute()["value"].item() == pytest.approx(max(expected), abs=1e-6)
+
+
 def test_the_prevalence_of_labels_and_classes():
     sweep, _, target = swept("f1", **LABELS, prevalence=[0.5, 0.5])
     alone = ThresholdSweep("f1", logits=True, prevalence=[1, 1])

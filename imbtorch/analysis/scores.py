@@ -34,12 +34,13 @@ __all__ = [
 def matrices_of(histogram: Tensor) -> Tensor:
     """Counts ``[..., B - 1, 2, 2]`` at the threshold between each two bins.
 
+    Both sides of a threshold are summed: what a difference from the total leaves of nothing divides to any value.
+
     >>> matrices_of(torch.tensor([[3, 1], [0, 2]]))
     tensor([[[3, 1],
              [0, 2]]])
     """
-    positive = histogram.flip(-1).cumsum(-1).flip(-1)[..., 1:]
-    negative = histogram.sum(-1, keepdim=True) - positive
+    positive, negative = histogram.flip(-1).cumsum(-1).flip(-1)[..., 1:], histogram.cumsum(-1)[..., :-1]
     return torch.stack((negative, positive), -1).transpose(-3, -2)
 
 
