@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.counts import check_choice
+from imbtorch.errors import check_tensor
 from imbtorch.kernels import integers
 from imbtorch.suggestions import did_you_mean
 
@@ -80,14 +81,14 @@ def whole_number(name: str, value: object, expected: str = "an int") -> int:
         raise TypeError(f"{name} must be {expected}, got {reprlib.repr(value)}") from None
 
 
-def spread(name: str, values: object, target: Tensor, truth: Tensor) -> Tensor:
+def spread(name: str, values: object, target: Tensor, counted: Tensor) -> Tensor:
     """Values of samples, in the shape of what is counted of them.
 
     Args:
         name: what errors call them.
         values: one for each target, or for its first dimensions.
         target: as the user gave it.
-        truth: as it is counted: of multiclass scores that are swept, with the classes in a dimension of their own.
+        counted: as it is counted: of multiclass scores that are swept, with the classes in a dimension of their own.
     """
     check_tensor(name, values)
     given = cast(Tensor, values)
@@ -99,22 +100,22 @@ def spread(name: str, values: object, target: Tensor, truth: Tensor) -> Tensor:
             f"{name} must hold one for each sample, {' or '.join(map(str, fitting))} for target "
             f"{list(target.shape)}, got {list(given.shape)}"
         )
-    if given.shape == truth.shape:
+    if given.shape == counted.shape:
         return given
     given = given.reshape(*given.shape, *[1] * (target.ndim - given.ndim))
-    return (given.unsqueeze(1) if truth.ndim > target.ndim else given).expand(truth.shape)
+    return (given.unsqueeze(1) if counted.ndim > target.ndim else given).expand(counted.shape)
 
 
-def group_of_each(group: Tensor | int, target: Tensor, truth: Tensor) -> Tensor | int:
+def group_of_each(group: Tensor | int, target: Tensor, counted: Tensor) -> Tensor | int:
     """Group of each sample, int64 in the shape of what is counted of them, or of all; arguments as :func:`spread`."""
     if not isinstance(group, Tensor):
         return whole_number("group", group, "a tensor [N] of indices of groups, or an int")
-    if group.dtype == torch.int64 and group.shape == target.shape == truth.shape and group.device == target.device:
+    if group.dtype == torch.int64 and group.shape == target.shape == counted.shape and group.device == target.device:
         return group  # as it comes most often: to check all else costs as much as counting some
     if group.is_floating_point() or group.is_complex():
         raise TypeError(f"group must hold integers, got {group.dtype}; use group.long()")
     wide = group.expand(target.shape[:1]) if group.ndim == 0 else group
-    return integers(spread("group", wide, target, truth))
+    return integers(spread("group", wide, target, counted))
 
 
 def checked_task(task: Task | None) -> Task:
@@ -196,19 +197,3 @@ def checked_soft(soft: object) -> float:
             f"soft=True takes {SOFT}"
         )
     return share
-
-
-def check_tensor(name: str, value: object) -> None:
-    """Raise for what is no dense tensor of real numbers that torch can compare."""
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}; use torch.as_tensor({name})")
-    kind = type(value).__name__
-    if value.is_complex():
-        raise TypeError(f"{name} must be real, got {value.dtype}")
-    if value.layout is not torch.strided:
-        raise TypeError(f"{name} must be a dense tensor, got {value.layout}; use {name}.to_dense()")
-    if kind in ("MaskedTensor", "DTensor", "NestedTensor"):
-        remedy = {"MaskedTensor": f"{name}.to_tensor(ignore_index)", "DTensor": f"{name}.full_tensor()"}
-        raise TypeError(f"{name} must be an ordinary tensor, got a {kind}; use {remedy.get(kind, 'a padded one')}")
-    if value.is_floating_point() and value.itemsize == 1:
-        raise TypeError(f"{name} of {value.dtype} cannot be compared; use {name}.float()")

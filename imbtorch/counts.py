@@ -323,11 +323,16 @@ def _consistent(parts: Margins, dtype: torch.dtype) -> Tensor:
     return torch.minimum(least, -apart) >= -rounding * total  # false for nan
 
 
+def has_float64(device: torch.device | None) -> bool:
+    """Return whether a device (None for the default one) knows float64, which Apple's do not."""
+    return (torch.get_default_device() if device is None else device).type != "mps"
+
+
 def double(x: Tensor) -> Tensor:
     """To float64, on the CPU where the device has none."""
     if x.dtype == torch.float64:
         return x
-    return (x.cpu() if x.device.type == "mps" else x).double()
+    return (x if has_float64(x.device) else x.cpu()).double()
 
 
 def _wide_enough(x: Tensor) -> Tensor:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from imbtorch.arguments import Task, Threshold, refuses_arguments_of_others
-from imbtorch.counting import Counting
 from imbtorch.counts import Normalize, check_choice, normalized
+from imbtorch.tasks import Counting
 
 __all__ = ["confusion_matrix", "soft_confusion_matrix"]
 
@@ -107,7 +107,7 @@ def soft_confusion_matrix(
             [0.2500, 0.7500]], dtype=torch.float64)
     """
     counting = Counting.of(task, num_classes, num_labels, 0.5, logits, ignore_index, soft=True)
-    return cast(Tensor, counting.soft_counts(_state(counting, preds, target)))
+    return cast(Tensor, counting.counts(_state(counting, preds, target), soft=True))
 
 
 def _state(counting: Counting, preds: Tensor, target: Tensor) -> Tensor:

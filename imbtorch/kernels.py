@@ -7,7 +7,8 @@ or, if it cannot be counted, to a spare cell behind the counts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,7 +16,16 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-__all__ = ["Integers", "Table", "add_masked", "below", "count_sound", "integers", "reading_is_free"]
+__all__ = [
+    "Integers",
+    "Table",
+    "add_masked",
+    "below",
+    "count_sound",
+    "integers",
+    "kept_targets",
+    "reading_is_free",
+]
 
 Integers: TypeAlias = npt.NDArray[Any]
 FEW = 4096  # samples that are added one by one, for a table of their own takes a third more time than they do
@@ -42,12 +52,12 @@ class Table(NamedTuple):
     @property
     def cells(self) -> int:
         """Number of counts."""
-        return self.groups * self.of_a_group
+        return self.groups * (3 * self.rows if self.margins else self.labels * self.rows * self.columns)
 
     @property
     def of_a_group(self) -> int:
         """Number of counts of one group."""
-        return 3 * self.rows if self.margins else self.labels * self.rows * self.columns
+        return self.cells // self.groups
 
     @property
     def of_all_groups(self) -> Table:
@@ -55,17 +65,36 @@ class Table(NamedTuple):
         return self._replace(rows=self.groups * self.rows, groups=1) if self.groups > 1 else self
 
 
+class Samples(NamedTuple):
+    """Arrays of a batch, in one shape, as :func:`count_sound` takes them."""
+
+    preds: Integers
+    target: Integers
+    weight: Integers | None
+    group: Integers | None
+
+    def mapped(self, function: Callable[[Integers], Integers]) -> Samples:
+        """Apply a function to each array."""
+        weight, group = (part if part is None else function(part) for part in (self.weight, self.group))
+        return Samples(function(self.preds), function(self.target), weight, group)
+
+
 def reading_is_free(x: Tensor) -> bool:
-    """Whether a value can be read without waiting for a device or breaking a traced graph."""
+    """Return whether a value can be read without waiting for a device or breaking a traced graph."""
     return x.is_cpu and not torch.compiler.is_compiling()
 
 
 def integers(labels: Tensor) -> Tensor:
-    """Labels as int64 of the same value; a uint64 beyond int64 becomes its largest, which is no class."""
+    """Return labels as int64 of the same value; a uint64 beyond int64 becomes its largest, which is no class."""
     if labels.dtype != torch.uint64:
         return labels.long()
     wrapped = labels.view(torch.int64)
     return wrapped.masked_fill(wrapped < 0, torch.iinfo(torch.int64).max)
+
+
+def kept_targets(target: Tensor, ignored: int | None) -> Tensor:
+    """Return which samples are not left out."""
+    return torch.ones_like(target, dtype=torch.bool) if ignored is None else target != ignored
 
 
 # --- on the CPU -----------------------------------------------------------------------------------------------------
@@ -74,11 +103,13 @@ def integers(labels: Tensor) -> Tensor:
 def count_sound(
     state: Tensor,
     table: Table,
-    guess: Integers,
-    true: Integers,
+    preds: Integers,
+    target: Integers,
     ignored: int | None,
     weight: Integers | None,
     group: Integers | None,
+    *,
+    preds_are_sound: bool,
 ) -> bool:
     """Count a batch if all its samples are sound; else return False, with the state as before.
 
@@ -87,19 +118,26 @@ def count_sound(
     Args:
         state: flat counts on the CPU, ``[table.cells + ...]``.
         table: their shape.
-        guess: column of each sample; ``[N, labels, ...]`` if there are several labels.
-        true: row of each sample, in the same shape.
+        preds: column of each sample; ``[N, labels, ...]`` if there are several labels.
+        target: row of each sample, in the same shape.
         ignored: row of the samples to leave out, which are not checked otherwise.
         weight: float64 of each sample, finite, in the same shape; None for 1 each.
         group: of each sample, in the same shape; None for the first.
+        preds_are_sound: whether all of them are known to be columns.
     """
-    counts = state.numpy()[: table.cells]
-    if table.margins or true.size < max(len(counts), FEW):
-        return _added_one_by_one(counts, _indexed(table, guess, true, ignored, weight, group))
+    counts, samples = state.numpy()[: table.cells], Samples(preds, target, weight, group)
+    if target.ndim != 1 and table.labels == 1:
+        samples = samples.mapped(np.ravel)
+    if table.margins or target.size < max(len(counts), FEW):
+        found = _cells_and_weights(table, samples, ignored, preds_are_sound)
+        if found is None:
+            return False
+        cells, weights = found
+        np.add.at(counts, cells, 1 if weights is None else weights.astype(counts.dtype, copy=False))
+        return True
     total: Integers | None = None
-    for block in _blocks(true, table):
-        weights, groups = weight if weight is None else weight[block], group if group is None else group[block]
-        counted = _block_counts(table, guess[block], true[block], weights, groups, ignored)
+    for block in _blocks(table, samples):
+        counted = _counts_of_a_block(table, block, ignored, preds_are_sound)
         if counted is None:
             return False
         total = counted if total is None else total + counted
@@ -108,17 +146,8 @@ def count_sound(
     return True
 
 
-def _added_one_by_one(counts: Integers, found: tuple[Integers, Integers | None] | None) -> bool:
-    """Add cells and weights to counts; False where there are none, because of samples that are not sound."""
-    if found is None:
-        return False
-    cells, weights = found
-    np.add.at(counts, cells, 1 if weights is None else weights.astype(counts.dtype, copy=False))
-    return True
-
-
 def below(x: Integers, limit: int) -> bool:
-    """Whether all values lie in ``0..limit - 1``; read as unsigned, negative ones are large."""
+    """Return whether all values lie in ``0..limit - 1``; read as unsigned, negative ones are large."""
     unsigned, limits = _UNSIGNED[x.dtype]
     seen = x.view(unsigned)
     return bool(seen.item(seen.argmax()) < min(limit, limits))  # of few values it takes a third of the time of max
@@ -130,107 +159,78 @@ _UNSIGNED |= {np.dtype(f"u{size}"): (np.dtype(f"u{size}"), 1 << 8 * size) for si
 _UNSIGNED[np.dtype(bool)] = (np.dtype(bool), 2)
 
 
-def _blocks(true: Integers, table: Table) -> Sequence[slice]:
-    """Parts of a batch; one alone where a table for each part would be larger than the part."""
-    if true.size <= BLOCK or table.cells > BLOCK:
-        return (slice(None),)
-    rows = max(1, BLOCK * len(true) // true.size)
-    return [slice(start, start + rows) for start in range(0, len(true), rows)]
+def _blocks(table: Table, samples: Samples) -> Iterator[Samples]:
+    """Yield parts of a batch; one alone where a table for each part would be larger than the part."""
+    target = samples.target
+    if target.size <= BLOCK or table.cells > BLOCK:
+        yield samples
+        return
+    rows = max(1, BLOCK * len(target) // target.size)
+    for start in range(0, len(target), rows):
+        yield samples.mapped(itemgetter(slice(start, start + rows)))
 
 
-def _block_counts(
-    table: Table,
-    guess: Integers,
-    true: Integers,
-    weight: Integers | None,
-    group: Integers | None,
-    ignored: int | None,
-) -> Integers | None:
-    """Counts of a block of samples, ``[table.cells]``; None if one of them is not sound."""
-    if ignored is not None and weight is None and group is None:
-        extended = _extended(table, true, ignored)
-        if extended is not None:
-            return _counted_with_ignored(table, guess, true, ignored, *extended)
-    found = _indexed(table, guess, true, ignored, weight, group)
+def _counts_of_a_block(table: Table, samples: Samples, ignored: int | None, preds_are_sound: bool) -> Integers | None:
+    """Return counts of a block of samples, ``[table.cells]``; None if one of them is not sound.
+
+    What is ignored is counted in a row of its own, which takes two thirds of the time of a mask, unless that row makes
+    the table large.
+    """
+    preds, target, weight, group = samples
+    if ignored is not None and weight is None and group is None and table.labels == 1:
+        low = min(ignored, 0)
+        rows = max(ignored + 1, table.rows) - low
+        if rows * table.columns <= min(target.size, BLOCK):
+            row = np.subtract(target, low, dtype=np.int64) if low else target
+            if not (below(row, rows) and (preds_are_sound or below(preds, table.columns))):
+                return None
+            cells = np.multiply(row, table.columns, dtype=np.int64)
+            cells += preds
+            counts = np.bincount(cells, minlength=rows * table.columns).reshape(rows, table.columns)
+            counts[ignored - low] = 0
+            inside = counts[-low : table.rows - low]
+            return inside.reshape(-1) if inside.sum() == counts.sum() else None
+    found = _cells_and_weights(table, samples, ignored, preds_are_sound)
     return None if found is None else np.bincount(*found, table.cells)
 
 
-def _indexed(
-    table: Table,
-    guess: Integers,
-    true: Integers,
-    ignored: int | None,
-    weight: Integers | None,
-    group: Integers | None,
+def _cells_and_weights(
+    table: Table, samples: Samples, ignored: int | None, preds_are_sound: bool
 ) -> tuple[Integers, Integers | None] | None:
-    """Cells and weights (None for 1 each) of a block of samples; None if one of them is not sound."""
+    """Return cells and weights (None for 1 each) of samples; None if one of them is not sound."""
+    preds, target, weight, group = samples
     if ignored is not None:  # an ignored sample counts as one of weight 0
-        keep = (true != ignored).astype(np.int64)
-        guess, true, group = guess * keep, true * keep, group if group is None else group * keep
+        keep = (target != ignored).astype(np.int64)
+        preds, target, group = preds * keep, target * keep, group if group is None else group * keep
         weight = keep if weight is None else weight * keep
-    sound = below(true, table.rows) and below(guess, table.columns)
+    sound = below(target, table.rows) and (preds_are_sound or below(preds, table.columns))
     if not sound or (group is not None and not below(group, table.groups)):
         return None
     if table.margins:
-        return _margin_cells(table, guess, true, weight, group)
-    return _matrix_cells(table, guess, true, group).reshape(-1), None if weight is None else weight.reshape(-1)
+        return _cells_of_margins(table, preds, target, weight, group)
+    if group is not None:  # in place, for memory takes more time than arithmetic
+        cells = group * (table.labels * table.rows)
+        cells += target
+        cells *= table.columns
+    elif target.dtype == np.int64:  # a dtype that NumPy has to be told takes as long again for few values
+        cells = target * table.columns
+    else:
+        cells = np.multiply(target, table.columns, dtype=np.int64)
+    cells += preds
+    if table.labels > 1:
+        cells += np.arange(table.labels).reshape(-1, *[1] * (cells.ndim - 2)) * (table.rows * table.columns)
+    return cells.reshape(-1), None if weight is None else weight.reshape(-1)
 
 
-def _margin_cells(
-    table: Table, guess: Integers, true: Integers, weight: Integers | None, group: Integers | None
+def _cells_of_margins(
+    table: Table, preds: Integers, target: Integers, weight: Integers | None, group: Integers | None
 ) -> tuple[Integers, Integers | None]:
-    """Cells and weights of hits, targets and predictions."""
+    """Return cells and weights of hits, targets and predictions."""
     first = 0 if group is None else np.multiply(group, table.of_a_group, dtype=np.int64)
-    truth = np.add(true, first, dtype=np.int64)
-    hit, predicted = guess == true, np.add(guess, first + 2 * table.rows, dtype=np.int64)
-    index = np.concatenate((truth[hit], truth + table.rows, predicted), None)
-    return index, None if weight is None else np.concatenate((weight[hit], weight, weight), None)
-
-
-def _matrix_cells(table: Table, guess: Integers, true: Integers, group: Integers | None) -> Integers:
-    """One cell for each sample."""
-    if group is None:
-        index = _times(true, table.columns)
-    else:  # in place, for memory takes more time than arithmetic
-        index = _times(group, table.labels * table.rows)
-        index += true
-        index *= table.columns
-    index += guess
-    if table.labels > 1:
-        index += np.arange(table.labels).reshape(-1, *[1] * (index.ndim - 2)) * (table.rows * table.columns)
-    return index
-
-
-def _times(x: Integers, number: int) -> Integers:
-    """Product in int64; a dtype that NumPy has to be told takes as long again for few values."""
-    return x * number if x.dtype == np.int64 else np.multiply(x, number, dtype=np.int64)
-
-
-def _extended(table: Table, true: Integers, ignored: int) -> tuple[int, int] | None:
-    """First row and number of rows of a table that also holds what is ignored.
-
-    Counting it in a row of its own takes two thirds of the time of a mask; None where that table would be large.
-    """
-    if table.labels > 1:
-        return None
-    low = min(ignored, 0)
-    rows = max(ignored + 1, table.rows) - low
-    return None if rows * table.columns > min(true.size, BLOCK) else (low, rows)
-
-
-def _counted_with_ignored(
-    table: Table, guess: Integers, true: Integers, ignored: int, low: int, rows: int
-) -> Integers | None:
-    """Counts of a block without those in the ignored row; None if other samples are not sound."""
-    row = np.subtract(true, low, dtype=np.int64) if low else true
-    if not (below(row, rows) and below(guess, table.columns)):
-        return None
-    index = np.multiply(row, table.columns, dtype=np.int64)
-    index += guess
-    counts = np.bincount(index.reshape(-1), minlength=rows * table.columns).reshape(rows, table.columns)
-    counts[ignored - low] = 0
-    inside = counts[-low : table.rows - low]
-    return inside.reshape(-1) if inside.sum() == counts.sum() else None
+    own, predicted = np.add(target, first, dtype=np.int64), np.add(preds, first + 2 * table.rows, dtype=np.int64)
+    hit = preds == target
+    cells = np.concatenate((own[hit], own + table.rows, predicted), None)
+    return cells, None if weight is None else np.concatenate((weight[hit], weight, weight), None)
 
 
 # --- on any device --------------------------------------------------------------------------------------------------
@@ -239,8 +239,8 @@ def _counted_with_ignored(
 def add_masked(
     state: Tensor,
     table: Table,
-    guess: Tensor,
-    true: Tensor,
+    preds: Tensor,
+    target: Tensor,
     keep: Tensor | None,
     faults: Sequence[Tensor | None],
     weight: Tensor | None,
@@ -251,8 +251,8 @@ def add_masked(
     Args:
         state: flat counts ``[table.cells + ... + len(faults)]``, the spare cells last.
         table: their shape.
-        guess: int64 column of each sample; ``[N, labels, ...]`` if there are several labels.
-        true: int64 row of each sample, in the same shape.
+        preds: int64 column of each sample; ``[N, labels, ...]`` if there are several labels.
+        target: int64 row of each sample, in the same shape.
         keep: which samples count at all, in the same shape.
         faults: for each spare cell, which samples have the fault; None where none can.
         weight: of each sample, in the same shape; None for 1 each, which a faulty sample always adds to its tally.
@@ -261,11 +261,11 @@ def add_masked(
     Returns:
         Which samples were counted, in the same shape.
     """
-    wrong, sound = _first_fault(len(state) - len(faults), true, faults)
-    kept = state.new_ones(()).expand_as(true) if keep is None else keep.to(state.dtype)
+    wrong, sound = _first_fault(len(state) - len(faults), target, faults)
+    kept = state.new_ones(()).expand_as(target) if keep is None else keep.to(state.dtype)
     if weight is not None:  # of an ignored sample it may be NaN
         kept = torch.where(kept > 0, torch.where(sound, weight, 1.0), 0.0)
-    (cell, _), *others = _parts(table, guess, true, group)
+    (cell, _), *others = _parts(table, preds, target, group)
     indices, weights = [torch.where(sound, cell, wrong).flatten()], [kept.flatten()]  # the first tallies the faults too
     for cell, counted in others:
         indices.append(torch.where(sound, cell, 0).flatten())
@@ -275,24 +275,24 @@ def add_masked(
     return sound if keep is None else sound & keep
 
 
-def _first_fault(spare: int, true: Tensor, faults: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
+def _first_fault(spare: int, target: Tensor, faults: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
     """Spare cell (the first is ``spare``) of each sample's first fault (0 without one), and which samples are sound."""
-    wrong = torch.zeros_like(true)
+    wrong = torch.zeros_like(target)
     for place, fault in reversed(list(enumerate(faults))):
         if fault is not None:
             wrong = wrong.masked_fill(fault, spare + place)
     return wrong, wrong == 0
 
 
-def _parts(table: Table, guess: Tensor, true: Tensor, group: Tensor | None) -> list[tuple[Tensor, Tensor | None]]:
+def _parts(table: Table, preds: Tensor, target: Tensor, group: Tensor | None) -> list[tuple[Tensor, Tensor | None]]:
     """Cells and weights (None for 1 each) to add for each sample."""
     offset = None if group is None else group * table.of_a_group
     if table.margins:
-        hits = (guess == true).long()
-        start = true if offset is None else true + offset
-        predicted = guess if offset is None else guess + offset
+        hits = (preds == target).long()
+        start = target if offset is None else target + offset
+        predicted = preds if offset is None else preds + offset
         return [(start + table.rows, None), (predicted + 2 * table.rows, None), (start, hits)]
-    index = torch.add(guess, true, alpha=table.columns)
+    index = torch.add(preds, target, alpha=table.columns)
     if table.labels > 1:
         label = torch.arange(table.labels, device=index.device) * (table.rows * table.columns)
         index = index + label.view(-1, *[1] * (index.ndim - 2))

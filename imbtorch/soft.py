@@ -16,14 +16,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from imbtorch.counts import Counts, Margins, double, margins, ratio
-from imbtorch.kernels import Integers, Table, below, reading_is_free
-from imbtorch.log_odds import of_class_one, wide
+from imbtorch.counts import Counts, Margins, double, has_float64, margins, ratio
+from imbtorch.kernels import Integers, Table, below, integers, kept_targets, reading_is_free
+from imbtorch.log_odds import wide
 
 __all__ = [
     "UNEVEN",
-    "add_soft_masked",
-    "add_soft_of_two",
+    "add_soft",
     "count_soft",
     "impossible_and_uneven",
     "with_totals_of",
@@ -43,26 +42,44 @@ Floats: TypeAlias = npt.NDArray[Any]
 # --- several classes, on the CPU ------------------------------------------------------------------------------------
 
 
-def count_soft(state: Tensor, table: Table, scores: Tensor, true: Tensor, ignored: int | None, logits: bool) -> bool:
+def count_soft(
+    state: Tensor,
+    table: Table,
+    scores: Tensor,
+    target: Tensor,
+    ignored: int | None,
+    logits: bool,
+    group: Tensor | int | None,
+) -> bool:
     """Count a batch of class scores, hard and soft, if all its samples are sound; else return False.
 
     The state changes in one call at the very end, so that no error and no interrupt leaves half a batch in it.
 
     Args:
         state: flat counts on the CPU: hard ones, then soft ones, ``[2 * table.cells + ...]``.
-        table: shape of either; there may be several rows for each class, those of groups.
+        table: shape of either.
         scores: ``[N, K, ...]``, floating.
-        true: row of each sample, ``[N, ...]``.
-        ignored: row of the samples to leave out.
+        target: class of each sample, ``[N, ...]``.
+        ignored: class of the samples to leave out.
         logits: whether scores are logits; else they must be probabilities.
+        group: of each sample, in the shape of the targets, or of all; None for the first.
     """
-    kept = true.numpy().reshape(-1)
-    kept = kept if ignored is None else kept[kept != ignored]
-    if kept.size and not below(kept, table.rows):
+    rows = target
+    if group is not None:  # each class of each group has a row
+        kept = kept_targets(target, ignored)
+        groups = torch.as_tensor(group).expand(target.shape)
+        sound = (target >= 0) & (target < table.rows) & (groups >= 0) & (groups < table.groups)
+        if bool((kept & ~sound).any()):
+            return False
+        rows = torch.where(kept, integers(target) + groups * table.rows, -1)
+        table, ignored = table.of_all_groups, None if ignored is None else -1
+    counted = rows.numpy().reshape(-1)
+    counted = counted if ignored is None else counted[counted != ignored]
+    if counted.size and not below(counted, table.rows):
         return False
-    blocks = _blocks(scores, true, table.columns, ignored)
+    blocks = _blocks(scores, rows, table.columns, ignored)
     if not table.margins and table.rows >= min(WIDE, table.columns + 1):
-        return _count_rows(state, table, blocks, np.bincount(kept, minlength=table.rows).nonzero()[0], logits)
+        return _count_rows(state, table, blocks, np.bincount(counted, minlength=table.rows).nonzero()[0], logits)
     summed = _summed_margins if table.margins else _summed_columns
     sums = summed(blocks, table.rows, logits)
     if sums is None or not math.isfinite(sums.sum().item()):  # NaN, or infinite logits
@@ -71,22 +88,22 @@ def count_soft(state: Tensor, table: Table, scores: Tensor, true: Tensor, ignore
     return True
 
 
-def _blocks(scores: Tensor, true: Tensor, classes: int, ignored: int | None) -> Iterator[Block]:
-    """Parts of a batch without the ignored samples: scores ``[n, classes]``, strided at will, and targets ``[n]``."""
+def _blocks(scores: Tensor, rows: Tensor, classes: int, ignored: int | None) -> Iterator[Block]:
+    """Yield parts of a batch without the ignored samples: scores ``[n, classes]``, of any strides, and rows ``[n]``."""
     size = _samples_of_a_block(classes)
-    places = true.numel() // max(1, len(true))
+    places = rows.numel() // max(1, len(rows))
     step = max(1, size // max(1, places))
-    for start in range(0, len(true), step):
-        some, targets = scores[start : start + step], true[start : start + step]
+    for start in range(0, len(rows), step):
+        some, part = scores[start : start + step], rows[start : start + step]
         if scores.ndim > 2:
-            some, targets = some.flatten(2).movedim(1, 0).reshape(classes, -1).t(), targets.reshape(-1)
-        some, targets = wide(some), targets.long()
-        for first in range(0, len(targets), size):
-            block, part = some[first : first + size], targets[first : first + size]
-            if ignored is not None and bool((left_out := part == ignored).any()):
-                block, part = block[~left_out], part[~left_out]
-            if len(part):
-                yield block, part
+            some, part = some.flatten(2).movedim(1, 0).reshape(classes, -1).t(), part.reshape(-1)
+        some, part = wide(some), part.long()
+        for first in range(0, len(part), size):
+            block, own = some[first : first + size], part[first : first + size]
+            if ignored is not None and bool((left_out := own == ignored).any()):
+                block, own = block[~left_out], own[~left_out]
+            if len(own):
+                yield block, own
 
 
 def _samples_of_a_block(classes: int) -> int:
@@ -100,8 +117,8 @@ def _summed_columns(blocks: Iterator[Block], classes: int, logits: bool) -> Tens
     """
     few = np.arange(classes, dtype=np.uint8)
     sums = np.zeros((2 * classes, classes))
-    for block, true in blocks:
-        samples, target = len(true), true.numpy()
+    for block, part in blocks:
+        samples, target = len(part), part.numpy()
         # rows of 4096 numbers would start at the same place of the cache: some space between them saves a fifth
         scores = np.empty((classes, samples + 16), block.numpy().dtype)[:, :samples]
         factors = np.empty((2 * classes, samples + 16))[:, :samples]
@@ -111,9 +128,9 @@ def _summed_columns(blocks: Iterator[Block], classes: int, logits: bool) -> Tens
             return None
         chosen = scores == most
         if np.count_nonzero(chosen) == samples:
-            labels = np.einsum("kn,k->n", chosen.view(np.uint8), few)
+            preds = np.einsum("kn,k->n", chosen.view(np.uint8), few)
         else:  # ties, of which the first is predicted, or NaN
-            labels = scores.argmax(0)
+            preds = scores.argmax(0)
         if logits:
             with np.errstate(invalid="ignore"):  # of infinite ones
                 scores -= most
@@ -123,7 +140,7 @@ def _summed_columns(blocks: Iterator[Block], classes: int, logits: bool) -> Tens
             scores *= UNIT
         np.rint(scores, out=factors[:classes])
         np.equal(target.astype(np.uint8), few[:, None], out=factors[classes:], casting="unsafe")
-        counted = np.bincount(target * classes + labels, minlength=classes**2)
+        counted = np.bincount(target * classes + preds, minlength=classes**2)
         sums[:classes] += counted.reshape(classes, classes)
         sums[classes:] += factors[classes:] @ factors[:classes].T
     return torch.from_numpy(sums)
@@ -135,13 +152,13 @@ def _count_rows(state: Tensor, table: Table, blocks: Iterator[Block], rows: Inte
     place[rows] = np.arange(len(rows))
     soft, chosen = torch.zeros(len(rows), table.columns, dtype=torch.float64), []
     space = torch.empty(_samples_of_a_block(table.columns), table.columns, dtype=torch.float64)
-    for block, true in blocks:
-        found = _labels_and_units(block.contiguous(), logits, space[: len(true)])
+    for block, target in blocks:
+        found = _preds_and_units(block.contiguous(), logits, space[: len(target)])
         if found is None:
             return False
-        labels, units = found
-        soft.index_add_(0, torch.from_numpy(place[true.numpy()]), units)
-        chosen.append(true * table.columns + labels)
+        preds, units = found
+        soft.index_add_(0, torch.from_numpy(place[target.numpy()]), units)
+        chosen.append(target * table.columns + preds)
     if not math.isfinite(soft.sum().item()):  # NaN, or infinite logits
         return False
     cells = torch.cat(chosen) if chosen else torch.zeros(0, dtype=torch.int64)
@@ -156,22 +173,22 @@ def _summed_margins(blocks: Iterator[Block], classes: int, logits: bool) -> Tens
     """Hard and soft margins ``[6, classes]``; None if a sample is not sound."""
     sums = torch.zeros(6, classes, dtype=torch.float64)
     space = torch.empty(_samples_of_a_block(classes), classes, dtype=torch.float64)
-    for block, true in blocks:
-        found = _labels_and_units(block.contiguous(), logits, space[: len(true)])
+    for block, target in blocks:
+        found = _preds_and_units(block.contiguous(), logits, space[: len(target)])
         if found is None:
             return None
-        labels, units = found
-        ones = torch.ones(len(true), dtype=torch.float64)
-        sums[0].index_add_(0, true, (labels == true).double())
-        sums[1].index_add_(0, true, ones)
-        sums[2].index_add_(0, labels, ones)
-        sums[3].index_add_(0, true, units.gather(1, true.unsqueeze(1)).squeeze(1))
-        sums[4].index_add_(0, true, units.sum(1))
+        preds, units = found
+        ones = torch.ones(len(target), dtype=torch.float64)
+        sums[0].index_add_(0, target, (preds == target).double())
+        sums[1].index_add_(0, target, ones)
+        sums[2].index_add_(0, preds, ones)
+        sums[3].index_add_(0, target, units.gather(1, target.unsqueeze(1)).squeeze(1))
+        sums[4].index_add_(0, target, units.sum(1))
         sums[5] += units.sum(0)
     return sums
 
 
-def _labels_and_units(scores: Tensor, logits: bool, units: Tensor) -> tuple[Tensor, Tensor] | None:
+def _preds_and_units(scores: Tensor, logits: bool, units: Tensor) -> tuple[Tensor, Tensor] | None:
     """Classes that are predicted ``[n]`` and probabilities in units ``[n, K]``; None if they are no probabilities.
 
     Units are written to memory that all blocks share: the system takes longer to give some than the rest of this.
@@ -200,108 +217,82 @@ def _are_probabilities(scores: Floats, most: Floats, axis: int) -> bool:
 # --- on any device --------------------------------------------------------------------------------------------------
 
 
-def add_soft_masked(soft: Tensor, table: Table, scores: Tensor, true: Tensor, counted: Tensor, logits: bool) -> None:
-    """Add class scores to soft counts without reading a value.
-
-    Args:
-        soft: flat int64 soft counts ``[table.cells]``.
-        table: their shape.
-        scores: ``[N, K, ...]``, floating.
-        true: int64 row of each sample, ``[N, ...]``.
-        counted: which samples count, in the same shape.
-        logits: whether scores are logits; else they are probabilities where they count.
-    """
-    rows, samples = scores.movedim(1, -1).flatten(0, -2) if scores.ndim > 2 else scores, true.numel()
-    true, counted = true.flatten(), counted.flatten()
-    step = max(1, DEVICE_BLOCK // table.columns)
-    if samples <= step:  # without a loop over a size, which a traced graph would be compiled for
-        _add_block(soft, table, rows, true, counted, logits)
-        return
-    for start in range(0, samples, step):
-        part = slice(start, start + step)
-        _add_block(soft, table, rows[part], true[part], counted[part], logits)
-
-
-def _add_block(soft: Tensor, table: Table, scores: Tensor, true: Tensor, counted: Tensor, logits: bool) -> None:
-    share = (wide(scores).softmax(1) if logits else wide(scores)).masked_fill(~counted.unsqueeze(1), 0)
-    units, classes = (share * UNIT).round().long(), true.where(counted, 0)
-    if not table.margins:
-        soft.view(table.rows, table.columns).index_add_(0, classes, units)
-        return
-    own = units.gather(1, classes.unsqueeze(1)).squeeze(1)
-    index = torch.cat((classes, classes + table.rows))
-    soft.index_add_(0, index, torch.cat((own, units.sum(1))))
-    soft[2 * table.rows :].add_(units.sum(0))
-
-
-def add_soft_of_two(
-    soft: Tensor,
+def add_soft(
+    counts: Tensor,
     table: Table,
     scores: Tensor,
-    true: Tensor,
-    counted: Tensor,
+    target: Tensor,
+    counted: Tensor | None,
     logits: bool,
     group: Tensor | None,
 ) -> None:
-    """Add probabilities of class 1, and what is left of 1 for class 0, without reading a value.
+    """Add scores to soft counts without reading a value.
 
     Args:
-        soft: flat int64 soft counts ``[table.cells]``.
-        table: their shape.
-        scores: of class 1, ``[N, ...]``, ``[N, labels, ...]`` if there are several labels; or of both classes, ``[N, 2,
-            ...]``.
-        true: int64 class of each sample, in the same shape but for the two columns.
-        counted: which samples count, in the same shape.
+        counts: flat int64 hard counts of the same samples, and soft counts behind them, ``[2 * table.cells]``.
+        table: shape of either.
+        scores: floating, ``[N, K, ...]``; of two classes those of class 1, in the shape of the targets.
+        target: int64 class of each sample, ``[N, ...]``; ``[N, labels, ...]`` if there are several labels.
+        counted: which samples count, in the same shape; None for all.
         logits: whether scores are logits; else they are probabilities where they count.
-        group: int64 group of each sample, in the shape of ``true``, anything where it does not count; None for the
-            first.
+        group: int64 group of each sample, in the same shape, anything where it does not count; None for the first.
     """
-    if not true.numel():
-        return
-    if not true.ndim:
-        scores, true, counted = scores.view(1), true.view(1), counted.view(1)
-        group = None if group is None else group.view(1)
-    step = max(1, (BLOCK if true.is_cpu else DEVICE_BLOCK) * len(true) // true.numel())
-    if len(true) <= step:  # without a loop over a size, which a traced graph would be compiled for
-        _add_block_of_two(soft, table, scores, true, counted, logits, group)
-        return
-    for start in range(0, len(true), step):
-        part = slice(start, start + step)
-        groups = None if group is None else group[part]
-        _add_block_of_two(soft, table, scores[part], true[part], counted[part], logits, groups)
-
-
-def _add_block_of_two(
-    soft: Tensor, table: Table, scores: Tensor, true: Tensor, counted: Tensor, logits: bool, group: Tensor | None
-) -> None:
-    shares = _sigmoid(scores, true.ndim) if logits else scores[:, 1] if scores.ndim > true.ndim else scores
-    units = (_double(shares).masked_fill(~counted, 0) * UNIT).round().long()
-    rows = true if group is None else true + group * (table.labels * table.rows)
+    hard, soft = counts.view(2, -1)
+    rows = target if group is None else target + group * (table.labels * table.rows)
     if table.labels > 1:
         label = torch.arange(table.labels, device=rows.device) * table.rows
         rows = rows + label.view(-1, *[1] * (rows.ndim - 2))
-    zeros = (rows * table.columns).where(counted, 0).flatten()
-    rest = (UNIT * counted.long() - units).flatten()
-    soft.index_add_(0, torch.cat((zeros, zeros + 1)), torch.cat((rest, units.flatten())))
+    if counted is not None:
+        rows, counted = rows.where(counted, 0), counted.flatten()
+    of_two = scores.ndim == target.ndim
+    rows, scores = rows.flatten(), scores.flatten() if of_two else scores.movedim(1, -1).flatten(0, -2)
+    added = soft.new_zeros(len(soft) // 2) if of_two else soft  # of two classes what class 1 gets of each row
+    step = max(1, (BLOCK if soft.is_cpu else DEVICE_BLOCK) // table.columns)
+    if len(rows) <= step:  # without a loop over a size, which a traced graph would be compiled for
+        _add_block(added, table, scores, rows, counted, logits)
+    else:
+        for start in range(0, len(rows), step):
+            part = slice(start, start + step)
+            _add_block(added, table, scores[part], rows[part], counted if counted is None else counted[part], logits)
+    if of_two:
+        soft.add_(torch.stack((UNIT * hard.view(-1, 2).sum(-1) - added, added), -1).flatten())
 
 
-def _double(x: Tensor) -> Tensor:
-    """Float64, or float32 where the device knows no other."""
-    return x.to(torch.float32 if x.device.type == "mps" else torch.float64)
+def _add_block(soft: Tensor, table: Table, scores: Tensor, rows: Tensor, counted: Tensor | None, logits: bool) -> None:
+    """Add scores ``[n, K]`` to flat soft counts, or ``[n]`` of class 1 of two to those of that class ``[rows]``."""
+    if scores.ndim == 1:
+        shares = scores.to(torch.float64 if has_float64(scores.device) else torch.float32)
+        shares = _sigmoid(shares) if logits else shares
+    else:
+        shares = wide(scores).softmax(1) if logits else wide(scores)
+    if counted is not None:
+        shares = shares.masked_fill(~counted.view(-1, *[1] * (scores.ndim - 1)), 0)
+    units = (shares * UNIT).round_().long()
+    if scores.ndim == 1:
+        soft.index_add_(0, rows, units)
+    elif not table.margins:
+        cells = (rows * table.columns).unsqueeze(1) + torch.arange(table.columns, device=rows.device)
+        soft.index_add_(0, cells.flatten(), units.flatten())
+    else:
+        own = units.gather(1, rows.unsqueeze(1)).squeeze(1)
+        index = torch.cat((rows, rows + table.rows))
+        soft.index_add_(0, index, torch.cat((own, units.sum(1))))
+        soft[2 * table.rows :].add_(units.sum(0))
 
 
-def _sigmoid(logits: Tensor, dimensions: int) -> Tensor:
-    """Probability of class 1, of each logit the same in any batch: the last bit of torch's depends on its place."""
-    odds = of_class_one(_double(logits), dimensions)
-    if not reading_is_free(odds):
-        return odds.sigmoid()
+def _sigmoid(logits: Tensor) -> Tensor:
+    """Return the probability of class 1, the same in any batch: the last bit of torch's depends on the place in it."""
+    if not reading_is_free(logits):
+        return logits.sigmoid()
+    powers = -logits.numpy()
     with np.errstate(over="ignore"):
-        powers = np.exp(-odds.numpy())
-    return torch.from_numpy(np.asarray(1 / (1 + powers)))
+        np.exp(powers, out=powers)
+    powers += 1
+    return torch.from_numpy(np.reciprocal(powers, out=powers))
 
 
 def impossible_and_uneven(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Of class scores ``[N, K, ...]`` an impossible one of each sample, if it has one; which do not sum to 1."""
+    """Return of class scores ``[N, K, ...]`` an impossible one of each sample, if any, and which do not sum to 1."""
     scores = wide(scores)
     least, most = scores.amin(1), scores.amax(1)
     return least.where(least < 0, most), (scores.sum(1) - 1).abs() > UNEVEN  # NaN where one is

@@ -13,8 +13,8 @@ from torchmetrics.functional import classification as tm
 
 from imbtorch import Margins, confusion_matrix, margins
 from imbtorch.batches import FAULTS
-from imbtorch.counting import Counting
 from imbtorch.kernels import below
+from imbtorch.tasks import Counting
 
 INTEGERS = (
     torch.bool,

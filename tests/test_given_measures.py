@@ -13,7 +13,7 @@ import torchmetrics
 
 import imbtorch
 from imbtorch import ImbalanceReport
-from imbtorch.counting import Counting
+from imbtorch.tasks import Counting
 from imbtorch.metrics.catalogue import BY_KEY
 from imbtorch.metrics.resolving import resolved
 

@@ -14,7 +14,7 @@ from versions import traced
 
 import imbtorch
 from imbtorch import ImbalanceReport
-from imbtorch.counting import Counting
+from imbtorch.tasks import Counting
 
 SITES = ["site A", "site B", "site C"]
 

@@ -33,7 +33,7 @@ from imbtorch import (
     soft_confusion_matrix,
 )
 from imbtorch.batches import FAULTS
-from imbtorch.counting import Counting
+from imbtorch.tasks import Counting
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*had no (positive )?target")
 SIZE = {

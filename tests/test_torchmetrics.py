@@ -26,7 +26,7 @@ from imbtorch import (
     Precision,
     Recall,
 )
-from imbtorch.counting import Counting
+from imbtorch.tasks import Counting
 
 SIZE = 3
 

@@ -14,12 +14,12 @@ from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
 from imbtorch.batches import FAULTS, Batch
-from imbtorch.counting import Counting, Layout, Task, Threshold
 from imbtorch.counts import Counts, Margins, check_choice, sums
 from imbtorch.kernels import reading_is_free
 from imbtorch.measures import Average
 from imbtorch.metrics.compat import warn_caller
 from imbtorch.metrics.state import Setting, SummedState, rank_zero
+from imbtorch.tasks import Counting, Layout, Task, Threshold
 
 __all__ = ["CountsMetric", "LocalCounts"]
 
@@ -62,7 +62,7 @@ UNSURE = (
 
 
 class Counter(Protocol):
-    """What a metric counts with: :class:`~imbtorch.counting.Counting`, or something that is made of one."""
+    """What a metric counts with: :class:`~imbtorch.tasks.Counting`, or something that is made of one."""
 
     @property
     def name(self) -> str: ...
@@ -158,20 +158,23 @@ class CountsMetric(SummedState):
         """
         batch = self._read(self._counter, preds, target, group, weight)
         self._counter.add_(self._writable(exclusive=not self._leads), batch, defer=self._defer)
-        self._notify_listeners(batch)
+        if self._listeners:
+            self._notify_listeners(batch)
 
     def _notify_listeners(self, batch: Batch) -> None:
-        """Hand on what was counted, where somebody wants it."""
-        if self._listeners:
-            predicted = self._counting.predicted(batch)
-            for listener in self._listeners:
-                listener(*predicted)
+        """Hand on what was counted."""
+        predicted = self._counting.predicted(batch)
+        for listener in self._listeners:
+            listener(*predicted)
 
     def _read(
         self, counter: Counter, preds: Tensor, target: Tensor, group: Tensor | int | None, weight: Tensor | None
     ) -> Batch:
         """Check and read a batch, with what else is known of its samples."""
-        return self._counting.with_axes(counter.read(preds, target), target, group, weight)
+        batch = counter.read(preds, target)
+        if group is None and weight is None and self._counting.groups is None:
+            return batch
+        return self._counting.with_axes(batch, target, group, weight)
 
     def _defer(self) -> bool:
         """Whether samples that cannot be counted are tallied rather than raised about at once."""
@@ -199,7 +202,8 @@ class CountsMetric(SummedState):
         else:
             self._counter.add_(state, batch, defer=lambda: True)
         self._note_update()
-        self._notify_listeners(batch)
+        if self._listeners:
+            self._notify_listeners(batch)
         if self.dist_sync_on_step and self._distributed():
             counted = self._summed(counted, self.dist_sync_fn, None)
         value = self._reported_of_a_batch(counter, counted)
@@ -402,7 +406,7 @@ class LocalCounts(CountsMetric):
                 f"{type(self).__name__} keeps no soft counts; build it with soft=True, and logits=True for raw logits"
             )
         with self._counts_of_all():
-            return self._counting.soft_counts(self._state)
+            return self._counting.counts(self._state, soft=True)
 
     def _shown_arguments(self) -> dict[str, Any]:
         return super()._shown_arguments() | ({"soft": self.soft} if self.soft else {})

@@ -10,7 +10,7 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from imbtorch import measures
-from imbtorch.counting import Task
+from imbtorch.tasks import Task
 from imbtorch.counts import check_choice
 from imbtorch.measures import Measure
 from imbtorch.measures.traits import by_any_name, by_key, measure_function

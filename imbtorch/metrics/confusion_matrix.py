@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.counting import Counting, Layout, Task, Threshold
 from imbtorch.counts import Counts, Margins, Normalize, check_choice, normalized, rescaled, square, sums
 from imbtorch.measures import Average
 from imbtorch.measures.traits import CATALOGUE, Traits, defaults_of, traits_of
@@ -28,6 +27,7 @@ from imbtorch.metrics.base import (
     targets,
 )
 from imbtorch.metrics.state import Setting
+from imbtorch.tasks import Counting, Layout, Task, Threshold
 
 if TYPE_CHECKING:
     from imbtorch.analysis.intervals import Interval
@@ -187,10 +187,10 @@ class ConfusionMatrixMetric(LocalCounts):
         """
         counts = self._needed(self._counter.counts(self._state))
         self._report_problems(targets(counts))
-        return self._reported(counts, self._counting.soft_counts(self._state) if self.soft else None)
+        return self._reported(counts, self._counting.counts(self._state, soft=True) if self.soft else None)
 
     def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> Tensor:
-        soft = counter.soft_counts(state) if self.soft and isinstance(counter, Counting) else None
+        soft = counter.counts(state, soft=True) if self.soft and isinstance(counter, Counting) else None
         return self._reported(self._needed(counter.counts(state)), soft)
 
     def _needed(self, counts: Counts) -> Counts:
@@ -248,7 +248,7 @@ class ConfusionMatrixMetric(LocalCounts):
         with self._counts_of_all() as counts:
             there = self._counting.class_priors(priors, "priors")
             self._report_problems(targets(counts), there, needed=True)
-            soft = rescaled(self._counting.soft_counts(self._state), there) if self.soft else None
+            soft = rescaled(self._counting.counts(self._state, soft=True), there) if self.soft else None
             return self._narrow(self._blended(rescaled(counts, there), soft))
 
     # --- looks ------------------------------------------------------------------------------------------------------

@@ -16,13 +16,13 @@ from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
 from imbtorch.batches import FAULTS
-from imbtorch.counting import Counting
 from imbtorch.counts import ratio
 from imbtorch.kernels import reading_is_free
 from imbtorch.log_odds import against_the_rest, wide
 from imbtorch.metrics.base import TorchmetricsArguments, uncounted_text
 from imbtorch.metrics.state import Setting, SyncedMetric, rank_zero
 from imbtorch.soft import impossible_and_uneven
+from imbtorch.tasks import Counting
 
 __all__ = ["HandTill"]
 

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from imbtorch.batches import FAULTS, Batch, add_batch
 from imbtorch.bins import bins_of
-from imbtorch.counting import Counting
+from imbtorch.counts import has_float64
 from imbtorch.kernels import Table, integers
 from imbtorch.log_odds import against_the_rest, logit_limit, of_class_one, wide
+from imbtorch.tasks import Counting, Multiclass, TwoClasses
 
 __all__ = ["EDGES", "Grid", "Histogram"]
 
@@ -129,7 +130,7 @@ class Histogram:
 
     def on(self, device: torch.device) -> Histogram:
         """Return the same with its thresholds on a device, so that no update has to bring them there."""
-        return replace(self, edges=self.edges.to(device, torch.float32 if device.type == "mps" else torch.float64))
+        return replace(self, edges=self.edges.to(device, torch.float64 if has_float64(device) else torch.float32))
 
     def zeros(self, device: torch.device | None = None) -> Tensor:
         """Return an empty state."""
@@ -145,30 +146,31 @@ class Histogram:
         if not isinstance(preds, Tensor) or not preds.is_floating_point():
             got = preds.dtype if isinstance(preds, Tensor) else type(preds).__name__
             raise TypeError(f"preds must be floating scores to be swept, got {got}; pass probabilities or logits")
-        self.counting.check(preds, target)
-        truth, preds = integers(target), preds.detach()
-        if self.counting.task == "multiclass":
-            return self._against_the_rest(preds, truth)
+        preds, target = self.counting.check(preds, target)
+        target = integers(target)
+        if isinstance(self.counting, Multiclass):
+            return self._against_the_rest(preds, target)
         if self.counting.logits:
-            odds = of_class_one(preds, truth.ndim)
-            return Batch(self._bins(odds), truth, odds)
-        scores, uneven = self.counting.probabilities(preds, truth)
-        return Batch(self._bins(scores), truth, scores, True, uneven)
+            odds = of_class_one(preds, target.ndim)
+            return Batch(self._bins(odds), target, odds)
+        assert isinstance(self.counting, TwoClasses)
+        scores, uneven = self.counting.probabilities(preds, target)
+        return Batch(self._bins(scores), target, scores, True, uneven)
 
     def _bins(self, scores: Tensor) -> Tensor:
         edges = self.single if scores.dtype == torch.float32 else self.edges
         return bins_of(scores, edges.to(scores.device), self.counting.logits)
 
-    def _against_the_rest(self, preds: Tensor, truth: Tensor) -> Batch:
+    def _against_the_rest(self, preds: Tensor, target: Tensor) -> Batch:
         """Multiclass scores as those of labels; a sample that cannot be counted has its fault in all of them."""
         scores = against_the_rest(preds) if self.counting.logits else wide(preds)
-        truth = truth.unsqueeze(1)
-        classes = torch.arange(self.labels, device=truth.device).view(1, -1, *[1] * (truth.ndim - 2))
-        one_hot = (truth == classes).long()
-        outside = (truth < 0) | (truth >= self.labels)
-        one_hot = torch.where(outside, truth, one_hot)  # which is neither 0 nor 1
+        target = target.unsqueeze(1)
+        classes = torch.arange(self.labels, device=target.device).view(1, -1, *[1] * (target.ndim - 2))
+        one_hot = (target == classes).long()
+        outside = (target < 0) | (target >= self.labels)
+        one_hot = torch.where(outside, target, one_hot)  # which is neither 0 nor 1
         if self.counting.ignored_target is not None:
-            one_hot = torch.where(truth == self.counting.ignored_target, LEFT_OUT, one_hot)
+            one_hot = torch.where(target == self.counting.ignored_target, LEFT_OUT, one_hot)
         if self.counting.logits:
             return Batch(self._bins(scores), one_hot, scores)
         least, most = scores.amin(1, keepdim=True), scores.amax(1, keepdim=True)

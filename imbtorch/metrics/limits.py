@@ -9,9 +9,9 @@ from torch import Tensor
 
 from imbtorch.analysis.thresholds import Limit, Limits
 from imbtorch.arguments import real_number
-from imbtorch.counting import Counting
 from imbtorch.counts import Counts, matrix, ratio
 from imbtorch.metrics.resolving import resolved
+from imbtorch.tasks import Counting
 
 __all__ = ["checked_limits", "priced_text"]
 

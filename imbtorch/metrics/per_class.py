@@ -8,11 +8,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from imbtorch.counting import Counting
 from imbtorch.counts import Counts, Margins, check_choice
 from imbtorch.measures.traits import by_key, traits_of
 from imbtorch.metrics.averaging import AveragedMeasure, allowed_averages
 from imbtorch.metrics.resolving import Measured, resolved
+from imbtorch.tasks import Counting
 
 __all__ = ["PER_CLASS", "class_values", "per_class_measures"]
 

@@ -12,7 +12,6 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from imbtorch.analysis.intervals import Interval
-from imbtorch.counting import Counting, Layout, Task, Threshold
 from imbtorch.counts import Counts, mapped, sums
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import Counter, LocalCounts, OnInvalid, TorchmetricsArguments, canonical
@@ -31,6 +30,7 @@ from imbtorch.metrics.state import Setting
 from imbtorch.metrics.superclasses import MergedMeasure, checked_superclasses
 from imbtorch.plots import plot_values
 from imbtorch.suggestions import did_you_mean
+from imbtorch.tasks import Counting, Layout, Task, Threshold
 
 __all__ = ["ImbalanceReport"]
 
@@ -261,9 +261,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
         groups, soft = counting.groups is not None, counting.soft > 0
         return Snapshot(
             counting.counts(state),
-            counting.soft_counts(state) if soft else None,
-            counting.counts_of_groups(state) if groups else None,
-            counting.soft_counts_of_groups(state) if groups and soft else None,
+            counting.counts(state, soft=True) if soft else None,
+            counting.counts(state, of_groups=True) if groups else None,
+            counting.counts(state, of_groups=True, soft=True) if groups and soft else None,
             self._priors,
         )
 

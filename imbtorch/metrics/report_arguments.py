@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
-from imbtorch.counting import Counting, Layout, Task
 from imbtorch.metrics.base import UNSURE
+from imbtorch.tasks import Counting, Layout, Task
 
 __all__ = ["check_together", "checked_prevalence", "collision", "sized"]
 

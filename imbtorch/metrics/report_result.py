@@ -13,7 +13,6 @@ from torch import Tensor
 from imbtorch.analysis.baselines import always_commonest
 from imbtorch.analysis.intervals import Interval, bootstrap, posterior
 from imbtorch.analysis.tables import trivial_line
-from imbtorch.counting import Counting
 from imbtorch.counts import Counts, mapped, margins, sums
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import UNSURE, confusion_counts
@@ -24,6 +23,7 @@ from imbtorch.metrics.report_table import ReportTable
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import PerClass, Row, Snapshot, View
 from imbtorch.plots import plot_confusion_matrix, plot_values
+from imbtorch.tasks import Counting
 
 __all__ = ["Reading", "ReportResult"]
 

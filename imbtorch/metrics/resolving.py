@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from imbtorch.counting import Counting
+from imbtorch.tasks import Counting
 from imbtorch.counts import check_choice
 from imbtorch.measures.traits import Traits
 from imbtorch.metrics.averaging import AveragedMeasure

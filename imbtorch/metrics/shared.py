@@ -38,7 +38,7 @@ class SharedResult(CountsMetric):
     )
 
     _priors: Tensor | None
-    """The prevalence as :meth:`imbtorch.counting.Counting.class_priors` has it."""
+    """The prevalence as :meth:`imbtorch.tasks.Counting.class_priors` has it."""
 
     def _prevalence(self) -> tuple[float, ...] | None:
         if self._priors is None:

@@ -18,6 +18,7 @@ from torchmetrics.utilities.data import dim_zero_sum
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 from imbtorch.arguments import refuse_arguments_of_others
+from imbtorch.counts import has_float64
 from imbtorch.metrics.compat import updated_by_collection
 from imbtorch.suggestions import did_you_mean
 
@@ -423,7 +424,7 @@ def _normal(state: Tensor) -> Tensor:
 
 def check_cell(cell: torch.dtype, device: torch.device) -> None:
     """Raise where a device cannot hold the counts."""
-    if cell == torch.float64 and device.type == "mps":
+    if cell == torch.float64 and not has_float64(device):
         raise ValueError(
             f"weighted=True counts in float64, which the device {device} does not have; keep the metric on the CPU and "
             "give it preds.cpu(), target.cpu() and weight.cpu()"

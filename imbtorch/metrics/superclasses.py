@@ -10,11 +10,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from imbtorch.counting import Counting
 from imbtorch.counts import Counts, merge_classes
 from imbtorch.metrics.averaging import AveragedMeasure, one_value
 from imbtorch.metrics.class_groups import check_group_name
 from imbtorch.metrics.rows import Row, Snapshot
+from imbtorch.tasks import Counting
 
 __all__ = ["MergedMeasure", "Superclasses", "checked_superclasses"]
 

@@ -12,7 +12,7 @@ from typing_extensions import Unpack
 from imbtorch.analysis.intervals import Interval
 from imbtorch.analysis.scores import unresolved
 from imbtorch.analysis.thresholds import OperatingPoint
-from imbtorch.counting import Counting, Task
+from imbtorch.tasks import Counting, Task
 from imbtorch.counts import Counts, check_choice, double, evaluated
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import OnInvalid, TorchmetricsArguments, canonical

@@ -25,7 +25,7 @@ from imbtorch.analysis.scores import (
 )
 from imbtorch.analysis.tables import html_table
 from imbtorch.analysis.thresholds import OperatingPoint, best_place, corrected_counts, distinct, operating_point
-from imbtorch.counting import Counting
+from imbtorch.tasks import Counting
 from imbtorch.counts import Measure, check_choice, double, evaluated, rescaled_rows
 from imbtorch.measures import expected_cost
 from imbtorch.metrics.averaging import AtPrevalence, AveragedMeasure

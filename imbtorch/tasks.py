@@ -1,0 +1,483 @@
+"""Settings of the three tasks: how each reads a batch, and the layout of the state that it counts into."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar, get_args
+
+import torch
+from torch import Tensor
+
+from imbtorch.arguments import (
+    Layout,
+    Task,
+    Threshold,
+    check_flag,
+    checked_size,
+    checked_soft,
+    checked_task,
+    checked_thresholds,
+    group_of_each,
+    spread,
+    whole_number,
+)
+from imbtorch.batches import (
+    COMMON,
+    FAULTS,
+    Batch,
+    add_batch,
+    counted_samples,
+    group_of_samples,
+    highest,
+    readable,
+    wrong_device,
+)
+from imbtorch.counts import Counts, Margins, check_choice, has_float64
+from imbtorch.errors import check_pair, misfit, misfit_of_class_scores, value_message
+from imbtorch.kernels import Table, integers, reading_is_free
+from imbtorch.log_odds import logit_limit, of_class_one, wide
+from imbtorch.soft import UNEVEN, add_soft, count_soft, impossible_and_uneven, with_totals_of
+
+__all__ = ["Binary", "Counting", "Layout", "Multiclass", "Multilabel", "Task", "Threshold", "TwoClasses"]
+
+KNOWN = (torch.float32, *COMMON, torch.float16, torch.bfloat16, torch.float64)  # dtypes of predictions
+
+
+@dataclass(frozen=True)
+class Counting:
+    """Settings of a task: how its predictions and targets are read, and where they are counted.
+
+    Counts live in a flat int64 state (float64 if samples have weights): the cells of the matrix (or correct, actual,
+    predicted for margins) of each group, where soft counts are wanted as many again for those, then one spare cell for
+    each of :data:`~imbtorch.batches.FAULTS`. Use :meth:`of`, which checks what a user gave.
+    """
+
+    task: ClassVar[Task]
+
+    size: int  # classes, or labels for multilabel
+    threshold: float | tuple[float, ...] = 0.5  # several: one for each label
+    logits: bool = False
+    ignore_index: int | None = None
+    layout: Layout = "matrix"
+    soft: float = 0.0  # share of soft counts; 0 for none
+    limits: Tensor | None = field(default=None, compare=False, repr=False)  # several thresholds, on a device
+    weighted: bool = False
+    groups: int | None = None  # their number
+    table: Table = field(init=False, compare=False, repr=False)  # shape of the counts
+    ignored_target: int | None = field(init=False, compare=False, repr=False)  # an ignore_index that int64 can equal
+
+    def __post_init__(self) -> None:
+        """Derive what each update needs."""
+        labels, index = self.num_labels or 1, self.ignore_index
+        table = Table(self.classes, self.classes, labels, self.layout == "margins", self.groups or 1)
+        object.__setattr__(self, "table", table)
+        can_equal = index is not None and -(2**63) <= index < 2**63
+        object.__setattr__(self, "ignored_target", index if can_equal else None)
+
+    @staticmethod
+    def of(
+        task: Task | None,
+        num_classes: int | None = None,
+        num_labels: int | None = None,
+        threshold: Threshold = 0.5,
+        logits: bool = False,
+        ignore_index: int | None = None,
+        layout: Layout = "matrix",
+        soft: bool | float = False,
+        weighted: bool = False,
+        groups: int | None = None,
+    ) -> Counting:
+        """Check the arguments that say how to count, and return the settings of their task."""
+        task = checked_task(task)
+        check_choice("state", layout, get_args(Layout))
+        size = checked_size(task, num_classes, num_labels)
+        check_flag("logits", logits)
+        if layout == "margins" and task != "multiclass":
+            raise ValueError(f"state='margins' is for task='multiclass'; task={task!r} keeps 4 counts a label anyway")
+        ignored = None if ignore_index is None else whole_number("ignore_index", ignore_index, "an int or None")
+        check_flag("weighted", weighted)
+        chosen, share = checked_thresholds(task, size, threshold), checked_soft(soft)
+        if share and (chosen != 0.5 or weighted):
+            other = "weights" if weighted else f"no threshold but 0.5, got threshold={threshold!r}"
+            raise ValueError(f"soft={soft!r} counts probabilities, which know {other}; leave one of them out")
+        kind = {"binary": Binary, "multilabel": Multilabel, "multiclass": Multiclass}[task]
+        return kind(size, chosen, logits, ignored, layout, share, weighted=weighted, groups=groups).on(None)
+
+    def on(self, device: torch.device | None) -> Counting:
+        """Return the same with the thresholds of labels on a device, so that no update has to bring them there."""
+        if not isinstance(self.threshold, tuple):
+            return self
+        dtype = torch.float64 if has_float64(device) else torch.float32
+        return replace(self, limits=torch.tensor(self.threshold, dtype=dtype, device=device))
+
+    # --- what is counted --------------------------------------------------------------------------------------------
+
+    @property
+    def num_classes(self) -> int | None:
+        """Number of classes; None for multilabel."""
+        return self.size
+
+    @property
+    def num_labels(self) -> int | None:
+        """Number of labels of multilabel."""
+        return None
+
+    @property
+    def classes(self) -> int:
+        """Number of classes that a target can take."""
+        return self.size
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of the state: weights have digits."""
+        return torch.float64 if self.weighted else torch.int64
+
+    @property
+    def cells(self) -> int:
+        """Number of counts, hard and soft; the spare cells come behind them."""
+        return self.table.cells * (2 if self.soft else 1)
+
+    @property
+    def ignored_class(self) -> int | None:
+        """The class that ``ignore_index`` takes out, where it names one."""
+        inside = self.ignore_index is not None and 0 <= self.ignore_index < self.classes
+        return self.ignore_index if inside else None
+
+    @property
+    def name(self) -> str:
+        """An identifier that differs wherever the counts would; the state of a metric bears it."""
+        parts: list[object] = [self.layout, self.task, self.size, *self._name_of_reading()]
+        if self.ignore_index is not None:
+            parts += ["ignore", self.ignore_index]
+        if self.soft:
+            parts += ["soft", self.soft, *self._name_of_soft_reading()]
+        parts += ["weighted"] * self.weighted + ([] if self.groups is None else ["groups", self.groups])
+        return re.sub(r"\W", "_", "_".join(map(str, parts)))
+
+    def _name_of_reading(self) -> list[object]:
+        """Return what the name says of how scores become classes."""
+        return []
+
+    def _name_of_soft_reading(self) -> list[object]:
+        """Return what the name says of how scores become probabilities, unless it says so already."""
+        return []
+
+    def class_priors(self, priors: Tensor | Sequence[float], name: str) -> Tensor:
+        """Check the class shares of another population and return them on the CPU: ``[K]``, for labels ``[L, 2]``.
+
+        For multilabel a user gives the share of positives of each label, which makes that of its negatives.
+        """
+        there = self._priors_of_classes(self._one_for_each(priors, name), name)
+        if not bool((there >= 0).all() & there.sum().isfinite() & (there.sum() > 0)):
+            raise ValueError(f"{name} must be finite, non-negative and not all 0, got {priors!r}")
+        if self.ignored_class is not None and bool(there[..., self.ignored_class].any()):
+            raise ValueError(
+                f"{name} gives a share to class {self.ignored_class}, whose samples ignore_index leaves out; give it "
+                "share 0, and the others their shares among themselves"
+            )
+        return there
+
+    def _priors_of_classes(self, given: Tensor, name: str) -> Tensor:
+        return given.clone()
+
+    def _one_for_each(self, priors: Tensor | Sequence[float], name: str) -> Tensor:
+        """Return numbers, one for each class or label, as a float64 tensor, else raise."""
+        try:
+            given = torch.as_tensor(priors, dtype=torch.float64, device="cpu")
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise TypeError(f"{name} must be a sequence of numbers such as [0.99, 0.01], got {priors!r}") from error
+        if given.shape != (self.size,):
+            got = f"{list(given.shape)}" if given.ndim else f"the number {priors!r}"
+            remedy = "; as in [0.99, 0.01], the positive class last" if self.task == "binary" else ""
+            kind = "classes" if self.num_labels is None else "labels"
+            raise ValueError(f"{name} must hold one share for each of {self.size} {kind}, got {got}{remedy}")
+        return given
+
+    # --- the state --------------------------------------------------------------------------------------------------
+
+    def of_a_batch(self, needs_matrix: bool) -> Counting:
+        """Return what counts the value of one batch: a large matrix only if needed, for it takes K * K again."""
+        needs_matrix = needs_matrix or self.soft > 0  # margins do not say in which row a probability was
+        small = self.cells <= 4096 or needs_matrix or self.layout == "margins"
+        return self if small else self._into_margins
+
+    @cached_property
+    def _into_margins(self) -> Counting:
+        return replace(self, layout="margins")
+
+    def zeros(self, device: torch.device | None = None) -> Tensor:
+        """Return an empty state."""
+        return torch.zeros(self.cells + len(FAULTS), dtype=self.dtype, device=device)
+
+    def counts(self, state: Tensor, *, of_groups: bool = False, soft: bool = False) -> Counts:
+        """View a state, or a stack ``[..., cells + faults]`` of them, as counts.
+
+        Args:
+            state: flat counts.
+            of_groups: whether to return those of each group, ``[..., G, K, K]``, rather than of all samples.
+            soft: whether to return soft counts, float64; see :func:`imbtorch.soft.with_totals_of`.
+
+        Returns:
+            ``[..., K, K]`` (for labels ``[..., L, 2, 2]``) or :class:`~imbtorch.counts.Margins`: a view where nothing
+            is summed or scaled.
+        """
+        hard = self._viewed(state, 0, of_groups)
+        return with_totals_of(hard, self._viewed(state, 1, of_groups)) if soft else hard
+
+    def _viewed(self, state: Tensor, part: int, of_groups: bool) -> Counts:
+        """View hard (part 0) or soft (part 1) counts of a state."""
+        cells = state[..., part * self.table.cells : (part + 1) * self.table.cells]
+        if self.groups is not None or of_groups:
+            cells = cells.reshape(*state.shape[:-1], self.table.groups, self.table.of_a_group)
+            cells = cells if of_groups else cells.sum(-2)
+        lead = cells.shape[:-1]
+        if self.layout == "margins":
+            return Margins(*cells.reshape(*lead, 3, self.size).unbind(-2))
+        labels = () if self.num_labels is None else (self.num_labels,)
+        return cells.reshape(*lead, *labels, self.classes, self.classes)
+
+    def faults(self, state: Tensor) -> Tensor:
+        """Return the tally of the samples that were not counted, in the order of :data:`FAULTS`."""
+        return state[..., self.cells :]
+
+    # --- a batch ----------------------------------------------------------------------------------------------------
+
+    def check(self, preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Check types and shapes, which costs nothing, and return both in dtypes that are compared alike.
+
+        Values are checked while counting.
+
+        Raises:
+            ValueError: for shapes or devices that do not fit.
+            TypeError: for what is no dense tensor, or floating targets.
+        """
+        usual = (  # to check all else costs as much as counting some
+            type(preds) is type(target) is Tensor
+            and preds.dtype in KNOWN
+            and target.dtype in COMMON
+            and preds.layout is target.layout is torch.strided
+            and preds.device == target.device
+        )
+        if not usual:
+            check_pair(preds, target)
+            preds, target = readable(preds), readable(target)
+        self._check_shapes(preds, target)
+        if self.soft and not preds.is_floating_point():
+            raise TypeError(
+                f"preds must be floating scores where soft={self.soft} counts probabilities, got {preds.dtype}; "
+                "pass probabilities, or logits with logits=True"
+            )
+        return preds.detach() if preds.requires_grad else preds, target
+
+    def _check_shapes(self, preds: Tensor, target: Tensor) -> None:
+        """Raise a ValueError for shapes that do not fit."""
+        raise NotImplementedError
+
+    def read(self, preds: Tensor, target: Tensor) -> Batch:
+        """Check a batch and read its predictions; raise as :meth:`check`."""
+        raise NotImplementedError
+
+    def with_axes(self, batch: Batch, target: Tensor, group: Tensor | int | None, weight: Tensor | None) -> Batch:
+        """Add to each sample of a batch what it weighs, and its group.
+
+        Args:
+            batch: what was read of the target.
+            target: as the user gave it.
+            group: ``[N]`` indices, or one for all samples.
+            weight: one for each target, or for its first dimensions, ``[N]`` for instance.
+
+        Raises:
+            ValueError: for shapes or devices that do not fit, and what this metric was not made for, or lacks.
+            TypeError: for what is no tensor, and groups that are no integers.
+        """
+        if weight is not None and not self.weighted:
+            raise ValueError("weight was given to a metric that counts each sample once; make it with weighted=True")
+        if group is None and self.groups is not None:
+            raise ValueError(
+                "the metric has groups and needs that of each sample; use update(preds, target, group=ids), ids "
+                "being indices of groups"
+            )
+        if group is not None and self.groups is None:
+            raise ValueError(
+                "group was given to a metric that has no groups; make an ImbalanceReport with groups=[...], or leave "
+                "group out"
+            )
+        if weight is not None:
+            batch = batch._replace(weight=spread("weight", weight, target, batch.target).detach().to(torch.float64))
+        return batch if group is None else batch._replace(group=group_of_each(group, target, batch.target))
+
+    def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
+        """Add a batch to a state in place; see :func:`imbtorch.batches.add_batch`."""
+        if batch.soft is None:
+            add_batch(state, self.table, batch, self.ignored_target, defer, self.error_message)
+        else:
+            self._add_soft(state, batch, batch.soft, defer)
+
+    def _add_soft(self, state: Tensor, batch: Batch, scores: Tensor, defer: Callable[[], bool]) -> None:
+        """Add a batch to hard and soft counts in one operation at the very end, so that no interrupt parts them."""
+        if batch.target.device != state.device:
+            raise wrong_device(state, batch)
+        if batch.target.numel() == 0 or (reading_is_free(state) and self._counted_at_once(state, batch, scores)):
+            return
+        fresh, table, batch = torch.zeros_like(state), self.table, self._judged(batch)
+        counted = add_batch(fresh, table, batch, self.ignored_target, defer, self.error_message)
+        target = integers(batch.target)
+        if counted is None and self.ignored_target is not None:
+            counted = target != self.ignored_target
+        add_soft(fresh[: self.cells], table, scores, target, counted, self.logits, group_of_samples(batch))
+        state += fresh
+
+    def _counted_at_once(self, state: Tensor, batch: Batch, scores: Tensor) -> bool:
+        """Count a batch, if it is sound, where that takes less time than :func:`add_soft`; else return False."""
+        return False
+
+    def _judged(self, batch: Batch) -> Batch:
+        """Return a batch with predicted classes, and what shows whether its samples can be counted."""
+        return batch
+
+    def predicted(self, batch: Batch) -> tuple[Tensor, ...]:
+        """Return predicted classes and targets, and which samples are counted, flat; never wait for a device."""
+        return tuple(part.flatten() for part in counted_samples(self._judged(batch), self.table, self.ignored_target))
+
+    def error_message(self, fault: int, values: Tensor, samples: int) -> str:
+        """Return what is wrong with a batch, by the first of the offending values."""
+        return value_message(
+            fault,
+            values,
+            samples,
+            task=self.task,
+            classes=self.classes,
+            groups=self.table.groups,
+            soft_logits=self.soft > 0 and self.logits and self.task == "multiclass",
+        )
+
+
+# --- two classes, by a threshold ------------------------------------------------------------------------------------
+
+
+class TwoClasses(Counting):
+    """Settings of the tasks that compare a score with a threshold."""
+
+    @property
+    def classes(self) -> int:
+        """Number of classes that a target can take."""
+        return 2
+
+    def _name_of_reading(self) -> list[object]:
+        several = isinstance(self.threshold, tuple)
+        text = hashlib.sha256(repr(self.threshold).encode()).hexdigest()[:12] if several else self.threshold
+        return ["thresholds" if several else "threshold", text, *["logits"] * self.logits]
+
+    def read(self, preds: Tensor, target: Tensor) -> Batch:
+        """Check a batch and compare its scores with the threshold; raise as :meth:`check`."""
+        preds, target = self.check(preds, target)
+        if not preds.is_floating_point():
+            return Batch(preds, target)
+        # logits beyond 17 have the same probability in float32, which a threshold could not tell apart
+        scores, uneven = (of_class_one(preds, target.ndim), None) if self.logits else self.probabilities(preds, target)
+        soft = scores if self.soft else None
+        return Batch(scores > self._limit_of(scores), target, scores, not self.logits, uneven, soft)
+
+    def probabilities(self, preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the probability of class 1, in float32 or wider; of both columns also which do not sum to 1."""
+        scores = wide(preds)
+        if preds.ndim == target.ndim:
+            return scores, None
+        total = scores.sum(1)
+        return scores[:, 1].masked_fill(total.isnan(), torch.nan), (total - 1).abs() > UNEVEN
+
+    def _limit_of(self, scores: Tensor) -> float | Tensor:
+        """Return what scores must exceed, rounded once to their dtype; beside labels ``[N, L, ...]`` one for each."""
+        if not isinstance(self.threshold, tuple):
+            return logit_limit(self.threshold) if self.logits else self.threshold
+        assert self.limits is not None
+        limits = torch.as_tensor(logit_limit(self.limits)) if self.logits else self.limits
+        return limits.to(scores).view(-1, *[1] * (scores.ndim - 2))
+
+
+class Binary(TwoClasses):
+    """Settings of ``task="binary"``: one score ``[N, ...]`` a sample, or two ``[N, 2, ...]``."""
+
+    task = "binary"
+
+    def _check_shapes(self, preds: Tensor, target: Tensor) -> None:
+        if preds.shape == target.shape:
+            return
+        shape = target.shape
+        if not (preds.is_floating_point() and shape and preds.shape == (shape[0], 2, *shape[1:])):
+            raise ValueError(misfit(preds, target, self.task))
+
+
+class Multilabel(TwoClasses):
+    """Settings of ``task="multilabel"``: a score ``[N, L, ...]`` for each label, which are counted apart."""
+
+    task = "multilabel"
+
+    @property
+    def num_classes(self) -> int | None:
+        """Number of classes; None for multilabel."""
+        return None
+
+    @property
+    def num_labels(self) -> int | None:
+        """Number of labels."""
+        return self.size
+
+    def _priors_of_classes(self, given: Tensor, name: str) -> Tensor:
+        if not bool(((given >= 0) & (given <= 1)).all()):
+            raise ValueError(f"{name} must hold the share of positives of each label, in [0, 1], got {given.tolist()}")
+        return torch.stack((1 - given, given), -1)
+
+    def _check_shapes(self, preds: Tensor, target: Tensor) -> None:
+        if target.ndim < 2 or target.shape[1] != self.size:
+            raise ValueError(
+                f"target must be [N, {self.size}, ...] for num_labels={self.size}, got {list(target.shape)}"
+            )
+        if preds.shape != target.shape:
+            raise ValueError(misfit(preds, target, self.task))
+
+
+# --- several classes, by the highest score --------------------------------------------------------------------------
+
+
+class Multiclass(Counting):
+    """Settings of ``task="multiclass"``: class indices ``[N, ...]``, or scores ``[N, C, ...]``."""
+
+    task = "multiclass"
+
+    def _name_of_soft_reading(self) -> list[object]:
+        return ["logits"] * self.logits
+
+    def _check_shapes(self, preds: Tensor, target: Tensor) -> None:
+        shape = target.shape
+        if preds.is_floating_point():
+            if not shape or preds.shape != (shape[0], self.size, *shape[1:]):
+                raise ValueError(misfit_of_class_scores(preds, target, self.size))
+        elif preds.shape != shape:
+            raise ValueError(misfit(preds, target, self.task))
+
+    def read(self, preds: Tensor, target: Tensor) -> Batch:
+        """Check a batch and find the classes of its highest scores; raise as :meth:`check`."""
+        preds, target = self.check(preds, target)
+        if self.soft:
+            return Batch(preds, target, soft=preds)
+        if not preds.is_floating_point():
+            return Batch(preds, target)
+        labels, shown = highest(preds)
+        return Batch(labels, target, shown)
+
+    def _counted_at_once(self, state: Tensor, batch: Batch, scores: Tensor) -> bool:
+        return count_soft(state, self.table, scores, batch.target, self.ignored_target, self.logits, batch.group)
+
+    def _judged(self, batch: Batch) -> Batch:
+        if batch.soft is None:
+            return batch
+        best = torch.max(batch.soft, 1)
+        if self.logits:  # a softmax of infinite ones is NaN
+            return batch._replace(preds=best.indices, scores=best.values.masked_fill(best.values.isinf(), torch.nan))
+        impossible, uneven = impossible_and_uneven(batch.soft)
+        return batch._replace(preds=best.indices, scores=impossible, bounded=True, uneven=uneven)
