@@ -286,6 +286,26 @@ def logits(bench: Bench) -> None:
         rows[-1].append(took["torcheval"] / took["ours"] if "torcheval" in took else None)
     columns = ["K", "read µs", "argmax µs", "imbtorch µs", "torchmetrics µs", "ratio", "target", "torcheval ratio"]
     table("update: logits of a batch of 4096", columns, rows)
+    scores_of_few_classes(bench)
+
+
+def scores_of_few_classes(bench: Bench) -> None:
+    """Class scores of small batches and few classes, the commonest call."""
+    rows: list[list[object]] = []
+    for classes in (2, 3, 10):
+        for batch in (256, 1024, 4096):
+            scores, (_, target) = torch.randn(batch, classes, device=DEVICE), labels(classes, batch)
+            took = bench.medians(
+                argmax=lambda scores=scores: scores.argmax(1),
+                ours=feed(ours(classes), scores, target),
+                theirs=feed(theirs(classes), scores, target),
+            )
+            ratio = took["theirs"] / took["ours"]
+            what = f"scores, K = {classes}, batch {batch:,}: torchmetrics / imbtorch"
+            rows.append([classes, batch, *(1e6 * each for each in took.values()), ratio])
+            rows[-1].append(bench.at_least(1.1, ratio, what))
+    columns = ["K", "batch", "argmax µs", "imbtorch µs", "torchmetrics µs", "ratio", "target"]
+    table("update: scores of few classes", columns, rows)
 
 
 def soft(bench: Bench) -> None:

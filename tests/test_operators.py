@@ -267,9 +267,9 @@ def test_compute_reads_one_value(samples):
 # --- imports ---------------------------------------------------------------------------------------------------------
 
 LAYERS = [  # each imports only from its own layer and those above it in this list; beside torch, what is named
-    ({"counts", "measures", "sampler"}, set()),
+    ({"suggestions", "counts", "measures", "sampler"}, set()),
     (
-        {"kernels", "bins", "log_odds", "arguments", "soft", "batches", "counting", "functional"},
+        {"kernels", "bins", "log_odds", "arguments", "soft", "batches", "errors", "tasks", "functional"},
         {"numpy"},
     ),  # torchmetrics needs it
     ({"analysis"}, set()),

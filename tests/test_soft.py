@@ -3,7 +3,9 @@
 import functools
 import itertools
 import pickle
+import sys
 from fractions import Fraction
+from pathlib import Path
 
 import lightning
 import numpy as np
@@ -681,6 +683,68 @@ def test_empty_batches_and_single_samples():
     several = ImbalanceAccuracy("multiclass", num_classes=3, soft=True)
     several.update(torch.zeros(0, 3), torch.zeros(0, dtype=torch.long))
     assert not several.soft_counts().any()
+
+
+# --- interrupts -----------------------------------------------------------------------------------------------------
+
+
+def interrupted(work, instructions):
+    """Run, with a KeyboardInterrupt after so many instructions of imbtorch; return whether it came so far."""
+
+    def trace(frame, event, _):
+        nonlocal instructions
+        if Path(frame.f_code.co_filename).parent != Path(imbtorch.__file__).parent:
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        instructions -= event == "opcode"
+        if instructions < 0:
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.parametrize(
+    ("task", "size", "groups", "on_device"),
+    [
+        ("multiclass", 300, None, False),
+        ("multiclass", 300, None, True),
+        ("multiclass", 10, 700, False),
+        ("multilabel", 17_000, None, False),
+        ("binary", None, 3, True),
+    ],
+)
+def test_an_interrupt_parts_no_soft_counts_from_hard_ones(task, size, groups, on_device, request):
+    """Also where there are more than 65,536 cells, which the CPU does not count in blocks."""
+    if on_device:
+        request.getfixturevalue("accelerator")
+    generator = torch.Generator().manual_seed(0)
+    shape = (5, size) if task == "multilabel" else (5,)
+    target = torch.randint(2 if task != "multiclass" else size, shape, generator=generator)
+    scores = torch.rand(*shape, *([size] if task == "multiclass" else []), generator=generator)
+    number = {} if size is None else {"num_labels" if task == "multilabel" else "num_classes": size}
+    counting = Counting.of(task, **number, soft=True, logits=True, groups=groups)
+    group = None if groups is None else torch.tensor([0, 2, 1, 1, 0])
+    empty, full = counting.zeros(), counting.zeros()
+    batch = counting.with_axes(counting.read(scores, target), target, group, None)
+    counting.add_(full, batch, defer=lambda: False)
+    seen = set()
+    for instructions in itertools.count(0, 5):
+        state = counting.zeros()
+        stopped = interrupted(lambda state=state: counting.add_(state, batch, defer=lambda: False), instructions)
+        assert torch.equal(state, full) or (stopped and torch.equal(state, empty))
+        seen.add((stopped, bool(state.any())))
+        if not stopped:
+            break
+    assert {(True, False), (False, True)} <= seen
 
 
 # --- graphs and training loops --------------------------------------------------------------------------------------
