@@ -87,7 +87,7 @@ def misfit_of_class_scores(preds: Tensor, target: Tensor, classes: int) -> str:
 
 
 def value_message(
-    fault: int, values: Tensor, samples: int, *, task: str, classes: int, groups: int, soft_logits: bool
+    fault: int, values: Tensor, samples: int, *, task: str, classes: int, groups: int, logits: bool, soft: bool
 ) -> str:
     """Describe what is wrong with a batch, by the first of the offending values.
 
@@ -98,13 +98,16 @@ def value_message(
         task: task of the metric.
         classes: number of its classes.
         groups: number of its groups.
-        soft_logits: whether a softmax of the scores is counted, which infinite ones do not have.
+        logits: whether scores are logits.
+        soft: whether their probabilities are counted, which infinite logits of several classes do not have.
     """
     value, many = values.flatten()[0].item(), f"({values.numel()} of {samples} values)"
     remedy = "pass logits=True for raw scores"
     match FAULTS[fault]:
         case "NaN scores":
-            wrong = "NaN or infinite logits" if soft_logits else "NaN scores"
+            wrong = "NaN scores" + ", or infinite logits whose probability is undefined" * logits
+            if soft and logits and task == "multiclass":
+                wrong = "NaN or infinite logits"
             return f"preds hold {wrong} {many}; a diverged model is the usual cause"
         case "probabilities outside [0, 1]":
             return f"preds hold {value:.6g}, which is no probability {many}; {remedy}"

@@ -352,7 +352,8 @@ class Counting:
             task=self.task,
             classes=self.classes,
             groups=self.table.groups,
-            soft_logits=self.soft > 0 and self.logits and self.task == "multiclass",
+            logits=self.logits,
+            soft=self.soft > 0,
         )
 
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from imbtorch.analysis.drawing import Prior, Totals, chunks, gammas
 from imbtorch.analysis.intervals import Interval, check_draws, posterior, quantiles, values
-from imbtorch.arguments import check_tensor
 from imbtorch.counts import Measure, check_choice, ratio
+from imbtorch.errors import check_tensor
 
 __all__ = ["Comparison", "compare", "paired_compare"]
 
