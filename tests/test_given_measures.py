@@ -13,9 +13,9 @@ import torchmetrics
 
 import imbtorch
 from imbtorch import ImbalanceReport
-from imbtorch.tasks import Counting
 from imbtorch.metrics.catalogue import BY_KEY
 from imbtorch.metrics.resolving import resolved
+from imbtorch.tasks import Counting
 
 MATRIX = [[70, 10], [4, 16]]
 PREDS = torch.tensor([0] * 70 + [1] * 10 + [0] * 4 + [1] * 16)

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imbtorch.tasks import Counting
 from imbtorch.counts import Counts, Margins, check_choice, double, mapped, margins, one_vs_rest, rescaled, restore
 from imbtorch.measures import class_mean
 from imbtorch.measures.traits import Traits
+from imbtorch.tasks import Counting
 
 __all__ = ["AtPrevalence", "AveragedMeasure", "blended", "chosen_average"]
 

@@ -10,12 +10,12 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from imbtorch import measures
-from imbtorch.tasks import Task
 from imbtorch.counts import check_choice
 from imbtorch.measures import Measure
 from imbtorch.measures.traits import by_any_name, by_key, measure_function
 from imbtorch.metrics.base import MetricArguments
 from imbtorch.metrics.confusion_matrix import METRICS, ConfusionMatrixMetric
+from imbtorch.tasks import Task
 
 __all__ = [
     "P4",

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from imbtorch.tasks import Counting
 from imbtorch.counts import check_choice
 from imbtorch.measures.traits import Traits
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.catalogue import BY_KEY
 from imbtorch.metrics.confusion_matrix import METRICS, ConfusionMatrixMetric
+from imbtorch.tasks import Counting
 
 __all__ = ["Measured", "as_given", "metric_class", "named_measures", "resolved"]
 
