@@ -12,7 +12,6 @@ from typing_extensions import Unpack
 from imbtorch.analysis.intervals import Interval
 from imbtorch.analysis.scores import unresolved
 from imbtorch.analysis.thresholds import OperatingPoint
-from imbtorch.tasks import Counting, Task
 from imbtorch.counts import Counts, check_choice, double, evaluated
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import OnInvalid, TorchmetricsArguments, canonical
@@ -23,6 +22,7 @@ from imbtorch.metrics.resolving import Measured, as_given, metric_class, resolve
 from imbtorch.metrics.shared import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.metrics.sweep_result import Also, SweepReading, SweepResult
+from imbtorch.tasks import Counting, Task
 
 __all__ = ["ThresholdSweep"]
 

@@ -25,7 +25,6 @@ from imbtorch.analysis.scores import (
 )
 from imbtorch.analysis.tables import html_table
 from imbtorch.analysis.thresholds import OperatingPoint, best_place, corrected_counts, distinct, operating_point
-from imbtorch.tasks import Counting
 from imbtorch.counts import Measure, check_choice, double, evaluated, rescaled_rows
 from imbtorch.measures import expected_cost
 from imbtorch.metrics.averaging import AtPrevalence, AveragedMeasure
@@ -35,6 +34,7 @@ from imbtorch.metrics.limits import checked_limits
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import Row
 from imbtorch.plots import plot_precision_recall, plot_roc, plot_sweep
+from imbtorch.tasks import Counting
 
 __all__ = ["Also", "SweepReading", "SweepResult"]
 
