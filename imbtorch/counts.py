@@ -61,7 +61,7 @@ def normalized(counts: Tensor, by: Normalize) -> Tensor:
     """
     check_choice("by", by, get_args(Normalize))
     dims = {"true": (-1,), "pred": (-2,), "all": (-2, -1)}[by]
-    wide = double(square(counts))
+    wide = double(check_square(counts))
     return restore(ratio(wide, wide.sum(dims, keepdim=True)), counts)
 
 
@@ -94,7 +94,7 @@ def margins(counts: Counts) -> Margins:
         parts = Margins(*(double(part) for part in counts))
         possible = _consistent(parts, counts.correct.dtype)
     else:
-        wide = double(counts) if square(counts).is_floating_point() else counts
+        wide = double(counts) if check_square(counts).is_floating_point() else counts
         parts = Margins(*(double(part) for part in sums(wide)))  # of integers 3 K conversions, not K * K
         possible = _non_negative(wide, parts.actual.sum(-1))
     return Margins(*(torch.where(possible.unsqueeze(-1), part, torch.nan) for part in parts))
@@ -115,23 +115,23 @@ def one_vs_rest(counts: Counts) -> Counts:
     """
     if isinstance(counts, Margins):
         own = Margins(*map(_wide_enough, counts))
-        tp, fn, fp, tn = of_each_class(own)
+        tp, fn, fp, tn = of_each_class(own, own)
         rest = Margins(tn, tn + fp, tn + fn)
         return Margins(*(restore(torch.stack(pair, -1), counts) for pair in zip(rest, own, strict=True)))
-    wide = _wide_enough(square(counts))
-    tp, fn, fp, tn = of_each_class(sums(wide), wide)
+    wide = _wide_enough(check_square(counts))
+    tp, fn, fp, tn = of_each_class(wide, sums(wide))
     return restore(two_by_two(tn, fp, fn, tp), counts)
 
 
-def of_each_class(own: Margins, cells: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def of_each_class(counts: Counts, own: Margins) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Count the true positives, false negatives, false positives and true negatives of each class, ``[..., K]``.
 
     Rates keep the digits of rare classes: nothing that is small is a difference of what is large, but for the errors of
-    more than two classes where the matrix is not given.
+    more than two classes where margins are all that is given.
 
     Args:
-        own: margins ``[..., K]``, int64 or float64.
-        cells: the matrix ``[..., K, K]`` that they are of.
+        counts: ``[..., K, K]`` counts or rates, or their margins.
+        own: their margins, int64 or float64.
     """
     tp, actual, predicted = own
     size = tp.shape[-1]
@@ -141,10 +141,10 @@ def of_each_class(own: Margins, cells: Tensor | None = None) -> tuple[Tensor, Te
     if not tp.is_floating_point():
         fp = predicted - tp
         return tp, actual - tp, fp, actual.sum(-1, keepdim=True) - actual - fp
-    if cells is None or not cells.is_floating_point():
+    if isinstance(counts, Margins) or not counts.is_floating_point():
         fn, fp = _zero_if_rounding(actual - tp, actual), _zero_if_rounding(predicted - tp, predicted)
     else:
-        errors = cells.masked_fill(torch.eye(size, dtype=torch.bool, device=cells.device), 0.0)
+        errors = double(counts).masked_fill(torch.eye(size, dtype=torch.bool, device=tp.device), 0.0)
         fn, fp = errors.sum(-1), errors.sum(-2)
     targets, predictions = _sum_of_others(actual), _sum_of_others(predicted)
     few = targets <= predictions
@@ -184,7 +184,7 @@ def merge_classes(
     (tensor([[14,  1],
             [ 1,  4]]), ('animal', 'car'))
     """
-    wide, names = _wide_enough(square(counts)), tuple(class_names)
+    wide, names = _wide_enough(check_square(counts)), tuple(class_names)
     if len(names) != wide.shape[-1] or len(set(names)) != len(names):
         raise ValueError(f"class_names must be {wide.shape[-1]} different names, one for each class, got {list(names)}")
     _check_groups(groups, names)
@@ -230,7 +230,7 @@ def at_prevalence(counts: Counts, priors: Tensor | Sequence[float]) -> Counts:
             [0.0020, 0.0080]], dtype=torch.float64)
     """
     whole = _of_margins(counts) if isinstance(counts, Margins) else counts
-    actual = double(square(whole)).sum(-1)
+    actual = double(check_square(whole)).sum(-1)
     share = torch.as_tensor(priors, dtype=torch.float64, device=actual.device)
     if share.shape[-1:] != actual.shape[-1:]:
         raise ValueError(f"priors must hold one share for each of {actual.shape[-1]} classes, got {list(share.shape)}")
@@ -276,7 +276,7 @@ def _of_margins(counts: Margins) -> Tensor:
 # --- small pieces that measures share -------------------------------------------------------------------------------
 
 
-def square(counts: Counts) -> Tensor:
+def check_square(counts: Counts) -> Tensor:
     """Return the tensor if it is ``[..., K, K]``, else raise."""
     if isinstance(counts, Margins):
         raise TypeError("counts must be the whole matrix here: Margins do not say which class was taken for which")
@@ -297,7 +297,7 @@ def two_by_two(tn: Tensor, fp: Tensor, fn: Tensor, tp: Tensor) -> Tensor:
 
 def matrix(counts: Counts) -> Tensor:
     """Confusion matrix in float64; all of it is nan where a cell is nan or negative (below -1e-9 of the total)."""
-    wide = double(square(counts))
+    wide = double(check_square(counts))
     return torch.where(_non_negative(wide, wide.sum((-2, -1)))[..., None, None], wide, torch.nan)
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.metrics.compat import evaluation_of_transformers, warn_caller
-from imbtorch.metrics.shared import SharedResult
+from imbtorch.metrics.shared_result import SharedResult
 
 __all__ = ["compute_metrics"]
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.analysis.intervals import posterior
-from imbtorch.counts import Counts, Margins, Measure, double, evaluated, margins, ratio, square
+from imbtorch.counts import Counts, Margins, Measure, check_square, double, evaluated, margins, ratio
 
 __all__ = ["always_commonest", "beats_trivial", "skill", "trivial"]
 
@@ -159,7 +159,7 @@ def _best_trivial(measure: Measure, counts: Counts, sign: float) -> Tensor:
 
 def _totals(counts: Counts) -> Tensor:
     """Targets of each class, float64 ``[..., K]``."""
-    return margins(counts).actual if isinstance(counts, Margins) else double(square(counts)).sum(-1)
+    return margins(counts).actual if isinstance(counts, Margins) else double(check_square(counts)).sum(-1)
 
 
 def _guessed(totals: Tensor, shares: Tensor, as_margins: bool) -> Counts:

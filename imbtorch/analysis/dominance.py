@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from imbtorch import measures as formulas
-from imbtorch.counts import Measure, double, evaluated, square, two_by_two
+from imbtorch.counts import Measure, check_square, double, evaluated, two_by_two
 
 __all__ = [
     "equal_area_gmean",
@@ -82,7 +82,7 @@ def space_points(counts: Tensor, measure: Measure = formulas.geometric_mean) -> 
     >>> space_points(torch.tensor([[[8, 2], [0, 5]]]), accuracy)
     tensor([[0.2000, 0.8667]], dtype=torch.float64)
     """
-    if square(counts).ndim != 3 or counts.shape[-1] != 2:
+    if check_square(counts).ndim != 3 or counts.shape[-1] != 2:
         raise ValueError(
             f"counts must be [M, 2, 2], got {list(counts.shape)}; use one_vs_rest(counts) for more classes"
         )

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor
 
-from imbtorch.counts import Counts, Margins, check_choice, double, ratio, square
+from imbtorch.counts import Counts, Margins, check_choice, check_square, double, ratio
 
 __all__ = ["Prior", "Totals"]
 
@@ -28,7 +28,7 @@ def checked_counts(counts: Tensor, event_dims: int = 2) -> Tensor:
     Raises:
         ValueError: for counts that are NaN, infinite or negative, and event dimensions that they do not have.
     """
-    if not 2 <= event_dims <= max(2, square(counts).ndim):
+    if not 2 <= event_dims <= max(2, check_square(counts).ndim):
         raise ValueError(
             f"event_dims must lie in 2..{counts.ndim} for counts {list(counts.shape)}, got {event_dims!r}; 2 is one "
             "matrix for each value"

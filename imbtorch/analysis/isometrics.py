@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.analysis.dominance import space_points
-from imbtorch.counts import Measure, double, evaluated, ratio, restore, square, two_by_two
+from imbtorch.counts import Measure, check_square, double, evaluated, ratio, restore, two_by_two
 
 __all__ = [
     "class_totals",
@@ -32,7 +32,7 @@ def class_totals(counts: Tensor) -> tuple[float, float]:
     >>> class_totals(torch.tensor([[[8, 2], [1, 4]], [[9, 1], [3, 2]]]))
     (10.0, 5.0)
     """
-    if square(counts).ndim != 3 or counts.shape[-1] != 2 or not len(counts):
+    if check_square(counts).ndim != 3 or counts.shape[-1] != 2 or not len(counts):
         raise ValueError(
             f"counts must be [T, 2, 2], a matrix for each threshold, got {list(counts.shape)}; for several labels or "
             "classes choose one of them"
@@ -96,7 +96,7 @@ def partial_auc(counts: Tensor, left: Tensor | None = None, right: Tensor | None
 
 def _rates(name: str, counts: Tensor) -> tuple[Tensor, Tensor]:
     """False and true positive rate ``[...]``."""
-    if square(counts).shape[-1] != 2:
+    if check_square(counts).shape[-1] != 2:
         raise ValueError(f"{name} must be of two classes, got {list(counts.shape)}; use one_vs_rest(counts)")
     wide = double(counts)
     false, true = (wide[..., 1] / wide.sum(-1)).unbind(-1)

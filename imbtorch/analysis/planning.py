@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.analysis.intervals import posterior
-from imbtorch.counts import Measure, double, evaluated, square
+from imbtorch.counts import Measure, check_square, double, evaluated
 
 __all__ = ["samples_needed"]
 
@@ -106,7 +106,7 @@ def _check(width: float, assurance: float) -> None:
 
 def _shares(rates: Tensor, class_priors: Tensor) -> tuple[Tensor, Tensor]:
     """Rows that sum to 1, float64 ``[K, K]``, and the sizes of the classes relative to the rarest, ``[K]``."""
-    wide = double(square(rates)).cpu()
+    wide = double(check_square(rates)).cpu()
     priors = torch.as_tensor(class_priors, dtype=torch.float64).cpu()
     if wide.ndim != 2 or priors.shape != wide.shape[:1]:
         raise ValueError(f"rates must be [K, K] and class_priors [K], got {list(wide.shape)} and {list(priors.shape)}")

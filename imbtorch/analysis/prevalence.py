@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from imbtorch.counts import Measure, at_prevalence, evaluated, square
+from imbtorch.counts import Measure, at_prevalence, check_square, evaluated
 
 __all__ = ["PrevalenceCurves", "prevalence_curves"]
 
@@ -40,7 +40,7 @@ def prevalence_curves(
     >>> curves.values["PPV"]  # .5 / (.5 + .05) of as many positives as negatives
     tensor([0.0010, 0.9091], dtype=torch.float64)
     """
-    if square(counts).shape != (2, 2):
+    if check_square(counts).shape != (2, 2):
         raise ValueError(
             f"counts must be one matrix [2, 2], got {list(counts.shape)}; take a class out of one_vs_rest(counts)"
         )

@@ -13,7 +13,7 @@ from torch import Tensor
 from imbtorch import measures as formulas
 from imbtorch.analysis.dominance import undominated
 from imbtorch.analysis.tables import aligned
-from imbtorch.counts import Measure, check_choice, double, evaluated, matrix, square
+from imbtorch.counts import Measure, check_choice, check_square, double, evaluated, matrix
 
 __all__ = ["TIES", "Selection", "Ties", "as_good_as_best", "select_model"]
 
@@ -97,7 +97,7 @@ def select_model(
 
 def _stacked(candidates: Mapping[str, Tensor]) -> Tensor:
     """Counts ``[M, F, K, K]`` of all candidates, which must be possible ones."""
-    shapes = {name: list(square(counts).shape) for name, counts in candidates.items()}
+    shapes = {name: list(check_square(counts).shape) for name, counts in candidates.items()}
     different = len({tuple(shape) for shape in shapes.values()}) > 1
     if different or any(len(shape) not in (2, 3) or not shape[0] for shape in shapes.values()):
         raise ValueError(

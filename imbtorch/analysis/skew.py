@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from imbtorch.counts import Measure, double, evaluated, ratio, square, two_by_two
+from imbtorch.counts import Measure, check_square, double, evaluated, ratio, two_by_two
 
 __all__ = ["effective_skew_ratio", "implied_cost", "skew", "skew_delta", "skew_map", "skew_ratio"]
 
@@ -47,7 +47,7 @@ def skew(measure: Measure, counts: Tensor, from_errors: FromErrors = "proportion
     >>> skew(recall, torch.tensor([[8, 2], [1, 4]]))  # 1 / (2 n_j)
     tensor([0.0500, 0.1000], dtype=torch.float64)
     """
-    wide = double(square(counts)).detach()
+    wide = double(check_square(counts)).detach()
     weights = _weights(wide, from_errors)
     with torch.inference_mode(False), torch.enable_grad():  # a validation epoch may end in inference mode
         leaf = wide.clone().requires_grad_()
@@ -84,7 +84,7 @@ def skew_delta(measure: Measure, counts: Tensor, from_errors: FromErrors = "prop
     """
     if step == 0 or not math.isfinite(step):
         raise ValueError(f"step must be finite and not 0 (skew() is the limit), got {step!r}")
-    wide = double(square(counts))
+    wide = double(check_square(counts))
     before = evaluated(measure, wide)
     right = torch.diag_embed(torch.ones_like(wide[..., 0]))
     move = right - _weights(wide, from_errors)  # row j: from where to (j, j)
@@ -117,7 +117,7 @@ def skew_ratio(measure: Measure, counts: Tensor) -> Tensor:
     >>> skew_ratio(lambda c: f_score(c, average="binary"), torch.tensor([[50, 50], [20, 80]]))  # (n - tn) / tp
     tensor(1.8750, dtype=torch.float64)
     """
-    if square(counts).shape[-1] != 2:
+    if check_square(counts).shape[-1] != 2:
         raise ValueError(
             f"counts must be of two classes for a skew ratio, got {counts.shape[-1]}; compare the values of skew()"
         )

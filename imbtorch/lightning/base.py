@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from imbtorch.metrics.report import ImbalanceReport
-from imbtorch.metrics.shared import SharedResult
+from imbtorch.metrics.shared_result import SharedResult
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback

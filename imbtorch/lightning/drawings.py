@@ -13,7 +13,7 @@ from imbtorch.analysis.scores import matrices_of
 from imbtorch.counts import merge_classes
 from imbtorch.measures import recall
 from imbtorch.metrics.report import ImbalanceReport
-from imbtorch.metrics.shared import SharedResult
+from imbtorch.metrics.shared_result import SharedResult
 from imbtorch.metrics.sweep import ThresholdSweep
 from imbtorch.plots import plot_confusion_matrix, plot_precision_recall, plot_roc, plot_values
 from imbtorch.plots.style import probability

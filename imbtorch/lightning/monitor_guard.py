@@ -16,7 +16,7 @@ from torch.utils.data.distributed import DistributedSampler
 from imbtorch.lightning.base import Callback, is_fitting
 from imbtorch.metrics.base import CountsMetric
 from imbtorch.metrics.compat import LIGHTNINGS_SAMPLER_WARNING, callback_of, ignore_warnings, stop_ignoring
-from imbtorch.metrics.shared import ReportedValue, SharedResult
+from imbtorch.metrics.shared_result import ReportedValue, SharedResult
 from imbtorch.metrics.state import SyncedMetric
 from imbtorch.sampler import ExactBatchSampler
 

@@ -8,17 +8,18 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from imbtorch.counts import Counts, check_choice, double, margins, matrix, ratio, restore, square
-from imbtorch.measures.shared import (
-    against_rest,
-    class_distances,
-    class_mean,
-    defined,
-    mean_where,
-    quotient,
-    root,
-    xlogx,
+from imbtorch.counts import (
+    Counts,
+    check_choice,
+    check_square,
+    double,
+    margins,
+    matrix,
+    of_each_class,
+    ratio,
+    restore,
 )
+from imbtorch.measures.shared import class_distances, class_mean, defined, mean_where, quotient, root, xlogx
 from imbtorch.measures.traits import catalogued
 
 __all__ = [
@@ -139,7 +140,7 @@ def matthews_corrcoef(counts: Counts) -> Tensor:
     tensor(0.2582, dtype=torch.float64)
     """
     _, actual, predicted = own = margins(counts)
-    tp, fn, fp, tn = against_rest(counts, own)
+    tp, fn, fp, tn = of_each_class(counts, own)
     # each variance has its own root: their product would overflow or lose small rates
     of_targets, of_predictions = root((actual * (tn + fp)).sum(-1)), root((predicted * (tn + fn)).sum(-1))
     covariance = (tp * tn - fn * fp).sum(-1)
@@ -266,9 +267,9 @@ def cohen_kappa(counts: Counts, weights: Literal["linear", "quadratic"] | None =
     _, actual, predicted = own = margins(counts)
     check_choice("weights", weights, (None, "linear", "quadratic"))
     if weights is None:
-        tp, fn, fp, tn = against_rest(counts, own)
+        tp, fn, fp, tn = of_each_class(counts, own)
         return restore(defined(ratio((tp * tn - fn * fp).sum(-1), (actual * (tn + fn)).sum(-1)), actual), counts)
-    wide = double(square(counts))  # its margins are nan where a cell is no count
+    wide = double(check_square(counts))  # its margins are nan where a cell is no count
     distance = class_distances(wide) ** (2 if weights == "quadratic" else 1)
     found = (distance * wide).sum((-2, -1)) * actual.sum(-1)
     chance = (distance * actual.unsqueeze(-1) * predicted.unsqueeze(-2)).sum((-2, -1))

@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from imbtorch.counts import Counts, margins, ratio, restore
-from imbtorch.measures.shared import Average, ClassAverage, against_rest, averaged, class_mean, root
+from imbtorch.counts import Counts, margins, of_each_class, ratio, restore
+from imbtorch.measures.shared import Average, ClassAverage, averaged, class_mean, root
 from imbtorch.measures.traits import PER_CLASS, PER_CLASS_OR_POSITIVE, catalogued
 
 __all__ = [
@@ -90,7 +90,7 @@ def specificity(counts: Counts, average: Average = "macro") -> Tensor:
     tensor(0.8000, dtype=torch.float64)
     """
     _, actual, predicted = own = margins(counts)
-    _, _, fp, tn = against_rest(counts, own)
+    _, _, fp, tn = of_each_class(counts, own)
     return restore(averaged((tn, tn + fp), actual, predicted, average), counts)
 
 
@@ -198,7 +198,7 @@ def negative_predictive_value(counts: Counts, average: Average = "macro") -> Ten
     tensor(0.8889, dtype=torch.float64)
     """
     _, actual, predicted = own = margins(counts)
-    _, fn, _, tn = against_rest(counts, own)
+    _, fn, _, tn = of_each_class(counts, own)
     return restore(averaged((tn, tn + fn), actual, predicted, average), counts)
 
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from imbtorch.counts import Counts, Margins, Measure, check_choice, margins, matrix, of_each_class, ratio
+from imbtorch.counts import Counts, Measure, check_choice, margins, ratio
 
 __all__ = ["Average", "ClassAverage", "Measure", "class_mean"]
 
@@ -102,12 +102,6 @@ def quotient(numerator: Tensor, denominator: Tensor, undefined: float) -> Tensor
     empty = denominator <= 0
     limit = torch.where(numerator <= 0, undefined, math.inf)
     return torch.where(empty, limit, numerator / torch.where(empty, 1.0, denominator))
-
-
-def against_rest(counts: Counts, own: Margins) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return TP, FN, FP and TN of each class against all others, float64 ``[..., K]``; ``own`` are the margins."""
-    rates = isinstance(counts, Tensor) and counts.is_floating_point() and counts.shape[-1] > 2
-    return of_each_class(own, matrix(counts) if rates else None)
 
 
 def class_distances(counts: Tensor) -> Tensor:

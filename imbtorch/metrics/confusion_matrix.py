@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.counts import Counts, Margins, Normalize, check_choice, normalized, rescaled, square, sums
+from imbtorch.counts import Counts, Margins, Normalize, check_choice, check_square, normalized, rescaled, sums
 from imbtorch.measures import Average
 from imbtorch.measures.traits import CATALOGUE, Traits, defaults_of, traits_of
 from imbtorch.metrics.averaging import AveragedMeasure, blended, chosen_average
@@ -338,7 +338,7 @@ class ConfusionMatrix(ConfusionMatrixMetric):
 
     warns_of_unseen = False
     normalize = Setting[Normalize | None]("_normalize", "What counts are divided by.")
-    measure = staticmethod(square)
+    measure = staticmethod(check_square)
 
     def __init__(
         self,

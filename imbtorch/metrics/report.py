@@ -18,14 +18,14 @@ from imbtorch.metrics.base import Counter, LocalCounts, OnInvalid, TorchmetricsA
 from imbtorch.metrics.bounds import Bounds, checked_intervals
 from imbtorch.metrics.catalogue import BY_ANY_NAME, BY_KEY
 from imbtorch.metrics.class_groups import ClassGroups, checked_class_groups
+from imbtorch.metrics.class_values import per_class_measures
 from imbtorch.metrics.groups import Groups, checked_group_names, checked_per_group, report_memory
-from imbtorch.metrics.per_class import per_class_measures
 from imbtorch.metrics.report_arguments import check_together, checked_prevalence, collision, sized
 from imbtorch.metrics.report_result import Reading, ReportResult
 from imbtorch.metrics.report_table import ReportTable
 from imbtorch.metrics.resolving import Measured, named_measures, resolved
 from imbtorch.metrics.rows import Overall, PerClass, Row, Snapshot, View
-from imbtorch.metrics.shared import SharedResult, checked_names
+from imbtorch.metrics.shared_result import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.metrics.superclasses import MergedMeasure, checked_superclasses
 from imbtorch.plots import plot_values

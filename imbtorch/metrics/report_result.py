@@ -17,8 +17,8 @@ from imbtorch.counts import Counts, mapped, margins, sums
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import UNSURE, confusion_counts
 from imbtorch.metrics.bounds import checked_intervals
+from imbtorch.metrics.class_values import class_values, of_name
 from imbtorch.metrics.groups import Groups, comparable_groups
-from imbtorch.metrics.per_class import class_values, of_name
 from imbtorch.metrics.report_table import ReportTable
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import PerClass, Row, Snapshot, View

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from imbtorch.counts import Counts, Margins, mapped, margins, rescaled, sums
 from imbtorch.metrics.averaging import AveragedMeasure, blended, one_value
-from imbtorch.metrics.per_class import class_values
+from imbtorch.metrics.class_values import class_values
 
 __all__ = ["Bound", "Kind", "Overall", "PerClass", "Row", "Snapshot", "View"]
 

@@ -19,7 +19,7 @@ from imbtorch.metrics.confusion_matrix import ConfusionMatrixMetric
 from imbtorch.metrics.histogram import Grid, Histogram
 from imbtorch.metrics.limits import priced_text
 from imbtorch.metrics.resolving import Measured, as_given, metric_class, resolved
-from imbtorch.metrics.shared import SharedResult, checked_names
+from imbtorch.metrics.shared_result import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.metrics.sweep_result import Also, SweepReading, SweepResult
 from imbtorch.tasks import Counting, Task

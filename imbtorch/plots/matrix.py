@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor
 
-from imbtorch.counts import normalized, square
+from imbtorch.counts import check_square, normalized
 from imbtorch.plots.style import display_names, figure_and_axes, name_ticks
 from imbtorch.plots.values import draw_limits
 
@@ -48,7 +48,7 @@ def plot_confusion_matrix(
     Raises:
         ValueError: for counts that are not one square matrix, or names that do not fit it.
     """
-    if square(counts).ndim != 2:
+    if check_square(counts).ndim != 2:
         raise ValueError(f"one matrix [K, K] can be drawn, got shape {list(counts.shape)}; choose one of them")
     size = counts.shape[-1]
     names = display_names(labels, size)
