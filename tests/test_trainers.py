@@ -325,8 +325,9 @@ def test_a_wrong_direction_is_refused_with_the_argument_to_change(arguments):
         compute_metrics(report, arguments("dominance"))
     with pytest.warns(UserWarning, match="'mcc' is no name of the report.* names are iam, cen, dominance, iam_low"):
         compute_metrics(report, arguments("mcc"))
-    with pytest.warns(UserWarning, match="'val_iam' begins with the prefix.*write metric_for_best_model='iam' unless"):
+    with pytest.warns(UserWarning, match="'val_iam' begins with the prefix.*write metric_for_best_model='iam'") as told:
         compute_metrics(report, arguments("val_iam"))
+    assert told[0].filename == __file__  # the line that called, not one of ours
     with pytest.raises(TypeError, match=r"args must be TrainingArguments, got 'out'; use .*\(report, trainer.args\)"):
         compute_metrics(report, "out")
 
