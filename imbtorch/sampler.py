@@ -183,6 +183,8 @@ class _BatchesOfAllProcesses(Sampler[list[int]]):
         return (batch for batches in zip(*self.exact._dealt_out(world), strict=True) for batch in batches)
 
 
+# accelerate/data_loader.py, BatchSamplerShard: `for idx, batch in enumerate(self.batch_sampler)` deals the batches out,
+# and tells the sampler nothing of it
 def _dealer_of_accelerate() -> Any | None:
     """What deals batches out to processes in the present call stack: a shard or dispatcher of accelerate, or None."""
     frame: FrameType | None = sys._getframe(1)

@@ -953,3 +953,11 @@ def test_mcc_and_specificity_of_classes_with_tiny_shares():
     wanted = 1 - (4 / 24 + 5 / 13) / 2  # of the samples of classes 1 and 2
     assert imbtorch.specificity(three, "none")[0].item() == pytest.approx(wanted, rel=1e-12)
     assert imbtorch.dominance(one_vs_rest(three))[0].item() == pytest.approx(50 / 54 - wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize("measure", CATALOGUE, ids=lambda measure: measure.__name__)
+def test_predictions_and_targets_are_no_counts(measure):
+    preds, target = torch.tensor([0, 1, 2, 1]), torch.tensor([0, 1, 2, 2])
+    with pytest.raises((TypeError, ValueError), match=r"counts.*confusion_matrix\(preds, target, task\) makes"):
+        measure(preds, target)
+    assert imbtorch.balanced_accuracy(counts=torch.eye(2)) == 1

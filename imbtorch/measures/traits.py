@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, wraps
 from inspect import Parameter, signature
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -87,6 +87,8 @@ def catalogued(
         direction = None if callable(higher_is_better) else higher_is_better
         matrix = True if callable(needs_matrix) else needs_matrix
         _, *parameters = signature(function).parameters.values()
+        if not parameters:
+            function = _of_counts_alone(function)
         _DEFAULTS[function] = {
             each.name: each.default
             for each in parameters
@@ -99,6 +101,21 @@ def catalogued(
         return function
 
     return enter
+
+
+def _of_counts_alone(function: Function) -> Function:
+    """Make a function without other arguments say what it takes, where it is given predictions and targets."""
+
+    @wraps(function)
+    def measure(counts: Any, *others: object) -> Tensor:
+        if others:
+            raise TypeError(
+                f"{function.__name__} takes counts alone, got {1 + len(others)} arguments; "
+                "confusion_matrix(preds, target, task) makes counts of predictions"
+            )
+        return function(counts)
+
+    return cast(Function, measure)
 
 
 def _given(function: Callable[..., Tensor], arguments: Mapping[str, Any]) -> Traits:
