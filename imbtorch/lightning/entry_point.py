@@ -16,15 +16,15 @@ def lightning_callbacks() -> list[Any]:
     """Give a Trainer of ``lightning`` its guard if the program has imported imbtorch."""
     if "imbtorch" not in sys.modules:
         return []
-    from imbtorch.lightning import monitor_guard
+    from imbtorch.lightning.monitor_guard import lightning_callbacks as callbacks
 
-    return monitor_guard.lightning_callbacks()
+    return callbacks()
 
 
 def pytorch_lightning_callbacks() -> list[Any]:
     """Give a Trainer of ``pytorch_lightning`` its guard if the program has imported imbtorch."""
     if "imbtorch" not in sys.modules:
         return []
-    from imbtorch.lightning import monitor_guard
+    from imbtorch.lightning.monitor_guard import pytorch_lightning_callbacks as callbacks
 
-    return monitor_guard.pytorch_lightning_callbacks()
+    return callbacks()
