@@ -18,7 +18,7 @@ ROUNDING = 1e-9  # of the total: what differences of rates may leave below 0
 
 
 class Margins(NamedTuple):
-    """What the measures marked m need of a confusion matrix: 3 x K numbers in place of K x K.
+    """Margins of a confusion matrix, 3 x K numbers in place of K x K: all that the measures marked m need.
 
     Attributes:
         correct: ``[..., K]``, the diagonal: samples of each class that were predicted right.
@@ -302,7 +302,7 @@ def matrix(counts: Counts) -> Tensor:
 
 
 def _non_negative(counts: Tensor, total: Tensor) -> Tensor:
-    """Whether no cell of ``[..., K, K]`` is nan or negative beyond the rounding of differences: bool ``[...]``."""
+    """Return whether no cell of ``[..., K, K]`` is nan or negative beyond the rounding of differences: bool ``[...]``."""
     cells = counts.detach()
     if not cells.numel():
         return torch.ones_like(total, dtype=torch.bool)
@@ -312,7 +312,7 @@ def _non_negative(counts: Tensor, total: Tensor) -> Tensor:
 
 
 def _consistent(parts: Margins, dtype: torch.dtype) -> Tensor:
-    """Whether a confusion matrix can have these margins, which were rounded to a dtype: bool ``[...]``."""
+    """Return whether a confusion matrix can have these margins, which were rounded to a dtype: bool ``[...]``."""
     correct, actual, predicted = (part.detach() for part in parts)
     if not correct.numel():
         return torch.ones_like(correct[..., :1].sum(-1), dtype=torch.bool)

@@ -900,7 +900,6 @@ def test_unseen_classes_do_not_hide_bad_values():
         ("Recall", {"task": "binary", "on_invalid": "ignore"}, "on_invalid must be one of 'raise', 'warn'"),
         ("Recall", {"task": "binary", "state": "margins"}, "state='margins' is for task='multiclass'"),
         ("Recall", {"task": "multiclass", "num_classes": 3, "state": "x"}, "state must be one of 'matrix', 'margins'"),
-        ("Recall", {"task": "binary", "num_clases": 3}, "num_clases"),
         ("GeometricMean", {"task": "binary", "correction": 2}, r"correction must lie in \[0, 1\], got 2"),
         ("FScore", {"task": "binary", "beta": -1}, "beta must be .* >= 0, got -1"),
         ("FScore", {"task": "binary", "beta": NAN}, "beta must be a finite number"),
@@ -982,8 +981,16 @@ def test_index_balanced_accuracy_of_a_measure_that_reads_cells(size):
     wanted = sklearn_metrics.recall_score(target, preds.argmax(1), average="macro")
     assert_equal(metric(preds, target), wanted)
     assert_equal(metric.compute(), wanted)
-    with pytest.raises(ValueError, match=r"measure .*Margins; use state='matrix'"):
+    with pytest.raises(ValueError, match=r"with measure=<lambda>, alpha=0.05 needs the whole.*use state='matrix'"):
         imbtorch.IndexBalancedAccuracy("multiclass", size, measure=lambda counts: counts[..., 1, 1], state="margins")
+
+    def of_margins(counts):
+        tp, actual, _ = margins(counts)
+        return tp[..., 1] / actual[..., 1]
+
+    of_margins.needs_matrix = False
+    lean = imbtorch.IndexBalancedAccuracy("multiclass", size, measure=of_margins, alpha=0.0, state="margins")
+    assert_equal(lean(preds, target), wanted)
 
 
 def test_evaluate_is_batched_and_differentiable():

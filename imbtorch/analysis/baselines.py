@@ -1,4 +1,4 @@
-"""What a measure gives for predictions that look at nothing, and how far a classifier gets beyond them."""
+"""Values of predictions that look at nothing, and the skill of a classifier beyond them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def always_commonest(counts: Counts, class_names: Sequence[str]) -> tuple[str, C
 
 
 def skill(measure: Measure, counts: Counts, *, higher_is_better: bool = True, costs: Tensor | None = None) -> Tensor:
-    r"""How far a classifier gets from the best trivial prediction to the perfect one.
+    r"""Skill of a classifier: the share of the way from the best trivial prediction to the perfect one.
 
     .. math:: \mathrm{skill} = \frac{m(C) - m_{\text{trivial}}}{m_{\text{perfect}} - m_{\text{trivial}}}
 

@@ -1,4 +1,4 @@
-"""What the measures share: the types of their arguments, means over classes, roots and logarithms at 0."""
+"""Shared parts of the measures: types of their arguments, means over classes, roots and logarithms at 0."""
 
 from __future__ import annotations
 
@@ -105,6 +105,6 @@ def quotient(numerator: Tensor, denominator: Tensor, undefined: float) -> Tensor
 
 
 def class_distances(counts: Tensor) -> Tensor:
-    """How far each predicted class is from the true one, ``[K, K]``, for classes in an order."""
+    """Return the distance of each predicted class from the true one, ``[K, K]``, for classes in an order."""
     place = torch.arange(counts.shape[-1], dtype=counts.dtype, device=counts.device)
     return (place.unsqueeze(-1) - place).abs()

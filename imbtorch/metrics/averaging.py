@@ -1,4 +1,4 @@
-"""How a measure becomes one value in a task: which counts it sees, and how values of classes or labels are averaged."""
+"""Measures in a task: the counts that one sees, and the average of its values of classes or labels."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class AveragedMeasure:
 
     @property
     def needs_matrix(self) -> bool:
-        """Whether the measure must see the matrix rather than margins."""
+        """True for a measure that must see the matrix rather than margins."""
         return self.traits.needs_matrix
 
     @property
@@ -153,7 +153,7 @@ class AtPrevalence:
 
 
 def _equal(one: object, other: object) -> bool:
-    """Whether settings are equal; of tensors, such as costs, ``==`` would give one answer for each number."""
+    """Return whether settings are equal; of tensors, such as costs, ``==`` would give one answer for each number."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         return torch.equal(one, other)
     if isinstance(one, Mapping) and isinstance(other, Mapping):
@@ -191,7 +191,7 @@ def one_value(name: str, value: object) -> Tensor:
 
 
 def _is_ours(function: Callable[..., Any]) -> bool:
-    """Whether a function is of this package, which changes nothing that it is given."""
+    """Return whether a function is of this package, which changes nothing that it is given."""
     while isinstance(function, partial):
         if any(callable(each) and not _is_ours(each) for each in (*function.args, *function.keywords.values())):
             return False

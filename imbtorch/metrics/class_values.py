@@ -21,7 +21,7 @@ PER_CLASS = tuple(name for name, traits in TRAITS.items() if "none" in traits.av
 
 
 def per_class_measures(given: Sequence[str] | Mapping[str, Measured], counting: Counting) -> dict[str, AveragedMeasure]:
-    """How each measure of each class is read, by the name it is reported under.
+    """Resolve the measures of each class, by the names that they are reported under.
 
     Args:
         given: names among :data:`PER_CLASS`, or of a measure of two classes, which is then read of each class against

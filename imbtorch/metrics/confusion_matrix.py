@@ -95,13 +95,13 @@ class ConfusionMatrixMetric(LocalCounts):
     averages: ClassVar[tuple[str, ...]] = ()
     """Averages that the measure takes; empty for measures of the whole matrix."""
     binary_only: ClassVar[bool] = False
-    """Whether the measure takes two classes only."""
+    """True for a measure of two classes only."""
     reads_threshold: ClassVar[bool] = False
-    """Whether the measure reads the threshold at which predictions were made."""
+    """True for a measure that reads the threshold at which predictions were made."""
     key: ClassVar[str] = ""
     """Name that a report gives it."""
     needs_matrix: bool = True
-    """Whether the measure must see the whole matrix; False if it takes :class:`~imbtorch.counts.Margins` too."""
+    """True for a measure that must see the whole matrix; False if it takes :class:`~imbtorch.counts.Margins` too."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Take what the class does not declare from the traits of its measure, if that is of the catalogue."""
@@ -155,7 +155,11 @@ class ConfusionMatrixMetric(LocalCounts):
         self.needs_matrix = traits.needs_matrix
         self.__dict__["higher_is_better"] = traits.higher_is_better  # torchmetrics refuses the assignment
         if traits.needs_matrix and self._counting.layout == "margins":
-            raise ValueError(f"{type(self).__name__} with {arguments} needs the whole matrix; use state='matrix'")
+            given = ", ".join(f"{name}={getattr(value, '__name__', repr(value))}" for name, value in arguments.items())
+            raise ValueError(
+                f"{type(self).__name__} with {given} needs the whole matrix, which state='margins' does not keep; use "
+                "state='matrix' (a function of your own that takes Margins has an attribute needs_matrix = False)"
+            )
 
     @classmethod
     def _arguments_in(cls, counting: Counting) -> dict[str, Any]:
@@ -260,7 +264,7 @@ class ConfusionMatrixMetric(LocalCounts):
         level: float = 0.95,
         generator: torch.Generator | None = None,
     ) -> Interval:
-        """How sure the value is, from the counts of all processes, hard ones always (a collective step).
+        """Estimate how sure the value is, from the counts of all processes, hard ones always (a collective step).
 
         Processes draw each for themselves: give all of them a generator of one seed where they must agree.
 

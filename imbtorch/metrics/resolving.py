@@ -1,4 +1,4 @@
-"""What a user may give as a measure, and how it is read."""
+"""Measures as a user gives them, and as they are read."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def named_measures(measures: Mapping[str, Measured] | Sequence[str]) -> Mapping[
 
 
 def resolved(name: str, measured: Measured, counting: Counting, batched: bool = False) -> AveragedMeasure:
-    """How a measure is read off the counts of a task, whichever way it was given.
+    """Resolve a measure, whichever way it was given, to what reads it off the counts of a task.
 
     Functions of this package are read like their metrics: in the binary task for the positive class, if they have one.
 
