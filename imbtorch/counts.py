@@ -302,7 +302,7 @@ def matrix(counts: Counts) -> Tensor:
 
 
 def _non_negative(counts: Tensor, total: Tensor) -> Tensor:
-    """Return whether no cell of ``[..., K, K]`` is nan or negative beyond the rounding of differences: bool ``[...]``."""
+    """Return whether no cell of ``[..., K, K]`` is nan, or negative beyond rounding: bool ``[...]``."""
     cells = counts.detach()
     if not cells.numel():
         return torch.ones_like(total, dtype=torch.bool)
