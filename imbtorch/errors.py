@@ -33,8 +33,8 @@ def check_pair(preds: Tensor, target: Tensor) -> None:
         remedy = "use target.long()"
         if not preds.is_floating_point():
             remedy += ", or change places if these are the scores: update(preds, target)"
-        elif target.ndim > 1 and target.shape == preds.shape:
-            remedy += ", target.argmax(1) if it is one-hot"
+        if target.ndim > 1 and (target.shape == preds.shape or target.ndim > preds.ndim):
+            remedy += ", or target.argmax(1) if it is one-hot"
         raise TypeError(f"target must hold integers or bools, got {target.dtype}; {remedy}")
     if preds.device != target.device:
         raise ValueError(f"preds are on {preds.device} but target is on {target.device}; move one of them")
@@ -50,7 +50,7 @@ def misfit(preds: Tensor, target: Tensor, task: str) -> str:
         remedy = "; use preds.reshape(target.shape) if the order of elements agrees"
     elif preds.ndim == target.ndim + 1 and task == "multiclass":
         remedy = "; integer preds are class indices, scores must be floating: preds.float()"
-    elif target.ndim == preds.ndim + 1 and task == "multiclass":
+    elif target.ndim == preds.ndim + 1 and task != "multilabel":
         remedy = "; use target.argmax(1) if target is one-hot"
     elif preds.ndim == target.ndim + 1 and task == "binary":
         remedy = " or of both classes, [N, 2, ...]; for one score a class use task='multiclass'"
@@ -103,6 +103,8 @@ def value_message(
     """
     value, many = values.flatten()[0].item(), f"({values.numel()} of {samples} values)"
     remedy = "pass logits=True for raw scores"
+    if soft and task == "multiclass":  # hard counts take raw scores as they are
+        remedy += f", as in ImbalanceReport('multiclass', num_classes={classes}, soft=True, logits=True)"
     match FAULTS[fault]:
         case "NaN scores":
             wrong = "NaN scores" + ", or infinite logits whose probability is undefined" * logits

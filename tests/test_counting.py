@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as sklearn_metrics
 from torchmetrics.functional import classification as tm
 
-from imbtorch import Margins, confusion_matrix, margins
+from imbtorch import Margins, Recall, confusion_matrix, margins
 from imbtorch.batches import FAULTS
 from imbtorch.kernels import below
 from imbtorch.tasks import Counting
@@ -782,3 +782,43 @@ COUNTINGS = st.one_of(
 def test_names_differ_wherever_the_counts_do(one, other):
     assert (one.name == other.name) == (one == other)
     assert one.name.isidentifier()
+
+
+ROWS, CLASSES = torch.eye(3), torch.tensor([0, 2, 1])
+
+
+@pytest.mark.parametrize(
+    ("task", "preds", "target"),
+    [
+        ("multiclass", ROWS, ROWS[CLASSES].long()),
+        ("multiclass", ROWS.argmax(1), ROWS[CLASSES].long()),
+        ("multiclass", ROWS, ROWS[CLASSES]),
+        ("multiclass", ROWS.argmax(1), ROWS[CLASSES]),
+        ("binary", torch.tensor([0.2, 0.9, 0.8]), torch.eye(2)[[0, 1, 1]].long()),
+        ("binary", torch.tensor([0.2, 0.9, 0.8]), torch.eye(2)[[0, 1, 1]]),
+    ],
+    ids=["scores", "classes", "floating, scores", "floating, classes", "binary", "floating, binary"],
+)
+def test_one_hot_targets_are_answered(task, preds, target):
+    size = {"num_classes": 3} if task == "multiclass" else {}
+    with pytest.raises((TypeError, ValueError), match=r"target\.argmax\(1\) if "):
+        confusion_matrix(preds, target, task, **size)
+    found = confusion_matrix(preds, target.argmax(1), task, **size)  # as it says
+    hard = preds.argmax(1) if preds.ndim > 1 else (preds > 0.5 if task == "binary" else preds)
+    truth = CLASSES if task == "multiclass" else torch.tensor([0, 1, 1])
+    assert found.tolist() == sklearn_metrics.confusion_matrix(truth, hard.long()).tolist()
+
+
+@pytest.mark.parametrize(
+    ("task", "scores", "target"),
+    [
+        ("multiclass", ROWS, CLASSES),
+        ("binary", torch.tensor([0.2, 0.9]), torch.tensor([0, 1])),
+        ("multilabel", torch.rand(4, 3), torch.ones(4, 3).long()),
+    ],
+)
+def test_predictions_and_targets_that_changed_places_are_answered(task, scores, target):
+    size = {"multiclass": {"num_classes": 3}, "binary": {}, "multilabel": {"num_labels": 3}}[task]
+    with pytest.raises(TypeError, match=r"change places if these are the scores: update\(preds, target\)"):
+        Recall(task, **size).update(target, scores)
+    Recall(task, **size).update(scores, target)

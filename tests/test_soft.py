@@ -835,3 +835,20 @@ def test_lightning_keeps_the_best_of_epochs_that_tie(tmp_path):
     assert "epoch=0" in fitted(tmp_path / "hard", "max", "val_iam").best_model_path  # all tie: the earliest
     with pytest.raises(ValueError, match=r"monitor='val_iam_soft'\) has mode='min', but of 'val_iam_soft' higher"):
         fitted(tmp_path / "wrong", "min")
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [[[3.0, -1.0, 0.5], [0.0, 2.0, 1.0], [-1.0, 0.0, 4.0]], [[0.9, 0.8, 0.7], [0.1, 0.9, 0.3], [0.2, 0.1, 0.6]]],
+    ids=["logits", "sigmoids"],
+)
+def test_raw_scores_are_answered_with_the_call_that_takes_them(scores):
+    """Which hard counts of the same report take: what is advised must work as it stands."""
+    preds, target = torch.tensor(scores), torch.arange(3)  # each is right
+    ImbalanceReport("multiclass", num_classes=3).update(preds, target)
+    with pytest.raises(ValueError, match=r"logits=True for raw scores, as in ImbalanceReport\(") as told:
+        ImbalanceReport("multiclass", num_classes=3, soft=True).update(preds, target)
+    report = eval(str(told.value).partition(", as in ")[2])
+    report.update(preds, target)
+    powers = np.exp(np.array(scores, dtype=np.float64))
+    assert report.soft_counts().numpy() == pytest.approx(powers / powers.sum(1, keepdims=True), abs=1e-7)

@@ -89,6 +89,7 @@ def test_names_of_the_package(given, meant):
     [
         (lambda: ImbalanceReport("multiclass", 3, class_group={"tail": [2]}), "class_group", "class_groups"),
         (lambda: FScore("binary", betas=2.0), "betas", "beta"),
+        (lambda: Recall("binary", num_clases=2), "num_clases", "num_classes"),
         (lambda: ThresholdSweep("f1", labels=3), "labels", "num_labels"),
         (lambda: HandTill(3, ignored_index=0), "ignored_index", "ignore_index"),
         (
@@ -97,7 +98,7 @@ def test_names_of_the_package(given, meant):
             "num_classes",
         ),
     ],
-    ids=["report", "metric", "sweep", "HandTill", "function"],
+    ids=["report", "metric", "base class", "sweep", "HandTill", "function"],
 )
 def test_names_of_arguments(call, given, meant):
     with pytest.raises(TypeError, match=f"has no argument '{given}'; did you mean '{meant}'"):
