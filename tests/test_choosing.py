@@ -561,10 +561,10 @@ def test_caveats_refuse_what_does_not_fit():
 # --- planning -------------------------------------------------------------------------------------------------------
 
 
-def share_of_narrow(measure, rates, totals, width, number=300, seed=5):
-    """Share of test sets, drawn by NumPy, whose interval is narrow enough."""
-    generator = np.random.default_rng(seed)
-    counts = np.stack([generator.multinomial(total, row, number) for total, row in zip(totals, rates, strict=True)], 1)
+def share_of_narrow(measure, rates, size, priors, width, number=400, seed=5):
+    """Share of random test sets of this size, drawn by NumPy, whose interval is narrow enough."""
+    joint = (np.array(rates) * np.array(priors)[:, None]).flatten()
+    counts = np.random.default_rng(seed).multinomial(size, joint / joint.sum(), number).reshape(number, *rates.shape)
     found = posterior(measure, torch.from_numpy(counts), samples=1000, generator=seeded(seed))
     return ((found.high - found.low) <= width).double().mean().item()
 
@@ -572,7 +572,7 @@ def share_of_narrow(measure, rates, totals, width, number=300, seed=5):
 @pytest.mark.parametrize(
     ("name", "rates", "priors", "width", "assurance"),
     [
-        ("balanced_accuracy", [[0.9, 0.1], [0.2, 0.8]], [0.95, 0.05], 0.12, 0.8),
+        ("balanced_accuracy", [[0.9, 0.1], [0.2, 0.8]], [0.99, 0.01], 0.12, 0.8),
         ("imbalance_accuracy", [[0.9, 0.1], [0.2, 0.8]], [0.8, 0.2], 0.2, 0.9),
         ("geometric_mean", [[0.9, 0.05, 0.05], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6]], [0.6, 0.3, 0.1], 0.15, 0.5),
     ],
@@ -580,9 +580,9 @@ def share_of_narrow(measure, rates, totals, width, number=300, seed=5):
 def test_so_many_samples_make_the_interval_narrow_and_fewer_do_not(name, rates, priors, width, assurance):
     measure = getattr(imbtorch, name)
     needed = samples_needed(measure, torch.tensor(rates), torch.tensor(priors), width, assurance)
-    for times, low, high in ((1.0, assurance - 0.09, 1.0), (0.75, 0.0, assurance - 0.1)):
-        totals = [round(times * needed * prior / min(priors)) for prior in priors]
-        assert low <= share_of_narrow(measure, np.array(rates), totals, width) <= high
+    for times, low, high in ((1.0, assurance - 0.06, 1.0), (0.75, 0.0, assurance - 0.1)):
+        size = round(times * needed / min(priors))
+        assert low <= share_of_narrow(measure, np.array(rates), size, priors, width) <= high
 
 
 def test_a_class_that_does_not_come_and_counts_in_place_of_rates():
@@ -595,9 +595,11 @@ def test_a_class_that_does_not_come_and_counts_in_place_of_rates():
     assert with_it == pytest.approx(without, abs=2)
 
 
-def test_a_width_that_any_test_set_has_takes_one_sample():
+def test_a_width_that_any_test_set_has_takes_samples_of_both_classes():
+    """Two expected samples of each class: 1/8 of such test sets lack one; of two samples together half do."""
     rates, priors = torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0.5, 0.5])
-    assert samples_needed(balanced_accuracy, rates, priors, 1.0, test_sets=50) == 1
+    assert samples_needed(balanced_accuracy, rates, priors, 1.0) == 2
+    assert samples_needed(balanced_accuracy, rates, priors, 1.0, assurance=0.3) == 1
 
 
 @pytest.mark.parametrize(

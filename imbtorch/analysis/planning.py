@@ -29,12 +29,13 @@ def samples_needed(
     samples: int = 1000,
     seed: int = 0,
 ) -> int:
-    """How many samples of the rarest class it takes until the interval of a measure is no wider than ``width``.
+    """Find how many samples of the rarest class make the interval of a measure no wider than ``width``.
 
-    Test sets of a classifier with these rates are drawn, in which the other classes have as many samples more as their
-    priors say; the number is found at which the share ``assurance`` of them has a :func:`posterior` interval that is
-    narrow enough. Simulated with other test sets, that share lies within .05 of ``assurance``: both are simulations,
-    and a percent more or fewer samples changes a width by half a percent.
+    Random test sets of a classifier with these rates are drawn, whose class totals vary as well, around the numbers
+    that the priors say; the number is found at which the share ``assurance`` of them has a :func:`posterior` interval
+    that is narrow enough. A test set that lacks a class has none. Simulated with other test sets, that share lies
+    within .05 of ``assurance``: both are simulations, and a percent more or fewer samples changes a width by half a
+    percent.
 
     Args:
         measure: function of ``[..., K, K]`` with a value ``[...]``.
@@ -49,7 +50,8 @@ def samples_needed(
         seed: of the randomness, the same for each size that is tried.
 
     Returns:
-        Samples of the class with the smallest positive prior, at least 1. Divide by its prior for those of all classes.
+        Expected samples of the class with the smallest positive prior, at least 1. Divide by its prior for the size of
+        the test set.
 
     Raises:
         ValueError: for shapes that do not fit, negative or empty rows and priors, a width that is not positive, an
@@ -58,7 +60,7 @@ def samples_needed(
 
     >>> from imbtorch import balanced_accuracy
     >>> rates, priors = torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0.95, 0.05])
-    >>> 50 < samples_needed(balanced_accuracy, rates, priors, 0.1) < 80  # 1.96² * .8 * .2 / .1² = 61.5, and a few
+    >>> 60 < samples_needed(balanced_accuracy, rates, priors, 0.1) < 90  # 1.96² * .8 * .2 / .1² = 61.5, and a few
     True
     """
     _check(width, assurance)
@@ -70,17 +72,22 @@ def samples_needed(
     def widths(rarest: int) -> Tensor:
         """Widths of the intervals of test sets with so many samples of the rarest class."""
         generator = torch.Generator().manual_seed(seed)
-        totals = (relative * rarest).round()
+        size = (relative.sum() * rarest).round().expand(test_sets, 1)
+        totals = _multinomial((relative / relative.sum()).unsqueeze(0), size, generator).squeeze(-2)
+        counts = _multinomial(shares, totals, generator)
+        whole = (totals > 0)[:, relative > 0].all(-1)
+        found = torch.full((test_sets,), torch.inf, dtype=torch.float64)
         parts = []
-        for some in torch.split(_test_sets(shares, totals, test_sets, generator), at_once):
-            found = posterior(measure, some, samples=samples, level=level, generator=generator)
-            parts.append(found.high - found.low)
-        return torch.cat(parts)
+        for some in torch.split(counts[whole], at_once):
+            interval = posterior(measure, some, samples=samples, level=level, generator=generator)
+            parts.append(interval.high - interval.low)
+        return found.masked_scatter(whole, torch.cat(parts)) if parts else found
 
     low, high, size = 0, None, START
     while high is None or (high - low > 1 and high > PRECISE * low):
-        there = widths(size).quantile(assurance).item()
-        if math.isnan(there):
+        ordered = widths(size).sort().values  # nan comes last
+        there = ordered[math.ceil(assurance * test_sets) - 1].item()
+        if bool(ordered[-1].isnan()):
             raise ValueError(f"measure has no value for test sets with {size} samples of the rarest class")
         low, high = (low, size) if there <= width else (size, high)
         if low >= MOST:
@@ -122,11 +129,11 @@ def _shares(rates: Tensor, class_priors: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(totals > 0, wide / totals, 0.0), priors / priors[come].min()
 
 
-def _test_sets(shares: Tensor, totals: Tensor, number: int, generator: torch.Generator) -> Tensor:
-    """Counts ``[number, K, K]`` with these class totals ``[K]``: each cell takes its part of what is left."""
-    counts = shares.new_zeros(number, *shares.shape)
-    left, behind = totals.expand(number, -1).clone(), torch.ones_like(totals)
-    for column in range(len(totals) - 1):
+def _multinomial(shares: Tensor, totals: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw counts ``[N, R, C]`` of rows with these totals ``[N, R]`` and shares ``[R, C]``, cell by cell."""
+    counts = shares.new_zeros(len(totals), *shares.shape)
+    left, behind = totals.clone(), torch.ones_like(shares[:, 0])
+    for column in range(shares.shape[-1] - 1):
         chance = torch.where(behind > 0, shares[:, column] / behind, 0.0).clamp(0, 1)
         taken = torch.binomial(left, chance.expand_as(left), generator=generator)
         counts[..., column] = taken
