@@ -126,6 +126,10 @@ def area_interval(histogram: Tensor, level: float = 0.95) -> Interval:
     variance that DeLong estimates, read with Student's t of the smaller class, is larger than that (scores of positives
     scatter more than those of negatives), it is scaled up to it.
 
+    Simulated (``examples/coverage.md``), 95 % intervals held the true value in .93 or more of samples. Close to 1 they
+    are too wide: at an area of .998, three times as wide as the central 95 % of the estimates with 100 or 200
+    positives, ten times with ten among 10,000. DeLong's interval has that width, but holds the value in .58 to .93.
+
     Source: Newcombe (2006), Confidence intervals for an effect size measure based on the Mann-Whitney statistic, part
     2, method 5; DeLong, DeLong and Clarke-Pearson (1988).
 
@@ -162,23 +166,52 @@ def _delong_variance(histogram: Tensor, point: Tensor) -> Tensor:
     return ratio(squares, totals * (totals - 1)).sum(-1)
 
 
-def average_precision_interval(estimate: Tensor, positives: Tensor, level: float = 0.95) -> Interval:
-    """Interval of average precisions ``[...]`` at so many positives ``[...]``, as of a share of them (Wilson's).
+def average_precision_interval(histogram: Tensor, level: float = 0.95) -> Interval:
+    """Interval of average precisions ``[...]`` of whole counts; samples must be independent.
 
-    Simulated (``examples/coverage.md``, 36 cases), 95 % intervals held the true value in .93 or more of samples with
-    20, 50 and 200 positives, but for heavy-tailed scores of an AUC of .95, in .91. Samples must be independent.
+    The limits are Wilson's, with Student's t, of a share of n samples, where n is chosen so that the share varies as
+    much as average precision does. That variance is the infinitesimal jackknife's: of the influence of each positive,
+    each negative and their numbers. Close to 1, where it is too small, n is at most the number of positives over the
+    average precision. With few positives average precision is too high (.23 in place of .18 for ten among 10,000, at an
+    AUC of .96), so the lower limit starts from the precision without the positive at whose score it is read.
 
-    Source: Boyd, Eng and Page (2013), Area under the precision-recall curve: point estimates and confidence intervals,
-    who take the binomial distribution; Wilson (1927) for the limits.
+    Simulated (``examples/coverage.md``: 10 to 200 positives, one sample in two to one in a thousand), 95 % intervals
+    held the true value in .94 or more of samples. They were as wide as the central 95 % of the estimates or up to twice
+    as wide, wider only above .95.
 
-    >>> print(average_precision_interval(torch.tensor(0.5), torch.tensor(20)))
-    0.500 [0.299, 0.701] (95 % binomial (Wilson))
+    Source: Wilson (1927) for the limits; Efron (1982), The jackknife, the bootstrap and other resampling plans,
+    section 6.3, for the variance. The lower start and the greatest n are ours.
+
+    >>> print(average_precision_interval(torch.tensor([[90, 8, 2], [4, 6, 10]])))
+    0.635 [0.393, 0.816] (95 % Wilson, jackknife)
     """
     check_level(level)
-    point, positives = double(estimate), double(positives)
-    q = normal_quantile(level) ** 2 / positives
-    middle, half = (point + q / 2) / (1 + q), (q * point * (1 - point) + q * q / 4).sqrt() / (1 + q)
-    return Interval(point, middle - half, middle + half, level, "binomial (Wilson)")
+    wide = double(histogram)
+    totals = wide.sum(-1)
+    negatives, positives = totals.unbind(-1)
+    false, true = wide.flip(-1).cumsum(-1).flip(-1).unbind(-2)  # in a bin and above
+    share, others = wide[..., 1, :] / positives.unsqueeze(-1), (true - 1).clamp(min=0)
+    precision = ratio(true, true + false)
+    point = (share * precision).sum(-1).clamp(max=1)
+    start = (share * ratio(others, others + false)).sum(-1)
+    slope = share * precision * (1 - precision)  # of the precision in a bin by the odds of positives
+    rise = slope.sum(-1, keepdim=True)
+    of_positives = ratio(slope, true / positives.unsqueeze(-1)).cumsum(-1) - rise + precision - point.unsqueeze(-1)
+    of_negatives = rise - ratio(slope, false / negatives.unsqueeze(-1)).cumsum(-1)
+    squares = (wide * torch.stack((of_negatives, of_positives), -2) ** 2).sum(-1)
+    variance = ratio(squares, totals * (totals - 1)).sum(-1) + rise.squeeze(-1) ** 2 * (1 / totals).sum(-1)
+    size = torch.where(variance > 0, point * (1 - point) / variance, torch.inf).minimum(positives / point)
+    quantile = student_quantile(level, (positives - 1).clamp(min=1))
+    low, _ = _wilson(start, size, quantile)
+    _, high = _wilson(point, size, quantile)
+    return Interval(point, low, high, level, "Wilson, jackknife")
+
+
+def _wilson(share: Tensor, size: Tensor, quantile: Tensor) -> tuple[Tensor, Tensor]:
+    """Return Wilson's limits of a share of so many samples."""
+    q = quantile**2 / size
+    middle, half = (share + q / 2) / (1 + q), (q * share * (1 - share) + q * q / 4).sqrt() / (1 + q)
+    return middle - half, middle + half
 
 
 def _root(distance: Callable[[Tensor], Tensor], outer: float, inner: Tensor) -> Tensor:

@@ -231,10 +231,9 @@ class SweepResult(Result):
 posterior`'s of these counts. F1 of 10, 20, 50 positives flatters by .10, .07, .04, the estimate by -.01, .01, .00
           (normal scores, 300 simulated samples each), and its limits held the true value in .95 or more.
         - ``"auc"``: method 5 of Newcombe (2006), widened where DeLong's variance is larger
-          (:func:`~imbtorch.analysis.scores.area_interval`).
-        - ``"average_precision"``: as a share of the positives (:func:`~imbtorch.analysis.scores.\
-average_precision_interval`). Simulated, 95 % intervals held the true value in .91 or more of samples. Not at a
-          ``prevalence``.
+          (:func:`~imbtorch.analysis.scores.area_interval`). Close to 1 it is too wide, three to ten times at .998.
+        - ``"average_precision"``: limits of a share that varies as much as average precision does
+          (:func:`~imbtorch.analysis.scores.average_precision_interval`). Not at a ``prevalence``.
         - ``"partial_auc"``, at the threshold as it is, and ``"threshold"``: percentiles of 400 resamples of the scores
           of each class. They say what comes of other samples of this size, not how often the best threshold is covered.
 
@@ -267,7 +266,7 @@ average_precision_interval`). Simulated, 95 % intervals held the true value in .
                     "average precision has no interval at another prevalence, where it is as uncertain as the few "
                     "negatives above the positives; sweep without prevalence=, or ask for 'auc', which does not move"
                 )
-            return average_precision_interval(average_precision(histogram), histogram[..., 1, :].sum(-1), level)
+            return average_precision_interval(histogram, level)
         of_label = self._value_interval if name == "value" else partial(self._resampled, name)
         nan = torch.tensor(torch.nan, dtype=torch.float64)
         parts = [
