@@ -3,6 +3,7 @@
     pip install scipy tqdm prob_conf_mat confidenceinterval confidence-intervals  # the last three are peers
     python examples/coverage.py --quick          # a minute of two cores; prints
     python examples/coverage.py                  # twelve minutes of two cores; writes examples/coverage.md
+    python examples/coverage.py --promises --out promises.md  # one section
 
 Intervals: test sets are drawn from classes whose recalls and confusions are known, with class totals fixed or drawn at
 random; the true value is that of the expected counts. Errors go to all other classes evenly, or (concentrated) to a
@@ -16,7 +17,8 @@ Wilson's intervals for balanced accuracy and dominance. A peer that is not insta
 
 Comparisons: the true difference of two models varies from set to set; of the sets where a probability was said, how
 often was the likelier model truly better? Clusters: images whose recalls and class shares vary. Areas: scores of four
-families of distributions.
+families of distributions. Promises: in how many samples does ``ThresholdSweep.best(..., sure=)`` promise limits, and in
+how many wrongly?
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import math
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -40,8 +44,8 @@ from torch import Tensor
 from tqdm import tqdm
 
 import imbtorch
-from imbtorch.analysis import Interval, bootstrap, compare, paired_compare, posterior
-from imbtorch.analysis.scores import area_interval, average_precision, average_precision_interval
+from imbtorch.analysis import Interval, beats_trivial, bootstrap, compare, paired_compare, posterior
+from imbtorch.analysis.scores import area_interval, average_precision_interval
 
 Measures = dict[str, Callable[[Tensor], Tensor]]
 Limits = tuple[Tensor, Tensor]
@@ -380,7 +384,41 @@ def comparisons(quick: bool, run: Run) -> str:
         "the difference by paired_compare; the mean probability that the likelier model is better by balanced "
         "accuracy, beside how often it truly is. compare gets the counts of the same test set, as if independent."
     )
-    return f"## Comparisons\n\n{text}\n\n{markdown(columns, rows)}"
+    return f"## Comparisons\n\n{text}\n\n{markdown(columns, rows)}\n\n{against_trivial(quick, run)}"
+
+
+def against_trivial(quick: bool, run: Run) -> str:
+    """Return the table of what `beats_trivial` says."""
+    rows = run("trivial", beaten, list(product((30 if quick else 300,), (10, 30, 100), (0.02, 0.1, 0.3))))
+    text = (
+        "Against trivial predictions: of 200 samples and the rare ones, both recalls are .5 plus a normal error "
+        "(balanced accuracy), or the recall of the rare class is .5 and false alarms are as many as hits, times the "
+        "exponential of a normal error (accuracy). Spread: standard deviation of the error. The mean probability that "
+        "beats_trivial says of the likelier side, beside how often that side is true."
+    )
+    columns = ["rare", "spread", "balanced accuracy: said", "true", "accuracy: said", "true"]
+    return f"{text}\n\n{markdown(columns, rows)}"
+
+
+def beaten(sets: int, rare: int, spread: float) -> list[str]:
+    """Row of the table of trivial predictions."""
+    totals, row = torch.tensor([200.0, rare], dtype=torch.float64), [str(rare), f"{spread:g}"]
+    errors = spread * torch.randn(2, sets, dtype=torch.float64)
+    of_accuracy = 1 - 0.5 * rare / 200 * errors[0].exp().clamp(max=300 / rare)
+    cases = {
+        "balanced_accuracy": (0.5 + errors.T).clamp(0.02, 0.98),
+        "accuracy": torch.stack((of_accuracy, torch.full_like(of_accuracy, 0.5)), -1),
+    }
+    for name, recalls in cases.items():
+        measure = getattr(imbtorch, name)
+        rates = torch.stack((recalls, 1 - recalls), -1)
+        truth = torch.stack((rates[:, 0], rates[:, 1].flip(-1)), 1) * totals.unsqueeze(-1)
+        counts = torch.stack([test_sets(each, 1, "drawn")[0] for each in truth])
+        chances = beats_trivial(measure, counts, samples=1000)
+        trivial = 0.5 if name == "balanced_accuracy" else (totals.max() / totals.sum()).item()
+        right = (chances >= 0.5) == (measure(truth) > trivial)
+        row += [f"{torch.maximum(chances, 1 - chances).mean():.2f}", f"{right.double().mean():.2f}"]
+    return row
 
 
 def three_averages(counts: Tensor) -> Tensor:
@@ -490,7 +528,7 @@ def scores_of(family: str, area: float) -> tuple[Any, Any]:
     if family == "exponential":
         return stats.expon(), stats.expon(scale=area / (1 - area))
     if family == "heavy tails":
-        grid = np.linspace(0, 8, 801)
+        grid = np.linspace(0, 16, 161)
         tails = [true_areas((stats.t(3), stats.t(3, loc=shift)), 0.5)[0] for shift in grid]
         return stats.t(3), stats.t(3, loc=float(np.interp(area, tails, grid)))
     spread = 2.0 if family == "wide positives" else 1.0
@@ -500,7 +538,7 @@ def scores_of(family: str, area: float) -> tuple[Any, Any]:
 def true_areas(scores: tuple[Any, Any], prevalence: float) -> tuple[float, float]:
     """Area under the ROC curve and average precision, integrated over the positives' quantiles."""
     negative, positive = scores
-    recall = (np.arange(4000) + 0.5) / 4000
+    recall = (np.arange(20_000) + 0.5) / 20_000
     false = negative.sf(positive.isf(recall))
     return float(1 - false.mean()), float(
         (prevalence * recall / (prevalence * recall + (1 - prevalence) * false)).mean()
@@ -521,34 +559,162 @@ def delong(histogram: Tensor) -> Limits:
 
 
 def areas(quick: bool, run: Run) -> str:
-    """Coverage of the area under the ROC curve and of average precision."""
-    sets, families = 100 if quick else 1000, ("normal", "wide positives", "exponential", "heavy tails")
-    rows = run("areas", of_scores, list(product((sets,), families, (0.7, 0.85, 0.95), (20, 50, 200))))
-    columns = ["scores", "AUC", "positives", "AUC: imbtorch", "DeLong", "average precision", "imbtorch"]
-    text = f"{sets} sets each; one sample in ten is positive, their number is drawn. True values are integrals."
-    return f"## Areas under curves\n\n{text}\n\n{markdown(columns, rows)}"
+    """Coverage and width of intervals of the area under the ROC curve and of average precision."""
+    sets, families = 100 if quick else 500, ("normal", "wide positives", "exponential", "heavy tails")
+    cases = list(product(families, (0.7, 0.85, 0.95), (20, 50, 200), (0.1,)))
+    cases += product(("normal", "wide positives", "heavy tails"), (0.7, 0.96, 0.998), (10,), (0.001,))
+    cases += product(("normal", "heavy tails"), (0.6, 0.998), (100,), (0.01,))
+    cases += [("normal", 0.998, 200, 0.5), ("exponential", 0.96, 10, 0.2)]
+    rows = run("areas", of_scores, [(sets, *case) for case in cases])
+    columns = ["scores", "AUC", "positives", "share", "AUC: imbtorch", "width", "DeLong", "average precision"]
+    text = (
+        f"{sets} sets each, in which so many samples on average, and this share of them, are positive. True values are "
+        "integrals. Width: mean over that of the range which holds the central 95 % of the estimates."
+    )
+    return f"## Areas under curves\n\n{text}\n\n{markdown([*columns, 'imbtorch', 'width'], rows)}"
 
 
-def of_scores(sets: int, family: str, area: float, positives: int) -> list[str]:
+def of_scores(sets: int, family: str, area: float, positives: int, prevalence: float) -> list[str]:
     """Row of the table of areas."""
-    rng, prevalence = np.random.default_rng(torch.initial_seed()), 0.1
-    scores = scores_of(family, area)
-    truth = true_areas(scores, prevalence)
-    size = round(positives / prevalence)
-    target = rng.random((sets, size)) < prevalence
-    drawn = np.where(target, *(each.rvs((sets, size), random_state=rng) for each in scores[::-1]))
-    order = np.take_along_axis(target, drawn.argsort(1), 1)
-    histogram = torch.from_numpy(np.stack((~order, order), 1)).long()
-    precision = average_precision(histogram)
-    of_roc = area_interval(histogram)
-    of_precision = average_precision_interval(precision, histogram[:, 1].sum(-1))
-    row = [family, f"{area:g}", str(positives), share_within(of_roc.low, of_roc.high, truth[0])]
-    row += [share_within(*delong(histogram), truth[0]), f"{truth[1]:.2f}"]
-    return [*row, share_within(of_precision.low, of_precision.high, truth[1])]
+    rng, scores = np.random.default_rng(torch.initial_seed()), scores_of(family, area)
+    truth, size = true_areas(scores, prevalence), round(positives / prevalence)
+    found = []
+    for number in [min(50, sets - start) for start in range(0, sets, 50)]:
+        target = rng.random((number, size)) < prevalence
+        target[~target.any(1), 0] = True  # e^-10 of sets
+        drawn = np.where(target, *(each.rvs((number, size), random_state=rng) for each in scores[::-1]))
+        order = np.take_along_axis(target, drawn.argsort(1), 1)
+        histogram = torch.from_numpy(np.stack((~order, order), 1)).long()
+        intervals_of = area_interval(histogram), average_precision_interval(histogram)
+        ends = [end for each in intervals_of for end in (each.estimate, each.low, each.high)]
+        found.append(torch.stack((*ends, *delong(histogram))))
+    auc, auc_low, auc_high, ap, ap_low, ap_high, *peer = torch.cat(found, 1).unbind()
+    row = [family, f"{area:g}", str(positives), f"{prevalence:g}"]
+    row += [share_within(auc_low, auc_high, truth[0]), relative_width(auc_low, auc_high, auc)]
+    row += [share_within(*peer, truth[0]), f"{truth[1]:.3g}"]
+    return [*row, share_within(ap_low, ap_high, truth[1]), relative_width(ap_low, ap_high, ap)]
+
+
+def relative_width(low: Tensor, high: Tensor, estimates: Tensor) -> str:
+    """Mean width over that of the range which holds the central 95 % of the estimates."""
+    spread = estimates.quantile(0.975) - estimates.quantile(0.025)
+    return f"x{float((high - low).mean() / spread):.2f}"
 
 
 def share_within(low: Tensor, high: Tensor, value: Tensor) -> str:
     return f"{float(((low <= value) & (value <= high)).double().mean()):.3f}"
+
+
+# --- promises -------------------------------------------------------------------------------------------------------
+
+
+class Promised(NamedTuple):
+    """A population of scores, and what is promised of it."""
+
+    family: str
+    area: float
+    negatives: int
+    positives: int
+    limits: Mapping[str, float]
+    sure: float = 0.9
+    objective: str = "recall"  # or another measure, or "costs"
+    step: float = 0.0  # to which scores are rounded down
+
+
+PROMISES = (
+    Promised("normal", 0.92, 970, 30, {"recall": 0.8}, objective="precision"),
+    Promised("normal", 0.5, 970, 30, {"recall": 0.8}, 0.95, "precision"),
+    Promised("heavy tails", 0.9, 300, 10, {"recall": 0.6}, 0.8, "precision"),
+    Promised("normal", 0.92, 900, 100, {"alerts": 0.05}),
+    Promised("normal", 0.92, 900, 100, {"specificity": 0.95}),
+    Promised("normal", 0.98, 900, 100, {"precision": 0.5}),
+    Promised("normal", 0.98, 900, 100, {"precision": 0.9}),
+    Promised("normal", 0.92, 900, 100, {"precision": 0.5}),
+    Promised("normal", 0.92, 900, 100, {"precision": 0.5}, step=0.5),
+    Promised("normal", 0.76, 900, 100, {"precision": 0.5}),
+    Promised("normal", 0.98, 990, 10, {"precision": 0.5}),
+    Promised("normal", 0.92, 990, 10, {"precision": 0.5}),
+    Promised("heavy tails", 0.95, 1900, 100, {"precision": 0.4}, 0.8),
+    Promised("heavy tails", 0.95, 1900, 100, {"precision": 0.55}, 0.8),
+    Promised("normal", 0.5, 710, 290, {"precision": 0.3}, 0.95),
+    Promised("normal", 0.5, 380, 20, {"precision": 0.051}, 0.8),
+    Promised("normal", 0.92, 900, 100, {"npv": 0.98}, objective="specificity"),
+    Promised("normal", 0.92, 900, 100, {"accuracy": 0.91}),
+    Promised("normal", 0.92, 900, 100, {"f1": 0.5}),
+    Promised("normal", 0.85, 600, 400, {"iou": 0.5}),
+    Promised("normal", 0.5, 710, 290, {"f1": 0.451}, 0.8),
+    Promised("normal", 0.92, 900, 100, {"recall": 0.6, "precision": 0.5}, objective="f1"),
+    Promised("normal", 0.92, 900, 100, {"recall": 0.63, "precision": 0.59}, objective="f1"),
+    Promised("normal", 0.92, 3600, 400, {"recall": 0.6, "precision": 0.57}, 0.8, "costs"),
+    Promised("normal", 0.92, 900, 100, {"recall": 0.8, "alerts": 0.2}, objective="f1"),
+    Promised("normal", 0.5, 900, 100, {"alerts": 0.05, "precision": 0.101}, 0.8),
+)
+
+
+def promises(quick: bool, run: Run) -> str:
+    """How often limits are promised, and how often wrongly."""
+    sets = 20 if quick else 400
+    rows = run("promises", kept_promises, [(sets, *case) for case in PROMISES])
+    columns = ["scores", "AUC", "samples", "limits", "best by", "sure", "promised", "wrong", "recall"]
+    text = (
+        f"{sets} samples each, of so many negatives and positives on average. Promised: share of the samples for which "
+        "`ThresholdSweep.best(..., sure=)` finds a threshold. Wrong: share of all samples for which it finds one where "
+        "a limit does not hold, which should be 1 - sure or less. Recall: mean true recall at the thresholds found."
+    )
+    return f"## Promises\n\n{text}\n\n{markdown(columns, rows)}"
+
+
+def kept_promises(
+    sets: int,
+    family: str,
+    area: float,
+    negatives: int,
+    positives: int,
+    limits: Mapping[str, float],
+    sure: float,
+    objective: str,
+    step: float,
+) -> list[str]:
+    """Row of the table of promises."""
+    rng, scores, size = np.random.default_rng(torch.initial_seed()), scores_of(family, area), negatives + positives
+    floors, alerts = {name: bound for name, bound in limits.items() if name != "alerts"}, limits.get("alerts")
+    costs = [[0, 1], [negatives / positives, 0]] if objective == "costs" else None
+    sweep = imbtorch.ThresholdSweep("f1" if costs else objective, logits=True)
+    wrong, recalls = 0, []
+    for _ in range(sets):
+        sweep.reset()
+        target = rng.random(size) < positives / size
+        drawn = np.where(target, *(each.rvs(size, random_state=rng) for each in scores[::-1])).clip(-90, 90)
+        drawn = np.floor(drawn / step) * step if step else drawn
+        sweep.update(torch.from_numpy(drawn), torch.from_numpy(target).long())
+        sweep.compute()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of thresholds that flag nobody or everybody
+                point = sweep.best(floors, alerts=alerts, costs=costs, sure=sure)
+        except ValueError:  # no threshold keeps the limits, or none can be promised
+            continue
+        cut = float(torch.tensor(point.threshold, dtype=torch.float64).logit())
+        cut = (math.floor(cut / step) + 1) * step if step else cut
+        rates = [float(each.sf(cut)) for each in scores]  # of either class that is predicted positive
+        found = [[total * (1 - rate), total * rate] for total, rate in zip((negatives, positives), rates, strict=True)]
+        wrong += not all(holds(name, bound, torch.tensor(found)) for name, bound in limits.items())
+        recalls.append(rates[1])
+    row = [family, f"{area:g}", f"{negatives}, {positives}"]
+    row += [", ".join(f"{name} {'<=' if name == 'alerts' else '>='} {bound:g}" for name, bound in limits.items())]
+    row += [objective, f"{sure:g}", f"{len(recalls) / sets:.3f}", f"{wrong / sets:.3f}"]
+    return [*row, f"{np.mean(recalls):.2f}" if recalls else "-"]
+
+
+def holds(name: str, bound: float, counts: Tensor) -> bool:
+    """Whether a limit holds in expected counts ``[2, 2]``."""
+    if name == "alerts":
+        return bool(counts[:, 1].sum() / counts.sum() <= bound)
+    per_class = {"f1": imbtorch.f_score, "iou": imbtorch.jaccard, "npv": imbtorch.negative_predictive_value}
+    per_class |= {name: getattr(imbtorch, name) for name in ("recall", "precision", "specificity")}
+    if name == "accuracy":
+        return bool(imbtorch.accuracy(counts) >= bound)
+    return bool(per_class[name](counts, average="binary") >= bound)
 
 
 # --- running --------------------------------------------------------------------------------------------------------
@@ -579,6 +745,7 @@ SECTIONS: dict[str, Callable[[bool, Run], str]] = {
     "comparisons": comparisons,
     "clusters": clusters,
     "areas": areas,
+    "promises": promises,
 }
 
 

@@ -3,8 +3,8 @@
 With ecoli.csv of the UCI repository in the folder that IMBTORCH_DATA names, the positive class is imU, 35 of 336
 proteins; else scikit-learn's bundled breast cancer data, of whose malignant samples 45 are kept beside 357 benign ones.
 A small network learns on half of them. A quarter, the validation set, chooses two thresholds: the one with the best
-index of balanced accuracy (IBA), and the one with the best precision that surely (.8) has a recall of .6. The last
-quarter measures IBA at .5 and at the thresholds chosen.
+index of balanced accuracy (IBA), and the one with the best precision at which a recall of .6 is promised (at .8). The
+last quarter measures IBA at .5 and at the thresholds chosen.
 
 Read the result with care. The value of the best threshold on the validation set is the best of all, so it flatters;
 the corrected one and that of the test set count. And both sets have few positives, eight to twelve of them, so the
@@ -94,7 +94,7 @@ def main() -> None:
         print(f"{area} on validation  {sweep.interval(area)}")
     print(f"IBA on validation at {best:.3g}  {found['value']:.3f}  (the best of all thresholds there, so it flatters)")
     print(f"  corrected for the choice  {sweep.interval('value', generator=generator)}")
-    print(f"recall of .6 for sure: {floor}")
+    print(f"recall of .6 promised: {floor}")
     for label, (_, interval) in tested.items():
         print(f"IBA on test at {label}  {interval}")
     print(f"The intervals are wide because the test set has few positives, {int(target[test].sum())}.")
@@ -105,7 +105,7 @@ def main() -> None:
 
 
 def surely(sweep: ThresholdSweep, logits: Tensor, target: Tensor, generator: torch.Generator) -> OperatingPoint:
-    """The threshold of best precision whose recall is .6 or more with a probability of .8."""
+    """Return the threshold of best precision at which a recall of .6 is promised, wrongly in at most .2 of samples."""
     precise = ThresholdSweep(imbtorch.Precision, logits=True)
     precise.update(logits, target)
     point = precise.best(at_least={"recall": 0.6}, sure=0.8, generator=generator)

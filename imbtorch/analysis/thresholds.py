@@ -1,4 +1,4 @@
-"""Choosing a threshold from a histogram of scores: what is feasible, how surely, and how much the choice flatters."""
+"""Choosing a threshold from a histogram of scores: what is feasible or promised, and how much the choice flatters."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.analysis.drawing import gammas
+from imbtorch.analysis.promises import promised
 from imbtorch.analysis.scores import matrices_of
 from imbtorch.counts import Measure, evaluated, rescaled
 
@@ -38,7 +39,6 @@ class Limit(NamedTuple):
 Limits: TypeAlias = Mapping[str, Limit]
 
 DRAWS = 2000  # of the posterior, which tell a probability of .9 to .007
-AT_ONCE = 32  # thresholds whose probabilities are found at once
 REPEATS = 100  # of splits into halves
 
 
@@ -53,8 +53,10 @@ class OperatingPoint:
         recall: share of the positives that are predicted positive.
         precision: share of positives among positive predictions, nan without any; at ``prevalence`` if there is one.
         alerts: share of samples predicted positive; at ``prevalence`` if there is one.
-        holds: name of each limit -> probability that it truly holds, given the counts.
-        sure: probability that all of them hold; 1 without limits.
+        holds: name of each limit -> posterior probability that it truly holds at this threshold. Except for recall it
+            is that of a threshold given beforehand, and much too high for a limit that is hard to reach.
+        sure: level of the promise that all limits hold, None without one: in at most ``1 - sure`` of samples a promise
+            is made that does not hold. It is no probability that this one holds.
     """
 
     threshold: float
@@ -64,15 +66,16 @@ class OperatingPoint:
     precision: float
     alerts: float
     holds: Mapping[str, float]
-    sure: float
+    sure: float | None = None
 
     def __str__(self) -> str:
         """Return one line."""
         flags = {0.0: ", which flags nobody", 1.0: ", which flags everybody"}.get(self.alerts, "")
         held = "".join(f"; {name} with probability {chance:.2f}" for name, chance in self.holds.items())
+        level = "" if self.sure is None else f"; promised at sure={self.sure:g}"
         return (
             f"threshold {self.threshold:.6g}{flags}: value {self.value:.3f}, recall {self.recall:.3f}, precision "
-            f"{self.precision:.3f}, alerts {self.alerts:.3g}{held}"
+            f"{self.precision:.3f}, alerts {self.alerts:.3g}{held}{level}"
         )
 
 
@@ -119,12 +122,12 @@ def operating_point(
         objective: function of counts, of which higher is better.
         limits: what must hold.
         shares: ``[2]`` of the classes that everything is read at; None for those of the counts.
-        sure: probability with which all limits must truly hold; None where it is enough that they hold in the counts.
+        sure: level at which all limits are promised; None where it is enough that they hold in the counts.
         generator: source of randomness of the posterior.
         where: beginning of an error.
 
     Raises:
-        ValueError: if no threshold keeps the limits.
+        ValueError: if no threshold keeps the limits, or none can be promised.
     """
     small, index = distinct(histogram, len(thresholds))
     if bool(small[:, -1].any()):  # scores above all thresholds: only a threshold of 1 flags nobody
@@ -138,13 +141,10 @@ def operating_point(
     feasible = torch.stack([*kept.values(), torch.ones_like(goodness, dtype=torch.bool)]).all(0)
     if not bool(feasible.any()):
         raise ValueError(where + _infeasible(limits, kept, rates))
+    if sure is not None:
+        feasible &= _promised(limits, counts, sure, where)
     order = goodness.argsort(descending=True, stable=True)
-    order = order[feasible[order]]
-    if sure is None:
-        place = int(order[0])
-        holds, together = _probabilities(counts[order[:1]], limits, shares, generator)
-    else:
-        place, holds, together = _surely(counts, order, limits, shares, sure, generator, where)
+    place = int(order[feasible[order]][0])
     at = rates[place]
     flagged = at[..., 1].sum(-1) / at.sum((-2, -1))
     return OperatingPoint(
@@ -154,8 +154,8 @@ def operating_point(
         (at[1, 1] / at[1].sum()).item(),
         (at[1, 1] / at[:, 1].sum()).item(),
         flagged.item(),
-        {name: chance[0].item() for name, chance in holds.items()},
-        together[0].item(),
+        _probabilities(counts[place], limits, shares, generator),
+        sure,
     )
 
 
@@ -164,44 +164,32 @@ def _read_at(shares: Tensor | None, counts: Tensor) -> Tensor:
     return counts if shares is None else cast(Tensor, rescaled(counts, shares))
 
 
-def _surely(
-    counts: Tensor,
-    order: Tensor,
-    limits: Limits,
-    shares: Tensor | None,
-    sure: float,
-    generator: torch.Generator | None,
-    where: str,
-) -> tuple[int, dict[str, Tensor], Tensor]:
-    """The first of the thresholds in this order at which the limits hold with so high a probability."""
-    most = 0.0
-    for some in torch.split(order, AT_ONCE):
-        holds, together = _probabilities(counts[some], limits, shares, generator)
-        enough = (together >= sure).nonzero().flatten()
-        if len(enough):
-            first = enough[:1]
-            return int(some[first]), {name: chance[first] for name, chance in holds.items()}, together[first]
-        most = max(most, together.max().item())
-    raise ValueError(
-        f"{where}no threshold has {_text(limits)} with probability {sure:g}: the most is {most:.2f}; count more "
-        "samples, lower sure, or loosen the limits"
-    )
+def _promised(limits: Limits, counts: Tensor, sure: float, where: str) -> Tensor:
+    """Return thresholds ``[K]`` at which all limits are promised; raise without any."""
+    single = {name: promised(name, limit.bound, counts, 1 - sure) for name, limit in limits.items()}
+    every = torch.stack(list(single.values())).all(0)
+    if not bool(every.any()):
+        alone = {name: limit for name, limit in limits.items() if not bool(single[name].any())}
+        reason = f"{_text(alone)} at none" if alone else "each limit at some, but never all at one"
+        raise ValueError(
+            f"{where}no threshold can be promised to have {_text(limits)} at sure={sure:g} ({reason}); count more "
+            "samples, lower sure, or loosen the limits"
+        )
+    return every
 
 
 def _probabilities(
     counts: Tensor, limits: Limits, shares: Tensor | None, generator: torch.Generator | None
-) -> tuple[dict[str, Tensor], Tensor]:
-    """Probability ``[M]`` that each limit holds, and that all do, given counts ``[M, 2, 2]``."""
+) -> dict[str, float]:
+    """Return the posterior probability of each limit, given counts ``[2, 2]``."""
     if not limits:
-        return {}, torch.ones(len(counts), dtype=torch.float64)
+        return {}
     drawn = _read_at(shares, _drawn(counts.double(), generator))
-    kept = {name: limit.kept(drawn) for name, limit in limits.items()}
-    together = torch.stack(list(kept.values())).all(0)
-    return {name: each.double().mean(0) for name, each in kept.items()}, together.double().mean(0)
+    return {name: limit.kept(drawn).double().mean().item() for name, limit in limits.items()}
 
 
 def _drawn(counts: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Counts ``[DRAWS, M, 2, 2]`` that are compatible with those at thresholds that were chosen by the scores.
+    """Draw counts ``[DRAWS, 2, 2]`` that are compatible with those at a threshold that was chosen by the scores.
 
     A threshold just below the k-th highest of P positives has a recall of the distribution Beta(k, P - k + 1), since
     that score is an order statistic. At a threshold that was given beforehand it would be Beta(k + 1/2, P - k + 1/2),

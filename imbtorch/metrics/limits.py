@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+from imbtorch.analysis.promises import PROPORTIONS
 from imbtorch.analysis.thresholds import Limit, Limits
 from imbtorch.arguments import real_number
 from imbtorch.counts import Counts, matrix, ratio
@@ -21,7 +22,7 @@ def checked_limits(at_least: Mapping[str, float], alerts: float | None, sure: fl
 
     Raises:
         ValueError: for unknown measures, those of which less is better, limits out of range, and no limits to be sure
-            of.
+            of or one that cannot be promised.
         TypeError: for floors that are no mapping, and limits that are no numbers.
     """
     if not isinstance(at_least, Mapping):
@@ -42,10 +43,8 @@ def checked_limits(at_least: Mapping[str, float], alerts: float | None, sure: fl
         if not 0 < real_number("alerts", alerts) <= 1:
             raise ValueError(f"alerts must be a share of samples in (0, 1], got {alerts!r}; 50 in 10,000 are 0.005")
         limits["alerts"] = Limit(_alerts, float(alerts), least=False)
-    if sure is not None and not 0 < real_number("sure", sure) < 1:
-        raise ValueError(f"sure must be a probability in (0, 1) such as 0.9, got {sure!r}")
-    if sure is not None and not limits:
-        raise ValueError("sure is how likely limits hold; give at_least={'recall': 0.8} or alerts=0.005 with it")
+    if sure is not None:
+        _check_promise(limits, sure)
     return limits
 
 
@@ -56,6 +55,20 @@ def priced_text(argument: str, name: str) -> str:
         "thresholds are not of one scale; sweep functools.partial(NetBenefit, threshold=0.2), whose price is that of "
         "0.2 throughout, or give best(costs=...)"
     )
+
+
+def _check_promise(limits: Limits, sure: float) -> None:
+    """Raise where no promise can be made of limits at this level."""
+    if not 0 < real_number("sure", sure) < 1:
+        raise ValueError(f"sure must be a probability in (0, 1) such as 0.9, got {sure!r}")
+    if not limits:
+        raise ValueError("sure is the level of a promise; give at_least={'recall': 0.8} or alerts=0.005 with it")
+    for name in limits:
+        if name not in PROPORTIONS:
+            raise ValueError(
+                f"sure= cannot promise {name!r}, which is no share of independent samples; it can promise "
+                f"{', '.join(PROPORTIONS)}. Without sure=, holds of the result is the posterior probability"
+            )
 
 
 def _alerts(counts: Counts) -> Tensor:

@@ -323,16 +323,33 @@ posterior`'s of these counts. F1 of 10, 20, 50 positives flatters by .10, .07, .
 
         A limit that is just met on validation data is truly met about half the time: the threshold of the best F1 with
         recall .8 there truly has it in .59, .45, .51 of simulated samples with 10, 20, 50 positives. ``holds`` of the
-        result tells how likely (.56, .56, .55 on average there), and ``sure`` asks for more: the best threshold at
-        which the posterior says so with that probability (``sure=.9`` held in .94 to .99 of them). Everything is
-        read at the ``prevalence`` if there is one.
+        result is the posterior probability (.56, .56, .55 on average there). Except for recall it does not know that
+        the threshold was chosen, and is much too high for limits that are hard to reach.
+
+        ``sure`` asks for a promise: **in at most 1 - sure of samples all limits are promised although one of them does
+        not hold.** Nothing can be said of the promises that are made: where a limit cannot be reached, all of them are
+        wrong. Samples must be independent, and drawn from the population that the promise is about; each label or class
+        has a promise of its own. By exact binomial tests (:func:`imbtorch.analysis.promises.promised`) these limits can
+        be promised, other measures are refused:
+
+        - ``"recall"``, ``"specificity"`` and ``alerts``, which are monotone over the thresholds: as many as possible.
+        - ``"precision"``, ``"npv"``, ``"accuracy"``, ``"iou"`` and ``"f1"``, at the thresholds that a walk from several
+          starts reaches, so that fewer are promised than could be. That promises err no more often is exact for a
+          precision that falls with the number of alerts, and simulated for the others.
+
+        Each of several limits is promised at the full level: at a threshold given beforehand all are promised wrongly
+        no more often than the one that fails there. Simulated (``examples/coverage.md``: useless scores, floors that
+        are easy, hard and out of reach, several limits, budgets and costs), wrong promises came in 1 - sure of samples
+        or fewer, up to the error of the simulation.
+
+        Everything is read at the ``prevalence`` if there is one.
 
         Args:
             at_least: floors, name of a measure -> least value, ``{"recall": 0.8}``.
             alerts: budget, greatest share of samples that are predicted positive: .005 for 50 in 10,000.
             costs: ``[[0, fp], [fn, 0]]``, what a sample of the row's class costs when predicted as the column's; the
                 threshold of the lowest expected cost is then taken in the place of that with the best measure.
-            sure: probability with which all limits must truly hold, in (0, 1).
+            sure: level of the promise that all limits hold, in (0, 1): see above.
             generator: source of randomness, on the CPU; by default torch's.
 
         Returns:
@@ -341,12 +358,18 @@ posterior`'s of these counts. F1 of 10, 20, 50 positives flatters by .10, .07, .
 
         Raises:
             ValueError: where no threshold keeps the limits (the error says what can be reached), limits out of range,
-                an unknown name, a measure of which less is better, ``sure`` with weighted counts, and where targets of
-                one class alone were counted.
+                none can be promised, an unknown name, a measure of which less is better, ``sure`` with a measure that
+                cannot be promised, with weighted counts or at a ``prevalence``, and where targets of one class alone
+                were counted.
         """
         limits = checked_limits({} if at_least is None else at_least, alerts, sure)
         if self._reading.counting.weighted and limits:
             raise ValueError(f"limits need probabilities, and {UNSURE}")
+        if self._reading.priors is not None and sure is not None:
+            raise ValueError(
+                "sure= promises what holds in the population that was sampled, not at other class shares; sweep "
+                "without prevalence=, or leave sure out"
+            )
         objective = self._reading.objective()
         if costs is not None:
             objective = negated(partial(expected_cost, costs=torch.as_tensor(costs, dtype=torch.float64)))
