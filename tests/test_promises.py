@@ -7,12 +7,9 @@ import pytest
 import torch
 from scipy import stats
 
-from imbtorch import ThresholdSweep
+from imbtorch import ImbalanceReport, ThresholdSweep
 from imbtorch.analysis.promises import PROPORTIONS, promised
 from imbtorch.analysis.scores import matrices_of
-from imbtorch.metrics.catalogue import BY_NAME
-
-MONOTONE = ("recall", "specificity", "alerts")
 
 
 def counted(samples=400, prevalence=0.15, apart=1.5, seed=0, step=0.0):
@@ -125,17 +122,15 @@ def test_a_walk_over_few_samples_finds_nothing():
         assert not promised(name, 0.1 if name == "alerts" else 0.9, counts, 0.01).any()
 
 
-def test_names_of_promises_are_those_of_limits():
-    assert set(PROPORTIONS) - {"alerts"} <= set(BY_NAME)
-    counts = torch.tensor([[70, 20], [4, 6]])
+def test_promises_are_about_the_measures_that_reports_show():
+    counts, names = torch.tensor([[70, 20], [4, 6]]), list(PROPORTIONS)
+    report = ImbalanceReport("binary", measures=[name for name in names if name != "alerts"])
+    report.update(torch.tensor([0, 1, 0, 1]).repeat_interleave(counts.flatten()), torch.tensor([0] * 90 + [1] * 10))
+    values = {**report.compute(), "alerts": torch.tensor(0.26)}
     for name, proportion in PROPORTIONS.items():
         cells = counts.flatten()
         share = (cells * torch.tensor(proportion.successes)).sum() / (cells * torch.tensor(proportion.trials)).sum()
-        value = 26 / 100 if name == "alerts" else BY_NAME[name]("binary")
-        if name != "alerts":
-            value.update(torch.tensor([0] * 70 + [1] * 20 + [0] * 4 + [1] * 6), torch.tensor([0] * 90 + [1] * 10))
-            value = value.compute().item()
-        assert proportion.floor(value) == pytest.approx(share.item(), abs=1e-6)
+        assert proportion.floor(values[name].item()) == pytest.approx(share.item(), abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +174,7 @@ def test_the_best_of_the_promised_thresholds_is_kept():
     """The highest recall of all cuts between scores at which the oracle promises a precision."""
     sweep = swept()
     point = sweep.best({"precision": 0.5}, sure=0.9)
-    counts = sweep.matrices()
+    counts = sweep.result().matrices()
     distinct = torch.stack(sorted(counts.unique(dim=0), key=lambda each: each[:, 0].sum().item()))
     kept = distinct[torch.tensor(walk_of_precision(distinct, 0.5, 0.1))]
     assert point.counts[1, 1] == kept[:, 1, 1].max()

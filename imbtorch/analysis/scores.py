@@ -127,8 +127,8 @@ def area_interval(histogram: Tensor, level: float = 0.95) -> Interval:
     scatter more than those of negatives), it is scaled up to it.
 
     Simulated (``examples/coverage.md``), 95 % intervals held the true value in .93 or more of samples. Close to 1 they
-    are too wide: at an area of .998, three times as wide as the central 95 % of the estimates with 100 or 200
-    positives, ten times with ten among 10,000. DeLong's interval has that width, but holds the value in .58 to .93.
+    are too wide: at an area of .998, 1.4 to 3 times as wide as the central 95 % of the estimates with 100 or 200
+    positives, 6 to 38 times with ten among 10,000. DeLong's intervals hold the value in .20 to .83 there.
 
     Source: Newcombe (2006), Confidence intervals for an effect size measure based on the Mann-Whitney statistic, part
     2, method 5; DeLong, DeLong and Clarke-Pearson (1988).
@@ -176,8 +176,9 @@ def average_precision_interval(histogram: Tensor, level: float = 0.95) -> Interv
     AUC of .96), so the lower limit starts from the precision without the positive at whose score it is read.
 
     Simulated (``examples/coverage.md``: 10 to 200 positives, one sample in two to one in a thousand), 95 % intervals
-    held the true value in .94 or more of samples. They were as wide as the central 95 % of the estimates or up to twice
-    as wide, wider only above .95.
+    held the true value in .945 or more of samples, with one exception: .85 with ten positives among 10,000 of which one
+    or two on average score above all negatives. They were .9 to 1.8 times as wide as the central 95 % of the estimates,
+    wider only where average precision is above .9.
 
     Source: Wilson (1927) for the limits; Efron (1982), The jackknife, the bootstrap and other resampling plans,
     section 6.3, for the variance. The lower start and the greatest n are ours.

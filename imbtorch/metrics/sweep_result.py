@@ -231,7 +231,7 @@ class SweepResult(Result):
 posterior`'s of these counts. F1 of 10, 20, 50 positives flatters by .10, .07, .04, the estimate by -.01, .01, .00
           (normal scores, 300 simulated samples each), and its limits held the true value in .95 or more.
         - ``"auc"``: method 5 of Newcombe (2006), widened where DeLong's variance is larger
-          (:func:`~imbtorch.analysis.scores.area_interval`). Close to 1 it is too wide, three to ten times at .998.
+          (:func:`~imbtorch.analysis.scores.area_interval`). Close to 1 it is too wide, at .998 three times or more.
         - ``"average_precision"``: limits of a share that varies as much as average precision does
           (:func:`~imbtorch.analysis.scores.average_precision_interval`). Not at a ``prevalence``.
         - ``"partial_auc"``, at the threshold as it is, and ``"threshold"``: percentiles of 400 resamples of the scores
