@@ -571,7 +571,7 @@ def test_nothing_stays_nothing_at_other_shares(seed, weighted):
             weight[(scores <= cut) & (target == 1)].sum().item(),
         )
         expected.append(below[0] / sum(below) if sum(below) else 0.0)
-    assert sweep.curve()[1].tolist() == pytest.approx(expected, abs=1e-9)
+    assert sweep.result().curve()[1].tolist() == pytest.approx(expected, abs=1e-9)
     assert sweep.compute()["value"].item() == pytest.approx(max(expected), abs=1e-6)
 
 
