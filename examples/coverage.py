@@ -700,7 +700,7 @@ def kept_promises(
         found = [[total * (1 - rate), total * rate] for total, rate in zip((negatives, positives), rates, strict=True)]
         wrong += not all(holds(name, bound, torch.tensor(found)) for name, bound in limits.items())
         recalls.append(rates[1])
-    row = [family, f"{area:g}", f"{negatives}, {positives}"]
+    row = [family + f", steps of {step:g}" * bool(step), f"{area:g}", f"{negatives}, {positives}"]
     row += [", ".join(f"{name} {'<=' if name == 'alerts' else '>='} {bound:g}" for name, bound in limits.items())]
     row += [objective, f"{sure:g}", f"{len(recalls) / sets:.3f}", f"{wrong / sets:.3f}"]
     return [*row, f"{np.mean(recalls):.2f}" if recalls else "-"]

@@ -123,10 +123,10 @@ def beats_trivial(
     :func:`trivial` in that population. An accuracy of .99 on 990 common and 10 rare samples says little of that.
 
     Simulated (``examples/coverage.md``: 200 samples and 10 to 100 rare ones), the probability comes true for
-    classifiers that differ clearly from the trivial prediction (balanced accuracy with recalls .3 from .5: said .91 to
-    .96, true .90 to .95). For classifiers that are nearly as good or bad it is too sure (.75 in place of .57 to .65
-    with recalls .02 from .5; accuracy .74 to .77 in place of .5 to .65), since beforehand it takes all recalls for
-    equally likely.
+    classifiers that differ clearly from the trivial prediction (recalls some .3 from .5: said .91 to .95, true .89 to
+    .95 by balanced accuracy). Where they are nearly alike it is too sure, .75 to .77 in place of .54 to .63 (recalls
+    some .02 from .5), by accuracy .74 to .77 in place of .47 to .66 (false alarms within a tenth of the hits):
+    beforehand it takes all recalls for equally likely.
 
     Args:
         measure: function of ``[..., K, K]`` with a value ``[...]``.
