@@ -141,7 +141,7 @@ def _of_class(
     return _of_instance(name, made, counting)
 
 
-MEANING = ("task", "size", "threshold", "logits", "ignore_index", "soft")  # settings that say what counts mean
+MEANING = ("task", "num_classes", "num_labels", "threshold", "logits", "ignore_index", "soft")  # of counts
 STATE_ALONE = ("layout", "weighted", "groups")  # what says how counts are kept, not what they mean
 
 
