@@ -82,7 +82,7 @@ def whole_number(name: str, value: object, expected: str = "an int") -> int:
 
 
 def spread(name: str, values: object, target: Tensor, counted: Tensor) -> Tensor:
-    """Values of samples, in the shape of what is counted of them.
+    """Return values of samples in the shape of what is counted of them.
 
     Args:
         name: what errors call them.
@@ -107,7 +107,7 @@ def spread(name: str, values: object, target: Tensor, counted: Tensor) -> Tensor
 
 
 def group_of_each(group: Tensor | int, target: Tensor, counted: Tensor) -> Tensor | int:
-    """Group of each sample, int64 in the shape of what is counted of them, or of all; arguments as :func:`spread`."""
+    """Return the group of each sample, int64 in the shape of what is counted, or of all; see :func:`spread`."""
     if not isinstance(group, Tensor):
         return whole_number("group", group, "a tensor [N] of indices of groups, or an int")
     if group.dtype == torch.int64 and group.shape == target.shape == counted.shape and group.device == target.device:

@@ -126,9 +126,7 @@ def wrong_device(state: Tensor, batch: Batch) -> ValueError:
 def _counted_at_once(state: Tensor, table: Table, batch: Batch, ignored: int | None) -> bool:
     """Count a batch whose values can be read, if all of it is sound; else return False."""
     preds, target, scores, bounded, uneven, _, weight, group = batch
-    if scores is not None and not bounded and _hold_nan(scores):
-        return False
-    if scores is not None and bounded and not _lie_within(scores, 1):
+    if scores is not None and (not _lie_within(scores, 1) if bounded else _hold_nan(scores)):
         return False
     if (uneven is not None and bool(uneven.any())) or (weight is not None and not _lie_within(weight, LARGEST)):
         return False

@@ -25,7 +25,7 @@ FEW_SCORES, FEW_EDGES = 1024, 32  # for which a search costs no more
 
 
 def bins_of(scores: Tensor, edges: Tensor, logits: bool) -> Tensor:
-    """Number of edges below each score, as ``torch.bucketize``.
+    """Return the number of edges below each score, as ``torch.bucketize``.
 
     Args:
         scores: of float32 or float64: probabilities or logits.
@@ -43,7 +43,7 @@ def bins_of(scores: Tensor, edges: Tensor, logits: bool) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """What is known of each interval: how many edges are below it, and which is the next."""
+    """Intervals of scores: the number of edges below each, and the next edge."""
 
     below: Integers
     edges: Integers
@@ -74,7 +74,7 @@ class _Edges:
 
 @lru_cache(maxsize=8)
 def _table(key: _Edges, dtype: torch.dtype, logits: bool) -> _Table | None:
-    """Table of edges; None where two different ones lie in one interval."""
+    """Return the table of edges; None where two different ones lie in one interval."""
     edges = key.edges.to(dtype)
     intervals = _intervals(edges, logits)
     same = np.diff(intervals) == 0
@@ -90,7 +90,7 @@ def _table(key: _Edges, dtype: torch.dtype, logits: bool) -> _Table | None:
 
 
 def _intervals(scores: Tensor, logits: bool) -> Integers:
-    """Index of the interval of each score, rising with it; probabilities near 1 go by what they lack of it."""
+    """Return the index of the interval of each score, rising with it; above 1/2 by the distance to 1."""
     values = scores.numpy()
     if logits:
         bits = values.astype(np.float32, copy=False).view(np.int32)

@@ -276,7 +276,7 @@ def add_masked(
 
 
 def _first_fault(spare: int, target: Tensor, faults: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
-    """Spare cell (the first is ``spare``) of each sample's first fault (0 without one), and which samples are sound."""
+    """Return the spare cell (the first is ``spare``) of each sample's first fault (0: none), and which are sound."""
     wrong = torch.zeros_like(target)
     for place, fault in reversed(list(enumerate(faults))):
         if fault is not None:
@@ -285,7 +285,7 @@ def _first_fault(spare: int, target: Tensor, faults: Sequence[Tensor | None]) ->
 
 
 def _parts(table: Table, preds: Tensor, target: Tensor, group: Tensor | None) -> list[tuple[Tensor, Tensor | None]]:
-    """Cells and weights (None for 1 each) to add for each sample."""
+    """Return cells and weights (None for 1 each) to add for each sample."""
     offset = None if group is None else group * table.of_a_group
     if table.margins:
         hits = (preds == target).long()

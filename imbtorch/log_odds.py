@@ -11,12 +11,12 @@ __all__ = ["against_the_rest", "logit_limit", "of_class_one", "wide"]
 
 
 def wide(preds: Tensor) -> Tensor:
-    """Scores in float32 or wider; of half precision, sums and sigmoids would lose digits."""
+    """Return scores in float32 or wider; of half precision, sums and sigmoids would lose digits."""
     return preds.to(torch.promote_types(preds.dtype, torch.float32))
 
 
 def of_class_one(logits: Tensor, dimensions: int) -> Tensor:
-    """Log-odds of class 1 in the dimensions of the target: logits of a sigmoid, or two columns of a softmax.
+    """Return log-odds of class 1 in the dimensions of the target: logits of a sigmoid, or two columns of a softmax.
 
     >>> of_class_one(torch.tensor([[1.0, 3.0]]), dimensions=1)
     tensor([2.])
@@ -26,7 +26,7 @@ def of_class_one(logits: Tensor, dimensions: int) -> Tensor:
 
 
 def against_the_rest(logits: Tensor) -> Tensor:
-    """Log-odds ``[N, C, ...]`` of each class against all others, of the logits of a softmax; nan where one is nan.
+    """Return log-odds ``[N, C, ...]`` of each class against all others, of logits of a softmax; nan where one is nan.
 
     >>> against_the_rest(torch.tensor([[50.0, 0.0, 0.0]]))  # 50 - log 2, and -log(exp(50) + 1)
     tensor([[ 49.3069, -50.0000, -50.0000]])
@@ -43,7 +43,7 @@ def against_the_rest(logits: Tensor) -> Tensor:
 
 
 def logit_limit(threshold: float | Tensor) -> float | Tensor:
-    """What a logit must exceed for its probability to exceed a threshold: -inf for 0, inf for 1.
+    """Return the logit of a threshold, which a logit must exceed to predict 1: -inf for 0, inf for 1.
 
     >>> logit_limit(0.5), logit_limit(1.0)
     (0.0, inf)

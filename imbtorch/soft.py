@@ -111,7 +111,7 @@ def _samples_of_a_block(classes: int) -> int:
 
 
 def _summed_columns(blocks: Iterator[Block], classes: int, logits: bool) -> Tensor | None:
-    """Hard and soft counts ``[2 * classes, classes]`` of samples that stand side by side; None if one is not sound.
+    """Return hard and soft counts ``[2 * classes, classes]`` of samples side by side; None if one is not sound.
 
     NumPy takes half the time of torch for so few classes.
     """
@@ -170,7 +170,7 @@ def _count_rows(state: Tensor, table: Table, blocks: Iterator[Block], rows: Inte
 
 
 def _summed_margins(blocks: Iterator[Block], classes: int, logits: bool) -> Tensor | None:
-    """Hard and soft margins ``[6, classes]``; None if a sample is not sound."""
+    """Return hard and soft margins ``[6, classes]``; None if a sample is not sound."""
     sums = torch.zeros(6, classes, dtype=torch.float64)
     space = torch.empty(_samples_of_a_block(classes), classes, dtype=torch.float64)
     for block, target in blocks:
@@ -189,7 +189,7 @@ def _summed_margins(blocks: Iterator[Block], classes: int, logits: bool) -> Tens
 
 
 def _preds_and_units(scores: Tensor, logits: bool, units: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Classes that are predicted ``[n]`` and probabilities in units ``[n, K]``; None if they are no probabilities.
+    """Return predicted classes ``[n]`` and probabilities in units ``[n, K]``; None if they are no probabilities.
 
     Units are written to memory that all blocks share: the system takes longer to give some than the rest of this.
     """
@@ -207,7 +207,7 @@ def _total(scores: Floats, axis: int) -> Floats:
 
 
 def _are_probabilities(scores: Floats, most: Floats, axis: int) -> bool:
-    """Whether scores lie in [0, 1] and sum to 1 along an axis; NaN do not."""
+    """Return whether scores lie in [0, 1] and sum to 1 along an axis; NaN does not."""
     if not (scores.min() >= 0 and most.max() <= 1):
         return False
     total = _total(scores, axis)
@@ -324,7 +324,7 @@ def with_totals_of(hard: Counts, soft: Counts) -> Counts:
 
 
 def _scaled_margins(hard: Margins, soft: Margins) -> Margins:
-    """Soft margins with the totals of hard ones, such as a confusion matrix can have.
+    """Scale soft margins to the totals of hard ones, such that a confusion matrix can have them.
 
     Errors are only ever taken away: as many missed as falsely predicted samples, and no class with more of both than
     there are errors, since what is missed in a class is predicted as another.

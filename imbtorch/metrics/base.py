@@ -62,7 +62,7 @@ UNSURE = (
 
 
 class Counter(Protocol):
-    """What a metric counts with: :class:`~imbtorch.tasks.Counting`, or something that is made of one."""
+    """Counter of a metric: :class:`~imbtorch.tasks.Counting`, or something that is made of one."""
 
     @property
     def name(self) -> str: ...
@@ -82,7 +82,7 @@ class CountsMetric(SummedState):
     """
 
     warns_of_unseen: ClassVar[bool] = True
-    """Whether classes without targets are worth a warning at compute."""
+    """Classes without targets are worth a warning at compute."""
 
     counting = Setting[Counting]("_counting", "How samples become counts.")
     task = Setting[Task]("_counting.task", "What is classified.")
@@ -127,11 +127,11 @@ class CountsMetric(SummedState):
         self._counting = counting
 
     def _reported(self, counts: Counts) -> Any:
-        """What is reported of counts."""
+        """Return the values that are reported of counts."""
         raise NotImplementedError
 
     def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> Any:
-        """What is reported of the state of one batch."""
+        """Return the values that are reported of the state of one batch."""
         return self._reported(counter.counts(state))
 
     # --- counting ---------------------------------------------------------------------------------------------------
@@ -177,11 +177,11 @@ class CountsMetric(SummedState):
         return self._counting.with_axes(batch, target, group, weight)
 
     def _defer(self) -> bool:
-        """Whether samples that cannot be counted are tallied rather than raised about at once."""
+        """Return whether samples that cannot be counted are tallied rather than raised about at once."""
         return self._on_invalid == "warn" or not reading_is_free(self._state) or self._distributed()
 
     def _counter_of_a_batch(self) -> Counter:
-        """What counts the value of one batch; it may keep less than the state does."""
+        """Return the counter of one batch for its value; it may keep less than the state does."""
         return self._counter
 
     def forward(
@@ -255,7 +255,7 @@ class CountsMetric(SummedState):
             self._warn_once("unseen", self._unseen_text(unseen, read_at=priors is not None))
 
     def _unseen(self, actual: Tensor, priors: Tensor | None) -> Tensor:
-        """Which classes, or labels, have no targets; where priors are given, those that should have some there."""
+        """Return which classes, or labels, have no targets; with priors, only those that should have some."""
         if priors is not None:
             lacking = (actual == 0) & (priors > 0).to(actual.device)
             return lacking.any(-1) if self.task == "multilabel" else lacking
@@ -279,11 +279,11 @@ class CountsMetric(SummedState):
         return f"{type(self).__name__}: {len(names)} of {unseen.numel()} {what}: {shown}; {then}"
 
     def _label(self, index: int) -> str:
-        """What a class or label is called."""
+        """Return the name of a class or label."""
         return str(index)
 
     def _may_warn(self, kind: str) -> bool:
-        """Whether a warning of this kind would be given."""
+        """Return whether a warning of this kind would be given."""
         return kind not in self._already_warned and not self.quiet and rank_zero()
 
     def _warn_once(self, kind: str, text: str) -> None:
@@ -295,7 +295,7 @@ class CountsMetric(SummedState):
     # --- looks ------------------------------------------------------------------------------------------------------
 
     def _narrow(self, value: Tensor) -> Tensor:
-        """To float32, or float64 where that is the default dtype: half precision would hide differences."""
+        """Convert to float32, or float64 where that is the default dtype: half precision would hide differences."""
         wide = torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32
         return value.to(device=self._state.device, dtype=wide)
 
@@ -324,7 +324,7 @@ class CountsMetric(SummedState):
 
 
 def uncounted_text(name: str, tally: Sequence[float]) -> str:
-    """What to say of samples that a metric did not count, given how many have each of :data:`FAULTS`."""
+    """Describe samples that a metric did not count, given how many have each of :data:`FAULTS`."""
     found = ", ".join(f"{int(count)} {fault}" for count, fault in zip(tally, FAULTS, strict=True) if count)
     return f"{name} did not count {sum(map(int, tally))} of the samples it was given: {found}"
 

@@ -199,7 +199,7 @@ class Histogram:
 
     @property
     def _times(self) -> int:
-        """How often a sample of a batch is counted: once in each class's histogram of multiclass scores."""
+        """Number of times that a sample is counted: once in the histogram of each class of multiclass scores."""
         return self.labels if self.counting.task == "multiclass" else 1
 
 

@@ -206,7 +206,7 @@ class SummedState(SyncedMetric):
         self._note_change()
 
     def _misfit(self, value: object) -> str:
-        """What is wrong with a state from outside; empty if it fits."""
+        """Describe what is wrong with a state from outside; return nothing if it fits."""
         if isinstance(value, Tensor) and value.dtype == self._state.dtype and value.shape == self._state.shape:
             return ""
         got = f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
@@ -332,7 +332,7 @@ class SummedState(SyncedMetric):
         self.__dict__.update(CHANGED)
 
     def _distributed(self) -> bool:
-        """Whether several processes count into one result."""
+        """Return whether several processes count into one result."""
         return bool(self.distributed_available_fn())
 
     # --- several processes ------------------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ class SummedState(SyncedMetric):
         self._is_synced = True
 
     def _settings_text(self) -> str:
-        """What must agree between processes for their counts to mean the same; equal text in each of them."""
+        """Return the settings that all processes must share for their counts to mean the same, as text."""
         return f"{type(self).__qualname__} {self._state_name}"
 
     def _summed(
@@ -444,7 +444,7 @@ def _zeros(length: int, cell: torch.dtype) -> Tensor:
 
 
 def rank_zero() -> bool:
-    """Whether this process should speak for all."""
+    """Return whether this process speaks for all."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank() == 0
     rank = os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or "0"  # some launchers set them to nothing
