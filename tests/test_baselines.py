@@ -199,4 +199,4 @@ def test_equal_shares_name_the_first_class():
     for seed in range(50):
         counts = torch.randint(1, 999, (3, 3), generator=torch.Generator().manual_seed(seed))
         rates = imbtorch.at_prevalence(counts, [1, 1, 1])
-        assert baselines.always_commonest(rates, "abc")[0] == "always 'a'"
+        assert baselines.always_commonest(rates, "abc")[0] == "always predicting 'a'"

@@ -119,8 +119,10 @@ def test_the_kept_value_is_corrected_by_what_the_other_half_says():
     assert kept in row.choice.indistinguishable
     assert 0 not in row.choice.indistinguishable  # .72 against .5, of 90 samples
     text = str(made.table())
-    header, line = text.splitlines()[1], next(each for each in text.splitlines() if each.startswith("accuracy "))
-    assert re.search("corrected +interval +stability +cannot be told from$", header)
+    *_, below = text.partition("Corrected for having been chosen among these validations:\n")
+    header, *lines = below.splitlines()
+    line = next(each for each in lines if each.startswith("accuracy "))
+    assert re.search("corrected +95 % interval +stability +cannot be told from$", header)
     assert f"{row.choice.corrected:.4f}" in line
     assert "stability: share of random half-samples that keep the epoch" in text
     assert "SelectionSummary(predictions=True)" not in text
@@ -185,13 +187,14 @@ def test_a_soft_monitor_is_replayed_on_hard_counts_with_ties_by_soft_values(tmp_
     assert (rows["accuracy_soft"].epoch, rows["accuracy_soft"].choice.stability) == (1, None)
     assert rows["accuracy_soft"].choice.identical == ()  # probabilities differ
     assert "accuracy: epochs 0 to 2 predict the same, so the choice among them is arbitrary" in made.table().notes
-    (line,) = [line for line in str(made.table()).splitlines() if line.startswith("accuracy ")]
-    assert re.search(r" - +2: 1 to 2, up to 0.00 below the best$", line)
-    head, first, *_ = made.table().rows_of_cells()
-    assert dict(zip(head, first, strict=True))["stability"] is None
+    *_, line = [line for line in str(made.table()).splitlines() if line.startswith("accuracy ")]
+    assert re.search(r" - +2 others, to 0.00 lower$", line)
+    head, _, second, *_ = made.table().rows_of_cells()
+    assert dict(zip(head, second, strict=True))["stability"] is None
     assert rows["accuracy_soft"].choice.indistinguishable == (0, 1, 2)
     assert rows["accuracy_soft"].choice.corrected == pytest.approx(1 - 13 / 90, abs=1e-9)  # nothing was chosen by luck
-    assert "2: 0, 2, up to 0.00 below the best" in str(made.table())
+    kept = rows["kept by ModelCheckpoint(val_accuracy_soft)"]
+    assert kept.choice == rows["accuracy_soft"].choice
 
 
 def test_a_validation_of_other_samples_is_left_out_and_loses_nothing():

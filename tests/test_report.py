@@ -897,7 +897,7 @@ def test_a_table_says_what_looking_at_nothing_would_be_worth():
     for prevalence, wanted in ((None, (0.99, 0.5, -0.01)), ([1, 1], (0.5, 0.5, -0.5))):
         report = ImbalanceReport("binary", class_names=["ok", "fraud"], measures=measures, prevalence=prevalence)
         report.update(preds, target)
-        text = "always 'ok': accuracy {:.4f}, balanced_accuracy {:.4f}, iam {:.4f}".format(*wanted)
+        text = "Baseline: always predicting 'ok': accuracy {:.4f}, balanced_accuracy {:.4f}, iam {:.4f}".format(*wanted)
         assert str(report.table()).splitlines()[-1] == text
 
 
@@ -925,7 +925,9 @@ def test_table_of_classes(state):
             assert lines[index][:end].endswith(f" {cell}")
     assert lines[3] == ""
     *lines, last = lines
-    assert last.startswith(f"always {names[int(torch.bincount(data('multiclass')[1]).argmax())]!r}: iam ")
+    assert last.startswith(
+        f"Baseline: always predicting {names[int(torch.bincount(data('multiclass')[1]).argmax())]!r}: iam "
+    )
     assert lines[4].split() == ["measure", "all"]
     overall = {line.split()[0]: line.split()[1] for line in lines[5:]}
     assert overall == {name: f"{value:.4f}" for name, value in peers(*data("multiclass"), "macro").items()}

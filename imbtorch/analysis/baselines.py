@@ -54,15 +54,15 @@ def always_commonest(counts: Counts, class_names: Sequence[str]) -> tuple[str, C
     """Name and counts of always predicting the class that comes most often; of labels, what each of them is more often.
 
     >>> always_commonest(torch.tensor([[985, 5], [7, 3]]), ["ok", "fraud"])
-    ("always 'ok'", tensor([[990.,   0.],
+    ("always predicting 'ok'", tensor([[990.,   0.],
             [ 10.,   0.]], dtype=torch.float64))
     """
     totals = _totals(counts)
     most = (totals >= (1 - 1e-9) * totals.amax(-1, keepdim=True)).int().argmax(-1)  # the first, where rates are alike
     if totals.ndim == 1:
-        name = f"always {class_names[int(most)]!r}"
+        name = f"always predicting {class_names[int(most)]!r}"
     else:
-        name = "what each label is more often" if bool(most.any()) else "never any label"
+        name = "predicting of each label what is more common" if bool(most.any()) else "predicting no label"
     shares = torch.nn.functional.one_hot(most, totals.shape[-1]).to(totals)
     return name, _guessed(totals, shares, isinstance(counts, Margins))
 

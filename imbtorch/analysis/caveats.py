@@ -46,7 +46,7 @@ def choice_caveats(
     >>> for caveat in choice_caveats(counts, torch.tensor([0.5, 0.49, 0.5]), ["ok", "fraud"]):
     ...     print(caveat)
     2 of 3 epochs tie for the best value, 0.500: the measure does not choose between them
-    class 'fraud' has 8 samples, on which epochs differ by at most 0: below 6 (0.75 of its recall) that may be noise
+    Class 'fraud' has 8 validation samples; a difference of fewer than 6 hits is within noise, the largest seen was 0
     """
     right, actual, predicted = margins(counts)
     if right.ndim != 2 or values.shape != right.shape[:1] or not len(values):
@@ -93,12 +93,11 @@ def _too_rare(right: Tensor, actual: Tensor, names: Sequence[str]) -> str:
         return ""
     k = min(rare, key=lambda k: samples[k].item())
     number, seen = int(samples[k]), int(spread[k])
-    others = f" (and {len(rare) - 1} more class{'es' * (len(rare) > 2)} no better)" if len(rare) > 1 else ""
-    start = f"class {names[k]} has {number} sample{'s' * (number != 1)}{others}"
+    start = f"Class {names[k]} has {number} validation sample{'s' * (number != 1)}"
+    others = f"; so it is for {len(rare) - 1} more class{'es' * (len(rare) > 2)}" if len(rare) > 1 else ""
     if number < DISCORDANT:
-        return f"{start}: with fewer than {DISCORDANT} no difference between epochs can be told from noise"
-    least = f"below {DISCORDANT} ({DISCORDANT / number:.2g} of its recall)"
-    return f"{start}, on which epochs differ by at most {seen}: {least} that may be noise"
+        return f"{start}; with fewer than {DISCORDANT} any difference between epochs is within noise{others}"
+    return f"{start}; a difference of fewer than {DISCORDANT} hits is within noise, the largest seen was {seen}{others}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -52,8 +52,8 @@ def spans(indices: Sequence[int], names: Sequence[object] | None = None) -> str:
 
 
 def trivial_line(name: str, values: Mapping[str, float]) -> str:
-    """Return text such as ``always 'ok': accuracy 0.9900, iam -0.0100``; empty without values."""
-    return f"{name}: {', '.join(f'{key} {value:.4f}' for key, value in values.items())}" if values else ""
+    """Return text such as ``Baseline: always predicting 'ok': accuracy 0.9900``; empty without values."""
+    return f"Baseline: {name}: {', '.join(f'{key} {value:.4f}' for key, value in values.items())}" if values else ""
 
 
 def write_csv(rows: Iterable[Sequence[Any]], to: str | PathLike[str] | TextIO) -> None:

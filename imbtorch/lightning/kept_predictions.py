@@ -88,27 +88,25 @@ def choose_with_predictions(
     predictions: Sequence[Tensor | None],
     target: Tensor | None,
     columns: Mapping[str, Column],
-    ways: Mapping[str, str],
     ties: Ties,
     classes: int,
     processes: Processes,
     announce: Callable[[float], None],
 ) -> tuple[dict[str, ChosenEpoch], list[int]]:
-    """What resampling says of each way of choosing: a collective step, whose result is that of all processes.
+    """Choose by each measure on resampled predictions: a collective step, whose result is that of all processes.
 
     Args:
         history: counts and values of M validations, the same in all processes.
         predictions: M times what this process predicted, None where it is not known.
         target: the targets of that.
         columns: name -> measure.
-        ways: way of choosing -> name of the measure that it goes by.
         ties: which of tied epochs to keep.
         classes: number of classes.
         processes: of this training.
         announce: is told how many seconds it will take, about.
 
     Returns:
-        Way -> choice, in which epochs are indices of validations, for the ways that keep the epoch that they select;
+        Measure -> choice, in which epochs are indices of validations, for those that keep the epoch that they select;
         and the validations whose predictions are known to all processes and agree with the counts.
     """
     complete = _complete(history, predictions, target, processes)
@@ -116,9 +114,11 @@ def choose_with_predictions(
     if target is None or not complete:  # on all processes alike
         return {}, []
     candidates = {
-        how: columns[name]
-        for how, name in ways.items()
-        if columns[name].measure is not None and bool((history.values[name][complete] < torch.inf).any())
+        name: column
+        for name, column in columns.items()
+        if column.better is not None
+        and column.measure is not None
+        and bool((history.values[name][complete] < torch.inf).any())
     }
     if not candidates:
         return {}, complete
@@ -127,21 +127,21 @@ def choose_with_predictions(
     chosen = select_epoch(
         torch.stack([each for each in known if each is not None]),
         target,
-        {how: column.function for how, column in candidates.items()},
+        {name: column.function for name, column in candidates.items()},
         num_classes=classes,
         repeats=REPEATS,
-        higher_is_better={how: bool(column.better) for how, column in candidates.items()},
+        higher_is_better={name: bool(column.better) for name, column in candidates.items()},
         ties=ties,
         tie_break={
-            how: history.values[ways[how]][complete] if column.logged else None  # of soft counts
-            for how, column in candidates.items()
+            name: history.values[name][complete] if column.logged else None  # of soft counts
+            for name, column in candidates.items()
         },
         generator=torch.Generator().manual_seed(processes.rank),
         sum_counts=processes.sum,
     )
-    first = selected(history, columns, ways, ties)
-    moved = {how: _renumbered(choice, complete) for how, choice in chosen.items()}
-    return {how: choice for how, choice in moved.items() if first[how][:1] == (choice.epoch,)}, complete
+    first = selected(history, columns, ties)
+    moved = {name: _renumbered(choice, complete) for name, choice in chosen.items()}
+    return {name: choice for name, choice in moved.items() if first[name][:1] == (choice.epoch,)}, complete
 
 
 def seconds_to_choose(epochs: int, samples: int, classes: int, measures: int) -> float:

@@ -24,8 +24,8 @@ from imbtorch.lightning.kept_predictions import (
 )
 from imbtorch.lightning.loggers import file_name, log_figure, log_table
 from imbtorch.lightning.selection_table import (
-    MAX_MIN,
     Column,
+    Kept,
     PackedCounts,
     SelectionTable,
     ValidationHistory,
@@ -34,7 +34,6 @@ from imbtorch.lightning.selection_table import (
     selected,
     selection,
     trivial_values,
-    ways_of_choosing,
 )
 from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.plots import plot_selection
@@ -118,8 +117,8 @@ class SelectionSummary(Callback):
         self.out = None if out is None else Path(out)
         self.predictions = predictions
         self._path = ""  # of the report that is followed
-        self._columns: dict[str, Column] = {}  # measures, what is monitored besides, and what max-min looks at
-        self._ways: dict[str, str] = {}  # way of choosing -> measure
+        self._columns: dict[str, Column] = {}  # measures, and what is monitored besides
+        self._monitored: dict[str, str] = {}  # monitor of a checkpoint callback -> its column
         self._ties: Ties = "latest"  # which of tied epochs the attached checkpoint callback keeps
         self._banded = ""  # the one whose interval is drawn
         self._class_names: tuple[str, ...] = ()
@@ -204,7 +203,7 @@ class SelectionSummary(Callback):
             kept = before.get(checkpoint.state_key, {})
             if kept.get("path") != checkpoint.best_model_path:  # kept by a run without this callback
                 kept = {"path": checkpoint.best_model_path, "epoch": None, "step": None}
-            self._kept[checkpoint.state_key] = kept | {"how": _how(checkpoint)}
+            self._kept[checkpoint.state_key] = kept | _kept_how(checkpoint)
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """See what was kept after the last batch: no step was taken since, though an epoch may have ended."""
@@ -224,8 +223,11 @@ class SelectionSummary(Callback):
             self._listeners = {path: PredictionListener(report) for path, report in followed.items()}
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Leave the reports of an interrupted validation alone."""
+        """Print the table of what was counted until then, on rank zero alone: the other processes may be gone."""
         self._stop_listening()
+        if is_fitting(trainer) and trainer.is_global_zero and self._validations and self._columns:
+            self._look_at_checkpoints(trainer, self._epoch)
+            print(f"\n{self.table()}", flush=True)  # noqa: T201
 
     def _stop_listening(self) -> dict[str, PredictionListener]:
         """End what validation began; return those who listened."""
@@ -306,12 +308,9 @@ class SelectionSummary(Callback):
             )
         columns = dict(read_column(report, name) for name in self.measures)
         named = tuple(columns)
-        monitored = [_add_monitored(columns, report, monitor) for monitor in _monitors(trainer, report)]
-        shown = tuple(columns)
-        if len(named) > 1:
-            columns.setdefault(MAX_MIN, read_column(report, MAX_MIN)[1])
-        self._path, self._columns, self._banded = path, columns, [*monitored, named[0]][0]
-        self._ways, self._class_names = ways_of_choosing(columns, named, shown), report.class_names
+        self._monitored = {name: _add_monitored(columns, report, name) for name in _monitors(trainer, report)}
+        self._path, self._columns, self._banded = path, columns, [*self._monitored.values(), named[0]][0]
+        self._class_names = report.class_names
         self._ties = _tie_rule(trainer)
         told = "SelectionSummary(predictions=True) corrects for that and says which epochs cannot be told from it"
         self._remedy = "" if why else told
@@ -381,7 +380,6 @@ class SelectionSummary(Callback):
             predictions,
             self._targets,
             self._columns,
-            self._ways,
             self._ties,
             report.counting.classes,
             Processes(trainer.global_rank, trainer.world_size, trainer.strategy.root_device, report.process_group),
@@ -392,7 +390,7 @@ class SelectionSummary(Callback):
         """Note the epoch and step of what the checkpoint callbacks have newly kept, in the order of the callbacks."""
         for checkpoint in self._watcher.newly_kept(trainer):
             place = {"path": checkpoint.best_model_path, "epoch": epoch, "step": trainer.global_step}
-            self._kept[checkpoint.state_key] = place | {"how": _how(checkpoint)}
+            self._kept[checkpoint.state_key] = place | _kept_how(checkpoint)
         order = [each.state_key for each in trainer.checkpoint_callbacks]
         self._kept = {key: self._kept[key] for key in order if key in self._kept}
 
@@ -409,7 +407,7 @@ class SelectionSummary(Callback):
         return ValidationHistory.of(self._validations, self._columns)
 
     def table(self) -> SelectionTable:
-        """Epochs that the measures, max-min and the checkpoints select, with every measure at each of them.
+        """Return the epochs that the checkpoints kept and the measures select, with every measure at each of them.
 
         Never communicates, so that rank zero alone may call it.
 
@@ -421,7 +419,6 @@ class SelectionSummary(Callback):
             self._path,
             history,
             self._columns,
-            self._ways,
             self._ties,
             self._kept_by(),
             self._choices,
@@ -433,7 +430,7 @@ class SelectionSummary(Callback):
         """What resampling found out, or what could be done in its place."""
         if len(history.epochs) < 2:
             return
-        found = selected(history, self._columns, self._ways, self._ties)
+        found = selected(history, self._columns, self._ties)
         if self._ties == "earliest" and any(len(places) > 1 for places in found.values()):
             yield "ties: the earliest is often the worst; imbtorch.lightning.ModelCheckpoint keeps the latest"
         if self._resampled:
@@ -445,7 +442,7 @@ class SelectionSummary(Callback):
             yield f"the best of {len(history.epochs)} looks better than it is; {remedy}"
 
     def _remarks_on_choices(self, history: ValidationHistory) -> Iterator[str]:
-        yield "corrected: for having been chosen, with a 95 % interval; test it elsewhere before you rely on it"
+        yield "corrected: test the value elsewhere before you rely on it"
         yield "stability: share of random half-samples that keep the epoch; it is no probability of being the best"
         yield from self._remarks_on_predictions(history)
         left_out = [at for at in range(len(history.called)) if at not in self._resampled]
@@ -455,7 +452,8 @@ class SelectionSummary(Callback):
                 f"{kind} {spans(left_out, history.called)}: no predictions that agree with the counts of all processes "
                 "(other samples, or before a run was resumed), so not among those that are compared"
             )
-        bare = [how for how, name in self._ways.items() if how not in self._choices and self._columns[name].measure]
+        directed = {name: column for name, column in self._columns.items() if column.better is not None}
+        bare = [name for name, column in directed.items() if name not in self._choices and column.measure]
         if bare:
             yield f"{', '.join(bare)}: resampling would keep another epoch, so the value is not corrected"
         fewer = {len(choice.compared) for choice in self._choices.values()}
@@ -486,9 +484,9 @@ class SelectionSummary(Callback):
             RuntimeError: before the first validation.
         """
         history = self._some_history()
-        found = selected(history, self._columns, self._ways, self._ties)
+        found = selected(history, self._columns, self._ties)
         marks = {how: places[0] for how, places in found.items() if places}
-        kept = {how: history.at(*place) for how, place in self._kept_by().items()}
+        kept = {how: history.at(place.epoch, place.step) for how, place in self._kept_by().items()}
         marks |= {how: at for how, at in kept.items() if at is not None}
         limits = band(self._columns[self._banded], history)
         return plot_selection(
@@ -506,13 +504,14 @@ class SelectionSummary(Callback):
             raise RuntimeError("no validation of fit was kept yet, so there is nothing to select from")
         return self.history()
 
-    def _kept_by(self) -> dict[str, tuple[int | None, int | None]]:
-        """Epoch and step of what each checkpoint callback kept; where two are called alike, they are numbered."""
-        found: dict[str, tuple[int | None, int | None]] = {}
+    def _kept_by(self) -> dict[str, Kept]:
+        """Return what each checkpoint callback kept; where two are called alike, they are numbered."""
+        found: dict[str, Kept] = {}
         for kept in self._kept.values():
             same = sum(known["how"] == kept["how"] for known in self._kept.values())
             number = f" ({1 + sum(name.startswith(kept['how']) for name in found)})" if same > 1 else ""
-            found[kept["how"] + number] = (kept["epoch"], kept["step"])
+            measure = self._monitored.get(kept.get("monitor") or "", "")
+            found[kept["how"] + number] = Kept(kept["epoch"], kept["step"], measure)
         return found
 
 
@@ -550,6 +549,8 @@ def _measure_of(report: ImbalanceReport, name: str) -> str:
     return measure if short not in report.measures and measure in report.measures else short
 
 
-def _how(checkpoint: Any) -> str:
+def _kept_how(checkpoint: Any) -> dict[str, Any]:
+    """Return the monitor of a checkpoint callback, and what the table calls it."""
     monitor = getattr(checkpoint, "monitor", None)
-    return f"kept by {type(checkpoint).__name__}" + (f"({monitor})" if monitor else ", the last")
+    how = f"kept by {type(checkpoint).__name__}" + (f"({monitor})" if monitor else ", the last")
+    return {"monitor": monitor, "how": how}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from os import PathLike
-from typing import Any, TextIO
+from textwrap import wrap
+from typing import Any, NamedTuple, TextIO
 
 import torch
 from torch import Tensor
@@ -16,13 +18,14 @@ from imbtorch.analysis.caveats import choice_caveats
 from imbtorch.analysis.epochs import ChosenEpoch
 from imbtorch.analysis.intervals import Interval, posterior
 from imbtorch.analysis.selection import Ties, as_good_as_best
-from imbtorch.analysis.tables import aligned, spans, trivial_line, write_csv
+from imbtorch.analysis.tables import aligned, html_table, trivial_line, write_csv
 from imbtorch.counts import Counts, Margins, rescaled, sums
 from imbtorch.metrics.averaging import AtPrevalence
 from imbtorch.metrics.report import ImbalanceReport
 
 __all__ = [
     "Column",
+    "Kept",
     "SelectedEpoch",
     "SelectionTable",
     "ValidationHistory",
@@ -31,13 +34,13 @@ __all__ = [
     "selected",
     "selection",
     "trivial_values",
-    "ways_of_choosing",
 ]
 
 DRAWS = 2000  # of a posterior
 FEWEST_DRAWS = 500  # with fewer, limits are noise
 CELLS = 100_000_000  # drawn at most for the band
-MAX_MIN = "bottom_line"  # the lowest of the IAM paper's five measures, which max-min compares
+WIDTH, NAME = 100, 40  # columns of the text, and of what selects
+CORRECTED = "Corrected for having been chosen among these validations:"
 NONE = Margins(*torch.zeros(3, 0, 0, dtype=torch.int64))  # of no validation
 
 
@@ -148,7 +151,7 @@ class SelectedEpoch:
     """One row of a :class:`SelectionTable`.
 
     Attributes:
-        how: what selects: a measure, ``"max-min"``, or a checkpoint.
+        how: what selects: a checkpoint callback or a measure.
         epoch: the epoch, of tied ones the latest or the earliest; None if nothing is selected or it is not known.
         step: optimizer steps that had been taken.
         values: measure -> value then; empty for a checkpoint of weights that were not validated.
@@ -170,13 +173,13 @@ class SelectedEpoch:
 
 @dataclass(frozen=True)
 class SelectionTable:
-    """Which epoch each way of choosing selects; print it for a table.
+    """The epoch that was kept, and the one that each measure selects; print it for a table.
 
     Attributes:
         report: attribute of the report.
         validations: what the validations are called in the table: their epochs, or their steps.
         measures: names of the columns.
-        rows: one for each way.
+        rows: what the checkpoints kept first, then one for each measure.
         notes: what is to be known beside the numbers.
     """
 
@@ -212,29 +215,60 @@ class SelectionTable:
         write_csv(self.rows_of_cells(), to)
 
     def __str__(self) -> str:
-        """Aligned text: ``*`` marks the best of a column."""
-        resampled = ["corrected", "interval", "stability", "cannot be told from"]
-        lines = [["selected by", "epoch", "step", "ties", *self.measures, *resampled]]
-        for row in self.rows:
-            values = ["*" * (name in row.best) + _cell(row.values.get(name)) for name in self.measures]
-            ties = f"{row.tied + 1} epochs tie" if row.tied else ""
-            lines.append([row.how, _cell(row.epoch), _cell(row.step), ties, *values, *self._resampled(row.choice)])
-        columns = [column for column in zip(*lines, strict=True) if any(column[1:])]
-        rows = aligned(list(zip(*columns, strict=True)), names_left=True)
+        """Aligned text of at most 100 columns: ``*`` marks the best of a column."""
         number = len(self.validations)
         title = f"Selection by {self.report!r} among {number} validation{'s' * (number != 1)}"
-        return "\n".join([title, *rows, *self.notes])
+        head = ["selected by", "epoch", "step", "tied"]
+        first = [
+            [row.how, _cell(row.epoch), _cell(row.step), str(row.tied + 1) if row.tied else ""] for row in self.rows
+        ]
+        columns = [list(each) for each in zip(head, *first, strict=True)]
+        columns = [columns[0], *(column for column in columns[1:] if any(column[1:]))]
+        for name in self.measures:
+            cells = ["*" * (name in row.best) + _cell(row.values.get(name)) for row in self.rows]
+            columns.append([_shortened(name, 18), *cells])
+        lines = [title, *_blocks(columns)]
+        if any(row.choice is not None for row in self.rows):
+            lines += [CORRECTED, *_blocks([columns[0], *zip(*self._resampled(), strict=True)])]
+        return "\n".join([*lines, *(line for note in self.notes for line in wrap(note, WIDTH, subsequent_indent="  "))])
 
-    def _resampled(self, choice: ChosenEpoch | None) -> list[str]:
-        """Cells of what resampling says."""
-        if choice is None:
-            return [""] * 4
-        interval, stability = choice.interval, choice.stability
-        limits = "-" if interval is None else f"[{interval.low.item():.4f}, {interval.high.item():.4f}]"
-        others = [epoch for epoch in choice.indistinguishable if epoch != choice.epoch]
-        told = f"{len(others)}: {spans(others, self.validations)}, up to {choice.shortfall:.2f} below the best"
-        share = "-" if stability is None else f"{stability:.2f}"
-        return [_cell(choice.corrected), limits, share, told if others else "none"]
+    def _resampled(self) -> Iterator[list[str]]:
+        """Yield head and rows of cells of what resampling says."""
+        yield ["corrected", "95 % interval", "stability", "cannot be told from"]
+        for choice in (row.choice for row in self.rows):
+            if choice is None:
+                yield [""] * 4
+                continue
+            interval, stability = choice.interval, choice.stability
+            bounds = "-" if interval is None else f"[{interval.low.item():.4f}, {interval.high.item():.4f}]"
+            others = len(choice.indistinguishable) - 1
+            told = f"{others} other{'s' * (others > 1)}, to {choice.shortfall:.2f} lower" if others else "no other"
+            yield [_cell(choice.corrected), bounds, "-" if stability is None else f"{stability:.2f}", told]
+
+    def _repr_html_(self) -> str:
+        """Return the rows as an HTML table for notebooks, and the notes below."""
+        cells = [["" if cell is None else _cell(cell) for cell in row] for row in self.rows_of_cells()]
+        return html_table(cells) + "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+
+
+def _blocks(columns: Sequence[Sequence[str]]) -> list[str]:
+    """Align columns, the first of which is repeated wherever the others would pass the width."""
+    names = [columns[0][0], *(_shortened(cell, NAME) for cell in columns[0][1:])]
+    widths = [max(map(len, column)) + 2 for column in columns]
+    lines: list[str] = []
+    block: list[Sequence[str]] = [names]
+    for column, width in zip(columns[1:], widths[1:], strict=True):
+        taken = max(map(len, names)) + sum(max(map(len, each)) + 2 for each in block[1:])
+        if len(block) > 1 and taken + width > WIDTH:
+            lines += aligned(list(zip(*block, strict=True)), names_left=True)
+            block = [names]
+        block.append(column)
+    return lines + aligned(list(zip(*block, strict=True)), names_left=True)
+
+
+def _shortened(name: str, width: int) -> str:
+    """Leave out the middle of a long name."""
+    return name if len(name) <= width else f"{name[: width // 2 - 1]}..{name[len(name) - (width - width // 2 - 1) :]}"
 
 
 def _numbers(choice: ChosenEpoch | None) -> list[float | None]:
@@ -326,60 +360,57 @@ def read_column(report: ImbalanceReport, name: str) -> tuple[str, Column]:
 # --- choosing -------------------------------------------------------------------------------------------------------
 
 
-def ways_of_choosing(columns: Mapping[str, Column], named: Sequence[str], shown: Sequence[str]) -> dict[str, str]:
-    """Way of choosing -> measure: each that has a direction and is shown for its own sake, and max-min.
+def selected(history: ValidationHistory, columns: Mapping[str, Column], ties: Ties) -> dict[str, tuple[int, ...]]:
+    """Map each measure that has a direction to its best validations, the one to keep first.
 
-    Args:
-        columns: name -> measure.
-        named: the measures that were asked for.
-        shown: those, and what is monitored.
+    A measure of which all values are nan has none.
     """
-    ways = {name: name for name in shown if columns[name].better is not None}
-    return ways | ({"max-min": MAX_MIN} if len(named) > 1 else {})
-
-
-def selected(
-    history: ValidationHistory, columns: Mapping[str, Column], ways: Mapping[str, str], ties: Ties
-) -> dict[str, tuple[int, ...]]:
-    """Map each way of choosing to the best validations, the one to keep first; to none where all values are nan."""
     found = {}
-    for how, name in ways.items():
-        values = history.values[name] if columns[name].better else -history.values[name]
-        places = as_good_as_best(values).nonzero().flatten().tolist()
-        found[how] = tuple(places[::-1] if ties == "latest" else places)
+    for name, column in columns.items():
+        if column.better is not None:
+            values = history.values[name] if column.better else -history.values[name]
+            places = as_good_as_best(values).nonzero().flatten().tolist()
+            found[name] = tuple(places[::-1] if ties == "latest" else places)
     return found
+
+
+class Kept(NamedTuple):
+    """What a checkpoint callback kept."""
+
+    epoch: int | None
+    step: int | None
+    measure: str  # the column that it monitors; empty for none
 
 
 def selection(
     report: str,
     history: ValidationHistory,
     columns: Mapping[str, Column],
-    ways: Mapping[str, str],
     ties: Ties,
-    kept: Mapping[str, tuple[int | None, int | None]],
+    kept: Mapping[str, Kept],
     choices: Mapping[str, ChosenEpoch],
     class_names: Sequence[str],
     remarks: Sequence[str],
 ) -> SelectionTable:
-    """Table of what each way of choosing selects, the checkpoints with what they kept below."""
-    found = selected(history, columns, ways, ties)
-    best = {name: found[how] for how, name in ways.items()}
+    """Make the table of what the checkpoints kept and, below, what each measure selects."""
+    found = selected(history, columns, ties)
 
-    def row(how: str, at: int, **more: Any) -> SelectedEpoch:
+    def row(how: str, at: int, measure: str) -> SelectedEpoch:
         values = {name: line[at].item() for name, line in history.values.items()}
-        starred = tuple(name for name in columns if at in best.get(name, ()))
-        return SelectedEpoch(how, history.epochs[at], history.steps[at], values, starred, **more)
+        starred = tuple(name for name, places in found.items() if at in places)
+        tied, choice = found.get(measure, ()), choices.get(measure)
+        choice = choice if choice is not None and choice.epoch == at else None
+        number = max(0, len(tied) - 1) if at in tied else 0
+        return SelectedEpoch(how, history.epochs[at], history.steps[at], values, starred, number, choice)
 
     rows = []
-    for how, places in found.items():
-        more = {"tied": len(places) - 1, "choice": choices.get(how)}
-        rows.append(row(how, places[0], **more) if places else SelectedEpoch(how))
-    for how, (epoch, step) in kept.items():
+    for how, (epoch, step, measure) in kept.items():
         at = history.at(epoch, step)
-        rows.append(SelectedEpoch(how, epoch, step) if at is None else row(how, at))
+        rows.append(SelectedEpoch(how, epoch, step) if at is None else row(how, at, measure))
+    rows += [row(name, places[0], name) if places else SelectedEpoch(name) for name, places in found.items()]
     notes = [
-        *_notes(history, columns, ways, ties, kept),
-        *_caveats(history, columns, ways, class_names),
+        *_notes(history, columns, ties, kept),
+        *_caveats(history, columns, class_names),
         *filter(None, [trivial_line(*trivial_values(history, columns, class_names))]),
         *remarks,
     ]
@@ -392,48 +423,44 @@ def selection(
 def _notes(
     history: ValidationHistory,
     columns: Mapping[str, Column],
-    ways: Mapping[str, str],
     ties: Ties,
-    kept: Mapping[str, tuple[int | None, int | None]],
+    kept: Mapping[str, Kept],
 ) -> Iterator[str]:
-    """What is to be known beside the numbers."""
+    """Yield what is to be known beside the numbers."""
     yield f"* best of its column; of tied epochs the {ties} is selected"
-    if "max-min" in ways:
-        yield f"max-min: {MAX_MIN}, the lower of accuracy and CBA, is highest"
+    if "bottom_line" in columns:
+        yield "bottom_line: epoch with the highest min(accuracy, CBA), the max-min choice"
     undirected = [name for name, column in columns.items() if column.better is None]
     if undirected:
         yield f"{', '.join(undirected)}: no direction, so selects nothing"
-    for how, (epoch, step) in kept.items():
+    for how, (epoch, step, _) in kept.items():
         if epoch is None:
             yield f"{how}: kept by a run before this history, so its epoch is not known"
         elif history.at(epoch, step) is None:
             yield f"{how}: the weights of that step were not validated"
 
 
-def _caveats(
-    history: ValidationHistory, columns: Mapping[str, Column], ways: Mapping[str, str], class_names: Sequence[str]
-) -> Iterator[str]:
-    """Why choices mean little; what holds for several ways is said once."""
+def _caveats(history: ValidationHistory, columns: Mapping[str, Column], class_names: Sequence[str]) -> Iterator[str]:
+    """Yield why choices mean little; what holds for all measures is said without their names."""
     marginal = history.margins
     if marginal.actual.is_floating_point():
         return  # of weights, which are no numbers of samples
     if marginal.actual.ndim > 2:  # class 1 of each label
         marginal = Margins(*(part[..., 1] for part in marginal))
-    hows: dict[str, list[str]] = {}
-    for how, name in ways.items():
-        better = columns[name].better is True
-        if history.values[name].isnan().all():
-            continue
+    directed = {name: column.better for name, column in columns.items() if column.better is not None}
+    known = {name: better for name, better in directed.items() if not history.values[name].isnan().all()}
+    measures: dict[str, list[str]] = {}
+    for name, better in known.items():
         for sentence in choice_caveats(marginal, history.values[name], class_names, higher_is_better=better):
-            hows.setdefault(sentence, []).append(how)
-    for sentence, told in hows.items():
-        yield sentence if len(told) == len(ways) else f"{', '.join(told)}: {sentence}"
+            measures.setdefault(sentence, []).append(name)
+    for sentence, names in measures.items():
+        yield sentence if len(names) == len(directed) else f"{', '.join(names)}: {sentence}"
 
 
 def trivial_values(
     history: ValidationHistory, columns: Mapping[str, Column], class_names: Sequence[str]
 ) -> tuple[str, dict[str, float]]:
-    """What looks at nothing, such as ``always 'ok'``, and measure -> its value of that, at the targets of the last."""
+    """Return the name of majority-class prediction and its value by each measure, at the last validation's targets."""
     last = history.counts[[*history.counts][-1]]
     if not bool(sums(last).actual.any()):
         return "", {}

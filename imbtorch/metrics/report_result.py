@@ -191,7 +191,7 @@ class ReportResult(Result):
         ... 1 more
         <BLANKLINE>
         iam  0.3333
-        always 'cat': iam -0.7333
+        Baseline: always predicting 'cat': iam -0.7333
         """
         reading = self._reading
         rows = {row: value.item() for row, value in self._rows.items() if not row.soft}
