@@ -60,7 +60,7 @@ def warn_caller(text: str) -> None:
 # --- Lightning ------------------------------------------------------------------------------------------------------
 
 
-# lightning/pytorch/trainer/connectors/data_connector.py, `_prepare_dataloader` of validation and test: `rank_zero_warn(
+# lightning/pytorch/trainer/connectors/data_connector.py, `_resolve_sampler` in validation and test: `rank_zero_warn(
 # "Using `DistributedSampler` with the dataloaders. During `trainer.{mode}()`, ...")` comes for each DistributedSampler,
 # whether it repeats samples or not, between two hooks: a `with` block of warnings cannot enclose it.
 LIGHTNINGS_SAMPLER_WARNING = r"Using `DistributedSampler` with the dataloaders\. During `trainer\.(validate|test)\(\)`"
@@ -93,8 +93,8 @@ def callback_of(package: str, behaviour: type, name: str) -> Any:
 
 
 # transformers/trainer.py, `evaluation_loop` with `batch_eval_metrics`: `metrics = self.compute_metrics(EvalPrediction(
-# **eval_set_kwargs), compute_result=is_last_step)` says which batch is the last but not which is the first, and after
-# an exception no last one comes. The frame of the loop is another one in each evaluation.
+# ...), compute_result=is_last_step)` says which batch is the last but not which is the first, and after an exception no
+# last one comes. The frame of the loop is another one in each evaluation.
 def evaluation_of_transformers() -> FrameType | None:
     """Return the frame of the function of transformers that called, however indirectly; None where none did."""
     frame: FrameType | None = sys._getframe(1)
