@@ -8,7 +8,7 @@
 Intervals: test sets are drawn from classes whose recalls and confusions are known, with class totals fixed or drawn at
 random; the true value is that of the expected counts. Errors go to all other classes evenly, or (concentrated) to a
 neighbour and to the largest class. A cell is one measure, of one class where it has one for each, of one case. Sets in
-which a class has no targets are left out.
+which a class has no targets are left out there; a section of its own measures them.
 
 Peers get what they need and no more: ``prob_conf_mat`` (Dirichlet for class totals and for each row, half a sample on
 each cell), percentile and BCa bootstrap (BCa from the cells: SciPy's formula, its jackknife weighted by the counts),
@@ -16,9 +16,10 @@ each cell), percentile and BCa bootstrap (BCa from the cells: SciPy's formula, i
 Wilson's intervals for balanced accuracy and dominance. A peer that is not installed is left out and named.
 
 Comparisons: the true difference of two models varies from set to set; of the sets where a probability was said, how
-often was the likelier model truly better? Clusters: images whose recalls and class shares vary. Areas: scores of four
-families of distributions. Promises: in how many samples does ``ThresholdSweep.best(..., sure=)`` promise limits, and in
-how many wrongly?
+often was the likelier model truly better? Clusters: images whose recalls and class shares vary; patients of one class;
+labels of one sample that are wrong together. Tails: many classes, half of them rare. Areas: scores of four families of
+distributions.
+Promises: in how many samples does ``ThresholdSweep.best(..., sure=)`` promise limits, and in how many wrongly?
 """
 
 from __future__ import annotations
@@ -461,13 +462,33 @@ def beta(mean: float, correlation: float, shape: tuple[int, ...]) -> Tensor:
     return drawn[..., 0].contiguous()
 
 
-def clusters_of(number: int, size: int, correlation: float, sets: int) -> Tensor:
-    """Counts ``[sets, number, 2, 2]`` of clusters: share of positives .2, TPR .7, TNR .9, all varying."""
-    shape = (sets, number)
-    positives = torch.binomial(torch.full(shape, float(size), dtype=torch.float64), beta(0.2, correlation, shape))
-    tp = torch.binomial(positives, beta(0.7, correlation, shape))
-    negatives = size - positives
-    tn = torch.binomial(negatives, beta(0.9, correlation, shape))
+class Clustered(NamedTuple):
+    """Kind of clusters: ``apart`` where all samples of a cluster are of one class."""
+
+    number: int
+    size: int
+    correlation: float
+    positive: float = 0.2
+    tpr: float = 0.7
+    tnr: float = 0.9
+    apart: bool = False
+
+    def expected(self) -> Tensor:
+        """Expected counts of a sample."""
+        rates = torch.tensor([[self.tnr, 1 - self.tnr], [1 - self.tpr, self.tpr]], dtype=torch.float64)
+        return rates * torch.tensor([[1 - self.positive], [self.positive]], dtype=torch.float64)
+
+
+def clusters_of(kind: Clustered, sets: int) -> Tensor:
+    """Counts ``[sets, number, 2, 2]`` of clusters whose shares of positives, TPR and TNR all vary."""
+    shape = (sets, kind.number)
+    share = beta(kind.positive, kind.correlation, shape)
+    if kind.apart:
+        share = (torch.rand(shape) < kind.positive).double()
+    positives = torch.binomial(torch.full(shape, float(kind.size), dtype=torch.float64), share)
+    tp = torch.binomial(positives, beta(kind.tpr, kind.correlation, shape))
+    negatives = kind.size - positives
+    tn = torch.binomial(negatives, beta(kind.tnr, kind.correlation, shape))
     return torch.stack((torch.stack((tn, negatives - tn), -1), torch.stack((positives - tp, tp), -1)), -2)
 
 
@@ -490,33 +511,160 @@ def conditions(counts: Tensor, measure: Callable[[Tensor], Tensor]) -> Limits | 
     return low, high
 
 
+KINDS = (
+    *(Clustered(number, 50, correlation) for number, correlation in product((20, 50, 200), (0.0, 0.05, 0.2, 0.5))),
+    *(Clustered(number, 50, 0.2, tnr=0.925) for number in (40, 100, 300)),  # precision near recall
+    Clustered(20, 50, 0.2, 0.1, 0.7, 0.9),
+    Clustered(20, 50, 0.5, 0.1, 0.9, 0.9),
+    Clustered(20, 30, 0.2, 0.1, 0.95, 0.95),
+    Clustered(40, 50, 0.5, 0.05, 0.8, 0.95),
+    Clustered(20, 20, 0.2, 0.1, 0.8, 0.9, apart=True),
+    Clustered(40, 20, 0.2, 0.1, 0.9, 0.9, apart=True),
+    Clustered(50, 10, 0.3, 0.2, 0.7, 0.9, apart=True),
+    Clustered(5, 50, 0.2, 0.3, 0.8, 0.8),
+)
+
+
 def clusters(quick: bool, run: Run) -> str:
-    """Coverage where samples come in clusters."""
-    sets, some = (50, 1) if quick else (2000, 30)
-    found = run("clusters", clustered, list(product((sets,), (some,), (20, 50, 200), (0.0, 0.05, 0.2, 0.5))))
-    columns = ["clusters", "correlation", "measure", "clusters=True", "confidence_intervals", "posterior of the sum"]
-    text = f"Clusters of 50 samples; {sets} sets, {some} for confidence_intervals (100 resamples)."
-    return f"## Clusters\n\n{text}\n\n{markdown(columns, [row for rows in found for row in rows])}"
+    """Coverage where samples come in clusters, and where labels are wrong together."""
+    sets, some = (50, 1) if quick else (400, 30)
+    found = run("clusters", clustered, [(sets, some, kind) for kind in KINDS])
+    names = ["balanced accuracy", "G-mean", "IAM", "macro F1"]
+    columns = ["clusters", "samples", "correlation", "positive", "TPR", "TNR", *names, "resamples, BA", "samples, BA"]
+    text = (
+        f"{sets} sets in which both classes came. Coverage of clusters=True; of balanced accuracy by "
+        f"confidence_intervals (conditions are the clusters; {some} sets, 100 resamples) and by the posterior of the "
+        "sum, which takes samples for independent. Clusters apart hold samples of one class each."
+    )
+    labels = run("labels", labelled, [(2 * sets // 5, *each) for each in product((50, 200), (5, 20), (0.0, 0.3, 0.8))])
+    about = (
+        "Labels with a tenth of positives, TPR .7 and TNR .95 on average; the difficulty of a sample is common to its "
+        f"labels to the share that is given. Coverage of their mean, {2 * sets // 5} sets."
+    )
+    ways = ["posterior: BA", "F1", "each sample a cluster: BA", "F1"]
+    return "\n\n".join(
+        [
+            f"## Clusters\n\n{text}\n\n{markdown(columns, found)}",
+            f"### Labels that are wrong together\n\n{about}",
+            markdown(["samples", "labels", "common", *ways], labels),
+        ]
+    )
 
 
-def clustered(sets: int, some: int, number: int, correlation: float) -> list[list[str]]:
-    """Rows of the table of clusters, one for each measure."""
-    chosen = {name: AVERAGES[name] for name in ("balanced accuracy", "IAM", "macro F1")}
-    counts = clusters_of(number, 50, correlation, sets)
-    truth = torch.tensor([[0.8 * 0.9, 0.8 * 0.1], [0.2 * 0.3, 0.2 * 0.7]], dtype=torch.float64)
+def clustered(sets: int, some: int, kind: Clustered) -> list[str]:
+    """Row of the table of clusters."""
+    chosen = {name: AVERAGES[name] for name in ("balanced accuracy", "G-mean", "IAM", "macro F1")}
+    counts = clusters_of(kind, sets)
+    counts = counts[(counts.sum((1, -1)) > 0).all(-1)]
     by_cluster = [bootstrap(chosen, part, 1000, clusters=True) for part in counts.split(100)]
-    by_sample = posterior(chosen, counts.sum(1), samples=1000)
-    rows = []
+    row = [f"{kind.number}" + ", apart" * kind.apart, *(f"{each:g}" for each in kind[1:6])]
     for name, measure in chosen.items():
-        value = measure(truth)
         low, high = (torch.cat([getattr(part[name], end) for part in by_cluster]) for end in ("low", "high"))
-        ignored = by_sample[name]
-        slow = number > 20 or name != "balanced accuracy"  # two seconds a set, and more for more clusters
-        theirs = None if slow else conditions(counts[:some], measure)
-        rows.append([str(number), f"{correlation:g}", name, share_within(low, high, value)])
-        rows[-1] += ["-" if theirs is None else share_within(*theirs, value)]
-        rows[-1] += [share_within(ignored.low, ignored.high, value)]
-    return rows
+        row.append(share_within(low, high, measure(kind.expected())))
+    measure = chosen["balanced accuracy"]
+    ignored, value = posterior(measure, counts.sum(1), samples=1000), measure(kind.expected())
+    slow = kind.number > 20 or kind.size < 50  # two seconds a set, and more for more clusters
+    theirs = None if slow else conditions(counts[:some], measure)
+    row.append("-" if theirs is None else share_within(*theirs, value))
+    return [*row, share_within(ignored.low, ignored.high, value)]
+
+
+def labels_of(sets: int, samples: int, labels: int, common: float) -> Tensor:
+    """Counts ``[sets, samples, labels, 2, 2]``; labels of a sample share a part of what makes them wrong."""
+    positive = torch.rand(sets, samples, labels) < 0.1
+    own, shared = torch.randn(sets, samples, labels), torch.randn(sets, samples, 1)
+    hard = common**0.5 * shared + (1 - common) ** 0.5 * own  # standard normal
+    limits = torch.tensor([float(stats.norm.ppf(share)) for share in (0.95, 0.7)])
+    right = hard < limits[positive.long()]
+    cells = 2 * positive.long() + (positive == right).long()
+    return torch.nn.functional.one_hot(cells, 4).double().unflatten(-1, (2, 2))
+
+
+def labelled(sets: int, samples: int, labels: int, common: float) -> list[str]:
+    """Row of the table of labels: coverage of means over labels."""
+    measures: Measures = {
+        "balanced accuracy": lambda counts: imbtorch.balanced_accuracy(counts).mean(-1),
+        "F1": lambda counts: imbtorch.f_score(counts).mean(-1),
+    }
+    truth = torch.tensor([[0.9 * 0.95, 0.9 * 0.05], [0.1 * 0.3, 0.1 * 0.7]], dtype=torch.float64).expand(labels, 2, 2)
+    held: dict[str, list[Limits]] = {}
+    for _ in range(0, sets, 20):
+        counts = labels_of(20, samples, labels, common)
+        ways = {
+            "posterior": posterior(measures, counts.sum(1), samples=300, event_dims=3),
+            "clusters": bootstrap(measures, counts, 300, event_dims=3, clusters=True),
+        }
+        for way, name in product(ways, measures):
+            held.setdefault(f"{way} {name}", []).append((ways[way][name].low, ways[way][name].high))
+    row = [str(samples), str(labels), f"{common:g}"]
+    for name, parts in held.items():
+        low, high = (torch.cat(ends) for ends in zip(*parts, strict=True))
+        row.append(share_within(low, high, measures[name.split(" ", 1)[1]](truth)))
+    return row
+
+
+# --- long tails -----------------------------------------------------------------------------------------------------
+
+
+def tails(size: int) -> Iterator[Case]:
+    """Cases of many classes: totals that fall from 1000 to 3, or half of the classes with five samples each."""
+    falling = torch.logspace(3, float(np.log10(3)), size, dtype=torch.float64).round()
+    rare = torch.tensor([400.0] * (size - size // 2) + [5.0] * (size // 2), dtype=torch.float64)
+    for first, last in ((0.95, 0.4), (0.999, 0.1), (0.4, 0.95), (0.7, 0.7)):
+        recalls = torch.linspace(first, last, size, dtype=torch.float64)
+        yield Case(f"recall {first:g} to {last:g}", expected(falling, recalls, True))
+    for recall in (0.0, 0.05, 0.3, 0.7):
+        recalls = torch.where(rare > 5, 0.8, recall).double()
+        yield Case(f"half rare, recall {recall:g}", expected(rare, recalls, True))
+
+
+def long_tails(quick: bool, run: Run) -> str:
+    """Coverage of averages over many classes, and where sets lack a class."""
+    sets = 20 if quick else 100
+    sizes = (3, 10) if quick else (3, 5, 10, 20, 50, 100)
+    jobs = [(sets if size < 50 else sets // 2, size, case) for size in sizes for case in tails(size)]
+    rows = run("tails", tailed, jobs)
+    names = ["balanced accuracy", "IAM", "G-mean", "macro F1"]
+    text = (
+        f"{sets} sets with fixed totals, half as many of 50 classes and more; errors go to a neighbour and the largest "
+        "class. Coverage of averages."
+    )
+    lacking = run("lacking", lacked, [(10 * sets, size, rare) for size in (3, 10) for rare in (1, 2, 3)])
+    about = (
+        "Totals are drawn: 300 samples of each class but the rarest, of which some are expected; recalls fall from .9 "
+        "to .5. Sets in which the rarest class did not come, and how often their intervals hold the value over all "
+        "classes, and over the classes that are there."
+    )
+    columns = ["K", "expected", "sets", "BA: of all", "of those there", "IAM: of all", "of those there"]
+    return "\n\n".join(
+        [
+            f"## Long tails\n\n{text}\n\n{markdown(['K', 'case', *names], rows)}",
+            f"### Sets that lack a class\n\n{about}\n\n{markdown(columns, lacking)}",
+        ]
+    )
+
+
+def tailed(sets: int, size: int, case: Case) -> list[str]:
+    """Row of the table of long tails."""
+    measures = {name: AVERAGES[name] for name in ("balanced accuracy", "IAM", "G-mean", "macro F1")}
+    found = own(test_sets(case.counts, sets, "fixed"), measures, "fixed", 500)
+    return [str(size), case.name, *(share_within(*found[name], each(case.counts)) for name, each in measures.items())]
+
+
+def lacked(sets: int, size: int, rare: int) -> list[str]:
+    """Row of the table of sets that lack a class."""
+    totals = torch.tensor([300.0] * (size - 1) + [rare], dtype=torch.float64)
+    truth = expected(totals, torch.linspace(0.9, 0.5, size, dtype=torch.float64), False)
+    every = multinomial(totals.sum().expand(sets), totals / totals.sum())
+    every = every[every[:, -1] == 0]
+    counts = torch.stack([multinomial(every[:, index], row / row.sum()) for index, row in enumerate(truth)], 1)
+    there = truth.clone()
+    there[-1] = 0
+    row = [str(size), str(rare), str(len(counts))]
+    for name in ("balanced accuracy", "IAM"):
+        found = posterior(AVERAGES[name], counts, samples=500)
+        row += [share_within(found.low, found.high, AVERAGES[name](each)) for each in (truth, there)]
+    return row
 
 
 # --- areas under curves ---------------------------------------------------------------------------------------------
@@ -744,6 +892,7 @@ SECTIONS: dict[str, Callable[[bool, Run], str]] = {
     "intervals": intervals,
     "comparisons": comparisons,
     "clusters": clusters,
+    "tails": long_tails,
     "areas": areas,
     "promises": promises,
 }

@@ -5,6 +5,7 @@ import itertools
 import math
 import re
 import sys
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 import torch
 from scipy import optimize, stats
 from sklearn import metrics as sklearn_metrics
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import imbtorch
 from imbtorch import balanced_accuracy, geometric_mean, imbalance_accuracy
@@ -378,6 +380,48 @@ def test_curvature_stretches_by_twice_the_bias():
     assert float(mirrored.high) == pytest.approx(-float(found.low))
 
 
+@pytest.mark.parametrize("size", [3, 12])
+def test_means_of_small_classes_are_as_wide_as_their_sampling_distribution(size):
+    """Of n samples a recall has the variance r (1 - r) / n, its draws r (1 - r) / (n + 2); Student's t by SciPy."""
+    total = 6
+    counts = torch.zeros(size, size, dtype=torch.float64)
+    counts[range(size), range(size)] = 4
+    counts[range(size), [(i + 1) % size for i in range(size)]] = total - 4
+    found = posterior(balanced_accuracy, counts, samples=100_000, generator=seeded(), draws=True)
+    low, mean, high = np.quantile(found.draws, 0.025), float(found.draws.mean()), np.quantile(found.draws, 0.975)
+    wider = math.sqrt((total + 2) / total) * stats.t(size * (total - 1)).ppf(0.975) / stats.norm.ppf(0.975)
+    assert float(found.low) == pytest.approx(4 / 6 + wider * (low - mean), abs=3e-3)
+    assert float(found.high) == pytest.approx(4 / 6 + wider * (high - mean), abs=3e-3)
+    one = posterior(
+        lambda c: rates(c)[..., [0]], counts, samples=100_000, generator=seeded()
+    )  # single classes have not
+    assert float(one.low[0]) == pytest.approx(stats.beta(4.5, 2.5).ppf(0.025), abs=5e-3)
+
+
+def test_a_prior_that_moves_the_draws_moves_a_limit_back():
+    """Large classes without errors and small ones with many: the mean recall pulls the small ones up."""
+    size, total = 20, 8
+    counts = torch.diag_embed(torch.tensor([400.0] * 10 + [2.0] * 10).double())
+    counts[range(10, size), 0] = total - 2
+    found = posterior(balanced_accuracy, counts, samples=50_000, generator=seeded(), draws=True)
+    pooled = (10 + 10 / 4 + 0.5) / (size + 1)
+    mean = (10 * (400 + pooled) / 401 + 10 * (2 + pooled) / 9) / size
+    assert float(found.draws.mean()) == pytest.approx(mean, abs=1e-3)
+    estimate = (10 + 10 / 4) / size
+    low = float(np.quantile(found.draws, 0.025))
+    wider = math.sqrt(10 / 8) * stats.t(10 * 7).ppf(0.975) / stats.norm.ppf(0.975)
+    assert float(found.low) == pytest.approx(estimate + wider * (low - mean), abs=3e-3)
+
+
+def test_numbering_of_classes_does_not_matter():
+    counts = torch.diag_embed(torch.arange(1.0, 26)).double() + 1
+    counts[20:] = counts[20:].round()
+    order = torch.from_numpy(np.random.default_rng(0).permutation(25))
+    found = posterior(balanced_accuracy, counts, samples=50_000, generator=seeded())
+    other = posterior(balanced_accuracy, counts[order][:, order], samples=50_000, generator=seeded(1))
+    assert [float(other.low), float(other.high)] == pytest.approx([float(found.low), float(found.high)], abs=2e-3)
+
+
 # --- many classes -----------------------------------------------------------------------------------------------------
 
 
@@ -395,7 +439,8 @@ def whole(measure):
     return lambda c: measure(c)
 
 
-def test_margins_of_sparse_draws_are_those_of_matrices():
+def test_margins_of_sparse_draws_are_those_of_matrices(monkeypatch):
+    monkeypatch.setattr(drawing, "SERIAL", drawing.CELLS_AT_ONCE)  # one chunk of draws for both
     counts = torch.stack([many(seed=0), many(seed=1)])
     counts[0, 3] = 0  # a class without targets
     for measure in (imbalance_accuracy, imbtorch.f_score, imbtorch.matthews_corrcoef):
@@ -406,7 +451,8 @@ def test_margins_of_sparse_draws_are_those_of_matrices():
             torch.testing.assert_close(getattr(by_margins, name), getattr(by_matrices, name))
 
 
-def test_only_what_takes_margins_is_given_them():
+def test_only_what_takes_margins_is_given_them(monkeypatch):
+    monkeypatch.setattr(drawing, "SERIAL", drawing.CELLS_AT_ONCE)  # one chunk of draws for both
     seen = []
 
     class Reading:
@@ -467,6 +513,32 @@ def most_memory(call):
         step()
         peaks.append(1024 * int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]))
     return peaks[1] - peaks[0]
+
+
+class Threaded(TorchDispatchMode):
+    """Count operations that PyTorch may spread over threads, by name."""
+
+    alone = ("empty_like", "new_empty", "index_select", "index_copy_", "rand", "split", "segment_reduce", "detach", "t")
+    eager = ("index", "_index_put_impl_", "index_put_", "log", "log_")  # spread from 2,000 numbers on
+
+    def __init__(self):
+        super().__init__()
+        self.seen = Counter()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result, name = func(*args, **(kwargs or {})), func.__name__.split(".")[0]
+        least = 2000 if name in self.eager else drawing.SERIAL
+        if isinstance(result, torch.Tensor) and result.numel() > least and name not in self.alone:
+            self.seen[name] += 1
+        return result
+
+
+@pytest.mark.parametrize("size", [2, 10, 60])
+def test_draws_are_not_spread_over_threads(size):
+    """Threads wait for one another after each operation, wherever another process holds a core, for long."""
+    with Threaded() as threaded:
+        posterior({"iam": imbalance_accuracy, "ba": balanced_accuracy}, many(size), samples=4000, generator=seeded())
+    assert sum(threaded.seen.values()) < 40, threaded.seen  # of all draws together; of each chunk there are hundreds
 
 
 def test_memory_of_many_classes_is_bounded():
@@ -620,23 +692,34 @@ def test_bootstrap_of_a_class_without_errors_cannot_tell():
     assert float(found.low) == float(found.high) == 1
 
 
+def share_of_positives(c):
+    """A measure of the class totals alone, of which the posterior of recalls knows all."""
+    return (c[..., 1, :].sum(-1) / c.sum((-1, -2))) ** 2
+
+
 def test_clusters_are_resampled_whole_and_stretched():
     """Every resample of three clusters by enumeration; Student's t by SciPy."""
     clusters = [[[4, 1], [2, 3]], [[5, 0], [1, 2]], [[1, 1], [0, 6]]]
-    level = 0.8
-    found = bootstrap(score, torch.tensor(clusters), 60_000, level=level, clusters=True, generator=seeded(), draws=True)
+    found = bootstrap(share_of_positives, torch.tensor(clusters), 60_000, clusters=True, generator=seeded(), draws=True)
     values = [
-        score(sum(np.array(clusters[i], dtype=float) for i in chosen))
+        float(share_of_positives(sum(torch.tensor(clusters[i]).double() for i in chosen)))
         for chosen in itertools.product(range(3), repeat=3)
     ]
     values, times = np.unique(np.round(values, 9), return_counts=True)
     shares = [float((np.abs(found.draws.numpy() - value) < 1e-6).mean()) for value in values]
     assert shares == pytest.approx((times / 27).tolist(), abs=0.01)
-    estimate = score(np.sum(clusters, 0).astype(float))
-    assert float(found.estimate) == pytest.approx(estimate)
-    stretch = stats.t(2).ppf(0.9) / stats.norm.ppf(0.9) * math.sqrt(3 / 2)
-    plain = np.quantile(found.draws.numpy(), [0.1, 0.9])
-    assert [float(found.low), float(found.high)] == pytest.approx((estimate + stretch * (plain - estimate)).tolist())
+    assert [float(found.low), float(found.high)] == pytest.approx([values.min(), values.max()])  # stretched beyond
+    level = 0.3
+    found = bootstrap(share_of_positives, torch.tensor(clusters), 60_000, level, clusters=True, generator=seeded())
+    estimate = float(found.estimate)
+    assert estimate == pytest.approx((14 / 26) ** 2)
+    drawn = np.repeat(values, times)
+    stretch = stats.t(2).ppf(0.65) / stats.norm.ppf(0.65) * math.sqrt(3 / 2)
+    low, high = (estimate + stretch * (np.quantile(drawn, q, method="inverted_cdf") - estimate) for q in (0.35, 0.65))
+    shift = 2 * (estimate - drawn.mean())
+    assert [float(found.low), float(found.high)] == pytest.approx(
+        [min(low, low + shift), max(high, high + shift)], abs=5e-3
+    )
     assert found.method == "cluster bootstrap"
 
 
@@ -644,26 +727,65 @@ def test_few_clusters_that_hold_most_of_a_class_have_few_degrees_of_freedom():
     """Formula of the docstring by NumPy and SciPy, of two values of two problems at once."""
     clusters = torch.randint(0, 9, (2, 12, 2, 2), generator=seeded())
     clusters[0, 0, 1] *= 40  # most positives are in one cluster
-    found = bootstrap(lambda c: imbtorch.recall(c, "none"), clusters, 500, clusters=True, draws=True)
+
+    def squares(c):
+        return torch.stack((c[..., 0, :].sum(-1) ** 2, c[..., 1, :].sum(-1) ** 2), -1)
+
+    level = 0.5  # at which limits stay within the resamples
+    found = bootstrap(squares, clusters, 500, level, clusters=True, draws=True)
     kinds = set()
     for problem, label in itertools.product(range(2), range(2)):
-        matrices = clusters[problem].numpy().astype(float)
-        change = np.array([recall_of(matrices.sum(0) - each, label) for each in matrices])
+        totals = clusters[problem, :, label].sum(-1).numpy().astype(float)
+        change = (totals.sum() - totals) ** 2
         change -= change.mean()
         freedom = np.clip(3 * (change**2).sum() ** 2 / (change**4).sum() - 3, 2, 11)
         kinds.add(freedom > 5)
-        stretch = stats.t(freedom).ppf(0.975) / stats.norm.ppf(0.975) * math.sqrt(12 / 11)
-        plain = np.quantile(found.draws[:, problem, label].numpy(), [0.025, 0.975])
-        estimate = recall_of(matrices.sum(0), label)
+        stretch = stats.t(freedom).ppf(0.75) / stats.norm.ppf(0.75) * math.sqrt(12 / 11)
+        draws, estimate = found.draws[:, problem, label].numpy(), totals.sum() ** 2
+        low, high = estimate + stretch * (np.quantile(draws, [0.25, 0.75]) - estimate)
+        shift = 2 * (estimate - draws.mean())
         limits = [float(limit[problem, label]) for limit in (found.low, found.high)]
-        assert limits == pytest.approx((estimate + stretch * (plain - estimate)).tolist(), rel=1e-6)
+        expected = [max(min(low, low + shift), draws.min()), min(max(high, high + shift), draws.max())]
+        assert limits == pytest.approx(expected, rel=1e-6)
     assert kinds == {True, False}
-    same = bootstrap(balanced_accuracy, clusters[1, :1].expand(5, 2, 2), 50, clusters=True)
+    same = bootstrap(share_of_positives, clusters[1, :1].expand(5, 2, 2), 50, clusters=True)
     assert float(same.low) == pytest.approx(float(same.high))
 
 
-def recall_of(matrix, label):
-    return matrix[label, label] / matrix[label].sum()
+def test_limits_of_clusters_stay_within_the_bounds():
+    clusters = torch.tensor([[[9, 1], [0, 3]], [[2, 8], [3, 1]], [[10, 0], [0, 2]], [[7, 3], [2, 0]]])
+    measures = {"ba": balanced_accuracy, "gmean": geometric_mean, "iam": imbalance_accuracy}
+    for name, found in bootstrap(measures, clusters, 500, 0.999, clusters=True, generator=seeded()).items():
+        assert float(found.low) >= (-1 if name == "iam" else 0)
+        assert float(found.high) <= 1
+
+
+def test_clusters_without_errors_count_as_samples():
+    """No resample has an error either: the lower limit is that of as many right samples as there are clusters."""
+    clusters = torch.tensor([[[0, 0], [0, 5]]] * 6 + [[[9, 1], [0, 0]]] * 6)
+    found = bootstrap(lambda c: imbtorch.recall(c, "none"), clusters, 40_000, clusters=True, generator=seeded())
+    assert float(found.low[1]) == pytest.approx(stats.beta(6.5, 0.5).ppf(0.025), abs=0.01)
+    assert float(found.high[1]) == 1
+
+
+def test_effective_samples_are_those_of_the_variance_among_clusters():
+    whole = torch.tensor([[[4, 0], [0, 6]], [[4, 0], [6, 0]], [[0, 4], [0, 6]], [[0, 4], [0, 6]], [[4, 0], [0, 6]]])
+    # each cluster is all right or all wrong, so that five clusters of equal size are worth four degrees of freedom
+    assert drawing.effective_samples(whole.double(), 2).tolist() == pytest.approx([4, 4])
+    rng = np.random.default_rng(0)
+    hits = rng.binomial(20, 0.6, (4000, 30))  # independent samples, so that all of them count
+    counts = torch.zeros(4000, 30, 2, 2, dtype=torch.float64)
+    counts[..., 1, 1], counts[..., 1, 0] = torch.from_numpy(hits), torch.from_numpy(20 - hits)
+    recall = hits.mean(1) / 20
+    expected = recall * (1 - recall) / ((hits / 20).var(1, ddof=1) / 30)
+    found = drawing.effective_samples(counts, 2)
+    np.testing.assert_allclose(found[:, 1], np.minimum(expected, 600), rtol=1e-9)
+    assert bool((found[:, 0] == 0).all())
+    alike = torch.tensor([[[3, 1], [0, 0]]]).expand(6, 2, 2).double()
+    assert float(drawing.effective_samples(alike, 2)[0]) == 24
+    sizes = torch.zeros(3, 2, 2, dtype=torch.float64)
+    sizes[:, 1, 1] = torch.tensor([8.0, 1, 1])  # no errors: 100 / 66 clusters of equal size
+    assert float(drawing.effective_samples(sizes, 2)[1]) == pytest.approx(100 / 66)
 
 
 def test_clusters_are_batched_and_chunked(monkeypatch):
@@ -1112,7 +1234,7 @@ def test_rare_classes_among_fifty_are_covered(coverage):
 
 def test_clusters_are_covered_where_samples_resemble_each_other(coverage):
     torch.manual_seed(0)
-    counts = coverage.clusters_of(20, 50, 0.2, 400)
+    counts = coverage.clusters_of(coverage.Clustered(20, 50, 0.2), 400)
     truth = balanced_accuracy(torch.tensor([[0.72, 0.08], [0.06, 0.14]]))
     by_cluster = bootstrap(balanced_accuracy, counts, 500, clusters=True)
     assert float(share_covered(by_cluster, truth)) > 0.91
@@ -1397,8 +1519,8 @@ def test_limits_of_a_ratio_may_be_infinite():
     found = bootstrap(imbtorch.likelihood_ratio, torch.tensor([[90, 2], [3, 7]]), generator=generator)
     assert 5 < found.low < found.estimate < found.high == math.inf
     clusters = torch.tensor([[[9, 0], [1, 2]]]).expand(8, 2, 2)
-    found = bootstrap(imbtorch.likelihood_ratio, clusters, 50, generator=generator, clusters=True)
-    assert found.low == found.high == math.inf
+    found = bootstrap(imbtorch.likelihood_ratio, clusters, 2000, generator=generator, clusters=True)
+    assert 0.3 < found.low < found.high == math.inf  # every resample is infinite, but eight clusters prove little
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

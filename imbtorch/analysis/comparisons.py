@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import get_args
 
@@ -12,6 +13,7 @@ from imbtorch.analysis.drawing import Prior, Totals, chunks, gammas
 from imbtorch.analysis.intervals import Interval, check_draws, posterior, quantiles, values
 from imbtorch.counts import Measure, check_choice, ratio
 from imbtorch.errors import check_tensor
+from imbtorch.waiting import announced
 
 __all__ = ["Comparison", "compare", "paired_compare"]
 
@@ -77,7 +79,7 @@ def compare(
     >>> generator = torch.Generator().manual_seed(0)
     >>> a, b = torch.tensor([[90, 10], [1, 9]]), torch.tensor([[95, 5], [6, 4]])
     >>> print(compare(balanced_accuracy, a, b, generator=generator))
-    a - b: 0.225 [0.018, 0.361] (95 % posterior); a is better with probability 0.984
+    a - b: 0.225 [0.017, 0.361] (95 % posterior); a is better with probability 0.983
     """
     a, b = (
         posterior(measure, counts, prior, samples, level, generator, True, event_dims, totals=totals)
@@ -140,7 +142,7 @@ def paired_compare(
     >>> a, b = target.clone(), target.clone()
     >>> a[:9], b[:9], b[95:] = 1, 1, 0  # both take the same nine for positives; b misses five positives besides
     >>> print(paired_compare(balanced_accuracy, a, b, target, 2, generator=generator))
-    a - b: 0.250 [0.050, 0.369] (95 % paired posterior); a is better with probability 0.993
+    a - b: 0.250 [0.052, 0.371] (95 % paired posterior); a is better with probability 0.993
     """
     check_draws(samples, level)
     check_choice("totals", totals, get_args(Totals))
@@ -159,7 +161,8 @@ def paired_compare(
         return values(measure, of_a) - values(measure, of_b)
 
     estimate = difference(*(each[0] for each in pairs.counted()))
-    sizes = chunks(samples, max(2 * num_classes**2, len(pairs.times)))
+    sizes: Iterable[int] = chunks(samples, max(2 * num_classes**2, len(pairs.times)), target.device)
+    sizes = announced(sizes, samples, "a paired comparison", "fewer samples= shorten it")
     drawn = torch.cat([difference(*pairs.draw(size, generator, totals)) for size in sizes])
     return _comparison(estimate, drawn, level, "paired posterior", higher_is_better)
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.counts import Counts, Margins, check_choice, check_square, double, ratio
+from imbtorch.waiting import announced
 
 __all__ = ["Prior", "Totals"]
 
@@ -18,6 +19,8 @@ Prior: TypeAlias = PriorName | Tensor
 Totals: TypeAlias = Literal["drawn", "fixed"]
 
 CELLS_AT_ONCE = 4_000_000  # cells that are drawn at once: 32 MB of float64
+SERIAL = 32_767  # numbers up to which PyTorch works in the calling thread
+LEAST_DRAWS = 16  # that are worth an operation of their own
 SPARSE_FROM = 16  # classes from which margins are summed over the cells that hold counts
 EXPONENTIALS = 3  # a Gamma distribution of at most so many counts is drawn as a sum of exponentials: 4 times as fast
 
@@ -52,10 +55,33 @@ def checked_whole(counts: Tensor, event_dims: int = 2) -> Tensor:
     return wide
 
 
-def chunks(samples: int, cells: int) -> list[int]:
-    """Sizes of chunks of draws that bound the memory."""
-    most = max(1, CELLS_AT_ONCE // max(cells, 1))
+def chunks(samples: int, cells: int, device: torch.device, joint: int | None = None) -> list[int]:
+    """Sizes of chunks of draws that bound the memory and keep operations in the calling thread.
+
+    A larger operation is spread over threads that wait for one another at its end. Draws take thousands of operations
+    of some microseconds; wherever another process holds one of the cores, each would wait a slice of its time.
+
+    Args:
+        samples: number of draws.
+        cells: numbers that a draw takes.
+        device: that draws are made on; chunks are large on all but the CPU.
+        joint: numbers of a draw that one operation reads, all by default.
+    """
+    most = CELLS_AT_ONCE // max(cells, 1)
+    serial = SERIAL // max(cells if joint is None else joint, 1)
+    if serial >= LEAST_DRAWS and device.type == "cpu":
+        most = min(most, serial)
+    most = max(most, 1)
     return [min(most, samples - start) for start in range(0, samples, most)]
+
+
+def blocks(rows: Tensor, samples: int) -> tuple[Tensor, ...]:
+    """Split rows of ``samples`` numbers, or their indices, so that work on them stays in the calling thread.
+
+    See :func:`chunks`. PyTorch spreads ``x[index]``, ``x[index] = y`` and ``log`` over threads from some 2,000 numbers
+    on, so that draws use ``index_select``, ``index_copy_`` and ``xlogy``.
+    """
+    return torch.split(rows, max(1, SERIAL // max(samples, 1))) if rows.device.type == "cpu" else (rows,)
 
 
 def gammas(alpha: Tensor, samples: int, generator: torch.Generator | None) -> Tensor:
@@ -63,16 +89,31 @@ def gammas(alpha: Tensor, samples: int, generator: torch.Generator | None) -> Te
     drawn = alpha.new_empty(len(alpha), samples)
     times = torch.where((alpha == alpha.round()) & (alpha <= EXPONENTIALS), alpha, -1).long()
     for count in torch.unique(times).tolist():
-        chosen = (times == count).nonzero().flatten()
-        if count < 0:
-            drawn[chosen] = torch._standard_gamma(alpha[chosen].unsqueeze(-1).repeat(1, samples), generator)
-            continue
-        product = alpha.new_ones(len(chosen), samples)
-        for _ in range(count):
-            uniform = torch.rand(product.shape, dtype=alpha.dtype, device=alpha.device, generator=generator)
-            product.mul_(uniform.neg_().add_(1))  # in (0, 1]
-        drawn[chosen] = product.log_().neg_()
+        for chosen in blocks((times == count).nonzero().flatten(), samples):
+            if count < 0:
+                some = alpha.index_select(0, chosen).unsqueeze(-1).repeat(1, samples)
+                drawn.index_copy_(0, chosen, torch._standard_gamma(some, generator))
+                continue
+            product = alpha.new_ones(len(chosen), samples)
+            for _ in range(count):
+                uniform = torch.rand(product.shape, dtype=alpha.dtype, device=alpha.device, generator=generator)
+                product.mul_(uniform.neg_().add_(1))  # in (0, 1]
+            drawn.index_copy_(0, chosen, torch.xlogy(-1.0, product))
     return drawn
+
+
+def taken(values: Tensor, index: Tensor) -> Tensor:
+    """Values ``[N]`` at indices of any shape."""
+    return values.index_select(0, index.flatten()).view(index.shape)
+
+
+def scaled(values: Tensor, factors: Tensor, groups: Tensor) -> Tensor:
+    """Rows ``[C, S]`` times the row of ``factors`` ``[R, S]`` or ``[R, 1]`` of the group that each belongs to."""
+    result = torch.empty_like(values)
+    samples = values.shape[-1]
+    for part, some, into in zip(*(blocks(each, samples) for each in (values, groups, result)), strict=True):
+        torch.mul(part, factors.index_select(0, some), out=into)
+    return result
 
 
 def summed(values: Tensor, groups: Tensor, number: int) -> Tensor:
@@ -103,9 +144,10 @@ class CountsPosterior:
         counts: float64 ``[..., K, K]``.
         prior: name of a prior, or pseudo-counts ``[K, K]``.
         totals: whether class totals are drawn.
+        worth: ``[..., K]`` independent samples that the targets of each class are worth; by default as many as counted.
     """
 
-    def __init__(self, counts: Tensor, prior: Prior, totals: Totals) -> None:
+    def __init__(self, counts: Tensor, prior: Prior, totals: Totals, worth: Tensor | None = None) -> None:
         self.shape, self.size = counts.shape, counts.shape[-1]
         flat = counts.reshape(-1, self.size, self.size)
         hits, actual, predicted = flat.diagonal(dim1=-2, dim2=-1), flat.sum(-1), flat.sum(-2)
@@ -123,12 +165,17 @@ class CountsPosterior:
         of_row[self.rows] = torch.arange(len(self.rows), device=flat.device)
         self.cell_rows = of_row[place // self.size]  # among rows with targets
         self.cell_columns = place // self.size**2 * self.size + place % self.size
+        self.by_column = self.cell_columns.argsort(stable=True)
+        self.pooled = isinstance(prior, str) and prior in ("auto", "pooled")
         self.lumps = self._lumps(prior, hits, actual, extra)
         self._choose_from(wrong, errors)
         # what the prior alone puts into a row or column without errors, or without hits, is left out at the limits
         self.erring = (self.actual - self.hits) > 0
         self.receiving = (predicted - hits).flatten() > 0
         self.hit = self.hits > 0
+        if worth is not None:
+            share = ratio(worth.to(self.actual).flatten()[self.rows], self.actual)
+            self.hits, self.alpha = self.hits * share, self.alpha * share[self.cell_rows]
         self.clean_cells = (errors.flatten()[place] > 0) | (
             self.erring[self.cell_rows] & self.receiving[self.cell_columns]
         )
@@ -161,7 +208,7 @@ class CountsPosterior:
         uniform = torch.rand(len(self.rows), samples, dtype=torch.float64, device=self.rows.device, generator=generator)
         most = (self._options - 1).clamp(min=0).unsqueeze(-1)
         option = torch.minimum((uniform * self._options.unsqueeze(-1)).long(), most) + self._first.unsqueeze(-1)
-        column = self._columns[option] if len(self._columns) else torch.zeros_like(option)
+        column = taken(self._columns, option) if len(self._columns) else torch.zeros_like(option)
         cells = gammas(self.alpha, samples, generator)
         masses = {}
         for kind in kinds:
@@ -180,7 +227,7 @@ class CountsPosterior:
         count = self.number // max(self.size, 1)
         sums = summed(drawn, matrix, count)
         number = summed(self.actual, matrix, count)
-        return drawn * (number.unsqueeze(-1) / sums)[matrix]
+        return drawn * (number.unsqueeze(-1) / sums).index_select(0, matrix)
 
     def mean(self, rates: Tensor, totals: Tensor) -> Tensor:
         """Counts ``[..., K, K]`` from mean rates and mean totals of the rows ``[R]``."""
@@ -194,10 +241,10 @@ class CountsPosterior:
         clean = not bool(self.erring.all()) or not bool(self.receiving.all())
         return ["plain", *(["clean"] if clean else []), *([] if bool(self.hit.all()) else ["hopeless"])]
 
-    def cells(self, matrices: bool) -> int:
-        """Numbers that one draw takes, by which draws are chunked."""
-        whole = self.number * self.size if matrices or not self.sparse else 0
-        return max(whole, len(self.alpha), 4 * len(self.rows))
+    def chunks(self, samples: int, matrices: bool) -> list[int]:
+        """Sizes of chunks of draws; errors, which may be many, are worked on block by block."""
+        joint = self.number * self.size if matrices or not self.sparse else self.number
+        return chunks(samples, max(joint, len(self.alpha), 4 * len(self.rows)), self.rows.device, joint)
 
     @property
     def sparse(self) -> bool:
@@ -228,12 +275,14 @@ class Draws:
         posterior, mass = self.of, self.masses[kind]
         right, lump, cells = mass.right, mass.wrong, self.cells
         if variant == "clean":
-            lump = lump * (posterior.erring.unsqueeze(-1) & posterior.receiving[self.column])
-            cells = cells if bool(posterior.clean_cells.all()) else cells * posterior.clean_cells.unsqueeze(-1)
+            lump = lump * (posterior.erring.unsqueeze(-1) & taken(posterior.receiving, self.column))
+            if not bool(posterior.clean_cells.all()):
+                each = torch.arange(len(cells), device=cells.device)
+                cells = scaled(cells, posterior.clean_cells.unsqueeze(-1), each)
         elif variant == "hopeless":
             right = right * posterior.hit.unsqueeze(-1)
         scale = ratio(self.totals, right + lump + summed(cells, posterior.cell_rows, len(right)))
-        return cells * scale[posterior.cell_rows], right * scale, lump * scale
+        return scaled(cells, scale, posterior.cell_rows), right * scale, lump * scale
 
     def matrices(self, kind: str, variant: str) -> Tensor:
         """Counts ``[S, ..., K, K]``."""
@@ -245,8 +294,8 @@ class Draws:
         posterior = self.of
         size, rows = posterior.size, posterior.rows
         whole = cells.new_zeros(posterior.number * size, cells.shape[-1])
-        whole[posterior.places] = cells
-        whole[rows * size + rows % size] = right
+        whole.index_copy_(0, posterior.places, cells)
+        whole.index_copy_(0, rows * size + rows % size, right)
         return whole.scatter_add_(0, rows.unsqueeze(-1) * size + self.column % size, lump)
 
     def margins(self, kind: str, variant: str) -> Margins:
@@ -255,8 +304,13 @@ class Draws:
         cells, right, lump = self.parts(kind, variant)
         empty = cells.new_zeros(posterior.number, cells.shape[-1])
         correct, actual = empty.clone(), empty.clone()
-        correct[posterior.rows], actual[posterior.rows] = right, self.totals
-        predicted = correct.index_add(0, posterior.cell_columns, cells).scatter_add_(0, self.column, lump)
+        correct.index_copy_(0, posterior.rows, right)
+        actual.index_copy_(0, posterior.rows, self.totals)
+        errors = torch.empty_like(cells)  # by column
+        for some, into in zip(*(blocks(each, cells.shape[-1]) for each in (posterior.by_column, errors)), strict=True):
+            torch.index_select(cells, 0, some, out=into)
+        columns = posterior.cell_columns.index_select(0, posterior.by_column)
+        predicted = (correct + summed(errors, columns, posterior.number)).scatter_add_(0, self.column, lump)
         shape = (cells.shape[-1], *posterior.shape[:-1])
         return Margins(*(part.t().reshape(shape) for part in (correct, actual, predicted)))
 
@@ -268,7 +322,7 @@ class Draws:
         if not posterior.sparse:
             return self._placed(cells, right, lump).sum(-1).reshape(posterior.shape)
         whole = cells.new_zeros(posterior.number * size)
-        whole[posterior.places] = cells.sum(-1)
+        whole[posterior.places] = torch.cat([part.sum(-1) for part in blocks(cells, cells.shape[-1])])
         whole[rows * size + rows % size] = right.sum(-1)
         whole.scatter_add_(0, (rows.unsqueeze(-1) * size + self.column % size).flatten(), lump.flatten())
         return whole.reshape(posterior.shape)
@@ -326,6 +380,29 @@ def multinomial(cells: Tensor, samples: int, generator: torch.Generator | None) 
     return result
 
 
+def effective_samples(clusters: Tensor, event_dims: int) -> Tensor:
+    """Return how many independent samples the targets of each class in clusters are worth, ``[..., K]``.
+
+    Of n independent samples the recall r has the variance r (1 - r) / n; that among clusters gives n, at least 1 and at
+    most the number of targets. A class without errors or without hits shows no variance: it is worth as many samples as
+    it has clusters, (sum of targets)^2 / (sum of squares).
+
+    Args:
+        clusters: ``[..., M, K, K]`` with ``event_dims`` dimensions behind M.
+        event_dims: see :func:`imbtorch.analysis.posterior`.
+    """
+    place, number = clusters.ndim - event_dims - 1, clusters.shape[-event_dims - 1]
+    actual, hits = clusters.sum(-1), clusters.diagonal(dim1=-2, dim2=-1)
+    total = actual.sum(place)
+    recall = ratio(hits.sum(place), total)
+    apart = ((hits - recall.unsqueeze(place) * actual) ** 2).sum(place)
+    variance = ratio(apart, total**2) * number / (number - 1)
+    clean = (recall == 0) | (recall == 1)
+    worth = torch.where(variance > 0, ratio(recall * (1 - recall), variance), total)
+    worth = torch.where(clean, ratio(total**2, (actual**2).sum(place)), worth)
+    return torch.minimum(worth.clamp(min=1), total)
+
+
 def clusters_drawn(
     counts: Tensor, samples: int, generator: torch.Generator | None, event_dims: int
 ) -> Iterator[Tensor]:
@@ -336,7 +413,8 @@ def clusters_drawn(
     event = counts.shape[-event_dims:]
     number = counts.shape[-event_dims - 1]
     flat = counts.reshape(-1, number, event.numel())
-    for some in chunks(samples, len(flat) * max(event.numel(), number)):
+    sizes = chunks(samples, len(flat) * max(event.numel(), number), counts.device)
+    for some in announced(sizes, samples, "a cluster bootstrap", "fewer samples= shorten it"):
         chosen = torch.randint(number, (some, len(flat), number), device=counts.device, generator=generator)
         times = counts.new_zeros(some, len(flat), number)
         times.scatter_add_(-1, chosen, torch.ones_like(times))

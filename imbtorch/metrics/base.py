@@ -18,8 +18,9 @@ from imbtorch.counts import Counts, Margins, check_choice, sums
 from imbtorch.kernels import reading_is_free
 from imbtorch.measures import Average
 from imbtorch.metrics.compat import warn_caller
-from imbtorch.metrics.state import Setting, SummedState, rank_zero
+from imbtorch.metrics.state import Setting, SummedState
 from imbtorch.tasks import Counting, Layout, Task, Threshold
+from imbtorch.waiting import rank_zero
 
 __all__ = ["CountsMetric", "LocalCounts"]
 
@@ -270,7 +271,7 @@ class CountsMetric(SummedState):
         what = "classes had no target"
         if self.task == "multilabel":
             what = "labels had no positive or no negative target" if read_at else "labels had no positive target"
-        then = "means over classes leave absent ones out, which flatters a partial validation"
+        then = "means over classes and their intervals leave absent ones out, which flatters a partial validation"
         if needed:
             prior = "prior 0 or 1" if self.task == "multilabel" else "prior 0"
             then = f"what becomes of them in another population is unknown; give them {prior}"

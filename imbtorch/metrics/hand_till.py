@@ -20,9 +20,10 @@ from imbtorch.counts import ratio
 from imbtorch.kernels import reading_is_free
 from imbtorch.log_odds import against_the_rest, wide
 from imbtorch.metrics.base import TorchmetricsArguments, uncounted_text
-from imbtorch.metrics.state import Setting, SyncedMetric, rank_zero
+from imbtorch.metrics.state import Setting, SyncedMetric
 from imbtorch.soft import impossible_and_uneven
 from imbtorch.tasks import Counting
+from imbtorch.waiting import rank_zero
 
 __all__ = ["HandTill"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
@@ -22,7 +21,7 @@ from imbtorch.counts import has_float64
 from imbtorch.metrics.compat import updated_by_collection
 from imbtorch.suggestions import did_you_mean
 
-__all__ = ["Setting", "SummedState", "SyncedMetric", "rank_zero"]
+__all__ = ["Setting", "SummedState", "SyncedMetric"]
 
 T = TypeVar("T")
 CHANGED = {"_stale": True, "_empty": False}  # what a metric knows after its counts changed
@@ -441,11 +440,3 @@ def _zeros(length: int, cell: torch.dtype) -> Tensor:
             f"the counts take {8 * length / 1e9:,.1f} GB, which this device does not have; state='margins' keeps three "
             "numbers a class in place of a matrix (for measures that need no more)"
         ) from error
-
-
-def rank_zero() -> bool:
-    """Return whether this process speaks for all."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return torch.distributed.get_rank() == 0
-    rank = os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or "0"  # some launchers set them to nothing
-    return rank.strip() == "0"

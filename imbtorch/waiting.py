@@ -1,0 +1,52 @@
+"""A notice of long computations, given by one process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterable, Iterator
+
+import torch
+
+__all__ = ["announced", "rank_zero"]
+
+LOG = logging.getLogger("imbtorch")
+SECONDS = 3.0  # above which a computation is announced
+EVIDENCE = 0.5  # seconds of work from which the rest is estimated
+_announced: dict[str, float] = {}  # work -> seconds that were announced last
+
+
+def announced(parts: Iterable[int], total: int, work: str, remedy: str) -> Iterator[int]:
+    """Yield the sizes of parts of a computation, and log on rank zero if all of them will take long.
+
+    The time is estimated from the first parts. The same work is announced again only if it takes twice as long, so that
+    a computation in every epoch is announced once.
+
+    Args:
+        parts: sizes, which add up to ``total``.
+        total: size of the whole.
+        work: noun of what is computed, such as ``"posterior intervals"``.
+        remedy: clause that says what shortens it.
+
+    >>> list(announced([60, 40], 100, "bootstrap", "pass fewer samples"))
+    [60, 40]
+    """
+    start, done, silent = time.monotonic(), 0, not rank_zero()
+    for size in parts:
+        spent = time.monotonic() - start
+        if not silent and done and spent > EVIDENCE:
+            estimate = spent * total / done
+            if estimate > max(SECONDS, 2 * _announced.get(work, 0.0)):
+                _announced[work], silent = estimate, True
+                LOG.warning("imbtorch: %s will take about %.0f seconds; %s", work, estimate, remedy)
+        yield size
+        done += size
+
+
+def rank_zero() -> bool:
+    """Return whether this process should speak for all."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank() == 0
+    rank = os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or "0"  # some launchers set them to nothing
+    return rank.strip() == "0"
