@@ -153,7 +153,7 @@ def test_an_interval_needs_what_it_is_of():
     with pytest.raises(ValueError, match="sums of weights"):
         filled(weighted=True).interval("iam")
     few = ImbalanceReport("binary", measures=["accuracy"], per_class=(), groups=["a", "b"])
-    few.update(torch.ones(3, dtype=torch.long), torch.ones(3, dtype=torch.long), group=0)
+    few.update(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 1]), group=0)
     with pytest.raises(ValueError, match="M >= 2 clusters"):
         few.interval("accuracy", clusters=True)
 
@@ -223,3 +223,25 @@ def test_a_prefix_is_a_string(argument):
     for make in (lambda **a: ImbalanceReport("binary", **a), lambda **a: imbtorch.ThresholdSweep("f1", **a)):
         with pytest.raises(TypeError, match=f"{argument} must be a string such as 'val_', got 1"):
             make(**{argument: 1})
+
+
+@pytest.mark.parametrize("ask", [lambda report: report.compute(), lambda report: report.interval("iam", samples=20)])
+def test_a_warning_names_the_class_that_intervals_leave_out(ask):
+    report = ImbalanceReport("multiclass", class_names=NAMES, measures=["iam"], intervals=True)
+    report.update(PREDS[:250], TARGET[:250])
+    with pytest.warns(UserWarning, match="1 of . classes had no target: late; means over classes and their intervals"):
+        ask(report)
+
+
+def test_an_interval_is_of_the_classes_that_are_there():
+    """Without a class, its counts are those of a report that never had it."""
+    report = ImbalanceReport("multiclass", num_classes=4, measures=["balanced_accuracy"], prefix="")
+    fewer = ImbalanceReport("multiclass", num_classes=3, measures=["balanced_accuracy"], prefix="")
+    preds, target = torch.tensor([0, 0, 0, 1, 1, 2, 2, 1, 0, 2] * 5), torch.tensor([0, 0, 1, 1, 1, 2, 2, 2, 0, 0] * 5)
+    intervals = []
+    for each in (report, fewer):
+        each.update(preds, target)
+        each.quiet = True
+        intervals.append(each.interval("balanced_accuracy", generator=torch.Generator().manual_seed(0)))
+    assert float(intervals[0].low) == pytest.approx(float(intervals[1].low), abs=5e-3)
+    assert float(intervals[0].high) == pytest.approx(float(intervals[1].high), abs=5e-3)

@@ -266,7 +266,8 @@ class ConfusionMatrixMetric(LocalCounts):
     ) -> Interval:
         """Estimate how sure the value is, from the counts of all processes, hard ones always (a collective step).
 
-        Processes draw each for themselves: give all of them a generator of one seed where they must agree.
+        Processes draw each for themselves: give all of them a generator of one seed where they must agree. Like the
+        value, the interval of a mean over classes is of the classes that have targets; a warning names the others.
 
         Args:
             method: :func:`imbtorch.analysis.posterior` or :func:`imbtorch.analysis.bootstrap`.
@@ -293,6 +294,7 @@ class ConfusionMatrixMetric(LocalCounts):
             )
         with self._counts_of_all() as counted:
             counts = confusion_counts(counted).clone()
+            self._report_problems(counts.sum(-1))
         draw = posterior if method == "posterior" else bootstrap
         own = type(self).evaluate is not ConfusionMatrixMetric.evaluate
         measure = self.evaluate if own else self._measure  # which says whether margins will do

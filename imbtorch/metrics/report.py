@@ -340,7 +340,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
 
         Arguments, prefix and postfix of the name being left out or not, and errors as :meth:`ReportResult.interval` of
         the last result, which never communicates. Processes draw each for themselves: give all of them a generator of
-        one seed where they must agree.
+        one seed where they must agree. Like the value, the interval of a mean over classes is of the classes that have
+        targets; a warning names the others.
         """
         row = self[name].row if name in self else None
         if row is not None and (row.kind not in ("overall", "class") or row.soft or row.bound):
@@ -350,6 +351,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             )
         with self._counts_of_all():
             at = self._snapshot(self._counting, self._state.clone())
+            self._report_problems(sums(at.counts).actual, self._priors)
         found = ReportResult({}, at, self._reading)
         return found.interval(
             name if row is None else row.name, level=level, generator=generator, clusters=clusters, samples=samples

@@ -127,6 +127,8 @@ class ReportResult(Result):
     ) -> Interval:
         """Return how sure a value is.
 
+        Like the value, the interval of a mean over classes is of the classes that have targets.
+
         Args:
             name: measure of the report, or value of a class such as ``recall/fraud``, without prefix and postfix.
             level: probability that the interval holds the value, in (0, 1).
