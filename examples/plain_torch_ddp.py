@@ -73,7 +73,7 @@ def validate(net: nn.Module, loader: DataLoader[Tensor], report: imbtorch.Imbala
     for images, labels in loader:
         report.update(net(images), labels)
     values = report.compute()  # the one collective of the epoch
-    return float(values["iam"]), int(sum(report.table().columns["support"]))
+    return float(values["iam"]), int(report.result().counts.sum())
 
 
 def arguments() -> argparse.Namespace:

@@ -39,7 +39,7 @@ __all__ = [
 DRAWS = 2000  # of a posterior
 FEWEST_DRAWS = 500  # with fewer, limits are noise
 CELLS = 100_000_000  # drawn at most for the band
-WIDTH, NAME = 100, 40  # columns of the text, and of what selects
+WIDTH, NAME = 100, 34  # columns of the text, and of what selects
 CORRECTED = "Corrected for having been chosen among these validations:"
 NONE = Margins(*torch.zeros(3, 0, 0, dtype=torch.int64))  # of no validation
 

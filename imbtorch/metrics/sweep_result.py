@@ -34,6 +34,7 @@ from imbtorch.metrics.limits import checked_limits
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import Row
 from imbtorch.plots import plot_precision_recall, plot_roc, plot_sweep
+from imbtorch.plots.style import figure_of_panels
 from imbtorch.tasks import Counting
 
 __all__ = ["Also", "SweepReading", "SweepResult"]
@@ -476,10 +477,7 @@ posterior`'s of these counts. F1 of 10, 20, 50 positives flatters by .10, .07, .
         kinds: tuple[Kind, ...] = get_args(Kind)
         check_choice("kind", kind, (None, *kinds))
         if kind is None and ax is None:
-            from matplotlib.figure import Figure
-
-            figure = Figure(figsize=(14.0, 4.6), layout="constrained")
-            axes = figure.subplots(1, 3)
+            figure, axes = figure_of_panels(len(kinds))
             for each, beside in zip(kinds, axes, strict=True):
                 self.plot(each, beside)
             return figure, axes

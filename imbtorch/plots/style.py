@@ -22,6 +22,7 @@ __all__ = [
     "display_names",
     "explain_trivial",
     "figure_and_axes",
+    "figure_of_panels",
     "line_style",
     "literal",
     "name_ticks",
@@ -35,6 +36,14 @@ COLORS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E6
 LINES = ("-", "--", ":", "-.")
 TRIVIAL: dict[str, Any] = {"linestyle": ":", "linewidth": 1}  # lines of predictions that look at nothing
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*", "<", ">")
+
+
+def figure_of_panels(number: int) -> tuple[Figure, Sequence[Axes]]:
+    """Make a figure with panels beside each other."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.7 * number, 4.6), layout="constrained")
+    return figure, list(figure.subplots(1, number, squeeze=False).flat)
 
 
 def figure_and_axes(ax: Axes | None, figsize: tuple[float, float] | None = None) -> tuple[Figure | None, Axes]:
