@@ -8,7 +8,7 @@ import torch
 
 import imbtorch
 from imbtorch import waiting
-from imbtorch.analysis import bootstrap, posterior
+from imbtorch.analysis import bootstrap, halves, posterior, select_epoch
 from imbtorch.waiting import announced
 
 CLUSTERS = torch.tensor([[[8, 1], [1, 3]], [[9, 2], [0, 4]], [[7, 0], [2, 2]]])
@@ -80,3 +80,12 @@ def test_intervals_announce_themselves(compute, clock, caplog):
     compute()
     assert caplog.records
     assert all("samples=" in record.getMessage() for record in caplog.records)
+
+
+def test_a_choice_among_epochs_announces_itself(clock, caplog, monkeypatch):
+    monkeypatch.setattr(halves, "CELLS_AT_ONCE", 100)
+    target = torch.tensor([0, 1] * 20)
+    preds = torch.stack([target.roll(shift) for shift in (0, 2, 3)])
+    clock(3.0)
+    select_epoch(preds, target, imbtorch.accuracy)
+    assert [record.getMessage() for record in caplog.records if "repeats=" in record.getMessage()]

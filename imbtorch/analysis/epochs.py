@@ -23,6 +23,7 @@ from imbtorch.analysis.intervals import Interval, posterior
 from imbtorch.analysis.selection import TIES, Ties, as_good_as_best
 from imbtorch.analysis.tables import spans
 from imbtorch.counts import Measure, check_choice, evaluated
+from imbtorch.waiting import announced
 
 __all__ = ["ChosenEpoch", "select_epoch"]
 
@@ -331,7 +332,8 @@ def _halved(
     sums = {name: torch.zeros(held.classes**2, dtype=torch.int64) for name in ways}
     values: dict[str, list[Tensor]] = {name: [] for name in ways}
     choices: dict[str, list[Tensor]] = {name: [] for name in ways}
-    for size in parts(repeats, max(len(every) * layout.size, held.total)):
+    sizes = parts(repeats, max(len(every) * layout.size, held.total))
+    for size in announced(sizes, repeats, "the choice among epochs", "fewer repeats=, epochs or measures shorten it"):
         coins = held.coins(size, generator)
         first = held.count(layout, every, coins)
         second = full - first
