@@ -1473,7 +1473,7 @@ def test_a_report_with_intervals():
     preds, target = torch.tensor([0, 0, 0, 1, 1, 0, 1, 1, 1, 0] * 8), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1, 1, 0] * 8)
     report.update(preds, target)
     values = report.compute()
-    assert len(values) == 3 * 13
+    assert len(values) == 3 * 10
     for name in imbtorch.ImbalanceReport.default_measures("binary"):
         low, value, high = (values[f"val_{name}{end}"].item() for end in ("_low", "", "_high"))
         assert low < value < high, name
