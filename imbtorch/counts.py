@@ -145,7 +145,8 @@ def of_each_class(counts: Counts, own: Margins) -> tuple[Tensor, Tensor, Tensor,
         fn, fp = _zero_if_rounding(actual - tp, actual), _zero_if_rounding(predicted - tp, predicted)
     else:
         errors = double(counts).masked_fill(torch.eye(size, dtype=torch.bool, device=tp.device), 0.0)
-        fn, fp = errors.sum(-1), errors.sum(-2)
+        known = tp - tp  # 0, and nan of what cannot be counts
+        fn, fp = errors.sum(-1) + known, errors.sum(-2) + known
     targets, predictions = _sum_of_others(actual), _sum_of_others(predicted)
     few = targets <= predictions
     tn = torch.where(few, targets, predictions) - torch.where(few, fp, fn)

@@ -553,8 +553,10 @@ def test_what_is_no_function_of_counts_is_told_how_to_become_one(measure):
             call()
     with pytest.raises(TypeError, match=r"predictions must be a tensor of class indices \[M, N\], got a list"):
         analysis.select_epoch([target, target], target, imbtorch.accuracy)
+    sweep = ThresholdSweep("f1")
+    sweep.update(torch.tensor([0.2, 0.7]), torch.tensor([0, 1]))
     with pytest.raises(TypeError, match=r"at_least must be a dict of floors such as .*, got 0\.8"):
-        ThresholdSweep("f1").best(at_least=0.8)
+        sweep.best(at_least=0.8)
 
 
 def test_reported_values_without_an_interval_are_not_called_unknown():

@@ -269,7 +269,7 @@ def test_compute_reads_one_value(samples):
 LAYERS = [  # each imports only from its own layer and those above it in this list; beside torch, what is named
     ({"suggestions", "counts", "measures", "sampler"}, set()),
     (
-        {"kernels", "bins", "log_odds", "arguments", "soft", "batches", "errors", "tasks", "functional"},
+        {"kernels", "bins", "log_odds", "arguments", "soft", "batches", "errors", "tasks", "functional", "waiting"},
         {"numpy"},
     ),  # torchmetrics needs it
     ({"analysis"}, set()),

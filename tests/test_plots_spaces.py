@@ -188,7 +188,7 @@ def test_another_measure_needs_counts():
             plots.plot_accuracy_dominance(given, y="accuracy")
     with pytest.raises(ValueError, match=r"counts must be \[M, 2, 2\], got \[1, 3, 3\]; use one_vs_rest"):
         plots.plot_accuracy_dominance({"a": COUNTS}, y="accuracy")
-    with pytest.raises(ValueError, match=r"measure must be the name of a measure.*got 'acc'"):
+    with pytest.raises(ValueError, match=r"measure must be one of .*got 'acc'; did you mean 'accuracy'"):
         plots.plot_accuracy_dominance(EPOCHS, y="acc")
     with pytest.raises(ValueError, match="at least one model"):
         plots.plot_accuracy_dominance({})

@@ -528,7 +528,7 @@ def test_a_metric_of_ones_own_may_read_any_cell():
         (
             metrics.Accuracy("binary"),
             ValueError,
-            "'x' was made to count otherwise: task='binary', size=2, where .*size=3",
+            "'x' was made to count otherwise: task='binary', num_classes=2, where .*num_classes=3",
         ),
         (MulticlassAccuracy, TypeError, "must be a metric class of imbtorch"),
         (MulticlassAccuracy(num_classes=3), TypeError, "must be a metric class of imbtorch"),

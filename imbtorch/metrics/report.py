@@ -349,13 +349,13 @@ class ImbalanceReport(SharedResult, LocalCounts):
                 f"{name!r} has no interval here, but overall values and those of single classes; bounds of the values "
                 "of groups come with intervals=[...] of the report"
             )
+        short, reading = name if row is None else row.name, self._reading
+        checked_intervals([short], reading.measures, reading.per_class, reading.class_names)  # before anybody waits
         with self._counts_of_all():
             at = self._snapshot(self._counting, self._state.clone())
             self._report_problems(sums(at.counts).actual, self._priors)
         found = ReportResult({}, at, self._reading)
-        return found.interval(
-            name if row is None else row.name, level=level, generator=generator, clusters=clusters, samples=samples
-        )
+        return found.interval(short, level=level, generator=generator, clusters=clusters, samples=samples)
 
     def _label(self, index: int) -> str:
         return self.class_names[index]

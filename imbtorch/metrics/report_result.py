@@ -187,12 +187,13 @@ class ReportResult(Result):
         >>> report = ImbalanceReport("multiclass", class_names=["cat", "dog", "emu"], measures=["iam"])
         >>> report.update(torch.tensor([0, 0, 1, 1, 2]), torch.tensor([0, 0, 1, 2, 2]))
         >>> print(report.result().table(sort="recall", head=2))
-        class         support  predicted  recall  precision
-        emu                 2          1  0.5000     1.0000
-        cat                 2          2  1.0000     1.0000
+        class  support  predicted  recall  precision
+        emu          2          1  0.5000     1.0000
+        cat          2          2  1.0000     1.0000
         ... 1 more
         <BLANKLINE>
-        iam  0.3333
+        measure     all
+        iam      0.3333
         Baseline: always predicting 'cat': iam -0.7333
         """
         reading = self._reading
