@@ -137,8 +137,8 @@ def posterior(
 
     ``examples/coverage.py`` simulates how often 95 % intervals hold the true value, beside other packages
     (``examples/coverage.md``: two classes of 3 to 1000 samples; 3, 10, 50 classes of 1000 falling to 3; totals fixed
-    and drawn; recalls .1 to .999; errors spread and concentrated; long tails of up to a hundred classes). The mean is
-    .95 or more for each measure. Lowest:
+    and drawn; recalls .1 to .999; errors spread and concentrated; long tails of up to a hundred classes). In the long
+    tails the mean is .95 or more for each measure. Lowest:
 
     - balanced accuracy and G-mean of three classes, one of which has five samples: .87 and .88;
     - IAM and macro F1 of a hundred classes, half of which have five samples and a recall of .7: .80 and .86;
