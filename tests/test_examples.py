@@ -141,7 +141,9 @@ def test_benchmark_prints_tables_of_medians_ratios_and_targets(tmp_path):
     first, *found = done.stdout.split("\n### ")
     assert "one core" in first
     titles = [table.splitlines()[0] for table in found]
-    for title, start in zip(titles, ("update: logits", "update: a tenth", "targets"), strict=True):
+    for title, start in zip(
+        titles, ("update: logits", "update: scores of few", "update: a tenth", "targets"), strict=True
+    ):
         assert title.startswith(start)
     for table in found:
         header, line, *rows = (row.split("|")[1:-1] for row in table.splitlines() if row.startswith("|"))
