@@ -24,7 +24,8 @@ def test_the_script_draws_every_committed_picture(tmp_path):
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "MPLBACKEND": "Agg"}
     done = run_script(SCRIPT, "--out", str(tmp_path / "new"), folder=tmp_path, environment=environment)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stderr == ""
+    told = [line for line in done.stderr.splitlines() if not line.startswith("imbtorch: ")]  # of a busy machine
+    assert told == []
     assert [path.name for path in tmp_path.iterdir()] == ["new"]  # nothing is left beside the pictures
     drawn = {path.name: path for path in (tmp_path / "new").iterdir()}
     assert "front.png" in COMMITTED

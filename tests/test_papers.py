@@ -233,7 +233,7 @@ def check_examples(text):
     assert "Example 2: lowest measures accuracy, cba; the largest lowest keeps 2b, IAM keeps 2a." in text
     assert "ML7 (-0.5 beside -0.40)" in text
     # by hand: the lowest are .31, .31, .30; MAP, F (with ML7) and CBA (with ML5) are highest for ML6
-    assert "Example 3: lowest measures CBA, CBA, CBA; the largest lowest keeps ML5, ML6, the majority" in text
+    assert "Example 3: lowest measures CBA, CBA, CBA; the largest lowest keeps ML6, ML5, the majority" in text
     assert "five measures ML6, IAM keeps ML6, as the paper says" in text
     assert f"IAM {3 / 7:.4f} and ACC {5 / 12:.4f}" in text
     assert f"here {1 - 4 / 7 * (1 - 5 / 12):.4f}" in text
