@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -27,7 +27,7 @@ from imbtorch.metrics.resolving import Measured, named_measures, resolved
 from imbtorch.metrics.rows import Overall, PerClass, Row, Snapshot, View
 from imbtorch.metrics.shared_result import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
-from imbtorch.metrics.superclasses import MergedMeasure, checked_superclasses
+from imbtorch.metrics.superclasses import MergedMeasure, Superclasses, checked_superclasses
 from imbtorch.plots import plot_values
 from imbtorch.suggestions import did_you_mean
 from imbtorch.tasks import Counting, Layout, Task, Threshold
@@ -211,22 +211,15 @@ class ImbalanceReport(SharedResult, LocalCounts):
 
         bounds = checked_intervals(intervals, overall, of_each, class_names)
         self._intervals = tuple(row.name for row in bounds.measured)
-        views: list[View] = [Overall(overall), bounds, *([Overall(overall, counting.soft)] if counting.soft else [])]
-        self._class_groups = ClassGroups(of_classes, some_classes)
-        views += [PerClass(of_each, class_names), self._class_groups]
-        self._superclasses = None
+        self._class_groups, self._superclasses, of_groups = ClassGroups(of_classes, some_classes), None, None
         if superclasses is not None:
             self._superclasses = checked_superclasses(superclasses, class_names, counting, overall, of_each)
-            views.append(self._superclasses)
-        of_groups = None
         if group_names is not None:
-            each = checked_per_group(per_group, group_names, overall)
-            of_groups = Groups(group_names, overall, counting, each)
-            measured = {
-                row: each for row, each in bounds.measured.items() if row.measure in of_groups.each and not row.of
-            }
-            views += [of_groups, *([replace(of_groups, soft=counting.soft)] if counting.soft else [])]
-            views.append(Bounds(measured, group_names))
+            of_groups = Groups(group_names, overall, counting, checked_per_group(per_group, group_names, overall))
+        of_one = PerClass(of_each, class_names)
+        views = _views(
+            counting.soft, Overall(overall), bounds, of_one, self._class_groups, self._superclasses, of_groups
+        )
         self._reading = Reading(counting, class_names, overall, of_each, tuple(views), of_groups)
         self._check_names()
         self._name(self._reading.rows, prefix, postfix)
@@ -418,6 +411,34 @@ class ImbalanceReport(SharedResult, LocalCounts):
         measures = [{key: (each.function, each.arguments) for key, each in some.items()} for some in read]
         merged = {} if self._superclasses is None else self._superclasses.merged
         return f"{super()._settings_text()} {canonical((measures, self.class_names, self.keys(), merged))}"
+
+
+def _views(
+    soft: float,
+    overall: Overall,
+    bounds: Bounds,
+    per_class: PerClass,
+    class_groups: ClassGroups,
+    superclasses: Superclasses | None,
+    groups: Groups | None,
+) -> Iterator[View]:
+    """Yield what is reported, in the order of the names."""
+    yield overall
+    yield bounds
+    if soft:
+        yield replace(overall, soft=soft)
+    yield per_class
+    yield class_groups
+    if superclasses is not None:
+        yield superclasses
+    if groups is not None:
+        yield groups
+        if soft:
+            yield replace(groups, soft=soft)
+        of_each = {
+            row: measure for row, measure in bounds.measured.items() if row.measure in groups.each and not row.of
+        }
+        yield Bounds(of_each, groups.names)
 
 
 def _source(row: Row) -> str:
