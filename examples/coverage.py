@@ -46,7 +46,7 @@ from tqdm import tqdm
 
 import imbtorch
 from imbtorch.analysis import Interval, beats_trivial, bootstrap, compare, paired_compare, posterior
-from imbtorch.analysis.scores import area_interval, average_precision_interval
+from imbtorch.inference.scores import area_interval, average_precision_interval
 
 Measures = dict[str, Callable[[Tensor], Tensor]]
 Limits = tuple[Tensor, Tensor]

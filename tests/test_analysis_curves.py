@@ -18,7 +18,7 @@ from imbtorch.analysis import (
     skew_ratio,
     undominated,
 )
-from imbtorch.analysis.dominance import (
+from imbtorch.properties.dominance import (
     equal_area_gmean,
     feasible,
     greatest_gmean,
@@ -26,7 +26,7 @@ from imbtorch.analysis.dominance import (
     largest_trapezium,
     space_points,
 )
-from imbtorch.analysis.isometrics import (
+from imbtorch.properties.isometrics import (
     least_precision,
     precision_recall_isometrics,
     precision_recall_points,

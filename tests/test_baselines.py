@@ -11,7 +11,8 @@ from sklearn import dummy, metrics
 
 import imbtorch
 from imbtorch import Margins, margins
-from imbtorch.analysis import baselines, beats_trivial, skill, trivial
+from imbtorch.analysis import beats_trivial, skill, trivial
+from imbtorch.choosing import baselines
 
 COUNTS = torch.tensor([[80, 6, 4], [3, 5, 1], [0, 1, 0]])  # 90, 9 and 1 targets
 TOTALS = [90, 9, 1]

@@ -15,8 +15,9 @@ from sklearn import metrics
 
 import imbtorch
 from imbtorch import Margins, balanced_accuracy, margins
-from imbtorch.analysis import caveats, choice_caveats, epochs, halves, posterior, samples_needed, select_epoch
-from imbtorch.analysis.epochs import ChosenEpoch
+from imbtorch.analysis import choice_caveats, posterior, samples_needed, select_epoch
+from imbtorch.choosing import caveats, epochs, halves
+from imbtorch.choosing.epochs import ChosenEpoch
 
 
 def seeded(seed=0):

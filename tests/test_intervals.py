@@ -24,11 +24,11 @@ from imbtorch.analysis import (
     balanced_accuracy_posterior,
     bootstrap,
     compare,
-    drawing,
     paired_compare,
     posterior,
-    special,
 )
+from imbtorch.inference import draws as drawing
+from imbtorch.inference import special
 from imbtorch.measures.traits import needs_matrix
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]

@@ -269,9 +269,23 @@ def test_compute_reads_one_value(samples):
 LAYERS = [  # each imports only from its own layer and those above it in this list; beside torch, what is named
     ({"suggestions", "counts", "measures", "sampler"}, set()),
     (
-        {"kernels", "bins", "log_odds", "arguments", "soft", "batches", "errors", "tasks", "functional", "waiting"},
+        {
+            "kernels",
+            "bins",
+            "log_odds",
+            "arguments",
+            "soft",
+            "batches",
+            "errors",
+            "tasks",
+            "functional",
+            "waiting",
+            "tables",
+        },
         {"numpy"},
     ),  # torchmetrics needs it
+    ({"inference", "properties"}, set()),
+    ({"choosing"}, set()),
     ({"analysis"}, set()),
     ({"plots"}, {"matplotlib"}),
     ({"metrics"}, {"numpy", "torchmetrics", "typing_extensions"}),
@@ -365,4 +379,4 @@ def test_what_a_metric_is_made_of_needs_no_analysis_and_no_pictures():
     for part in ("state", "averaging", "base"):
         path = PACKAGE / "metrics" / f"{part}.py"
         names = {inner(name) for name, in_function, typing_only in imports(path) if not in_function and not typing_only}
-        assert not names & {"analysis", "plots"}
+        assert not names & {"analysis", "inference", "choosing", "properties", "plots"}

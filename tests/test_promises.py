@@ -8,8 +8,8 @@ import torch
 from scipy import stats
 
 from imbtorch import ImbalanceReport, ThresholdSweep
-from imbtorch.analysis.promises import PROPORTIONS, promised
-from imbtorch.analysis.scores import matrices_of
+from imbtorch.choosing.promises import PROPORTIONS, promised
+from imbtorch.inference.scores import matrices_of
 
 
 def counted(samples=400, prevalence=0.15, apart=1.5, seed=0, step=0.0):

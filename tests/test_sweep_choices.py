@@ -17,8 +17,8 @@ from versions import traced
 
 import imbtorch
 from imbtorch import ThresholdSweep
-from imbtorch.analysis import thresholds
-from imbtorch.analysis.scores import area_interval, average_precision_interval, partial_area_at, unresolved
+from imbtorch.choosing import thresholds
+from imbtorch.inference.scores import area_interval, average_precision_interval, partial_area_at, unresolved
 
 ALSO = ("auc", "average_precision", "partial_auc")
 LABELS = {"task": "multilabel", "num_labels": 2, "class_names": ["cat", "dog"]}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from imbtorch.analysis.selection import TIES, Ties
+from imbtorch.choosing.models import TIES, Ties
 from imbtorch.counts import check_choice
 from imbtorch.lightning.base import Callback
 

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias, cast
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.scores import matrices_of
 from imbtorch.counts import merge_classes
+from imbtorch.inference.scores import matrices_of
 from imbtorch.measures import recall
 from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.metrics.shared_result import SharedResult

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.epochs import FEW_CLASSES, ChosenEpoch, select_epoch
-from imbtorch.analysis.selection import Ties
+from imbtorch.choosing.epochs import FEW_CLASSES, ChosenEpoch, select_epoch
+from imbtorch.choosing.models import Ties
 from imbtorch.lightning.selection_table import Column, ValidationHistory, selected
 from imbtorch.metrics.report import ImbalanceReport
 

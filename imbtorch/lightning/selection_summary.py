@@ -11,9 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.epochs import ChosenEpoch
-from imbtorch.analysis.selection import Ties
-from imbtorch.analysis.tables import spans
+from imbtorch.choosing.epochs import ChosenEpoch
+from imbtorch.choosing.models import Ties
 from imbtorch.lightning.base import Callback, is_fitting, reports
 from imbtorch.lightning.checkpoint_watcher import CheckpointWatcher
 from imbtorch.lightning.kept_predictions import (
@@ -37,6 +36,7 @@ from imbtorch.lightning.selection_table import (
 )
 from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.plots import plot_selection
+from imbtorch.tables import spans
 
 __all__ = ["SelectionSummary"]
 

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple, TextIO
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.baselines import always_commonest
-from imbtorch.analysis.caveats import choice_caveats
-from imbtorch.analysis.epochs import ChosenEpoch
-from imbtorch.analysis.intervals import Interval, posterior
-from imbtorch.analysis.selection import Ties, as_good_as_best
-from imbtorch.analysis.tables import aligned, html_table, trivial_line, write_csv
+from imbtorch.choosing.baselines import always_commonest
+from imbtorch.choosing.caveats import choice_caveats
+from imbtorch.choosing.epochs import ChosenEpoch
+from imbtorch.choosing.models import Ties, as_good_as_best
 from imbtorch.counts import Counts, Margins, rescaled, sums
+from imbtorch.inference.intervals import Interval, posterior
 from imbtorch.metrics.averaging import AtPrevalence
 from imbtorch.metrics.report import ImbalanceReport
+from imbtorch.tables import aligned, html_table, trivial_line, write_csv
 
 __all__ = [
     "Column",

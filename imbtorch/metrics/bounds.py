@@ -11,8 +11,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.intervals import Interval, posterior
 from imbtorch.counts import Counts, Measure, mapped
+from imbtorch.inference.intervals import Interval, posterior
 from imbtorch.metrics.averaging import AtPrevalence, AveragedMeasure
 from imbtorch.metrics.rows import Bound, Row, Snapshot
 from imbtorch.suggestions import did_you_mean

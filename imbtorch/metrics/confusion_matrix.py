@@ -30,7 +30,7 @@ from imbtorch.metrics.state import Setting
 from imbtorch.tasks import Counting, Layout, Task, Threshold
 
 if TYPE_CHECKING:
-    from imbtorch.analysis.intervals import Interval
+    from imbtorch.inference.intervals import Interval
 
 __all__ = ["ConfusionMatrix", "ConfusionMatrixMetric"]
 
@@ -283,7 +283,7 @@ class ConfusionMatrixMetric(LocalCounts):
                 interval of the lowest of several uncertain values does not cover it; for weighted counts, which do not
                 say how many samples there were.
         """
-        from imbtorch.analysis.intervals import bootstrap, posterior
+        from imbtorch.inference.intervals import bootstrap, posterior
 
         if self.weighted:
             raise ValueError(UNSURE)

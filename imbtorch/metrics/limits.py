@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from imbtorch.analysis.promises import PROPORTIONS
-from imbtorch.analysis.thresholds import Limit, Limits
 from imbtorch.arguments import real_number
+from imbtorch.choosing.promises import PROPORTIONS
+from imbtorch.choosing.thresholds import Limit, Limits
 from imbtorch.counts import Counts, matrix, ratio
 from imbtorch.metrics.resolving import resolved
 from imbtorch.tasks import Counting

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.analysis.intervals import Interval
 from imbtorch.counts import Counts, mapped, sums
+from imbtorch.inference.intervals import Interval
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import Counter, LocalCounts, OnInvalid, TorchmetricsArguments, canonical
 from imbtorch.metrics.bounds import Bounds, checked_intervals

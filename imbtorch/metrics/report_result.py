@@ -10,10 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.baselines import always_commonest
-from imbtorch.analysis.intervals import Interval, bootstrap, posterior
-from imbtorch.analysis.tables import trivial_line
+from imbtorch.choosing.baselines import always_commonest
 from imbtorch.counts import Counts, mapped, margins, sums
+from imbtorch.inference.intervals import Interval, bootstrap, posterior
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import UNSURE, confusion_counts
 from imbtorch.metrics.bounds import checked_intervals
@@ -23,6 +22,7 @@ from imbtorch.metrics.report_table import ReportTable
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import PerClass, Row, Snapshot, View
 from imbtorch.plots import plot_confusion_matrix, plot_values
+from imbtorch.tables import trivial_line
 from imbtorch.tasks import Counting
 
 __all__ = ["Reading", "ReportResult"]

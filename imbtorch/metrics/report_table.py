@@ -10,7 +10,7 @@ from html import escape
 from os import PathLike
 from typing import Any, TextIO
 
-from imbtorch.analysis.tables import aligned, html_table, write_csv
+from imbtorch.tables import aligned, html_table, write_csv
 
 __all__ = ["ReportTable"]
 

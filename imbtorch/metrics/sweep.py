@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.analysis.intervals import Interval
-from imbtorch.analysis.scores import unresolved
-from imbtorch.analysis.thresholds import OperatingPoint
+from imbtorch.choosing.thresholds import OperatingPoint
 from imbtorch.counts import Counts, check_choice, double, evaluated
+from imbtorch.inference.intervals import Interval
+from imbtorch.inference.scores import unresolved
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import OnInvalid, TorchmetricsArguments, canonical
 from imbtorch.metrics.confusion_matrix import ConfusionMatrixMetric

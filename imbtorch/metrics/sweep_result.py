@@ -10,8 +10,10 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.intervals import Interval, check_level, posterior, quantiles
-from imbtorch.analysis.scores import (
+from imbtorch.choosing.thresholds import OperatingPoint, best_place, corrected_counts, distinct, operating_point
+from imbtorch.counts import Measure, check_choice, double, evaluated, rescaled_rows
+from imbtorch.inference.intervals import Interval, check_level, posterior, quantiles
+from imbtorch.inference.scores import (
     area,
     area_interval,
     average_precision,
@@ -23,9 +25,6 @@ from imbtorch.analysis.scores import (
     precision_recall_curve,
     roc_curve,
 )
-from imbtorch.analysis.tables import html_table
-from imbtorch.analysis.thresholds import OperatingPoint, best_place, corrected_counts, distinct, operating_point
-from imbtorch.counts import Measure, check_choice, double, evaluated, rescaled_rows
 from imbtorch.measures import expected_cost
 from imbtorch.metrics.averaging import AtPrevalence, AveragedMeasure
 from imbtorch.metrics.base import UNSURE
@@ -35,6 +34,7 @@ from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import Row
 from imbtorch.plots import plot_precision_recall, plot_roc, plot_sweep
 from imbtorch.plots.style import figure_of_panels
+from imbtorch.tables import html_table
 from imbtorch.tasks import Counting
 
 __all__ = ["Also", "SweepReading", "SweepResult"]
@@ -228,13 +228,13 @@ class SweepResult(Result):
 
         - ``"value"``: corrected for the threshold having been chosen by it, so the estimate lies below what is logged.
           The samples are halved by coins, the threshold of one half is counted on the other
-          (:func:`imbtorch.analysis.thresholds.corrected_counts`), and the limits are the :func:`~imbtorch.analysis.\
+          (:func:`imbtorch.choosing.thresholds.corrected_counts`), and the limits are the :func:`~imbtorch.analysis.\
 posterior`'s of these counts. F1 of 10, 20, 50 positives flatters by .10, .07, .04, the estimate by -.01, .01, .00
           (normal scores, 300 simulated samples each), and its limits held the true value in .95 or more.
         - ``"auc"``: method 5 of Newcombe (2006), widened where DeLong's variance is larger
-          (:func:`~imbtorch.analysis.scores.area_interval`). Close to 1 it is too wide, at .998 three times or more.
+          (:func:`~imbtorch.inference.scores.area_interval`). Close to 1 it is too wide, at .998 three times or more.
         - ``"average_precision"``: limits of a share that varies as much as average precision does
-          (:func:`~imbtorch.analysis.scores.average_precision_interval`). Not at a ``prevalence``.
+          (:func:`~imbtorch.inference.scores.average_precision_interval`). Not at a ``prevalence``.
         - ``"partial_auc"``, at the threshold as it is, and ``"threshold"``: percentiles of 400 resamples of the scores
           of each class. They say what comes of other samples of this size, not how often the best threshold is covered.
 
@@ -330,7 +330,7 @@ posterior`'s of these counts. F1 of 10, 20, 50 positives flatters by .10, .07, .
         ``sure`` asks for a promise: **in at most 1 - sure of samples all limits are promised although one of them does
         not hold.** Nothing can be said of the promises that are made: where a limit cannot be reached, all of them are
         wrong. Samples must be independent, and drawn from the population that the promise is about; each label or class
-        has a promise of its own. By exact binomial tests (:func:`imbtorch.analysis.promises.promised`) these limits can
+        has a promise of its own. By exact binomial tests (:func:`imbtorch.choosing.promises.promised`) these limits can
         be promised, other measures are refused:
 
         - ``"recall"``, ``"specificity"`` and ``alerts``, which are monotone over the thresholds: as many as possible.

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from imbtorch.analysis.correlation import Correlations
-from imbtorch.analysis.prevalence import prevalence_curves
-from imbtorch.analysis.sensitivity import SensitivityCurves, sensitivity_curves
 from imbtorch.counts import Measure, check_choice
 from imbtorch.plots.style import display_names, figure_and_axes, line_style, literal
+from imbtorch.properties.correlation import Correlations
+from imbtorch.properties.prevalence import prevalence_curves
+from imbtorch.properties.sensitivity import SensitivityCurves, sensitivity_curves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.dominance import (
+from imbtorch.choosing.models import Selection
+from imbtorch.measures.traits import measure_function
+from imbtorch.plots.style import MARKERS, display_names, figure_and_axes, literal
+from imbtorch.properties.dominance import (
     equal_area_gmean,
     feasible,
     greatest_gmean,
@@ -17,9 +20,6 @@ from imbtorch.analysis.dominance import (
     space_points,
     undominated,
 )
-from imbtorch.analysis.selection import Selection
-from imbtorch.measures.traits import measure_function
-from imbtorch.plots.style import MARKERS, display_names, figure_and_axes, literal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

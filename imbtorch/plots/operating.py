@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.isometrics import (
+from imbtorch.counts import Measure, evaluated
+from imbtorch.plots.dominance import LEVELS, draw_dominance_space
+from imbtorch.plots.style import display_names, figure_and_axes, line_style
+from imbtorch.properties.isometrics import (
     class_totals,
     dominance_points,
     least_precision,
@@ -17,9 +20,6 @@ from imbtorch.analysis.isometrics import (
     roc_isometrics,
     roc_points,
 )
-from imbtorch.counts import Measure, evaluated
-from imbtorch.plots.dominance import LEVELS, draw_dominance_space
-from imbtorch.plots.style import display_names, figure_and_axes, line_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.intervals import Interval
 from imbtorch.counts import check_choice
+from imbtorch.inference.intervals import Interval
 from imbtorch.plots.style import LINES, TRIVIAL, explain_trivial, figure_and_axes, line_style, literal
 
 if TYPE_CHECKING:

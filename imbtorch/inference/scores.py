@@ -11,10 +11,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.drawing import multinomial
-from imbtorch.analysis.intervals import Interval, check_level
-from imbtorch.analysis.special import normal_quantile, student_quantile
 from imbtorch.counts import double, ratio
+from imbtorch.inference.draws import multinomial
+from imbtorch.inference.intervals import Interval, check_level
+from imbtorch.inference.special import normal_quantile, student_quantile
 
 __all__ = [
     "area",

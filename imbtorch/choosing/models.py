@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from imbtorch import measures as formulas
-from imbtorch.analysis.dominance import undominated
-from imbtorch.analysis.tables import aligned
 from imbtorch.counts import Measure, check_choice, check_square, double, evaluated, matrix
+from imbtorch.properties.dominance import undominated
+from imbtorch.tables import aligned
 
 __all__ = ["TIES", "Selection", "Ties", "as_good_as_best", "select_model"]
 

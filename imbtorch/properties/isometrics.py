@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.dominance import space_points
 from imbtorch.counts import Measure, check_square, double, evaluated, ratio, restore, two_by_two
+from imbtorch.properties.dominance import space_points
 
 __all__ = [
     "class_totals",

@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.intervals import posterior
 from imbtorch.counts import Measure, check_square, double, evaluated
+from imbtorch.inference.intervals import posterior
 
 __all__ = ["samples_needed"]
 

@@ -9,10 +9,10 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.drawing import Prior, Totals, chunks, gammas
-from imbtorch.analysis.intervals import Interval, check_draws, posterior, quantiles, values
 from imbtorch.counts import Measure, check_choice, ratio
 from imbtorch.errors import check_tensor
+from imbtorch.inference.draws import Prior, Totals, chunks, gammas
+from imbtorch.inference.intervals import Interval, check_draws, posterior, quantiles, values
 from imbtorch.waiting import announced
 
 __all__ = ["Comparison", "compare", "paired_compare"]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.tables import aligned
 from imbtorch.counts import Measure, evaluated
+from imbtorch.tables import aligned
 
 __all__ = ["SOKOLOVA", "InvarianceTable", "invariance_table", "invariances"]
 

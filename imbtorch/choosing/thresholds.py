@@ -9,10 +9,10 @@ from typing import NamedTuple, TypeAlias, cast
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.drawing import gammas
-from imbtorch.analysis.promises import promised
-from imbtorch.analysis.scores import matrices_of
+from imbtorch.choosing.promises import promised
 from imbtorch.counts import Measure, evaluated, rescaled
+from imbtorch.inference.draws import gammas
+from imbtorch.inference.scores import matrices_of
 
 __all__ = ["Limit", "Limits", "OperatingPoint", "best_place", "corrected_counts", "distinct", "operating_point"]
 

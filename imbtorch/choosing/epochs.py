@@ -10,7 +10,7 @@ from typing import TypeVar, overload
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.halves import (
+from imbtorch.choosing.halves import (
     Layout,
     Samples,
     SumCounts,
@@ -19,10 +19,10 @@ from imbtorch.analysis.halves import (
     parts,
     reads_margins,
 )
-from imbtorch.analysis.intervals import Interval, posterior
-from imbtorch.analysis.selection import TIES, Ties, as_good_as_best
-from imbtorch.analysis.tables import spans
+from imbtorch.choosing.models import TIES, Ties, as_good_as_best
 from imbtorch.counts import Measure, check_choice, evaluated
+from imbtorch.inference.intervals import Interval, posterior
+from imbtorch.tables import spans
 from imbtorch.waiting import announced
 
 __all__ = ["ChosenEpoch", "select_epoch"]

@@ -11,7 +11,9 @@ from typing import get_args, overload
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.drawing import (
+from imbtorch.arguments import real_number, whole_number
+from imbtorch.counts import Counts, Margins, Measure, check_choice, checked_function, margins, ratio
+from imbtorch.inference.draws import (
     CountsPosterior,
     Prior,
     Totals,
@@ -23,9 +25,7 @@ from imbtorch.analysis.drawing import (
     effective_samples,
     multinomial,
 )
-from imbtorch.analysis.special import normal_quantile, student_quantile
-from imbtorch.arguments import real_number, whole_number
-from imbtorch.counts import Counts, Margins, Measure, check_choice, checked_function, margins, ratio
+from imbtorch.inference.special import normal_quantile, student_quantile
 from imbtorch.measures.traits import needs_matrix
 from imbtorch.waiting import announced
 

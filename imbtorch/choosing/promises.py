@@ -9,8 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.special import beta_cdf
 from imbtorch.counts import double
+from imbtorch.inference.special import beta_cdf
 
 __all__ = ["PROPORTIONS", "promised"]
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.intervals import posterior
 from imbtorch.counts import Counts, Margins, Measure, check_square, double, evaluated, margins, ratio
+from imbtorch.inference.intervals import posterior
 
 __all__ = ["always_commonest", "beats_trivial", "skill", "trivial"]
 

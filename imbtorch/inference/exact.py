@@ -9,9 +9,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from imbtorch.analysis.drawing import checked_counts, pooled_recall
-from imbtorch.analysis.special import beta_cdf
 from imbtorch.counts import check_choice
+from imbtorch.inference.draws import checked_counts, pooled_recall
+from imbtorch.inference.special import beta_cdf
 
 __all__ = ["BalancedAccuracyPosterior", "balanced_accuracy_posterior"]
 

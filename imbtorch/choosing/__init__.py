@@ -1,0 +1,1 @@
+"""The choice of an epoch, a model or a threshold, and what it is worth against baselines."""

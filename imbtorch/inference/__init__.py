@@ -1,0 +1,1 @@
+"""Intervals, comparisons and planning: how sure a value is."""

@@ -1,0 +1,1 @@
+"""Properties of measures: the tools of the papers."""
