@@ -1,8 +1,10 @@
-"""Runs a function in several processes that form a gloo group, or a script, bounded by a timeout.
+"""Runs a function in several processes that form a gloo group, or a script, bounded by a timeout; counts collectives.
 
 Processes are forked from one that has imported what takes long.
 """
 
+import contextlib
+import functools
 import multiprocessing
 import os
 import runpy
@@ -33,6 +35,23 @@ CONTEXT.set_forkserver_preload(
         "accelerate",
     ]
 )
+
+COLLECTIVES = [
+    "all_reduce",
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_gather_object",
+    "barrier",
+    "broadcast",
+    "broadcast_object_list",
+    "gather",
+    "gather_object",
+    "reduce",
+    "reduce_scatter",
+    "scatter",
+    "all_to_all",
+    "monitored_barrier",
+]
 
 
 def launch(world: int, work: Callable[..., Any], *args: Any, timeout: float = 120.0) -> list[Any]:
@@ -122,3 +141,22 @@ def _run_script(given: tuple[str, ...], folder: Path, environment: dict[str, str
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+@contextlib.contextmanager
+def counted_collectives():
+    """Names of the collectives that are called within."""
+    calls, originals = [], {}
+    for name in COLLECTIVES:
+        originals[name] = original = getattr(torch.distributed, name)
+
+        def wrapper(*args, _name=name, _original=original, **kwargs):
+            calls.append(_name)
+            return _original(*args, **kwargs)
+
+        setattr(torch.distributed, name, functools.wraps(original)(wrapper))
+    try:
+        yield calls
+    finally:
+        for name, original in originals.items():
+            setattr(torch.distributed, name, original)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[1]
 FORMULAS, CLASSES, ORACLES, CATALOGUE = (
     "imbtorch/measures/per_class.py",
     "imbtorch/metrics/catalogue.py",
@@ -146,8 +146,8 @@ def copy(tmp_path):
 def test_a_measure_in_four_edits(copy):
     for name, edit in EDITS.items():
         edit(copy / name)
-    names = ("measures", "metric", "analysis", "catalogue")
-    done = run(copy, FORMULAS, CLASSES, *(f"tests/test_{name}.py" for name in names))
+    tests = ("tests/measures", "tests/properties", "tests/metrics/test_base.py", "tests/metrics/test_catalogue.py")
+    done = run(copy, FORMULAS, CLASSES, *tests)
     assert done.returncode == 0, done.stdout + done.stderr
     passed = re.findall(r"::(\S+?)(\[.*\])? PASSED", done.stdout)
     assert {name for name, _ in passed} >= GENERIC
@@ -158,7 +158,7 @@ def test_a_measure_in_four_edits(copy):
 def test_without_oracle_and_row_the_tests_refuse_it(copy):
     for name in (FORMULAS, CLASSES):
         EDITS[name](copy / name)
-    done = run(copy, "tests/test_measures.py", "tests/test_catalogue.py")
+    done = run(copy, "tests/measures/test_measures.py", "tests/metrics/test_catalogue.py")
     assert done.returncode == 1, done.stdout + done.stderr
     failed = set(re.findall(r"^FAILED \S+::(\w+)", done.stdout, flags=re.MULTILINE))
     assert failed == {

@@ -23,7 +23,7 @@ import imbtorch
 
 pytestmark = pytest.mark.slow  # they build
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[1]
 FOLDERS = ("imbtorch", "tests", "examples")
 REQUIRED = {"torch", "torchmetrics", "numpy", "typing-extensions"}  # all that is imported at import time
 OPTIONAL = {
@@ -147,7 +147,7 @@ def test_tests_run_from_the_sdist(built, tmp_path):
         archive.extractall(tmp_path, filter="data")
     (root,) = tmp_path.iterdir()
     # a doctest of a module that is imported from elsewhere is an error
-    some = ("tests/test_catalogue.py", "tests/test_operators.py", "imbtorch/measures/per_class.py")
+    some = ("tests/metrics/test_catalogue.py", "tests/test_operators.py", "imbtorch/measures/per_class.py")
     keyword = "catalogue or layers or class_balance_accuracy"
     said = call(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *some, "-k", keyword, cwd=root)
     assert "passed" in said

@@ -29,7 +29,7 @@ with warnings.catch_warnings():
     import torcheval.metrics
     import torcheval.metrics.functional
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[1]
 README, GUIDE = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "examples/README.md"))
 SNIPPETS = [  # each with the text that it prints, where that stands below it
     found

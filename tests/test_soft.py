@@ -14,8 +14,7 @@ import torch
 from cases import CASES, MEANS, averages, close, layouts, own_arguments, special_matrices
 from lightning.pytorch.callbacks import ModelCheckpoint
 from oracles import FACTS
-from processes import launch
-from test_distributed import counted_collectives
+from processes import counted_collectives, launch
 from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics import MetricCollection
 from versions import traced

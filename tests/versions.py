@@ -1,6 +1,7 @@
-"""What the newest versions do and the oldest that imbtorch runs with do not."""
+"""Packages that may be missing, and what the oldest versions that imbtorch runs with do not do."""
 
 import inspect
+import warnings
 
 import pytest
 import torch
@@ -35,3 +36,9 @@ def needs_resumed_epochs(package):
     """Skip where Lightning itself takes a step too many in an epoch that it resumes."""
     if not _is_new(package):
         pytest.skip("older Lightning takes 13 steps of 12 when it resumes an epoch")
+
+
+def import_or_skip(package):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what packages do as they are imported
+        return pytest.importorskip(package, reason=f"{package} is missing: pip install 'imbtorch[recipes]'")

@@ -427,7 +427,7 @@ def test_measures_that_one_recall_of_0_makes_0_are_not_corrected_where_hits_are_
 
 @pytest.mark.slow
 def test_the_simulation_prints_a_row_for_each_case_and_measure(tmp_path):
-    script = Path(__file__).parent.parent / "examples" / "choosing.py"
+    script = Path(__file__).parents[2] / "examples" / "choosing.py"
     done = run_script(script, "--quick", "--runs", "2", "--classes", "2", "5", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     lines = [[cell.strip() for cell in line.strip("| ").split("|")] for line in re.findall("^\\|.*", done.stdout, re.M)]

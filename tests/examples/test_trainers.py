@@ -2,7 +2,6 @@
 
 import os
 import re
-import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,13 +12,14 @@ import torch
 import torchmetrics.classification
 import torchmetrics.segmentation
 from processes import launch
+from versions import import_or_skip
 
 import imbtorch
 from imbtorch import ImbalanceReport, confusion_matrix, functional
 from imbtorch.analysis import posterior
 from imbtorch.huggingface import compute_metrics
 
-GUIDE = (Path(__file__).parent.parent / "examples" / "trainers.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[2] / "examples" / "trainers.md").read_text(encoding="utf-8")
 SNIPPETS = [
     (section.splitlines()[0], snippet)
     for section in GUIDE.split("\n## ")[1:]
@@ -35,12 +35,6 @@ PACKAGES = {
     "Weights & Biases": "wandb",
     "MLflow": "mlflow",
 }
-
-
-def import_or_skip(package):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what packages do as they are imported
-        return pytest.importorskip(package, reason=f"{package} is missing: pip install 'imbtorch[recipes]'")
 
 
 @pytest.fixture
@@ -90,7 +84,7 @@ def test_every_tool_of_the_guide_has_its_snippet():
 def test_links_lead_somewhere():
     anchors = {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in re.findall(r"^## (.*)$", GUIDE, re.M)}
     for link in re.findall(r"\]\(([^)]+)\)", GUIDE):
-        file = Path(__file__).parent.parent / "examples" / link.partition("#")[0]
+        file = Path(__file__).parents[2] / "examples" / link.partition("#")[0]
         assert link[1:] in anchors if link.startswith("#") else file.exists(), link
 
 

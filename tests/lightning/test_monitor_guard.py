@@ -24,9 +24,8 @@ import torch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import CometLogger, CSVLogger, MLFlowLogger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.loggers.logger import Logger
-from processes import launch
+from processes import counted_collectives, launch
 from sklearn import metrics as sklearn_metrics
-from test_distributed import counted_collectives
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.optim.lr_scheduler import ReduceLROnPlateau

@@ -13,7 +13,7 @@ from matplotlib import image
 from sklearn.metrics import balanced_accuracy_score, f1_score, matthews_corrcoef
 from torch import nn
 
-FOLDER = Path(__file__).parent.parent / "examples" / "monitor_study"
+FOLDER = Path(__file__).parents[2] / "examples" / "monitor_study"
 HEAD = "@relation toy\n@attribute a real [0, 9]\n@attribute b {x, y, z}\n@attribute Class {positive, negative}\n@data\n"
 ROWS = [f"{index % 10}, {'xyz'[index % 3]}, negative" for index in range(80)]
 RARE = [f"{index % 3}.5, x, positive" for index in range(20)]

@@ -17,10 +17,9 @@ import pytorch_lightning
 import torch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
-from processes import launch
+from processes import counted_collectives, launch
 from sklearn import metrics as sklearn_metrics
-from test_distributed import counted_collectives
-from test_lightning import CALLBACKS, EVERY_PACKAGE, QUIET, THIRD_PARTY, exact, join_lightning, listening
+from test_monitor_guard import CALLBACKS, EVERY_PACKAGE, QUIET, THIRD_PARTY, exact, join_lightning, listening
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from versions import loading, needs_callbacks_for

@@ -1188,7 +1188,7 @@ def test_comparisons_reproduce_and_chunk(monkeypatch):
 
 @pytest.fixture(scope="module")
 def coverage():
-    path = Path(__file__).parent.parent / "examples" / "coverage.py"
+    path = Path(__file__).parents[2] / "examples" / "coverage.py"
     spec = importlib.util.spec_from_file_location("coverage_example", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up

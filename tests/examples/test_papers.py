@@ -14,7 +14,7 @@ import torch
 from matplotlib import image
 from processes import run_script
 
-FOLDER = Path(__file__).parent.parent / "examples" / "papers"
+FOLDER = Path(__file__).parents[2] / "examples" / "papers"
 MODULES = ("common", "perceptron")
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in MODULES)
 DATA = os.environ.get("IMBTORCH_DATA")

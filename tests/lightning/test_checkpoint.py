@@ -12,10 +12,9 @@ import pytorch_lightning
 import torch
 from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.callbacks import ModelCheckpoint as LightningsOwn
-from processes import launch
-from test_distributed import counted_collectives
-from test_lightning import EVERY_PACKAGE, QUIET, THIRD_PARTY, join_lightning, scripted
-from test_lightning import fit as fit_report
+from processes import counted_collectives, launch
+from test_monitor_guard import EVERY_PACKAGE, QUIET, THIRD_PARTY, join_lightning, scripted
+from test_monitor_guard import fit as fit_report
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from versions import loading, needs_callbacks_for
@@ -246,7 +245,7 @@ def test_the_trainer_of_the_other_package_is_refused(tmp_path):
 
 @pytest.mark.slow
 def test_it_is_built_on_the_package_that_was_imported_first():
-    from test_lightning import python
+    from test_monitor_guard import python
 
     done = python("""
         import pytorch_lightning

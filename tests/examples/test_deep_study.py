@@ -16,7 +16,7 @@ from torch import nn
 
 import imbtorch
 
-FOLDER = Path(__file__).parent.parent / "examples" / "deep_study"
+FOLDER = Path(__file__).parents[2] / "examples" / "deep_study"
 
 
 def loaded(name):

@@ -9,9 +9,8 @@ import pytest
 import torch
 from lightning.pytorch import callbacks
 from lightning.pytorch.callbacks import ModelCheckpoint
-from processes import launch
-from test_distributed import counted_collectives
-from test_lightning import QUIET, THIRD_PARTY, exact, join_lightning, listening
+from processes import counted_collectives, launch
+from test_monitor_guard import QUIET, THIRD_PARTY, exact, join_lightning, listening
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from versions import loading

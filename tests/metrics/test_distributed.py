@@ -1,12 +1,10 @@
 """One state over all processes: the same number on 1, 2 and 3, one collective, and never a hang."""
 
-import contextlib
-import functools
 import warnings
 
 import pytest
 import torch
-from processes import launch
+from processes import counted_collectives, launch
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix
 from torch.utils.data import DataLoader, SequentialSampler, TensorDataset
 from torchmetrics.utilities.distributed import gather_all_tensors
@@ -15,22 +13,6 @@ import imbtorch
 from imbtorch import ExactBatchSampler, ImbalanceReport
 
 WORLDS = (1, 2, 3)
-COLLECTIVES = [
-    "all_reduce",
-    "all_gather",
-    "all_gather_into_tensor",
-    "all_gather_object",
-    "barrier",
-    "broadcast",
-    "broadcast_object_list",
-    "gather",
-    "gather_object",
-    "reduce",
-    "reduce_scatter",
-    "scatter",
-    "all_to_all",
-    "monitored_barrier",
-]
 
 
 def long_tail(samples=101, rare=3, seed=0):
@@ -40,25 +22,6 @@ def long_tail(samples=101, rare=3, seed=0):
     target[torch.randperm(samples, generator=generator)[:rare]] = 2
     noise = torch.randint(3, (samples,), generator=generator)
     return torch.where(torch.rand(samples, generator=generator) < 0.66, target, noise), target
-
-
-@contextlib.contextmanager
-def counted_collectives():
-    """Names of the collectives that are called within."""
-    calls, originals = [], {}
-    for name in COLLECTIVES:
-        originals[name] = original = getattr(torch.distributed, name)
-
-        def wrapper(*args, _name=name, _original=original, **kwargs):
-            calls.append(_name)
-            return _original(*args, **kwargs)
-
-        setattr(torch.distributed, name, functools.wraps(original)(wrapper))
-    try:
-        yield calls
-    finally:
-        for name, original in originals.items():
-            setattr(torch.distributed, name, original)
 
 
 # --- the same number, whatever the number of processes --------------------------------------------------------------

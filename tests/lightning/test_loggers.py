@@ -10,9 +10,9 @@ import pytest
 import torch
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
 from sklearn import metrics as sklearn_metrics
-from test_lightning import THIRD_PARTY, Comet, MLflow, Notes, Wandb, fit, listening, new_pictures, scripted
-from test_trainers import import_or_skip
+from test_monitor_guard import THIRD_PARTY, Comet, MLflow, Notes, Wandb, fit, listening, new_pictures, scripted
 from torch import nn
+from versions import import_or_skip
 
 from imbtorch import FScore, ImbalanceReport, ThresholdSweep, balanced_accuracy
 from imbtorch.lightning import ConfusionFigures, SelectionSummary

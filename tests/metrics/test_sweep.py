@@ -587,7 +587,7 @@ def test_bad_input_of_one_process_raises_on_all():
 
 # --- the example ----------------------------------------------------------------------------------------------------
 
-EXAMPLE = Path(__file__).parent.parent / "examples" / "operating_point.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "operating_point.py"
 
 
 @pytest.mark.slow

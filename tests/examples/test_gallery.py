@@ -9,7 +9,7 @@ import pytest
 from matplotlib import image
 from processes import run_script
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "examples" / "gallery.py"
 PICTURES = {path.name: path for path in (ROOT / "examples" / "figures").glob("*.png")}
 # drawn by examples/monitor_study/report.py and examples/deep_study/report.py

@@ -15,7 +15,7 @@ from processes import run_script
 
 import imbtorch
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPT = EXAMPLES / "train_digits.py"
 HEADER = r"kept by +epoch +accuracy +balanced accuracy +IAM +recall of 7 +recall of 8 +recall of 9"
 
