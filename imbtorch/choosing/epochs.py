@@ -21,6 +21,7 @@ from imbtorch.choosing.halves import (
 )
 from imbtorch.choosing.models import TIES, Ties, as_good_as_best
 from imbtorch.counts import Measure, check_choice, evaluated
+from imbtorch.errors import check_tensor
 from imbtorch.inference.intervals import Interval, posterior
 from imbtorch.tables import spans
 from imbtorch.waiting import announced
@@ -34,12 +35,15 @@ CROSSED = 9 / 10  # weight of the halves at the other half's choice: they choose
 FEW_CLASSES = 12  # up to which matrices are as fast as margins
 FEWEST = 7  # epochs and repeats that are left where that bound cuts
 DRAWN_CELLS = 10_000_000  # of the interval by default
+NAMES = 5  # of candidates that a text lists
 FEW_SAMPLES = 10  # of a class, with fewer of which measures that one recall of 0 makes 0 are not corrected
 
 
 @dataclass(frozen=True)
 class ChosenEpoch:
-    """The epoch that a measure keeps, and how far that choice can be trusted; epochs are indices from 0.
+    """The epoch, model or trial that a measure keeps, and how far that choice can be trusted.
+
+    Candidates are indices from 0, in the order in which they were given; :attr:`name` is what the kept one is called.
 
     Attributes:
         epoch: the epoch of the best value.
@@ -55,6 +59,7 @@ class ChosenEpoch:
         sparse: classes with so few hits that the value is not corrected.
         compared: epochs that were resampled: all of them, or the best ones where many classes forbid all.
         repeats: how often the samples were halved.
+        names: what the candidates are called; None for epochs, which their indices name.
     """
 
     epoch: int
@@ -69,6 +74,12 @@ class ChosenEpoch:
     sparse: tuple[int, ...]
     compared: tuple[int, ...]
     repeats: int
+    names: tuple[str, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the kept candidate, such as ``epoch 24``."""
+        return f"epoch {self.epoch}" if self.names is None else self.names[self.epoch]
 
     def __str__(self) -> str:
         """Return one line: value, corrected value with its interval, stability, and what it cannot be told from."""
@@ -81,7 +92,15 @@ class ChosenEpoch:
                 f"[{low:.3f}, {high:.3f}] ({100 * self.interval.level:g} % {self.interval.method})"
             )
         stability = f"stability {'-' if self.stability is None else format(self.stability, '.2f')}"
-        return f"epoch {self.epoch}: {self.value:.3f}, {corrected}, {stability}{self._ties()}; {self._others()}"
+        return f"{self.name}: {self.value:.3f}, {corrected}, {stability}{self._ties()}; {self._others()}"
+
+    def _named(self, candidates: tuple[int, ...]) -> str:
+        """Return ranges of epochs, or the first names of other candidates."""
+        if self.names is None:
+            return spans(candidates)
+        shown = [self.names[candidate] for candidate in candidates[:NAMES]]
+        more = [f"{len(candidates) - NAMES} more"] if len(candidates) > NAMES else []
+        return ", ".join(shown + more)
 
     def _ties(self) -> str:
         """Name the tied epochs."""
@@ -89,17 +108,21 @@ class ChosenEpoch:
             return ""
         arbitrary = ""
         if self.identical:
-            same = "which" if self.identical == self.tied else _listed("epoch", self.identical)
+            same = "which" if self.identical == self.tied else self._candidates(self.identical)
             arbitrary = f", {same} predict{'s' * (len(self.identical) == 1)} the same: an arbitrary choice"
-        return f" (tied with {_listed('epoch', self.tied)}{arbitrary})"
+        return f" (tied with {self._candidates(self.tied)}{arbitrary})"
+
+    def _candidates(self, candidates: tuple[int, ...]) -> str:
+        """Return text such as ``epochs 0, 2``, or names."""
+        return _listed("epoch", candidates) if self.names is None else self._named(candidates)
 
     def _others(self) -> str:
         """Name the epochs that it cannot be told from, and how much worse they may be."""
         others = tuple(epoch for epoch in self.indistinguishable if epoch != self.epoch)
         if not others:
-            return "told from all other epochs"
+            return f"told from all other {'epochs' if self.names is None else 'candidates'}"
         below = f"which may lie up to {self.shortfall:.3f} below the best"
-        return f"cannot be told from {len(others)} other{'s' * (len(others) > 1)} ({spans(others)}), {below}"
+        return f"cannot be told from {len(others)} other{'s' * (len(others) > 1)} ({self._named(others)}), {below}"
 
 
 def _listed(noun: str, numbers: tuple[int, ...]) -> str:
@@ -111,7 +134,8 @@ def _listed(noun: str, numbers: tuple[int, ...]) -> str:
 # fmt: off
 @overload
 def select_epoch(
-    predictions: Tensor, target: Tensor, measure: Measure, *, num_classes: int | None = ...,
+    predictions: Tensor | Mapping[str, Tensor], target: Tensor, measure: Measure, *,
+    num_classes: int | None = ...,
     higher_is_better: bool | Mapping[str, bool] = ..., ties: Ties = ...,
     tie_break: Tensor | Mapping[str, Tensor | None] | None = ...,
     repeats: int = ..., samples: int | None = ..., level: float = ..., generator: torch.Generator | None = ...,
@@ -119,7 +143,8 @@ def select_epoch(
 ) -> ChosenEpoch: ...
 @overload
 def select_epoch(
-    predictions: Tensor, target: Tensor, measure: Mapping[str, Measure], *, num_classes: int | None = ...,
+    predictions: Tensor | Mapping[str, Tensor], target: Tensor, measure: Mapping[str, Measure], *,
+    num_classes: int | None = ...,
     higher_is_better: bool | Mapping[str, bool] = ..., ties: Ties = ...,
     tie_break: Tensor | Mapping[str, Tensor | None] | None = ...,
     repeats: int = ..., samples: int | None = ..., level: float = ..., generator: torch.Generator | None = ...,
@@ -127,7 +152,7 @@ def select_epoch(
 ) -> dict[str, ChosenEpoch]: ...
 # fmt: on
 def select_epoch(
-    predictions: Tensor,
+    predictions: Tensor | Mapping[str, Tensor],
     target: Tensor,
     measure: Measure | Mapping[str, Measure],
     *,
@@ -181,6 +206,7 @@ def select_epoch(
 
     Args:
         predictions: ``[M, N]`` class indices predicted in each epoch; any integer dtype, uint8 is enough for 256.
+            For other candidates, such as the trials of a search, name -> ``[N]``: results then speak of these names.
         target: ``[N]`` class indices.
         measure: function of ``[..., K, K]`` with a value ``[...]``, or name -> function, which share the coins.
         num_classes: K; by default the largest index and one. Needed with ``sum_counts``.
@@ -215,21 +241,28 @@ def select_epoch(
     >>> found = select_epoch(1 - predictions, target, balanced_accuracy, generator=generator)
     >>> found.epoch, found.corrected < found.value, found.indistinguishable
     (2, True, (1, 2))
+    >>> trials = {f"trial {number}": each for number, each in enumerate(1 - predictions)}
+    >>> select_epoch(trials, target, balanced_accuracy, generator=generator).name
+    'trial 2'
     """
     check_choice("ties", ties, TIES)
     if repeats < 2:
         raise ValueError(f"repeats must be at least 2, got {repeats!r}")
     measures = measure if isinstance(measure, Mapping) else {"": measure}
+    names = tuple(predictions) if isinstance(predictions, Mapping) else None
+    if isinstance(predictions, Mapping):
+        predictions = _stacked(predictions, target)
     held = Samples.of(predictions, target, num_classes, positions, sum_counts)
     found = {}
-    for layout, names in _groups(measures, held, repeats):
+    for layout, group in _groups(measures, held, repeats):
         ways = {
             name: _Way.of(held, layout, measures[name], _named(higher_is_better, name), ties, _named(tie_break, name))
-            for name in names
+            for name in group
         }
         epochs, times = _affordable(ways, layout, repeats)
         for name, halves in _halved(held, layout, ways, epochs, times, generator).items():
-            found[name] = _told(held, layout, ways[name], halves, samples, level, generator)
+            choice = _told(held, layout, ways[name], halves, samples, level, generator)
+            found[name] = replace(choice, names=names)
     return {name: found[name] for name in measures} if isinstance(measure, Mapping) else found[""]
 
 
@@ -277,6 +310,21 @@ class _Halves:
     values: Tensor  # [m, 2 R] of each half, higher is better
     choices: Tensor  # [2 R], indices of epochs
     crossed: Tensor  # [K * K] of this process: each half at the epoch that the other one chose, summed
+
+
+def _stacked(predictions: Mapping[str, Tensor], target: Tensor) -> Tensor:
+    """Stack the predictions of named candidates, ``[M, N]``."""
+    check_tensor("target", target)
+    if not predictions:
+        raise ValueError("predictions hold no candidates, so there is nothing to choose")
+    for name, each in predictions.items():
+        check_tensor(f"predictions[{name!r}]", each)
+        if each.shape != target.shape:
+            raise ValueError(
+                f"predictions[{name!r}] must hold a class index for each target, {list(target.shape)}, "
+                f"got shape {list(each.shape)}"
+            )
+    return torch.stack(list(predictions.values()))
 
 
 def _named(given: T | Mapping[str, T], name: str) -> T:

@@ -210,6 +210,34 @@ def test_an_epoch_without_a_value_is_never_kept():
         select_epoch(torch.stack([eager, eager]), target, picky)
 
 
+def test_named_candidates_are_chosen_like_epochs_and_called_by_their_names():
+    predictions, target = drawn(LEARNING, [60, 20])
+    trials = {f"lr={2.0**-i}": each for i, each in enumerate(predictions)}
+    choose = partial(select_epoch, target=target, measure=balanced_accuracy, samples=50)
+    of_names, of_epochs = (choose(given, generator=seeded()) for given in (trials, predictions))
+    assert facts(of_names) == facts(of_epochs)
+    assert of_epochs.name == f"epoch {of_epochs.epoch}"
+    assert of_names.name == list(trials)[of_epochs.epoch]
+    assert str(of_names).startswith(f"{of_names.name}: ")
+    assert "epoch" not in str(of_names)
+
+    first, second = target.clone(), target.clone()
+    first[:2], second[2:4] = 1, 1
+    found = choose(dict.fromkeys("abcdef", first) | {"g": second, "h": first})
+    assert "(tied with a, b, c, d, e, 2 more, a, b, c, d, e, 1 more predict the same: an arbitrary" in str(found)
+    assert "cannot be told from 7 others (a, b, c, d, e, 2 more), which" in str(found)
+    found = choose({"a": first, "b": second, "c": first})
+    assert "(tied with a, b, a predicts the same: an arbitrary choice)" in str(found)
+    assert "told from all other candidates" in str(choose({"only": first}))
+
+    with pytest.raises(ValueError, match=r"predictions\['b'\] must hold .* each target, \[80\], got shape \[3\]"):
+        choose({"a": target, "b": target[:3]})
+    with pytest.raises(TypeError, match=r"predictions\['a'\] must be a torch.Tensor, got list"):
+        choose({"a": target.tolist()})
+    with pytest.raises(ValueError, match="predictions hold no candidates"):
+        choose({})
+
+
 def test_a_single_epoch_is_kept_as_it_is():
     predictions, target = drawn(LEARNING[:1], [60, 20])
     found = select_epoch(predictions, target, balanced_accuracy, generator=seeded())
