@@ -256,3 +256,16 @@ def margins_of(counts: Tensor) -> Margins:
 def forms(case: Case, counts: Tensor) -> list[Any]:
     """Counts as a matrix and, where that suffices, as margins."""
     return [counts] if case.needs_matrix else [counts, margins_of(counts)]
+
+
+GARCIA = {  # Table 4 of García et al. (2010): measures and the changes that they notice
+    "accuracy": (imbtorch.accuracy, "+---"),
+    "AUC": (imbtorch.balanced_accuracy, "+---"),
+    "Gmean": (imbtorch.geometric_mean, "+---"),
+    "OP": (imbtorch.optimized_precision, "+---"),
+    "TPrate": (lambda c: imbtorch.recall(c, "binary"), "-++-"),
+    "TNrate": (lambda c: imbtorch.specificity(c, "binary"), "----"),
+    "dominance": (imbtorch.dominance, "----"),
+    "area": (imbtorch.accuracy_dominance_area, "----"),
+    "IBA": (imbtorch.index_balanced_accuracy, "----"),
+}

@@ -11,9 +11,12 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from sklearn import metrics as sklearn_metrics
 
+import imbtorch
 from imbtorch import (
     Margins,
+    ThresholdSweep,
     accuracy,
+    analysis,
     at_prevalence,
     confusion_matrix,
     f_score,
@@ -275,3 +278,23 @@ def test_rare_classes_keep_their_digits_among_two(share):
     )
     of_margins = one_vs_rest(margins(rates))
     assert of_margins.correct[0].tolist() == pytest.approx([0.8 * share, 0.9 * (1 - share)], rel=1e-12)
+
+
+@pytest.mark.parametrize("measure", ["iam", imbtorch.ImbalanceAccuracy, imbtorch.ImbalanceAccuracy("binary"), None])
+def test_what_is_no_function_of_counts_is_told_how_to_become_one(measure):
+    counts, target = torch.tensor([[9, 1], [2, 3]]), torch.tensor([0, 1] * 6)
+    for call in (
+        lambda: analysis.posterior(measure, counts),
+        lambda: analysis.bootstrap({"a": measure}, counts),
+        lambda: analysis.trivial(measure, counts),
+        lambda: analysis.skew(measure, counts),
+        lambda: analysis.select_epoch(torch.stack((target, 1 - target)), target, measure),
+    ):
+        with pytest.raises(TypeError, match=r"must be a function of counts such as imbtorch\.imbalance_accuracy, got"):
+            call()
+    with pytest.raises(TypeError, match=r"predictions must be a tensor of class indices \[M, N\], got a list"):
+        analysis.select_epoch([target, target], target, imbtorch.accuracy)
+    sweep = ThresholdSweep("f1")
+    sweep.update(torch.tensor([0.2, 0.7]), torch.tensor([0, 1]))
+    with pytest.raises(TypeError, match=r"at_least must be a dict of floors such as .*, got 0\.8"):
+        sweep.best(at_least=0.8)

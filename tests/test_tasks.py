@@ -5,13 +5,15 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+import sklearn.metrics as sk
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as sklearn_metrics
 from torchmetrics.functional import classification as tm
 
-from imbtorch import Margins, Recall, confusion_matrix, margins
+import imbtorch
+from imbtorch import Accuracy, ConfusionMatrix, Margins, Recall, ThresholdSweep, confusion_matrix, margins
 from imbtorch.batches import FAULTS
 from imbtorch.kernels import below
 from imbtorch.tasks import Counting
@@ -822,3 +824,154 @@ def test_predictions_and_targets_that_changed_places_are_answered(task, scores, 
     with pytest.raises(TypeError, match=r"change places if these are the scores: update\(preds, target\)"):
         Recall(task, **size).update(target, scores)
     Recall(task, **size).update(scores, target)
+
+
+NARROW = (torch.int8, torch.int16, torch.int32, torch.uint8, torch.uint16, torch.uint32, torch.uint64)
+
+
+@pytest.mark.parametrize("state", ["matrix", "margins"])
+def test_a_wrapped_prediction_is_no_class(state):
+    target = torch.arange(200)
+    metric = Accuracy("multiclass", 200, state=state)
+    with pytest.raises(ValueError, match=r"preds holds class -128 but num_classes=200"):
+        metric.update(target.to(torch.int8), target)
+    assert metric.margins.actual.sum() == 0
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in NARROW if dtype.is_signed])
+@pytest.mark.parametrize(("classes", "state"), [(300, "matrix"), (300, "margins"), (50_257, "margins")])
+@pytest.mark.parametrize("where", ["preds", "target"])
+def test_minus_one_of_any_width_is_out_of_range(dtype, classes, state, where):
+    metric = imbtorch.Recall("multiclass", classes, state=state)
+    good, bad = torch.tensor([0, 1, 2], dtype=dtype), torch.tensor([0, -1, 2], dtype=dtype)
+    preds, target = (bad, good) if where == "preds" else (good, bad)
+    with pytest.raises(ValueError, match=f"{where} holds class -1 "):
+        metric.update(preds, target)
+    assert metric.margins.actual.sum() == 0
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize(("classes", "samples"), [(3, 50), (100, 40), (50_257, 50)])
+def test_every_integer_dtype_counts_what_it_says(dtype, classes, samples):
+    limit = min(classes, torch.iinfo(dtype).max + 1)
+    random = np.random.default_rng(0)
+    preds, target = random.integers(limit, size=(2, samples))
+    metric = imbtorch.BalancedAccuracy("multiclass", classes, state="margins")
+    metric.update(torch.tensor(preds).to(dtype), torch.tensor(target).to(dtype))
+    wanted = [np.bincount(each, minlength=classes) for each in (target[preds == target], target, preds)]
+    for got, expected in zip(metric.margins, wanted, strict=True):
+        assert got.tolist() == expected.tolist()
+
+
+def test_a_uint64_beyond_int64_is_neither_a_class_nor_ignored():
+    target = torch.tensor([0, 1, 1])
+    wide = torch.tensor([0, 2**64 - 1, 1], dtype=torch.uint64)
+    with pytest.raises(ValueError, match="target holds class"):
+        confusion_matrix(target, wide, "binary", ignore_index=-1)
+    with pytest.raises(ValueError, match="preds holds class"):
+        confusion_matrix(wide, target, "binary")
+
+
+@pytest.mark.parametrize("ignore_index", [None, -100, 1])
+@pytest.mark.parametrize("state", ["matrix", "margins"])
+def test_a_fault_in_the_last_of_many_samples_leaves_the_state_as_it_was(ignore_index, state):
+    metric = imbtorch.Recall("multiclass", 5, ignore_index=ignore_index, state=state)
+    metric.update(torch.tensor([0, 3]), torch.tensor([0, 2]))
+    before = [part.tolist() for part in metric.margins]
+    target = torch.zeros(200_000, dtype=torch.int64)
+    target[-1] = 7
+    with pytest.raises(ValueError, match="target holds class 7"):
+        metric.update(torch.zeros_like(target), target)
+    assert [part.tolist() for part in metric.margins] == before
+
+
+def test_an_interrupt_between_blocks_leaves_the_state_as_it_was(monkeypatch):
+    metric = ConfusionMatrix("multiclass", 5)
+    target, calls = torch.zeros(200_000, dtype=torch.int64), []
+
+    def interrupted(*given):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return counted(*given)
+
+    counted = np.bincount
+    monkeypatch.setattr(np, "bincount", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        metric.update(target, target)
+    assert len(calls) == 3
+    assert metric.confmat.sum() == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_logits_are_read_as_float32(dtype):
+    generator = torch.Generator().manual_seed(0)
+    logits = (4 * torch.randn(5000, generator=generator)).to(dtype)
+    target = (torch.rand(5000, generator=generator) < logits.float().sigmoid()).long()
+    for threshold in (0.3, 0.999):
+        metric = imbtorch.Recall("binary", logits=True, threshold=threshold)
+        metric.update(logits, target)
+        preds = logits.float().sigmoid() > threshold
+        assert metric.compute().item() == pytest.approx(sk.recall_score(target, preds))
+        assert int(preds.sum()) > 0
+    sweep = ThresholdSweep(imbtorch.Recall, torch.tensor([0.3, 0.999]), logits=True)
+    sweep.update(logits, target)
+    assert sweep.result().curve()[1].tolist() == pytest.approx(
+        [sk.recall_score(target, logits.float().sigmoid() > each) for each in (0.3, 0.999)]
+    )
+
+
+@pytest.mark.parametrize("logits", [False, True])
+@pytest.mark.parametrize("shape", [(50,), (10, 5)])
+def test_two_columns_are_the_scores_of_both_classes(logits, shape):
+    generator = torch.Generator().manual_seed(1)
+    raw = torch.randn(shape[0], 2, *shape[1:], generator=generator)
+    target = torch.randint(2, shape, generator=generator)
+    metric = imbtorch.FScore("binary", logits=logits)
+    metric.update(raw if logits else raw.softmax(1), target)
+    assert metric.compute().item() == pytest.approx(sk.f1_score(target.flatten(), raw.argmax(1).flatten()))
+
+
+def test_columns_that_do_not_sum_to_one_are_no_probabilities(request):
+    scores, target = torch.tensor([[0.3, 0.7], [0.3, 0.3], [0.996, 0.0]]), torch.tensor([1, 0, 0])
+    with pytest.raises(ValueError, match=r"do not sum to 1 \(1 of 3 values\); pass logits=True"):
+        Accuracy("binary").update(scores, target)
+    request.getfixturevalue("accelerator")
+    metric = Accuracy("binary")
+    metric.update(scores, target)
+    with pytest.raises(ValueError, match="1 probabilities that do not sum to 1"):
+        metric.compute()
+    assert metric.confmat.tolist() == [[1, 0], [0, 1]]
+    assert FAULTS[4] == "probabilities that do not sum to 1"
+
+
+def test_targets_of_one_in_a_row_are_told_from_indices():
+    with pytest.raises(ValueError, match=r"preds.long\(\) if .*, target.argmax\(1\) if each target is a one in a row"):
+        Accuracy("multiclass", 5).update(torch.rand(4, 5), torch.eye(5, dtype=torch.int64)[:4])
+
+
+def test_classes_come_second():
+    scores = torch.rand(4, 7, 5)
+    with pytest.raises(ValueError, match=r"classes second.*\[4, 7, 5\] and \[4, 7\]; use preds.movedim\(-1, 1\)"):
+        Accuracy("multiclass", 5).update(scores, torch.zeros(4, 7, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"come second: use preds.movedim\(-1, 1\)"):
+        Accuracy("binary").update(torch.rand(4, 7, 2), torch.zeros(4, 7, dtype=torch.long))
+
+
+@pytest.mark.parametrize(
+    ("tensor", "match"),
+    [
+        (torch.rand(4).to(torch.float8_e4m3fn), r"float8_e4m3fn cannot be compared; use preds.float\(\)"),
+        (torch.rand(4).to_sparse(), r"must be a dense tensor, got torch.sparse_coo; use preds.to_dense\(\)"),
+    ],
+)
+def test_tensors_that_cannot_be_compared(tensor, match):
+    with pytest.raises(TypeError, match=match):
+        Accuracy("binary").update(tensor, torch.zeros(4, dtype=torch.long))
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of MaskedTensors:UserWarning")
+def test_masked_tensors_are_refused():
+    masked = torch.masked.masked_tensor(torch.rand(4), torch.tensor([True, False, True, True]))
+    with pytest.raises(TypeError, match=r"must be an ordinary tensor, got a MaskedTensor; use preds.to_tensor"):
+        Accuracy("binary").update(masked, torch.zeros(4, dtype=torch.long))

@@ -1,43 +1,18 @@
 """Expected values come from loops over NumPy and scikit-learn, closed forms, and simulations with known truth."""
 
 import math
-import re
-import threading
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from processes import run_script
-from scipy import stats
+from distributions import LEARNING, drawn, seeded
 from sklearn import metrics
 
 import imbtorch
-from imbtorch import Margins, balanced_accuracy, margins
-from imbtorch.analysis import choice_caveats, posterior, samples_needed, select_epoch
-from imbtorch.choosing import caveats, epochs, halves
-from imbtorch.choosing.epochs import ChosenEpoch
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def drawn(recalls, totals, seed=0):
-    """Predictions ``[M, N]`` and targets of epochs that see the same hard samples; wrong ones go to the next class."""
-    generator = seeded(seed)
-    target = torch.repeat_interleave(torch.arange(len(totals)), torch.tensor(totals))
-    shared, own = (
-        torch.randn(len(target), generator=generator),
-        torch.randn(len(recalls), len(target), generator=generator),
-    )
-    right = torch.special.ndtr((shared + own) / math.sqrt(2)) < torch.tensor(recalls)[:, target]
-    return torch.where(right, target, (target + 1) % len(totals)), target
-
-
-LEARNING = [[0.6, 0.3], [0.8, 0.5], [0.85, 0.6], [0.9, 0.6], [0.9, 0.65], [0.9, 0.6]]
-
+from imbtorch import balanced_accuracy
+from imbtorch.analysis import choice_caveats, posterior, select_epoch
+from imbtorch.choosing import epochs
 
 # --- against a reference --------------------------------------------------------------------------------------------
 
@@ -246,119 +221,12 @@ def test_a_single_epoch_is_kept_as_it_is():
     assert "told from all other epochs" in str(found)
 
 
-# --- several processes ----------------------------------------------------------------------------------------------
-
-
-def on_processes(world, work):
-    """Run ``work(rank, sum_counts)`` on threads that sum as processes do, and return what each found."""
-    barrier, shared, found, failed = threading.Barrier(world, timeout=60), [None] * world, [None] * world, []
-
-    def start(rank):
-        def sum_counts(counts):
-            assert not counts.is_floating_point()
-            shared[rank] = counts
-            barrier.wait()
-            total = torch.stack(shared).sum(0, dtype=counts.dtype)  # raises for shapes that differ
-            barrier.wait()
-            return total
-
-        try:
-            found[rank] = work(rank, sum_counts)
-        except BaseException as error:  # handed to the test below
-            failed.append(error)
-            barrier.abort()
-
-    threads = [threading.Thread(target=start, args=(rank,)) for rank in range(world)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[0]
-    return found
-
-
-def facts(found: ChosenEpoch):
-    of_choice = ("epoch", "value", "corrected", "stability", "tied", "identical", "indistinguishable")
-    return (*(getattr(found, of) for of in of_choice), round(found.shortfall, 12))
-
-
-@pytest.mark.parametrize("world", [2, 3])
-def test_processes_with_known_positions_find_what_one_finds(world):
-    predictions, target = drawn(LEARNING, [61, 20])
-    alone = select_epoch(predictions, target, balanced_accuracy, generator=seeded(3), samples=100)
-    order = torch.randperm(len(target), generator=seeded())
-    bounds = [0, 7, 40, 81] if world == 3 else [0, 50, 81]
-
-    def work(rank, sum_counts):
-        own = order[bounds[rank] : bounds[rank + 1]]
-        return select_epoch(
-            predictions[:, own].to(torch.uint8),
-            target[own],
-            balanced_accuracy,
-            num_classes=2,
-            generator=seeded(3),
-            samples=100,
-            positions=own,
-            sum_counts=sum_counts,
-        )
-
-    for found in on_processes(world, work):
-        assert facts(found) == facts(alone)
-        assert found.interval.low == alone.interval.low
-
-
-def test_processes_without_positions_agree_among_themselves_and_one_may_be_empty():
-    predictions, target = drawn(LEARNING, [61, 20])
-    bounds = [0, 50, 50, 81]
-
-    def work(rank, sum_counts):
-        own = slice(bounds[rank], bounds[rank + 1])
-        arguments = {"num_classes": 2, "generator": seeded(rank), "samples": 100, "sum_counts": sum_counts}
-        return select_epoch(predictions[:, own], target[own], balanced_accuracy, **arguments)
-
-    first, *others = on_processes(3, work)
-    assert [facts(other) for other in others] == [facts(first)] * 2
-    alone = select_epoch(predictions, target, balanced_accuracy, generator=seeded(9))
-    assert (first.epoch, first.value) == (alone.epoch, alone.value)
-    assert first.corrected == pytest.approx(alone.corrected, abs=0.03)  # other coins
-
-
 # --- many classes ---------------------------------------------------------------------------------------------------
 
 
 def many(classes=12, number=30):
     recalls = [[0.3 + 0.02 * epoch] * classes for epoch in range(number)]
     return drawn(recalls, [8] * classes)
-
-
-def test_margins_stand_for_matrices_where_those_are_too_many(monkeypatch):
-    predictions, target = many()
-    whole = select_epoch(predictions, target, balanced_accuracy, generator=seeded(), samples=50)
-    monkeypatch.setattr(epochs, "CELLS_IN_ALL", 1000)
-    assert facts(select_epoch(predictions, target, balanced_accuracy, generator=seeded(), samples=50)) == facts(whole)
-    read = []
-
-    def recall_of_margins(counts):
-        read.append(type(counts))
-        return balanced_accuracy(counts)
-
-    select_epoch(predictions, target, recall_of_margins, generator=seeded(), samples=50)
-    assert read.count(Margins) > 2
-
-
-def test_parts_of_the_repeats_and_epochs_change_nothing(monkeypatch):
-    predictions, target = many()
-    whole = select_epoch(predictions, target, balanced_accuracy, generator=seeded(), samples=50, repeats=10)
-    monkeypatch.setattr(halves, "SAMPLES_AT_ONCE", 500)
-    monkeypatch.setattr(halves, "CELLS_AT_ONCE", 30 * 144 * 10)
-    assert facts(whole) == facts(
-        select_epoch(predictions, target, balanced_accuracy, generator=seeded(), samples=50, repeats=10)
-    )
-    monkeypatch.setattr(halves, "CELLS_AT_ONCE", 1)  # one repeat, one matrix at a time; other coins
-    parts = select_epoch(predictions, target, balanced_accuracy, generator=seeded(), samples=50, repeats=10)
-    assert (parts.epoch, parts.value, parts.repeats) == (whole.epoch, whole.value, 10)
-    assert parts.corrected == pytest.approx(whole.corrected, abs=0.03)
 
 
 def test_of_matrices_the_best_epochs_are_resampled_and_the_result_says_so(monkeypatch):
@@ -379,17 +247,6 @@ def test_of_matrices_the_best_epochs_are_resampled_and_the_result_says_so(monkey
     )
     assert set(found["rci"].compared) == set(values.topk(7).indices.tolist())
     assert found["rci"].epoch == values.argmax()
-
-
-def test_a_function_that_takes_margins_for_something_else_gets_matrices(monkeypatch):
-    def first_row(counts):  # of Margins it would be the diagonal
-        return counts[0].sum(-1) if isinstance(counts, Margins) else balanced_accuracy(counts)
-
-    predictions, target = many()
-    monkeypatch.setattr(epochs, "CELLS_IN_ALL", 1000)
-    found = select_epoch(predictions, target, first_row, generator=seeded(), samples=50)
-    assert len(found.compared) == 7
-    assert found.value == pytest.approx(metrics.balanced_accuracy_score(target, predictions[found.epoch]))
 
 
 # --- with known truth -----------------------------------------------------------------------------------------------
@@ -453,24 +310,6 @@ def test_measures_that_one_recall_of_0_makes_0_are_not_corrected_where_hits_are_
     assert absent.sparse == ()  # a class that never comes takes no part
 
 
-@pytest.mark.slow
-def test_the_simulation_prints_a_row_for_each_case_and_measure(tmp_path):
-    script = Path(__file__).parents[2] / "examples" / "choosing.py"
-    done = run_script(script, "--quick", "--runs", "2", "--classes", "2", "5", folder=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = [[cell.strip() for cell in line.strip("| ").split("|")] for line in re.findall("^\\|.*", done.stdout, re.M)]
-    heading, _, *rows = lines[: 2 + 2 * 4]
-    assert [row[:3] for row in rows] == [[k, "10", name] for k in "25" for name in ("BA", "IAM", "G-mean", "macro F1")]
-    for row in rows:
-        seen = dict(zip(heading, row, strict=True))
-        assert -0.1 < float(seen["corrected"]) < float(seen["raw bias"]) < 0.3
-        assert 1 <= float(seen["set size"]) <= 40
-        assert 0 < float(seen["shortfall"]) < float(seen["limit"])
-    _, _, *few = lines[2 + 2 * 4 :]
-    assert [tuple(row[:3]) for row in few] == [(k, rare, "0.3") for k in "25" for rare in ("5", "20")]
-    assert {row[3] for row in few if row[1] == "5"} == {"0.00"}  # of five samples none is corrected
-
-
 # --- errors ---------------------------------------------------------------------------------------------------------
 
 TARGET = torch.tensor([0, 0, 1])
@@ -517,162 +356,7 @@ def test_a_measure_must_return_one_value_for_each_matrix():
         select_epoch(torch.zeros(2, 3).long(), TARGET, partial(imbtorch.recall, average="none"), num_classes=2)
 
 
-# --- caveats --------------------------------------------------------------------------------------------------------
-
-
-def test_ties_are_told_from_one_half_on():
-    counts = torch.tensor([[[90, 10], [40, 60]], [[90, 10], [10, 90]], [[80, 20], [0, 100]], [[90, 10], [40, 60]]])
-    assert choice_caveats(counts, torch.tensor([0.75, 0.9, 0.9, 0.75])) == [
-        "2 of 4 epochs tie for the best value, 0.900: the measure does not choose between them"
-    ]
-    assert choice_caveats(counts, torch.tensor([0.75, 0.9, 0.9, 0.75]), higher_is_better=False)[0].startswith(
-        "2 of 4 epochs tie for the best value, 0.750"
-    )
-    assert choice_caveats(counts, torch.tensor([0.75, 0.9, 0.8, 0.75])) == []
-    assert choice_caveats(counts, torch.tensor([0.75, 0.9, math.nan, 0.75])) == []
-    assert choice_caveats(counts, torch.zeros(4)) == [
-        "all 4 epochs tie at the value 0.000: the measure does not choose between them"
-    ]
-    assert choice_caveats(counts, torch.tensor([1.0, math.inf, math.inf, 2.0]))[0].startswith(
-        "2 of 4 epochs tie for the best value, inf"
-    )
-    assert choice_caveats(counts[:1], torch.zeros(1)) == []
-
-
-def test_classes_that_were_never_predicted_are_named():
-    counts = torch.zeros(3, 6, 6).long()
-    counts[:, :, 0] = 100  # everything is taken for class 0
-    counts[:, 5] = 0  # and class 5 does not come
-    told = choice_caveats(counts, torch.tensor([0.1, 0.2, 0.3]), list("abcdef"))
-    assert told == ["classes 'b', 'c', 'd' and 1 more were never predicted in any of 3 epochs"]
-    counts[0, 1, 1], counts[1, 2, 2], counts[2, 3, 0] = 60, 70, 30
-    counts[0, 0, 3] = 1  # once, and wrongly
-    told = choice_caveats(margins(counts), torch.tensor([0.1, 0.2, 0.3]))
-    assert told == ["class 4 was never predicted in any of 3 epochs"]
-
-
-def test_six_samples_are_the_fewest_that_an_exact_test_can_tell():
-    six, five = (stats.binomtest(number, number, 0.5).pvalue for number in (6, 5))
-    assert six < 0.05 < five
-    assert caveats.DISCORDANT == 6
-
-
-@pytest.mark.parametrize(
-    ("hits", "samples", "expected"),
-    [
-        (
-            (2, 4, 3),
-            8,
-            "Class 1 has 8 validation samples; a difference of fewer than 6 hits {noise}, the largest seen was 2",
-        ),
-        ((1, 7, 3), 8, None),
-        (
-            (0, 5, 3),
-            60,
-            "Class 1 has 60 validation samples; a difference of fewer than 6 hits {noise}, the largest seen was 5",
-        ),
-        ((0, 5, 3), 61, None),
-        ((0, 1, 0), 1, "Class 1 has 1 validation sample; with fewer than 6 any difference between epochs {noise}"),
-        ((0, 5, 3), 5, "Class 1 has 5 validation samples; with fewer than 6 any difference between epochs {noise}"),
-    ],
-)
-def test_differences_on_a_rare_class_are_held_against_the_least_that_can_be_told(hits, samples, expected):
-    counts = torch.tensor([[[100, 1], [samples - hit, hit]] for hit in hits])
-    told = choice_caveats(counts, torch.tensor([0.1, 0.2, 0.3]))
-    assert told == ([] if expected is None else [expected.format(noise="is within noise")])
-
-
-def test_the_rarest_of_several_rare_classes_is_named():
-    counts = torch.tensor([[[9, 1, 0], [1, 6, 0], [2, 0, 98]], [[8, 2, 0], [1, 6, 0], [1, 0, 99]]])
-    (told,) = choice_caveats(counts[[0, 1, 0]], torch.tensor([0.1, 0.2, 0.3]), ("x", "y", "z"))
-    assert told.startswith("Class 'y' has 7 validation samples; a difference of fewer than 6 hits is within noise, the")
-    assert told.endswith("largest seen was 0; so it is for 1 more class")
-
-
-def test_caveats_refuse_what_does_not_fit():
-    with pytest.raises(ValueError, match=r"values \[M\]; got margins and values \[2, 2\] and \[3\]"):
-        choice_caveats(torch.zeros(2, 2, 2), torch.zeros(3))
-    with pytest.raises(ValueError, match="classes must hold 2 names, got 1"):
-        choice_caveats(torch.zeros(2, 2, 2), torch.zeros(2), ["a"])
-
-
 # --- planning -------------------------------------------------------------------------------------------------------
-
-
-def share_of_narrow(measure, rates, size, priors, width, number=400, seed=5):
-    """Share of random test sets of this size, drawn by NumPy, whose interval is narrow enough."""
-    joint = (np.array(rates) * np.array(priors)[:, None]).flatten()
-    counts = np.random.default_rng(seed).multinomial(size, joint / joint.sum(), number).reshape(number, *rates.shape)
-    found = posterior(measure, torch.from_numpy(counts), samples=1000, generator=seeded(seed))
-    return ((found.high - found.low) <= width).double().mean().item()
-
-
-@pytest.mark.parametrize(
-    ("name", "rates", "priors", "width", "assurance"),
-    [
-        ("balanced_accuracy", [[0.9, 0.1], [0.2, 0.8]], [0.99, 0.01], 0.12, 0.8),
-        ("imbalance_accuracy", [[0.9, 0.1], [0.2, 0.8]], [0.8, 0.2], 0.2, 0.9),
-        ("geometric_mean", [[0.9, 0.05, 0.05], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6]], [0.6, 0.3, 0.1], 0.15, 0.5),
-    ],
-)
-def test_so_many_samples_make_the_interval_narrow_and_fewer_do_not(name, rates, priors, width, assurance):
-    measure = getattr(imbtorch, name)
-    needed = samples_needed(measure, torch.tensor(rates), torch.tensor(priors), width, assurance)
-    for times, low, high in ((1.0, assurance - 0.06, 1.0), (0.75, 0.0, assurance - 0.1)):
-        size = round(times * needed / min(priors))
-        assert low <= share_of_narrow(measure, np.array(rates), size, priors, width) <= high
-
-
-def test_a_class_that_does_not_come_and_counts_in_place_of_rates():
-    with_it = samples_needed(
-        balanced_accuracy, torch.tensor([[9, 1, 0], [2, 8, 0], [0, 0, 0]]), torch.tensor([19, 1, 0]), 0.2, test_sets=100
-    )
-    without = samples_needed(
-        balanced_accuracy, torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0.95, 0.05]), 0.2, test_sets=100
-    )
-    assert with_it == pytest.approx(without, abs=2)
-
-
-def test_a_width_that_any_test_set_has_takes_samples_of_both_classes():
-    """Two expected samples of each class: 1/8 of such test sets lack one; of two samples together half do."""
-    rates, priors = torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0.5, 0.5])
-    assert samples_needed(balanced_accuracy, rates, priors, 1.0) == 2
-    assert samples_needed(balanced_accuracy, rates, priors, 1.0, assurance=0.3) == 1
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"width": 0.0}, "width must be positive, got 0.0"),
-        ({"assurance": 1.0}, r"assurance must lie in \(0, 1\), got 1.0"),
-        ({"class_priors": torch.ones(3)}, r"got \[2, 2\] and \[3\]"),
-        ({"class_priors": torch.tensor([1.0, -1.0])}, "class_priors must be finite and not negative"),
-        ({"class_priors": torch.zeros(2)}, "class_priors must not all be 0"),
-        ({"rates": torch.tensor([[1.0, 0.0], [0.0, 0.0]])}, "rates has an empty row for a class that comes"),
-        ({"measure": lambda counts: torch.full(counts.shape[:-2], math.nan)}, "measure has no value"),
-        ({"measure": lambda counts: torch.rand(counts.shape[:-2])}, "is not reached with 1073741824 samples"),
-    ],
-)
-def test_planning_refuses_what_does_not_fit(change, message):
-    arguments = {
-        "measure": balanced_accuracy,
-        "rates": torch.tensor([[0.9, 0.1], [0.2, 0.8]]),
-        "class_priors": torch.tensor([0.95, 0.05]),
-        "width": 0.1,
-        "test_sets": 20,
-        "samples": 100,
-    }
-    with pytest.raises(ValueError, match=message):
-        samples_needed(**(arguments | change))
-
-
-def test_priors_scale_the_other_classes():
-    """The closed form for one rare class beside one that is known exactly: width 2 z sd / 2."""
-    rates = torch.tensor([[1.0, 0.0], [0.3, 0.7]])
-    needed = samples_needed(balanced_accuracy, rates, torch.tensor([0.999, 0.001]), 0.1, assurance=0.5)
-    z = stats.norm.ppf(0.975)
-    expected = 0.3 * 0.7 * (z / 0.1) ** 2
-    assert needed == pytest.approx(expected, rel=0.1)
 
 
 def test_epochs_of_infinite_value_are_not_told_apart():
@@ -685,9 +369,3 @@ def test_epochs_of_infinite_value_are_not_told_apart():
     assert {0, 1} <= set(found.indistinguishable)
     with pytest.raises(ValueError, match="those of M >= 1 epochs"):
         choice_caveats(torch.zeros(0, 2, 2), torch.zeros(0))
-
-
-def test_a_measure_of_several_values_has_no_width():
-    rates, priors = torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0.95, 0.05])
-    with pytest.raises(ValueError, match=r"one value for each matrix, got \[2\]"):
-        samples_needed(partial(imbtorch.recall, average="none"), rates, priors, 0.1)

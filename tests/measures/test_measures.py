@@ -1,7 +1,9 @@
+import inspect
 import itertools
 import math
 import random
 from fractions import Fraction
+from functools import partial
 
 import imblearn.metrics
 import oracles
@@ -40,7 +42,7 @@ from versions import traced
 
 import imbtorch
 from imbtorch import Margins, at_prevalence, margins, measures, metrics, one_vs_rest
-from imbtorch.measures.traits import CATALOGUE
+from imbtorch.measures.traits import CATALOGUE, needs_matrix
 from imbtorch.metrics import catalogue
 
 NAN = math.nan
@@ -961,3 +963,30 @@ def test_predictions_and_targets_are_no_counts(measure):
     with pytest.raises((TypeError, ValueError), match=r"counts.*confusion_matrix\(preds, target, task\) makes"):
         measure(preds, target)
     assert imbtorch.balanced_accuracy(counts=torch.eye(2)) == 1
+
+
+def test_the_index_of_several_values_is_refused():
+    counts = torch.tensor([[[8, 2], [1, 1]], [[5, 5], [0, 9]]])
+    with pytest.raises(ValueError, match=r"must return \[2\], one value for each matrix, got \[2, 2\]"):
+        imbtorch.index_balanced_accuracy(counts, partial(imbtorch.f_score, average="none"))
+
+
+def test_a_measure_of_ones_own_within_another_gets_matrices():
+    """Index of balanced accuracy of a function that reads cells: of its metric it was declared, of the function not."""
+    own = partial(
+        imbtorch.index_balanced_accuracy, measure=lambda counts: counts[..., 1, 1] / counts[..., 1, :].sum(-1)
+    )
+    assert needs_matrix(own)
+    assert not needs_matrix(imbtorch.index_balanced_accuracy)
+    assert needs_matrix(partial(imbtorch.index_balanced_accuracy, measure="rci"))
+    assert not needs_matrix(partial(imbtorch.index_balanced_accuracy, measure="mcc"))
+
+
+def takes_a_second_argument(name):
+    return len(inspect.signature(getattr(imbtorch.measures, name)).parameters) > 1  # of others Python says it
+
+
+@pytest.mark.parametrize("name", list(filter(takes_a_second_argument, imbtorch.measures.__all__)))
+def test_a_measure_given_predictions_and_targets_says_what_makes_counts(name):
+    with pytest.raises(ValueError, match=r"^counts must be .*confusion_matrix\(preds, target, task\) makes one"):
+        getattr(imbtorch.measures, name)(torch.rand(20), torch.arange(20) % 2)

@@ -28,11 +28,13 @@ from cases import (
     own_arguments,
     resolved,
 )
+from distributions import seeded
 from oracles import FACTS, OF_EACH, OF_POSITIVE, OF_TWO
+from scipy import stats
 from sklearn import metrics as sklearn_metrics
 
 import imbtorch
-from imbtorch import ConfusionMatrix, ConfusionMatrixMetric, Margins, margins
+from imbtorch import Accuracy, ConfusionMatrix, ConfusionMatrixMetric, ImbalanceReport, Margins, ThresholdSweep, margins
 from imbtorch.batches import FAULTS
 
 mpl.use("Agg")
@@ -1371,3 +1373,159 @@ def test_the_docstring_names_the_measures_whose_average_is_that_of_the_positive_
             metric = kind("binary", **given.get(name, {}))
             found |= {name.lower()} if metric.average == "binary" else set()
     assert named == found
+
+
+@pytest.mark.parametrize("method", ["posterior", "bootstrap"])
+@pytest.mark.parametrize("average", ["auto", "none"])
+@pytest.mark.parametrize(
+    ("task", "size", "shape"),
+    [("binary", {}, ()), ("multiclass", {"num_classes": 3}, ()), ("multilabel", {"num_labels": 2}, (2,))],
+)
+def test_interval_of_a_metric(task, size, shape, average, method):
+    generator = torch.Generator().manual_seed(0)
+    metric = imbtorch.Recall(task, average=average, **size)
+    high = 3 if task == "multiclass" else 2
+    metric.update(*(torch.randint(high, (80, *shape), generator=generator) for _ in range(2)))
+    found = metric.interval(method, samples=2000, generator=generator)
+    assert found.estimate.shape == metric.compute().shape
+    assert found.estimate.tolist() == pytest.approx(metric.compute().tolist(), abs=1e-6)
+    assert bool((found.low < found.estimate).all())
+    assert bool((found.estimate < found.high).all())
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+def test_intervals_of_recalls_rest_on_half_a_sample_of_prior(task):
+    """So few samples that a prior of 1 / K on either side would show, for each class or label."""
+    hits, totals = [2, 1, 3, 2], [3, 4, 5, 3]
+    if task == "multiclass":
+        target = torch.arange(4).repeat_interleave(torch.tensor(totals))
+        missed = torch.cat([torch.arange(n) >= h for h, n in zip(hits, totals, strict=True)])
+        preds = (target + missed) % 4
+        metric = imbtorch.Recall("multiclass", 4, average="none")
+    else:
+        target = torch.stack([torch.arange(5) < n for n in totals], 1)
+        preds = torch.stack([torch.arange(5) < h for h in hits], 1)
+        metric = imbtorch.Recall("multilabel", num_labels=4, average="none")
+    metric.update(preds, target)
+    assert metric.compute().tolist() == pytest.approx([h / n for h, n in zip(hits, totals, strict=True)])
+    found = metric.interval(samples=100_000, generator=seeded())
+    for index, (hit, total) in enumerate(zip(hits, totals, strict=True)):
+        right, other = (stats.beta(hit + each, total - hit + each).ppf([0.025, 0.975]) for each in (1 / 2, 1 / 4))
+        assert [found.low[index].item(), found.high[index].item()] == pytest.approx(right.tolist(), abs=0.004)
+        assert abs(right - other).max() > 0.01  # which would be seen
+
+
+def test_interval_needs_the_matrix():
+    with pytest.raises(ValueError, match="state='matrix'"):
+        imbtorch.Recall("multiclass", num_classes=3, state="margins").interval()
+    with pytest.raises(ValueError, match="method must be one of 'posterior', 'bootstrap'"):
+        imbtorch.Recall("binary").interval("jackknife")
+
+
+def harm(counts):
+    return counts.fill_diagonal_(0).sum()
+
+
+class Harmful(imbtorch.ConfusionMatrixMetric):
+    measure = staticmethod(harm)
+
+
+class HarmfulToMargins(imbtorch.ConfusionMatrixMetric):
+    needs_matrix = False
+    measure = staticmethod(lambda margins: margins.correct.zero_().sum() + margins.actual.sum())
+
+
+PREDS, TARGET = torch.tensor([0, 1, 1, 2, 0]), torch.tensor([0, 1, 2, 2, 1])
+
+
+@pytest.mark.parametrize("metric", [Harmful, HarmfulToMargins])
+def test_a_class_of_ones_own_harms_no_state(metric):
+    mine = metric("multiclass", 3)
+    mine.update(PREDS, TARGET)
+    first = mine.compute()
+    assert mine.compute() == first
+    assert mine.confmat.trace() == 3
+
+
+READ_ONLY = [
+    (lambda: Accuracy("binary"), "threshold", 0.9),
+    (lambda: Accuracy("binary"), "logits", True),
+    (lambda: Accuracy("binary"), "ignore_index", 0),
+    (lambda: Accuracy("binary"), "task", "multiclass"),
+    (lambda: Accuracy("multiclass", 3), "num_classes", 4),
+    (lambda: imbtorch.Recall("multiclass", 3), "average", "micro"),
+    (lambda: Accuracy("binary"), "on_invalid", "warn"),
+    (lambda: imbtorch.FScore("binary", beta=2.0), "measure_arguments", {}),
+    (lambda: ConfusionMatrix("binary"), "normalize", "true"),
+    (lambda: ImbalanceReport("binary"), "prefix", "val_"),
+    (lambda: ImbalanceReport("binary"), "prevalence", [1, 1]),
+    (lambda: ImbalanceReport("binary"), "class_names", ["a", "b"]),
+    (lambda: ImbalanceReport("binary"), "intervals", True),
+    (lambda: ThresholdSweep(imbtorch.FScore), "thresholds", torch.tensor([0.5])),
+    (lambda: imbtorch.HandTill(3), "num_classes", 4),
+]
+
+
+@pytest.mark.parametrize(("build", "name", "value"), READ_ONLY)
+def test_settings_cannot_be_changed(build, name, value):
+    metric = build()
+    before = repr(metric)
+    with pytest.raises(AttributeError, match=f"{name} cannot be changed, .*build a new {type(metric).__name__} with"):
+        setattr(metric, name, value)
+    assert repr(metric) == before
+
+
+def test_memory_of_the_caller_is_not_kept():
+    costs = torch.tensor([[0.0, 1.0], [5.0, 0.0]], dtype=torch.float64)
+    thresholds = torch.tensor([0.25, 0.75], dtype=torch.float64)
+    metric, sweep = imbtorch.ExpectedCost("binary", costs=costs), ThresholdSweep(imbtorch.FScore, thresholds)
+    costs.fill_(9.0), thresholds.fill_(0.5)
+    assert metric(torch.tensor([0, 1]), torch.tensor([0, 0])) == 0.5
+    metric.measure_arguments["costs"].fill_(7.0)
+    assert metric(torch.tensor([0, 1]), torch.tensor([0, 0])) == 0.5
+    sweep.update(torch.tensor([0.1, 0.9]), torch.tensor([0, 1]))
+    sweep.result().curve()[0].fill_(0.0), sweep.thresholds.fill_(0.0)
+    assert sweep.result().curve()[0].tolist() == [0.25, 0.75]
+
+
+@pytest.mark.parametrize("ask", ["compute", "interval", "at_prevalence", "counts", "result"])
+def test_every_answer_refuses_what_compute_refuses(ask, accelerator):
+    metric = ImbalanceReport("binary") if ask in ("counts", "result") else imbtorch.BalancedAccuracy("binary")
+    metric.update(torch.tensor([0, 1, 7]), torch.tensor([0, 1, 1]))
+    with pytest.raises(ValueError, match="did not count 1 of the samples"):
+        getattr(metric, ask)(*([[1, 1]] if ask == "at_prevalence" else []))
+
+
+def test_a_missing_task_is_said_as_everything_else():
+    for kind in (imbtorch.ImbalanceAccuracy, imbtorch.FScore, imbtorch.ExpectedCost, ImbalanceReport, ConfusionMatrix):
+        keywords = {"costs": [[0, 1, 1]] * 3} if kind is imbtorch.ExpectedCost else {}
+        with pytest.raises(ValueError, match=r"task.* must be 'binary', 'multiclass' or 'multilabel', as in"):
+            kind(num_classes=3, **keywords)
+
+
+def test_numpy_numbers_are_numbers():
+    metric = Accuracy("multiclass", np.int64(3), ignore_index=np.int32(-1))
+    assert metric(torch.tensor([0, 1]), torch.tensor([0, -1])) == 1
+    assert Accuracy("binary", threshold=np.float32(0.25)).threshold == 0.25
+    assert imbtorch.Recall("multilabel", num_labels=np.uint8(2)).num_labels == 2
+    with pytest.raises(TypeError, match="num_classes must be an int"):
+        Accuracy("multiclass", np.bool_(True))
+
+
+def test_more_classes_than_memory_says_what_they_take():
+    with pytest.raises(ValueError, match=r"the counts take 80,000,000.0 GB.*state='margins'"):
+        Accuracy("multiclass", 10**8)
+
+
+def test_an_empty_rank_is_rank_zero(monkeypatch):
+    monkeypatch.setenv("RANK", "")
+    monkeypatch.setenv("LOCAL_RANK", "")
+    with pytest.warns(UserWarning, match="has counted no sample"):
+        Accuracy("binary").compute()
+
+
+def test_the_worst_class_has_a_value_but_no_interval():
+    metric = imbtorch.Recall("multiclass", 3, average="min")
+    assert metric(PREDS, TARGET) == 0.5
+    with pytest.raises(ValueError, match="no interval that covers it; use average='none'"):
+        metric.interval()

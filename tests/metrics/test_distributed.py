@@ -1,5 +1,6 @@
 """One state over all processes: the same number on 1, 2 and 3, one collective, and never a hang."""
 
+import functools
 import warnings
 
 import pytest
@@ -10,7 +11,7 @@ from torch.utils.data import DataLoader, SequentialSampler, TensorDataset
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 import imbtorch
-from imbtorch import ExactBatchSampler, ImbalanceReport
+from imbtorch import Accuracy, ExactBatchSampler, ImbalanceReport, ThresholdSweep
 
 WORLDS = (1, 2, 3)
 
@@ -369,3 +370,61 @@ def test_what_cannot_be_dealt_out_is_an_error_on_every_rank():
     single = launch(2, batches_of_all_ranks, 5, 1)
     assert single == [single[0]] * 2
     assert "batch_size=1" in single[0]
+
+
+def harm(counts):
+    return counts.fill_diagonal_(0).sum()
+
+
+SETTINGS = {
+    "threshold": [lambda: Accuracy("binary"), lambda: Accuracy("binary", threshold=0.9)],
+    "logits": [lambda: Accuracy("binary"), lambda: Accuracy("binary", logits=True)],
+    "ignore_index": [lambda: Accuracy("multiclass", 3), lambda: Accuracy("multiclass", 3, ignore_index=-100)],
+    "measure": [lambda: Accuracy("binary"), lambda: imbtorch.Recall("binary")],
+    "layout": [lambda: Accuracy("multiclass", 3), lambda: Accuracy("multiclass", 3, state="margins")],
+    "class names": [
+        lambda: ImbalanceReport("multiclass", class_names=["cat", "dog", "emu"]),
+        lambda: ImbalanceReport("multiclass", class_names=["dog", "cat", "emu"]),
+    ],
+    "thresholds": [
+        lambda: ThresholdSweep(imbtorch.FScore, torch.tensor([0.2, 0.5])),
+        lambda: ThresholdSweep(imbtorch.FScore, torch.tensor([0.3, 0.5])),
+    ],
+    "beta": [lambda: imbtorch.FScore("binary", beta=1.0), lambda: imbtorch.FScore("binary", beta=2.0)],
+}
+
+
+def counts_otherwise(rank, world, name):
+    first, other = SETTINGS[name]
+    metric = (other if rank == world - 1 else first)()
+    scores = torch.rand(8, generator=torch.Generator().manual_seed(rank))
+    binary = metric.task == "binary"
+    preds = scores if binary else (3 * scores).long()
+    target = torch.arange(8) % (2 if binary else 3)
+    metric.update(preds, target)
+    try:
+        metric.compute()
+    except RuntimeError as error:
+        found = str(error)
+    else:
+        found = "summed"
+    alike = first()
+    alike.update(preds, target)
+    return found, int(alike.counts().sum()) if hasattr(alike, "counts") else float(bool(alike.compute()))
+
+
+@pytest.mark.parametrize(("name", "world"), [(name, 2) for name in SETTINGS] + [("threshold", 3)])
+def test_processes_that_count_otherwise_are_told_so_on_all_of_them(name, world):
+    for found, _ in launch(world, counts_otherwise, name):
+        assert "not set up alike on all processes" in found
+
+
+def test_a_digest_is_the_same_in_every_process_whatever_its_hash_seed():
+    assert len(set(launch(3, settings_of_a_report))) == 1
+
+
+def settings_of_a_report(rank, world):
+    mine = {"mine": harm, "f2": functools.partial(imbtorch.f_score, beta=2), "iam": imbtorch.ImbalanceAccuracy}
+    report = ImbalanceReport("multiclass", 3, measures=mine, prevalence=[1, 2, 3])
+    costs = imbtorch.ExpectedCost("binary", costs=torch.eye(2))
+    return report._settings_text() + costs._settings_text()

@@ -1,5 +1,6 @@
 """Measures that other measures and reports are given: what index of balanced accuracy takes, and costs in a report."""
 
+import functools
 import pickle
 from fractions import Fraction
 from functools import partial
@@ -8,11 +9,12 @@ import numpy as np
 import oracles
 import pytest
 import sklearn.metrics
+import sklearn.metrics as sk
 import torch
 import torchmetrics
 
 import imbtorch
-from imbtorch import ImbalanceReport
+from imbtorch import ImbalanceReport, ThresholdSweep
 from imbtorch.metrics.catalogue import BY_KEY
 from imbtorch.metrics.resolving import resolved
 from imbtorch.tasks import Counting
@@ -171,3 +173,62 @@ def test_costs_that_do_not_fit_the_report():
         ImbalanceReport("multiclass", 3, measures=["expected_cost"])
     with pytest.raises(ValueError, match="'cost' was made to count otherwise"):
         ImbalanceReport("multiclass", 3, measures={"cost": imbtorch.ExpectedCost("binary", costs=COSTS)})
+
+
+@pytest.mark.parametrize(
+    "name", ["IndexBalancedAccuracy", "WeightedAccuracy", "AccuracyDominanceArea", "Dominance", "OptimizedPrecision"]
+)
+def test_two_classes_are_read_alike_as_binary_and_as_multiclass(name):
+    generator = torch.Generator().manual_seed(2)
+    scores, target = torch.rand(200, 2, generator=generator).softmax(1), torch.randint(2, (200,), generator=generator)
+    keywords = {"alpha": 0.5} if name == "IndexBalancedAccuracy" else {"alpha": 0.8} if "Weighted" in name else {}
+    metric = getattr(imbtorch, name)
+    binary, multiclass = metric("binary", **keywords), metric("multiclass", 2, **keywords)
+    assert multiclass(scores, target) == binary(scores[:, 1], target)
+    report = ImbalanceReport("multiclass", 2, measures={"x": functools.partial(metric, **keywords)})
+    assert report(scores, target)["x"] == binary.compute()
+    views = metric("multiclass", 2, average="none", **keywords)(scores, target)
+    assert views[1] == binary.compute()
+    named = metric("multiclass", 2, average="macro", **keywords)(scores, target)
+    assert named.item() == pytest.approx(views.mean().item())
+
+
+F1_MEASURES = {
+    "function": imbtorch.f_score,
+    "partial of a function": functools.partial(imbtorch.f_score, beta=1.0),
+    "class": imbtorch.FScore,
+    "partial of a class": functools.partial(imbtorch.FScore, beta=1.0),
+    "instance": imbtorch.FScore("binary"),
+    "pair": (imbtorch.f_score, True),
+}
+
+
+@pytest.mark.parametrize("measured", F1_MEASURES.values(), ids=F1_MEASURES)
+def test_one_rule_for_the_positive_class(measured):
+    scores, target = torch.tensor([0.2, 0.9, 0.7, 0.4, 0.6]), torch.tensor([0, 1, 1, 1, 0])
+    wanted = sk.f1_score(target, scores > 0.5)
+    report = ImbalanceReport("binary", measures={"f1": measured}, per_class=())
+    assert report(scores, target)["f1"].item() == pytest.approx(wanted)
+    assert report["f1"].higher_is_better is True
+    if not isinstance(measured, tuple):
+        sweep = ThresholdSweep(measured, torch.tensor([0.5]))
+        assert sweep(scores, target)["value"].item() == pytest.approx(wanted)
+
+
+def test_parameters_of_instances_and_partials_count():
+    scores, target = torch.tensor([0.2, 0.9, 0.7, 0.4, 0.6]), torch.tensor([0, 1, 1, 1, 0])
+    wanted = sk.fbeta_score(target, scores > 0.5, beta=2)
+    costs = torch.tensor([[0.0, 1.0], [5.0, 0.0]])
+    for f2 in (imbtorch.FScore("binary", beta=2.0), functools.partial(imbtorch.FScore, beta=2.0)):
+        sweep = ThresholdSweep(f2, torch.tensor([0.5]))
+        assert sweep(scores, target)["value"].item() == pytest.approx(wanted)
+        report = ImbalanceReport("binary", measures={"f2": f2}, per_class=())
+        assert report(scores, target)["f2"].item() == pytest.approx(wanted)
+    macro = functools.partial(imbtorch.f_score, average="macro")
+    report = ImbalanceReport("binary", measures={"f1": macro}, per_class=())
+    assert report(scores, target)["f1"].item() == pytest.approx(sk.f1_score(target, scores > 0.5, average="macro"))
+    sweep = ThresholdSweep(functools.partial(imbtorch.ExpectedCost, costs=costs), torch.tensor([0.5]))
+    assert sweep(scores, target)["value"].item() == pytest.approx((1 + 5) / 5)
+    assert sweep["value"].higher_is_better is False
+    with pytest.raises(TypeError, match=r"ExpectedCost takes arguments of its own; .*functools.partial\(ExpectedCost"):
+        ThresholdSweep(imbtorch.ExpectedCost)

@@ -622,3 +622,9 @@ def test_soft_groups_on_several_processes(world):
     for found in launch(world, soft_on):
         assert found[0] == expected[0]
         assert found[1] == pytest.approx(expected[1], nan_ok=True, abs=0)
+
+
+def test_names_in_the_place_of_indices_of_groups_are_not_all_listed():
+    report = ImbalanceReport("binary", groups=["north", "south"])
+    with pytest.raises(TypeError, match=r"^group must be a tensor \[N\] of indices .{,100}$"):
+        report.update(torch.rand(100), torch.arange(100) % 2, group=["north"] * 100)

@@ -24,7 +24,7 @@ from torchmetrics import MetricCollection, MetricTracker
 from torchmetrics.classification import MulticlassAccuracy
 
 import imbtorch
-from imbtorch import ImbalanceReport
+from imbtorch import Accuracy, ImbalanceReport
 from imbtorch.metrics import catalogue as metrics
 from imbtorch.metrics.rows import Overall
 
@@ -1414,3 +1414,109 @@ def test_a_report_at_a_prevalence_counts_like_any_other():
     born = born.to_empty(device="cpu")
     born.update(*data("binary"))
     assert_same(born.compute(), there.compute())
+
+
+def harm(counts):
+    return counts.fill_diagonal_(0).sum()
+
+
+class Harmful(imbtorch.ConfusionMatrixMetric):
+    measure = staticmethod(harm)
+
+
+PREDS, TARGET = torch.tensor([0, 1, 1, 2, 0]), torch.tensor([0, 1, 2, 2, 1])
+
+
+@pytest.mark.parametrize("measured", [harm, Harmful, (harm, True), functools.partial(harm)])
+def test_a_function_of_ones_own_harms_no_other_value(measured):
+    report = ImbalanceReport(
+        "multiclass", 3, measures={"mine": measured, "accuracy": Accuracy}, per_class=("recall",), intervals=False
+    )
+    report.update(PREDS, TARGET)
+    for _ in range(2):
+        values = report.compute()
+        assert values["mine"] == 2
+        assert values["accuracy"] == pytest.approx(0.6)
+        assert values["recall/1"] == 0.5
+    assert report.confmat.trace() == 3
+    assert report(PREDS, TARGET)["accuracy"] == pytest.approx(0.6)
+
+
+def test_products_of_cells_do_not_overflow():
+    report = ImbalanceReport("binary", measures={"product": lambda c: c[0, 0] * c[1, 1]}, per_class=())
+    report.update(torch.tensor([0, 1]), torch.tensor([0, 1]))
+    for _ in range(32):  # doubles the counts
+        report.merge_state(report.metric_state)
+    assert report.confmat.tolist() == [[2**32, 0], [0, 2**32]]
+    assert report.compute()["product"] == 2.0**64
+
+
+def test_functions_of_ones_own_keep_their_digits_under_a_default_of_half_precision():
+    report = ImbalanceReport("binary", measures={"mine": lambda c: c.diagonal().sum() / c.sum()}, per_class=())
+    report.update(torch.arange(1000) % 3 == 0, torch.ones(1000, dtype=torch.int64))
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        with pytest.warns(UserWarning, match="no target"):
+            value = report.compute()["mine"]
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert value == torch.tensor(0.334)
+
+
+@pytest.mark.parametrize("names", [{"cat", "dog"}, frozenset({"cat", "dog"}), {"cat": 0, "dog": 1}, 3])
+def test_class_names_have_an_order(names):
+    with pytest.raises(TypeError, match="class_names must be a sequence in the order of the classes"):
+        ImbalanceReport("multiclass", class_names=names)
+
+
+def test_values_of_a_report_refuse_to_merge_and_draw_themselves():
+    report = ImbalanceReport("binary")
+    report.update(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]))
+    with pytest.raises(TypeError, match="call merge_state of the report itself"):
+        report["iam"].merge_state(report["iam"])
+    figure, axes = report["iam"].plot()
+    assert figure is not None
+    assert axes.has_data()
+
+
+@pytest.mark.parametrize("names", [["ok", "fraud"], ["fraud", "ok"]])
+def test_the_commonest_class_is_that_of_the_population(names):
+    """In a validation set with more frauds than in a thousand of the population."""
+    shares = {"ok": 1000, "fraud": 1}
+    report = ImbalanceReport("binary", class_names=names, prevalence=shares, measures=["accuracy", "iam"])
+    ok = names.index("ok")
+    target = torch.tensor([ok] * 100 + [1 - ok] * 120)
+    report.update(torch.where(torch.arange(220) % 5 == 0, 1 - target, target), target)
+    report.compute()
+    assert "Baseline: always predicting 'ok': accuracy 0.9990, iam -0.0010" in str(report.table())
+    _, ax = report.plot([report.compute()] * 2)
+    levels = {round(float(level), 4) for line in ax.get_lines() for level in line.get_ydata()[:1]}
+    assert 0.999 in levels
+
+
+def test_labels_that_most_samples_have_are_always_predicted():
+    report = ImbalanceReport("multilabel", num_labels=2, prevalence=[0.9, 0.2], measures=["accuracy"], per_class=())
+    target = torch.tensor([[0, 0], [1, 1], [0, 1], [1, 0]] * 5)
+    report.update(target.flip(0), target)
+    report.compute()
+    assert "predicting of each label what is more common: accuracy 0.8500" in str(report.table())
+
+
+def test_reported_values_without_an_interval_are_not_called_unknown():
+    report = ImbalanceReport(
+        "multiclass",
+        class_names=[*"abcd"],
+        groups=["x", "y"],
+        class_groups={"tail": ["c"]},
+        superclasses={"ab": ["a", "b"]},
+        measures=["iam"],
+        soft=True,
+    )
+    target = torch.arange(8) % 4
+    report.update(torch.eye(4)[target], target, group=torch.arange(8) // 4)
+    for name in ("iam/x", "iam_worst", "iam_soft", "iam/superclasses", "recall/tail"):
+        assert name in report
+        with pytest.raises(ValueError, match=f"{name!r} has no interval here, but overall values and those of single"):
+            report.interval(name)
+    with pytest.raises(ValueError, match=r"names \['iam/z'\], which are not reported"):
+        report.interval("iam/z")

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from scipy import stats
 
 import imbtorch
 from imbtorch import ImbalanceReport
@@ -245,3 +246,44 @@ def test_an_interval_is_of_the_classes_that_are_there():
         intervals.append(each.interval("balanced_accuracy", generator=torch.Generator().manual_seed(0)))
     assert float(intervals[0].low) == pytest.approx(float(intervals[1].low), abs=5e-3)
     assert float(intervals[0].high) == pytest.approx(float(intervals[1].high), abs=5e-3)
+
+
+def test_a_report_with_intervals():
+    report = imbtorch.ImbalanceReport("binary", intervals=True, prefix="val_", per_class=())
+    preds, target = torch.tensor([0, 0, 0, 1, 1, 0, 1, 1, 1, 0] * 8), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1, 1, 0] * 8)
+    report.update(preds, target)
+    values = report.compute()
+    assert len(values) == 3 * 10
+    for name in imbtorch.ImbalanceReport.default_measures("binary"):
+        low, value, high = (values[f"val_{name}{end}"].item() for end in ("_low", "", "_high"))
+        assert low < value < high, name
+        assert report[f"{name}_low"].compute().item() == low  # the seed is fixed
+        assert report[f"{name}_low"].higher_is_better == report[name].higher_is_better
+    (tnr_hits, tnr_all), (tpr_hits, tpr_all) = (32, 40), (32, 40)
+    rates = (
+        stats.beta(hits + 0.5, total - hits + 0.5).rvs(200_000, random_state=seed)
+        for seed, (hits, total) in enumerate(((tnr_hits, tnr_all), (tpr_hits, tpr_all)))
+    )
+    expected = np.quantile(sum(rates) / 2, [0.025, 0.975])
+    assert [values["val_balanced_accuracy_low"].item(), values["val_balanced_accuracy_high"].item()] == pytest.approx(
+        expected.tolist(), abs=0.01
+    )
+    assert set(report(preds, target)) == {f"val_{name}" for name in imbtorch.ImbalanceReport.default_measures("binary")}
+    with pytest.raises(ValueError, match="intervals draws whole matrices"):
+        imbtorch.ImbalanceReport("multiclass", num_classes=3, intervals=True, state="margins")
+    with pytest.raises(ValueError, match="measures already holds 'a_low'"):
+        imbtorch.ImbalanceReport("binary", intervals=True, measures={"a": imbtorch.Accuracy, "a_low": imbtorch.Recall})
+
+
+def test_a_report_of_labels_with_intervals():
+    report = imbtorch.ImbalanceReport("multilabel", num_labels=2, intervals=True, per_class=())
+    preds = torch.tensor([[0, 0], [1, 1], [0, 1], [1, 0], [1, 1]] * 8)
+    target = torch.tensor([[0, 0], [1, 1], [1, 1], [1, 0], [0, 0]] * 8)
+    report.update(preds, target)
+    values = report.compute()
+    rates = [(16, 24), (16, 16)]  # of 24 and 16 positives
+    draws = [stats.beta(h + 0.5, n - h + 0.5).rvs(200_000, random_state=n) for h, n in rates]
+    low = np.quantile(sum(draws) / 2, 0.025)
+    high = np.quantile((draws[0] + 1) / 2, 0.975)  # all positives of the second label are found
+    assert values["recall"].item() == pytest.approx((16 / 24 + 1) / 2)
+    assert [values["recall_low"].item(), values["recall_high"].item()] == pytest.approx([low, high], abs=0.01)

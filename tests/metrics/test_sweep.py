@@ -648,3 +648,22 @@ def test_rates_are_what_values_are_read_off():
         torch.testing.assert_close(rates.sum(-1), torch.stack((1 - positives, positives), -1))
         within = counts.double()
         torch.testing.assert_close(rates / rates.sum(-1, keepdim=True), within / within.sum(-1, keepdim=True))
+
+
+def test_a_function_of_ones_own_in_a_sweep_harms_no_matrix():
+    sweep = ThresholdSweep(lambda counts: counts[..., 0, 0].mul_(0) + counts[..., 1, 1], 5)
+    sweep.update(torch.tensor([0.1, 0.9, 0.6]), torch.tensor([0, 1, 0]))
+    sweep.compute()
+    assert sweep.result().matrices().sum((-2, -1)).tolist() == [3] * 5
+
+
+def test_a_sweep_of_classes_calls_itself_by_its_name_and_tallies_each_sample_once(accelerator):
+    sweep = ThresholdSweep(imbtorch.FScore, 5, "multiclass", num_classes=4, per_class=True)
+    assert "task='multiclass'" in repr(sweep)
+    assert (sweep.task, sweep.num_classes, sweep.num_labels) == ("multiclass", 4, None)
+    assert not hasattr(sweep, "margins")
+    scores, target = torch.rand(6, 4), torch.tensor([0, 1, 2, 3, 9, 0])
+    scores[0, 2], scores[1, 0], scores[2, 1] = float("nan"), 1.5, -0.5
+    sweep.update(scores, target)
+    with pytest.raises(ValueError, match=r"4 of the samples.*: 1 targets out of range, 1 NaN scores, 2 probabilities"):
+        sweep.compute()

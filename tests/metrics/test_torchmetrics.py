@@ -13,6 +13,7 @@ from torchmetrics import MetricCollection, MetricTracker
 from torchmetrics.classification import BinaryF1Score, MulticlassConfusionMatrix, MulticlassRecall
 from torchmetrics.wrappers import BootStrapper, ClasswiseWrapper, MinMaxMetric, Running
 
+import imbtorch
 from imbtorch import (
     Accuracy,
     ClassBalanceAccuracy,
@@ -592,3 +593,21 @@ def test_local_counts_come_back_where_compute_raises():
     metric.reset()
     metric.update(*batch(0))
     assert metric.compute().item() == pytest.approx(recall(*batch(0)))
+
+
+def test_a_failed_update_of_a_group_is_not_made_up_for_later():
+    members = {"f": imbtorch.FScore("multiclass", 3), "r": imbtorch.Recall("multiclass", 3), "a": Accuracy("binary")}
+    collection = MetricCollection(members)
+    good = torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0])
+    collection.update(*good)
+    with pytest.raises(ValueError, match="holds class 5"):
+        collection.update(torch.tensor([5]), torch.tensor([0]))
+    for name, metric in members.items():
+        metric.update(*good)
+        assert int(members["a"].confmat.sum()) == (6 if name == "a" else 3), name
+    assert [int(metric.confmat.sum()) for metric in members.values()] == [6, 6, 6]
+
+
+def test_a_collection_within_a_collection_is_told_where_a_report_goes():
+    with pytest.raises(AttributeError, match="add the report to the outer one itself"):
+        MetricCollection({"in": MetricCollection({"report": ImbalanceReport("binary")})})

@@ -1,0 +1,115 @@
+"""The coverage of intervals in simulations of examples/coverage.py, and its peers against SciPy."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import imbtorch
+from imbtorch import balanced_accuracy, geometric_mean, imbalance_accuracy
+from imbtorch.analysis import bootstrap, paired_compare, posterior
+
+# --- coverage ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def coverage():
+    path = Path(__file__).parents[2] / "examples" / "coverage.py"
+    spec = importlib.util.spec_from_file_location("coverage_example", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
+def share_covered(found, truth):
+    return ((found.low <= truth + 1e-9) & (truth - 1e-9 <= found.high)).double().mean(0)
+
+
+def test_precision_is_covered_where_totals_are_random(coverage):
+    """Fixed totals take the precision of a rare class for far surer than it is."""
+    torch.manual_seed(0)
+    truth = coverage.expected(torch.tensor([1000.0, 10]).double(), torch.tensor([0.5, 0.9]).double(), False)
+    counts = coverage.test_sets(truth, 400, "drawn")
+
+    def precision(c):
+        return imbtorch.precision(c, "none")[..., [1]]
+
+    covered = {
+        totals: float(share_covered(posterior(precision, counts, samples=500, totals=totals), precision(truth)))
+        for totals in ("drawn", "fixed")
+    }
+    assert covered["drawn"] > 0.92
+    assert covered["fixed"] < 0.6
+
+
+def test_rare_classes_among_fifty_are_covered(coverage):
+    """A recall of .9 from three samples: with the prior of averages it would lie near the mean of the others."""
+    torch.manual_seed(0)
+    totals = torch.tensor([3, 5, 10, *[40] * 47]).double()
+    recalls = torch.tensor([0.9, 0.9, 0.9, *[0.5] * 47]).double()
+    truth = coverage.expected(totals, recalls, True)
+    counts = coverage.test_sets(truth, 100, "fixed")
+    measures = {"each": lambda c: imbtorch.recall(c, "none"), "gmean": geometric_mean, "iam": imbalance_accuracy}
+    found = posterior(measures, counts, samples=200)
+    assert float(share_covered(found["each"], imbtorch.recall(truth, "none"))[:3].min()) > 0.9
+    for name in ("gmean", "iam"):
+        assert float(share_covered(found[name], measures[name](truth))) > 0.9, name
+
+
+def test_clusters_are_covered_where_samples_resemble_each_other(coverage):
+    torch.manual_seed(0)
+    counts = coverage.clusters_of(coverage.Clustered(20, 50, 0.2), 400)
+    truth = balanced_accuracy(torch.tensor([[0.72, 0.08], [0.06, 0.14]]))
+    by_cluster = bootstrap(balanced_accuracy, counts, 500, clusters=True)
+    assert float(share_covered(by_cluster, truth)) > 0.91
+    assert float(share_covered(posterior(balanced_accuracy, counts.sum(1), samples=500), truth)) < 0.8
+
+
+def test_differences_of_pairs_are_covered(coverage):
+    torch.manual_seed(0)
+    held, recalls = 0, torch.tensor([[0.9, 0.8], [0.9, 0.7]]).double()
+    for _ in range(400):
+        a, b, target = coverage.joint_counts(recalls, torch.tensor([200, 10]), 0.7)
+        found = paired_compare(balanced_accuracy, a, b, target, 2, samples=400).difference
+        held += float(found.low) <= 0.05 <= float(found.high)
+    assert held >= 0.92 * 400
+
+
+def test_cells_of_simulated_sets_are_as_expected(coverage):
+    torch.manual_seed(0)
+    truth = coverage.expected(torch.tensor([100.0, 20, 5]).double(), torch.tensor([0.9, 0.6, 0.5]).double(), True)
+    assert truth.sum(-1).tolist() == pytest.approx([100, 20, 5])
+    assert truth[0].tolist() == pytest.approx([90, 10 * 0.95, 10 * 0.05])
+    assert truth[1].tolist() == pytest.approx([8 * 0.35, 12, 8 * 0.65])
+    fixed = coverage.test_sets(truth, 4000, "fixed")
+    assert bool((fixed.sum(-1) == torch.tensor([100, 20, 5])).all())
+    np.testing.assert_allclose(fixed.mean(0), truth, atol=0.25)
+    drawn = coverage.test_sets(truth, 4000, "drawn")
+    assert bool((drawn.sum((-1, -2)) == 125).all())
+    assert float(drawn[:, 1].sum(-1).var()) == pytest.approx(125 * 0.16 * 0.84, rel=0.1)
+
+
+def test_peers_are_those_of_scipy(coverage):
+    counts = torch.tensor([[[40, 6], [3, 11]]])
+    torch.manual_seed(0)
+    low, high = coverage.bca(counts, {"ba": balanced_accuracy}, "drawn", 20_000)["ba"]
+    cells = np.repeat(np.arange(4), [40, 6, 3, 11])
+
+    def value(samples, axis=-1):
+        tn, fp, fn, tp = ((samples == k).sum(axis) for k in range(4))
+        return (tn / (tn + fp) + tp / (tp + fn)) / 2
+
+    theirs = stats.bootstrap(
+        (cells,), value, n_resamples=20_000, vectorized=True, method="BCa", rng=np.random.default_rng(0), batch=1000
+    ).confidence_interval
+    assert [float(low), float(high)] == pytest.approx([theirs.low, theirs.high], abs=0.01)
+    limits = coverage.classical(counts, {}, "drawn")["recall of a class"]
+    for index, (hits, total) in enumerate([(40, 46), (11, 14)]):
+        wilson = stats.binomtest(hits, total).proportion_ci(method="wilson")
+        assert [float(end[0, index]) for end in limits] == pytest.approx([wilson.low, wilson.high])
