@@ -1,4 +1,4 @@
-"""Matrices, measures and distributions of values that tests of intervals share; the distributions are SciPy's."""
+"""Matrices, predictions of epochs and distributions of values that tests share; the distributions are SciPy's."""
 
 import itertools
 import math
@@ -114,3 +114,9 @@ def drawn(recalls, totals, seed=0):
 
 
 LEARNING = [[0.6, 0.3], [0.8, 0.5], [0.85, 0.6], [0.9, 0.6], [0.9, 0.65], [0.9, 0.6]]
+
+
+def facts(found):
+    """Everything that a choice among epochs found, up to rounding of the shortfall."""
+    of_choice = ("epoch", "value", "corrected", "stability", "tied", "identical", "indistinguishable")
+    return (*(getattr(found, of) for of in of_choice), round(found.shortfall, 12))

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from distributions import LEARNING, drawn, seeded
+from distributions import LEARNING, drawn, facts, seeded
 from sklearn import metrics
 
 import imbtorch

@@ -4,13 +4,12 @@ import threading
 
 import pytest
 import torch
-from distributions import LEARNING, drawn, seeded
+from distributions import LEARNING, drawn, facts, seeded
 from sklearn import metrics
 
 from imbtorch import Margins, balanced_accuracy
 from imbtorch.analysis import select_epoch
 from imbtorch.choosing import epochs, halves
-from imbtorch.choosing.epochs import ChosenEpoch
 
 # --- several processes ----------------------------------------------------------------------------------------------
 
@@ -42,11 +41,6 @@ def on_processes(world, work):
     if failed:
         raise failed[0]
     return found
-
-
-def facts(found: ChosenEpoch):
-    of_choice = ("epoch", "value", "corrected", "stability", "tied", "identical", "indistinguishable")
-    return (*(getattr(found, of) for of in of_choice), round(found.shortfall, 12))
 
 
 @pytest.mark.parametrize("world", [2, 3])
