@@ -284,7 +284,7 @@ LAYERS = [  # each imports only from its own layer and those above it in this li
         },
         {"numpy"},
     ),  # torchmetrics needs it
-    ({"inference", "properties"}, set()),
+    ({"inference", "properties"}, {"numpy"}),
     ({"choosing"}, set()),
     ({"analysis"}, set()),
     ({"plots"}, {"matplotlib"}),

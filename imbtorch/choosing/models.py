@@ -12,7 +12,7 @@ from torch import Tensor
 
 from imbtorch import measures as formulas
 from imbtorch.counts import Measure, check_choice, check_square, double, evaluated, matrix
-from imbtorch.properties.dominance import undominated
+from imbtorch.properties.dominance import ROUNDING, pareto_front, undominated
 from imbtorch.tables import aligned
 
 __all__ = ["TIES", "Selection", "Ties", "as_good_as_best", "select_model"]
@@ -20,7 +20,6 @@ __all__ = ["TIES", "Selection", "Ties", "as_good_as_best", "select_model"]
 Ties: TypeAlias = Literal["latest", "earliest"]  # which of tied candidates to keep
 TIES: tuple[Ties, ...] = ("latest", "earliest")
 
-ROUNDING = 1e-12  # difference of values, and share of them, up to which they tie
 FIVE: dict[str, Measure] = {
     "accuracy": formulas.accuracy,
     "cba": formulas.class_balance_accuracy,
@@ -210,13 +209,7 @@ class Selection:
     @property
     def unbeaten(self) -> tuple[str, ...]:
         """Models that no other beats on all measures (Pareto): as good on each and better on one; nan beats nothing."""
-        worth = self._worth.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
-        others = worth.unsqueeze(1)
-        alike = torch.isclose(others, worth, rtol=ROUNDING, atol=ROUNDING)
-        as_good = ((others >= worth) | alike).all(-1)  # [other, model]
-        better = ((others > worth) & ~alike).any(-1)
-        valued = ~self._worth.isnan().all(1)
-        return self._named(~(as_good & better).any(0) & valued)
+        return self._named(pareto_front(self._worth) & ~self._worth.isnan().all(1))
 
     @property
     def _higher(self) -> Tensor:

@@ -362,22 +362,32 @@ def checked_prior(prior: Prior, size: int) -> None:
 # --- resamples ------------------------------------------------------------------------------------------------------
 
 
-def multinomial(cells: Tensor, samples: int, generator: torch.Generator | None) -> Tensor:
-    """Multinomial resamples ``[samples, ..., strata, cells]`` of each stratum, by chained binomials.
+def multinomial(weights: Tensor, totals: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Draw counts of cells from multinomial distributions, by chained binomials.
 
     Each cell takes its share of what the cells before it left; empty cells cost nothing.
+
+    Args:
+        weights: float64 ``[..., C]``, counts or shares of the cells, >= 0.
+        totals: float64 ``[N, ...]``, whole numbers to divide among the cells.
+        generator: source of randomness, on the device of the weights.
+
+    Returns:
+        float64 ``[N, ..., C]``.
+
+    >>> multinomial(torch.tensor([[0.0, 1.0, 0.0]]), torch.tensor([[5.0]]), None)
+    tensor([[[0., 5., 0.]]])
     """
-    result = cells.new_zeros(samples, *cells.shape)
-    left = cells.sum(-1).expand(samples, *cells.shape[:-1]).clone()
-    behind = cells.sum(-1)  # counts of the cells that have not had their turn
-    filled = (cells > 0).flatten(0, -2).any(0).nonzero().flatten().tolist()
+    counts = totals.new_zeros(*totals.shape, weights.shape[-1])
+    left = totals.clone()
+    behind = weights.flip(-1).cumsum(-1).flip(-1)  # of a cell and those after it: exactly its own at the last filled
+    filled = (weights > 0).reshape(-1, weights.shape[-1]).any(0).nonzero().flatten().tolist()
     for index in filled:
-        chance = ratio(cells[..., index], behind).clamp(0, 1).expand_as(left)
+        chance = ratio(weights[..., index], behind[..., index]).expand_as(left)
         taken = torch.binomial(left, chance, generator=generator)
-        result[..., index] = taken
+        counts[..., index] = taken
         left -= taken
-        behind = behind - cells[..., index]
-    return result
+    return counts
 
 
 def effective_samples(clusters: Tensor, event_dims: int) -> Tensor:

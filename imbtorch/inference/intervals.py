@@ -412,7 +412,8 @@ def bootstrap(
         return found if isinstance(measure, Mapping) else found[""]
     cells = wide if stratified else wide.flatten(-2).unsqueeze(-2)  # [..., strata, cells]
     sizes = announced(chunks(samples, wide.numel(), wide.device), samples, "bootstrap intervals", FASTER)
-    resamples = (multinomial(cells, size, generator) for size in sizes)
+    totals = cells.sum(-1)
+    resamples = (multinomial(cells, totals.expand(size, *totals.shape), generator) for size in sizes)
     drawn = _values_of(measures, (some.reshape(len(some), *wide.shape) for some in resamples), event_dims)
     method, found = "stratified bootstrap" if stratified else "bootstrap", {}
     for name, each in measures.items():

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.counts import Measure, check_square, double, evaluated
+from imbtorch.inference.draws import multinomial
 from imbtorch.inference.intervals import posterior
 
 __all__ = ["samples_needed"]
@@ -73,8 +74,8 @@ def samples_needed(
         """Widths of the intervals of test sets with so many samples of the rarest class."""
         generator = torch.Generator().manual_seed(seed)
         size = (relative.sum() * rarest).round().expand(test_sets, 1)
-        totals = _multinomial((relative / relative.sum()).unsqueeze(0), size, generator).squeeze(-2)
-        counts = _multinomial(shares, totals, generator)
+        totals = multinomial(relative.unsqueeze(0), size, generator).squeeze(-2)
+        counts = multinomial(shares, totals, generator)
         whole = (totals > 0)[:, relative > 0].all(-1)
         found = torch.full((test_sets,), torch.inf, dtype=torch.float64)
         parts = []
@@ -127,16 +128,3 @@ def _shares(rates: Tensor, class_priors: Tensor) -> tuple[Tensor, Tensor]:
     if bool((come & (totals.squeeze(-1) == 0)).any()):
         raise ValueError("rates has an empty row for a class that comes; say how it is predicted")
     return torch.where(totals > 0, wide / totals, 0.0), priors / priors[come].min()
-
-
-def _multinomial(shares: Tensor, totals: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw counts ``[N, R, C]`` of rows with these totals ``[N, R]`` and shares ``[R, C]``, cell by cell."""
-    counts = shares.new_zeros(len(totals), *shares.shape)
-    left, behind = totals.clone(), torch.ones_like(shares[:, 0])
-    for column in range(shares.shape[-1] - 1):
-        chance = torch.where(behind > 0, shares[:, column] / behind, 0.0).clamp(0, 1)
-        taken = torch.binomial(left, chance.expand_as(left), generator=generator)
-        counts[..., column] = taken
-        left, behind = left - taken, behind - shares[:, column]
-    counts[..., -1] = left
-    return counts

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from imbtorch.counts import double, ratio
+from imbtorch.counts import check_square, double, ratio, restore
 from imbtorch.inference.draws import multinomial
 from imbtorch.inference.intervals import Interval, check_level
 from imbtorch.inference.special import normal_quantile, student_quantile
@@ -25,6 +25,7 @@ __all__ = [
     "matrices_of",
     "partial_area_at",
     "partial_areas",
+    "partial_auc",
     "precision_recall_curve",
     "roc_curve",
     "unresolved",
@@ -65,34 +66,68 @@ def area(histogram: Tensor) -> Tensor:
     return torch.trapezoid(true, false)
 
 
+def partial_auc(counts: Tensor, left: Tensor | None = None, right: Tensor | None = None) -> Tensor:
+    r"""Partial AUC: what one operating point contributes to the area under the ROC curve with its two neighbours.
+
+    .. math:: \mathrm{pAUC} = \tfrac12 (\mathrm{FPR} - \mathrm{FPR}_1)(\mathrm{TPR} + \mathrm{TPR}_1)
+        + \tfrac12 (\mathrm{FPR}_2 - \mathrm{FPR})(\mathrm{TPR} + \mathrm{TPR}_2)
+
+    By default the neighbours are the classifiers that never and that always predict the positive class. The area is
+    then that of the whole three-point curve, (TPR + TNR)/2, which is :func:`~imbtorch.balanced_accuracy`.
+    :meth:`SweepResult.partial_auc` has it at every threshold.
+
+    Args:
+        counts: ``[..., 2, 2]`` counts or rates of the operating point.
+        left: ``[..., 2, 2]`` of the neighbour with fewer positive predictions; None for none at all.
+        right: ``[..., 2, 2]`` of the neighbour with more positive predictions; None for nothing but them.
+
+    Returns:
+        ``[...]`` in [0, 1], higher is better; an area is negative where a neighbour lies on the other side. nan where a
+        class has no targets.
+
+    Raises:
+        ValueError: for more than two classes.
+
+    Source: Liu, Ghosh and Martin (2007), eq. 3; Garcia et al. (2010), section 2, for the area of one point.
+
+    >>> partial_auc(torch.tensor([[8, 2], [1, 4]]))  # (4/5 + 8/10) / 2
+    tensor(0.8000, dtype=torch.float64)
+    """
+    false, true = _rates("counts", counts)
+    ends = torch.zeros_like(false), torch.ones_like(false)
+    before = (ends[0], ends[0]) if left is None else _rates("left", left)
+    behind = (ends[1], ends[1]) if right is None else _rates("right", right)
+    area = (false - before[0]) * (true + before[1]) + (behind[0] - false) * (true + behind[1])
+    return restore(area / 2, counts)
+
+
 def partial_areas(histogram: Tensor) -> Tensor:
-    """What each point contributes to the area with its two neighbours on the ROC curve, ``[..., B - 1]``.
+    """Compute :func:`partial_auc` of each point of the ROC curve with its two neighbours, ``[..., B - 1]``.
 
     In the order of the thresholds. Source: Liu, Ghosh and Martin (2007), eq. 3.
+
+    >>> partial_areas(torch.tensor([[3, 0, 1], [0, 0, 2]]))  # two thresholds of one point, a trapezoid beside each
+    tensor([0.7500, 0.1250], dtype=torch.float64)
     """
-    false, true = roc_curve(histogram)
-    steps = (false[..., 1:] - false[..., :-1]) * (true[..., 1:] + true[..., :-1]) / 2
-    return (steps[..., :-1] + steps[..., 1:]).flip(-1)
+    counts = _with_ends(histogram)
+    return partial_auc(counts[..., 1:-1, :, :], left=counts[..., 2:, :, :], right=counts[..., :-2, :, :])
 
 
 def partial_area_at(histogram: Tensor, index: Tensor) -> Tensor:
-    """What the point of one threshold ``[...]`` contributes, with the nearest points that differ from it, ``[...]``.
+    """Compute :func:`partial_auc` at one threshold ``[...]`` with the nearest points that differ from it, ``[...]``.
 
     >>> partial_area_at(torch.tensor([[3, 0, 1], [0, 0, 2]]), torch.tensor(1))  # the area of a single point
     tensor(0.8750, dtype=torch.float64)
     """
-    false, true = roc_curve(histogram)
-    last = false.shape[-1] - 1
-    place = (last - 1 - index).unsqueeze(-1)  # rates rise while thresholds fall
-    x, y = false.gather(-1, place), true.gather(-1, place)
-    order = torch.arange(last + 1, device=histogram.device).expand_as(false)
-    differs = (false != x) | (true != y)
-    before = torch.where(differs & (order < place), order, -1).amax(-1, keepdim=True)
-    behind = torch.where(differs & (order > place), order, last + 1).amin(-1, keepdim=True)
-    before, behind = torch.where(before < 0, place, before), torch.where(behind > last, place, behind)
-    area_of = (x - false.gather(-1, before)) * (y + true.gather(-1, before))
-    area_of = area_of + (false.gather(-1, behind) - x) * (y + true.gather(-1, behind))
-    return area_of.squeeze(-1) / 2
+    counts = _with_ends(histogram)
+    place = index.unsqueeze(-1) + 1
+    point = _matrix_at(counts, place)
+    differs = (counts != point.unsqueeze(-3)).flatten(-2).any(-1)
+    order = torch.arange(counts.shape[-3], device=counts.device).expand_as(differs)
+    lower = torch.where(differs & (order < place), order, -1).amax(-1, keepdim=True)
+    higher = torch.where(differs & (order > place), order, order[..., -1:] + 1).amin(-1, keepdim=True)
+    lower, higher = torch.where(lower < 0, place, lower), torch.where(higher > order[..., -1:], place, higher)
+    return partial_auc(point, left=_matrix_at(counts, higher), right=_matrix_at(counts, lower))
 
 
 def precision_recall_curve(histogram: Tensor) -> tuple[Tensor, Tensor]:
@@ -229,7 +264,8 @@ def bootstrap_histogram(histogram: Tensor, samples: int, generator: torch.Genera
     """Histograms ``[samples, 2, B]`` of resampled samples, each class as large as it is in ``[2, B]`` whole counts."""
     held = histogram.sum(0) > 0
     drawn = histogram.new_zeros(samples, *histogram.shape, dtype=torch.float64)
-    drawn[..., held] = multinomial(double(histogram[:, held]), samples, generator)
+    counts = double(histogram[:, held])
+    drawn[..., held] = multinomial(counts, counts.sum(-1).expand(samples, 2), generator)
     return drawn
 
 
@@ -258,3 +294,22 @@ def _above(histogram: Tensor) -> Tensor:
     """Float64 sums ``[..., 2, B + 1]`` of the highest bins: of none of them, of one, of all."""
     sums = double(histogram).flip(-1).cumsum(-1)
     return torch.cat((torch.zeros_like(sums[..., :1]), sums), -1)
+
+
+def _with_ends(histogram: Tensor) -> Tensor:
+    """Return counts ``[..., B + 1, 2, 2]`` at rising thresholds, with those below and above all bins."""
+    return matrices_of(torch.nn.functional.pad(double(histogram), (1, 1)))
+
+
+def _matrix_at(counts: Tensor, place: Tensor) -> Tensor:
+    """Return the matrix ``[..., 2, 2]`` of counts ``[..., T, 2, 2]`` at an index ``[..., 1]``."""
+    return torch.take_along_dim(counts, place.unsqueeze(-1).unsqueeze(-1), -3).squeeze(-3)
+
+
+def _rates(name: str, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """False and true positive rate ``[...]``."""
+    if check_square(counts).shape[-1] != 2:
+        raise ValueError(f"{name} must be of two classes, got {list(counts.shape)}; use one_vs_rest(counts)")
+    wide = double(counts)
+    false, true = (wide[..., 1] / wide.sum(-1)).unbind(-1)
+    return false, true

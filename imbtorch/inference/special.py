@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -54,7 +55,7 @@ def _integrated(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
     mean, rest = a / total, b / total
     reach = REACH * (mean * rest / (total + 1)).sqrt()
     low, high = (mean - reach).clamp(min=0), (mean + reach).clamp(max=1)
-    nodes, weights = (each.to(x.device) for each in _gauss_legendre(100))
+    nodes, weights = (each.to(x.device) for each in _nodes_and_weights())
 
     def part(start: Tensor, stop: Tensor) -> Tensor:
         half = ((stop - start) / 2).unsqueeze(-1)
@@ -68,12 +69,10 @@ def _integrated(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=1)
-def _gauss_legendre(number: int) -> tuple[Tensor, Tensor]:
-    """Nodes in [-1, 1] and weights, by the eigenvectors of the recurrence (Golub and Welsch 1969)."""
-    steps = torch.arange(1, number, dtype=torch.float64, device="cpu")
-    beside = steps / (4 * steps**2 - 1).sqrt()
-    nodes, vectors = torch.linalg.eigh(beside.diag(1) + beside.diag(-1))
-    return nodes, 2 * vectors[0] ** 2
+def _nodes_and_weights() -> tuple[Tensor, Tensor]:
+    """Return nodes in [-1, 1] and weights of the Gauss-Legendre rule, which NumPy takes 15 ms to compute."""
+    nodes, weights = np.polynomial.legendre.leggauss(100)
+    return torch.from_numpy(nodes), torch.from_numpy(weights)
 
 
 def _by_fraction(x: Tensor, a: Tensor, b: Tensor) -> Tensor:

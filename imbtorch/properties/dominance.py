@@ -14,9 +14,12 @@ __all__ = [
     "greatest_gmean",
     "greatest_value",
     "largest_trapezium",
+    "pareto_front",
     "space_points",
     "undominated",
 ]
+
+ROUNDING = 1e-12  # difference of values, and share of them, up to which they tie
 
 
 def greatest_gmean(dominance: Tensor) -> Tensor:
@@ -141,6 +144,23 @@ def undominated(points: Tensor) -> Tensor:
     if points.ndim != 2:
         raise ValueError(f"points must be [M, 2] of dominance and G-mean, got {list(points.shape)}")
     defined = ~points.isnan().any(-1)
-    mine, other = points.unsqueeze(1), points.unsqueeze(0)
-    beaten = ((other >= mine).all(-1) & (other > mine).any(-1)).any(1)
-    return defined & ~beaten
+    return defined & pareto_front(torch.where(defined.unsqueeze(-1), points, -torch.inf))
+
+
+def pareto_front(values: Tensor) -> Tensor:
+    """Find the candidates that no other beats: as good in every value, up to rounding, and better in one.
+
+    Args:
+        values: ``[M, D]``, higher is better; nan counts as lower than all numbers.
+
+    Returns:
+        bool ``[M]``.
+
+    >>> pareto_front(torch.tensor([[0.9, 0.2], [0.2, 0.9], [0.2, 0.2], [torch.nan, 1.0]]))
+    tensor([ True,  True, False,  True])
+    """
+    ranked = values.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
+    others = ranked.unsqueeze(1)  # [other, 1, D]
+    tied = torch.isclose(others, ranked, rtol=ROUNDING, atol=ROUNDING)
+    as_good, better = (others >= ranked) | tied, (others > ranked) & ~tied
+    return ~(as_good.all(-1) & better.any(-1)).any(0)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from imbtorch.counts import Measure, check_square, double, evaluated, ratio, restore, two_by_two
+from imbtorch.counts import Measure, check_square, evaluated, ratio, two_by_two
 from imbtorch.properties.dominance import space_points
 
 __all__ = [
     "class_totals",
     "dominance_points",
     "least_precision",
-    "partial_auc",
     "precision_recall_isometrics",
     "precision_recall_points",
     "roc_isometrics",
@@ -57,50 +56,6 @@ def roc_points(counts: Tensor) -> Tensor:
     class_totals(counts)
     wide = counts.detach().cpu().double()
     return wide[..., 1] / wide.sum(-1)
-
-
-def partial_auc(counts: Tensor, left: Tensor | None = None, right: Tensor | None = None) -> Tensor:
-    r"""Partial AUC: what one operating point contributes to the area under the ROC curve with its two neighbours.
-
-    .. math:: \mathrm{pAUC} = \tfrac12 (\mathrm{FPR} - \mathrm{FPR}_1)(\mathrm{TPR} + \mathrm{TPR}_1)
-        + \tfrac12 (\mathrm{FPR}_2 - \mathrm{FPR})(\mathrm{TPR} + \mathrm{TPR}_2)
-
-    By default the neighbours are the classifiers that never and that always predict the positive class. The area is
-    then that of the whole three-point curve, (TPR + TNR)/2, which is :func:`~imbtorch.balanced_accuracy`.
-    :meth:`ThresholdSweep.partial_auc` has it at every threshold.
-
-    Args:
-        counts: ``[..., 2, 2]`` counts or rates of the operating point.
-        left: ``[..., 2, 2]`` of the neighbour with fewer positive predictions; None for none at all.
-        right: ``[..., 2, 2]`` of the neighbour with more positive predictions; None for nothing but them.
-
-    Returns:
-        ``[...]`` in [0, 1], higher is better; an area is negative where a neighbour lies on the other side. nan where a
-        class has no targets.
-
-    Raises:
-        ValueError: for more than two classes.
-
-    Source: Liu, Ghosh and Martin (2007), eq. 3; Garcia et al. (2010), section 2, for the area of one point.
-
-    >>> partial_auc(torch.tensor([[8, 2], [1, 4]]))  # (4/5 + 8/10) / 2
-    tensor(0.8000, dtype=torch.float64)
-    """
-    false, true = _rates("counts", counts)
-    ends = torch.zeros_like(false), torch.ones_like(false)
-    before = (ends[0], ends[0]) if left is None else _rates("left", left)
-    behind = (ends[1], ends[1]) if right is None else _rates("right", right)
-    area = (false - before[0]) * (true + before[1]) + (behind[0] - false) * (true + behind[1])
-    return restore(area / 2, counts)
-
-
-def _rates(name: str, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """False and true positive rate ``[...]``."""
-    if check_square(counts).shape[-1] != 2:
-        raise ValueError(f"{name} must be of two classes, got {list(counts.shape)}; use one_vs_rest(counts)")
-    wide = double(counts)
-    false, true = (wide[..., 1] / wide.sum(-1)).unbind(-1)
-    return false, true
 
 
 def precision_recall_points(counts: Tensor) -> Tensor:

@@ -283,7 +283,9 @@ def test_memory_of_many_classes_is_bounded():
 
 @pytest.mark.parametrize("cells", [[[5, 0, 3, 12]], [[7, 2], [0, 4]], [[0, 0, 0, 9]]])
 def test_moments_of_resamples(cells):
-    draws = drawing.multinomial(torch.tensor(cells).double(), 40_000, seeded()).numpy()
+    weights = torch.tensor(cells).double()
+    totals = weights.sum(-1).expand(40_000, len(cells))
+    draws = drawing.multinomial(weights, totals, seeded()).numpy()
     assert (draws == draws.round()).all()
     assert (draws >= 0).all()
     for stratum, counts in enumerate(np.array(cells)):
@@ -293,6 +295,17 @@ def test_moments_of_resamples(cells):
         assert (each[:, counts == 0] == 0).all()
         np.testing.assert_allclose(each.mean(0), counts, atol=5 * math.sqrt(counts.max() / 40_000))
         np.testing.assert_allclose(np.cov(each.T), law.cov(), atol=0.15)
+
+
+def test_shares_that_do_not_sum_to_one_exactly_lose_no_sample():
+    shares = torch.tensor([[0.1] * 10 + [0.0], [0.7, 0.1, 0.2] + [0.0] * 8]).double()
+    assert shares[0].cumsum(0)[-1] != 1
+    totals = torch.tensor([[10_000_000.0, 3.0]]).double().expand(500, 2)
+    draws = drawing.multinomial(shares, totals, seeded())
+    assert torch.equal(draws.sum(-1), totals)
+    assert draws[..., 10].sum() == 0
+    assert draws[:, 1, 3:].sum() == 0
+    assert draws[:, 0, :10].mean(0).tolist() == pytest.approx([1_000_000.0] * 10, abs=300)  # 7 standard errors
 
 
 def test_effective_samples_are_those_of_the_variance_among_clusters():
