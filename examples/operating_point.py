@@ -86,7 +86,7 @@ def main() -> None:
     tested: dict[str, tuple[Tensor, Interval]] = {}
     for label, metric in metrics.items():
         metric.update(logits[test], target[test])
-        tested[label] = metric.confmat, metric.interval(generator=generator)
+        tested[label] = metric.local_confmat, metric.interval(generator=generator)
 
     parts = (("training", train), ("validation", val), ("test", test))
     print(f"{name}: " + ", ".join(f"{int(target[i].sum())} of {len(i)} positive ({part})" for part, i in parts))

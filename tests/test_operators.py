@@ -101,7 +101,7 @@ def test_bad_values_change_nothing_about_the_operators():
             metric.update(preds, target)
         logs.append(log.names)
     assert logs[0] == logs[1]
-    assert metric.confmat.sum() == 38
+    assert metric.local_confmat.sum() == 38
 
 
 def reference(task, layout, preds, target, ignore_index):

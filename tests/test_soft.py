@@ -165,7 +165,7 @@ def test_ties_go_to_the_first_class_as_they_do_in_hard_counts():
     target = torch.arange(60) % 4
     metric = ConfusionMatrix("multiclass", num_classes=4, soft=True)
     metric.update(scores, target)
-    assert torch.equal(metric.confmat, confusion_matrix(scores, target, "multiclass", num_classes=4))
+    assert torch.equal(metric.local_confmat, confusion_matrix(scores, target, "multiclass", num_classes=4))
 
 
 @pytest.mark.parametrize("kind", SIZE)
@@ -222,7 +222,7 @@ def test_soft_margins_never_contradict_one_another(classes):
         counts = metric.soft_counts()
         assert imbtorch.margins(counts).predicted.isfinite().all()
         assert imbtorch.margins(imbtorch.one_vs_rest(counts)).predicted.isfinite().all()  # true negatives as well
-        hard = metric.margins
+        hard = metric.local_margins
         torch.testing.assert_close(counts.actual, hard.actual.double())
         absent = (hard.actual + hard.predicted) == 0
         assert not counts.predicted[absent].any()
@@ -365,7 +365,7 @@ def test_a_report_says_the_soft_value_beside_each_measure(kind):
         of_counts, of_soft = single.evaluate(report.counts()).item(), single.evaluate(report.soft_counts()).item()
         assert values[f"{name}_soft"].item() == pytest.approx(0.8 * of_counts + 0.2 * of_soft, rel=1e-6)
         assert report[f"{name}_soft"].higher_is_better is report[name].higher_is_better
-    assert torch.equal(report.confmat, hard.confmat)
+    assert torch.equal(report.local_confmat, hard.local_confmat)
     assert torch.equal(report.counts(), hard.counts())
     assert str(report.table()) == str(hard.table())
 
@@ -395,7 +395,9 @@ def test_soft_values_are_read_at_the_prevalence():
     for each in (report, metric):
         each.update(scores, target)
     assert set(report.compute()) == {"p", "p_low", "p_high", "p_soft"}
-    parts = [imbtorch.at_prevalence(counts.double(), [99, 1]) for counts in (metric.confmat, metric.soft_counts())]
+    parts = [
+        imbtorch.at_prevalence(counts.double(), [99, 1]) for counts in (metric.local_confmat, metric.soft_counts())
+    ]
     hard, soft_part = (imbtorch.precision(part, average="binary") for part in parts)
     wanted = 0.8 * hard + 0.2 * soft_part
     assert report.compute()["p_soft"].item() == pytest.approx(wanted.item(), rel=1e-6)

@@ -835,7 +835,7 @@ def test_a_wrapped_prediction_is_no_class(state):
     metric = Accuracy("multiclass", 200, state=state)
     with pytest.raises(ValueError, match=r"preds holds class -128 but num_classes=200"):
         metric.update(target.to(torch.int8), target)
-    assert metric.margins.actual.sum() == 0
+    assert metric.local_margins.actual.sum() == 0
 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in NARROW if dtype.is_signed])
@@ -847,7 +847,7 @@ def test_minus_one_of_any_width_is_out_of_range(dtype, classes, state, where):
     preds, target = (bad, good) if where == "preds" else (good, bad)
     with pytest.raises(ValueError, match=f"{where} holds class -1 "):
         metric.update(preds, target)
-    assert metric.margins.actual.sum() == 0
+    assert metric.local_margins.actual.sum() == 0
 
 
 @pytest.mark.parametrize("dtype", NARROW)
@@ -859,7 +859,7 @@ def test_every_integer_dtype_counts_what_it_says(dtype, classes, samples):
     metric = imbtorch.BalancedAccuracy("multiclass", classes, state="margins")
     metric.update(torch.tensor(preds).to(dtype), torch.tensor(target).to(dtype))
     wanted = [np.bincount(each, minlength=classes) for each in (target[preds == target], target, preds)]
-    for got, expected in zip(metric.margins, wanted, strict=True):
+    for got, expected in zip(metric.local_margins, wanted, strict=True):
         assert got.tolist() == expected.tolist()
 
 
@@ -877,12 +877,12 @@ def test_a_uint64_beyond_int64_is_neither_a_class_nor_ignored():
 def test_a_fault_in_the_last_of_many_samples_leaves_the_state_as_it_was(ignore_index, state):
     metric = imbtorch.Recall("multiclass", 5, ignore_index=ignore_index, state=state)
     metric.update(torch.tensor([0, 3]), torch.tensor([0, 2]))
-    before = [part.tolist() for part in metric.margins]
+    before = [part.tolist() for part in metric.local_margins]
     target = torch.zeros(200_000, dtype=torch.int64)
     target[-1] = 7
     with pytest.raises(ValueError, match="target holds class 7"):
         metric.update(torch.zeros_like(target), target)
-    assert [part.tolist() for part in metric.margins] == before
+    assert [part.tolist() for part in metric.local_margins] == before
 
 
 def test_an_interrupt_between_blocks_leaves_the_state_as_it_was(monkeypatch):
@@ -900,7 +900,7 @@ def test_an_interrupt_between_blocks_leaves_the_state_as_it_was(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         metric.update(target, target)
     assert len(calls) == 3
-    assert metric.confmat.sum() == 0
+    assert metric.local_confmat.sum() == 0
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -941,7 +941,7 @@ def test_columns_that_do_not_sum_to_one_are_no_probabilities(request):
     metric.update(scores, target)
     with pytest.raises(ValueError, match="1 probabilities that do not sum to 1"):
         metric.compute()
-    assert metric.confmat.tolist() == [[1, 0], [0, 1]]
+    assert metric.local_confmat.tolist() == [[1, 0], [0, 1]]
     assert FAULTS[4] == "probabilities that do not sum to 1"
 
 

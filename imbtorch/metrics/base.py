@@ -350,12 +350,12 @@ class LocalCounts(CountsMetric):
     """A metric that counts into a matrix or its margins, of which this process's part can be read."""
 
     @property
-    def confmat(self) -> Tensor:
+    def local_confmat(self) -> Tensor:
         """Copy of the counts of this process: int64 (float64 of weights) ``[K, K]``, for multilabel ``[L, 2, 2]``."""
         return confusion_counts(self._counter.counts(self._state)).clone()
 
     @property
-    def margins(self) -> Margins:
+    def local_margins(self) -> Margins:
         """Copy of the diagonal, row sums and column sums of this process: int64 (float64 of weights) ``[K]`` each."""
         return Margins(*(part.clone() for part in sums(self._counter.counts(self._state))))
 
@@ -421,5 +421,5 @@ def targets(counts: Counts) -> Tensor:
 def confusion_counts(counts: Counts) -> Tensor:
     """Return counts if they are a whole matrix, else raise."""
     if isinstance(counts, Margins):
-        raise ValueError("state='margins' keeps no confusion matrix; use state='matrix', or .margins")
+        raise ValueError("state='margins' keeps no confusion matrix; use state='matrix', or .local_margins")
     return counts

@@ -71,7 +71,8 @@ class ConfusionMatrixMetric(LocalCounts):
             set, of which Lightning's checkpoint keeps the earliest. Where soft counts have no finite value, that of the
             counts stands. ``preds`` must be floating then: multiclass scores are probabilities that sum to 1 within
             0.01, or ``logits=True``; binary and multilabel ones count as 1 - p and p and take no threshold but 0.5. The
-            state is twice as large. :attr:`confmat`, :attr:`margins` and :meth:`interval` stay of hard counts.
+            state is twice as large. :attr:`local_confmat`, :attr:`local_margins` and :meth:`interval` stay of
+            hard counts.
         weighted: whether ``update`` takes ``weight``, what each sample weighs. Counts are then float64 sums of weights
             (not on MPS devices): exact for whole weights with sums below 2**53, which count like repeated samples, else
             up to rounding, whose last digits depend on the order of samples. Such counts have no intervals.

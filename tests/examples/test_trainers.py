@@ -360,11 +360,11 @@ def test_an_evaluation_that_was_interrupted_is_no_part_of_the_next(wrapped, batc
     trainer = transformers.Trainer(Model(), args, compute_metrics=function)
     with pytest.raises(type(error)) as kept:  # as a notebook does, which keeps the traceback
         trainer.evaluate(data)
-    assert int(report.confmat.sum()) == 24 * batched
+    assert int(report.local_confmat.sum()) == 24 * batched
     failing = False
     for _ in range(2):
         values = trainer.evaluate(data)
-        assert int(report.confmat.sum()) == 50
+        assert int(report.local_confmat.sum()) == 50
         oracle = sklearn.metrics.accuracy_score([i % 2 for i in range(50)], [i % 3 // 2 for i in range(50)])
         assert values["eval_accuracy"] == pytest.approx(oracle)
     assert kept.value is error

@@ -219,7 +219,7 @@ def test_a_validation_of_other_samples_is_left_out_and_loses_nothing():
 
     def count(report, preds, target):
         report.update(preds, target)
-        report.confmat  # noqa: B018
+        report.local_confmat  # noqa: B018
         listeners, report._listeners = report._listeners, []
         report.update(preds, target)  # not heard: as if counted by another metric of a collection
         report._listeners = listeners

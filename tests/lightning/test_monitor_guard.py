@@ -969,8 +969,8 @@ def test_what_an_interrupted_evaluation_counted_is_forgotten(act, raised, packag
             run()
     finally:
         signal.signal(signal.SIGINT, handler)
-    assert int(module.train_report.confmat.sum()) == (40 if act == "fit" else 0)
-    assert int(module.older.confmat.sum()) == 40
+    assert int(module.train_report.local_confmat.sum()) == (40 if act == "fit" else 0)
+    assert int(module.older.local_confmat.sum()) == 40
     error = None
     module.train().train_report.reset()
     with listening() as told:

@@ -117,13 +117,13 @@ def test_value_is_the_measure_of_sklearns_matrix(name, task, average):
     assert value.dtype == torch.float32
     wanted = expected(name, task, resolved(name, task, average), preds, target)
     assert_equal(value, wanted)
-    assert_equal(metric.evaluate(metric.confmat), wanted)
+    assert_equal(metric.evaluate(metric.local_confmat), wanted)
     if "margins" in layouts(name, task):
         lean = build(name, task, average=average, state="margins")
         lean.update(preds, target)
         assert torch.equal(lean.compute(), value)
         assert torch.equal(lean(preds, target), value)
-        assert lean.margins.correct.sum() == 2 * metric.confmat.trace()
+        assert lean.local_margins.correct.sum() == 2 * metric.local_confmat.trace()
 
 
 @pytest.mark.parametrize("name", FACTS)
@@ -286,7 +286,7 @@ def test_empty_state_and_empty_batch(name, task):
 def test_copies_count_apart_and_repr_builds_the_metric_again(name, task):
     metric = build(name, task)
     metric.update(*batch(task))
-    value, counts = metric.compute(), metric.confmat
+    value, counts = metric.compute(), metric.local_confmat
     names = {**vars(imbtorch), "tensor": torch.tensor, "torch": torch}
     assert repr(eval(repr(metric), names)) == repr(metric) == f"{name}({metric.extra_repr()})"
     copies = pickle.loads(pickle.dumps(metric)), copy.deepcopy(metric), metric.clone()
@@ -295,20 +295,20 @@ def test_copies_count_apart_and_repr_builds_the_metric_again(name, task):
         assert repr(other) == repr(metric)
         assert torch.equal(other.compute(), value)
         other.update(*batch(task, seed=1))
-        assert torch.equal(other.confmat, metric.confmat)
+        assert torch.equal(other.local_confmat, metric.local_confmat)
         other.reset()
         other.update(*batch(task))
         assert torch.equal(other.compute(), value)
-    assert metric.confmat.sum() == 2 * counts.sum()
+    assert metric.local_confmat.sum() == 2 * counts.sum()
 
 
 def test_a_shallow_copy_counts_apart():
     metric = multiclass([0, 1], [0, 1])
     other = copy.copy(metric)
     other.update(torch.tensor([2]), torch.tensor([2]))
-    assert [int(each.confmat.sum()) for each in (metric, other)] == [2, 3]
+    assert [int(each.local_confmat.sum()) for each in (metric, other)] == [2, 3]
     metric.update(torch.tensor([2, 2]), torch.tensor([2, 2]))
-    assert [int(each.confmat.sum()) for each in (metric, other)] == [4, 3]
+    assert [int(each.local_confmat.sum()) for each in (metric, other)] == [4, 3]
 
 
 def test_repr_tells_what_differs_from_the_defaults():
@@ -393,7 +393,7 @@ def test_reset_starts_anew(name, task):
     metric.update(*batch(task, seed=1))
     metric(*batch(task, seed=2))
     metric.reset()
-    assert metric.confmat.sum() == 0
+    assert metric.local_confmat.sum() == 0
     assert not metric.update_called
     metric.update(*batch(task))
     fresh = build(name, task)
@@ -410,13 +410,13 @@ def test_the_state_keeps_its_address(task):
         metric.update(*batch(task))
         metric(*batch(task))
         metric.compute()
-        _ = metric.confmat, metric.margins
+        _ = metric.local_confmat, metric.local_margins
         assert metric._state.data_ptr() == address
-        assert metric.confmat.sum() == 240
+        assert metric.local_confmat.sum() == 240
         assert metric.update_count == 2
         metric.reset()
         assert metric._state.data_ptr() == address
-        assert metric.confmat.sum() == 0
+        assert metric.local_confmat.sum() == 0
 
 
 def test_a_move_to_where_it_is_leaves_a_state_that_others_hold():
@@ -429,17 +429,17 @@ def test_a_move_to_where_it_is_leaves_a_state_that_others_hold():
 def test_results_are_copies():
     preds, target = torch.tensor([0, 1, 1]), torch.tensor([0, 1, 2])
     metric = multiclass([0, 1, 1], [0, 1, 2])
-    results = [metric.compute(), metric.confmat, metric(preds, target), *metric.margins]
+    results = [metric.compute(), metric.local_confmat, metric(preds, target), *metric.local_margins]
     before = [result.clone() for result in results]
     metric.update(preds, target)
     assert all(map(torch.equal, results, before))
     for result in results:
         result.fill_(77)
-    assert metric.confmat.tolist() == [[3, 0, 0], [0, 3, 0], [0, 3, 0]]
+    assert metric.local_confmat.tolist() == [[3, 0, 0], [0, 3, 0], [0, 3, 0]]
     lean = multiclass([0, 1, 1], [0, 1, 2], "Recall", state="margins")
-    for part in lean.margins:
+    for part in lean.local_margins:
         part.fill_(77)
-    assert [part.tolist() for part in lean.margins] == [[1, 1, 0], [1, 1, 1], [1, 2, 0]]
+    assert [part.tolist() for part in lean.local_margins] == [[1, 1, 0], [1, 1, 1], [1, 2, 0]]
 
 
 def test_confmat_and_margins():
@@ -448,20 +448,20 @@ def test_confmat_and_margins():
     for each in (metric, lean):
         each.update(preds, target)
     matrix = sklearn_metrics.confusion_matrix(target, preds.argmax(1))
-    assert metric.confmat.tolist() == matrix.tolist()
+    assert metric.local_confmat.tolist() == matrix.tolist()
     for each in (metric, lean):
-        assert isinstance(each.margins, Margins)
+        assert isinstance(each.local_margins, Margins)
         wanted = matrix.diagonal(), matrix.sum(1), matrix.sum(0)
-        assert [part.tolist() for part in each.margins] == [part.tolist() for part in wanted]
-        assert all(part.dtype == torch.int64 for part in each.margins)
+        assert [part.tolist() for part in each.local_margins] == [part.tolist() for part in wanted]
+        assert all(part.dtype == torch.int64 for part in each.local_margins)
     with pytest.raises(ValueError, match="state='margins' keeps no confusion matrix; use state='matrix'"):
-        _ = lean.confmat
+        _ = lean.local_confmat
     preds, target = batch("multilabel")
     metric = build("Recall", "multilabel")
     metric.update(preds, target)
     wanted = sklearn_metrics.multilabel_confusion_matrix(target, preds > 0.5)
-    assert metric.confmat.tolist() == wanted.tolist()
-    assert metric.margins.predicted.tolist() == wanted.sum(1).tolist()
+    assert metric.local_confmat.tolist() == wanted.tolist()
+    assert metric.local_margins.predicted.tolist() == wanted.sum(1).tolist()
 
 
 def test_compute_again_gives_the_same_value():
@@ -495,8 +495,8 @@ def test_counts_stay_int64(convert):
     convert(module)
     metric.update(ones, ones)
     metric(torch.zeros(1), torch.ones(1, dtype=torch.long))
-    assert metric.confmat.dtype == torch.int64
-    assert metric.confmat.tolist() == [[0, 0], [1, 4098]]
+    assert metric.local_confmat.dtype == torch.int64
+    assert metric.local_confmat.tolist() == [[0, 0], [1, 4098]]
     metric.reset()
     metric.update(ones, ones)
     assert metric.compute().tolist() == [[0, 0], [0, 2049]]
@@ -554,7 +554,7 @@ def test_meta_device(name, task):
         metric = build(name, task)
     assert metric.device.type == "meta"
     assert torch.nn.Sequential(metric).to_empty(device="cpu")[0] is metric
-    assert metric.confmat.sum() == 0
+    assert metric.local_confmat.sum() == 0
     metric.update(*batch(task))
     moved = build(name, task)
     moved.update(*batch(task))
@@ -567,15 +567,15 @@ def test_meta_device(name, task):
 def test_to_empty_of_a_metric_itself():
     metric = multiclass([0, 1], [0, 1]).to("meta")
     assert metric.to_empty(device="cpu") is metric
-    assert metric.confmat.sum() == 0
+    assert metric.local_confmat.sum() == 0
     metric.update(torch.tensor([2]), torch.tensor([2]))
-    assert metric.confmat.tolist() == [[0, 0, 0], [0, 0, 0], [0, 0, 1]]
+    assert metric.local_confmat.tolist() == [[0, 0, 0], [0, 0, 0], [0, 0, 1]]
 
 
 def test_to_empty_leaves_no_garbage_where_nothing_moves():
     metric = multiclass([0, 1], [0, 1])
     torch.nn.Sequential(metric).to_empty(device="cpu")
-    assert metric.confmat.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
+    assert metric.local_confmat.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
 
 
 def test_inference_then_training():
@@ -696,16 +696,16 @@ def test_counts_of_another_kind_are_refused_by_name(task, arguments, name, stric
     other = ConfusionMatrix(task, **arguments)
     state = saved(other)
     metric = ConfusionMatrix("binary", threshold=0.75) if task == "binary" else multiclass([0, 1], [0, 1])
-    before = metric.confmat
+    before = metric.local_confmat
     for module, prefix in ((metric, ""), (torch.nn.ModuleDict({"val": metric}), "val.")):
         prefixed = {prefix + key: value for key, value in state.items()}
         with pytest.raises(RuntimeError, match=rf"{prefix}counts_\w*{name}\w* counts differently") as error:
             module.load_state_dict(prefixed, strict=strict)
         assert metric._state_name in str(error.value)
-        assert torch.equal(metric.confmat, before)
+        assert torch.equal(metric.local_confmat, before)
     with pytest.raises(ValueError, match=rf"cannot merge counts of .*{name}"):
         metric.merge_state(other)
-    assert torch.equal(metric.confmat, before)
+    assert torch.equal(metric.local_confmat, before)
 
 
 @pytest.mark.parametrize("strict", [True, False])
@@ -747,7 +747,7 @@ def test_merge_state_refuses_what_is_no_such_metric():
         metric.merge_state([1])
     with pytest.raises(ValueError, match="cannot merge counts of"):
         metric.merge_state({})
-    assert metric.confmat.sum() == 2
+    assert metric.local_confmat.sum() == 2
 
 
 # --- warnings and values that cannot be counted ----------------------------------------------------------------------
@@ -810,7 +810,7 @@ GOOD, BAD = ([0, 1, 2, 2], [0, 1, 2, 1]), ([0, 1, 777, 0, 0], [0, 1, 2, 333, -1]
 def assert_goes_on(metric):
     metric.reset()
     metric.update(*map(torch.tensor, GOOD))
-    assert metric.confmat.tolist() == [[1, 0, 0], [0, 1, 1], [0, 0, 1]]
+    assert metric.local_confmat.tolist() == [[1, 0, 0], [0, 1, 1], [0, 0, 1]]
     assert_equal(metric.compute(), (1 + 1 / 2 + 1) / 3)
 
 
@@ -819,10 +819,10 @@ def assert_goes_on(metric):
 def test_bad_values_raise_at_once_on_the_cpu(act, size):
     metric = build("Recall", "multiclass", size)
     metric.update(*map(torch.tensor, GOOD))
-    before = metric.confmat
+    before = metric.local_confmat
     with pytest.raises(ValueError, match="target holds class -1 but"):
         getattr(metric, act)(torch.tensor([0, 0]), torch.tensor([1, -1]))
-    assert torch.equal(metric.confmat, before)
+    assert torch.equal(metric.local_confmat, before)
     assert metric.update_count == 1
 
 
@@ -832,7 +832,7 @@ def test_bad_values_raise_in_compute_on_an_accelerator(act):
     metric = build("Recall", "multiclass", 3)
     getattr(metric, act)(*map(torch.tensor, BAD))
     metric.update(torch.tensor([[0.5, NAN, 0.0]]), torch.tensor([1]))
-    assert metric.confmat.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
+    assert metric.local_confmat.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
     text = r"Recall did not count 4 .*: 2 targets out of range, 1 predictions out of range, 1 NaN scores; .*reset\(\)"
     for _ in range(2):
         with pytest.raises(ValueError, match=text):
@@ -872,7 +872,7 @@ def test_on_invalid_warn_goes_on_and_tells(act):
 def test_forward_tallies_bad_values_once_where_it_counts_the_batch_twice():
     metric = build("Recall", "multiclass", 100, on_invalid="warn")
     assert_equal(metric(*map(torch.tensor, BAD)), 1.0)
-    assert metric.confmat.sum() == 2
+    assert metric.local_confmat.sum() == 2
     with pytest.warns(UserWarning, match="did not count 3 .*: 2 targets out of range, 1 predictions out of range"):
         metric.compute()
 
@@ -1034,7 +1034,7 @@ def test_evaluate_takes_margins(name, task):
     for average in ("auto", *averages(name, task)):
         metric = build(name, task, average=average)
         metric.update(preds, target)
-        assert_equal(metric.evaluate(metric.margins), expected(name, task, metric.average, preds, target), 1e-12)
+        assert_equal(metric.evaluate(metric.local_margins), expected(name, task, metric.average, preds, target), 1e-12)
 
 
 # --- pictures --------------------------------------------------------------------------------------------------------
@@ -1358,7 +1358,7 @@ def test_a_prevalence_is_read_off_the_counts_of_all_processes():
     assert_equal(metric.at_prevalence([3, 1]), [1.5 / (1.5 + 1 / 3), (2 / 3) / (2 / 3 + 1.5)])
     with pytest.raises(ValueError, match="each of 2 classes"):
         metric.at_prevalence([1])
-    assert metric.confmat.tolist() == [[1, 0], [0, 1]]
+    assert metric.local_confmat.tolist() == [[1, 0], [0, 1]]
 
 
 def test_the_docstring_names_the_measures_whose_average_is_that_of_the_positive_class():
@@ -1444,7 +1444,7 @@ def test_a_class_of_ones_own_harms_no_state(metric):
     mine.update(PREDS, TARGET)
     first = mine.compute()
     assert mine.compute() == first
-    assert mine.confmat.trace() == 3
+    assert mine.local_confmat.trace() == 3
 
 
 READ_ONLY = [

@@ -43,7 +43,7 @@ def exact_epoch(rank, world):
         metric.update(some_preds, some_target)
         batches += 1
     values = {name: value.item() for name, value in report.compute().items()}
-    return batches, report.counts().tolist(), values, metric.compute().item(), int(report.confmat.sum())
+    return batches, report.counts().tolist(), values, metric.compute().item(), int(report.local_confmat.sum())
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -245,7 +245,7 @@ def torchmetrics_contract(rank, world):
         return metric
 
     def counts(metric):
-        return metric.confmat.tolist()
+        return metric.local_confmat.tolist()
 
     local, every = [[1, 1 - rank % 2], [0, rank % 2]], [[3, 2], [0, 1]]
     found = {}

@@ -167,7 +167,7 @@ def test_indices_of_any_integer_dtype(dtype):
     same = ImbalanceReport("multiclass", num_classes=3, groups=2)
     same.update(preds, target, group=group)
     assert report.compute() == same.compute()
-    assert torch.equal(report.confmat, torch.tensor(sklearn_metrics.confusion_matrix(target, preds)))
+    assert torch.equal(report.local_confmat, torch.tensor(sklearn_metrics.confusion_matrix(target, preds)))
 
 
 def test_the_pixels_of_an_image_share_its_group():
@@ -304,7 +304,7 @@ def test_groups_that_do_not_fit(group, error, text):
     report = ImbalanceReport("multiclass", num_classes=3, groups=3)
     with pytest.raises(error, match=text):
         report.update(preds, target, group=group)
-    assert not report.confmat.any()
+    assert not report.local_confmat.any()
 
 
 @pytest.mark.parametrize("path", ["read", "masked"])
@@ -326,7 +326,7 @@ def test_the_group_of_an_ignored_sample_does_not_matter():
     target[:3], group[:3] = -1, 99
     report = ImbalanceReport("multiclass", num_classes=3, groups=SITES, ignore_index=-1)
     report.update(preds, target, group=group)
-    assert int(report.confmat.sum()) == 597
+    assert int(report.local_confmat.sum()) == 597
 
 
 def test_the_constructor_speaks_of_much_memory():
@@ -394,7 +394,7 @@ def test_settings_pickle_clone_merge_and_reset():
     twice.merge_state(report)
     assert torch.equal(twice.result().groups, 2 * report.result().groups)
     twice.reset()
-    assert not twice.confmat.any()
+    assert not twice.local_confmat.any()
 
 
 def test_a_collection_passes_the_keyword():

@@ -33,7 +33,7 @@ def test_each_label_has_its_own(given):
     assert np.array_equal(counts.numpy(), expected(scores, target))
     metric = ConfusionMatrix("multilabel", num_labels=3, threshold=given)
     metric.update(scores, target)
-    assert torch.equal(metric.confmat, counts)
+    assert torch.equal(metric.local_confmat, counts)
     assert metric.threshold == THRESHOLDS
     assert isinstance(metric.threshold, tuple)
 
@@ -98,7 +98,7 @@ def test_it_follows_a_pickle_a_clone_and_a_move():
     for copied in (pickle.loads(pickle.dumps(metric)), metric.clone(), metric.double(), metric.to("cpu")):
         copied.reset()
         copied.update(scores, target)
-        assert np.array_equal(copied.confmat.numpy(), expected(scores, target))
+        assert np.array_equal(copied.local_confmat.numpy(), expected(scores, target))
     away = ConfusionMatrix("multilabel", num_labels=3, threshold=THRESHOLDS).to("meta")
     assert away._counting.limits.is_meta  # where the state is
     assert away.to_empty(device="cpu")._counter.limits.tolist() == list(THRESHOLDS)
@@ -108,7 +108,7 @@ def test_a_compiled_update_counts_the_same():
     scores, target = scores_and_targets()
     metric = ConfusionMatrix("multilabel", num_labels=3, threshold=THRESHOLDS)
     traced(metric.update)(scores, target)
-    assert np.array_equal(metric.confmat.numpy(), expected(scores, target))
+    assert np.array_equal(metric.local_confmat.numpy(), expected(scores, target))
 
 
 @pytest.mark.parametrize(

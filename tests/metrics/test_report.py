@@ -1438,7 +1438,7 @@ def test_a_function_of_ones_own_harms_no_other_value(measured):
         assert values["mine"] == 2
         assert values["accuracy"] == pytest.approx(0.6)
         assert values["recall/1"] == 0.5
-    assert report.confmat.trace() == 3
+    assert report.local_confmat.trace() == 3
     assert report(PREDS, TARGET)["accuracy"] == pytest.approx(0.6)
 
 
@@ -1447,7 +1447,7 @@ def test_products_of_cells_do_not_overflow():
     report.update(torch.tensor([0, 1]), torch.tensor([0, 1]))
     for _ in range(32):  # doubles the counts
         report.merge_state(report.metric_state)
-    assert report.confmat.tolist() == [[2**32, 0], [0, 2**32]]
+    assert report.local_confmat.tolist() == [[2**32, 0], [0, 2**32]]
     assert report.compute()["product"] == 2.0**64
 
 

@@ -240,7 +240,7 @@ def test_the_recipe_gives_a_metric_the_value_of_the_sweep(dtype, seed):
     assert test.compute() == sweep.compute()["value"]
     preds = (scores > rounded).int()
     assert test.compute().item() == pytest.approx(sk.f1_score(target, preds))
-    assert test.confmat.tolist() == sk.confusion_matrix(target, preds).tolist()
+    assert test.local_confmat.tolist() == sk.confusion_matrix(target, preds).tolist()
 
 
 def test_the_recipe_at_threshold_zero():
@@ -361,8 +361,8 @@ def test_an_empty_sweep_warns_once():
     assert torch.isnan(found["value"])
     assert sweep.result().matrices().sum() == 0
     assert torch.isnan(sweep.result().auc())
-    assert not hasattr(sweep, "confmat")
-    assert not hasattr(sweep, "margins")
+    assert not hasattr(sweep, "local_confmat")
+    assert not hasattr(sweep, "local_margins")
 
 
 def test_a_collection_merges_only_sweeps_that_count_alike():

@@ -162,11 +162,11 @@ def test_any_sequence_equals_separate_metrics(acts, compute_groups):
             left.append((collection, list(seen)))
             collection = collection.clone() if act == "clone" else pickle.loads(pickle.dumps(collection))
         elif act == "index":
-            assert int(collection["matrix"].confmat.sum()) == 10 * len(seen)
+            assert int(collection["matrix"].local_confmat.sum()) == 10 * len(seen)
         elif act == "iterate":
-            assert {int(metric.margins.actual.sum()) for name, metric in collection.items() if name != "other"} == {
-                10 * len(seen)
-            }
+            assert {
+                int(metric.local_margins.actual.sum()) for name, metric in collection.items() if name != "other"
+            } == {10 * len(seen)}
         elif act == "values":
             for metric in collection.values(copy_state=False):
                 assert metric.update_count == len(seen)
@@ -186,8 +186,8 @@ def test_a_metric_taken_out_counts_apart():
     taken = collection["recall"]  # its state becomes a copy
     taken.update(*data[1])
     collection["matrix"].update(*data[2])
-    assert int(collection["f"].confmat.sum()) == 30
-    assert int(taken.confmat.sum()) == int(collection["matrix"].confmat.sum()) == 60
+    assert int(collection["f"].local_confmat.sum()) == 30
+    assert int(taken.local_confmat.sum()) == int(collection["matrix"].local_confmat.sum()) == 60
 
 
 @pytest.mark.parametrize("name", ["f", "matrix", "recall"])
@@ -208,7 +208,7 @@ def test_what_one_member_does_leaves_the_others(act, name):
         "load_state_dict": (source.state_dict(),),
     }[act]
     getattr(members[name], act)(*arguments)
-    totals = {each: int(members[each].confmat.sum()) for each in ("f", "matrix", "recall")}
+    totals = {each: int(members[each].local_confmat.sum()) for each in ("f", "matrix", "recall")}
     assert totals.pop(name) == {"reset": 0, "merge_state": 90}.get(act, 60)
     if act != "update" or name != groups(collection)[0][0]:  # the leader's updates may be those of its group
         assert set(totals.values()) == {30}
@@ -224,7 +224,7 @@ def test_members_that_count_one_by_one(order, act):
         for name in order:
             getattr(members[name], act)(*each)
     for name in order:
-        assert int(members[name].confmat.sum()) == 90
+        assert int(members[name].local_confmat.sum()) == 90
 
 
 def test_torchmetrics_own_members_count_into_one_tensor():
@@ -492,7 +492,7 @@ def test_bootstrapper(strategy):
     spread = (share * (1 - share) / 400) ** 0.5
     assert spread / 1.5 < result["std"].item() < 1.5 * spread
     if strategy == "multinomial":
-        assert [int(each.confmat.sum()) for each in metric.metrics] == [400] * 50
+        assert [int(each.local_confmat.sum()) for each in metric.metrics] == [400] * 50
 
 
 def test_composition():
@@ -569,13 +569,13 @@ def test_gathering_function_of_ones_own(grouped):
     matrix = sklearn_metrics.confusion_matrix(target, preds)
     for _ in range(2):
         assert metric.compute().tolist() == (3 * matrix).tolist()
-        assert metric.confmat.tolist() == matrix.tolist()
+        assert metric.local_confmat.tolist() == matrix.tolist()
     assert calls == ["some"] * 2
     metric.update(preds, target)
-    assert metric.confmat.tolist() == (2 * matrix).tolist()
+    assert metric.local_confmat.tolist() == (2 * matrix).tolist()
     with metric.sync_context(dist_sync_fn=gather):
-        assert metric.confmat.tolist() == (6 * matrix).tolist()
-    assert metric.confmat.tolist() == (2 * matrix).tolist()
+        assert metric.local_confmat.tolist() == (6 * matrix).tolist()
+    assert metric.local_confmat.tolist() == (2 * matrix).tolist()
 
 
 def test_local_counts_come_back_where_compute_raises():
@@ -589,7 +589,7 @@ def test_local_counts_come_back_where_compute_raises():
     for _ in range(2):
         with pytest.raises(ValueError, match="did not count 2 of the samples it was given: 2 targets out of range"):
             metric.compute()
-        assert metric.confmat.sum() == 2
+        assert metric.local_confmat.sum() == 2
     metric.reset()
     metric.update(*batch(0))
     assert metric.compute().item() == pytest.approx(recall(*batch(0)))
@@ -604,8 +604,8 @@ def test_a_failed_update_of_a_group_is_not_made_up_for_later():
         collection.update(torch.tensor([5]), torch.tensor([0]))
     for name, metric in members.items():
         metric.update(*good)
-        assert int(members["a"].confmat.sum()) == (6 if name == "a" else 3), name
-    assert [int(metric.confmat.sum()) for metric in members.values()] == [6, 6, 6]
+        assert int(members["a"].local_confmat.sum()) == (6 if name == "a" else 3), name
+    assert [int(metric.local_confmat.sum()) for metric in members.values()] == [6, 6, 6]
 
 
 def test_a_collection_within_a_collection_is_told_where_a_report_goes():

@@ -45,8 +45,8 @@ def test_counts_equal_scikit_learn(path, size):
     metric = ConfusionMatrix("multiclass", num_classes=3, weighted=True)
     path(metric)(preds, target, weight=weight)
     expected = sklearn_metrics.confusion_matrix(target, preds, sample_weight=weight)
-    assert metric.confmat.dtype == torch.float64
-    assert np.allclose(metric.confmat.numpy(), expected, rtol=1e-12, atol=0)
+    assert metric.local_confmat.dtype == torch.float64
+    assert np.allclose(metric.local_confmat.numpy(), expected, rtol=1e-12, atol=0)
 
 
 def test_margins_are_those_of_scikit_learns_matrix():
@@ -55,7 +55,7 @@ def test_margins_are_those_of_scikit_learns_matrix():
     metric.update(preds, target, weight=weight)
     matrix = sklearn_metrics.confusion_matrix(target, preds, sample_weight=weight)
     expected = matrix.diagonal(), matrix.sum(1), matrix.sum(0)
-    assert np.allclose(np.stack(metric.margins), expected, rtol=1e-12, atol=0)
+    assert np.allclose(np.stack(metric.local_margins), expected, rtol=1e-12, atol=0)
 
 
 def test_values_equal_scikit_learn():
@@ -93,7 +93,7 @@ def test_labels_take_a_weight_for_each_sample_or_each_label(path):
         for label in range(4):
             own = given[:, label] if given.ndim == 2 else given
             expected = sklearn_metrics.confusion_matrix(target[:, label], preds[:, label], sample_weight=own)
-            assert np.allclose(metric.confmat[label].numpy(), expected, rtol=1e-12)
+            assert np.allclose(metric.local_confmat[label].numpy(), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("path", [read, masked])
@@ -107,9 +107,9 @@ def test_ignored_samples_may_weigh_anything(path, ignore_index, state):
     metric = imbtorch.Accuracy("multiclass", num_classes=3, weighted=True, ignore_index=ignore_index, state=state)
     path(metric)(preds, target, weight=weight)
     expected = sklearn_metrics.confusion_matrix(target[kept], preds[kept], sample_weight=weight[kept], labels=range(3))
-    assert np.allclose(metric.margins.correct.numpy(), expected.diagonal(), rtol=1e-12)
-    assert np.allclose(metric.margins.actual.numpy(), expected.sum(1), rtol=1e-12)
-    assert np.allclose(metric.margins.predicted.numpy(), expected.sum(0), rtol=1e-12)
+    assert np.allclose(metric.local_margins.correct.numpy(), expected.diagonal(), rtol=1e-12)
+    assert np.allclose(metric.local_margins.actual.numpy(), expected.sum(1), rtol=1e-12)
+    assert np.allclose(metric.local_margins.predicted.numpy(), expected.sum(0), rtol=1e-12)
 
 
 def test_pixels_weigh_by_image_or_each_for_itself():
@@ -123,7 +123,7 @@ def test_pixels_weigh_by_image_or_each_for_itself():
         expected = sklearn_metrics.confusion_matrix(
             target.flatten(), scores.argmax(1).flatten(), sample_weight=each.flatten()
         )
-        assert np.allclose(metric.confmat.numpy(), expected, rtol=1e-12)
+        assert np.allclose(metric.local_confmat.numpy(), expected, rtol=1e-12)
 
 
 # --- whole weights are repetition -----------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def test_whole_weights_equal_repetition_exactly(dtype):
         batch = weighted(preds[part], target[part], weight=times[part].to(dtype))
         alone = plain(preds[part].repeat_interleave(times[part]), target[part].repeat_interleave(times[part]))
         assert batch == alone
-    assert torch.equal(weighted.confmat, plain.confmat.double())
+    assert torch.equal(weighted.local_confmat, plain.local_confmat.double())
     assert weighted.compute() == plain.compute()
 
 
@@ -149,7 +149,7 @@ def test_without_weight_a_sample_weighs_one():
     metric = ConfusionMatrix("multiclass", num_classes=3, weighted=True)
     metric.update(preds, target)
     metric.update(preds, target, weight=torch.ones(300))
-    assert np.array_equal(metric.confmat.numpy(), 2 * sklearn_metrics.confusion_matrix(target, preds))
+    assert np.array_equal(metric.local_confmat.numpy(), 2 * sklearn_metrics.confusion_matrix(target, preds))
 
 
 @pytest.mark.parametrize("task", ["binary", "multilabel", "multiclass"])
@@ -180,13 +180,13 @@ def test_impossible_weights_raise_and_leave_the_counts(wrong):
     preds, target, weight = samples()
     metric = ConfusionMatrix("multiclass", num_classes=3, weighted=True)
     metric.update(preds, target, weight=weight)
-    before = metric.confmat
+    before = metric.local_confmat
     weight[7] = wrong
     with pytest.raises(
         ValueError, match=rf"weight holds {wrong:.6g} \(1 of 300 values\); weights must be finite and not"
     ):
         metric.update(preds, target, weight=weight)
-    assert torch.equal(metric.confmat, before)
+    assert torch.equal(metric.local_confmat, before)
 
 
 @pytest.mark.parametrize("path", [read, masked])
@@ -225,7 +225,7 @@ def test_weight_without_weighted_raises(call):
     metric = imbtorch.Accuracy("multiclass", num_classes=3)
     with pytest.raises(ValueError, match="make it with weighted=True"):
         getattr(metric, call)(preds, target, weight=weight)
-    assert not metric.confmat.any()
+    assert not metric.local_confmat.any()
 
 
 def test_intervals_of_weighted_counts_are_refused():
@@ -276,13 +276,13 @@ def test_state_dict_pickle_clone_reset_and_half():
         metric.clone().half(),
         metric.clone().float(),
     ):
-        assert torch.equal(each.confmat, metric.confmat)
-        assert each.confmat.dtype == torch.float64
+        assert torch.equal(each.local_confmat, metric.local_confmat)
+        assert each.local_confmat.dtype == torch.float64
     loaded.merge_state(metric)
-    assert torch.equal(loaded.confmat, 2 * metric.confmat)
+    assert torch.equal(loaded.local_confmat, 2 * metric.local_confmat)
     metric.reset()
-    assert metric.confmat.dtype == torch.float64
-    assert not metric.confmat.any()
+    assert metric.local_confmat.dtype == torch.float64
+    assert not metric.local_confmat.any()
 
 
 def test_a_collection_passes_the_keyword():
@@ -310,7 +310,7 @@ def test_gradients_do_not_hang_on_weights():
     weight.requires_grad_()
     metric = imbtorch.Accuracy("multiclass", num_classes=3, weighted=True)
     assert not metric(preds, target, weight=weight).requires_grad
-    assert not metric.confmat.requires_grad
+    assert not metric.local_confmat.requires_grad
 
 
 def test_the_table_and_the_picture_show_weights():
