@@ -2,6 +2,7 @@
 
 import functools
 import random
+from html.parser import HTMLParser
 from typing import Any, NamedTuple
 
 import oracles
@@ -269,3 +270,30 @@ GARCIA = {  # Table 4 of García et al. (2010): measures and the changes that th
     "area": (imbtorch.accuracy_dominance_area, "----"),
     "IBA": (imbtorch.index_balanced_accuracy, "----"),
 }
+
+
+class _Notebook(HTMLParser):
+    """Texts of a table and of the paragraphs below it, as a browser shows them."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows, self.notes, self.texts = [], [], None
+
+    def handle_starttag(self, tag, attrs):
+        assert tag in ("table", "tr", "th", "td", "p"), tag  # others come from names that were not escaped
+        assert not attrs
+        if tag == "tr":
+            self.rows.append([])
+        elif tag != "table":
+            self.texts = self.notes if tag == "p" else self.rows[-1]
+            self.texts.append("")
+
+    def handle_data(self, data):
+        self.texts[-1] += data
+
+
+def shown_in_notebook(result):
+    """Return rows of cells and notes of what a notebook shows of a result."""
+    parser = _Notebook()
+    parser.feed(result._repr_html_())
+    return parser.rows, parser.notes

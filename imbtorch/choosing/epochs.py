@@ -23,7 +23,7 @@ from imbtorch.choosing.models import TIES, Ties, as_good_as_best
 from imbtorch.counts import Measure, check_choice, evaluated
 from imbtorch.errors import check_tensor
 from imbtorch.inference.intervals import Interval, posterior
-from imbtorch.tables import spans
+from imbtorch.tables import html_table, spans
 from imbtorch.waiting import announced
 
 __all__ = ["ChosenEpoch", "select_epoch"]
@@ -83,52 +83,48 @@ class ChosenEpoch:
 
     def __str__(self) -> str:
         """Return one line: value, corrected value with its interval, stability, and what it cannot be told from."""
+        value, corrected, stability, tied, others = self._texts()
+        if self.interval is not None:
+            corrected = f"corrected for having been chosen {corrected}"
+        ties = f" (tied with {tied})" if tied else ""
+        every = "epochs" if self.names is None else "candidates"
+        told = f"cannot be told from {others}" if others else f"told from all other {every}"
+        return f"{self.name}: {value}, {corrected}, stability {stability}{ties}; {told}"
+
+    def _repr_html_(self) -> str:
+        """Return the same as a table for notebooks; names are escaped."""
+        value, corrected, stability, tied, others = self._texts()
+        rows = [["", str(self.name)], ["value", value], ["corrected", corrected], ["stability", stability]]
+        rows += [["tied with", tied]] * bool(tied)
+        return html_table([*rows, ["cannot be told from", others or "no other"]])
+
+    def _texts(self) -> tuple[str, str, str, str, str]:
+        """Return value, corrected value, stability, tied candidates and those it cannot be told from, as texts."""
+
+        def listed(candidates: tuple[int, ...], noun: str = "") -> str:
+            if self.names is None:
+                return f"{noun}{'s' * (len(candidates) > 1)} {spans(candidates)}" if noun else spans(candidates)
+            shown = [str(self.names[candidate]) for candidate in candidates[:NAMES]]
+            return ", ".join(shown + [f"{len(candidates) - NAMES} more"] * (len(candidates) > NAMES))
+
         if self.interval is None:
-            corrected = f"not corrected, too few hits of {_listed('class', self.sparse)}"
+            classes = "class" if len(self.sparse) == 1 else "classes"
+            corrected = f"not corrected, too few hits of {classes} {spans(self.sparse)}"
         else:
-            low, high = self.interval.low.item(), self.interval.high.item()
-            corrected = (
-                f"corrected for having been chosen {self.corrected:.3f} "
-                f"[{low:.3f}, {high:.3f}] ({100 * self.interval.level:g} % {self.interval.method})"
-            )
-        stability = f"stability {'-' if self.stability is None else format(self.stability, '.2f')}"
-        return f"{self.name}: {self.value:.3f}, {corrected}, {stability}{self._ties()}; {self._others()}"
-
-    def _named(self, candidates: tuple[int, ...]) -> str:
-        """Return ranges of epochs, or the first names of other candidates."""
-        if self.names is None:
-            return spans(candidates)
-        shown = [self.names[candidate] for candidate in candidates[:NAMES]]
-        more = [f"{len(candidates) - NAMES} more"] if len(candidates) > NAMES else []
-        return ", ".join(shown + more)
-
-    def _ties(self) -> str:
-        """Name the tied epochs."""
-        if not self.tied:
-            return ""
-        arbitrary = ""
+            corrected = str(self.interval)
+        tied = listed(self.tied, "epoch")
         if self.identical:
-            same = "which" if self.identical == self.tied else self._candidates(self.identical)
-            arbitrary = f", {same} predict{'s' * (len(self.identical) == 1)} the same: an arbitrary choice"
-        return f" (tied with {self._candidates(self.tied)}{arbitrary})"
-
-    def _candidates(self, candidates: tuple[int, ...]) -> str:
-        """Return text such as ``epochs 0, 2``, or names."""
-        return _listed("epoch", candidates) if self.names is None else self._named(candidates)
-
-    def _others(self) -> str:
-        """Name the epochs that it cannot be told from, and how much worse they may be."""
+            same = "which" if self.identical == self.tied else listed(self.identical, "epoch")
+            tied += f", {same} predict{'s' * (len(self.identical) == 1)} the same: an arbitrary choice"
         others = tuple(epoch for epoch in self.indistinguishable if epoch != self.epoch)
-        if not others:
-            return f"told from all other {'epochs' if self.names is None else 'candidates'}"
         below = f"which may lie up to {self.shortfall:.3f} below the best"
-        return f"cannot be told from {len(others)} other{'s' * (len(others) > 1)} ({self._named(others)}), {below}"
-
-
-def _listed(noun: str, numbers: tuple[int, ...]) -> str:
-    """Return text such as ``epochs 0, 2``."""
-    plural = "" if len(numbers) == 1 else "es" if noun.endswith("s") else "s"
-    return f"{noun}{plural} {spans(numbers)}"
+        return (
+            f"{self.value:.3f}",
+            corrected,
+            "-" if self.stability is None else f"{self.stability:.2f}",
+            tied if self.tied else "",
+            f"{len(others)} other{'s' * (len(others) > 1)} ({listed(others)}), {below}" if others else "",
+        )
 
 
 # fmt: off
@@ -289,8 +285,15 @@ class _Way:
     ) -> _Way:
         """Choose on all samples."""
         sign = 1.0 if higher_is_better else -1.0
-        tie_values = _tie_values(tie_break, held.epochs, sign)
-        ranks = _tie_ranks(tie_values, ties)
+        tie_values = torch.zeros(held.epochs, dtype=torch.float64)
+        if tie_break is not None:
+            if tie_break.shape != tie_values.shape:
+                got = list(tie_break.shape)
+                raise ValueError(f"tie_break must hold one value for each epoch, [{held.epochs}], got {got}")
+            tie_values = (sign * tie_break.detach().cpu().double()).nan_to_num(nan=-torch.inf)
+        later = tie_values.argsort(stable=True).argsort()
+        earlier = tie_values.flip(0).argsort(stable=True).argsort().flip(0)
+        ranks = later if ties == "latest" else earlier
         values = sign * held.values(layout, measure)
         if bool(values.isnan().all()):
             raise ValueError("measure has no value in any epoch (all are nan), so there is nothing to choose")
@@ -439,22 +442,6 @@ def _told(
 # --- choices --------------------------------------------------------------------------------------------------------
 
 
-def _tie_values(tie_break: Tensor | None, epochs: int, sign: float) -> Tensor:
-    """Return values ``[M]`` that decide between equal epochs, higher is better; equal ones by default."""
-    if tie_break is None:
-        return torch.zeros(epochs, dtype=torch.float64)
-    if tie_break.shape != (epochs,):
-        raise ValueError(f"tie_break must hold one value for each epoch, [{epochs}], got {list(tie_break.shape)}")
-    return (sign * tie_break.detach().cpu().double()).nan_to_num(nan=-torch.inf)
-
-
-def _tie_ranks(worth: Tensor, ties: Ties) -> Tensor:
-    """Rank epochs ``[M]``, the one to keep of equal ones highest."""
-    if ties == "earliest":
-        return worth.flip(0).argsort(stable=True).argsort().flip(0)
-    return worth.argsort(stable=True).argsort()
-
-
 def _best(values: Tensor, ranks: Tensor) -> Tensor:
     """Index ``[...]`` of the highest of ``[..., M]``, of equal ones that of the highest rank; 0 where all are nan."""
     return torch.where(as_good_as_best(values), ranks, -1).argmax(-1)
@@ -468,19 +455,14 @@ def _sparse_classes(measure: Measure, counts: Tensor) -> tuple[int, ...]:
     """
     hits, actual = counts.diagonal(), counts.sum(-1)
     sparse = (actual > 0) & ((actual < FEW_SAMPLES) | (hits < 1))
-    if not bool(sparse.any()) or not _zero_without_hits(measure, len(counts)):
+    if not bool(sparse.any()):
         return ()
+    for lost in {0, len(counts) - 1}:  # one recall of 0 is tried for the first class and the last
+        tried = torch.ones_like(counts).fill_diagonal_(len(counts))
+        tried[lost, lost] = 0
+        if evaluated(measure, tried).abs().item() > 1e-12:  # nan is not 0 either
+            return ()
     return tuple(sparse.nonzero().flatten().tolist())
-
-
-def _zero_without_hits(measure: Measure, classes: int) -> bool:
-    """Return whether one recall of 0 makes a measure 0, whichever class it is: tried on the first and the last."""
-    for lost in {0, classes - 1}:
-        counts = torch.ones(classes, classes, dtype=torch.float64).fill_diagonal_(classes)
-        counts[lost, lost] = 0
-        if evaluated(measure, counts).abs().item() > 1e-12:  # nan is not 0 either
-            return False
-    return True
 
 
 def _indistinguishable(values: Tensor, resampled: Tensor, level: float) -> tuple[Tensor, float]:

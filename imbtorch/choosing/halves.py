@@ -90,12 +90,29 @@ class Samples:
         if num_classes is None and sum_counts is not None:
             raise ValueError("num_classes must be given with sum_counts: a process need not hold every class")
         predictions, target = predictions.detach().cpu(), target.detach().cpu().long()
-        classes = _classes(predictions, target, num_classes)
+        ends = [labels.aminmax() for labels in (predictions, target) if labels.numel()]
+        lowest, highest = (
+            min((int(end.min) for end in ends), default=0),
+            max((int(end.max) for end in ends), default=-1),
+        )
+        classes = highest + 1 if num_classes is None else num_classes
+        if lowest < 0 or highest >= classes:
+            raise ValueError(
+                f"predictions and target must lie in 0..{classes - 1}, got {lowest}..{highest}; leave ignored samples "
+                "out"
+            )
         add = sum_counts or (lambda counts: counts)
         total = int(add(torch.tensor([len(target)])))
         if not total:
             raise ValueError("target has no samples to count")
-        return cls(predictions, target, classes, total, _checked_positions(positions, target, total), add)
+        if positions is not None:
+            if positions.shape != target.shape or positions.is_floating_point():
+                got = list(positions.shape)
+                raise ValueError(f"positions must be indices {list(target.shape)} like target, got {got}")
+            positions = positions.detach().cpu().long()
+            if len(positions) and not 0 <= int(positions.min()) <= int(positions.max()) < total:
+                raise ValueError(f"positions must lie in 0..{total - 1}, the samples of all processes")
+        return cls(predictions, target, classes, total, positions, add)
 
     @property
     def epochs(self) -> int:
@@ -152,18 +169,6 @@ def _check_labels(predictions: Tensor, target: Tensor) -> None:
         raise ValueError("predictions has no epochs to choose from")
 
 
-def _checked_positions(positions: Tensor | None, target: Tensor, total: int) -> Tensor | None:
-    """Return indices among the samples of all processes on the CPU, else raise."""
-    if positions is None:
-        return None
-    if positions.shape != target.shape or positions.is_floating_point():
-        raise ValueError(f"positions must be indices {list(target.shape)} like target, got {list(positions.shape)}")
-    positions = positions.detach().cpu().long()
-    if len(positions) and not 0 <= int(positions.min()) <= int(positions.max()) < total:
-        raise ValueError(f"positions must lie in 0..{total - 1}, the samples of all processes")
-    return positions
-
-
 def parts(repeats: int, cells: int) -> Iterator[int]:
     """Sizes of parts of the repeats that bound the memory, the same on all processes."""
     most = max(1, CELLS_AT_ONCE // cells)
@@ -206,16 +211,3 @@ def crossed(samples: Samples, epochs: Sequence[int], coins: Tensor, choice: Tens
         cells = samples.target * samples.classes + samples.predictions[epochs[index]].long()
         counts += torch.bincount(cells, weights, samples.classes**2).round().long()
     return counts
-
-
-def _classes(predictions: Tensor, target: Tensor, num_classes: int | None) -> int:
-    """Number of classes, none of which may be out of range."""
-    ends = [labels.aminmax() for labels in (predictions, target) if labels.numel()]
-    highest = max((int(end.max) for end in ends), default=-1)
-    classes = highest + 1 if num_classes is None else num_classes
-    lowest = min((int(end.min) for end in ends), default=0)
-    if lowest < 0 or highest >= classes:
-        raise ValueError(
-            f"predictions and target must lie in 0..{classes - 1}, got {lowest}..{highest}; leave ignored samples out"
-        )
-    return classes

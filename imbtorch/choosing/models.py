@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from html import escape
 from typing import Literal, TypeAlias, cast
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 from imbtorch import measures as formulas
 from imbtorch.counts import Measure, check_choice, check_square, double, evaluated, matrix
 from imbtorch.properties.dominance import ROUNDING, pareto_front, undominated
-from imbtorch.tables import aligned
+from imbtorch.tables import aligned, html_table
 
 __all__ = ["TIES", "Selection", "Ties", "as_good_as_best", "select_model"]
 
@@ -260,7 +261,15 @@ class Selection:
         return tuple(name for name, each in zip(self.models, chosen.tolist(), strict=True) if each)
 
     def __str__(self) -> str:
-        """Aligned text: ``*`` marks the best of a column, ``_`` the lowest measure of a row."""
+        """Return aligned text: ``*`` marks the best of a column, ``_`` the lowest measure of a row."""
+        return "\n".join([*aligned(self._cells()), *self._notes()])
+
+    def _repr_html_(self) -> str:
+        """Return the same for notebooks; names are escaped."""
+        return html_table(self._cells()) + "".join(f"<p>{escape(note)}</p>" for note in self._notes())
+
+    def _cells(self) -> list[list[str]]:
+        """Return the cells of the table, the head first."""
         columns = [(name, self.values[:, index], best) for index, (name, best) in enumerate(self.by_measure.items())]
         columns.append(("IAM", self.iam, self.by_iam))
         if self.points is not None:  # no dominance and no G-mean is best on its own
@@ -270,35 +279,32 @@ class Selection:
         for index, (model, low) in enumerate(zip(self.models, self.lowest, strict=True)):
             row = [model]
             for place, (name, values, best) in enumerate(columns):
-                lowest = name == low and place < len(self.measures)
-                row.append(
-                    "*" * (model in best) + "_" * lowest + f"{values[index].item():.3f}" + self._pm(index, place)
-                )
+                chosen = place < len(self.measures)
+                marks = "*" * (model in best) + "_" * (chosen and name == low)
+                spread = f"±{self.spread[index, place].item():.3f}" if chosen and self.spread is not None else ""
+                row.append(f"{marks}{values[index].item():.3f}{spread}")
             rows.append(row)
-        return "\n".join([*aligned(rows), *self._verdicts()])
+        return rows
 
-    def _pm(self, model: int, measure: int) -> str:
-        """Spread over the folds, of a value that has one."""
-        if self.spread is None or measure >= len(self.measures):
-            return ""
-        return f"±{self.spread[model, measure].item():.3f}"
+    def _notes(self) -> list[str]:
+        """Return what the marks mean, and the models that each way of choosing keeps."""
 
-    def _left_out(self) -> list[str]:
-        """Which measures max-min does not look at."""
-        lower = [name for name, better in zip(self.measures, self._higher.tolist(), strict=True) if not better]
-        return [f"{', '.join(lower)}: lower is better, so no part of max-min"] if lower else []
+        def text(names: Iterable[str]) -> str:
+            return ", ".join(names) or "none"
 
-    def _verdicts(self) -> list[str]:
-        """What each way of choosing keeps."""
-        ways = {"max-min": self.by_max_min, "majority": self.by_majority, "IAM": self.by_iam, "area": self.by_area}
-        chosen = "; ".join(f"{way}: {', '.join(names) or 'none'}" for way, names in ways.items() if names is not None)
         folds = "" if self.spread is None else ", ± standard deviation over the folds"
-        return [
-            f"* best of its column, _ lowest measure of its row{folds}",
-            *self._left_out(),
-            f"chosen by {chosen}",
-            "max-min, majority and IAM " + ("agree" if self.agree else "do not agree"),
-            f"beaten by no other on all measures: {', '.join(self.unbeaten) or 'none'}; most often the lowest: "
-            f"{', '.join(self.most_often_lowest) or 'none'}",
-            *([] if self.undominated is None else [f"none lies northeast of {', '.join(self.undominated)}"]),
-        ]
+        notes = [f"* best of its column, _ lowest measure of its row{folds}"]
+        lower = [name for name, higher in zip(self.measures, self._higher.tolist(), strict=True) if not higher]
+        if lower:
+            notes.append(f"{text(lower)}: lower is better, so no part of max-min")
+        ways = {"max-min": self.by_max_min, "majority": self.by_majority, "IAM": self.by_iam, "area": self.by_area}
+        chosen = (f"{way}: {text(names)}" for way, names in ways.items() if names is not None)
+        notes.append(f"chosen by {'; '.join(chosen)}")
+        notes.append("max-min, majority and IAM " + ("agree" if self.agree else "do not agree"))
+        notes.append(
+            f"beaten by no other on all measures: {text(self.unbeaten)}; most often the lowest: "
+            f"{text(self.most_often_lowest)}"
+        )
+        if self.undominated is not None:
+            notes.append(f"none lies northeast of {', '.join(self.undominated)}")
+        return notes

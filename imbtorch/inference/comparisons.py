@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import get_args
 
@@ -13,6 +13,7 @@ from imbtorch.counts import Measure, check_choice, ratio
 from imbtorch.errors import check_tensor
 from imbtorch.inference.draws import Prior, Totals, chunks, gammas
 from imbtorch.inference.intervals import Interval, check_draws, posterior, quantiles, values
+from imbtorch.tables import html_table
 from imbtorch.waiting import announced
 
 __all__ = ["Comparison", "compare", "paired_compare"]
@@ -34,8 +35,16 @@ class Comparison:
 
     def __str__(self) -> str:
         """Return text, a line for each value."""
-        rows = zip(str(self.difference).splitlines(), self.probability.flatten().tolist(), strict=True)
-        return "\n".join(f"a - b: {text}; a is better with probability {chance:.3f}" for text, chance in rows)
+        return "\n".join(f"a - b: {text}; a is better with probability {chance:.3f}" for text, chance in self._rows())
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks, a row for each value."""
+        rows = [[text, f"{chance:.3f}"] for text, chance in self._rows()]
+        return html_table([["a - b", "probability that a is better"], *rows])
+
+    def _rows(self) -> Iterator[tuple[str, float]]:
+        """Yield the difference as text and the probability, of each value."""
+        return zip(str(self.difference).splitlines(), self.probability.flatten().tolist(), strict=True)
 
 
 def compare(

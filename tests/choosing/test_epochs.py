@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from cases import shown_in_notebook
 from distributions import LEARNING, drawn, facts, seeded
 from sklearn import metrics
 
@@ -219,6 +220,40 @@ def test_a_single_epoch_is_kept_as_it_is():
     assert found.corrected == pytest.approx(found.value)
     assert (found.stability, found.indistinguishable) == (1.0, (0,))
     assert "told from all other epochs" in str(found)
+
+
+def test_a_notebook_shows_a_choice_as_a_table():
+    predictions, target = drawn(LEARNING, [60, 20])
+    found = select_epoch(predictions, target, balanced_accuracy, samples=50, generator=seeded())
+    others = [epoch for epoch in found.indistinguishable if epoch != found.epoch]
+    assert found.corrected < found.value
+    rows, notes = shown_in_notebook(found)
+    assert [row[0] for row in rows] == ["", "value", "corrected", "stability", "cannot be told from"]
+    assert rows[0][1] == f"epoch {found.epoch}"
+    assert rows[1][1] == f"{found.value:.3f}"
+    assert rows[2][1] == f"{found.corrected:.3f} [{found.interval.low:.3f}, {found.interval.high:.3f}] (95 % posterior)"
+    assert rows[3][1] == f"{found.stability:.2f}"
+    assert rows[4][1].startswith(f"{len(others)} others (")
+    assert rows[4][1].endswith(f"which may lie up to {found.shortfall:.3f} below the best")
+    assert notes == []
+
+    first = target.clone()
+    first[:2] = 1
+    found = select_epoch({"<a>": first, "<b> & c": first}, target, balanced_accuracy, samples=50, generator=seeded())
+    rows, _ = shown_in_notebook(found)
+    assert rows[0][1] == "<b> & c"
+    assert rows[3:] == [
+        ["stability", "-"],
+        ["tied with", "<a>, which predicts the same: an arbitrary choice"],
+        ["cannot be told from", "1 other (<a>), which may lie up to 0.000 below the best"],
+    ]
+    found = select_epoch(predictions[:1, :65], target[:65], imbtorch.geometric_mean, generator=seeded())
+    rows, _ = shown_in_notebook(found)
+    assert rows[2:] == [
+        ["corrected", "not corrected, too few hits of class 1"],
+        ["stability", "1.00"],
+        ["cannot be told from", "no other"],
+    ]
 
 
 # --- many classes ---------------------------------------------------------------------------------------------------

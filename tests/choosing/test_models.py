@@ -7,7 +7,7 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from cases import close
+from cases import close, shown_in_notebook
 
 import imbtorch
 from imbtorch.analysis import Selection, select_model
@@ -301,6 +301,15 @@ def test_a_selection_prints_its_marks():
         "beaten by no other on all measures: first, second; most often the lowest: cba",
         "none lies northeast of second",
     ]
+
+
+def test_a_notebook_shows_a_selection_as_it_is_printed():
+    found = select_model({"<first>": torch.tensor([[8, 2], [1, 1]]), "R&D": torch.tensor([[5, 5], [0, 2]])})
+    rows, notes = shown_in_notebook(found)
+    lines = str(found).splitlines()
+    assert [row[0] for row in rows] == ["", "<first>", "R&D"]
+    assert [" ".join(row).split() for row in rows] == [line.split() for line in lines[:3]]
+    assert notes == lines[3:]
 
 
 def test_a_measure_called_like_a_column_keeps_its_own():

@@ -5,12 +5,13 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from cases import shown_in_notebook
 from distributions import A, B, apart, betas, distance, labels, score, seeded
 from scipy import stats
 
 import imbtorch
 from imbtorch import balanced_accuracy
-from imbtorch.analysis import compare, paired_compare
+from imbtorch.analysis import Comparison, Interval, compare, paired_compare
 from imbtorch.inference import draws as drawing
 
 # --- comparisons ----------------------------------------------------------------------------------------------------
@@ -208,3 +209,15 @@ def test_comparisons_check_level_and_samples():
         paired_compare(score, LABELS, LABELS, LABELS, 2, level=95)
     with pytest.raises(ValueError, match="samples"):
         paired_compare(score, LABELS, LABELS, LABELS, 2, samples=1)
+
+
+def test_a_notebook_shows_a_comparison_value_by_value():
+    nan = torch.tensor([0.1, torch.nan])
+    found = Comparison(Interval(nan, nan - 0.25, nan + 0.25, 0.9, "a < b & c"), torch.tensor([0.75, torch.nan]))
+    rows, notes = shown_in_notebook(found)
+    assert rows == [
+        ["a - b", "probability that a is better"],
+        ["0.100 [-0.150, 0.350] (90 % a < b & c)", "0.750"],
+        ["nan [nan, nan] (90 % a < b & c)", "nan"],
+    ]
+    assert notes == []
