@@ -227,14 +227,14 @@ class SweepResult(Result):
         """Return how sure a value is. Samples must be independent.
 
         - ``"value"``: corrected for the threshold having been chosen by it, so the estimate lies below what is logged.
-          The samples are halved by coins, the threshold of one half is counted on the other
-          (:func:`imbtorch.choosing.thresholds.corrected_counts`), and the limits are the :func:`~imbtorch.analysis.\
-posterior`'s of these counts. F1 of 10, 20, 50 positives flatters by .10, .07, .04, the estimate by -.01, .01, .00
-          (normal scores, 300 simulated samples each), and its limits held the true value in .95 or more.
-        - ``"auc"``: method 5 of Newcombe (2006), widened where DeLong's variance is larger
-          (:func:`~imbtorch.inference.scores.area_interval`). Close to 1 it is too wide, at .998 three times or more.
-        - ``"average_precision"``: limits of a share that varies as much as average precision does
-          (:func:`~imbtorch.inference.scores.average_precision_interval`). Not at a ``prevalence``.
+          The samples are halved by coins, the threshold of one half is counted on the other, and the limits are the
+          :func:`~imbtorch.analysis.posterior`'s of these counts. F1 of 10, 20, 50 positives flatters by .10, .07, .04,
+          the estimate by -.01, .01, .00 (normal scores, 300 simulated samples each), and its limits held the true value
+          in .95 or more.
+        - ``"auc"``: method 5 of Newcombe (2006), widened where DeLong's variance is larger. Close to 1 it is too wide,
+          at .998 three times or more.
+        - ``"average_precision"``: limits of a share that varies as much as average precision does. Not at a
+          ``prevalence``.
         - ``"partial_auc"``, at the threshold as it is, and ``"threshold"``: percentiles of 400 resamples of the scores
           of each class. They say what comes of other samples of this size, not how often the best threshold is covered.
 
@@ -330,8 +330,7 @@ posterior`'s of these counts. F1 of 10, 20, 50 positives flatters by .10, .07, .
         ``sure`` asks for a promise: **in at most 1 - sure of samples all limits are promised although one of them does
         not hold.** Nothing can be said of the promises that are made: where a limit cannot be reached, all of them are
         wrong. Samples must be independent, and drawn from the population that the promise is about; each label or class
-        has a promise of its own. By exact binomial tests (:func:`imbtorch.choosing.promises.promised`) these limits can
-        be promised, other measures are refused:
+        has a promise of its own. By exact binomial tests these limits can be promised, other measures are refused:
 
         - ``"recall"``, ``"specificity"`` and ``alerts``, which are monotone over the thresholds: as many as possible.
         - ``"precision"``, ``"npv"``, ``"accuracy"``, ``"iou"`` and ``"f1"``, at the thresholds that a walk from several
