@@ -43,11 +43,14 @@ SETUP = 'python3 -m venv .venv && .venv/bin/pip install -q -e ".[{}]" && '
 # --- snippets and commands ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings(
+LIGHTNING = pytest.mark.filterwarnings(
     "ignore:.*LeafSpec",  # Lightning and torch
     "ignore:.*does not have many workers",
     "ignore:.*GPU available but not used",
 )
+
+
+@LIGHTNING
 @pytest.mark.parametrize(("snippet", "text"), SNIPPETS, ids=range(len(SNIPPETS)))
 def test_snippets_run_and_print_what_they_say(snippet, text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -61,10 +64,42 @@ def test_snippets_run_and_print_what_they_say(snippet, text, tmp_path, monkeypat
         assert Path(names["best"].best_model_path).is_file()
 
 
-def test_the_first_snippet_is_of_lightning():
-    snippet, text = SNIPPETS[0]
-    assert 'ModelCheckpoint(monitor="val_iam", mode="max")' in snippet
-    assert "kept by ModelCheckpoint(val_iam)" in text
+@pytest.fixture
+def quickstart(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return (ROOT / "examples" / "quickstart.py").read_text(encoding="utf-8")
+
+
+def run(program):
+    """Run a program, and return its names and what it prints."""
+    names = {"__name__": "__main__"}
+    with redirect_stdout(io.StringIO()) as printed:
+        exec(compile(program, "quickstart.py", "exec"), names)
+    return names, printed.getvalue().strip("\n")
+
+
+@LIGHTNING
+def test_the_quickstart_prints_what_the_readme_shows(quickstart):
+    names, printed = run(quickstart)
+    assert printed == re.search(r"^```text\n(.*?)\n```", README, flags=re.DOTALL | re.MULTILINE)[1]
+    assert Path(names["checkpoint"].best_model_path).is_file()
+
+
+@LIGHTNING
+def test_the_diff_leads_from_torchmetrics_to_the_quickstart(quickstart):
+    diff = re.search(r"^```diff\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)[1]
+    program = quickstart.replace(", **quiet)", ")")
+    for hunk in re.findall(r"(?:^[ ].*\n)+", diff, flags=re.MULTILINE):
+        assert re.sub(r"^ ", "", hunk, flags=re.MULTILINE).strip("\n") in program  # as it was
+    for hunk in re.findall(r"(?:^[-+].*\n)+", diff, flags=re.MULTILINE):
+        before, after = ("".join(re.findall(rf"^[{sign}](.*\n)", hunk, flags=re.MULTILINE)) for sign in "-+")
+        assert program.count(after) == 1
+        program = program.replace(after, before)
+    assert "imbtorch" not in program.partition("class Classifier")[2]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the progress bar and the logger
+        names, _ = run(program)
+    assert isinstance(names["trainer"].callback_metrics["val_accuracy"], torch.Tensor)
 
 
 def test_both_commands_are_complete():
@@ -219,14 +254,8 @@ PAGES = [*ROOT.glob("*.md"), *ROOT.glob(".github/*.md"), *ROOT.glob("examples/**
 
 
 def test_the_readme_is_read_in_minutes():
-    assert len(README.splitlines()) <= 250
+    assert len(README.splitlines()) <= 200
     assert imbtorch.__version__ in (ROOT / ".github" / "CHANGELOG.md").read_text(encoding="utf-8")
-
-
-def test_the_guide_says_of_pictures_what_the_readme_says():
-    shown = re.findall(r"[|] (!\[[^|]*)", README.replace("(examples/", "("))
-    assert len(shown) == 4
-    assert not [cell for cell in shown if cell not in GUIDE]
 
 
 def anchors(page):
