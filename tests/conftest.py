@@ -1,5 +1,6 @@
 """Settings of all tests: one thread a process, so that parallel test processes do not fight over the cores."""
 
+import os
 import sys
 
 import pytest
@@ -21,3 +22,18 @@ def accelerator(monkeypatch):
     """Make the CPU count as an accelerator does, where no value is read during an update."""
     for module in ("batches", "tasks", "metrics.base"):
         monkeypatch.setattr(f"imbtorch.{module}.reading_is_free", lambda _: False)
+
+
+@pytest.fixture
+def _offline(tmp_path, monkeypatch):
+    """Recipes of trainers and loggers reach no service, and leave no environment behind."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline", "WANDB_SILENT": "true"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.argv", ["trainers.py"])  # which LightningCLI reads
+    monkeypatch.setenv("JSONARGPARSE_DEPRECATION_WARNINGS", "off")  # of what Lightning calls
+    torch.manual_seed(0)
+    before = dict(os.environ)
+    yield
+    os.environ.clear()  # of what Lightning and MLflow are told by it
+    os.environ.update(before)

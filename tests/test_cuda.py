@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 import torch
-from test_operators import CASES, LAYOUTS, SIZE, batch
+from updates import CASES, LAYOUTS, SIZE, batch
 
 import imbtorch
 from imbtorch import ConfusionMatrix, Recall, confusion_matrix

@@ -3,13 +3,13 @@
 import ast
 import copy
 import graphlib
-import itertools
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from updates import CASES, SIZE, batch
 from versions import ONE_GRAPH, traced
 
 import imbtorch
@@ -17,25 +17,7 @@ from imbtorch import ConfusionMatrix, Recall, confusion_matrix
 from imbtorch.batches import FAULTS
 from imbtorch.tasks import Counting
 
-SIZE = {"binary": {}, "multiclass": {"num_classes": 5}, "multilabel": {"num_labels": 5}}
-LAYOUTS = [("binary", "matrix"), ("multiclass", "matrix"), ("multiclass", "margins"), ("multilabel", "matrix")]
-CASES = [
-    pytest.param(task, layout, scores, ignore, id=f"{task}-{layout}-{'scores' if scores else 'indices'}-{ignore}")
-    for (task, layout), scores, ignore in itertools.product(LAYOUTS, (True, False), (None, 0, -100))
-]
 SYNCHRONISING = ("bincount", "unique", "nonzero", "_local_scalar_dense", "masked_select", "(bool)")
-
-
-def batch(task, scores=True, ignore_index=None, samples=40, seed=0):
-    random = torch.Generator().manual_seed(seed)
-    shape = (samples, 5) if task == "multilabel" else (samples,)
-    target = torch.randint(5 if task == "multiclass" else 2, shape, generator=random)
-    preds = torch.rand((samples, 5) if task == "multiclass" else shape, generator=random)
-    if not scores:
-        preds = preds.argmax(1) if task == "multiclass" else preds.round().long()
-    if ignore_index is not None:
-        target[::7] = ignore_index
-    return preds, target
 
 
 class OperatorLog(TorchDispatchMode):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from processes import launch
 from sklearn import metrics as sklearn_metrics
-from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, TensorDataset
+from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, SubsetRandomSampler, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 import imbtorch
@@ -206,3 +206,13 @@ def test_the_inner_sampler_is_that_of_the_exact_one():
     assert batches.sampler is exact.sampler
     batches.sampler = [5, 4, 3]
     assert list(batches) == [[5], [4, 3]]
+
+
+def test_an_inner_sampler_that_lightning_would_replace_is_told():
+    with pytest.warns(UserWarning, match=r"around SubsetRandomSampler.*SequentialSampler\(torch.utils.data.Subset\("):
+        ExactBatchSampler(SubsetRandomSampler([1, 2, 3]), 2)
+
+
+def test_a_dataset_is_no_sampler():
+    with pytest.raises(TypeError, match=r"got the dataset TensorDataset; use SequentialSampler\(dataset\)"):
+        ExactBatchSampler(TensorDataset(torch.arange(3)), 2)

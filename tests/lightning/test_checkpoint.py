@@ -13,10 +13,10 @@ import torch
 from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.callbacks import ModelCheckpoint as LightningsOwn
 from processes import counted_collectives, launch
-from test_monitor_guard import EVERY_PACKAGE, QUIET, THIRD_PARTY, join_lightning, scripted
-from test_monitor_guard import fit as fit_report
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+from trainings import EVERY_PACKAGE, QUIET, THIRD_PARTY, join_lightning, python, scripted
+from trainings import fit as fit_report
 from versions import loading, needs_callbacks_for
 
 from imbtorch.lightning import ModelCheckpoint
@@ -245,8 +245,6 @@ def test_the_trainer_of_the_other_package_is_refused(tmp_path):
 
 @pytest.mark.slow
 def test_it_is_built_on_the_package_that_was_imported_first():
-    from test_monitor_guard import python
-
     done = python("""
         import pytorch_lightning
         from imbtorch.lightning import ModelCheckpoint

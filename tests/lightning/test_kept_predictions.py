@@ -10,9 +10,9 @@ import torch
 from lightning.pytorch import callbacks
 from lightning.pytorch.callbacks import ModelCheckpoint
 from processes import counted_collectives, launch
-from test_monitor_guard import QUIET, THIRD_PARTY, exact, join_lightning, listening
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+from trainings import QUIET, THIRD_PARTY, exact, join_lightning, listening
 from versions import loading
 
 from imbtorch import ImbalanceReport

@@ -10,8 +10,8 @@ import pytest
 import torch
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
 from sklearn import metrics as sklearn_metrics
-from test_monitor_guard import THIRD_PARTY, Comet, MLflow, Notes, Wandb, fit, listening, new_pictures, scripted
 from torch import nn
+from trainings import THIRD_PARTY, Comet, MLflow, Notes, Wandb, fit, listening, new_pictures, scripted
 from versions import import_or_skip
 
 from imbtorch import FScore, ImbalanceReport, ThresholdSweep, balanced_accuracy
