@@ -1,15 +1,22 @@
 """The catalogue of the measures is held against the package: a row for each, with its range and direction."""
 
 import re
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
+import oracles
 import pytest
+import sklearn.metrics
+import torch
+import torchmetrics
 from cases import NEED_MATRIX, build, of_kind
 from oracles import FACTS, OF_EACH, OF_POSITIVE
 
 import imbtorch
-from imbtorch import measures
+from imbtorch import ImbalanceReport, measures
 from imbtorch.metrics import catalogue as metrics
+from imbtorch.metrics.catalogue import BY_KEY
 
 CATALOGUE = Path(measures.__file__).parent / "README.md"  # an installed package has none: it holds code alone
 
@@ -66,3 +73,64 @@ def test_margins_serve_those_that_the_facts_name(name):
             build(name, "multiclass", 2, state="margins")
     else:
         build(name, "multiclass", 2, state="margins")
+
+
+MATRIX = [[70, 10], [4, 16]]
+PREDS = torch.tensor([0] * 70 + [1] * 10 + [0] * 4 + [1] * 16)
+TARGET = torch.tensor([0] * 80 + [1] * 20)
+OF_TWO = {name: metric for name, metric in BY_KEY.items() if metric.__name__ not in ("ExpectedCost", "NetBenefit")}
+
+
+@pytest.mark.parametrize("name", OF_TWO)
+def test_iba_takes_a_function_a_class_or_a_name(name):
+    metric = OF_TWO[name]
+    expected = float(oracles.index_balanced_accuracy(MATRIX, measure=metric.__name__, alpha=Fraction(1, 4)))
+    for given in (metric.measure, metric, metric.measure.__name__, name):
+        value = imbtorch.index_balanced_accuracy(torch.tensor(MATRIX), given, alpha=0.25)
+        assert value.item() == pytest.approx(expected, rel=1e-12)
+    for given in (metric.measure, metric, metric.measure.__name__, name):
+        weighted = imbtorch.IndexBalancedAccuracy("binary", measure=given, alpha=0.25)
+        assert weighted(PREDS, TARGET).item() == pytest.approx(expected, rel=1e-6)
+        assert weighted._measure.needs_matrix == metric.needs_matrix
+
+
+def test_iba_of_the_positive_class_alone():
+    recall = partial(imbtorch.recall, average="binary")  # TPR .8, TNR .875
+    value = imbtorch.index_balanced_accuracy(torch.tensor(MATRIX), recall, alpha=0.5)
+    assert value.item() == pytest.approx((1 + 0.5 * (0.8 - 0.875)) * 0.8)
+    assert imbtorch.IndexBalancedAccuracy("binary", measure=recall, alpha=0.5)(PREDS, TARGET).item() == pytest.approx(
+        (1 + 0.5 * (0.8 - 0.875)) * 0.8
+    )
+
+
+class Specific(imbtorch.ConfusionMatrixMetric):
+    """A user's own metric."""
+
+    measure = staticmethod(lambda counts: counts[..., 0, 0] / counts[..., 0, :].sum(-1))
+
+
+def test_iba_of_a_metric_class_of_ones_own():
+    metric = imbtorch.IndexBalancedAccuracy("binary", measure=Specific, alpha=0.0)
+    assert metric(PREDS, TARGET).item() == pytest.approx(0.875)
+    report = ImbalanceReport("binary", measures={"a": partial(imbtorch.IndexBalancedAccuracy, measure="mcc", alpha=0)})
+    report.update(PREDS, TARGET)
+    assert report.compute()["a"].item() == pytest.approx(sklearn.metrics.matthews_corrcoef(TARGET, PREDS))
+
+
+@pytest.mark.parametrize(
+    ("measure", "error", "match"),
+    [
+        ("gmeen", ValueError, "measure must be .* 'geometric_mean', .*got 'gmeen'"),
+        (3, TypeError, "measure must be a function of the counts, a metric class .* or a name .*got 3"),
+        (None, TypeError, "measure must be a function .*got None"),
+        (torchmetrics.Accuracy, TypeError, "measure must be .*Accuracy"),
+        (imbtorch.Recall("binary"), TypeError, r"got Recall\(task='binary'.*; pass its class or its evaluate"),
+        (imbtorch.ExpectedCost, TypeError, r"expected_cost needs costs; give functools.partial\(expected_cost, costs="),
+        ("net_benefit", TypeError, r"net_benefit needs threshold; give functools.partial\(net_benefit, threshold="),
+    ],
+)
+def test_iba_says_what_it_got(measure, error, match):
+    with pytest.raises(error, match=match):
+        imbtorch.IndexBalancedAccuracy("binary", measure=measure)
+    with pytest.raises(error, match=match):
+        imbtorch.index_balanced_accuracy(torch.tensor(MATRIX), measure)

@@ -1,42 +1,43 @@
-"""ImbalanceReport on one process: names, values, what reading one of them means, and how it looks."""
+"""Values, names and arguments of reports on one process, against scikit-learn, imbalanced-learn and single metrics."""
 
 import copy
-import csv
 import functools
-import io
-import itertools
-import json
 import math
 import pickle
 import re
 import warnings
-from multiprocessing.reduction import ForkingPickler
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from imblearn import metrics as imblearn_metrics
+from reports import (
+    ANIMALS,
+    COUNTING,
+    GROUPS,
+    NAMES,
+    OVERALL,
+    SIZES,
+    TASKS,
+    TWO_CLASSES,
+    assert_same,
+    batch_of,
+    binary_peers,
+    data,
+    error_rate,
+    filled,
+    numbers,
+    peers,
+    weighted,
+)
 from sklearn import metrics as sklearn_metrics
-from torchmetrics import MetricCollection, MetricTracker
-from torchmetrics.classification import MulticlassAccuracy
+from torchmetrics import MetricCollection
 
 import imbtorch
 from imbtorch import Accuracy, ImbalanceReport
 from imbtorch.metrics import catalogue as metrics
-from imbtorch.metrics.rows import Overall
 
-mpl.use("Agg")
-from matplotlib import pyplot as plt
-
-OVERALL = ["iam", "cba", "accuracy", "balanced_accuracy", "precision", "recall", "f1", "gmean", "mcc"]
-BINARY = [*OVERALL, "iba"]
-TWO_CLASSES = [*OVERALL, "dominance", "iba", "op", "dominance_area"]
-NAMES = {"binary": BINARY, "multiclass": OVERALL, "multilabel": OVERALL}
-SIZES = {"binary": {}, "multiclass": {"num_classes": 3}, "multilabel": {"num_labels": 3}}
-TASKS = tuple(SIZES)
 SINGLE = {
     "iam": "ImbalanceAccuracy",
     "cba": "ClassBalanceAccuracy",
@@ -61,55 +62,6 @@ PER_CLASS = {
     "cba": "ClassBalanceAccuracy",
     "iam": "ImbalanceAccuracy",
 }
-SHOWN = ["precision", "recall", "f1", "cba", "iam"]
-COLUMNS = ["support", "predicted", *SHOWN]
-
-
-@pytest.fixture(autouse=True)
-def close_figures():
-    yield
-    plt.close("all")
-
-
-def column(table, name):
-    return [row[name] for row in table.classes.values()]
-
-
-def data(task, samples=60, seed=0, classes=3):
-    """Predicted and true classes (or labels), mostly equal, in which everything occurs."""
-    random = torch.Generator().manual_seed(seed)
-    high = classes if task == "multiclass" else 2
-    shape = (samples, classes) if task == "multilabel" else (samples,)
-    target = torch.randint(high, shape, generator=random)
-    noise = torch.randint(high, shape, generator=random)
-    target[:high] = torch.arange(high).reshape(-1, *[1] * (len(shape) - 1)).expand(target[:high].shape)
-    return torch.where(torch.rand(shape, generator=random) < 0.6, target, noise), target
-
-
-def filled(task, seed=0, **kwargs):
-    sizes = {} if "class_names" in kwargs else SIZES[task]
-    report = ImbalanceReport(task, **sizes, **kwargs)
-    report.update(*data(task, seed=seed))
-    return report
-
-
-def numbers(values):
-    return {name: value.item() for name, value in values.items()}
-
-
-def assert_same(found, wanted, tolerance=2e-6):
-    assert list(found) == list(wanted)
-    for name, value in wanted.items():
-        assert float(found[name]) == pytest.approx(float(value), rel=tolerance, abs=tolerance, nan_ok=True), name
-
-
-def error_rate(counts):
-    return 1 - imbtorch.accuracy(counts)
-
-
-def hits_of_last(counts):
-    """Recall of the last class, read off the cells of one matrix."""
-    return counts[-1, -1] / counts[-1].sum()
 
 
 # --- names ----------------------------------------------------------------------------------------------------------
@@ -219,40 +171,6 @@ def test_names_of_other_tasks_must_fit_too():
 # --- values ---------------------------------------------------------------------------------------------------------
 
 
-def peers(preds, target, average):
-    """The default names by scikit-learn, imbalanced-learn, and plain Python on their precision and recall."""
-    precision, recall, _, _ = sklearn_metrics.precision_recall_fscore_support(target, preds)
-    mean_precision, mean_recall, mean_f1, _ = sklearn_metrics.precision_recall_fscore_support(
-        target, preds, average=average
-    )
-    cba = sum(map(min, zip(precision, recall, strict=True))) / len(recall)
-    return {
-        "iam": 2 * cba - 1,
-        "cba": cba,
-        "accuracy": sklearn_metrics.accuracy_score(target, preds),
-        "balanced_accuracy": sklearn_metrics.balanced_accuracy_score(target, preds),
-        "precision": mean_precision,
-        "recall": mean_recall,
-        "f1": mean_f1,
-        "gmean": imblearn_metrics.geometric_mean_score(target, preds, correction=0.0),
-        "mcc": sklearn_metrics.matthews_corrcoef(target, preds),
-    }
-
-
-def binary_peers(preds, target):
-    values = peers(preds, target, "binary")
-    tpr = imblearn_metrics.sensitivity_score(target, preds, average="binary")
-    tnr = imblearn_metrics.specificity_score(target, preds, average="binary")
-    weighted = imblearn_metrics.make_index_balanced_accuracy(alpha=0.05, squared=False)
-    values["dominance"] = tpr - tnr
-    values["iba"] = weighted(imblearn_metrics.geometric_mean_score)(target, preds, average="binary")
-    values["op"] = values["accuracy"] - abs(tnr - tpr) / (tnr + tpr)
-    values["dominance_area"] = (
-        values["gmean"] * (values["dominance"] + 3) / 2
-    )  # the mean height of the trapezium, times its width
-    return values
-
-
 @pytest.mark.parametrize("state", ["matrix", "margins"])
 @pytest.mark.parametrize("seed", range(3))
 def test_multiclass_values_equal_the_peers(seed, state):
@@ -281,18 +199,6 @@ def test_multilabel_values_equal_the_peers(seed):
     wanted = {name: sum(each[name] for each in labels) / 3 for name in OVERALL}
     wanted |= {f"{name}/{index}": labels[index][name] for name in ("recall", "precision") for index in range(3)}
     assert_same(filled("multilabel", seed).compute(), wanted)
-
-
-COUNTING = [
-    ("binary", {}),
-    ("binary", {"ignore_index": -1}),
-    ("multiclass", {}),
-    ("multiclass", {"state": "margins"}),
-    ("multiclass", {"ignore_index": 1}),
-    ("multiclass", {"ignore_index": 1, "state": "margins"}),
-    ("multilabel", {}),
-    ("multilabel", {"ignore_index": -1}),
-]
 
 
 @pytest.mark.parametrize(("task", "arguments"), COUNTING)
@@ -421,415 +327,7 @@ def test_invalid_input_can_be_left_out():
     assert values["accuracy"] == 1
 
 
-# --- measures of one's own ------------------------------------------------------------------------------------------
-
-
-class ShareOfThird(imbtorch.ConfusionMatrixMetric):
-    """Reads a cell that only a matrix of three classes or more has."""
-
-    higher_is_better = False
-    measure = staticmethod(lambda counts: counts[..., 2, :].sum(-1) / counts.sum((-2, -1)))
-
-
-def test_measures_are_metrics_functions_and_pairs():
-    chosen = {
-        "iam": metrics.ImbalanceAccuracy,
-        "cen": metrics.ConfusionEntropy,
-        "dominance": metrics.Dominance,
-        "error": error_rate,
-        "error_min": (error_rate, False),
-        "hits": (hits_of_last, True),
-        "open": (error_rate, None),
-        "f2": functools.partial(imbtorch.f_score, beta=2.0),
-        "cost": (functools.partial(imbtorch.expected_cost, costs=torch.ones(3, 3) - torch.eye(3)), False),
-    }
-    report = filled("multiclass", measures=chosen, per_class=())
-    assert report.keys() == list(chosen)
-    directions = {name: report[name].higher_is_better for name in chosen}
-    assert directions == {
-        "iam": True,
-        "cen": False,
-        "dominance": None,
-        "error": None,
-        "error_min": False,
-        "hits": True,
-        "open": None,
-        "f2": True,
-        "cost": False,
-    }
-    preds, target = data("multiclass")
-    error = sklearn_metrics.zero_one_loss(target, preds)
-    wanted = {
-        "error": error,
-        "error_min": error,
-        "hits": sklearn_metrics.recall_score(target, preds, average=None)[2],
-        "open": error,
-        "f2": sklearn_metrics.fbeta_score(target, preds, beta=2.0, average="macro"),
-        "cost": error,
-    }
-    values = report.compute()
-    assert_same({name: values[name] for name in wanted}, wanted)
-    assert report.table().overall["hits"] == pytest.approx(wanted["hits"])
-
-
-def test_defaults_can_be_added_to_and_taken_from():
-    measures = {name: each for name, each in ImbalanceReport.default_measures("binary").items() if name != "op"}
-    report = filled("binary", measures=measures | {"error": error_rate}, per_class=())
-    assert report.keys() == [name for name in BINARY if name != "op"] + ["error"]
-    assert ImbalanceReport("binary", per_class=()).keys() == BINARY
-
-
-@pytest.mark.parametrize("state", ["matrix", "margins"])
-def test_a_function_sees_the_counts(state):
-    seen = []
-
-    def see(counts):
-        seen.append(counts)
-        return torch.tensor(0.25)
-
-    report = filled("multiclass", measures={"seen": see}, state=state)
-    assert report.compute()["seen"] == 0.25
-    preds, target = data("multiclass")
-    matrix = sklearn_metrics.confusion_matrix(target, preds)
-    counts = seen[-1]
-    if state == "matrix":
-        assert counts.tolist() == matrix.tolist()
-    else:
-        assert counts.correct.tolist() == matrix.diagonal().tolist()
-        assert counts.actual.tolist() == matrix.sum(1).tolist()
-        assert counts.predicted.tolist() == matrix.sum(0).tolist()
-
-
-def test_a_function_reads_each_label():
-    """Not the stack of their matrices, in which the first two labels would be taken for rows."""
-    preds, target = data("multilabel", classes=2)
-    report = ImbalanceReport("multilabel", num_labels=2, measures={"hits": hits_of_last})
-    report.update(preds, target)
-    wanted = sklearn_metrics.recall_score(target, preds, average="macro")
-    assert report.compute()["hits"] == pytest.approx(wanted)
-
-
-def test_a_metric_of_ones_own_may_read_any_cell():
-    preds, target = data("multiclass")
-    report = ImbalanceReport("multiclass", num_classes=3, measures={"third": ShareOfThird}, per_class=())
-    report.update(preds, target)
-    assert report.compute()["third"] == pytest.approx((target == 2).float().mean().item())
-    assert report["third"].higher_is_better is False
-
-
-@pytest.mark.parametrize(
-    ("measured", "error", "match"),
-    [
-        (
-            metrics.ExpectedCost,
-            TypeError,
-            r"ExpectedCost takes arguments of its own; give 'x' functools.partial\(.*costs=",
-        ),
-        (
-            metrics.Accuracy("binary"),
-            ValueError,
-            "'x' was made to count otherwise: task='binary', num_classes=2, where .*num_classes=3",
-        ),
-        (MulticlassAccuracy, TypeError, "must be a metric class of imbtorch"),
-        (MulticlassAccuracy(num_classes=3), TypeError, "must be a metric class of imbtorch"),
-        (ImbalanceReport, TypeError, "must be a metric class of imbtorch"),
-        ("youden", ValueError, "x must be one of .*'accuracy'.*got 'youden'"),
-        (None, TypeError, "must be a metric class of imbtorch"),
-        ((error_rate,), TypeError, "or a pair"),
-        ((error_rate, "max"), TypeError, r"or a pair \(function, higher_is_better\)"),
-        ((error_rate, True, 1), TypeError, "or a pair"),
-        ((metrics.Accuracy, True), TypeError, "or a pair"),
-    ],
-)
-def test_what_is_no_measure(measured, error, match):
-    with pytest.raises(error, match=match):
-        ImbalanceReport("multiclass", num_classes=3, measures={"x": measured})
-
-
-@pytest.mark.parametrize("name", [name for name in metrics.__all__ if getattr(metrics, name).needs_matrix])
-def test_margins_are_refused_where_the_matrix_is_needed(name):
-    measured = getattr(metrics, name)
-    if name == "ExpectedCost":
-        measured = functools.partial(measured, costs=torch.ones(3, 3))
-    with pytest.raises(ValueError, match=r"'x' needs the whole matrix, which state='margins' does not keep"):
-        ImbalanceReport("multiclass", num_classes=3, measures={"x": measured}, state="margins")
-
-
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize(
-    ("function", "got"),
-    [
-        (lambda counts: 0.5, "float"),
-        (lambda counts: None, "NoneType"),
-        (lambda counts: torch.ones(2, 5), r"\[2, 5\]"),
-        (lambda counts: torch.ones(0), r"\[0\]"),
-    ],
-    ids=["float", "None", "matrix", "empty"],
-)
-def test_a_function_must_return_one_value(task, function, got):
-    report = filled(task, measures={"mine": function})
-    with pytest.raises(ValueError, match=f"measure 'mine' must return a tensor of one value, got {got}"):
-        report.compute()
-
-
-def test_a_value_with_one_element_is_a_scalar():
-    report = filled("multiclass", measures={"one": lambda counts: counts.sum().reshape(1, 1)}, per_class=())
-    value = report.compute()["one"]
-    assert (value.shape, value.dtype, value.item()) == ((), torch.float32, 60.0)
-
-
-# --- reading a value ------------------------------------------------------------------------------------------------
-
-
-def test_children_refuse_to_count():
-    report = filled("multiclass")
-    before = report.counts()
-    with pytest.raises(TypeError, match="'iam' is read off a report; call update of the report itself"):
-        report["iam"].update(*data("multiclass"))
-    with pytest.raises(TypeError, match="'iam' is read off a report; call the report itself"):
-        report["iam"](*data("multiclass"))
-    assert torch.equal(report.counts(), before)
-
-
-def test_children_have_no_state():
-    report = filled("multiclass")
-    report.persistent(True)
-    assert list(report.state_dict()) == ["counts_matrix_multiclass_3"]
-    assert report["iam"].metric_state == {}
-    assert sum(isinstance(module, ImbalanceReport) for module in report.modules()) == 1
-
-
-def joined(*seeds):
-    """Predictions and targets of several batches."""
-    return tuple(torch.cat(part) for part in zip(*(data("multiclass", seed=seed) for seed in seeds), strict=True))
-
-
-class Reader:
-    """Reads the next names of a report, each in its turn, and compares them with the peers' values of these batches.
-
-    A name that is read again is computed again; what another name left behind must be noticed to be stale.
-    """
-
-    def __init__(self, report):
-        self.report, self.names = report, itertools.cycle(OVERALL)
-
-    def check(self, *seeds, names=2):
-        expected = peers(*joined(*seeds), "macro")
-        for name in itertools.islice(self.names, names):
-            assert self.report[name].compute().item() == pytest.approx(expected[name], rel=2e-6, abs=2e-6), name
-
-
-def support_of(*seeds):
-    return torch.bincount(joined(*seeds)[1], minlength=3).tolist()
-
-
-def test_a_value_is_fresh_after_whatever_changes_the_counts():
-    report = filled("multiclass", seed=0)
-    reader = Reader(report)
-    reader.check(0)
-    report.update(*data("multiclass", seed=1))
-    reader.check(0, 1)
-    report(*data("multiclass", seed=2))
-    reader.check(0, 1, 2)
-    report.merge_state(filled("multiclass", seed=3))
-    reader.check(0, 1, 2, 3)
-    report.merge_state(dict(filled("multiclass", seed=4).metric_state))
-    reader.check(0, 1, 2, 3, 4)
-    saved = filled("multiclass", seed=5)
-    saved.persistent(True)
-    report.load_state_dict(saved.state_dict())
-    reader.check(5)
-    report.reset()
-    report.update(*data("multiclass", seed=6))
-    reader.check(6)
-    report.counts_matrix_multiclass_3 = filled("multiclass", seed=7).counts_matrix_multiclass_3
-    reader.check(7)
-    with torch.inference_mode():
-        report.update(*data("multiclass", seed=8))
-        reader.check(7, 8)
-        report.update(*data("multiclass", seed=9))
-        reader.check(7, 8, 9)
-    report.update(*data("multiclass", seed=10))
-    reader.check(7, 8, 9, 10)
-
-
-def test_a_value_is_fresh_after_any_number_of_loads():
-    """Whatever addresses the replaced states had."""
-    report = ImbalanceReport("multiclass", num_classes=3)
-    report.persistent(True)
-    saved = []
-    for seed in range(4):
-        each = filled("multiclass", seed=seed)
-        each.persistent(True)
-        saved.append(each.state_dict())
-    reader = Reader(report)
-    for turn in range(60):
-        for seed in (turn, turn + 1):
-            report.load_state_dict(saved[seed % 4])
-            report.state_dict()  # hands the state out, so that the next load takes a new one
-        reader.check((turn + 1) % 4, names=1)
-
-
-def test_the_table_is_fresh_after_any_number_of_epochs():
-    """Whatever addresses the states had that reset replaced."""
-    report = ImbalanceReport("multiclass", num_classes=3)
-    for epoch in range(40):
-        report.update(*data("multiclass", seed=epoch))
-        assert report.metric_state  # hands the state out, so that reset takes a new one
-        if epoch % 2 == 0:
-            found = column(report.table(), "support")
-            assert found == support_of(epoch)
-        report.reset()
-
-
-def test_the_same_name_twice():
-    report = filled("multiclass")
-    first = report["iam"].compute()
-    assert report["iam"].compute() == first
-    report.update(*data("multiclass", seed=1))
-    assert report["iam"].compute() != first
-
-
-def test_values_read_one_result(monkeypatch):
-    report = filled("multiclass")
-    computed = []
-    original = Overall.values
-    monkeypatch.setattr(Overall, "values", lambda *given: computed.append(1) or original(*given))
-    for value in report.values():
-        value.compute()
-    assert len(computed) == 1
-    values = {name: value.compute() for name, value in report.items()}
-    assert len(computed) == 2
-    assert_same(values, report.compute())
-
-
-@pytest.mark.parametrize("inference", [False, True])
-@pytest.mark.parametrize("first", ["report", "accuracy"])
-def test_grouped_in_a_collection(first, inference):
-    with torch.inference_mode(inference):
-        check_in_a_collection(first)
-
-
-def check_in_a_collection(first):
-    report = ImbalanceReport("multiclass", num_classes=3, prefix="val_", per_class=())
-    accuracy = imbtorch.Accuracy("multiclass", num_classes=3)
-    both = {"report": report, "accuracy": accuracy}
-    collection = MetricCollection({first: both.pop(first), **both})
-    reader = Reader(report)
-    for epoch in range(2):
-        collection.update(*data("multiclass", seed=0))
-        collection.update(*data("multiclass", seed=1))
-        assert len(collection.compute_groups) == 1  # one of them counts for both
-        reader.check(0, 1)
-        collection.update(*data("multiclass", seed=2))
-        reader.check(0, 1, 2)
-        if epoch:
-            collection(*data("multiclass", seed=3))
-            reader.check(0, 1, 2, 3)
-        assert column(report.table(), "support") == support_of(*range(3 + epoch))
-        preds, target = joined(*range(3 + epoch))
-        values = numbers(collection.compute())
-        assert values["accuracy"] == values["val_accuracy"]
-        assert values["accuracy"] == pytest.approx(sklearn_metrics.accuracy_score(target, preds))
-        assert set(values) == {"accuracy", *(f"val_{name}" for name in OVERALL)}
-        collection.reset()
-        assert report.counts().sum() == 0
-
-
-def test_reset_by_values_happens_once(monkeypatch):
-    report = filled("multiclass", prefix="val_")
-    resets = []
-    original = ImbalanceReport.reset
-    monkeypatch.setattr(ImbalanceReport, "reset", lambda self: resets.append(1) or original(self))
-    for _ in range(2):
-        for value in report.values():
-            value.compute()
-        for value in report.values():
-            value.reset()
-        assert report.counts().sum() == 0
-        report.update(*data("multiclass"))
-    assert len(resets) == 2
-    for value in report.values():  # nobody has read it since
-        value.reset()
-    assert len(resets) == 3
-    assert report.counts().sum() == 0
-
-
-@pytest.mark.parametrize("way", ["loaded", "merged", "set"])
-def test_reset_by_a_value_whatever_the_counts_came_from(way):
-    report, source = ImbalanceReport("multiclass", num_classes=3), filled("multiclass")
-    if way == "loaded":
-        source.persistent(True)
-        report.load_state_dict(source.state_dict())
-    elif way == "merged":
-        report.merge_state(source)
-    else:
-        report.counts_matrix_multiclass_3 = source.counts_matrix_multiclass_3
-    assert report.counts().sum() == 60
-    report["iam"].reset()
-    assert report.counts().sum() == 0
-    assert source.counts().sum() == 60
-
-
-def test_counts_and_values_are_copies():
-    for task, state in (("multiclass", "matrix"), ("multiclass", "margins"), ("multilabel", "matrix")):
-        report = filled(task, state=state)
-        for part in report.counts() if state == "margins" else [report.counts()]:
-            part.fill_(7)
-        wanted = numbers(filled(task, state=state).compute())
-        assert numbers(report.compute()) == wanted
-        text = str(report.table())
-        for value in report.compute().values():
-            value.fill_(7.0)
-        report.compute().clear()
-        assert str(report.table()) == text
-        report["cba"].compute().fill_(7.0)
-        assert report["iam"].compute() == wanted["iam"]
-        assert str(report.table()) == text
-
-
 # --- copies, devices, checkpoints -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize(
-    "duplicate",
-    [
-        copy.deepcopy,
-        lambda report: report.clone(),
-        lambda report: pickle.loads(pickle.dumps(report)),
-        lambda report: pickle.loads(ForkingPickler.dumps(report)),
-    ],
-    ids=["deepcopy", "clone", "pickle", "sent to a process"],
-)
-def test_copies_count_apart_and_their_values_read_the_copy(task, duplicate):
-    report = filled(
-        task, prefix="val_", measures=ImbalanceReport.default_measures(task) | {"error": (error_rate, False)}
-    )
-    before = numbers(report.compute())
-    twin = duplicate(report)
-    assert all(value.report is twin for value in twin.values())
-    assert all(value.report is report for value in report.values())
-    assert numbers(twin.compute()) == before
-    assert repr(twin) == repr(report)
-    assert [value.higher_is_better for value in twin.values()] == [value.higher_is_better for value in report.values()]
-    twin.update(*data(task, seed=1))
-    report["iam"].reset()
-    assert report.counts().sum() == 0
-    wanted = filled(task, prefix="val_")
-    wanted.update(*data(task, seed=1))
-    assert twin["iam"].compute() == wanted["iam"].compute()
-    with pytest.raises(TypeError, match="call update of the report itself"):
-        twin["iam"].update(*data(task))
-
-
-def test_a_copy_of_a_module_reads_its_own_report():
-    module = torch.nn.ModuleDict({"val": filled("multiclass")})
-    twin = copy.deepcopy(module)
-    assert {id(value.report) for value in twin["val"].values()} == {id(twin["val"])}
-    child = copy.deepcopy(module["val"]["iam"])
-    assert child.report is not module["val"]
-    assert child.compute() == module["val"]["iam"].compute()
 
 
 def test_counts_stay_out_of_checkpoints_unless_asked_for():
@@ -878,218 +376,7 @@ def test_conversions_leave_the_counts(convert):
     assert {value.dtype for value in report.compute().values()} == {torch.float32}
 
 
-# --- table ----------------------------------------------------------------------------------------------------------
-
-
-def table_peers(preds, target):
-    precision, recall, f1, support = sklearn_metrics.precision_recall_fscore_support(target, preds)
-    predicted = sklearn_metrics.confusion_matrix(target, preds).sum(0)
-    cba = [min(pair) for pair in zip(precision, recall, strict=True)]
-    iam = [2 * term - 1 for term in cba]
-    return dict(zip(COLUMNS, map(list, (support, predicted, precision, recall, f1, cba, iam)), strict=True))
-
-
-def test_a_table_says_what_looking_at_nothing_would_be_worth():
-    """Of 1000 samples 10 are fraud: 990 right in all, recalls 1 and 0, CBA terms .99 and 0, read at 1:1 one half."""
-    counts = {(0, 0): 985, (0, 1): 5, (1, 0): 7, (1, 1): 3}
-    target, preds = (torch.tensor([pair[k] for pair, n in counts.items() for _ in range(n)]) for k in (0, 1))
-    measures = ["accuracy", "balanced_accuracy", "iam", "dominance"]
-    for prevalence, wanted in ((None, (0.99, 0.5, -0.01)), ([1, 1], (0.5, 0.5, -0.5))):
-        report = ImbalanceReport("binary", class_names=["ok", "fraud"], measures=measures, prevalence=prevalence)
-        report.update(preds, target)
-        text = "Baseline: always predicting 'ok': accuracy {:.4f}, balanced_accuracy {:.4f}, iam {:.4f}".format(*wanted)
-        assert str(report.table()).splitlines()[-1] == text
-
-
-@pytest.mark.parametrize("state", ["matrix", "margins"])
-def test_table_of_classes(state):
-    names = ["a cat", "dog", "long-eared owl"]
-    report = filled("multiclass", class_names=names, state=state, prefix="val_", per_class=SHOWN)
-    wanted = table_peers(*data("multiclass"))
-    table = report.table()
-    nested = json.loads(json.dumps(table.to_dict()))
-    assert list(nested["classes"]) == names
-    for index, name in enumerate(names):
-        assert nested["classes"][name] == pytest.approx({column: wanted[column][index] for column in COLUMNS})
-    assert nested["overall"] == pytest.approx(peers(*data("multiclass"), "macro"), rel=1e-6)
-
-    head, *lines = str(table).splitlines()
-    assert head.split() == ["class", *COLUMNS]
-    assert len({len(head), *map(len, lines[:3])}) == 1  # all end in one column
-    for index, name in enumerate(names):
-        assert lines[index].startswith(name)
-        cells = [f"{wanted[column][index]:{'.0f' if column in COLUMNS[:2] else '.4f'}}" for column in COLUMNS]
-        assert lines[index].split()[-7:] == cells
-        for column, cell in zip(COLUMNS, cells, strict=True):
-            end = head.index(f" {column}") + 1 + len(column)
-            assert lines[index][:end].endswith(f" {cell}")
-    assert lines[3] == ""
-    *lines, last = lines
-    assert last.startswith(
-        f"Baseline: always predicting {names[int(torch.bincount(data('multiclass')[1]).argmax())]!r}: iam "
-    )
-    assert lines[4].split() == ["measure", "all"]
-    overall = {line.split()[0]: line.split()[1] for line in lines[5:]}
-    assert overall == {name: f"{value:.4f}" for name, value in peers(*data("multiclass"), "macro").items()}
-    assert len(set(map(len, lines[4:]))) == 1
-
-
-@pytest.mark.parametrize(("task", "arguments"), COUNTING)
-def test_columns_hold_the_terms_of_the_overall_values(task, arguments):
-    table = filled(task, per_class=SHOWN, **arguments).table()
-    means = ("cba", "iam") if task == "binary" else ("precision", "recall", "f1", "cba", "iam")
-    for name in means:
-        terms = [term for term in column(table, name) if not math.isnan(term)]
-        assert sum(terms) / len(terms) == pytest.approx(table.overall[name], rel=1e-6, abs=1e-6), name
-
-
-def test_table_of_labels():
-    names = ["cat", "dog", "owl"]
-    table = filled("multilabel", class_names=names, per_class=SHOWN).table()
-    preds, target = data("multilabel")
-    precision, recall, f1, support = sklearn_metrics.precision_recall_fscore_support(target, preds)
-    columns = {"support": support, "predicted": preds.sum(0), "precision": precision, "recall": recall, "f1": f1}
-    for name, values in columns.items():
-        assert column(table, name) == pytest.approx(values.tolist()), name
-    assert [line.split()[0] for line in str(table).splitlines()[1:4]] == names
-
-
-def test_a_class_that_does_not_occur_has_dashes():
-    report = ImbalanceReport("multiclass", class_names=["cat", "dog", "owl"])
-    report.update(torch.tensor([0, 1]), torch.tensor([0, 1]))
-    with pytest.warns(UserWarning, match="no target"):
-        table = report.table()
-    assert str(table).splitlines()[3].split() == ["owl", "0", "0", "-", "-"]
-    assert math.isnan(table.to_dict()["classes"]["owl"]["recall"])
-
-
-def test_table_in_pandas():
-    pandas = pytest.importorskip("pandas")
-    names = ["cat", "dog", "owl"]
-    frame = filled("multiclass", class_names=names, per_class=SHOWN).table().to_pandas()
-    wanted = pandas.DataFrame(table_peers(*data("multiclass")), index=names)
-    pandas.testing.assert_frame_equal(frame, wanted, check_dtype=False)
-
-
-def test_table_shows_the_last_result():
-    report = ImbalanceReport("multiclass", num_classes=3, on_invalid="raise")
-    report.update(*data("multiclass", seed=0))
-    assert column(report.table(), "support") == support_of(0)  # computed for the occasion
-    report.update(*data("multiclass", seed=1))
-    assert column(report.table(), "support") == support_of(0, 1)
-    report.compute()
-    report.reset()
-    assert column(report.table(), "support") == support_of(0, 1)  # an epoch's report, after the epoch
-    report["iam"].reset()
-    assert column(report.table(), "support") == support_of(0, 1)
-    report.update(*data("multiclass", seed=2))
-    assert column(report.table(), "support") == support_of(2)
-
-
-@pytest.mark.parametrize("way", ["loaded", "set"])
-def test_table_after_a_reset_shows_counts_from_elsewhere(way):
-    report, source = filled("multiclass", seed=0), filled("multiclass", seed=1)
-    report.compute()
-    report.reset()
-    if way == "loaded":
-        source.persistent(True)
-        report.load_state_dict(source.state_dict())
-    else:
-        report.counts_matrix_multiclass_3 = source.counts_matrix_multiclass_3
-    assert column(report.table(), "support") == support_of(1)
-
-
-def test_table_of_nothing():
-    report = ImbalanceReport("multiclass", num_classes=3)
-    with pytest.warns(UserWarning, match="counted no sample"):
-        table = report.table()
-    assert column(table, "support") == [0, 0, 0]
-    assert all(map(math.isnan, table.overall.values()))
-    assert "nan" not in str(table)
-
-
-def test_several_processes_must_compute_before_they_show():
-    """Showing never communicates, so rank zero alone may do it."""
-    several = []
-    report = ImbalanceReport("multiclass", num_classes=3, distributed_available_fn=lambda: bool(several))
-    report.update(*data("multiclass", seed=0))
-    several.append(1)
-    for show in (report.table, report.plot):
-        with pytest.raises(RuntimeError, match=r"call compute\(\) on all processes first"):
-            show()
-    several.clear()
-    report.compute()
-    several.append(1)
-    report.update(*data("multiclass", seed=1))
-    assert column(report.table(), "support") == support_of(0)
-
-
 # --- pictures and looks ---------------------------------------------------------------------------------------------
-
-
-def ticks(ax, axis):
-    return [tick.get_text() for tick in getattr(ax, f"get_{axis}ticklabels")()]
-
-
-@pytest.mark.parametrize("task", ["binary", "multiclass"])
-def test_plot_of_the_matrix(task):
-    names = ["cat", "dog", "owl"][: 2 if task == "binary" else 3]
-    report = filled(task, class_names=names)
-    fig, ax = report.plot()
-    preds, target = data(task)
-    matrix = sklearn_metrics.confusion_matrix(target, preds)
-    assert fig is ax.figure
-    assert ticks(ax, "x") == ticks(ax, "y") == names
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("Predicted class", "True class")
-    shares = matrix / matrix.sum(1, keepdims=True)
-    torch.testing.assert_close(torch.tensor(ax.images[0].get_array().data), torch.tensor(shares))
-    written = {text.get_position(): text.get_text() for text in ax.texts}
-    assert matrix.all()
-    for row, column in itertools.product(range(len(names)), repeat=2):
-        assert written[column, row] == f"{matrix[row][column]}\n{shares[row][column]:.0%}"
-    figure, axes = plt.subplots(1, 2)
-    assert report.plot(ax=axes[1]) == (None, axes[1])
-    assert axes[1].images
-    assert not axes[0].images
-    assert figure.axes == list(axes)
-
-
-@pytest.mark.parametrize(
-    ("task", "arguments", "item"), [("multiclass", {"state": "margins"}, "Class"), ("multilabel", {}, "Label")]
-)
-def test_plot_without_a_matrix_shows_recalls(task, arguments, item):
-    names = ["cat", "dog", "owl"]
-    _, ax = filled(task, class_names=names, **arguments).plot()
-    preds, target = data(task)
-    wanted = sklearn_metrics.recall_score(target, preds, average=None)
-    assert [bar.get_height() for bar in ax.patches] == pytest.approx(wanted.tolist())
-    assert ticks(ax, "x") == names
-    assert (ax.get_xlabel(), ax.get_ylabel()) == (item, "recall")
-
-
-def test_plot_of_a_course():
-    results = [filled("multiclass", seed=seed, prefix="val_").compute() for seed in range(3)]
-    report = ImbalanceReport("multiclass", num_classes=3, prefix="val_")
-    _, ax = report.plot(results)
-    lines = {line.get_label(): list(line.get_ydata()) for line in ax.lines}
-    for name in OVERALL:
-        wanted = [peers(*data("multiclass", seed=seed), "macro")[name] for seed in range(3)]
-        assert lines[f"val_{name}"] == pytest.approx(wanted, rel=1e-5, abs=1e-6)
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == [f"val_{name}" for name in OVERALL]
-
-
-def test_plot_of_a_course_of_classes_alone():
-    report = filled("multiclass", measures={}, per_class=("recall",))
-    _, ax = report.plot([report.compute(), report.compute()])
-    assert [line.get_label() for line in ax.lines] == report.keys()
-
-
-def test_plot_shows_the_last_result():
-    report = filled("multiclass", seed=0)
-    report.compute()
-    report.reset()
-    _, ax = report.plot()
-    assert sum(int(text.get_text().split("\n")[0]) for text in ax.texts) == 60
 
 
 def test_repr_is_one_line_with_what_matters():
@@ -1124,81 +411,7 @@ def test_a_thousand_classes():
     assert report["accuracy"].compute() == pytest.approx(1999 / 2000)
 
 
-def test_all_numbers_as_csv(tmp_path):
-    report = ImbalanceReport("binary", class_names=["ok", "fraud, card"], measures=["accuracy"], groups=["a", "b"])
-    target, preds = torch.tensor([0, 0, 0, 1, 1, 0]), torch.tensor([0, 0, 1, 1, 0, 0])
-    report.update(preds, target, group=torch.tensor([0, 0, 0, 0, 1, 1]))
-    table, text = report.table(), io.StringIO()
-    table.to_csv(text)
-    table.to_csv(tmp_path / "table.csv")
-    with pytest.raises(TypeError, match=r"to must be a path or a text file that is open.* got None"):
-        table.to_csv(None)
-    assert (tmp_path / "table.csv").read_bytes().decode() == text.getvalue()
-    rows = list(csv.DictReader(text.getvalue().splitlines()))
-    found = {(row["kind"], row["name"], row["measure"]): row["value"] for row in rows}
-    assert len(found) == len(rows) == 1 + 2 * 4 + 2 * 2
-    wanted = {
-        ("overall", "", "accuracy"): 4 / 6,
-        ("class", "ok", "support"): 4,
-        ("class", "fraud, card", "recall"): 1 / 2,
-        ("class", "fraud, card", "precision"): 1 / 2,
-        ("group", "a", "support"): 4,
-        ("group", "a", "accuracy"): 3 / 4,
-        ("group", "b", "accuracy"): 1 / 2,
-    }
-    assert {key: float(found[key]) for key in wanted} == pytest.approx(wanted)
-    sure = ImbalanceReport("binary", measures=["accuracy"], intervals=True, per_class=())
-    sure.update(torch.tensor([0, 0]), torch.tensor([0, 1]))
-    sure.table().to_csv(text := io.StringIO())
-    first, second, *_ = csv.DictReader(text.getvalue().splitlines())
-    assert float(first["low"]) == pytest.approx(sure.compute()["accuracy_low"].item())
-    assert (second["name"], second["measure"], second["low"]) == ("0", "support", "")
-
-
-def test_the_course_of_values_beside_trivial_ones():
-    report = ImbalanceReport("binary", measures=["accuracy", "gmean", "dominance"], per_class=())
-    report.update(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 0, 0, 1]))
-    results = [report.compute(), report.compute()]
-    _, ax = report.plot(results)
-    dotted = {line.get_color(): line.get_ydata() for line in ax.lines if line.get_linestyle() == ":"}
-    course = {line.get_label(): line.get_color() for line in ax.lines}
-    assert list(dotted[course["accuracy"]]) == [0.75, 0.75]  # always class 0
-    assert list(dotted[course["gmean"]]) == [0.0, 0.0]
-    assert "trivial prediction" in course
-    report.reset()
-    _, ax = ImbalanceReport("binary", measures=["accuracy"], per_class=()).plot(results)
-    assert "trivial prediction" not in {line.get_label() for line in ax.lines}
-
-
-def test_a_tracker_follows_the_values():
-    tracker = MetricTracker(ImbalanceReport("multiclass", num_classes=3), maximize=True)
-    for seed in range(3):
-        tracker.increment()
-        tracker.update(*data("multiclass", seed=seed))
-        assert_same({name: tracker.compute()[name] for name in OVERALL}, peers(*data("multiclass", seed=seed), "macro"))
-    every = tracker.compute_all()
-    wanted = [peers(*data("multiclass", seed=seed), "macro")["mcc"] for seed in range(3)]
-    assert every["mcc"].tolist() == pytest.approx(wanted, rel=1e-5)
-
-
 # --- another population ---------------------------------------------------------------------------------------------
-
-
-def weighted(preds, target, prevalence):
-    """Values of scikit-learn on samples that weigh what brings the classes to their shares."""
-    counted = target.bincount(minlength=len(prevalence))
-    shares = torch.tensor(prevalence, dtype=torch.float64) * (counted > 0)
-    weight = {"sample_weight": (shares / shares.sum() / counted)[target]}
-    how = {"average": "binary"} if len(prevalence) == 2 else {"average": "macro"}
-    recalls = sklearn_metrics.recall_score(target, preds, average=None, **weight)
-    return {
-        "accuracy": sklearn_metrics.accuracy_score(target, preds, **weight),
-        "balanced_accuracy": sklearn_metrics.balanced_accuracy_score(target, preds, **weight),
-        "precision": sklearn_metrics.precision_score(target, preds, zero_division=0, **how, **weight),
-        "recall": sklearn_metrics.recall_score(target, preds, **how, **weight),
-        "f1": sklearn_metrics.f1_score(target, preds, **how, **weight),
-        "mcc": sklearn_metrics.matthews_corrcoef(target, preds, **weight),
-    } | {f"recall/{index}": value for index, value in enumerate(recalls)}
 
 
 def assert_holds(values, wanted):
@@ -1310,21 +523,6 @@ def test_forward_reads_the_batch_at_the_prevalence(size):
     weights = torch.tensor([1.0, 2, 3])[target] / target.bincount()[target]
     assert_holds(values, {"accuracy": sklearn_metrics.accuracy_score(target, preds, sample_weight=weights)})
     assert report.counts().sum() == 60
-
-
-def test_a_table_at_a_prevalence_has_the_support_that_was_counted():
-    report = filled("multiclass", prevalence=[1000, 1, 30], per_class=SHOWN)
-    preds, target = data("multiclass")
-    wanted = weighted(preds, target, [1000, 1, 30])
-    table, values = report.table(), report.compute()
-    assert column(table, "support") == target.bincount().tolist()
-    assert column(table, "predicted") == preds.bincount().tolist()
-    assert column(table, "recall") == pytest.approx([wanted[f"recall/{index}"] for index in range(3)])
-    assert column(table, "precision") == pytest.approx([float(values[f"precision/{index}"]) for index in range(3)])
-    assert table.overall["accuracy"] == pytest.approx(wanted["accuracy"])
-    assert sum(column(table, "f1")) / 3 == pytest.approx(wanted["f1"])
-    _, ax = report.plot()
-    assert sum(int(text.get_text().split("\n")[0]) for text in ax.texts) == 60
 
 
 def test_intervals_at_a_prevalence_are_those_of_the_rates():
@@ -1469,54 +667,55 @@ def test_class_names_have_an_order(names):
         ImbalanceReport("multiclass", class_names=names)
 
 
-def test_values_of_a_report_refuse_to_merge_and_draw_themselves():
-    report = ImbalanceReport("binary")
-    report.update(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]))
-    with pytest.raises(TypeError, match="call merge_state of the report itself"):
-        report["iam"].merge_state(report["iam"])
-    figure, axes = report["iam"].plot()
-    assert figure is not None
-    assert axes.has_data()
-
-
-@pytest.mark.parametrize("names", [["ok", "fraud"], ["fraud", "ok"]])
-def test_the_commonest_class_is_that_of_the_population(names):
-    """In a validation set with more frauds than in a thousand of the population."""
-    shares = {"ok": 1000, "fraud": 1}
-    report = ImbalanceReport("binary", class_names=names, prevalence=shares, measures=["accuracy", "iam"])
-    ok = names.index("ok")
-    target = torch.tensor([ok] * 100 + [1 - ok] * 120)
-    report.update(torch.where(torch.arange(220) % 5 == 0, 1 - target, target), target)
-    report.compute()
-    assert "Baseline: always predicting 'ok': accuracy 0.9990, iam -0.0010" in str(report.table())
-    _, ax = report.plot([report.compute()] * 2)
-    levels = {round(float(level), 4) for line in ax.get_lines() for level in line.get_ydata()[:1]}
-    assert 0.999 in levels
-
-
-def test_labels_that_most_samples_have_are_always_predicted():
-    report = ImbalanceReport("multilabel", num_labels=2, prevalence=[0.9, 0.2], measures=["accuracy"], per_class=())
-    target = torch.tensor([[0, 0], [1, 1], [0, 1], [1, 0]] * 5)
-    report.update(target.flip(0), target)
-    report.compute()
-    assert "predicting of each label what is more common: accuracy 0.8500" in str(report.table())
-
-
-def test_reported_values_without_an_interval_are_not_called_unknown():
+def test_a_value_of_a_report_as_a_function_of_counts():
+    preds, target = batch_of(4)
     report = ImbalanceReport(
-        "multiclass",
-        class_names=[*"abcd"],
-        groups=["x", "y"],
-        class_groups={"tail": ["c"]},
-        superclasses={"ab": ["a", "b"]},
-        measures=["iam"],
-        soft=True,
+        "multiclass", class_names=ANIMALS, class_groups=GROUPS, groups=["x", "y"], soft=False, intervals=["iam"]
     )
-    target = torch.arange(8) % 4
-    report.update(torch.eye(4)[target], target, group=torch.arange(8) // 4)
-    for name in ("iam/x", "iam_worst", "iam_soft", "iam/superclasses", "recall/tail"):
-        assert name in report
-        with pytest.raises(ValueError, match=f"{name!r} has no interval here, but overall values and those of single"):
-            report.interval(name)
-    with pytest.raises(ValueError, match=r"names \['iam/z'\], which are not reported"):
-        report.interval("iam/z")
+    report.update(preds, target, group=torch.arange(len(target)) % 2)
+    values = report.compute()
+    for name in ("iam", "recall/emu", "recall/tail", "precision/fore"):
+        read = report.measure(name)
+        assert read(report.counts()).item() == pytest.approx(values[name].item(), abs=1e-6)
+        assert read(report.counts().expand(3, 4, 4)).shape == (3,)
+        assert read.higher_is_better is True
+    for name in ("iam/x", "iam_worst", "iam_low"):
+        with pytest.raises(ValueError, match=f"'{name}' is no function of the counts of all samples, but of their"):
+            report.measure(name)
+    with pytest.raises(ValueError, match="'recall/nobody', which is unknown"):
+        report.measure("recall/nobody")
+
+
+def test_labels_with_thresholds_of_their_own_have_prices_of_their_own():
+    """Net benefit of each label by scikit-learn's counts at its threshold; also of some of them."""
+    generator = torch.Generator().manual_seed(3)
+    scores, target = torch.rand(80, 4, generator=generator), torch.randint(2, (80, 4), generator=generator)
+    thresholds = [0.2, 0.5, 0.4, 0.7]
+    expected = []
+    for label, price in enumerate(thresholds):
+        flagged = scores[:, label].double() > price
+        (_, fp), (_, tp) = sklearn_metrics.confusion_matrix(target[:, label], flagged)
+        expected.append((tp - fp * price / (1 - price)) / 80)
+    arguments = {"num_labels": 4, "threshold": thresholds}
+    metric = imbtorch.NetBenefit("multilabel", **arguments)
+    assert metric(scores, target).item() == pytest.approx(sum(expected) / 4, abs=1e-6)
+    of_each = imbtorch.NetBenefit("multilabel", **arguments, average="none")
+    assert of_each(scores, target).tolist() == pytest.approx(expected, abs=1e-6)
+    report = ImbalanceReport(
+        "multilabel",
+        class_names=ANIMALS,
+        threshold=thresholds,
+        measures=["net_benefit"],
+        per_class=["net_benefit"],
+        class_groups=GROUPS,
+    )
+    report.update(scores, target)
+    values = report.compute()
+    assert values["net_benefit"].item() == pytest.approx(sum(expected) / 4, abs=1e-6)
+    assert values["net_benefit/emu"].item() == pytest.approx(expected[2], abs=1e-6)
+    assert values["net_benefit/tail"].item() == pytest.approx(sum(expected[2:]) / 2, abs=1e-6)
+    assert report.measure("net_benefit/tail")(report.counts()).item() == pytest.approx(sum(expected[2:]) / 2)
+    with pytest.raises(ValueError, match="average='micro' sums the counts of labels, which threshold="):
+        imbtorch.NetBenefit("multilabel", **arguments, average="micro")
+    with pytest.raises(ValueError, match=r"threshold must lie in \[0, 1\)"):
+        imbtorch.NetBenefit("multilabel", num_labels=2, threshold=[0.2, 1.0])

@@ -2,92 +2,36 @@
 
 import copy
 import functools
-import importlib
-import os
+import math
 import pickle
-import re
 import warnings
-from pathlib import Path
+from fractions import Fraction
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
-from matplotlib import image
-from processes import launch, run_script
+from processes import launch
 from sklearn import metrics as sk
+from sweeps import (
+    ALSO,
+    LABELS,
+    MEASURES,
+    best_of_all_thresholds,
+    data,
+    drawn,
+    even,
+    expected_matrices,
+    expected_values,
+    iba,
+    item,
+    rare,
+    swept,
+)
 from torchmetrics import MetricCollection
+from versions import traced
 
 import imbtorch
 from imbtorch.metrics.sweep import ThresholdSweep
-
-mpl.use("Agg")
-DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-
-
-def quietly(oracle):
-    @functools.wraps(oracle)
-    def silent(target, preds):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return oracle(target, preds)
-
-    return silent
-
-
-def gmean(target, preds):
-    return (sk.recall_score(target, preds) * sk.recall_score(target, preds, pos_label=0)) ** 0.5
-
-
-def iba(target, preds):
-    """Index of balanced accuracy as the paper has it: alpha = .05 on the plain G-mean, dominance of the positives."""
-    dominance = sk.recall_score(target, preds) - sk.recall_score(target, preds, pos_label=0)
-    return (1 + 0.05 * dominance) * gmean(target, preds)
-
-
-MEASURES = {
-    "f1": (imbtorch.FScore, lambda t, p: sk.f1_score(t, p, zero_division=0)),
-    "f1 function": (imbtorch.f_score, lambda t, p: sk.f1_score(t, p, zero_division=0)),
-    "precision": (imbtorch.Precision, lambda t, p: sk.precision_score(t, p, zero_division=0)),
-    "recall": (imbtorch.recall, sk.recall_score),
-    "gmean": (imbtorch.GeometricMean, gmean),
-    "iba": (imbtorch.IndexBalancedAccuracy, iba),
-    "mcc": (imbtorch.MatthewsCorrCoef, sk.matthews_corrcoef),
-    "lambda": (lambda counts: counts[..., 1, 1] / counts.sum((-2, -1)), lambda t, p: np.mean(t & p)),
-}
-
-
-def even(n, dtype):
-    """Thresholds i/(n-1) as NumPy floats, each divided in float64 and rounded once."""
-    return torch.tensor([index / (n - 1) for index in range(n)], dtype=torch.float64).to(dtype).double().numpy()
-
-
-def data(dtype=torch.float32, shape=(300,), seed=0, thresholds=101):
-    """Random targets with few positives and scores, a third of them exactly on a threshold, with both ends."""
-    generator = torch.Generator().manual_seed(seed)
-    target = (torch.rand(shape, generator=generator) < 0.2).long()
-    scores = (torch.rand(shape, generator=generator, dtype=torch.float64) + 0.6 * target).div(1.6).to(dtype)
-    grid = torch.tensor([index / (thresholds - 1) for index in range(thresholds)], dtype=torch.float64).to(dtype)
-    on_it = torch.rand(shape, generator=generator) < 0.33
-    scores = torch.where(on_it, grid[torch.randint(thresholds, shape, generator=generator)], scores)
-    scores.view(-1)[:4] = torch.tensor([0.0, 1.0, 0.0, 1.0], dtype=dtype)
-    target.view(-1)[:4] = torch.tensor([0, 1, 1, 0])
-    return scores, target
-
-
-def expected_matrices(scores, target, grid):
-    scores, target = scores.double().numpy(), target.long().numpy()
-    return [sk.confusion_matrix(target, scores > t, labels=[0, 1]).tolist() for t in grid]
-
-
-def expected_values(oracle, scores, target, grid):
-    scores, target = scores.double().numpy(), target.long().numpy()
-    return [quietly(oracle)(target, (scores > t).astype(int)) for t in grid]
-
-
-def item(values):
-    return {name: value.item() for name, value in values.items()}
-
 
 # --- the oracle at each threshold -----------------------------------------------------------------------------------
 
@@ -107,30 +51,6 @@ def test_every_measure_at_every_threshold(name):
     assert found["value"].item() == pytest.approx(max(expected), abs=1e-6)
     # of equal values the lowest threshold
     assert found["threshold"].item() == next(i for i in range(101) if expected[i] > max(expected) - 1e-12) / 100
-
-
-@pytest.mark.parametrize(
-    ("dtype", "target_dtype"), list(zip(DTYPES, (torch.int64, torch.uint8, torch.int32, torch.bool), strict=True))
-)
-def test_scores_on_a_threshold_predict_zero_in_every_dtype(dtype, target_dtype):
-    scores, target = data(dtype)
-    wide = torch.promote_types(dtype, torch.float32)  # half precision is read as float32
-    for thresholds, grid in ((101, even(101, wide)), (torch.tensor([0.1, 0.25, 0.3, 0.7], dtype=torch.float64), None)):
-        sweep = ThresholdSweep(imbtorch.FScore, thresholds)
-        sweep.update(scores, target.to(target_dtype))
-        grid = thresholds.to(wide).double().numpy() if grid is None else grid
-        sweep.compute()
-        assert sweep.result().matrices().tolist() == expected_matrices(scores, target, grid)
-
-
-def test_float32_thresholds_are_fractions_rounded_once_rather_than_a_linspace():
-    fractions = torch.tensor([index / 100 for index in range(101)], dtype=torch.float64).float()
-    assert int((torch.linspace(0, 1, 101) != fractions).sum()) == 20  # so the difference can be seen at all
-    sweep = ThresholdSweep(imbtorch.FScore, 101)
-    sweep.update(fractions, torch.ones(101, dtype=torch.long))
-    with pytest.warns(UserWarning, match="no target"):
-        sweep.compute()
-    assert sweep.result().matrices()[:, 1, 1].tolist() == list(range(100, -1, -1))
 
 
 @pytest.mark.parametrize("name", ["f1", "iba", "lambda"])
@@ -218,96 +138,7 @@ def test_undefined_values_are_never_the_best():
     assert item(sweep.compute()) == pytest.approx({"threshold": 0.4, "value": 1.0})
 
 
-# --- handing a threshold over ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("seed", range(4))
-def test_the_recipe_gives_a_metric_the_value_of_the_sweep(dtype, seed):
-    """Every sample's score is on a threshold, so that one of them would be lost by a step too many or too few."""
-    generator = torch.Generator().manual_seed(seed)
-    steps = torch.randint(1, 101, (400,), generator=generator)
-    target = (torch.rand(400, generator=generator) * 100 < steps - 40).long()
-    scores = (steps.double() / 100).to(dtype)
-    sweep = ThresholdSweep(imbtorch.FScore, 101)
-    sweep.update(scores, target)
-
-    best = sweep.compute()["threshold"].item()
-    test = imbtorch.FScore("binary", threshold=best)
-
-    test.update(scores, target)
-    rounded = torch.tensor(best, dtype=torch.float64).to(torch.promote_types(dtype, torch.float32))
-    assert test.compute() == sweep.compute()["value"]
-    preds = (scores > rounded).int()
-    assert test.compute().item() == pytest.approx(sk.f1_score(target, preds))
-    assert test.local_confmat.tolist() == sk.confusion_matrix(target, preds).tolist()
-
-
-def test_the_recipe_at_threshold_zero():
-    scores, target = torch.tensor([0.25, 0.5, 0.75]), torch.tensor([1, 0, 1])
-    sweep = ThresholdSweep(imbtorch.Recall, 101)
-    sweep.update(scores, target)
-    best = sweep.compute()["threshold"].item()
-    assert best == 0
-    assert imbtorch.Recall("binary", threshold=best)(scores, target) == 1
-
-
-# --- ROC ------------------------------------------------------------------------------------------------------------
-
-
-def test_roc_and_its_area_where_scores_lie_on_the_thresholds():
-    generator = torch.Generator().manual_seed(5)
-    steps = torch.randint(101, (500,), generator=generator)
-    target = (torch.rand(500, generator=generator) * 100 < steps).long()
-    scores = (steps.double() / 100).float()
-    sweep = ThresholdSweep(imbtorch.FScore, 101)
-    sweep.update(scores, target)
-    sweep.compute()
-    false, true = sweep.result().roc()
-    assert len(false) == len(true) == 103
-    curve = sk.roc_curve(target, scores, drop_intermediate=False)
-    # points at scores that do not occur repeat their neighbours
-    expected = np.unique(np.stack(curve[:2], 1), axis=0)
-    assert np.unique(torch.stack((false, true), 1).numpy(), axis=0) == pytest.approx(expected)
-    assert sweep.result().auc().item() == pytest.approx(sk.roc_auc_score(target, scores), abs=1e-12)
-    assert false.diff().min() >= 0
-    assert true.diff().min() >= 0
-
-
-def test_partial_areas_by_hand():
-    """Liu, Ghosh and Martin (2007), eq. 3: the two trapezoids beside each point."""
-    sweep = ThresholdSweep(imbtorch.FScore, torch.tensor([0.2, 0.6]))
-    sweep.update(torch.tensor([0.1, 0.25, 0.7, 0.5, 0.5, 0.9, 0.1, 0.65]), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
-    sweep.compute()
-    # (FPR, TPR): (0, 0), at .6 (1/4, 2/4), at .2 (3/4, 3/4), (1, 1)
-    assert [part.tolist() for part in sweep.result().roc()] == [[0, 0.25, 0.75, 1], [0, 0.5, 0.75, 1]]
-    areas = [0.25 * 0.5 / 2, 0.5 * 1.25 / 2, 0.25 * 1.75 / 2]
-    assert sweep.result().auc().item() == pytest.approx(sum(areas))
-    assert sweep.result().partial_auc().tolist() == pytest.approx([areas[1] + areas[2], areas[0] + areas[1]])
-
-
-def test_roc_of_labels():
-    scores, target = data(torch.float64, (200, 3))
-    steps = (scores * 20).round() / 20
-    sweep = ThresholdSweep(imbtorch.FScore, 21, "multilabel", num_labels=3)
-    sweep.update(steps, target)
-    sweep.compute()
-    expected = [sk.roc_auc_score(target[:, label], steps[:, label]) for label in range(3)]
-    assert sweep.result().auc().tolist() == pytest.approx(expected)
-    assert sweep.result().partial_auc().shape == (3, 21)
-
-
 # --- the life of a metric -------------------------------------------------------------------------------------------
-
-
-def test_chunks_equal_one_update():
-    scores, target = data(shape=(97,))
-    whole, parts = ThresholdSweep(imbtorch.FScore, 101), ThresholdSweep(imbtorch.FScore, 101)
-    whole.update(scores, target)
-    for chunk in (slice(0, 1), slice(1, 1), slice(1, 60), slice(60, 97)):
-        parts.update(scores[chunk], target[chunk])
-    assert item(parts.compute()) == item(whole.compute())
-    assert torch.equal(parts.result().matrices(), whole.result().matrices())
 
 
 def test_children_are_metrics_that_lightning_can_log():
@@ -399,39 +230,6 @@ def test_sweeps_of_classes_that_read_scores_differently_do_not_share_a_state(dif
         one.merge_state(two)
 
 
-def test_plot_shows_the_curve_the_best_point_and_a_half():
-    scores, target = data(shape=(200, 2))
-    sweep = ThresholdSweep(imbtorch.f_score, 21, "multilabel", num_labels=2, class_names=["cat", "dog"])
-    sweep.update(scores, target)
-    found = sweep.compute()
-    figure, axes = sweep.plot()
-    lines = axes.get_lines()
-    for index, label in enumerate(("cat", "dog")):
-        curve = next(line for line in lines if line.get_label() == label)
-        assert curve.get_xdata() == pytest.approx(even(21, torch.float64))
-        flat = scores[:, index], target[:, index]
-        assert curve.get_ydata() == pytest.approx(
-            expected_values(MEASURES["f1"][1], *flat, even(21, torch.float32)), abs=1e-12
-        )
-        point = found[f"threshold/{label}"].item(), found[f"value/{label}"].item()
-        assert any(
-            (line.get_xdata()[0], line.get_ydata()[0]) == pytest.approx(point)
-            for line in lines
-            if len(line.get_xdata()) == 1
-        )
-        assert f"{point[1]:.3f} at {point[0]:.2f}" in [text.get_text() for text in axes.texts]
-    assert any(list(line.get_xdata()) == [0.5, 0.5] for line in lines)
-    assert axes.get_ylabel() == "f1"
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["cat", "dog"]
-    mpl.pyplot.close(figure)
-    figure, axes = mpl.pyplot.subplots()
-    single = ThresholdSweep(lambda counts: counts[..., 1, 1].double(), 11)
-    single.update(*data())
-    assert single.plot(ax=axes) == (None, axes)
-    assert axes.get_legend() is None
-    mpl.pyplot.close(figure)
-
-
 def test_repr_tells_what_was_asked_for():
     sweep = ThresholdSweep(imbtorch.FScore, 11, **CLASSES, logits=True, ignore_index=1)
     shown = "measure=f_score, thresholds=11, task='multiclass', num_classes=3, logits=True, ignore_index=1"
@@ -442,51 +240,6 @@ def test_repr_tells_what_was_asked_for():
 
 GOOD = torch.tensor([0.2, 0.8]), torch.tensor([0, 1])
 CLASSES = {"task": "multiclass", "num_classes": 3, "per_class": True}
-THIRDS = torch.full((2, 3), 1 / 3)
-BAD_INPUT = {
-    "nan": ({}, torch.tensor([0.5, torch.nan]), GOOD[1], ValueError, "preds hold NaN scores"),
-    "above": ({}, torch.tensor([0.5, 1.5]), GOOD[1], ValueError, "preds hold 1.5.*logits=True"),
-    "below": ({}, torch.tensor([-0.25, 0.5]), GOOD[1], ValueError, "preds hold -0.25.*logits=True"),
-    "target": ({}, GOOD[0], torch.tensor([0, 2]), ValueError, "target holds class 2 .*ignore_index=2"),
-    "int preds": ({}, torch.tensor([0, 1]), GOOD[1], TypeError, "preds must be floating.*pass probabilities"),
-    "no tensor": ({}, [0.5, 0.5], GOOD[1], TypeError, "preds must be floating.*list"),
-    "float target": ({}, GOOD[0], torch.tensor([0.0, 1.0]), TypeError, r"target must hold integers.*target\.long"),
-    "shapes": ({}, torch.full((2, 1), 0.5), GOOD[1], ValueError, "preds and target do not fit.*reshape"),
-    "all infinite": (
-        {**CLASSES, "logits": True},
-        torch.full((2, 3), torch.inf),
-        GOOD[1],
-        ValueError,
-        "preds hold NaN scores, or infinite logits whose probability is undefined",
-    ),
-    "class nan": (CLASSES, torch.full((2, 3), torch.nan), GOOD[1], ValueError, "preds hold NaN scores"),
-    "class above": (CLASSES, 3 * torch.eye(3)[:2], GOOD[1], ValueError, "preds hold 3.*logits=True"),
-    "class target": (CLASSES, THIRDS, torch.tensor([0, 3]), ValueError, "target holds class 3 .*ignore_index=3"),
-    "class negative": (CLASSES, THIRDS, torch.tensor([-1, 0]), ValueError, "target holds class -1"),
-    "class shape": (CLASSES, torch.full((2, 4), 0.25), GOOD[1], ValueError, "preds hold scores of 4 classes"),
-    "class floats": (CLASSES, THIRDS, torch.tensor([0.0, 1.0]), TypeError, "target must hold integers"),
-}
-
-
-@pytest.mark.parametrize("case", BAD_INPUT)
-@pytest.mark.parametrize("call", ["update", "forward"])
-def test_bad_input_names_the_argument_and_leaves_the_state(case, call):
-    arguments, preds, target, error, message = BAD_INPUT[case]
-    sweep = ThresholdSweep(imbtorch.FScore, 11, **arguments)
-    sweep.update(*(GOOD if not arguments else (THIRDS, torch.tensor([0, 2]))))
-    before = sweep._state.clone()
-    with pytest.raises(error, match=message):
-        getattr(sweep, call)(preds, target)
-    assert torch.equal(sweep._state, before)
-    assert sweep.update_count == 1
-
-
-def test_bad_samples_can_be_left_out_with_a_warning():
-    sweep = ThresholdSweep(imbtorch.FScore, 11, on_invalid="warn")
-    sweep.update(torch.tensor([0.2, 0.8, torch.nan, 2.0, 0.5]), torch.tensor([0, 1, 1, 1, 5]))
-    with pytest.warns(UserWarning, match="did not count 3"):
-        sweep.compute()
-    assert sweep.result().matrices().tolist() == expected_matrices(*GOOD, even(11, torch.float32))
 
 
 @pytest.mark.parametrize(
@@ -587,43 +340,6 @@ def test_bad_input_of_one_process_raises_on_all():
 
 # --- the example ----------------------------------------------------------------------------------------------------
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "operating_point.py"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("given", [False, True])
-def test_operating_point(given, tmp_path):
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "MPLBACKEND": "Agg"}
-    folder = environment.pop("IMBTORCH_DATA", None)
-    if given:
-        if not folder or not (Path(folder) / "ecoli.csv").exists():
-            pytest.skip("IMBTORCH_DATA names no folder with ecoli.csv")
-        environment["IMBTORCH_DATA"] = folder
-    done = run_script(EXAMPLE, "--out", str(tmp_path), "--epochs", "60", folder=tmp_path, environment=environment)
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
-    assert ("ecoli" if given else "breast cancer") in done.stdout
-    for words in ("flatters", "few positives", "Newcombe"):
-        assert words in " ".join(done.stdout.split())
-    number = r"(-?\d\.\d{3})"
-    rows = re.findall(rf"test at +([01]\.?\d*\S*)(?: \(floor\))? +{number} +\[{number}, {number}\]", done.stdout)
-    assert float(rows[0][0]) == 0.5
-    assert len(rows) == 3
-    for _, value, low, high in rows:
-        assert 0 <= float(low) <= float(value) <= float(high) <= 1.05
-    (kept,) = re.findall(rf"IBA on validation at \S+ +{number}", done.stdout)
-    (corrected,) = re.findall(rf"corrected for the choice +{number}", done.stdout)
-    assert float(corrected) < float(kept)
-    (chance,) = re.findall(r"recall with probability ([\d.]+); promised at sure=0.8", done.stdout)
-    assert float(chance) >= 0.79  # .8 by 2000 draws
-    pixels = image.imread(tmp_path / "operating_point.png")
-    assert min(pixels.shape[:2]) > 400
-    assert pixels[..., :3].std() > 0.1
-
-
-def test_importing_the_example_starts_nothing():
-    spec = importlib.util.spec_from_file_location("operating_point", EXAMPLE)
-    spec.loader.exec_module(importlib.util.module_from_spec(spec))
-
 
 def test_a_column_of_scores_is_swept_without_a_warning():
     scores = torch.rand(50, 2, generator=torch.Generator().manual_seed(0))
@@ -632,22 +348,6 @@ def test_a_column_of_scores_is_swept_without_a_warning():
     column.update(scores[:, 1], target)
     copied.update(scores[:, 1].clone(), target)
     assert column.compute() == copied.compute()
-
-
-def test_rates_are_what_values_are_read_off():
-    scores, target = torch.rand(40, 3), (torch.arange(40) % 4 == 0).long().unsqueeze(1).expand(-1, 3)
-    for priors in (None, [0.1, 0.5, 0.01]):
-        sweep = ThresholdSweep(imbtorch.FScore, 11, "multilabel", num_labels=3, prevalence=priors)
-        sweep.update(scores, target)
-        rates = sweep.result().rates()
-        counts = sweep.result().counts
-        if priors is None:
-            assert torch.equal(rates, counts)
-            continue
-        positives = torch.tensor(priors, dtype=torch.float64)
-        torch.testing.assert_close(rates.sum(-1), torch.stack((1 - positives, positives), -1))
-        within = counts.double()
-        torch.testing.assert_close(rates / rates.sum(-1, keepdim=True), within / within.sum(-1, keepdim=True))
 
 
 def test_a_function_of_ones_own_in_a_sweep_harms_no_matrix():
@@ -667,3 +367,261 @@ def test_a_sweep_of_classes_calls_itself_by_its_name_and_tallies_each_sample_onc
     sweep.update(scores, target)
     with pytest.raises(ValueError, match=r"4 of the samples.*: 1 targets out of range, 1 NaN scores, 2 probabilities"):
         sweep.compute()
+
+
+def test_further_values_are_logged_with_a_direction():
+    sweep, logits, target = swept(also=ALSO, prefix="val_")
+    assert sweep.keys() == ["val_threshold", "val_value", "val_auc", "val_average_precision", "val_partial_auc"]
+    found = {name: value.item() for name, value in sweep.compute().items()}
+    assert found["val_auc"] == pytest.approx(sk.roc_auc_score(target, logits), abs=1e-3)
+    assert found["val_average_precision"] == pytest.approx(sk.average_precision_score(target, logits), abs=2e-3)
+    assert all(sweep[name].higher_is_better is True for name in ALSO)
+    assert {name: sweep[name].compute().item() for name in ALSO} == {name: found[f"val_{name}"] for name in ALSO}
+    assert sweep.also == ALSO
+    assert "also=('auc'" in repr(sweep)
+
+
+def test_further_values_of_labels():
+    sweep, logits, target = swept(also=("average_precision", "auc"), **LABELS)
+    found = sweep.compute()
+    names = [f"{name}{label}" for name in ("average_precision", "auc") for label in ("/cat", "/dog", "")]
+    assert list(found)[4:] == names
+    for index, label in enumerate(("cat", "dog")):
+        expected = sk.average_precision_score(target[:, index], logits[:, index])
+        assert found[f"average_precision/{label}"].item() == pytest.approx(expected, abs=2e-3)
+        assert sweep.interval("average_precision").estimate[index].item() == pytest.approx(expected, abs=2e-3)
+
+
+def test_net_benefit_is_swept_at_one_price():
+    """That of its own threshold would make .001 the best of all: right alarms of everybody, false ones for nothing."""
+    _, logits, target = swept(samples=600)
+    chances = logits.sigmoid()
+    priced = functools.partial(imbtorch.NetBenefit, threshold=0.2)
+    cuts = [0.0, *chances.tolist()]
+    expected = max(
+        Fraction(int(target[chances > cut].sum()), 600) - Fraction(int((1 - target)[chances > cut].sum()), 600 * 4)
+        for cut in cuts
+    )
+    for measure in (
+        priced,
+        functools.partial(imbtorch.net_benefit, threshold=0.2),
+        imbtorch.NetBenefit("binary", threshold=0.2),
+    ):
+        sweep = swept(measure, samples=600)[0]
+        assert sweep.compute()["value"].item() == pytest.approx(float(expected), abs=1e-6)
+        assert sweep.best(alerts=0.9).value == pytest.approx(float(expected))
+        metric = sweep.metric(imbtorch.ConfusionMatrix)
+        found = imbtorch.net_benefit(metric(logits, target), threshold=0.2)
+        assert found.item() == pytest.approx(float(expected))
+    for unpriced in (imbtorch.NetBenefit, imbtorch.net_benefit, "net_benefit", functools.partial(imbtorch.NetBenefit)):
+        with pytest.raises(ValueError, match=r"measure names NetBenefit, which prices.*partial\(NetBenefit, threshold"):
+            ThresholdSweep(unpriced)
+    with pytest.raises(ValueError, match=r"at_least names net_benefit, which prices .*costs"):
+        swept(samples=100)[0].best({"net_benefit": 0.0})
+
+
+def test_a_measure_without_a_direction_is_refused_whichever_way_it_is_given():
+    ways = (imbtorch.Dominance, imbtorch.Dominance("binary"), imbtorch.dominance, "dominance")
+    for without in (*ways, functools.partial(imbtorch.Dominance), functools.partial(imbtorch.dominance)):
+        with pytest.raises(ValueError, match="measure Dominance has no direction in which it could be best"):
+            ThresholdSweep(without)
+    logits, target = drawn(300)
+    chances = logits.sigmoid()
+    sweep = ThresholdSweep(lambda counts: -imbtorch.dominance(counts).abs(), chances.sort().values)
+    sweep.update(chances, target)
+    gap = min(
+        abs(
+            Fraction(int(target[chances > cut].sum()), int(target.sum()))
+            - Fraction(int((1 - target)[chances <= cut].sum()), int((1 - target).sum()))
+        )
+        for cut in chances.tolist()
+    )
+    assert sweep.compute()["value"].item() == pytest.approx(-float(gap), abs=1e-6)
+    upwards = swept((imbtorch.dominance, True), samples=300)[0]
+    assert upwards.compute()["value"] == 1
+    assert upwards["value"].higher_is_better is True
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda sweep: sweep.best(alerts="x"), "alerts must be a number, got 'x'"),
+        (lambda sweep: sweep.best({"recall": "x"}), r"at_least\['recall'\] must be a number, got 'x'"),
+        (lambda sweep: sweep.best({"recall": 0.1}, sure="x"), "sure must be a number, got 'x'"),
+        (lambda sweep: sweep.interval("value", level="x"), "level must be a number, got 'x'"),
+        (lambda sweep: sweep.best([0.8]), "at_least must be a dict of floors"),
+    ],
+)
+def test_what_is_no_number_is_named(call, message):
+    with pytest.raises(TypeError, match=message):
+        call(swept(samples=100)[0])
+
+
+def test_everything_is_read_at_the_prevalence():
+    """As if each negative had come eleven times: what scikit-learn makes of those weights."""
+    logits, target = drawn(1000)
+    positives = int(target.sum())
+    weight = torch.where(target == 1, 1.0, 11.0).numpy()
+    prevalence = [11 * (1000 - positives), positives]
+    sweep = ThresholdSweep("f1", logits=True, also=ALSO[:2], prevalence=prevalence)
+    sweep.update(logits, target)
+    found = sweep.compute()
+    assert found["average_precision"].item() == pytest.approx(
+        sk.average_precision_score(target, logits, sample_weight=weight), abs=2e-3
+    )
+    assert found["auc"].item() == pytest.approx(sk.roc_auc_score(target, logits), abs=1e-3)
+    assert sweep.prevalence == tuple(map(float, prevalence))
+    chances = [found["threshold"].item()]
+    preds = logits > math.log(chances[0] / (1 - chances[0]))
+    assert found["value"].item() == pytest.approx(sk.f1_score(target, preds, sample_weight=weight), abs=1e-6)
+    point = sweep.best(alerts=0.01, generator=torch.Generator().manual_seed(0))
+    preds = (logits > math.log(point.threshold / (1 - point.threshold))).numpy()
+    assert point.alerts <= 0.01
+    assert point.alerts == pytest.approx(np.average(preds, weights=weight))
+    assert point.precision == pytest.approx(sk.precision_score(target, preds, sample_weight=weight))
+    value = sweep.interval("value", generator=torch.Generator().manual_seed(0))
+    assert value.low < found["value"] < value.high + 0.1
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+def test_nothing_stays_nothing_at_other_shares(seed, weighted):
+    """NPV where all are flagged is 0/0; a difference of sums left 1e-17 of either class, and values up to 2."""
+    generator = torch.Generator().manual_seed(seed)
+    scores, target = torch.rand(200, generator=generator, dtype=torch.float64), (torch.arange(200) < 13).long()
+    weight = torch.tensor([1 / 187, 1 / 13], dtype=torch.float64)[target]
+    sweep = ThresholdSweep("npv", 101, **({"weighted": True} if weighted else {"prevalence": [1, 1]}))
+    sweep.update(scores, target, **({"weight": weight} if weighted else {}))
+    expected = []
+    for cut in sweep.thresholds.tolist():
+        below = (
+            weight[(scores <= cut) & (target == 0)].sum().item(),
+            weight[(scores <= cut) & (target == 1)].sum().item(),
+        )
+        expected.append(below[0] / sum(below) if sum(below) else 0.0)
+    assert sweep.result().curve()[1].tolist() == pytest.approx(expected, abs=1e-9)
+    assert sweep.compute()["value"].item() == pytest.approx(max(expected), abs=1e-6)
+
+
+def test_the_prevalence_of_labels_and_classes():
+    sweep, _, target = swept("f1", **LABELS, prevalence=[0.5, 0.5])
+    alone = ThresholdSweep("f1", logits=True, prevalence=[1, 1])
+    alone.update(*drawn(2000))
+    assert sweep.compute()["value/cat"] == alone.compute()["value"]
+    classes = ThresholdSweep("f1", task="multiclass", num_classes=2, per_class=True, logits=True, prevalence=[1, 1])
+    logits, target = drawn(2000)
+    classes.update(torch.stack((torch.zeros_like(logits), logits), 1), target)
+    assert classes.compute()["value/1"] == alone.compute()["value"]
+    with pytest.raises(ValueError, match="prevalence must hold one share for each of 2 classes"):
+        ThresholdSweep("f1", prevalence=0.01)
+    with pytest.raises(ValueError, match="also must be one of 'auc'"):
+        ThresholdSweep("f1", also=["aucc"])
+    with pytest.raises(TypeError, match=r"also=\('auc',\)"):
+        ThresholdSweep("f1", also="auc")
+
+
+def of_a_share(rank, world):
+    logits, target = drawn(300)
+    sweep = ThresholdSweep("f1", logits=True, also=ALSO, prevalence=[0.99, 0.01])
+    sweep.update(logits[rank::world], target[rank::world])
+    found = {name: value.item() for name, value in sweep.compute().items()}
+    point = sweep.best({"recall": 0.5}, generator=torch.Generator().manual_seed(0))
+    return found, str(point), sweep.interval("value", generator=torch.Generator().manual_seed(0)).low.item()
+
+
+def test_any_number_of_processes_chooses_alike():
+    alone = of_a_share(0, 1)
+    for world in (2, 3):
+        assert launch(world, of_a_share) == [alone] * world
+
+
+def test_an_update_is_traced_as_one_graph():
+    sweep, expected = (ThresholdSweep("f1", logits=True, also=ALSO) for _ in range(2))
+    logits, target = drawn(300)
+    update = traced(lambda *batch: sweep.update(*batch))
+    update(logits, target)
+    expected.update(logits, target)
+    assert sweep.compute() == expected.compute()
+
+
+@pytest.mark.parametrize("gain", [0.25, 1.0, 4.0])
+@pytest.mark.parametrize("prevalence", [0.5, 0.01, 1e-3, 1e-4])
+def test_the_default_grid_holds_for_rare_events(prevalence, gain):
+    logits, target = rare(prevalence, gain, positives=100 if prevalence < 1e-3 else 400, dtype=torch.float32)
+    f1, gmean = best_of_all_thresholds(logits, target)
+    auc, precision = sk.roc_auc_score(target, logits), sk.average_precision_score(target, logits)
+    of_logits = ThresholdSweep("f1", logits=True)
+    of_logits.update(logits, target)
+    of_chances = ThresholdSweep("f1")
+    of_chances.update(logits.double().sigmoid(), target)
+    for sweep in (of_logits, of_chances):
+        assert sweep.compute()["value"].item() == pytest.approx(f1, abs=0.002)
+        assert sweep.result().auc().item() == pytest.approx(auc, abs=0.002)
+        assert sweep.result().average_precision().item() == pytest.approx(precision, abs=0.002)
+    sweep = ThresholdSweep("gmean", logits=True)
+    sweep.update(logits, target)
+    assert sweep.compute()["value"].item() == pytest.approx(gmean, abs=0.002)
+
+
+def test_areas_and_curves_are_those_of_scikit_learn_where_scores_of_a_bin_are_equal():
+    generator = torch.Generator().manual_seed(0)
+    steps = torch.randint(21, (400,), generator=generator)
+    target = (torch.rand(400, generator=generator) * 40 < steps).long()
+    sweep = ThresholdSweep("f1", 21)
+    sweep.update(steps / 20.0, target)
+    sweep.compute()
+    assert sweep.result().average_precision().item() == pytest.approx(
+        sk.average_precision_score(target, steps), abs=1e-12
+    )
+    precision, recall, _ = sk.precision_recall_curve(target, steps)
+    found = torch.stack(sweep.result().precision_recall()).flip(1)
+    found = found[:, ~found[1].isnan()]
+    np.testing.assert_allclose(np.unique(found, axis=1), np.unique([recall[:-1], precision[:-1]], axis=1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("task", ["binary", "multilabel"])
+@pytest.mark.parametrize("gain", [1.0, 8.0])
+def test_a_metric_of_the_threshold_counts_what_the_sweep_counted(task, dtype, gain):
+    logits, target = rare(0.2, gain, positives=400, dtype=dtype)
+    settings = {"task": task, "logits": True} | ({"num_labels": 2} if task == "multilabel" else {})
+    if task == "multilabel":
+        logits, target = torch.stack((logits, logits + 30), 1), torch.stack((target, target), 1)
+    sweep = ThresholdSweep("f1", **settings)
+    sweep.update(logits, target)
+    found = sweep.compute()
+    best = [value.item() for name, value in found.items() if name.startswith("threshold")]
+    values = [value.item() for name, value in found.items() if name.startswith("value")]
+    average = {"average": "none"} if task == "multilabel" else {}
+    metric = imbtorch.FScore(**settings, **average, threshold=best if task == "multilabel" else best[0])
+    metric.update(logits, target)
+    assert metric.compute().flatten().tolist() == values
+    for index, value in enumerate(values):
+        scores = logits.reshape(len(logits), -1)[:, index].double()
+        preds = scores > math.log(best[index] / (1 - best[index]))
+        assert value == pytest.approx(sk.f1_score(target.reshape(len(target), -1)[:, index], preds), abs=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:ThresholdSweep.*had no .*target")
+@pytest.mark.parametrize("task", ["multilabel", "multiclass"])
+def test_macro_averages_are_those_of_scikit_learn(task):
+    """Over the classes that come: the last of four never does."""
+    random = np.random.default_rng(0)
+    target = random.choice(3, 500, p=[0.6, 0.3, 0.1])
+    scores = 0.7 * random.dirichlet([2.0, 1.0, 0.5, 0.5], 500) + 0.3 * np.eye(4)[target]
+    options = {"num_classes": 4, "per_class": True} if task == "multiclass" else {"num_labels": 4}
+    sweep = ThresholdSweep(imbtorch.FScore, task=task, also=("auc", "average_precision", "partial_auc"), **options)
+    one_hot = np.eye(4, dtype=int)[target]
+    given = torch.from_numpy(scores), torch.from_numpy(target if task == "multiclass" else one_hot)
+    sweep.update(*given)
+    values, present = sweep.compute(), (one_hot[:, :3], scores[:, :3])
+    wanted = {
+        "auc": sk.roc_auc_score(*present, average="macro"),
+        "average_precision": sk.average_precision_score(*present, average="macro"),
+    }
+    assert {name: values[name].item() for name in wanted} == pytest.approx(wanted, abs=0.002)
+    assert "partial_auc" not in values
+    assert sweep["auc"].higher_is_better
+    sweep.reset()
+    sweep.update(*(each[target == 0] for each in given))
+    assert math.isnan(sweep.compute()["auc"])

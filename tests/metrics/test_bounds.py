@@ -287,3 +287,23 @@ def test_a_report_of_labels_with_intervals():
     high = np.quantile((draws[0] + 1) / 2, 0.975)  # all positives of the second label are found
     assert values["recall"].item() == pytest.approx((16 / 24 + 1) / 2)
     assert [values["recall_low"].item(), values["recall_high"].item()] == pytest.approx([low, high], abs=0.01)
+
+
+def test_reported_values_without_an_interval_are_not_called_unknown():
+    report = ImbalanceReport(
+        "multiclass",
+        class_names=[*"abcd"],
+        groups=["x", "y"],
+        class_groups={"tail": ["c"]},
+        superclasses={"ab": ["a", "b"]},
+        measures=["iam"],
+        soft=True,
+    )
+    target = torch.arange(8) % 4
+    report.update(torch.eye(4)[target], target, group=torch.arange(8) // 4)
+    for name in ("iam/x", "iam_worst", "iam_soft", "iam/superclasses", "recall/tail"):
+        assert name in report
+        with pytest.raises(ValueError, match=f"{name!r} has no interval here, but overall values and those of single"):
+            report.interval(name)
+    with pytest.raises(ValueError, match=r"names \['iam/z'\], which are not reported"):
+        report.interval("iam/z")
