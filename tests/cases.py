@@ -5,11 +5,14 @@ import random
 from html.parser import HTMLParser
 from typing import Any, NamedTuple
 
+import numpy as np
 import oracles
+import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracles import FACTS, OF_EACH, OF_POSITIVE, OF_TWO
+from sklearn import metrics as sklearn_metrics
 from torch import Tensor
 
 import imbtorch
@@ -297,3 +300,58 @@ def shown_in_notebook(result):
     parser = _Notebook()
     parser.feed(result._repr_html_())
     return parser.rows, parser.notes
+
+
+def joined(batches):
+    return tuple(torch.cat(parts) for parts in zip(*batches, strict=True))
+
+
+def over_labels(values, average, weights):
+    """Mean over labels (or one-vs-rest classes) in plain Python; the lowest of those with targets."""
+    if average == "min":
+        return min(value for value, weight in zip(values, weights, strict=True) if weight)
+    return np.average(values, weights=weights if average == "weighted" else None)
+
+
+def expected(name, task, average, preds, target):
+    """Measure of scikit-learn's confusion matrix."""
+    size = preds.shape[1] if task != "binary" else 2
+    labels = preds.argmax(1) if task == "multiclass" else (preds > 0.5).long()
+    if name == "ConfusionMatrix":
+        prefix = "multilabel_" if task == "multilabel" else ""
+        return getattr(sklearn_metrics, f"{prefix}confusion_matrix")(target, labels)
+    cls, own = getattr(imbtorch, name), own_arguments(name, size if task == "multiclass" else 2)
+    if "costs" in own:
+        own = {"costs": torch.tensor(own["costs"])}
+
+    def measured(matrix, average):
+        if name in AVERAGES:
+            own["average"] = average
+        return cls.measure(torch.as_tensor(matrix), **own)
+
+    if task == "multilabel" or (task == "multiclass" and name in of_kind(OF_TWO)):
+        inner = "binary" if name in of_kind(OF_POSITIVE) else "macro"
+        ranks = range(size) if task == "multiclass" else None
+        matrices = sklearn_metrics.multilabel_confusion_matrix(target, labels, labels=ranks)
+        if average == "micro":
+            return measured(matrices.sum(0), inner)
+        values = torch.stack([measured(matrix, inner) for matrix in matrices])
+        return values if average == "none" else over_labels(values.tolist(), average, matrices[:, 1].sum(1))
+    matrix = sklearn_metrics.confusion_matrix(target, labels, labels=range(size))
+    return measured(matrix, average)
+
+
+def assert_equal(value, wanted, tolerance=2e-6):
+    wanted = torch.as_tensor(wanted, dtype=torch.float64)
+    torch.testing.assert_close(value.double(), wanted, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def multiclass(preds, target, name="ConfusionMatrix", size=3, **kwargs):
+    """A metric that has seen one batch of class indices."""
+    metric = build(name, "multiclass", size, **kwargs)
+    metric.update(torch.tensor(preds), torch.tensor(target))
+    return metric
+
+
+FOUR_METRICS = pytest.mark.parametrize("name", STATES)
+EVERY_TASK = pytest.mark.parametrize("task", TASKS)

@@ -1,4 +1,4 @@
-"""What holds on a CUDA device alone: no waiting, graphs that are captured and replayed, memory; skipped without one."""
+"""A theme of several modules: CUDA devices, where nothing waits and graphs are captured; skipped without one."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""What an update asks of an accelerator: its operators, whether a compiler can trace it, and what modules import."""
+"""A theme of several modules: operators of an update, whether a compiler can trace it, and what modules import."""
 
 import ast
 import copy

@@ -1,4 +1,4 @@
-"""Lightning, Fabric and FSDP2 on several processes: exact counts, and never a hang."""
+"""A theme of several modules: Lightning, Fabric and FSDP2 on several processes, exact counts, and never a hang."""
 
 import collections
 import itertools

@@ -1,4 +1,4 @@
-"""One state over all processes: the same number on 1, 2 and 3, one collective, and never a hang."""
+"""A theme of several modules: one state over all processes, the same number on 1, 2 and 3, and never a hang."""
 
 import functools
 import warnings

@@ -1,4 +1,4 @@
-"""One threshold for each label: what a sweep of labels finds can be handed over as it is."""
+"""A theme of several modules: one threshold for each label, which a sweep of labels finds."""
 
 import pickle
 

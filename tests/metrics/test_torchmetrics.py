@@ -1,4 +1,4 @@
-"""Living in torchmetrics: collections, wrappers, composition, and the counts that all of them share by reference."""
+"""A theme of several modules: metrics within torchmetrics (collections, wrappers, composition, shared counts)."""
 
 import copy
 import pickle

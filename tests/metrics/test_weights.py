@@ -1,4 +1,4 @@
-"""Samples that weigh more or less than one: float64 sums of weights in place of counts."""
+"""A theme of several modules: samples that weigh more or less than one, counted as float64 sums of weights."""
 
 import pickle
 

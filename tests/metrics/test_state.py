@@ -1,0 +1,421 @@
+"""The state of metrics: copies, conversions, checkpoints, merging."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from cases import EVERY_TASK, FOUR_METRICS, assert_equal, batch, build, expected, joined, multiclass, resolved
+
+import imbtorch
+from imbtorch import Accuracy, ConfusionMatrix, ImbalanceReport, ThresholdSweep
+from imbtorch.batches import FAULTS
+
+# --- looks -----------------------------------------------------------------------------------------------------------
+
+
+@FOUR_METRICS
+@EVERY_TASK
+def test_copies_count_apart_and_repr_builds_the_metric_again(name, task):
+    metric = build(name, task)
+    metric.update(*batch(task))
+    value, counts = metric.compute(), metric.local_confmat
+    names = {**vars(imbtorch), "tensor": torch.tensor, "torch": torch}
+    assert repr(eval(repr(metric), names)) == repr(metric) == f"{name}({metric.extra_repr()})"
+    copies = pickle.loads(pickle.dumps(metric)), copy.deepcopy(metric), metric.clone()
+    metric.update(*batch(task, seed=1))
+    for other in copies:
+        assert repr(other) == repr(metric)
+        assert torch.equal(other.compute(), value)
+        other.update(*batch(task, seed=1))
+        assert torch.equal(other.local_confmat, metric.local_confmat)
+        other.reset()
+        other.update(*batch(task))
+        assert torch.equal(other.compute(), value)
+    assert metric.local_confmat.sum() == 2 * counts.sum()
+
+
+def test_a_shallow_copy_counts_apart():
+    metric = multiclass([0, 1], [0, 1])
+    other = copy.copy(metric)
+    other.update(torch.tensor([2]), torch.tensor([2]))
+    assert [int(each.local_confmat.sum()) for each in (metric, other)] == [2, 3]
+    metric.update(torch.tensor([2, 2]), torch.tensor([2, 2]))
+    assert [int(each.local_confmat.sum()) for each in (metric, other)] == [4, 3]
+
+
+def test_hash_stays():
+    metric = build("Recall", "multiclass")
+    before = hash(metric)
+    held = {metric}
+    for act in (metric.update, metric):
+        act(*batch("multiclass"))
+    metric.compute()
+    metric.reset()
+    metric.double().to(torch.float16)
+    assert hash(metric) == before
+    assert metric in held
+    assert metric.clone() not in held
+
+
+# --- the life of the counts ------------------------------------------------------------------------------------------
+
+
+@FOUR_METRICS
+@EVERY_TASK
+def test_reset_starts_anew(name, task):
+    metric = build(name, task)
+    metric.update(*batch(task, seed=1))
+    metric(*batch(task, seed=2))
+    metric.reset()
+    assert metric.local_confmat.sum() == 0
+    assert not metric.update_called
+    metric.update(*batch(task))
+    fresh = build(name, task)
+    fresh.update(*batch(task))
+    assert metric.update_count == 1
+    assert torch.equal(metric.compute(), fresh.compute())
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+def test_the_state_keeps_its_address(task):
+    metric = build("Recall", task)
+    address = metric._state.data_ptr()
+    for _ in range(2):
+        metric.update(*batch(task))
+        metric(*batch(task))
+        metric.compute()
+        _ = metric.local_confmat, metric.local_margins
+        assert metric._state.data_ptr() == address
+        assert metric.local_confmat.sum() == 240
+        assert metric.update_count == 2
+        metric.reset()
+        assert metric._state.data_ptr() == address
+        assert metric.local_confmat.sum() == 0
+
+
+def test_a_move_to_where_it_is_leaves_a_state_that_others_hold():
+    metric = multiclass([0, 1], [0, 1])
+    (held,) = metric.metric_state.values()
+    metric.to("cpu").reset()
+    assert held.sum() == 2
+
+
+CONVERSIONS = {
+    "half": lambda module: module.half(),
+    "float": lambda module: module.float(),
+    "double": lambda module: module.double(),
+    "bfloat16": lambda module: module.bfloat16(),
+    "to float16": lambda module: module.to(torch.float16),
+    "to float64": lambda module: module.to(torch.float64),
+    "to cpu, bfloat16": lambda module: module.to("cpu", torch.bfloat16),
+    "type": lambda module: module.type(torch.float16),
+    "set_dtype": lambda module: [each.set_dtype(torch.float16) for each in module.modules() if each is not module],
+}
+
+
+@pytest.mark.parametrize("convert", CONVERSIONS.values(), ids=CONVERSIONS)
+def test_counts_stay_int64(convert):
+    metric = ConfusionMatrix("binary")
+    module = torch.nn.Sequential(metric)
+    ones = torch.ones(2049, dtype=torch.long)
+    metric.update(ones, ones)
+    convert(module)
+    metric.update(ones, ones)
+    metric(torch.zeros(1), torch.ones(1, dtype=torch.long))
+    assert metric.local_confmat.dtype == torch.int64
+    assert metric.local_confmat.tolist() == [[0, 0], [1, 4098]]
+    metric.reset()
+    metric.update(ones, ones)
+    assert metric.compute().tolist() == [[0, 0], [0, 2049]]
+    recall = multiclass([0, 1, 1], [0, 1, 2], "Recall")
+    convert(torch.nn.Sequential(recall))
+    assert recall.compute().dtype == torch.float32
+    assert_equal(recall.compute(), 2 / 3)
+
+
+@pytest.fixture
+def default_dtype(request):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(request.param)
+    yield request.param
+    torch.set_default_dtype(before)
+
+
+@pytest.mark.parametrize(
+    "default_dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], indirect=True, ids=str
+)
+@FOUR_METRICS
+@EVERY_TASK
+def test_values_have_float32_or_wider(name, task, default_dtype):
+    preds, target = batch(task)
+    preds = preds.float()
+    metric = build(name, task, **({"normalize": "true"} if name == "ConfusionMatrix" else {}))
+    wide = torch.float64 if default_dtype == torch.float64 else torch.float32
+    forwarded = metric(preds, target)
+    for value in (forwarded, metric.compute()):
+        assert value.dtype == wide
+        if name != "ConfusionMatrix":
+            wanted = expected(name, task, resolved(name, task, "auto"), preds, target)
+            assert_equal(value, wanted, 1e-12 if wide == torch.float64 else 2e-6)
+
+
+@pytest.mark.parametrize("default_dtype", [torch.bfloat16], indirect=True, ids=str)
+def test_bfloat16_does_not_hide_which_epoch_is_better(default_dtype):
+    matrix = torch.tensor([[4900, 90, 10, 0], [255, 245, 0, 0], [45, 5, 45, 5], [11, 3, 1, 10]])
+    better = matrix + torch.tensor([[0] * 4, [-8, 0, 8, 0], [0] * 4, [0] * 4])
+    values = []
+    for each in (matrix, better):
+        cells = torch.arange(16).repeat_interleave(each.flatten())
+        metric = build("ImbalanceAccuracy", "multiclass", 4)
+        metric.update(cells % 4, cells // 4)
+        values.append(metric.compute())
+    assert_equal(values[0], 0.1402, 5e-5)
+    assert values[0] < values[1]
+    assert values[0].bfloat16() == values[1].bfloat16()
+
+
+@FOUR_METRICS
+@EVERY_TASK
+def test_meta_device(name, task):
+    with torch.device("meta"):
+        metric = build(name, task)
+    assert metric.device.type == "meta"
+    assert torch.nn.Sequential(metric).to_empty(device="cpu")[0] is metric
+    assert metric.local_confmat.sum() == 0
+    metric.update(*batch(task))
+    moved = build(name, task)
+    moved.update(*batch(task))
+    assert torch.equal(metric.compute(), moved.compute())
+    assert moved.to("meta").device.type == "meta"
+    with pytest.raises(ValueError, match=r"preds are on cpu but the counts are on meta; .*metric\.to\('cpu'\)"):
+        moved.update(*batch(task))
+
+
+def test_to_empty_of_a_metric_itself():
+    metric = multiclass([0, 1], [0, 1]).to("meta")
+    assert metric.to_empty(device="cpu") is metric
+    assert metric.local_confmat.sum() == 0
+    metric.update(torch.tensor([2]), torch.tensor([2]))
+    assert metric.local_confmat.tolist() == [[0, 0, 0], [0, 0, 0], [0, 0, 1]]
+
+
+def test_to_empty_leaves_no_garbage_where_nothing_moves():
+    metric = multiclass([0, 1], [0, 1])
+    torch.nn.Sequential(metric).to_empty(device="cpu")
+    assert metric.local_confmat.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
+
+
+def test_inference_then_training():
+    data = [batch("multiclass", seed=seed) for seed in range(3)]
+    metric = build("Recall", "multiclass")
+    metric.update(*data[0])
+    with torch.inference_mode():
+        metric.update(*data[1])
+        metric(*data[1])
+        metric.compute()
+    metric.update(*data[2])
+    metric(*data[2])
+    wanted = joined([data[0], data[1], data[1], data[2], data[2]])
+    assert_equal(metric.compute(), expected("Recall", "multiclass", "macro", *wanted))
+    with torch.inference_mode():
+        metric.reset()
+        metric.update(*data[0])
+    metric.update(*data[1])
+    assert_equal(metric.compute(), expected("Recall", "multiclass", "macro", *joined(data[:2])))
+
+
+@pytest.mark.parametrize("act", ["update", "forward", "reset", "merge_state", "load_state_dict", "to", "deepcopy"])
+def test_born_under_inference_mode(act):
+    data = batch("multiclass")
+    source = build("ConfusionMatrix", "multiclass")
+    source.persistent(True)
+    source.update(*data)
+    with torch.inference_mode():
+        metric = build("ConfusionMatrix", "multiclass")
+        metric.update(*data)
+    times = 2
+    if act in ("update", "forward"):
+        getattr(metric, act)(*data)
+    elif act == "reset":
+        metric.reset()
+        times = 0
+    elif act == "merge_state":
+        metric.merge_state(source)
+    elif act == "load_state_dict":
+        metric.load_state_dict(source.state_dict())
+        times = 1
+    else:
+        metric = copy.deepcopy(metric) if act == "deepcopy" else metric.to("cpu", torch.float64)
+        times = 1
+    metric.update(*data)
+    assert torch.equal(metric.compute(), (times + 1) * source.compute())
+
+
+# --- saving, loading, merging ----------------------------------------------------------------------------------------
+
+
+def saved(metric):
+    metric.persistent(True)
+    return metric.state_dict()
+
+
+def test_counts_stay_out_of_checkpoints_unless_asked_for():
+    metric = multiclass([0, 1], [0, 1])
+    assert not metric.state_dict()
+    assert len(saved(metric)) == 1
+    metric.persistent(False)
+    assert not torch.nn.Sequential(metric).state_dict()
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@EVERY_TASK
+def test_saved_and_loaded(task, nested, tmp_path):
+    metric, other = (build("ConfusionMatrix", task) for _ in range(2))
+    metric.update(*batch(task))
+    metric.persistent(True)
+    before = metric.compute()
+    modules = [torch.nn.ModuleDict({"val": each}) if nested else each for each in (metric, other)]
+    torch.save(modules[0].state_dict(), tmp_path / "state.pt")
+    metric.update(*batch(task, seed=1))
+    other.update(*batch(task, seed=2))
+    other(*batch(task, seed=2))
+    other.persistent(True)
+    address = other._state.data_ptr()
+    modules[1].load_state_dict(torch.load(tmp_path / "state.pt"))
+    assert other._state.data_ptr() == address
+    assert torch.equal(other.compute(), before)
+    other.update(*batch(task, seed=1))
+    assert torch.equal(other.compute(), metric.compute())
+
+
+def test_two_metrics_loaded_from_one_dict_count_apart():
+    data = batch("multiclass")
+    source = build("ConfusionMatrix", "multiclass")
+    source.update(*data)
+    state = saved(source)
+    kept = copy.deepcopy(dict(state))
+    pair = [build("ConfusionMatrix", "multiclass") for _ in range(2)]
+    for each in pair:
+        each.load_state_dict(state)
+    pair[0].update(*data)
+    pair[0](*data)
+    assert torch.equal(pair[0].compute(), 3 * source.compute())
+    assert torch.equal(pair[1].compute(), source.compute())
+    pair[0].reset()
+    assert torch.equal(pair[1].compute(), source.compute())
+    assert list(state) == list(kept)
+    assert all(torch.equal(state[key], kept[key]) for key in kept)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize(
+    ("task", "arguments", "name"),
+    [
+        ("multiclass", {"num_classes": 4}, "multiclass_4"),
+        ("multiclass", {"num_classes": 3, "ignore_index": 0}, "ignore_0"),
+        ("multilabel", {"num_labels": 3}, "multilabel_3"),
+        ("binary", {}, "binary"),
+        ("binary", {"threshold": 0.25}, "0_25"),
+        ("binary", {"logits": True}, "logits"),
+    ],
+)
+def test_counts_of_another_kind_are_refused_by_name(task, arguments, name, strict):
+    other = ConfusionMatrix(task, **arguments)
+    state = saved(other)
+    metric = ConfusionMatrix("binary", threshold=0.75) if task == "binary" else multiclass([0, 1], [0, 1])
+    before = metric.local_confmat
+    for module, prefix in ((metric, ""), (torch.nn.ModuleDict({"val": metric}), "val.")):
+        prefixed = {prefix + key: value for key, value in state.items()}
+        with pytest.raises(RuntimeError, match=rf"{prefix}counts_\w*{name}\w* counts differently") as error:
+            module.load_state_dict(prefixed, strict=strict)
+        assert metric._state_name in str(error.value)
+        assert torch.equal(metric.local_confmat, before)
+    with pytest.raises(ValueError, match=rf"cannot merge counts of .*{name}"):
+        metric.merge_state(other)
+    assert torch.equal(metric.local_confmat, before)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("value", [torch.zeros(3, dtype=torch.long), torch.zeros(9 + len(FAULTS)), [1, 2]])
+def test_a_state_of_another_shape_or_type_is_refused(value, strict):
+    metric = multiclass([0, 1], [0, 1])
+    (key,) = saved(metric)
+    refused = rf"state '{key}' must be int64 \[{9 + len(FAULTS)}\], got"
+    with pytest.raises(RuntimeError, match=refused):
+        metric.load_state_dict({key: value}, strict=strict)
+    with pytest.raises(ValueError, match=refused):
+        metric.merge_state({key: value})
+    with pytest.raises(ValueError, match=refused):
+        setattr(metric, key, value)
+    assert metric.compute().trace() == 2
+
+
+def test_merge_state_adds():
+    data = [batch("multiclass", seed=seed) for seed in range(2)]
+    pair = [build("Recall", "multiclass") for _ in range(2)]
+    for metric, each in zip(pair, data, strict=True):
+        metric.update(*each)
+        metric.compute()
+    pair[0].merge_state(pair[1])
+    assert pair[0].update_count == 2
+    assert_equal(pair[0].compute(), expected("Recall", "multiclass", "macro", *joined(data)))
+    assert_equal(pair[1].compute(), expected("Recall", "multiclass", "macro", *data[1]))
+    pair[0].merge_state(pair[1].metric_state)
+    assert_equal(pair[0].compute(), expected("Recall", "multiclass", "macro", *joined([*data, data[1]])))
+    pair[0].update(*data[0])
+    assert_equal(pair[1].compute(), expected("Recall", "multiclass", "macro", *data[1]))
+
+
+def test_merge_state_refuses_what_is_no_such_metric():
+    metric = multiclass([0, 1], [0, 1], "Recall")
+    with pytest.raises(ValueError, match="cannot merge Precision into Recall"):
+        metric.merge_state(build("Precision", "multiclass", 3))
+    with pytest.raises(ValueError, match="incoming_state must be a dict or a Recall, got"):
+        metric.merge_state([1])
+    with pytest.raises(ValueError, match="cannot merge counts of"):
+        metric.merge_state({})
+    assert metric.local_confmat.sum() == 2
+
+
+# --- another population ----------------------------------------------------------------------------------------------
+
+READ_ONLY = [
+    (lambda: Accuracy("binary"), "threshold", 0.9),
+    (lambda: Accuracy("binary"), "logits", True),
+    (lambda: Accuracy("binary"), "ignore_index", 0),
+    (lambda: Accuracy("binary"), "task", "multiclass"),
+    (lambda: Accuracy("multiclass", 3), "num_classes", 4),
+    (lambda: imbtorch.Recall("multiclass", 3), "average", "micro"),
+    (lambda: Accuracy("binary"), "on_invalid", "warn"),
+    (lambda: imbtorch.FScore("binary", beta=2.0), "measure_arguments", {}),
+    (lambda: ConfusionMatrix("binary"), "normalize", "true"),
+    (lambda: ImbalanceReport("binary"), "prefix", "val_"),
+    (lambda: ImbalanceReport("binary"), "prevalence", [1, 1]),
+    (lambda: ImbalanceReport("binary"), "class_names", ["a", "b"]),
+    (lambda: ImbalanceReport("binary"), "intervals", True),
+    (lambda: ThresholdSweep(imbtorch.FScore), "thresholds", torch.tensor([0.5])),
+    (lambda: imbtorch.HandTill(3), "num_classes", 4),
+]
+
+
+@pytest.mark.parametrize(("build", "name", "value"), READ_ONLY)
+def test_settings_cannot_be_changed(build, name, value):
+    metric = build()
+    before = repr(metric)
+    with pytest.raises(AttributeError, match=f"{name} cannot be changed, .*build a new {type(metric).__name__} with"):
+        setattr(metric, name, value)
+    assert repr(metric) == before
+
+
+def test_memory_of_the_caller_is_not_kept():
+    costs = torch.tensor([[0.0, 1.0], [5.0, 0.0]], dtype=torch.float64)
+    thresholds = torch.tensor([0.25, 0.75], dtype=torch.float64)
+    metric, sweep = imbtorch.ExpectedCost("binary", costs=costs), ThresholdSweep(imbtorch.FScore, thresholds)
+    costs.fill_(9.0), thresholds.fill_(0.5)
+    assert metric(torch.tensor([0, 1]), torch.tensor([0, 0])) == 0.5
+    metric.measure_arguments["costs"].fill_(7.0)
+    assert metric(torch.tensor([0, 1]), torch.tensor([0, 0])) == 0.5
+    sweep.update(torch.tensor([0.1, 0.9]), torch.tensor([0, 1]))
+    sweep.result().curve()[0].fill_(0.0), sweep.thresholds.fill_(0.0)
+    assert sweep.result().curve()[0].tolist() == [0.25, 0.75]
