@@ -12,7 +12,7 @@ from imbtorch.metrics.class_groups import shot_groups
 from imbtorch.sampler import ExactBatchSampler
 from imbtorch.suggestions import did_you_mean as _did_you_mean
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "Counts",
