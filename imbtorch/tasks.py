@@ -69,6 +69,7 @@ class Counting:
     groups: int | None = None  # their number
     table: Table = field(init=False, compare=False, repr=False)  # shape of the counts
     ignored_target: int | None = field(init=False, compare=False, repr=False)  # an ignore_index that int64 can equal
+    ignored_class: int | None = field(init=False, compare=False, repr=False)  # an ignore_index that is a class
 
     def __post_init__(self) -> None:
         """Derive what each update needs."""
@@ -77,6 +78,8 @@ class Counting:
         object.__setattr__(self, "table", table)
         can_equal = index is not None and -(2**63) <= index < 2**63
         object.__setattr__(self, "ignored_target", index if can_equal else None)
+        is_class = index is not None and 0 <= index < self.classes
+        object.__setattr__(self, "ignored_class", index if is_class else None)
 
     @staticmethod
     def of(
@@ -140,12 +143,6 @@ class Counting:
     def cells(self) -> int:
         """Number of counts, hard and soft; the spare cells come behind them."""
         return self.table.cells * (2 if self.soft else 1)
-
-    @property
-    def ignored_class(self) -> int | None:
-        """The class that ``ignore_index`` takes out, where it names one."""
-        inside = self.ignore_index is not None and 0 <= self.ignore_index < self.classes
-        return self.ignore_index if inside else None
 
     @property
     def name(self) -> str:

@@ -69,8 +69,8 @@ lightning/entry_point.py lightning/figures.py lightning/kept_predictions.py ligh
 lightning/monitor_guard.py lightning/selection_summary.py lightning/selection_table.py
 
 metrics/averaging.py metrics/base.py metrics/bounds.py metrics/catalogue.py metrics/class_groups.py
-metrics/class_values.py metrics/compat.py metrics/confusion_matrix.py metrics/groups.py metrics/hand_till.py
-metrics/histogram.py metrics/limits.py metrics/report.py metrics/report_arguments.py metrics/report_result.py
+metrics/compat.py metrics/confusion_matrix.py metrics/groups.py metrics/hand_till.py
+metrics/histogram.py metrics/limits.py metrics/report.py metrics/report_result.py
 metrics/report_table.py metrics/resolving.py metrics/result.py metrics/rows.py metrics/shared_result.py
 metrics/state.py metrics/superclasses.py metrics/sweep.py metrics/sweep_result.py
 """

@@ -88,7 +88,7 @@ class AveragedMeasure:
 
     def value_of(self, counts: Counts, marginal: Margins) -> Tensor:
         """Value of counts whose margins are known, which are read where they will do."""
-        return self(counts if self.needs_matrix else marginal)
+        return self(counts if self.traits.needs_matrix else marginal)
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and _equal(vars(self), vars(other))

@@ -125,7 +125,7 @@ class ClassGroups:
 
     def values(self, at: Snapshot) -> Sequence[Tensor]:
         """Return one value for each row."""
-        return [self.measure(row).value_of(*at.read()) for row in self.rows]
+        return [at.value(self.measure(row)) for row in self.rows]
 
     def measure(self, row: Row) -> AveragedMeasure:
         """Return the measure of a row, of the counts of all classes."""

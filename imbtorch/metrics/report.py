@@ -14,16 +14,14 @@ from typing_extensions import Unpack
 from imbtorch.counts import Counts, mapped, sums
 from imbtorch.inference.intervals import Interval
 from imbtorch.metrics.averaging import AveragedMeasure
-from imbtorch.metrics.base import Counter, LocalCounts, OnInvalid, TorchmetricsArguments, canonical
+from imbtorch.metrics.base import UNSURE, Counter, LocalCounts, OnInvalid, TorchmetricsArguments, canonical
 from imbtorch.metrics.bounds import Bounds, checked_intervals
 from imbtorch.metrics.catalogue import BY_ANY_NAME, BY_KEY
 from imbtorch.metrics.class_groups import ClassGroups, checked_class_groups
-from imbtorch.metrics.class_values import per_class_measures
 from imbtorch.metrics.groups import Groups, checked_group_names, checked_per_group, report_memory
-from imbtorch.metrics.report_arguments import check_together, checked_prevalence, collision, sized
 from imbtorch.metrics.report_result import Reading, ReportResult
 from imbtorch.metrics.report_table import ReportTable
-from imbtorch.metrics.resolving import Measured, named_measures, resolved
+from imbtorch.metrics.resolving import Measured, named_measures, per_class_measures, resolved
 from imbtorch.metrics.rows import Overall, PerClass, Row, Snapshot, View
 from imbtorch.metrics.shared_result import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
@@ -187,9 +185,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
         group_names = checked_group_names(groups)
-        check_together(bool(intervals), state, weighted, bool(soft), group_names, per_group)
+        _check_together(bool(intervals), state, weighted, bool(soft), group_names, per_group)
         names = None if class_names is None else checked_names(class_names)
-        num_classes, num_labels = sized(task, num_classes, num_labels, names)
+        num_classes, num_labels = _sized(task, num_classes, num_labels, names)
         number = None if group_names is None else len(group_names)
         counting = Counting.of(
             task, num_classes, num_labels, threshold, logits, ignore_index, state, soft, weighted, number
@@ -198,7 +196,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             raise ValueError(f"class_names holds {len(names)} names for {counting.size} classes; name each, in order")
         super().__init__(counting, on_invalid, **kwargs)
         class_names = tuple(names or map(str, range(counting.size)))
-        self._priors = None if prevalence is None else checked_prevalence(prevalence, counting, class_names)
+        self._priors = None if prevalence is None else _checked_prevalence(prevalence, counting, class_names)
         given = named_measures(self.default_measures(counting.task) if measures is None else measures)
         overall = {name: resolved(name, measured, counting) for name, measured in given.items()}
         some_classes = checked_class_groups(class_groups, class_names)
@@ -237,7 +235,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         for view in self._reading.views:
             for row in view.rows:
                 if row.name in taken:
-                    raise ValueError(collision(row.name, view.argument))
+                    raise ValueError(_collision(row.name, view.argument))
                 taken.add(row.name)
         if not taken:
             raise ValueError("measures and per_class are both empty, so there is nothing to report")
@@ -446,3 +444,62 @@ def _source(row: Row) -> str:
     if row.bound:
         return "interval"
     return "soft counts" if row.soft else "groups"
+
+
+def _checked_prevalence(
+    prevalence: Mapping[str, float] | Sequence[float] | Tensor, counting: Counting, class_names: Sequence[str]
+) -> Tensor:
+    """Class priors of the population that values are read at, in the order of classes."""
+    if counting.layout == "margins" and counting.size > 2:
+        raise ValueError(
+            "prevalence needs the whole matrix for more than two classes: margins do not say where the errors of "
+            "each class went; use state='matrix'"
+        )
+    if isinstance(prevalence, Mapping):
+        ignored = None if counting.task == "multilabel" else counting.ignored_class
+        optional = set() if ignored is None else {class_names[ignored]}
+        missing = [name for name in class_names if name not in optional.union(prevalence)]
+        unknown = [name for name in prevalence if name not in class_names]
+        if missing or unknown:
+            raise ValueError(
+                f"prevalence must name every class; missing are {missing}, not among class_names are {unknown}"
+            )
+        prevalence = [prevalence.get(name, 0.0) for name in class_names]
+    return counting.class_priors(prevalence, "prevalence")
+
+
+def _check_together(
+    intervals: bool,
+    state: Layout,
+    weighted: bool,
+    soft: bool,
+    groups: Sequence[str] | None,
+    per_group: Sequence[str] | None,
+) -> None:
+    """Raise for arguments of a report that do not go together."""
+    if intervals and state == "margins":
+        raise ValueError("intervals draws whole matrices; use state='matrix'")
+    if intervals and weighted:
+        raise ValueError(UNSURE)
+    if per_group is not None and groups is None:
+        raise ValueError("per_group names measures of each group, but no groups are given; use groups=[...]")
+    if groups is not None and soft and state == "margins":
+        raise ValueError("state='margins' keeps no soft counts of each group; use state='matrix', or leave soft out")
+
+
+def _sized(
+    task: Task | None, num_classes: int | None, num_labels: int | None, names: Sequence[str] | None
+) -> tuple[int | None, int | None]:
+    """Number of classes and of labels, where names say what was not given."""
+    named = None if names is None else len(names)
+    if task == "multilabel":
+        return num_classes, named if num_labels is None else num_labels
+    return named if num_classes is None else num_classes, num_labels
+
+
+def _collision(name: str, cause: str) -> str:
+    """What is wrong where an argument adds a name that is reported already."""
+    if "groups" in cause or cause == "superclasses":
+        what = "superclass" if cause == "superclasses" else "group"
+        return f"{name!r} is reported already, and {cause} adds it once more; give that {what} another name"
+    return f"measures already holds {name!r}, which {cause} adds; rename it there"

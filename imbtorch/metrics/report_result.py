@@ -16,9 +16,9 @@ from imbtorch.inference.intervals import Interval, bootstrap, posterior
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import UNSURE, confusion_counts
 from imbtorch.metrics.bounds import checked_intervals
-from imbtorch.metrics.class_values import class_values, of_name
 from imbtorch.metrics.groups import Groups, comparable_groups
 from imbtorch.metrics.report_table import ReportTable
+from imbtorch.metrics.resolving import of_name
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import PerClass, Row, Snapshot, View
 from imbtorch.plots import plot_confusion_matrix, plot_values
@@ -60,10 +60,12 @@ class Reading:
             at: counts.
             drawn: whether values that take draws are among them.
         """
-        views = [view for view in self.views if drawn or not view.drawn]
-        rows = (row for view in views for row in view.rows)
-        parts = (part for view in views for value in view.values(at) for part in at.shown(value).reshape(-1).unbind())
-        return dict(zip(rows, parts, strict=True))
+        rows, values = list[Row](), list[Tensor]()
+        for view in self.views:
+            if drawn or not view.drawn:
+                rows += view.rows
+                values += view.values(at)
+        return dict(zip(rows, at.shown(values), strict=True))
 
     def baseline(self, at: Snapshot) -> tuple[str, dict[str, float]]:
         """Name of majority-class prediction, and key -> value of each directed measure for it; none without samples."""
@@ -71,7 +73,8 @@ class Reading:
         if not directed or not bool(sums(at.counts).actual.any()):
             return "", {}
         name, guessed = always_commonest(at.read().counts, self.class_names)
-        return name, {key: float(at.shown(measure(guessed))) for key, measure in directed.items()}
+        values = at.shown([measure(guessed) for measure in directed.values()])
+        return name, dict(zip(directed, map(float, values), strict=True))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -114,7 +117,7 @@ class ReportResult(Result):
             ValueError: for a measure without a value for each class.
         """
         measure = self._reading.per_class.get(key) or of_name(key, self._reading.counting)
-        return self._at.shown(class_values(key, measure, *self._at.read()))
+        return torch.stack(self._at.shown([self._at.of_classes(key, measure)]))
 
     def interval(
         self,

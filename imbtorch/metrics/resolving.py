@@ -13,13 +13,22 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from imbtorch.counts import check_choice
-from imbtorch.measures.traits import Traits
-from imbtorch.metrics.averaging import AveragedMeasure
+from imbtorch.measures.traits import Traits, by_key, traits_of
+from imbtorch.metrics.averaging import AveragedMeasure, allowed_averages
 from imbtorch.metrics.catalogue import BY_KEY
 from imbtorch.metrics.confusion_matrix import METRICS, ConfusionMatrixMetric
 from imbtorch.tasks import Counting
 
-__all__ = ["Measured", "as_given", "metric_class", "named_measures", "resolved"]
+__all__ = [
+    "PER_CLASS",
+    "Measured",
+    "as_given",
+    "metric_class",
+    "named_measures",
+    "of_name",
+    "per_class_measures",
+    "resolved",
+]
 
 Measured: TypeAlias = (
     type[ConfusionMatrixMetric]
@@ -28,6 +37,10 @@ Measured: TypeAlias = (
     | tuple[Callable[..., Tensor], bool | None]
     | str
 )
+
+
+TRAITS = {name: traits for name, function in by_key().items() if (traits := traits_of(function)) is not None}
+PER_CLASS = tuple(name for name, traits in TRAITS.items() if "none" in traits.averages)
 
 
 def named_measures(measures: Mapping[str, Measured] | Sequence[str]) -> Mapping[str, Measured]:
@@ -52,6 +65,51 @@ def named_measures(measures: Mapping[str, Measured] | Sequence[str]) -> Mapping[
     if len(set(measures)) < len(measures):
         raise ValueError(f"measures must not name a measure twice, got {list(measures)}")
     return {name: BY_KEY[name] for name in measures}
+
+
+def per_class_measures(given: Sequence[str] | Mapping[str, Measured], counting: Counting) -> dict[str, AveragedMeasure]:
+    """Resolve the measures of each class, by the names that they are reported under.
+
+    Args:
+        given: names among :data:`PER_CLASS`, or of a measure of two classes, which is then read of each class against
+            the rest (dominance: how much better the class is recognised than the others); or name -> such a name,
+            metric, or function of the counts.
+        counting: what is counted.
+
+    Raises:
+        ValueError: for unknown names, a name that occurs twice, and measures that have no value for each class.
+        TypeError: for a string, and what is no measure.
+    """
+    if isinstance(given, str):
+        raise TypeError(f"per_class must be a sequence of names such as ({given!r},), got a string")
+    if not isinstance(given, Mapping):
+        fit = (name for name, traits in TRAITS.items() if "none" in allowed_averages(traits, counting))
+        allowed = tuple(dict.fromkeys((*PER_CLASS, *fit)))  # in an error the usual ones come first
+        for each in given:
+            check_choice("per_class", each, allowed)
+        if len(set(given)) < len(given):
+            raise ValueError(f"per_class must not name a measure twice, got {list(given)}")
+        given = {name: name for name in given}
+    return {name: _of_one(name, measured, counting) for name, measured in given.items()}
+
+
+def of_name(name: str, counting: Counting) -> AveragedMeasure:
+    """Return a measure of :data:`PER_CLASS`, with one value for each class or label."""
+    check_choice("key", name, PER_CLASS)
+    return replace(resolved(name, name, counting), average="none")
+
+
+def _of_one(name: object, measured: Measured, counting: Counting) -> AveragedMeasure:
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"per_class must map names to measures, got the name {name!r}")
+    measure = resolved(name, measured, counting)
+    own = not measure.batched  # a function of the user's
+    if not own and "none" not in allowed_averages(measure.traits, counting):
+        raise ValueError(
+            f"per_class[{name!r}] has one value of all classes in task={counting.task!r} and none of each; it belongs "
+            f"among measures. Measures of each class are {', '.join(PER_CLASS)}"
+        )
+    return replace(measure, average="none")
 
 
 def resolved(name: str, measured: Measured, counting: Counting, batched: bool = False) -> AveragedMeasure:

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from imbtorch.counts import Counts, Margins, mapped, margins, rescaled, sums
 from imbtorch.metrics.averaging import AveragedMeasure, blended, one_value
-from imbtorch.metrics.class_values import class_values
 
 __all__ = ["Bound", "Kind", "Overall", "PerClass", "Row", "Snapshot", "View"]
 
@@ -98,14 +97,31 @@ class Snapshot:
             return value
         return blended(value, measure.value_of(*self.read(soft=True, of_groups=of_groups)), soft)
 
-    def shown(self, value: Tensor) -> Tensor:
-        """Return a value on the device of the counts, in float32, or float64 where that is the default dtype.
+    def of_classes(self, key: str, measure: AveragedMeasure) -> Tensor:
+        """Return the values of a measure for each class ``[K]``, or label ``[L]``.
+
+        Raises:
+            ValueError: if a function of the user's own returns something else; the error names its key.
+        """
+        counts, marginal = self.read()
+        values = measure.value_of(counts, marginal)
+        shape = marginal.actual.shape[:-1] if measure.counting.task == "multilabel" else marginal.actual.shape
+        if not isinstance(values, Tensor) or values.shape != shape:
+            got = list(values.shape) if isinstance(values, Tensor) else type(values).__name__
+            raise ValueError(
+                f"per_class[{key!r}] must return one value for each class, {list(shape)} for counts "
+                f"{[*shape, shape[-1]]}, got {got}"
+            )
+        return values
+
+    def shown(self, values: Sequence[Tensor]) -> list[Tensor]:
+        """Return values one by one, on the device of the counts, in float32, or float64 if that is the default dtype.
 
         Half precision would hide differences.
         """
         counts = self.counts.actual if isinstance(self.counts, Margins) else self.counts
         wide = torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32
-        return value.to(device=counts.device, dtype=wide)
+        return [part for value in values for part in value.to(counts.device, wide).reshape(-1).unbind()]
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled: on the CPU, without what can be read again."""
@@ -177,4 +193,4 @@ class PerClass:
 
     def values(self, at: Snapshot) -> Sequence[Tensor]:
         """Return one value for each row."""
-        return [class_values(key, measure, *at.read()) for key, measure in self.measures.items()]
+        return [at.of_classes(key, measure) for key, measure in self.measures.items()]
