@@ -218,9 +218,9 @@ def split(target: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, T
     return tuple(torch.cat(part) for part in parts)  # type: ignore[return-value]
 
 
-def noisy(target: Tensor, generator: torch.Generator) -> Tensor:
-    """Give 15 % of the samples another class, each of the others as likely."""
-    flipped = torch.rand(len(target), generator=generator) < NOISE
+def noisy(target: Tensor, generator: torch.Generator, share: float = NOISE) -> Tensor:
+    """Give a share of the samples another class, each of the others as likely."""
+    flipped = torch.rand(len(target), generator=generator) < share
     shift = torch.randint(1, int(target.max()) + 1, (len(target),), generator=generator)
     return torch.where(flipped, (target + shift) % (int(target.max()) + 1), target)
 
@@ -233,25 +233,30 @@ class Part:
     target: Tensor
 
 
+def scaled(features: Tensor, train: Tensor) -> Tensor:
+    """Scale features by the training samples, whose indices are given; what is missing becomes their mean."""
+    some = features[train].double()
+    mean = some.nanmean(0)
+    spread = (some - mean).square().nanmean(0).sqrt()
+    found = (features - mean) / torch.where(spread > 0, spread, 1.0)
+    return found.nan_to_num(0.0).clamp(-10, 10).float()
+
+
 def parts_of(data: DataSet, seeds: Sequence[int]) -> tuple[Part, Part, Part]:
     """Training, validation and test samples of each run, regime by regime and within it seed by seed.
 
-    Regimes share the split of a seed. Features are scaled by the training samples; what is missing becomes their mean.
+    Regimes share the split of a seed.
     """
     drawn: dict[str, list[list[tuple[Tensor, Tensor]]]] = {regime: [] for regime in REGIMES}
     for seed in seeds:
         generator = torch.Generator().manual_seed(seed)
         indices = split(data.target, generator)
         wrong = noisy(data.target, generator)
-        train = data.features[indices[0]].double()
-        mean = train.nanmean(0)
-        spread = (train - mean).square().nanmean(0).sqrt()
-        scaled = (data.features - mean) / torch.where(spread > 0, spread, 1.0)
-        scaled = scaled.nan_to_num(0.0).clamp(-10, 10).float()
+        features = scaled(data.features, indices[0])
         for regime in REGIMES:
             seen = wrong if regime == "noise" else data.target
             classes = (seen, seen, data.target)
-            drawn[regime].append([(scaled[part], some[part]) for part, some in zip(indices, classes, strict=True)])
+            drawn[regime].append([(features[part], some[part]) for part, some in zip(indices, classes, strict=True)])
     runs = [run for regime in REGIMES for run in drawn[regime]]
     return tuple(  # type: ignore[return-value]
         Part(*(torch.stack(stacked) for stacked in zip(*some, strict=True))) for some in zip(*runs, strict=True)
@@ -301,24 +306,26 @@ def width_of(features: int, classes: int, width: int, times: float) -> int:
 
 
 def trained(
-    train: Part, seeds: Sequence[int], sizes: Sequence[int], epochs: int, rate: float = RATE
+    train: Part, class_weights: Tensor, seeds: Sequence[int], sizes: Sequence[int], epochs: int, rate: float = RATE
 ) -> Iterator[list[Tensor]]:
     """Train all runs at once, as one model with a leading dimension; yield the parameters after each epoch.
 
-    The losses are summed and Adam works on each number for itself, so that no run sees another.
+    Runs are those of the seeds, several times over: each time with the same initial weights and order, and with labels
+    and class weights ``[runs, classes]`` of their own. The losses are summed and Adam works on each number for itself,
+    so that no run sees another.
     """
+    times = len(train.target) // len(seeds)
     parameters = [
-        torch.stack(some * len(REGIMES)).requires_grad_()
+        torch.stack(some * times).requires_grad_()
         for some in map(list, zip(*(initial(seed, sizes) for seed in seeds), strict=True))
     ]
     optimizer = torch.optim.Adam(parameters, rate, fused=True)
-    class_weights = class_weights_of(train.target, sizes[-1])
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
     runs, samples = train.target.shape
     every = torch.arange(runs)[:, None]
     batch_size = max(64, -(-samples // 40))  # at most 40 steps in an epoch
     for _ in range(epochs):
-        orders = torch.stack([torch.randperm(samples, generator=each) for each in generators] * len(REGIMES))
+        orders = torch.stack([torch.randperm(samples, generator=each) for each in generators] * times)
         for batch in orders.split(batch_size, 1):
             optimizer.zero_grad()
             logits = logits_of(parameters, train.features[every, batch])
@@ -331,9 +338,12 @@ def trained(
 
 
 class Measurements:
-    """Values of all runs after each epoch, by the library's report: each run is a group of it."""
+    """Values of all runs after each epoch, by the library's report: each run is a group of it.
 
-    def __init__(self, runs: int, classes: int, soft: bool) -> None:
+    ``shares`` are the class shares at which all values are read, by default those of the samples.
+    """
+
+    def __init__(self, runs: int, classes: int, soft: bool, shares: Tensor | None = None) -> None:
         self.report = ImbalanceReport(
             "multiclass",
             num_classes=classes,
@@ -343,6 +353,7 @@ class Measurements:
             soft=soft,
             groups=[f"run{index}" for index in range(runs)],
             per_group=MEASURES,
+            prevalence=shares,
             on_invalid="warn",
         )
         self.report.quiet = True  # a rare class may be absent from a noisy part
@@ -431,7 +442,7 @@ def study(task: Task, seeds: int = SEEDS, epochs: int = EPOCHS, rate: float = RA
     validated = {variant: Measurements(runs, classes, soft=True) for variant in task.scales}
     found: dict[str, list[Tensor]] = {variant: [] for variant in task.scales}
     tested = Measurements(runs, classes, soft=False)
-    for parameters in trained(train, numbers, (features, width, width, classes), epochs, rate):
+    for parameters in trained(train, class_weights, numbers, (features, width, width, classes), epochs, rate):
         logits = logits_of(parameters, valid.features)
         tested.add(logits_of(parameters, test.features), test.target)
         for variant, scale in task.scales.items():

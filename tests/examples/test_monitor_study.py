@@ -131,7 +131,8 @@ def test_a_run_in_the_batch_is_that_of_a_model_alone(toy, regime):
     loss = nn.CrossEntropyLoss(len(target) / (3 * counts) if regime == "weighted" else None)
     optimizer = torch.optim.Adam(model.parameters(), run.RATE)
     generator = torch.Generator().manual_seed(12)
-    trained = run.trained(train, seeds, sizes, epochs)
+    weights = run.class_weights_of(train.target, 3)
+    trained = run.trained(train, weights, seeds, sizes, epochs)
     for parameters in trained:
         for batch in torch.randperm(len(target), generator=generator).split(64):
             optimizer.zero_grad()
@@ -140,7 +141,6 @@ def test_a_run_in_the_batch_is_that_of_a_model_alone(toy, regime):
         alone = model(features)
         logits = run.logits_of(parameters, train.features)
         torch.testing.assert_close(logits[index], alone, atol=2e-5, rtol=1e-4)
-    weights = run.class_weights_of(train.target, 3)
     torch.testing.assert_close(run.losses(logits, train.target, weights)[index], loss(alone, target))
 
 
