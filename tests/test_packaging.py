@@ -127,7 +127,7 @@ def test_the_sdist_holds_what_it_takes_to_build_and_test(built):
     pictures = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples" / "figures").glob("*.png")}
     others = {"imbtorch/py.typed", "README.md", "LICENSE", "pyproject.toml", "PKG-INFO", ".gitignore"}
     texts = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").rglob("*.md")}
-    texts |= {f"examples/monitor_study/{name}.csv" for name in ("results", "seen", "sets")}
+    texts |= {f"examples/monitor_study/{name}.csv" for name in ("noise", "results", "seen", "sets")}
     texts |= {f"examples/deep_study/{name}.csv" for name in ("results", "stops", "curves", "runs")}
     assert found == python | pictures | others | texts | {"imbtorch/measures/README.md", *PAGES}
     assert built[1].stat().st_size < 2_000_000

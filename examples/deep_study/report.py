@@ -121,11 +121,11 @@ def sign(values: Array) -> int:
 
 
 def told(values: Array) -> str:
-    """Mean difference with its interval, in bold where that excludes 0."""
+    """Mean difference with its interval, in bold where that excludes 0; with fewer than four seeds, their number."""
     if not len(values):
         return ""
     low, high = interval(values)
-    text = f"{values.mean():+.1f} " + ("none" if math.isnan(low) else f"[{low:+.1f}, {high:+.1f}]")
+    text = f"{values.mean():+.1f} " + (f"({len(values)} seeds)" if math.isnan(low) else f"[{low:+.1f}, {high:+.1f}]")
     return f"**{text}**" if sign(values) else text
 
 

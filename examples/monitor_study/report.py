@@ -27,6 +27,8 @@ MEASURES = ("accuracy", "balanced_accuracy", "macro_f1", "mcc", "gmean", "iam")
 PRIMARY = ("balanced_accuracy", "macro_f1", "gmean", "iam")
 REGIMES = ("plain", "weighted", "noise")
 RULES = {"earliest": "", "latest": "_latest", "soft": "_soft"}  # of the measure's own monitor
+CELLS = ("neither", "training only", "validation only", "both")  # parts with wrong labels
+HEAD = ("set", "regime", "variant", "measure", "best", "ties", "sd", "training", "validation")  # the rest are monitors
 NAMES = {
     "accuracy": "accuracy",
     "balanced_accuracy": "balanced accuracy",
@@ -59,6 +61,7 @@ class Costs:
     """Mean regrets of some sets: ``regrets`` holds ``[sets, regimes, measures]`` for each monitor, in points."""
 
     sets: list[dict[str, str]]
+    regimes: Sequence[str]
     regrets: dict[str, Array]
     best: Array
     ties: Array
@@ -66,28 +69,40 @@ class Costs:
     @classmethod
     def read(cls, folder: Path, variant: str) -> Costs:
         """All sets that have rows of a variant."""
-        cells = {
-            (row["set"], row["regime"], row["measure"]): row
-            for row in rows_of(folder / "results.csv")
-            if row["variant"] == variant
-        }
+        rows = [row for row in rows_of(folder / "results.csv") if row["variant"] == variant]
+        return cls.of_rows(folder, REGIMES, rows)
+
+    @classmethod
+    def with_wrong_labels(cls, folder: Path, share: str) -> Costs:
+        """All sets that were trained and validated with a share of wrong labels; regimes are the cells."""
+        cells = dict(zip((("0", "0"), (share, "0"), ("0", share), (share, share)), CELLS, strict=True))
+        rows = [row | {"regime": cells.get((row["training"], row["validation"]), "")} for row in noise_rows(folder)]
+        return cls.of_rows(folder, CELLS, [row for row in rows if row["regime"]])
+
+    @classmethod
+    def of_rows(cls, folder: Path, regimes: Sequence[str], rows: Sequence[dict[str, str]]) -> Costs:
+        """Costs of the sets that have rows."""
+        cells = {(row["set"], row["regime"], row["measure"]): row for row in rows}
         names = {key[0] for key in cells}
         sets = [row for row in rows_of(folder / "sets.csv") if row["set"] in names]
 
         def column(name: str) -> Array:
             return np.array(
-                [[[float(cells[row["set"], r, m][name] or "nan") for m in MEASURES] for r in REGIMES] for row in sets]
-            ).reshape(len(sets), len(REGIMES), len(MEASURES))
+                [
+                    [[float(cells[row["set"], r, m].get(name) or "nan") for m in MEASURES] for r in regimes]
+                    for row in sets
+                ]
+            ).reshape(len(sets), len(regimes), len(MEASURES))
 
-        monitors = list(next(iter(cells.values())))[7:] if cells else []
-        return cls(sets, {name: 100 * column(name) for name in monitors}, 100 * column("best"), column("ties"))
+        monitors = [name for name in next(iter(cells.values()), ()) if name not in HEAD]
+        return cls(sets, regimes, {name: 100 * column(name) for name in monitors}, 100 * column("best"), column("ties"))
 
     def where(self, wanted: Callable[[dict[str, str]], bool]) -> Costs:
         """Costs of the sets that are wanted."""
         keep = np.array([wanted(row) for row in self.sets], dtype=bool)
         regrets = {name: values[keep] for name, values in self.regrets.items()}
         sets = [row for row, kept in zip(self.sets, keep, strict=True) if kept]
-        return Costs(sets, regrets, self.best[keep], self.ties[keep])
+        return Costs(sets, self.regimes, regrets, self.best[keep], self.ties[keep])
 
     def of(self, monitor: str) -> Array:
         """Regrets of a monitor; of ``"own, <rule>"`` those of each measure monitored by itself under that rule."""
@@ -96,9 +111,9 @@ class Costs:
         postfix = RULES[monitor.removeprefix("own, ")]
         return np.stack([self.regrets[name + postfix][:, :, index] for index, name in enumerate(MEASURES)], 2)
 
-    def outcome(self, monitor: str, measures: Sequence[str] = PRIMARY, regimes: Sequence[str] = REGIMES) -> Array:
-        """Mean regret of each set over some measures and regimes."""
-        chosen = self.of(monitor)[:, [REGIMES.index(name) for name in regimes]]
+    def outcome(self, monitor: str, measures: Sequence[str] = PRIMARY, regimes: Sequence[str] = ()) -> Array:
+        """Mean regret of each set over some measures and regimes, by default all regimes."""
+        chosen = self.of(monitor)[:, [self.regimes.index(name) for name in regimes or self.regimes]]
         return chosen[:, :, [MEASURES.index(name) for name in measures]].mean((1, 2))
 
     @property
@@ -146,7 +161,7 @@ def shown(interval: tuple[float, float]) -> str:
 
 
 def difference(
-    costs: Costs, first: str, second: str, measures: Sequence[str] = PRIMARY, regimes: Sequence[str] = REGIMES
+    costs: Costs, first: str, second: str, measures: Sequence[str] = PRIMARY, regimes: Sequence[str] = ()
 ) -> Array:
     """Paired difference of two monitors for each set."""
     return costs.outcome(first, measures, regimes) - costs.outcome(second, measures, regimes)
@@ -184,30 +199,38 @@ def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str
     return "\n".join([f"### {title}", "", *lines, ""])
 
 
+COMPARED = (  # head of a table of comparisons
+    "comparison",
+    "first",
+    "second",
+    "difference, 95 % (families)",
+    "corrected for their number",
+    "95 % (sets)",
+    "sets less/equal/more",
+)
+
+
+def compared(
+    costs: Costs, first: str, second: str, measures: Sequence[str], regimes: Sequence[str], number: int
+) -> list[str]:
+    """Means, difference, its intervals, one of them for so many comparisons, and in how many sets the first is less."""
+    values = difference(costs, first, second, measures, regimes)
+    return [
+        f"{first} - {second}",
+        f"{costs.outcome(first, measures, regimes).mean():.2f}",
+        f"{costs.outcome(second, measures, regimes).mean():.2f}",
+        told(costs, values),
+        shown(family_interval(values, costs.families, 1 - 0.05 / number)),
+        shown(set_interval(values)),
+        f"{(values < 0).sum()}/{(values == 0).sum()}/{(values > 0).sum()}",
+    ]
+
+
 def comparisons(
-    costs: Costs,
-    pairs: Sequence[tuple[str, str]],
-    measures: Sequence[str],
-    title: str,
-    regimes: Sequence[str] = REGIMES,
+    costs: Costs, pairs: Sequence[tuple[str, str]], measures: Sequence[str], title: str, regimes: Sequence[str] = ()
 ) -> str:
-    """Each pair: means, difference, both intervals, the corrected one, and in how many sets the first costs less."""
-    rows = []
-    for first, second in pairs:
-        values = difference(costs, first, second, measures, regimes)
-        rows.append(
-            [
-                f"{first} - {second}",
-                f"{costs.outcome(first, measures, regimes).mean():.2f}",
-                f"{costs.outcome(second, measures, regimes).mean():.2f}",
-                told(costs, values),
-                shown(family_interval(values, costs.families, 1 - 0.05 / len(pairs))),
-                shown(set_interval(values)),
-                f"{(values < 0).sum()}/{(values == 0).sum()}/{(values > 0).sum()}",
-            ]
-        )
-    head = ["comparison", "first", "second", "difference, 95 % (families)", "corrected for their number"]
-    return table(title, [*head, "95 % (sets)", "sets less/equal/more"], rows)
+    """Each pair of monitors in a row."""
+    return table(title, COMPARED, [compared(costs, *pair, measures, regimes, len(pairs)) for pair in pairs])
 
 
 def one_monitor(costs: Costs) -> str:
@@ -243,7 +266,16 @@ DECISIONS = (
 )
 
 
-def decisions(costs: Costs) -> str:
+def of_one_monitor(settle: Costs, costs: Costs, where: str) -> list[str]:
+    """The settling half's monitor beside others on some sets; nothing where no sets settle."""
+    if not settle.sets:
+        return []
+    pairs = [(one_monitor(settle), other) for other in ("loss", "accuracy", "last_epoch")]
+    title = f"One monitor, named by the settling half, over all six test measures, {where}"
+    return [comparisons(costs, pairs, MEASURES, title)]
+
+
+def decisions(costs: Costs, where: str) -> str:
     """Which monitor for whom; the choice was made after the data were seen, its figures are those of these sets."""
     rows = []
     for reader, monitor, measures, regimes in DECISIONS:
@@ -261,7 +293,7 @@ def decisions(costs: Costs) -> str:
         "- loss",
         "- accuracy, soft",
     ]
-    return table("Which monitor, for whom: points lost, reporting half", head, rows)
+    return table(f"Which monitor, for whom: points lost, {where}", head, rows)
 
 
 def by_measure_and_regime(costs: Costs, first: str, second: str) -> str:
@@ -302,7 +334,7 @@ def variants(folder: Path, wanted: Callable[[dict[str, str]], bool], pairs: Sequ
             continue
         if variant in ("sharp", "flat"):  # hard monitors are those of the base variant
             own = {name: values for name, values in costs.regrets.items() if not np.isnan(values).any()}
-            costs = Costs(costs.sets, base.regrets | own, costs.best, costs.ties)
+            costs = Costs(costs.sets, costs.regimes, base.regrets | own, costs.best, costs.ties)
         rows.append([variant, str(len(costs.sets)), *(told(costs, difference(costs, *pair)) for pair in pairs)])
     head = ["variant", "sets", *(f"{first} - {second}" for first, second in pairs)]
     return table("Variants: ten times the weights, logits times 4, logits times 1/4", head, rows)
@@ -329,6 +361,100 @@ def ties(costs: Costs) -> str:
         for m, measure in enumerate(MEASURES)
     ]
     return table("Epochs that tie for the best validation value, median over sets", ["monitor", *REGIMES], rows)
+
+
+# wrong labels ---------------------------------------------------------------------------------------------------------
+
+SHARES = {"15 %": ".15", "5 %": ".05"}  # of wrong labels; the first is the primary one
+OF_IAM = (("mcc", "iam"), ("iam_true", "iam"), ("iam_true", "mcc"))
+WRONG = CELLS[2:]  # cells whose validation labels are wrong
+
+
+def noise_rows(folder: Path) -> list[dict[str, str]]:
+    """Rows of ``noise.csv``, none without such a file."""
+    path = folder / "noise.csv"
+    return rows_of(path) if path.exists() else []
+
+
+def by_classes(costs: Costs) -> dict[str, Costs]:
+    """All sets, those with two classes, and those with more."""
+    return {
+        "all": costs,
+        "two classes": costs.where(lambda row: row["classes"] == "2"),
+        "three or more": costs.where(lambda row: row["classes"] != "2"),
+    }
+
+
+def by_cell(costs: Costs, pairs: Sequence[tuple[str, str]], measures: Sequence[str]) -> list[str]:
+    """Differences of pairs of monitors in each cell."""
+    return [told(costs, difference(costs, *pair, measures, (cell,))) for pair in pairs for cell in costs.regimes]
+
+
+def of_iam(shares: dict[str, Costs], rule: str) -> str:
+    """MCC and IAM at the true class shares beside IAM, for test IAM, by cell and number of classes."""
+    rows = []
+    for share, costs in shares.items():
+        for classes, some in by_classes(costs).items():
+            for pair in OF_IAM:
+                first, second = (name + RULES[rule] for name in pair)
+                cells = by_cell(some, [(first, second)], ("iam",))
+                rows.append([share, f"{classes} ({len(some.sets)})", f"{first} - {second}", *cells])
+    return table(f"Wrong labels, test IAM, {rule}, by cell", ["wrong", "sets", "comparison", *CELLS], rows)
+
+
+def of_measures(costs: Costs) -> str:
+    """Measure itself beside the loss, the last epoch, MCC and itself at the true class shares, by cell."""
+    rows = []
+    named = {NAMES[name]: (name,) for name in MEASURES} | {"mean of four": PRIMARY}
+    for other in ("loss", "last_epoch", "mcc_soft"):
+        for name, measures in named.items():
+            rows.append([f"own, soft - {other}", name, *by_cell(costs, [("own, soft", other)], measures)])
+    for name in ("macro_f1", "mcc", "iam"):
+        pair = (f"{name}_true_soft", f"{name}_soft")
+        rows.append([" - ".join(pair), NAMES[name], *by_cell(costs, [pair], (name,))])
+    head = ["comparison", "test measure", *CELLS]
+    return table(f"15 % wrong labels, each test measure, {len(costs.sets)} sets", head, rows)
+
+
+def calibrated(costs: Costs) -> str:
+    """Loss at the best temperature beside the loss as trained and the measure itself, mean of the primary measures."""
+    pairs = (("loss_scaled", "loss"), ("own, soft", "loss"), ("own, soft", "loss_scaled"))
+    rows = [[f"{first} - {second}", *by_cell(costs, [(first, second)], PRIMARY)] for first, second in pairs]
+    title = "The loss at the temperature that is best on the validation part, mean of four test measures"
+    return table(title, ["comparison", *CELLS], rows)
+
+
+def costs_by_cell(costs: Costs) -> str:
+    """Cost of each monitor on test IAM by cell, and what wrong validation labels add for the same networks."""
+    rows = []
+    for name in ("loss", "loss_scaled", *(f"{name}_soft" for name in MEASURES), "mcc_true_soft", "iam_true_soft"):
+        values = costs.of(name)[:, :, MEASURES.index("iam")]
+        added = [told(costs, values[:, right + 2] - values[:, right]) for right in range(2)]
+        rows.append([name, *(f"{mean:.1f}" for mean in values.mean(0)), *added])
+    values = costs.of("last_epoch")[:, :, MEASURES.index("iam")]
+    rows.append(["last_epoch", *(f"{mean:.1f}" for mean in values.mean(0)), "", ""])
+    best = costs.best[:, :, MEASURES.index("iam")].mean(0)
+    rows.append(["*best test IAM of all epochs*", *(f"{mean:.1f}" for mean in best), "", ""])
+    head = ["monitor", *CELLS, "validation only - neither", "both - training only"]
+    return table("15 % wrong labels: cost on test IAM", head, rows)
+
+
+def wrong_labels(folder: Path) -> list[str]:
+    """Tables of the addendum; none without its data."""
+    shares = {share: Costs.with_wrong_labels(folder, cell) for share, cell in SHARES.items()}
+    costs = shares["15 %"]
+    if not costs.sets:
+        return []
+    pairs = [tuple(f"{name}_soft" for name in pair) for pair in OF_IAM]
+    rows = [
+        [cell, *compared(costs, first, second, ("iam",), (cell,), len(WRONG) * len(pairs))]
+        for cell in WRONG
+        for first, second in pairs
+    ]
+    number = f"{len(costs.sets)} sets ({len(set(costs.families))} families)"
+    title = f"15 % wrong labels, test IAM: primary comparisons of the addendum, {number}"
+    found = [table(title, ["wrong labels", *COMPARED], rows), of_iam(shares, "soft"), costs_by_cell(costs)]
+    return [*found, of_measures(costs), calibrated(costs), of_iam({"15 %": costs}, "latest")]
 
 
 def part(row: dict[str, str], *halves: str) -> bool:
@@ -358,15 +484,15 @@ def tables(folder: Path) -> str:
     title = "Right labels alone (plain and weighted loss), the same sets"
     pairs = [("own, soft", other) for other in ("loss", "accuracy_soft", "last_epoch")]
     found.append(comparisons(unseen, pairs, PRIMARY, title, ("plain", "weighted")))
+    those = f"{len(unseen.sets)} unseen sets"
+    found += of_one_monitor(settle, unseen, those)
+    found.append(decisions(unseen, those))
+    found += wrong_labels(folder)
     title = f"Primary comparisons, the whole reporting half ({len(reported.sets)} sets)"
     found.append(comparisons(reported, COMPARISONS, PRIMARY, title))
     found.append(comparisons(both, COMPARISONS, PRIMARY, f"The same over all {len(both.sets)} sets"))
-    if settle.sets:
-        one = one_monitor(settle)
-        pairs = [(one, other) for other in ("loss", "accuracy", "last_epoch")]
-        title = "One monitor, named by the settling half, over all six test measures, reporting half"
-        found.append(comparisons(reported, pairs, MEASURES, title))
-    found.append(decisions(reported))
+    found += of_one_monitor(settle, reported, "reporting half")
+    found.append(decisions(reported, "reporting half"))
     found.append(all_monitors(reported, "Mean regret in points, reporting half, mean of three regimes"))
     found += [
         all_monitors(reported, f"Mean regret in points, reporting half, {regime}", (regime,)) for regime in REGIMES

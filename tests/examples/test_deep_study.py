@@ -248,7 +248,7 @@ def test_verdicts_are_those_of_the_protocol():
     assert report.verdict([gain] * 3 + [loss]) == "gains in 3, loses in 1 of 4: open"
     assert report.verdict([loss] * 3) == "gains in 0, loses in 3 of 3: refuted"
     assert report.verdict([gain, gain, gain[:3]]) == "gains in 2, loses in 0 of 2: open"
-    assert report.told(gain[:3]) == "+1.0 none"
+    assert report.told(gain[:3]) == "+1.0 (3 seeds)"
     assert report.interval(np.array([1.0, 2.0, 3.0, 4.0]))[0] == pytest.approx(
         2.5 - 3.1824 * math.sqrt(5 / 3) / 2, abs=1e-3
     )

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import torch
 from matplotlib import image
-from sklearn.metrics import balanced_accuracy_score, f1_score, matthews_corrcoef
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
+from sklearn.metrics import balanced_accuracy_score, confusion_matrix, f1_score, log_loss, matthews_corrcoef
 from torch import nn
 
 FOLDER = Path(__file__).parents[2] / "examples" / "monitor_study"
@@ -29,6 +31,12 @@ def loaded(name):
 
 run = loaded("run")
 report = loaded("report")
+before = sys.modules.get("run")
+sys.modules["run"] = run  # under which the script imports it
+noise = loaded("noise")
+del sys.modules["run"]
+if before is not None:
+    sys.modules["run"] = before
 
 
 def written(folder, rows, name="toy"):
@@ -197,6 +205,78 @@ def test_rows_are_means_over_seeds_and_an_undefined_value_is_the_worst():
     assert (rows[0]["best"], rows[0]["ties"], rows[0]["sd"]) == (".7", "1", ".212")  # sd of .3 and 0, over n - 1
 
 
+# wrong labels ---------------------------------------------------------------------------------------------------------
+
+
+def test_each_part_has_the_wrong_labels_of_its_cell(toy):
+    train, valid, test = noise.parts_of(toy, [21, 22])
+    right = torch.cat([torch.full((some,), label) for label, some in enumerate((60, 8, 12))])  # of 80 in validation
+    assert len(train.target) == 2 * len(noise.SHARES)
+    assert len(valid.target) == 2 * len(noise.CELLS)
+    by_share = {share: train.target[2 * index] for index, share in enumerate(noise.SHARES)}
+    for index, (_, share) in enumerate(noise.CELLS):
+        wrong = valid.target[2 * index] != right
+        assert wrong.any() == (share > 0)
+        assert torch.equal(valid.target[2 * index], valid.target[2 * noise.CELLS.index((0.0, share))])
+    little, much = (by_share[share] != by_share[0.0] for share in (0.05, 0.15))
+    assert 0 < little.sum() < much.sum()
+    assert not (little & ~much).any()
+    assert torch.equal(test.target, right.repeat_interleave(2).expand(6, -1))
+    assert all(torch.equal(part.features[0], part.features[2]) for part in (train, valid, test))
+
+
+def test_a_cell_is_validated_with_the_network_of_its_training_labels():
+    by_share = torch.tensor([0.0, 0.1, 5.0, 5.1, 15.0, 15.1])  # two seeds
+    expected = [100 * train + seed for train, _ in noise.CELLS for seed in (0.0, 0.1)]
+    torch.testing.assert_close(noise.in_cells(by_share), torch.tensor(expected))
+
+
+def test_the_lowest_loss_over_temperatures_is_that_of_an_optimizer():
+    generator = torch.Generator().manual_seed(8)
+    target = torch.randint(0, 3, (2, 60), generator=generator)
+    logits = 2 * nn.functional.one_hot(target, 3) + torch.randn(2, 60, 3, generator=generator) * 3
+    found = noise.scaled_losses(logits, target)
+    for index in range(2):
+        scores, labels = logits[index].double().numpy(), target[index].numpy()
+
+        def loss(power, scores=scores, labels=labels):
+            return log_loss(labels, np.exp(log_softmax(2**power * scores, 1)))
+
+        lowest = minimize_scalar(loss, bounds=(-6, 2), method="bounded").fun
+        assert loss(0) > lowest + 0.01
+        assert found[index].item() == pytest.approx(lowest, abs=1e-3)
+
+
+def test_values_at_the_true_shares_are_those_of_reweighted_samples():
+    generator = torch.Generator().manual_seed(9)
+    logits, target = torch.randn(2, 90, 3, generator=generator), torch.randint(0, 3, (2, 90), generator=generator)
+    shares = np.array([0.7, 0.2, 0.1])
+    measured = run.Measurements(2, 3, soft=False, shares=torch.from_numpy(shares))
+    measured.add(logits, target)
+    found = measured.values()
+    for index in range(2):
+        labels, predicted = target[index].numpy(), logits[index].argmax(1).numpy()
+        weights = (shares / np.bincount(labels))[labels]
+        table = confusion_matrix(labels, predicted, sample_weight=weights)
+        larger = np.maximum(table.sum(0), table.sum(1))
+        assert found["iam"][0, index] == pytest.approx(2 * np.mean(np.diag(table) / larger) - 1, abs=1e-6)
+        assert found["mcc"][0, index] == pytest.approx(
+            matthews_corrcoef(labels, predicted, sample_weight=weights), abs=1e-6
+        )
+        macro = f1_score(labels, predicted, average="macro", sample_weight=weights)
+        assert found["macro_f1"][0, index] == pytest.approx(macro, abs=1e-6)
+
+
+def test_cells_with_the_same_training_labels_share_their_networks(toy):
+    rows = list(noise.study(toy, seeds=range(5, 7), epochs=3))
+    assert len(rows) == len(noise.CELLS) * len(run.MEASURES)
+    for measure in run.MEASURES:
+        for share in noise.SHARES:
+            some = [row for row in rows if (row["measure"], row["training"]) == (measure, run.written(share, 2))]
+            assert len({(row["best"], row["last_epoch"]) for row in some}) == 1
+    assert all(float(row[monitor]) >= 0 for row in rows for monitor in noise.MONITORS)
+
+
 @pytest.mark.parametrize(("value", "text"), [(0.5, ".5"), (-0.25, "-.25"), (0.0, "0"), (1.0, "1"), (10.0, "10")])
 def test_numbers_are_written_short(value, text):
     assert run.written(value, 5) == text
@@ -270,9 +350,10 @@ def test_the_advice_says_what_the_tables_say():
         return [[cell.strip() for cell in line.strip("|").split("|")][:6] for line in found]
 
     results = (FOLDER / "results.md").read_text(encoding="utf-8")
+    unseen = results.split("### Which monitor, for whom: points lost, 31 unseen sets")[1]
     advice = rows(results, "you report on test data")
     assert len(advice) == 8
-    assert [row[2:] for row in advice] == [row[2:] for row in rows(results, "what you report on test data")]
+    assert advice == rows(unseen, "what you report on test data")
 
 
 def own_and_loss(names):
@@ -296,6 +377,49 @@ def test_the_first_comparison_is_the_mean_over_sets_of_the_files():
     for part, names in ((leading, reported - seen), (whole, reported)):
         cells = own_and_loss(names)
         assert f"| own, soft - loss | {cells['soft']} | {cells['loss']} |" in part
+
+
+def mean_costs(share, cell, classes):
+    """Mean costs on test IAM by monitor, and each set's, of the sets with some number of classes in a cell."""
+    train, valid = {"training only": (share, "0"), "validation only": ("0", share), "both": (share, share)}[cell]
+    wanted = {row["set"] for row in run.read_csv(FOLDER / "sets.csv") if classes == "all" or row["classes"] == "2"}
+    some = {}
+    for row in run.read_csv(FOLDER / "noise.csv"):
+        if (row["training"], row["validation"], row["measure"]) == (train, valid, "iam") and row["set"] in wanted:
+            for monitor in noise.MONITORS:
+                some.setdefault(monitor, []).append(float(row[monitor]))
+    return {monitor: math.fsum(costs) / len(costs) for monitor, costs in some.items()}, some
+
+
+def test_the_tables_of_wrong_labels_are_those_of_the_file():
+    text = (FOLDER / "results.md").read_text(encoding="utf-8").split(report.MARK)[1]
+    primary = text.split("primary comparisons of the addendum")[1].split("###")[0]
+    for cell in ("validation only", "both"):
+        means, costs = mean_costs(".15", cell, "all")
+        for first, second in (("mcc", "iam"), ("iam_true", "iam"), ("iam_true", "mcc")):
+            pair = f"{first}_soft", f"{second}_soft"
+            levels = " | ".join(f"{100 * means[name]:.2f}" for name in pair)
+            differences = np.subtract(*(costs[name] for name in pair))
+            signs = "/".join(str((np.sign(differences) == sign).sum()) for sign in (-1, 0, 1))
+            line = next(line for line in primary.splitlines() if line.startswith(f"| {cell} | {' - '.join(pair)} |"))
+            assert f"| {levels} |" in line
+            assert f"{100 * (means[pair[0]] - means[pair[1]]):+.2f} [" in line
+            assert line.endswith(f"| {signs} |")
+    soft = text.split("### Wrong labels, test IAM, soft, by cell")[1].split("###")[0]
+    for share, label in ((".15", "15 %"), (".05", "5 %")):
+        means, _ = mean_costs(share, "both", "two")
+        line = next(
+            line for line in soft.splitlines() if re.match(rf"\| {label} \| two .* iam_true_soft - iam_soft", line)
+        )
+        assert f"{100 * (means['iam_true_soft'] - means['iam_soft']):+.2f} [" in line.split("|")[-2]
+
+
+def test_wrong_labels_were_studied_on_the_sets_that_the_addendum_names():
+    seen = {row["set"] for row in run.read_csv(FOLDER / "seen.csv")}
+    reported = {row["set"] for row in run.read_csv(FOLDER / "sets.csv") if row["half"] == "report"}
+    rows = run.read_csv(FOLDER / "noise.csv")
+    assert {row["set"] for row in rows} == reported - seen
+    assert len(rows) == 31 * len(noise.CELLS) * len(run.MEASURES)
 
 
 def test_the_sets_are_those_of_the_package(tmp_path, monkeypatch):
