@@ -462,6 +462,12 @@ def part(row: dict[str, str], *halves: str) -> bool:
     return row["half"] in halves
 
 
+def without_seen(costs: Costs) -> Costs:
+    """Sets that no script had been run on before the protocol."""
+    seen = seen_before()
+    return costs.where(lambda row: row["set"] not in seen)
+
+
 def tables(folder: Path) -> str:
     """All tables of the study, as they stand in ``results.md``."""
     everything = Costs.read(folder, "base")
@@ -475,8 +481,7 @@ def tables(folder: Path) -> str:
         f"{len(report.sets)} ({len(set(report.families))} families) to report. {len(generated.sets)} generated sets.",
         "",
     ]
-    seen = seen_before()
-    unseen = reported.where(lambda row: row["set"] not in seen)
+    unseen = without_seen(reported)
     those = f"{len(unseen.sets)} sets ({len(set(unseen.families))} families) of the reporting half"
     title = f"Primary comparisons, the {those} that no script had seen before the protocol"
     found = [comparisons(unseen, COMPARISONS, PRIMARY, title)]
@@ -537,7 +542,7 @@ def draw_regret(costs: Costs, path: Path) -> None:
                 label = FRONT[monitor].replace("\n", " ") if row == 0 else None
                 ax.plot(values.mean(), y, marker, color=color, markersize=5, label=label)
         ax.axvline(0, color="0.4", linewidth=1, linestyle="--", zorder=0)
-        ax.set_title({"plain": "plain loss", "weighted": "weighted loss", "noise": "15 % label noise"}[regime])
+        ax.set_title({"plain": "plain loss", "weighted": "weighted loss", "noise": "15 % wrong labels"}[regime])
         ax.grid(axis="x", color="0.92")
         ax.set_axisbelow(True)
         ax.spines[["top", "right"]].set_visible(False)
@@ -591,7 +596,7 @@ def main() -> None:
     path.write_text(f"{above}{MARK}\n\n{text}", encoding="utf-8")
     print(text)
     costs = Costs.read(arguments.out, "base")
-    reported = costs.where(lambda row: part(row, "report"))
+    reported = without_seen(costs.where(lambda row: part(row, "report")))
     figures = arguments.figures or (FIGURES if arguments.out == HERE else arguments.out)
     for name, draw in {"study_regret": draw_regret, "study_front": draw_front}.items():
         draw(reported if reported.sets else costs, figures / f"{name}.png")
