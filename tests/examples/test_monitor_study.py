@@ -381,7 +381,8 @@ def test_the_first_comparison_is_the_mean_over_sets_of_the_files():
 
 def mean_costs(share, cell, classes):
     """Mean costs on test IAM by monitor, and each set's, of the sets with some number of classes in a cell."""
-    train, valid = {"training only": (share, "0"), "validation only": ("0", share), "both": (share, share)}[cell]
+    cells = (("0", "0"), (share, "0"), ("0", share), (share, share))
+    train, valid = cells[("neither", "training only", "validation only", "both").index(cell)]
     wanted = {row["set"] for row in run.read_csv(FOLDER / "sets.csv") if classes == "all" or row["classes"] == "2"}
     some = {}
     for row in run.read_csv(FOLDER / "noise.csv"):
@@ -412,6 +413,17 @@ def test_the_tables_of_wrong_labels_are_those_of_the_file():
             line for line in soft.splitlines() if re.match(rf"\| {label} \| two .* iam_true_soft - iam_soft", line)
         )
         assert f"{100 * (means['iam_true_soft'] - means['iam_soft']):+.2f} [" in line.split("|")[-2]
+
+
+def test_the_costs_in_the_text_on_wrong_labels_are_those_of_the_file():
+    lines = (FOLDER / "results.md").read_text(encoding="utf-8").split(report.MARK)[0].splitlines()
+    named = {"IAM": "iam_soft", "IAM at the true class shares": "iam_true_soft", "MCC": "mcc_soft"}
+    named |= {"lowest loss": "loss", "loss at its best temperature": "loss_scaled", "last epoch": "last_epoch"}
+    start = next(i for i, line in enumerate(lines) if line.startswith("| monitor | neither |"))
+    cells = [cell.strip() for cell in lines[start].strip("|").split("|")][1:]
+    means = [mean_costs(".15", cell, "all")[0] for cell in cells]
+    expected = [f"| {name} | {' | '.join(f'{100 * mean[key]:.1f}' for mean in means)} |" for name, key in named.items()]
+    assert lines[start + 2 : start + 8] == expected
 
 
 def test_wrong_labels_were_studied_on_the_sets_that_the_addendum_names():
