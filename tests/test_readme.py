@@ -1,4 +1,4 @@
-"""README and guide are run and held against the package: snippets, commands, links, and what they say about peers."""
+"""README, guide and recipes are run and held against the package: snippets, commands, links, claims about peers."""
 
 import io
 import math
@@ -21,6 +21,7 @@ from torchmetrics.classification import (
     MulticlassAccuracy,
     MulticlassConfusionMatrix,
 )
+from versions import import_or_skip
 
 import imbtorch
 
@@ -30,12 +31,12 @@ with warnings.catch_warnings():
     import torcheval.metrics.functional
 
 ROOT = Path(__file__).parents[1]
-README, GUIDE = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "examples/README.md"))
-SNIPPETS = [  # each with the text that it prints, where that stands below it
-    found
-    for page in (README, GUIDE)
-    for found in re.findall(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", page, flags=re.DOTALL | re.MULTILINE)
-]
+README, GUIDE, RECIPES, COMPARISON = (
+    (ROOT / name).read_text(encoding="utf-8")
+    for name in ("README.md", *(f"examples/{page}.md" for page in ("README", "recipes", "comparison")))
+)
+BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
+SNIPPETS = [found for page in (README, GUIDE, RECIPES) for found in BLOCK.findall(page)]  # with what it prints
 COMMANDS = re.findall(r"^```bash\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
 SETUP = 'python3 -m venv .venv && .venv/bin/pip install -q -e ".[{}]" && '
 
@@ -53,6 +54,9 @@ LIGHTNING = pytest.mark.filterwarnings(
 @LIGHTNING
 @pytest.mark.parametrize(("snippet", "text"), SNIPPETS, ids=range(len(SNIPPETS)))
 def test_snippets_run_and_print_what_they_say(snippet, text, tmp_path, monkeypatch):
+    for package in re.findall(r"^import (optuna)$", snippet, flags=re.MULTILINE):
+        import_or_skip(package)
+    torch.manual_seed(0)
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "readme"}
     with redirect_stdout(io.StringIO()) as printed:
@@ -217,8 +221,7 @@ def test_torcheval_differs_as_described():
 
 
 def test_who_has_which_measure():
-    table = GUIDE.split("## Compared with other packages")[1]
-    lines = [line for line in table.splitlines() if line.startswith("|")][:9]
+    lines = [line for line in COMPARISON.splitlines() if line.startswith("|")][:9]
     head, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     said = {row[0]: dict(zip(head[1:], row[1:], strict=True)) for row in rows}
     cm = pycm.ConfusionMatrix([0, 1, 1], [0, 0, 1])
@@ -256,6 +259,20 @@ PAGES = [*ROOT.glob("*.md"), *ROOT.glob(".github/*.md"), *ROOT.glob("examples/**
 def test_the_readme_is_read_in_minutes():
     assert len(README.splitlines()) <= 200
     assert imbtorch.__version__ in (ROOT / ".github" / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_guide_is_in_the_order_of_a_project_and_shows_before_it_tells():
+    steps = re.findall(r"^## \d\. (.*)$", GUIDE, re.MULTILINE)
+    assert steps == ["Log", "Monitor", "Keep", "Threshold", "Test", "Deploy", "Report"]
+    for page in (GUIDE, RECIPES):
+        contents, *sections = re.split(r"^## ", page, flags=re.MULTILINE)
+        for section in sections:
+            assert f"(#{next(iter(anchors('## ' + section)))})" in contents
+            if section.startswith("Scripts"):
+                continue
+            before, *examples = re.split(r"^```python$", section, flags=re.MULTILINE)
+            assert examples
+            assert before.count("\n") <= 80  # two screens
 
 
 def anchors(page):
