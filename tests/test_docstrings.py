@@ -35,8 +35,7 @@ Margins
 plot_accuracy_dominance plot_confusion_matrix plot_correlations plot_dominance_curve plot_precision_recall
 plot_prevalence plot_roc plot_selection plot_sensitivity plot_skew_map plot_sweep plot_values
 
-BalancedAccuracyPosterior ChosenEpoch Comparison Correlations Interval InvarianceTable OperatingPoint
-PrevalenceCurves Selection SensitivityCurves
+BalancedAccuracyPosterior Comparison Correlations Interval InvarianceTable PrevalenceCurves SensitivityCurves
 
 ConfusionFigures MonitorGuard SelectionSummary
 
@@ -57,8 +56,6 @@ plots/style.py plots/thresholds.py plots/values.py
 
 inference/comparisons.py inference/draws.py inference/exact.py inference/intervals.py inference/planning.py
 inference/scores.py inference/special.py
-choosing/baselines.py choosing/caveats.py choosing/epochs.py choosing/halves.py choosing/models.py
-choosing/promises.py choosing/thresholds.py
 properties/correlation.py properties/dominance.py properties/invariance.py properties/isometrics.py
 properties/prevalence.py properties/sensitivity.py properties/skew.py
 analysis.py
@@ -113,7 +110,7 @@ def docstrings(tree):
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Module)):
             for place, each in enumerate(node.body):
-                if isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant):
+                if isinstance(each, ast.Expr) and isinstance(getattr(each.value, "value", None), str):
                     yield each.value.value, node if place == 0 else None  # behind an attribute they document that
 
 

@@ -1,4 +1,4 @@
-"""Values of predictions that look at nothing, and the skill of a classifier beyond them."""
+"""Baselines: predictions that ignore the input, and the skill of a classifier beyond them."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ __all__ = ["always_commonest", "beats_trivial", "skill", "trivial"]
 
 
 def trivial(measure: Measure, counts: Counts) -> dict[str, Tensor]:
-    r"""Value of each way to predict without looking at the samples, at the targets of these counts.
+    r"""Compute the value of each baseline, a prediction that ignores the samples, at the class totals of these counts.
 
-    ``"always k"`` predicts class k for all; ``"class shares"`` guesses each class as often as it comes, ``"uniform"``
-    all equally often. The last two are the values of the expected counts :math:`r_i r_j / n` and :math:`r_i / K`. An
-    accuracy of .99 is worth nothing where always predicting the common class has .99: the accuracy paradox.
+    ``"always k"`` predicts class k for all samples. ``"class shares"`` predicts at random, each class as often as it
+    has targets, and ``"uniform"`` all classes equally often; their values are those of the expected counts
+    :math:`r_i r_j / n` and :math:`r_i / K`, with :math:`r_i` targets of class i among n. An accuracy of .99 is worth
+    nothing if always predicting the majority class has .99 as well: the accuracy paradox.
 
     Args:
         measure: function of ``[..., K, K]`` with a value ``[...]``.
-        counts: ``[..., K, K]`` counts or rates, of which only the class totals are read; or
-            :class:`~imbtorch.Margins`, which the measure must then take. With many classes they save much time.
+        counts: ``[..., K, K]`` counts or rates; only the class totals are read. Or :class:`~imbtorch.Margins`, if the
+            measure takes them, which saves much time with many classes.
 
     Returns:
-        Name -> float64 ``[...]``, in the order above; every class from 0 to K - 1 has an entry, with targets or not.
+        Name -> float64 ``[...]``, in the order above; every class from 0 to K - 1 has an entry, with or without
+        targets.
 
     Raises:
-        ValueError: for counts that are no matrices, and a measure that does not return one value for each.
+        ValueError: for counts that are not matrices, and for a measure that does not return one value for each matrix.
 
     Source: the two constant predictions are those of Vergne, Can we use accuracy with unbalanced datasets?
 
@@ -51,44 +53,48 @@ def trivial(measure: Measure, counts: Counts) -> dict[str, Tensor]:
 
 
 def always_commonest(counts: Counts, class_names: Sequence[str]) -> tuple[str, Counts]:
-    """Name and counts of always predicting the class that comes most often; of labels, what each of them is more often.
+    """Return name and counts of the majority-class prediction; for labels, of the more common value of each.
+
+    Args:
+        counts: ``[K, K]``, or ``[L, 2, 2]`` of labels; or :class:`~imbtorch.Margins`.
+        class_names: K names.
 
     >>> always_commonest(torch.tensor([[985, 5], [7, 3]]), ["ok", "fraud"])
     ("always predicting 'ok'", tensor([[990.,   0.],
             [ 10.,   0.]], dtype=torch.float64))
     """
     totals = _totals(counts)
-    most = (totals >= (1 - 1e-9) * totals.amax(-1, keepdim=True)).int().argmax(-1)  # the first, where rates are alike
+    most = (totals >= (1 - 1e-9) * totals.amax(-1, keepdim=True)).int().argmax(-1)  # the first of tied classes
     if totals.ndim == 1:
         name = f"always predicting {class_names[int(most)]!r}"
     else:
-        name = "predicting of each label what is more common" if bool(most.any()) else "predicting no label"
+        name = "predicting the more common value of each label" if bool(most.any()) else "predicting no label"
     shares = torch.nn.functional.one_hot(most, totals.shape[-1]).to(totals)
     return name, _guessed(totals, shares, isinstance(counts, Margins))
 
 
 def skill(measure: Measure, counts: Counts, *, higher_is_better: bool = True, costs: Tensor | None = None) -> Tensor:
-    r"""Skill of a classifier: the share of the way from the best trivial prediction to the perfect one.
+    r"""Compute the skill of a classifier: its share of the way from the best baseline to the perfect classifier.
 
     .. math:: \mathrm{skill} = \frac{m(C) - m_{\text{trivial}}}{m_{\text{perfect}} - m_{\text{trivial}}}
 
-    1 is perfect, 0 no better than :func:`trivial`'s best, negative worse than that. It puts measures of different
-    zeros on one scale; with two classes that of balanced accuracy is Youden's J.
+    1 is perfect, 0 as good as the best baseline of :func:`trivial`, and negative worse than that. Skill puts measures
+    with different baselines on one scale; for two classes the skill of balanced accuracy is Youden's J.
 
     Args:
         measure: function of ``[..., K, K]`` with a value ``[...]``.
         counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.Margins` if the measure takes them.
-        higher_is_better: direction of the measure; one without a direction has no skill.
-        costs: ``[K, K]``, those of a measure of costs: the perfect classifier then predicts the cheapest class of each
-            row. Without them it predicts every sample's own class.
+        higher_is_better: direction of the measure; a measure without a direction has no skill.
+        costs: ``[K, K]`` costs, for a measure of costs: the perfect classifier then predicts the cheapest class of each
+            row. By default it predicts every sample's own class.
 
     Returns:
-        float64 ``[...]``, at most 1 for a measure that the perfect classifier maximises; 0 where perfect and trivial
-        are equally good (one class only, costs that are all alike); nan where the measure has no value.
+        float64 ``[...]``, at most 1 for a measure that the perfect classifier maximises; 0 if the perfect classifier is
+        no better than a baseline (one class only, equal costs); nan if the measure has no value.
 
     Raises:
-        ValueError: as :func:`trivial`, for costs that do not fit the counts, and for a measure that is infinite for the
-            perfect classifier, to which every finite value is equally far.
+        ValueError: as :func:`trivial`; for costs that do not fit the counts; and for a measure that is infinite for the
+            perfect classifier, from which every finite value is equally far.
 
     >>> from imbtorch import accuracy, balanced_accuracy
     >>> counts = torch.tensor([[985, 5], [7, 3]])
@@ -117,27 +123,27 @@ def beats_trivial(
     samples: int = 10_000,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Compute the probability that a classifier is better than the best trivial prediction, given what was counted.
+    """Compute the probability that a classifier is better than the best baseline, given these counts.
 
-    Each draw of the posterior is a population with a classifier in it, whose value is held against the best of
-    :func:`trivial` in that population. An accuracy of .99 on 990 common and 10 rare samples says little of that.
+    Each draw of the posterior is a population with a classifier, whose value is compared with the best of
+    :func:`trivial` in that population.
 
-    Simulated (``examples/coverage.md``: 200 samples and 10 to 100 rare ones), the probability comes true for
-    classifiers that differ clearly from the trivial prediction (recalls some .3 from .5: said .91 to .95, true .89 to
-    .95 by balanced accuracy). Where they are nearly alike it is too sure, .75 to .77 in place of .54 to .63 (recalls
-    some .02 from .5), by accuracy .74 to .77 in place of .47 to .66 (false alarms within a tenth of the hits):
-    beforehand it takes all recalls for equally likely.
+    The probability is right for classifiers that differ clearly from the baseline, and too high for those that hardly
+    differ, because its prior takes all recalls for equally likely. Simulated (``examples/coverage.md``: 200 samples
+    with 10 to 100 rare ones): with recalls some .3 from .5, it says .91 to .95 by balanced accuracy where .89 to .95 is
+    true; with recalls some .02 from .5, .75 to .77 where .54 to .63 is true; by accuracy, with false alarms within a
+    tenth of the hits, .74 to .77 where .47 to .66 is true.
 
     Args:
         measure: function of ``[..., K, K]`` with a value ``[...]``.
-        counts: ``[..., K, K]`` whole counts. With many classes it takes long: K + 2 values for each draw.
+        counts: ``[..., K, K]`` counts, not rates. Many classes take long: K + 2 values for each draw.
         higher_is_better: direction of the measure.
         samples: number of draws.
         generator: source of randomness, on the device of the counts; by default torch's.
 
     Returns:
-        float64 ``[...]`` in [0, 1], of the draws in which the measure has a value there and for a trivial prediction;
-        nan without any.
+        float64 ``[...]`` in [0, 1], the share of draws that the classifier wins, among those in which the measure has a
+        value for it and for a baseline; nan without such draws.
 
     Raises:
         ValueError: as :func:`posterior` and :func:`trivial`.
@@ -158,31 +164,31 @@ def beats_trivial(
 
 
 def _best_trivial(measure: Measure, counts: Counts, sign: float) -> Tensor:
-    """Highest signed value of the trivial predictions, ``[...]``; nan where none has one."""
+    """Return the highest signed value of the baselines, ``[...]``; nan if none has a value."""
     values = torch.stack([sign * each for each in trivial(measure, counts).values()])
     return torch.where(values.isnan().all(0), torch.nan, torch.where(values.isnan(), -torch.inf, values).amax(0))
 
 
 def _totals(counts: Counts) -> Tensor:
-    """Targets of each class, float64 ``[..., K]``."""
+    """Sum the targets of each class, float64 ``[..., K]``."""
     return margins(counts).actual if isinstance(counts, Margins) else double(check_square(counts)).sum(-1)
 
 
 def _guessed(totals: Tensor, shares: Tensor, as_margins: bool) -> Counts:
-    """Expected counts of predictions that do not depend on the sample."""
+    """Compute the expected counts of predictions that do not depend on the sample."""
     if as_margins:
         return Margins(totals * shares, totals, totals.sum(-1, keepdim=True) * shares)
     return totals.unsqueeze(-1) * shares.unsqueeze(-2)
 
 
 def _perfect(counts: Counts, costs: Tensor | None) -> Counts:
-    """Each sample at its own class, or at the cheapest one of its row."""
+    """Return counts in which each sample is predicted as its own class, or as the cheapest one of its row."""
     totals = _totals(counts)
     size = totals.shape[-1]
     if costs is None:
         return Margins(totals, totals, totals) if isinstance(counts, Margins) else torch.diag_embed(totals)
     if isinstance(counts, Margins):
-        raise ValueError("costs need the whole matrix: Margins do not say which class was taken for which")
+        raise ValueError("costs need the whole matrix; pass counts [..., K, K] in place of Margins")
     if costs.shape != (size, size):
         raise ValueError(f"costs must be {[size, size]} like the matrix, got {list(costs.shape)}")
     cheapest = torch.nn.functional.one_hot(costs.to(totals.device).argmin(-1), size)

@@ -1,4 +1,4 @@
-"""When the choice of an epoch means little: in sentences."""
+"""Sentences that warn when the choice of an epoch means little."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from imbtorch.counts import Counts, margins
 
 __all__ = ["choice_caveats"]
 
-DISCORDANT = 6  # samples that must all change one way for an exact sign test to say p < .05: 2 * 2^-6 = .031
-RARE = 60  # samples of a class of which six are a tenth
-NAMED = 3  # classes that a sentence names before it says how many more there are
+DISCORDANT = 6  # discordant samples that, all in favour of one epoch, give p < .05 in a sign test: 2 * 2^-6 = .031
+RARE = 60  # samples of a class up to which six of them are a tenth or more
+NAMED = 3  # classes that a sentence names; of the others it gives the number
 
 
 def choice_caveats(
     counts: Counts, values: Tensor, classes: Sequence[str] | None = None, *, higher_is_better: bool = True
 ) -> list[str]:
-    """Why a choice among these epochs means little, a sentence for each reason; an empty list if none is found.
+    """List the reasons why a choice among these epochs means little, a sentence for each.
 
     - All epochs, or at least half of them, tie for the best value.
     - A class that has targets was predicted in no epoch.
-    - A class has so few samples (at most 60) that no difference between epochs that was seen on it can be told from
-      noise. Two epochs see the same samples, so their difference on a class is tested by the samples that one has right
-      and the other wrong. Even if all of them speak for one epoch, it takes six for p < .05 in an exact sign test
-      (McNemar's): a difference below six samples of the class is noise, whatever the predictions were.
+    - A class has so few samples (at most 60) that its differences between epochs are within noise. All epochs predict
+      the same samples, so two epochs are compared by the samples that one predicts right and the other wrong. Even if
+      all of these favour one epoch, six are needed for p < .05 in an exact sign test (McNemar's). A difference of fewer
+      than six samples of the class is noise, whatever the predictions are.
 
     Args:
-        counts: ``[M, K, K]`` of M epochs, or :class:`~imbtorch.Margins` of ``[M, K]``. Of labels, those of class 1:
-            ``Margins(c[..., 1, 1], c[..., 1, :].sum(-1), c[..., :, 1].sum(-1))`` of ``[M, L, 2, 2]``.
-        values: ``[M]`` of the measure that chooses; nan where it has none.
+        counts: ``[M, K, K]`` counts of M epochs, or :class:`~imbtorch.Margins` of ``[M, K]``. For labels, the margins
+            of class 1: ``Margins(c[..., 1, 1], c[..., 1, :].sum(-1), c[..., :, 1].sum(-1))`` with c ``[M, L, 2, 2]``.
+        values: ``[M]`` values of the measure that chooses; nan for an epoch without a value.
         classes: K names; by default the indices.
         higher_is_better: direction of the measure.
 
     Returns:
-        Sentences without a full stop.
+        Sentences without a full stop; an empty list if there is no such reason.
 
     Raises:
-        ValueError: for values or names that do not fit the counts.
+        ValueError: for values or names that do not fit the counts, and without epochs.
 
     >>> import torch
     >>> counts = torch.tensor([[[90, 0], [8, 0]], [[89, 1], [8, 0]], [[90, 0], [8, 0]]])
@@ -66,7 +66,7 @@ def choice_caveats(
 
 
 def _ties(worth: Tensor, values: Tensor) -> str:
-    """Say that many epochs are equally good."""
+    """Tell that at least half of the epochs tie; otherwise return an empty text."""
     ties = as_good_as_best(worth)
     number, epochs = int(ties.sum()), len(worth)
     if number < 2 or 2 * number < epochs:
@@ -77,7 +77,7 @@ def _ties(worth: Tensor, values: Tensor) -> str:
 
 
 def _never_predicted(actual: Tensor, predicted: Tensor, names: Sequence[str]) -> str:
-    """Say which classes come and are never predicted."""
+    """Name the classes that have targets and are never predicted; without any return an empty text."""
     never = (actual.amax(0) > 0) & (predicted.amax(0) == 0)
     if not bool(never.any()):
         return ""
@@ -86,7 +86,7 @@ def _never_predicted(actual: Tensor, predicted: Tensor, names: Sequence[str]) ->
 
 
 def _too_rare(right: Tensor, actual: Tensor, names: Sequence[str]) -> str:
-    """Say which class has too few samples for the differences that were seen, and the least that could be told."""
+    """Name the class with too few samples for the differences seen, and the least difference above noise."""
     samples, spread = actual.amax(0), right.amax(0) - right.amin(0)
     rare = ((samples > 0) & (samples <= RARE) & (spread < DISCORDANT)).nonzero().flatten().tolist()
     if not rare or len(actual) < 2:

@@ -1,4 +1,4 @@
-"""Which epoch to keep, its value once the choice is taken into account, and the epochs it cannot be told from."""
+"""Choice of the epoch to keep, with its corrected value and the epochs that it cannot be told from."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from imbtorch.choosing.models import TIES, Ties, as_good_as_best
 from imbtorch.counts import Measure, check_choice, evaluated
 from imbtorch.errors import check_tensor
 from imbtorch.inference.intervals import Interval, posterior
+from imbtorch.properties.dominance import ROUNDING
 from imbtorch.tables import html_table, spans
 from imbtorch.waiting import announced
 
@@ -30,36 +31,43 @@ __all__ = ["ChosenEpoch", "select_epoch"]
 
 T = TypeVar("T")
 
-CELLS_IN_ALL = 100_000_000  # of matrices that a measure reads: some seconds; margins are read without this bound
-CROSSED = 9 / 10  # weight of the halves at the other half's choice: they choose from half as much, so a little worse
-FEW_CLASSES = 12  # up to which matrices are as fast as margins
-FEWEST = 7  # epochs and repeats that are left where that bound cuts
-DRAWN_CELLS = 10_000_000  # of the interval by default
-NAMES = 5  # of candidates that a text lists
-FEW_SAMPLES = 10  # of a class, with fewer of which measures that one recall of 0 makes 0 are not corrected
+CELLS_IN_ALL = 100_000_000  # cells of matrices that a measure reads, some seconds; margins have no such bound
+CROSSED = 9 / 10  # weight of the halves; a half has half of the samples to choose by, and so chooses a little worse
+FEW_CLASSES = 12  # number of classes up to which matrices are as fast as margins
+FEWEST = 7  # epochs and repeats that remain, however many classes there are
+DRAWN_CELLS = 10_000_000  # cells that the interval draws by default
+NAMES = 5  # candidates that a text lists
+FEW_SAMPLES = 10  # samples of a class; with fewer, measures that one recall of 0 makes 0 are not corrected
 
 
 @dataclass(frozen=True)
 class ChosenEpoch:
-    """The epoch, model or trial that a measure keeps, and how far that choice can be trusted.
+    """The epoch, model or trial that a measure keeps, and the uncertainty of that choice.
 
-    Candidates are indices from 0, in the order in which they were given; :attr:`name` is what the kept one is called.
+    Candidates are numbered from 0 in the order in which they were given. :func:`select_epoch` chooses.
 
     Attributes:
-        epoch: the epoch of the best value.
-        value: its value, as counted; too good, since it was chosen for it.
-        corrected: its value corrected for having been chosen; None where ``sparse`` says why.
-        interval: interval of the corrected value; None without one.
-        stability: share of the half-samples that keep this epoch too. It is no probability of being the best. None
-            where epochs tie: the rule for ties keeps the same one each time.
-        tied: other epochs of the same value.
-        identical: those of them that predict the same for every sample, so that choosing among them is arbitrary.
-        indistinguishable: epochs that cannot be told from the best one, this one among them.
-        shortfall: how far the worst of these may lie below the best one: an upper limit, at the level of the interval.
+        epoch: number of the candidate with the best value.
+        value: its value as counted, which looks better than it is because the candidate was chosen by it.
+        corrected: the value corrected for the choice; None if ``sparse`` names classes.
+        interval: interval of the corrected value; None if the value is not corrected.
+        stability: share of the half-samples that keep the same candidate; not a probability of being the best. None if
+            candidates tie, because the rule for ties always keeps the same one.
+        tied: other candidates with the same value.
+        identical: tied candidates with the same prediction for every sample; a choice among them is arbitrary.
+        indistinguishable: candidates that cannot be told from the best one, the kept one included.
+        shortfall: upper limit, at the level of the interval, of how far the worst of the indistinguishable candidates
+            lies below the best one.
         sparse: classes with so few hits that the value is not corrected.
-        compared: epochs that were resampled: all of them, or the best ones where many classes forbid all.
-        repeats: how often the samples were halved.
-        names: what the candidates are called; None for epochs, which their indices name.
+        compared: candidates that were resampled: all, or the best ones if the number of classes forbids all.
+        repeats: number of times that the samples were halved.
+        names: names of the candidates; None for epochs, whose numbers are their names.
+
+    >>> from imbtorch import accuracy
+    >>> target = torch.tensor([0] * 12 + [1] * 4)
+    >>> found = select_epoch({"A": target, "B": 1 - target}, target, accuracy)
+    >>> found.name, found.value, found.stability, found.indistinguishable
+    ('A', 1.0, 1.0, (0,))
     """
 
     epoch: int
@@ -82,7 +90,7 @@ class ChosenEpoch:
         return f"epoch {self.epoch}" if self.names is None else self.names[self.epoch]
 
     def __str__(self) -> str:
-        """Return one line: value, corrected value with its interval, stability, and what it cannot be told from."""
+        """Return one line: value, corrected value with its interval, stability, and indistinguishable candidates."""
         value, corrected, stability, tied, others = self._texts()
         if self.interval is not None:
             corrected = f"corrected for having been chosen {corrected}"
@@ -99,7 +107,7 @@ class ChosenEpoch:
         return html_table([*rows, ["cannot be told from", others or "no other"]])
 
     def _texts(self) -> tuple[str, str, str, str, str]:
-        """Return value, corrected value, stability, tied candidates and those it cannot be told from, as texts."""
+        """Return value, corrected value, stability, tied and indistinguishable candidates as texts."""
 
         def listed(candidates: tuple[int, ...], noun: str = "") -> str:
             if self.names is None:
@@ -165,67 +173,69 @@ def select_epoch(
 ) -> ChosenEpoch | dict[str, ChosenEpoch]:
     r"""Choose the epoch of the best value, correct that value, and find the epochs that cannot be told from it.
 
-    The best of many epochs looks better than it is: on real trainings by .013 to .055, in simulations of epochs that
-    differ more by up to .16. To correct that, each sample falls on one of two halves by a coin; the epoch is chosen on
-    one half and counted on the other, then the halves change places. The counts of ``repeats`` such pairs average to X,
-    and
+    **Corrected value.** The best of many epochs looks better than it is: on real trainings by .013 to .055, in
+    simulations of epochs that differ more by up to .16. To correct the value, samples are divided at random into two
+    halves; the epoch is chosen on one half and counted on the other, and then the halves change places. With X the mean
+    counts of ``repeats`` such divisions,
 
     .. math:: C' = \tfrac1{10} C_{\text{kept}} + \tfrac9{10} X
 
-    gives the corrected value and, by :func:`posterior`, its interval. Rows keep their sums. Measures that one recall of
-    0 makes 0, such as G-mean, are not corrected where a class has fewer than ten samples, or less than one hit in C':
-    there a zero by chance takes the value far below the one of the population, and choosing on halves says nothing.
+    has the corrected value and, by :func:`posterior`, its interval. Rows keep their sums. Measures that one recall of 0
+    makes 0, such as G-mean (the geometric mean of recalls), are not corrected if a class has fewer than ten samples, or
+    less than one hit in C': a recall of 0 by chance lowers them far below their value in the population, and halves
+    have such zeros more often than all samples.
 
-    An epoch e cannot be told from the best unless :math:`T_e = \max_j (v_j - v_e) / s_{je}` exceeds the ``level``
-    quantile of its distribution over the half-samples, centred; s is the standard deviation of the difference there,
-    at least a quarter of the median one. With few rare samples that are most epochs, and many of them are no good: on
-    real trainings the set holds 65 to 98 % of the epochs, and its worst lies 3 to 30 points below the best.
-    ``shortfall`` is a limit for that: the largest, over the set, of the differences from the best value, each with the
-    ``level`` quantile of its deviations over the half-samples.
+    **Indistinguishable epochs.** An epoch e is told from the best one if
+    :math:`T_e = \max_j (v_j - v_e) / s_{je}` exceeds the ``level`` quantile of its centred distribution over the
+    half-samples. There s is the standard deviation of the difference, at least a quarter of the median one. The set
+    holds all other epochs. With few rare samples it holds most epochs, and its worst ones can be much worse than the
+    best: on real trainings it holds 65 to 98 % of the epochs, and its worst member lies 3 to 30 percentage points below
+    the best one. ``shortfall`` limits that distance: for each member, the difference from the best value plus the
+    ``level`` quantile of its deviations over the half-samples; the largest of them is the limit.
 
-    In simulations with known truth (``examples/choosing.py``: 40 correlated epochs that stay, learn, drift, overfit,
-    jitter, swing or collapse; two, five and ten classes, 5 to 100 samples of the rarest; BA, IAM, G-mean, macro F1) the
-    corrected value is off by at most .02 on average over the scenarios and by up to .05 in one. Its interval covers .94
-    or more on average, and .85 or more in each. The set holds the best epoch in .94 or more on average, at worst in .7
-    to .8 (BA with 5 samples of the rarest of two classes). Its worst member lies within the limit in .97 or more on
-    average, at worst in .88. Where few hits let G-mean be corrected in some samples only, these are the lucky ones:
-    with ten samples and a recall of .1 it is then too high by up to .1.
+    **Accuracy, simulated** (``examples/choosing.py``: 40 correlated epochs that stay, learn, drift, overfit, jitter,
+    swing or collapse; two, five and ten classes, 5 to 100 samples of the rarest; balanced accuracy, IAM, G-mean, macro
+    F1). The corrected value is off by at most .02 on average over the scenarios and by up to .05 in one. Its interval
+    covers .94 or more on average, and .85 or more in each. The set holds the best epoch in .94 or more on average, at
+    worst in .7 to .8 (balanced accuracy with 5 samples of the rarer of two classes). Its worst member lies within the
+    limit in .97 or more on average, at worst in .88. If few hits allow G-mean to be corrected in some samples only,
+    these are the lucky ones: with ten samples and a recall of .1 it is then too high by up to .1.
 
-    With several processes, each gives its own samples and the same other arguments, and all get the same result (but
-    for the draws of the interval, which come from their own generators). ``sum_counts`` adds an integer tensor over
-    the processes, such as an ``all_reduce``; it is called equally often and with equal shapes everywhere, and nothing
-    is gathered. Generators must then differ between processes, or ``positions`` tell which samples these are.
+    **Several processes.** Each process passes its own samples and the same other arguments, and all get the same result
+    (except for the draws of the interval, which come from their own generators). ``sum_counts`` adds an integer tensor
+    over the processes, such as an ``all_reduce``. It is called equally often and with equal shapes on all processes,
+    and nothing is gathered. Either the generators of the processes differ, or ``positions`` identifies the samples.
 
-    What it takes is bounded: counts are halved in parts. From 13 classes on, and where matrices would take too long,
-    margins stand for them if the measure reads :class:`~imbtorch.Margins`; else only the epochs of the best values are
-    resampled, and fewer times (``compared`` and ``repeats`` of the result).
+    **Time and memory.** Counts are halved in parts. With 13 or more classes, and if matrices would take too long, the
+    measure reads :class:`~imbtorch.Margins` if it can. Otherwise only the epochs of the best values are resampled, and
+    fewer times (``compared`` and ``repeats`` of the result).
 
     Args:
-        predictions: ``[M, N]`` class indices predicted in each epoch; any integer dtype, uint8 is enough for 256.
-            For other candidates, such as the trials of a search, name -> ``[N]``: results then speak of these names.
+        predictions: ``[M, N]`` class indices predicted in M epochs, of any integer dtype; uint8 is enough for 256
+            classes. For other candidates, such as the trials of a search, name -> ``[N]``; the result uses these names.
         target: ``[N]`` class indices.
-        measure: function of ``[..., K, K]`` with a value ``[...]``, or name -> function, which share the coins.
-        num_classes: K; by default the largest index and one. Needed with ``sum_counts``.
+        measure: function of ``[..., K, K]`` with a value ``[...]``, or name -> function; all measures share the halves.
+        num_classes: number of classes K; by default the largest index plus one. Required with ``sum_counts``.
         higher_is_better: direction of the measure, or name -> direction.
-        ties: ``"latest"`` or ``"earliest"``, the epoch to keep of those with the same value.
-        tie_break: ``[M]`` values that decide between tied epochs before that, in the direction of the measure, such as
-            those of soft counts, or name -> values (None where a measure has none).
-        repeats: how often the samples are halved.
-        samples: draws of the posterior; by default 10,000 up to 31 classes, fewer above, and 100 at least.
-        level: probability that the interval holds, that the set holds the best epoch, and of ``shortfall``.
+        ties: ``"latest"`` or ``"earliest"``, the epoch to keep among those with the same value.
+        tie_break: ``[M]`` values that decide between tied epochs before ``ties`` does, in the direction of the measure,
+            such as values of soft counts; or name -> values (None for a measure without them).
+        repeats: number of times that the samples are halved, at least 2.
+        samples: draws of the posterior; by default 10,000 for up to 31 classes, fewer for more, but at least 100.
+        level: probability that the interval holds, that the set holds the best epoch, and that ``shortfall`` holds.
         generator: source of randomness, on the CPU; by default torch's.
-        positions: ``[N]``, index of each sample in the whole validation set. The generators of all processes must then
+        positions: ``[N]`` indices of the samples in the whole validation set. The generators of all processes must then
             be in the same state, and the result is the same to the last digit for any number of processes.
-        sum_counts: sums over processes; by default there is one.
+        sum_counts: function that sums an integer tensor over processes; by default there is one process.
 
     Returns:
         :class:`ChosenEpoch`, or name -> the epoch that each measure keeps.
 
     Raises:
         ValueError: for shapes that do not fit, classes out of range, no epochs or no samples, a measure that has no
-            value in any epoch or does not return one value for each matrix, ``repeats`` below 2, another rule for
-            ties, and ``sum_counts`` without ``num_classes``.
-        TypeError: for predictions or targets that are no integers.
+            value in any epoch or does not return one value for each matrix, ``repeats`` below 2, an unknown ``ties``,
+            and ``sum_counts`` without ``num_classes``.
+        TypeError: for predictions or targets that are not integers.
 
     Source: half-sampling and the studentised set are built on Shao and Tu (1995), The jackknife and bootstrap, and
     Hansen, Lunde and Nason (2011), The model confidence set; the weights 1/10 and 9/10 were found by simulation.
@@ -264,12 +274,12 @@ def select_epoch(
 
 @dataclass(frozen=True)
 class _Way:
-    """One way of choosing: a measure, and what it says of all samples."""
+    """One way of choosing: a measure and its values on all samples."""
 
     measure: Measure
-    sign: float  # -1 where lower is better
-    tie_values: Tensor  # [M], what decides between equal epochs first
-    ranks: Tensor  # [M], the highest of equal epochs is kept
+    sign: float  # -1 if lower is better
+    tie_values: Tensor  # [M], they decide between tied epochs first; higher is better
+    ranks: Tensor  # [M], of tied epochs the one of the highest rank is kept
     values: Tensor  # [M], higher is better
     kept: int
 
@@ -300,19 +310,19 @@ class _Way:
         return cls(measure, sign, tie_values, ranks, values, int(_best(values, ranks)))
 
     def read(self, layout: Layout, counts: Tensor, epochs: Tensor) -> Tensor:
-        """Values ``[m, R]``, higher is better, nan for an epoch that has no value on all samples."""
+        """Compute values ``[m, R]``, higher is better; nan for an epoch without a value on all samples."""
         values = self.sign * measure_counts(self.measure, layout, counts)
         return torch.where(self.values[epochs].isnan().unsqueeze(-1), torch.nan, values)
 
 
 @dataclass(frozen=True)
 class _Halves:
-    """What the halves say of one way of choosing among m epochs, R times."""
+    """Results of halving the samples R times, for one way of choosing among m epochs."""
 
     epochs: Tensor  # [m]
     values: Tensor  # [m, 2 R] of each half, higher is better
     choices: Tensor  # [2 R], indices of epochs
-    crossed: Tensor  # [K * K] of this process: each half at the epoch that the other one chose, summed
+    crossed: Tensor  # [K * K] of this process: each half counted at the epoch that the other half chose, summed
 
 
 def _stacked(predictions: Mapping[str, Tensor], target: Tensor) -> Tensor:
@@ -331,12 +341,12 @@ def _stacked(predictions: Mapping[str, Tensor], target: Tensor) -> Tensor:
 
 
 def _named(given: T | Mapping[str, T], name: str) -> T:
-    """What is given for one measure, or for all."""
+    """Return the argument of one measure, where it differs between measures."""
     return given[name] if isinstance(given, Mapping) else given
 
 
 def _groups(measures: Mapping[str, Measure], held: Samples, repeats: int) -> Iterator[tuple[Layout, list[str]]]:
-    """Measures that are read together: of matrices, or by margins, which are less work for many classes."""
+    """Yield groups of measures that read the same counts: matrices, or margins, which are faster for many classes."""
     whole, flat = Layout(held.classes, False), Layout(held.classes, True)
     possible = 2 * repeats * held.epochs * whole.size <= CELLS_IN_ALL
     if possible and held.classes <= FEW_CLASSES:
@@ -353,9 +363,9 @@ def _groups(measures: Mapping[str, Measure], held: Samples, repeats: int) -> Ite
 
 
 def _affordable(ways: Mapping[str, _Way], layout: Layout, repeats: int) -> tuple[Tensor, int]:
-    """Epochs that are resampled, in their order, and how often; the best ones where matrices would take too long.
+    """Choose the epochs to resample and the number of repeats: the best epochs if matrices would take too long.
 
-    Their number depends on shapes alone, so that processes agree even if a last digit differs.
+    The numbers depend on shapes alone, so that processes agree even if a last digit differs.
     """
     way = next(iter(ways.values()))
     epochs = len(way.values)
@@ -377,7 +387,7 @@ def _halved(
     repeats: int,
     generator: torch.Generator | None,
 ) -> dict[str, _Halves]:
-    """Choose on one half, count on the other, and the other way round."""
+    """Choose on each half of the samples, and count on the other."""
     every = epochs.tolist()
     full = held.count(layout, every, held.ones())
     sums = {name: torch.zeros(held.classes**2, dtype=torch.int64) for name in ways}
@@ -391,7 +401,7 @@ def _halved(
         for name, way in ways.items():
             pair = torch.stack([way.read(layout, half, epochs) for half in (first, second)], -1)  # [m, R, 2]
             choice = _best(pair.movedim(0, -1), way.ranks[epochs])  # [R, 2]
-            choice = torch.where(pair.isnan().all(0), every.index(way.kept), choice)  # nothing to choose by
+            choice = torch.where(pair.isnan().all(0), every.index(way.kept), choice)  # a half without any value
             sums[name] += crossed(held, every, coins, choice)
             values[name].append(pair.flatten(1))
             choices[name].append(epochs[choice].flatten())
@@ -407,7 +417,7 @@ def _told(
     level: float,
     generator: torch.Generator | None,
 ) -> ChosenEpoch:
-    """Put together what is known of the kept epoch."""
+    """Combine the results of one way of choosing."""
     size, repeats = held.classes, len(halves.choices) // 2
     cross = held.sum(halves.crossed).view(size, size).double() / repeats
     counts = (1 - CROSSED) * held.matrix(way.kept).double() + CROSSED * cross
@@ -416,7 +426,7 @@ def _told(
     if not sparse:
         draws = samples or max(200 if layout.margins else 100, min(10_000, DRAWN_CELLS // size**2))
         interval = posterior(way.measure, counts, samples=draws, level=level, generator=generator)
-        interval = replace(interval, method="posterior")  # of means over halves, which are of as many samples
+        interval = replace(interval, method="posterior")  # counts are not whole because they are means over halves
     tied = as_good_as_best(way.values)
     tied[way.kept] = False
     identical = tied & (held.differences(way.kept) == 0) & (way.tie_values == way.tie_values[way.kept])
@@ -443,15 +453,15 @@ def _told(
 
 
 def _best(values: Tensor, ranks: Tensor) -> Tensor:
-    """Index ``[...]`` of the highest of ``[..., M]``, of equal ones that of the highest rank; 0 where all are nan."""
+    """Find the index ``[...]`` of the highest of ``[..., M]``, of tied ones the highest rank; 0 if all are nan."""
     return torch.where(as_good_as_best(values), ranks, -1).argmax(-1)
 
 
 def _sparse_classes(measure: Measure, counts: Tensor) -> tuple[int, ...]:
-    """Return the classes of corrected counts ``[K, K]`` with too few hits to correct a measure; none for most measures.
+    """Find the classes of corrected counts ``[K, K]`` with too few hits to correct a measure; none for most measures.
 
-    Some measures are 0 as soon as one class has no hit, which happens by chance, in halves more often than in all
-    samples: then the measure is far below its value of the population, and one half says nothing of the other.
+    Some measures are 0 if one class has no hit. That happens by chance, in halves more often than in all samples. Then
+    the measure lies far below its value in the population, and one half predicts nothing about the other.
     """
     hits, actual = counts.diagonal(), counts.sum(-1)
     sparse = (actual > 0) & ((actual < FEW_SAMPLES) | (hits < 1))
@@ -460,18 +470,21 @@ def _sparse_classes(measure: Measure, counts: Tensor) -> tuple[int, ...]:
     for lost in {0, len(counts) - 1}:  # one recall of 0 is tried for the first class and the last
         tried = torch.ones_like(counts).fill_diagonal_(len(counts))
         tried[lost, lost] = 0
-        if evaluated(measure, tried).abs().item() > 1e-12:  # nan is not 0 either
+        if evaluated(measure, tried).abs().item() > 1e-12:  # nan is treated like 0
             return ()
     return tuple(sparse.nonzero().flatten().tolist())
 
 
 def _indistinguishable(values: Tensor, resampled: Tensor, level: float) -> tuple[Tensor, float]:
-    """Return which of m epochs cannot be told from the best, and how far below it the worst of them may lie.
+    """Find the epochs that cannot be told from the best one, and limit how far below it the worst of them lies.
 
     Args:
-        values: ``[m]`` of all samples.
-        resampled: ``[m, B]`` of resamples.
-        level: probability with which the best is among them, and of the limit.
+        values: ``[m]`` values on all samples, higher is better.
+        resampled: ``[m, B]`` values on resamples.
+        level: probability that the best epoch is among them, and that the limit holds.
+
+    Returns:
+        bool ``[m]``, and the limit.
     """
     resampled = resampled[:, resampled.isfinite().all(0)]
     if resampled.shape[1] < 2 or not bool(values.isfinite().all()):  # infinite values have no differences
@@ -481,8 +494,10 @@ def _indistinguishable(values: Tensor, resampled: Tensor, level: float) -> tuple
     others = spread[~torch.eye(len(values), dtype=torch.bool)]
     if len(others):
         spread = spread.clamp(min=0.25 * others.median().item())
-    inverse = torch.where(spread > 0, 1 / spread, 0.0)  # epochs of equal predictions do not differ
-    seen = ((values - values.unsqueeze(-1)) * inverse).amax(-1)
+    inverse = torch.where(spread > 0, 1 / spread, 0.0)
+    apart = values - values.unsqueeze(-1)
+    constant = torch.where(apart > ROUNDING, torch.inf, 0.0)  # resampling never changes these differences
+    seen = torch.where(spread > 0, apart * inverse, constant).amax(-1)
     by_chance = torch.stack(
         [((noise - row) * scale.unsqueeze(-1)).amax(0) for row, scale in zip(noise, inverse, strict=True)]
     )

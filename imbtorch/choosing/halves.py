@@ -1,4 +1,4 @@
-"""Counts of random halves of the samples, part by part and process by process: what :mod:`epochs` chooses from."""
+"""Counts of random halves of the samples over all processes, from which :mod:`epochs` chooses."""
 
 from __future__ import annotations
 
@@ -15,24 +15,29 @@ __all__ = ["Layout", "Samples", "SumCounts", "crossed", "measure_counts", "parts
 
 SumCounts: TypeAlias = Callable[[Tensor], Tensor]
 
-CELLS_AT_ONCE = 8_000_000  # of half counts, 32 MB of int32; the measure reads a sixteenth at a time
-SAMPLES_AT_ONCE = 2_000_000  # that are counted in one call
+CELLS_AT_ONCE = 8_000_000  # cells of half counts in memory, 32 MB of int32; the measure reads a sixteenth at a time
+SAMPLES_AT_ONCE = 2_000_000  # samples counted in one call
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How counts lie in one dimension: the cells of a matrix, or its margins one after the other."""
+    """Order of counts in one dimension: the cells of a matrix, or its margins one after the other.
+
+    Attributes:
+        classes: K.
+        margins: whether counts are margins.
+    """
 
     classes: int
     margins: bool
 
     @property
     def size(self) -> int:
-        """Numbers in one dimension."""
+        """Length of that dimension."""
         return 3 * self.classes if self.margins else self.classes**2
 
     def add_(self, counts: Tensor, predictions: Tensor, target: Tensor, weights: Tensor) -> None:
-        """Add to counts ``[m, size, R]``, in place, predictions ``[m, N]`` with weights ``[N, R]``."""
+        """Add predictions ``[m, N]`` with weights ``[N, R]`` to counts ``[m, size, R]``, in place."""
         epochs = len(predictions)
         flat = counts.view(epochs * self.size, -1)
         start = self.size * torch.arange(epochs).unsqueeze(-1)
@@ -50,7 +55,7 @@ class Layout:
             add(target * self.classes + predictions, every)
 
     def read(self, counts: Tensor) -> Counts:
-        """Counts ``[..., size]`` as a measure takes them."""
+        """Convert counts ``[..., size]`` to a matrix or margins for a measure."""
         if self.margins:
             return Margins(*counts.view(*counts.shape[:-1], 3, self.classes).unbind(-2))
         return counts.view(*counts.shape[:-1], self.classes, self.classes).double()
@@ -58,15 +63,15 @@ class Layout:
 
 @dataclass(frozen=True)
 class Samples:
-    """Predictions and targets that this process holds, and what it takes to count those of all processes.
+    """Predictions and targets of this process, with the means to count those of all processes.
 
     Attributes:
         predictions: ``[M, N]`` class indices.
         target: ``[N]`` class indices.
         classes: K.
         total: samples of all processes.
-        positions: ``[N]`` index of each among all samples, or None.
-        sum: sums counts over processes.
+        positions: ``[N]`` indices among the samples of all processes, or None.
+        sum: function that sums counts over processes.
     """
 
     predictions: Tensor
@@ -85,7 +90,7 @@ class Samples:
         positions: Tensor | None,
         sum_counts: SumCounts | None,
     ) -> Samples:
-        """Check what was given."""
+        """Check the arguments of ``select_epoch`` that concern samples."""
         _check_labels(predictions, target)
         if num_classes is None and sum_counts is not None:
             raise ValueError("num_classes must be given with sum_counts: a process need not hold every class")
@@ -120,11 +125,11 @@ class Samples:
         return len(self.predictions)
 
     def ones(self) -> Tensor:
-        """Weights ``[N, 1]`` of all samples."""
+        """Return weights ``[N, 1]`` of 1."""
         return torch.ones(len(self.target), 1, dtype=torch.int32)
 
     def count(self, layout: Layout, epochs: Sequence[int], weights: Tensor) -> Tensor:
-        """Counts of all processes ``[m, size, R]``, for weights ``[N, R]`` of this process's samples."""
+        """Count some epochs over all processes, ``[m, size, R]``, with weights ``[N, R]`` of this process's samples."""
         at_once = max(1, SAMPLES_AT_ONCE // max(weights.numel(), 1))
         counts = weights.new_zeros(len(epochs), layout.size, weights.shape[1])
         for some, part in zip(
@@ -134,18 +139,18 @@ class Samples:
         return self.sum(counts)
 
     def matrix(self, epoch: int) -> Tensor:
-        """Counts ``[K, K]`` of all samples."""
+        """Count one epoch on all samples, ``[K, K]``."""
         return self.count(Layout(self.classes, False), [epoch], self.ones()).view(self.classes, self.classes)
 
     def values(self, layout: Layout, measure: Measure) -> Tensor:
-        """Value of each epoch, ``[M]``, on all samples."""
+        """Compute the value of each epoch on all samples, ``[M]``."""
         at_once = max(1, CELLS_AT_ONCE // 16 // layout.size)
         some = torch.split(torch.arange(self.epochs), at_once)
         counts = (self.count(layout, part.tolist(), self.ones()) for part in some)
         return torch.cat([measure_counts(measure, layout, part)[:, 0] for part in counts])
 
     def differences(self, epoch: int) -> Tensor:
-        """Return the number of samples ``[M]`` of all processes that an epoch predicts otherwise than each."""
+        """Count for each epoch the samples of all processes that it predicts otherwise than a given one, ``[M]``."""
         return self.sum((self.predictions != self.predictions[epoch]).sum(-1))
 
     def coins(self, repeats: int, generator: torch.Generator | None) -> Tensor:
@@ -170,14 +175,14 @@ def _check_labels(predictions: Tensor, target: Tensor) -> None:
 
 
 def parts(repeats: int, cells: int) -> Iterator[int]:
-    """Sizes of parts of the repeats that bound the memory, the same on all processes."""
+    """Split the repeats into parts that bound the memory, the same on all processes."""
     most = max(1, CELLS_AT_ONCE // cells)
     return (min(most, repeats - start) for start in range(0, repeats, most))
 
 
 def measure_counts(measure: Measure, layout: Layout, counts: Tensor) -> Tensor:
-    """Values ``[m, R]`` of counts ``[m, size, R]``."""
-    most = CELLS_AT_ONCE // 16 // layout.size  # matrices that are read at once
+    """Compute the values ``[m, R]`` of counts ``[m, size, R]``."""
+    most = CELLS_AT_ONCE // 16 // layout.size  # matrices that the measure reads at once
     found = []
     for some in torch.split(counts.transpose(-1, -2), max(1, most)):  # [m, R, size]
         blocks = torch.split(some, max(1, most // len(some)), 1)
@@ -186,23 +191,26 @@ def measure_counts(measure: Measure, layout: Layout, counts: Tensor) -> Tensor:
 
 
 def reads_margins(measure: Measure, matrix: Tensor) -> bool:
-    """Whether the measure gives the same value of margins as of a matrix ``[K, K]``."""
+    """Return whether the measure has the same value for margins as for a matrix ``[K, K]``."""
     try:
         value = measure(margins(matrix))
-    except (TypeError, ValueError, AttributeError, IndexError):  # what functions of matrices say to a named tuple
+    except (TypeError, ValueError, AttributeError, IndexError):  # of functions of matrices, which take no named tuple
         return False
     whole = evaluated(measure, matrix.double())
     return isinstance(value, Tensor) and value.shape == whole.shape and torch.allclose(value, whole, equal_nan=True)
 
 
 def crossed(samples: Samples, epochs: Sequence[int], coins: Tensor, choice: Tensor) -> Tensor:
-    """Count each half at the epoch that the other one chose: ``[K * K]`` of this process, summed over the repeats.
+    """Count each half at the epoch that the other half chose, summed over the repeats.
 
     Args:
-        samples: what this process holds.
-        epochs: m epochs that were chosen from.
-        coins: ``[N, R]``, 1 where a sample lies on the first half.
-        choice: ``[R, 2]``, index into the epochs that the first and the second half chose.
+        samples: samples of this process.
+        epochs: m epochs, the candidates.
+        coins: ``[N, R]``, 1 where a sample belongs to the first half.
+        choice: ``[R, 2]``, indices into ``epochs``, chosen by the first and the second half.
+
+    Returns:
+        int64 ``[K * K]`` of this process.
     """
     counts = torch.zeros(samples.classes**2, dtype=torch.int64)
     for index in sorted(set(choice.flatten().tolist())):

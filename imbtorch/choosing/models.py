@@ -1,4 +1,4 @@
-"""Which of several models a measure would keep (Mortaz 2020; Garcia et al. 2009)."""
+"""Choice among models by several measures (Mortaz 2020; Garcia et al. 2009)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from imbtorch.tables import aligned, html_table
 
 __all__ = ["TIES", "Selection", "Ties", "as_good_as_best", "select_model"]
 
-Ties: TypeAlias = Literal["latest", "earliest"]  # which of tied candidates to keep
+Ties: TypeAlias = Literal["latest", "earliest"]  # of tied candidates, the one to keep
 TIES: tuple[Ties, ...] = ("latest", "earliest")
 
 FIVE: dict[str, Measure] = {
@@ -42,27 +42,29 @@ def select_model(
     higher_is_better: Mapping[str, bool] | None = None,
     ties: Ties = "latest",
 ) -> Selection:
-    """Compare models by their confusion matrices, by each measure, by all of them together, and by IAM alone.
+    """Compare models by their confusion matrices: by each measure, by all measures together, and by IAM alone.
+
+    IAM is the imbalance accuracy measure, CBA the class balance accuracy; IAM = 2 CBA - 1.
 
     Args:
-        candidates: name of a model (or epoch) -> ``[K, K]`` counts, or ``[F, K, K]`` of F folds, all of one shape, of
-            which each measure is averaged; or -> name of a measure -> its value, as papers print them. A value called
-            ``iam`` is then taken for IAM; without one it is twice that of ``cba`` less one, if there is that.
+        candidates: name of a model (or epoch) -> ``[K, K]`` counts, or ``[F, K, K]`` counts of F folds, over which each
+            measure is averaged; all of one shape. Values that a paper prints are given as name of a model -> name of a
+            measure -> value. Then the value ``iam`` is IAM; without it, IAM is computed from the value ``cba``.
         measures: name -> function of ``[..., K, K]`` counts with a value ``[...]``; by default the five of the IAM
             paper: accuracy, CBA, macro recall, macro precision, macro F1, whose lowest is
             :func:`imbtorch.bottom_line`.
-        higher_is_better: name of a measure -> False where lower is better; it is then nobody's lowest measure and no
-            part of max-min.
-        ties: ``"latest"`` or ``"earliest"``: of tied candidates, the one that is named first, which is the one to keep
-            if they are epochs in their order.
+        higher_is_better: name of a measure -> False where lower is better. Such a measure is left out of max-min and is
+            never the lowest of a model. True by default.
+        ties: ``"latest"`` or ``"earliest"``, the tied candidate that is named first. If the candidates are epochs in
+            their order, it is the one to keep.
 
     Returns:
         :class:`Selection`; print it for a table.
 
     Raises:
-        ValueError: without candidates or measures, for matrices of different shapes or with nan or negative cells, for
-            printed values of different measures or beside ``measures``, for a direction of an unknown measure, and for
-            a measure that does not return one value for each matrix; for another rule for ties.
+        ValueError: without candidates or measures; for matrices of different shapes or with nan or negative cells; for
+            printed values of different measures, or together with ``measures``; for a direction of an unknown measure;
+            for a measure that does not return one value for each matrix; and for an unknown ``ties``.
         TypeError: for a candidate that is neither a tensor nor a mapping.
 
     Source: Mortaz (2020), sections 2.2 and 3.5; Garcia et al. (2009), section 2.1, for the points of two classes.
@@ -96,7 +98,7 @@ def select_model(
 
 
 def _stacked(candidates: Mapping[str, Tensor]) -> Tensor:
-    """Counts ``[M, F, K, K]`` of all candidates, which must be possible ones."""
+    """Stack the counts of all candidates, ``[M, F, K, K]``; raise for impossible ones."""
     shapes = {name: list(check_square(counts).shape) for name, counts in candidates.items()}
     different = len({tuple(shape) for shape in shapes.values()}) > 1
     if different or any(len(shape) not in (2, 3) or not shape[0] for shape in shapes.values()):
@@ -116,7 +118,7 @@ def _stacked(candidates: Mapping[str, Tensor]) -> Tensor:
 def _of_printed(
     candidates: Mapping[str, Mapping[str, float]], higher_is_better: Mapping[str, bool] | None, ties: Ties
 ) -> Selection:
-    """Compare models by values that are known without counts."""
+    """Compare models by printed values, without counts."""
     names = tuple(next(iter(candidates.values())))
     for model, row in candidates.items():
         if set(row) != set(names):
@@ -133,7 +135,7 @@ def _of_printed(
 
 
 def _directions(measures: Iterable[str], higher_is_better: Mapping[str, bool] | None) -> tuple[bool, ...]:
-    """Whether higher is better, of each measure."""
+    """Return for each measure whether higher is better."""
     names = tuple(measures)
     for name in higher_is_better or {}:
         check_choice("higher_is_better", name, names)
@@ -141,7 +143,13 @@ def _directions(measures: Iterable[str], higher_is_better: Mapping[str, bool] | 
 
 
 def as_good_as_best(values: Tensor) -> Tensor:
-    """Which of ``[..., M]`` are the highest, up to rounding: several where they tie; nan never is.
+    """Find the highest of values ``[..., M]``, up to rounding: several where they tie, never nan.
+
+    Args:
+        values: ``[..., M]``, higher is better.
+
+    Returns:
+        bool ``[..., M]``.
 
     >>> as_good_as_best(torch.tensor([0.3, torch.inf, torch.nan, torch.inf]))
     tensor([False,  True, False,  True])
@@ -152,20 +160,26 @@ def as_good_as_best(values: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """Measures of several models, and which model each way of choosing keeps.
+    """Values of several models by several measures, and the model that each way of choosing keeps.
 
-    Where models tie for the best value, all of them are named, the one to keep first: the latest or the earliest of
-    the candidates. A value that is nan never wins and is nobody's lowest; where all are nan none is chosen.
+    Each way names all models that tie for the best value, first the one to keep. A value that is nan is never the best
+    and never the lowest; if all are nan, no model is chosen. :func:`select_model` makes selections.
 
     Attributes:
-        models: M names.
-        measures: S names.
-        values: ``[M, S]``; of folds the mean.
-        iam: ``[M]``; of folds the mean.
-        points: for two classes ``[M, 3]``: dominance, G-mean and area of the accuracy-dominance space, else None.
-        spread: ``[M, S]``, standard deviation over the folds; None without folds.
-        higher: whether higher is better, for each measure; None where that goes for all.
-        ties: which of tied models is named first, ``"latest"`` or ``"earliest"``.
+        models: M names of models.
+        measures: S names of measures.
+        values: ``[M, S]`` values, averaged over folds.
+        iam: ``[M]`` values of IAM, averaged over folds.
+        points: ``[M, 3]``: dominance, G-mean and area of the accuracy-dominance space; None unless there are two
+            classes.
+        spread: ``[M, S]`` standard deviations over the folds; None without folds.
+        higher: for each measure, whether higher is better; None if it is for all.
+        ties: ``"latest"`` or ``"earliest"``, the tied model that is named first.
+
+    >>> accuracy, iam = torch.tensor([[0.9], [0.8]]), torch.tensor([0.1, 0.3])
+    >>> found = Selection(("plain", "balanced"), ("accuracy",), accuracy, iam)
+    >>> found.by_measure, found.by_iam
+    ({'accuracy': ('plain',)}, ('balanced',))
     """
 
     models: tuple[str, ...]
@@ -179,47 +193,47 @@ class Selection:
 
     @property
     def lowest(self) -> tuple[str | None, ...]:
-        """Lowest measure of each model, the one that the paper underlines and reports; None without any value."""
+        """Lowest measure of each model, which the paper underlines; None for a model without any value."""
         least = self._compared.nan_to_num(nan=torch.inf).argmin(1).tolist()
         missing = self._compared.isnan().all(1).tolist()
         return tuple(None if none else self.measures[at] for at, none in zip(least, missing, strict=True))
 
     @property
     def most_often_lowest(self) -> tuple[str, ...]:
-        """Measures that are the lowest of the most models: those that max-min listens to."""
+        """Measures that are the lowest of most models, and so decide max-min most often."""
         times = Counter(name for name in self.lowest if name is not None)
         return tuple(name for name in self.measures if times and times[name] == max(times.values()))
 
     @property
     def by_measure(self) -> dict[str, tuple[str, ...]]:
-        """Measure -> the models of which it is best."""
+        """Measure -> the models with its best value."""
         return {name: self._best(self._worth[:, index]) for index, name in enumerate(self.measures)}
 
     @property
     def by_max_min(self) -> tuple[str, ...]:
-        """Models whose lowest measure is highest: the paper's multiple-metric choice."""
+        """Models with the highest lowest measure: the paper's choice by several measures."""
         least = self._compared.nan_to_num(nan=torch.inf).amin(1)
         return self._best(torch.where(self._compared.isnan().all(1), torch.nan, least))
 
     @property
     def by_majority(self) -> tuple[str, ...]:
-        """Models that most measures are best for; a tie of a measure is a vote for each."""
+        """Models that are best by most measures; a tied measure votes for each of its best models."""
         votes = [sum(name in best for best in self.by_measure.values()) for name in self.models]
         return self._best(torch.tensor([vote or torch.nan for vote in votes], dtype=torch.float64))
 
     @property
     def unbeaten(self) -> tuple[str, ...]:
-        """Models that no other beats on all measures (Pareto): as good on each and better on one; nan beats nothing."""
+        """Models of the Pareto front: no other is as good on each measure and better on one; nan beats nothing."""
         return self._named(pareto_front(self._worth) & ~self._worth.isnan().all(1))
 
     @property
     def _higher(self) -> Tensor:
-        """Whether higher is better, bool ``[S]``."""
+        """Directions of the measures, bool ``[S]``: True where higher is better."""
         return torch.tensor(self.higher or (True,) * len(self.measures))
 
     @property
     def _worth(self) -> Tensor:
-        """Values of which higher is better."""
+        """Values with their signs changed where lower is better."""
         return torch.where(self._higher, self.values, -self.values)
 
     @property
@@ -229,17 +243,17 @@ class Selection:
 
     @property
     def by_iam(self) -> tuple[str, ...]:
-        """Models of highest IAM (and so of highest CBA)."""
+        """Models of the highest IAM, and so of the highest CBA."""
         return self._best(self.iam)
 
     @property
     def by_area(self) -> tuple[str, ...] | None:
-        """For two classes the models of the largest accuracy-dominance area."""
+        """Models of the largest accuracy-dominance area; None unless there are two classes."""
         return None if self.points is None else self._best(self.points[:, 2])
 
     @property
     def undominated(self) -> tuple[str, ...] | None:
-        """For two classes the models that no other has both a higher G-mean and a higher dominance than.
+        """Models to whose northeast no other lies in the accuracy-dominance space; None unless there are two classes.
 
         See :func:`~imbtorch.analysis.undominated`.
         """
@@ -249,15 +263,16 @@ class Selection:
 
     @property
     def agree(self) -> bool:
-        """Whether max-min, majority and IAM keep the same models."""
+        """True if max-min, majority and IAM keep the same models."""
         return self.by_max_min == self.by_majority == self.by_iam
 
     def _best(self, values: Tensor) -> tuple[str, ...]:
+        """Name the models of the highest of values ``[M]``, the one to keep first."""
         names = self._named(as_good_as_best(values))
         return names[::-1] if self.ties == "latest" else names
 
     def _named(self, chosen: Tensor) -> tuple[str, ...]:
-        """Models of which ``[M]`` is true, in the order of the candidates."""
+        """Name the models for which ``[M]`` is true, in the order of the candidates."""
         return tuple(name for name, each in zip(self.models, chosen.tolist(), strict=True) if each)
 
     def __str__(self) -> str:
@@ -287,7 +302,7 @@ class Selection:
         return rows
 
     def _notes(self) -> list[str]:
-        """Return what the marks mean, and the models that each way of choosing keeps."""
+        """Explain the marks, and name the models that each way of choosing keeps."""
 
         def text(names: Iterable[str]) -> str:
             return ", ".join(names) or "none"

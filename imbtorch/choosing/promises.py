@@ -1,4 +1,4 @@
-"""Promises that limits hold, made by exact binomial tests: few samples make one that does not hold."""
+"""Promises that limits hold, made by exact binomial tests and false in a limited share of samples."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from imbtorch.inference.special import beta_cdf
 
 __all__ = ["PROPORTIONS", "promised"]
 
-REACHES = (1 / 8, 1 / 4, 1 / 2)  # recalls at which the walks over precision start
-ALERTS = (1 / 2, 1.0, 2.0)  # alerts per positive at which the walks over measures with a peak start
+REACHES = (1 / 8, 1 / 4, 1 / 2)  # recalls at which walks for precision start
+ALERTS = (1 / 2, 1.0, 2.0)  # alerts per positive at which walks for measures with a peak start
 
 
 class Proportion(NamedTuple):
-    """A limit as the least share of successes in independent trials.
+    """A limit, expressed as the least share of successes in independent trials.
 
     Attributes:
-        successes: whether each of the cells tn, fp, fn, tp is one of successes.
-        trials: whether it is one of trials.
-        monotone: whether the share rises or falls over the thresholds for certain.
-        floor: function that turns the bound of the limit into the least share.
+        successes: 1 for each of the cells tn, fp, fn, tp whose samples are successes.
+        trials: 1 for each of these cells whose samples are trials.
+        monotone: whether the share is monotone over the thresholds in every sample.
+        floor: function that converts the bound of the limit to the least share.
     """
 
     successes: tuple[int, int, int, int]
@@ -49,30 +49,31 @@ PROPORTIONS = {
 
 
 def promised(name: str, bound: float, counts: Tensor, error: float) -> Tensor:
-    """Find thresholds at which a limit can be promised, wrongly in at most the share ``error`` of samples.
+    """Find the thresholds at which a limit can be promised; a false promise is made in at most ``error`` of samples.
 
-    At a threshold that is given beforehand, an exact binomial test tells whether the limit holds. Recall, specificity
-    and alerts are monotone over the thresholds: all thresholds at which the test succeeds are promised, because a wrong
-    one among them implies that the test errs at the first threshold beyond the limit. The other measures are tested
-    along walks, from threshold to threshold until a test fails, which start at several places that share ``error``; a
-    walk that arrives at the next start carries its part on (the fallback procedure).
+    For a threshold that is chosen without the sample, an exact binomial test shows whether the limit holds. Recall,
+    specificity and alerts are monotone over the thresholds. All thresholds that pass the test are promised for them: if
+    one of these is false, the test errs at the first threshold beyond the limit as well. The other measures are tested
+    along walks, from threshold to threshold until a test fails. Walks start at several places, which share ``error``;
+    a walk that arrives at the next start keeps its own share of it (the fallback procedure).
 
-    - Precision: from few alerts to many. Walks start where a precision at its floor would reach a recall of 1/8, 1/4
-      and 1/2, or at the fewest alerts that could pass the test.
-    - NPV: the same, with the classes exchanged.
-    - Accuracy, IoU and F1, which have a peak: in both directions, with half of ``error`` for each, from half as many,
-      as many and twice as many alerts as positives.
+    - Precision: from few alerts to many. Walks start where a precision equal to the limit would reach a recall of 1/8,
+      1/4 and 1/2, or at the fewest alerts that can pass the test.
+    - Negative predictive value (NPV): the same, with the classes exchanged.
+    - Accuracy, intersection over union (IoU) and F1, which have a peak: in both directions, with half of ``error`` for
+      each, from half as many, as many and twice as many alerts as positives.
 
-    Nothing can be said of the promises that are made: where a limit cannot be reached, all of them are wrong.
+    The guarantee is about all samples, not about those in which a promise is made: if a limit cannot be reached, all
+    promises are false.
 
     Args:
         name: key of :data:`PROPORTIONS`.
-        bound: greatest share of alerts, least value of the others.
+        bound: greatest share of alerts, or least value of another measure.
         counts: ``[K, 2, 2]`` whole counts at rising thresholds, on the CPU.
-        error: greatest share of samples in which a promise may be wrong, in (0, 1).
+        error: greatest share of samples in which a false promise may be made, in (0, 1).
 
     Returns:
-        bool ``[K]``.
+        bool ``[K]``, True where the limit can be promised.
 
     Source: Clopper and Pearson (1934) for the tests; Wiens (2003), A fixed sequence Bonferroni procedure for testing
     multiple endpoints.
@@ -103,7 +104,7 @@ def promised(name: str, bound: float, counts: Tensor, error: float) -> Tensor:
 
 
 def _chances(proportion: Proportion, floor: float, counts: Tensor) -> Tensor:
-    """Return probabilities ``[K]`` of so many successes or more, if their true share were the floor."""
+    """Return the probabilities ``[K]`` of at least so many successes if their true share were the floor."""
     cells = counts.flatten(-2)
     successes, trials = (cells @ cells.new_tensor(each) for each in (proportion.successes, proportion.trials))
     tail = beta_cdf(cells.new_tensor(floor), successes.clamp(min=1), trials - successes + 1)
@@ -111,22 +112,22 @@ def _chances(proportion: Proportion, floor: float, counts: Tensor) -> Tensor:
 
 
 def _starts_of_precision(alerts: Tensor, missed: Tensor, floor: float, error: float) -> list[int]:
-    """Return where walks over precision start, of thresholds with ever more alerts and fewer missed positives.
+    """Return the starts of walks for precision, given thresholds with rising alerts and falling missed positives.
 
-    Up to ties a start depends only on the samples below it, so that those above are as if drawn for its test.
+    Except for ties a start depends only on samples below it, so that the samples above are independent of its choice.
     """
-    fewest = math.ceil(math.log(error / len(REACHES)) / math.log(floor))  # alerts that pass the test if all are right
+    fewest = math.ceil(math.log(error / len(REACHES)) / math.log(floor))  # alerts that pass the test if all are true
     first = min(int((alerts < fewest).sum()), len(alerts) - 1)
     return [max(first, _last(floor * alerts * (1 - reach) <= reach * missed)) for reach in REACHES]
 
 
 def _last(chosen: Tensor) -> int:
-    """Return the place of the last of the chosen ones, which come first; 0 without any."""
+    """Return the index of the last True of a tensor that begins with all its True; 0 without any."""
     return max(int(chosen.sum()) - 1, 0)
 
 
 def _walked(chances: Tensor, starts: Sequence[int], error: float) -> Tensor:
-    """Return the places ``[K]`` that are reached by tests in this order, from starts that share the error."""
+    """Return the thresholds ``[K]`` that walks in this order reach, from starts that share the error."""
     reached, carried = torch.zeros_like(chances, dtype=torch.bool), 0.0
     ordered = sorted(starts)
     for start, stop in zip(ordered, [*ordered[1:], len(chances)], strict=True):

@@ -1,4 +1,4 @@
-"""Choosing a threshold from a histogram of scores: what is feasible or promised, and how much the choice flatters."""
+"""Choice of a threshold from a histogram of scores, within limits, and correction of its value for the choice."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["Limit", "Limits", "OperatingPoint", "best_place", "corrected_counts"
 
 
 class Limit(NamedTuple):
-    """What an operating point must keep.
+    """A limit that an operating point must keep.
 
     Attributes:
         measure: function of counts.
-        bound: its least or greatest value.
-        least: whether it is the least one.
+        bound: least or greatest value of the measure.
+        least: whether the bound is the least value.
     """
 
     measure: Measure
@@ -31,32 +31,36 @@ class Limit(NamedTuple):
     least: bool
 
     def kept(self, counts: Tensor) -> Tensor:
-        """Whether counts ``[..., 2, 2]`` keep the limit; nan does not. A hair's breadth is rounding."""
+        """Return whether counts ``[..., 2, 2]`` keep the limit, up to rounding; nan does not."""
         values = evaluated(self.measure, counts)
         return values >= self.bound - 1e-12 if self.least else values <= self.bound + 1e-12
 
 
 Limits: TypeAlias = Mapping[str, Limit]
 
-DRAWS = 2000  # of the posterior, which tell a probability of .9 to .007
-REPEATS = 100  # of splits into halves
+DRAWS = 2000  # draws of the posterior; the standard error of a probability of .9 is .007
+REPEATS = 100  # splits into halves
 
 
 @dataclass(frozen=True, eq=False)
 class OperatingPoint:
-    """A threshold, and what comes of it.
+    """A threshold with its value, counts and rates. :meth:`SweepResult.best` finds it.
 
     Attributes:
         threshold: probability strictly above which 1 is predicted.
-        value: of the measure that was swept.
+        value: value of the measure that was swept.
         counts: ``[2, 2]`` as counted.
         recall: share of the positives that are predicted positive.
         precision: share of positives among positive predictions, nan without any; at ``prevalence`` if there is one.
         alerts: share of samples predicted positive; at ``prevalence`` if there is one.
-        holds: name of each limit -> posterior probability that it truly holds at this threshold. Except for recall it
-            is that of a threshold given beforehand, and much too high for a limit that is hard to reach.
-        sure: level of the promise that all limits hold, None without one: in at most ``1 - sure`` of samples a promise
-            is made that does not hold. It is no probability that this one holds.
+        holds: name of each limit -> posterior probability that it holds at this threshold. For limits other than recall
+            it ignores that the threshold was chosen, and is much too high for a limit that is hard to reach.
+        sure: level of the promise that all limits hold, None without a promise: in at most ``1 - sure`` of samples a
+            promise is made that does not hold. It is not the probability that this promise holds.
+
+    >>> point = OperatingPoint(0.3, 0.8, torch.tensor([[90, 10], [1, 9]]), 0.9, 9 / 19, 19 / 110, {"recall": 0.86})
+    >>> print(point)
+    threshold 0.3: value 0.800, recall 0.900, precision 0.474, alerts 0.173; recall with probability 0.86
     """
 
     threshold: float
@@ -80,15 +84,15 @@ class OperatingPoint:
 
 
 def distinct(histogram: Tensor, thresholds: int) -> tuple[Tensor, Tensor]:
-    """Leave out the bins that are empty, so that each threshold left predicts otherwise.
+    """Drop empty bins, so that each remaining threshold predicts differently.
 
     Args:
-        histogram: ``[2, B]`` on the CPU.
-        thresholds: their number T; bins behind the last are one.
+        histogram: ``[2, B]`` counts on the CPU.
+        thresholds: number of thresholds T; all bins above the last threshold are merged.
 
     Returns:
-        Histogram ``[2, K + 1]`` and the index of the lowest threshold ``[K]`` between its bins. The first threshold may
-        have no sample below it, the last none above.
+        Histogram ``[2, K + 1]``, and the index of the lowest threshold between each two of its bins, ``[K]``. The first
+        threshold may have no sample below it, the last none above.
 
     >>> distinct(torch.tensor([[3, 0, 1, 0], [0, 0, 2, 0]]), thresholds=3)
     (tensor([[3, 1, 0],
@@ -111,20 +115,20 @@ def operating_point(
     generator: torch.Generator | None,
     where: str,
 ) -> OperatingPoint:
-    """Find the threshold that is best within limits.
+    """Find the best threshold within limits.
 
-    Flagging nobody is a candidate as well, by a threshold of 1 if no other flags nobody.
+    A threshold at which nothing is flagged is always among the candidates; it is 1 if no given threshold is so high.
 
     Args:
         histogram: ``[2, B]`` counts on the CPU.
         thresholds: ``[T]``, between the first T + 1 bins.
-        measure: function of counts ``[..., 2, 2]`` whose value is told.
-        objective: function of counts, of which higher is better.
-        limits: what must hold.
-        shares: ``[2]`` of the classes that everything is read at; None for those of the counts.
-        sure: level at which all limits are promised; None where it is enough that they hold in the counts.
+        measure: function of counts ``[..., 2, 2]`` whose value is reported.
+        objective: function of counts that is maximised.
+        limits: limits that must hold.
+        shares: ``[2]`` class shares at which all values are read; None for those of the counts.
+        sure: level at which all limits are promised; None if it is enough that they hold in the counts.
         generator: source of randomness of the posterior.
-        where: beginning of an error.
+        where: beginning of error messages.
 
     Raises:
         ValueError: if no threshold keeps the limits, or none can be promised.
@@ -160,12 +164,12 @@ def operating_point(
 
 
 def _read_at(shares: Tensor | None, counts: Tensor) -> Tensor:
-    """Counts at the class shares that everything is read at."""
+    """Rescale counts to the class shares at which all values are read."""
     return counts if shares is None else cast(Tensor, rescaled(counts, shares))
 
 
 def _promised(limits: Limits, counts: Tensor, sure: float, where: str) -> Tensor:
-    """Return thresholds ``[K]`` at which all limits are promised; raise without any."""
+    """Find the thresholds ``[K]`` at which all limits are promised; raise without any."""
     single = {name: promised(name, limit.bound, counts, 1 - sure) for name, limit in limits.items()}
     every = torch.stack(list(single.values())).all(0)
     if not bool(every.any()):
@@ -189,11 +193,11 @@ def _probabilities(
 
 
 def _drawn(counts: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Draw counts ``[DRAWS, 2, 2]`` that are compatible with those at a threshold that was chosen by the scores.
+    """Draw counts ``[DRAWS, 2, 2]`` from the posterior at a threshold that was chosen by the scores.
 
-    A threshold just below the k-th highest of P positives has a recall of the distribution Beta(k, P - k + 1), since
-    that score is an order statistic. At a threshold that was given beforehand it would be Beta(k + 1/2, P - k + 1/2),
-    which promises a probability of .67 where .5 is true.
+    The recall of a threshold just below the k-th highest of P positives has the distribution Beta(k, P - k + 1), since
+    that score is an order statistic. For a threshold chosen without the scores it would be Beta(k + 1/2, P - k + 1/2),
+    whose probability is .67 where .5 is true.
     """
     prior = torch.tensor([[0.5, 0.5], [1.0, 1e-9]], dtype=torch.float64)
     concentrations = counts + prior, counts.sum(-1) + 0.5
@@ -202,21 +206,21 @@ def _drawn(counts: Tensor, generator: torch.Generator | None) -> Tensor:
 
 
 def _text(limits: Limits) -> str:
-    """Return limits in words."""
+    """Write limits as text."""
     return " and ".join(f"{name} {'>=' if limit.least else '<='} {limit.bound:g}" for name, limit in limits.items())
 
 
 def _infeasible(limits: Limits, kept: Mapping[str, Tensor], rates: Tensor) -> str:
-    """What to say of limits that no threshold keeps: how far each can go where the others hold."""
+    """Describe limits that no threshold keeps, with the best value of each that is achievable while the others hold."""
     reached = []
     for name, limit in limits.items():
         others = [each for other, each in kept.items() if other != name]
         values = evaluated(limit.measure, rates)
         possible = ~values.isnan() & (torch.stack(others).all(0) if others else True)
         if bool(possible.any()):
-            best = values[possible].max() if limit.least else values[possible].min()
-            reached.append(f"the {'highest' if limit.least else 'lowest'} {name}{' then' * bool(others)} is {best:.4g}")
-    nowhere = "without any one of them none keeps the others either"
+            end, best = ("highest", values[possible].max()) if limit.least else ("lowest", values[possible].min())
+            reached.append(f"the {end} {name}{' with the other limits' * bool(others)} is {best:.4g}")
+    nowhere = "even without any one of them, no threshold keeps the others"
     return f"no threshold has {_text(limits)}: {'; '.join(reached) or nowhere}"
 
 
@@ -226,17 +230,17 @@ def corrected_counts(
     objective: Measure,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Counts at the best threshold, corrected for having been chosen on the same samples.
+    """Compute the counts at the best threshold, corrected for its choice on the same samples.
 
-    Each sample falls on one of two halves by a coin; the threshold that is best on one half is counted on the other.
-    These counts, averaged over repeats, are three quarters of the result, those of the kept threshold one quarter: half
-    of the samples choose worse than all of them. Bins hold all that is needed: the first half of a bin is binomial.
+    Samples are divided at random into two halves; the threshold that is best on one half is counted on the other. The
+    mean of these counts over repeats has a weight of three quarters, the counts at the kept threshold of one quarter,
+    because half of the samples choose worse than all of them. The bins suffice for that: the number of samples of a bin
+    in the first half is binomial.
 
     Args:
         histogram: ``[2, B]`` whole counts on the CPU.
-        thresholds: their number T; bins behind the last are one.
-        objective: function of counts ``[..., 2, 2]`` of which higher is better; of equal ones the lowest threshold is
-            taken.
+        thresholds: number of thresholds T; all bins above the last threshold are merged.
+        objective: function of counts ``[..., 2, 2]`` that is maximised; of tied thresholds the lowest is taken.
         generator: source of randomness, on the CPU.
 
     Returns:
@@ -253,7 +257,7 @@ def corrected_counts(
     kept = matrices_of(whole)
     kept = kept[best_place(objective, kept)]
     crossed = torch.zeros_like(kept)
-    for _ in range(REPEATS):  # one at a time: their matrices stay in the cache
+    for _ in range(REPEATS):  # one at a time, so that matrices stay in the cache
         first = torch.binomial(whole, torch.full_like(whole, 0.5), generator)
         halves = matrices_of(first), matrices_of(whole - first)
         crossed += halves[1][best_place(objective, halves[0])] + halves[0][best_place(objective, halves[1])]
@@ -261,5 +265,10 @@ def corrected_counts(
 
 
 def best_place(objective: Measure, counts: Tensor) -> int:
-    """Index of the best of ``[K, 2, 2]``, the first of equal ones; nan is never the best."""
+    """Find the index of the best of counts ``[K, 2, 2]``, the first of tied ones; nan is never the best.
+
+    Args:
+        objective: function of counts that is maximised.
+        counts: ``[K, 2, 2]``.
+    """
     return int(evaluated(objective, counts).nan_to_num(nan=-torch.inf).argmax())

@@ -214,6 +214,12 @@ def test_named_candidates_are_chosen_like_epochs_and_called_by_their_names():
         choose({})
 
 
+def test_epochs_whose_difference_never_varies_are_told_apart():
+    target = torch.tensor([0] * 12 + [1] * 4)
+    found = select_epoch(torch.stack((target, 1 - target, target)), target, imbtorch.accuracy, generator=seeded())
+    assert (found.epoch, found.tied, found.indistinguishable, found.shortfall) == (2, (0,), (0, 2), 0.0)
+
+
 def test_a_single_epoch_is_kept_as_it_is():
     predictions, target = drawn(LEARNING[:1], [60, 20])
     found = select_epoch(predictions, target, balanced_accuracy, generator=seeded())

@@ -218,4 +218,4 @@ def test_labels_that_most_samples_have_are_always_predicted():
     target = torch.tensor([[0, 0], [1, 1], [0, 1], [1, 0]] * 5)
     report.update(target.flip(0), target)
     report.compute()
-    assert "predicting of each label what is more common: accuracy 0.8500" in str(report.table())
+    assert "predicting the more common value of each label: accuracy 0.8500" in str(report.table())
