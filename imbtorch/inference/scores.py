@@ -74,7 +74,7 @@ def partial_auc(counts: Tensor, left: Tensor | None = None, right: Tensor | None
 
     By default the neighbours are the classifiers that never and that always predict the positive class. The area is
     then that of the whole three-point curve, (TPR + TNR)/2, which is :func:`~imbtorch.balanced_accuracy`.
-    :meth:`SweepResult.partial_auc` has it at every threshold.
+    :class:`~imbtorch.ThresholdSweep` has it at every threshold.
 
     Args:
         counts: ``[..., 2, 2]`` counts or rates of the operating point.

@@ -1,0 +1,224 @@
+"""Configuration of the web site: ``python -m sphinx -W --keep-going .github/docs out/site``."""
+
+import functools
+import importlib
+import inspect
+import os
+import re
+from pathlib import Path
+from typing import Any, TypeVar
+
+import latex2mathml.converter
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+from sphinx.util.nodes import make_refnode
+
+import imbtorch
+from imbtorch import Margins
+
+logger = logging.getLogger(__name__)
+
+HERE = Path(__file__).resolve().parent
+
+project, author = "imbtorch", "the imbtorch developers"
+version = release = imbtorch.__version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+html_theme, html_title = "furo", f"imbtorch {release}"
+html_static_path, html_css_files = ["static"], ["site.css"]
+html_search_scorer = str(HERE / "scorer.js")
+html_math_renderer = "mathml"
+html_show_sourcelink = html_copy_source = False  # pages that include a file have no source of their own
+toc_object_entries_show_parents = "hide"
+myst_heading_anchors, myst_enable_extensions = 4, ["dollarmath"]
+
+autodoc_default_options = {
+    "members": True,
+    "member-order": "bysource",
+    "show-inheritance": True,
+    "special-members": "__init__",
+}
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+autodoc_inherit_docstrings = False
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+suppress_warnings = ["myst.header"]  # tables that scripts print have headings of the third level below the first
+
+nitpicky = True  # every reference must resolve, those of signatures among them
+nitpick_ignore = [("py:class", "Axes"), ("py:class", "Figure")]  # of matplotlib, imported for type checkers alone
+if os.environ.get("IMBTORCH_DOCS_INVENTORIES"):  # links into other packages' sites, whose indices a network holds
+    extensions.append("sphinx.ext.intersphinx")
+    intersphinx_mapping = {
+        "python": ("https://docs.python.org/3", None),
+        "torch": ("https://docs.pytorch.org/docs/stable", None),
+        "torchmetrics": ("https://lightning.ai/docs/torchmetrics/stable", None),
+    }
+
+
+# --- pages that show a file of the repository -------------------------------------------------------------------------
+
+INCLUDE = re.compile(r"{include} (\S+)")
+SHOWN = {
+    (page.parent / found[1]).resolve(): page.relative_to(HERE).with_suffix("").as_posix()
+    for page in HERE.glob("*.md")
+    if (found := INCLUDE.search(page.read_text(encoding="utf-8")))
+}
+
+
+def relink(app: Sphinx, path: Path, page: str, text: list[str]) -> None:
+    """Point the relative links of an included file at the page that shows their target, or at the file itself."""
+    folder = (HERE / path).resolve().parent
+
+    def follow(link: re.Match[str]) -> str:
+        target = (folder / link[1]).resolve()
+        if target in SHOWN:
+            return f"](/{SHOWN[target]}.md{link[2]}"
+        return f"](/{os.path.relpath(target, HERE)}{link[2]}" if target.is_file() else link[0]
+
+    text[0] = re.sub(r"\]\(([^)\s#]+)((?:#[^)\s]*)?\))", follow, text[0])
+
+
+# --- objects ----------------------------------------------------------------------------------------------------------
+
+PUBLIC = ("imbtorch", "imbtorch.analysis", "imbtorch.plots", "imbtorch.lightning", "imbtorch.huggingface")
+
+
+def public_name(value: object) -> str | None:
+    """Return the name by which users import an object; None for a private one."""
+    for module in map(importlib.import_module, PUBLIC):
+        for name in module.__all__:
+            if getattr(module, name) is value:
+                return f"{module.__name__}.{name}"
+    return None
+
+
+class PublicObjects(SphinxDirective):
+    """Document what users import of a module, by the name that they import, in the order of its source."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Write one autodoc directive for each object; a class shows what it inherits from private classes."""
+        module, lines = importlib.import_module(self.arguments[0]), []
+        for name, value in vars(module).items():
+            public = public_name(value) if name in module.__all__ else None
+            if public is None:
+                continue
+            if inspect.isclass(value):
+                lines.append(f".. autoclass:: {public}")
+                if not any(map(public_name, value.__bases__)):
+                    lines.append("   :inherited-members: Metric, Module, tuple, Callback, Sampler, ModelCheckpoint")
+            elif callable(value):
+                lines.append(f".. autofunction:: {public}")
+            else:  # its docstring is found where it is defined only
+                lines.append(f".. autodata:: {module.__name__}.{name}\n   :no-value:")
+        return self.parse_text_to_nodes("\n".join(lines))
+
+
+def shown_bases(app: Sphinx, name: str, value: type, options: object, bases: list[type]) -> None:
+    """Show the public classes and those of other packages that a class inherits from, in place of private ones."""
+
+    def public(base: type) -> list[type]:
+        private = base.__module__.startswith("imbtorch.") and public_name(base) is None
+        return [found for each in base.__bases__ for found in public(each)] if private else [base]
+
+    bases[:] = list(dict.fromkeys(each for base in bases for each in public(base) if each is not object)) or [object]
+
+
+def skip_field(app: Sphinx, what: str, name: str, value: object, skip: bool, options: object) -> bool | None:
+    """Leave out the fields of a named tuple, which its class describes."""
+    return True if isinstance(value, type(Margins.actual)) else None
+
+
+def undivided(app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]) -> None:
+    """Keep napoleon from taking the words before a colon for a type: types of properties stand in their signatures."""
+    if what in ("property", "attribute", "data"):
+        lines[:0] = ["..", ""]  # a comment
+
+
+@functools.cache
+def find(name: str) -> object:
+    """Import what a dotted name stands for; None if there is no such thing."""
+    parts = name.split(".") if name else []
+    for depth in range(len(parts), 0, -1):
+        try:
+            value = importlib.import_module(".".join(parts[:depth]))
+        except ImportError:
+            continue
+        for part in parts[depth:]:
+            value = inspect.getattr_static(value, part, None)
+        return value
+    return None
+
+
+@functools.cache
+def names_by_identity(names: tuple[str, ...]) -> dict[int, str]:
+    """Map the identity of each documented object to its name."""
+    return {id(find(name)): name for name in names}
+
+
+def home(node: nodes.Node) -> str | None:
+    """Return the module whose source holds the docstring or signature that a reference stands in."""
+    while node is not None and not (isinstance(node, addnodes.desc) and node["domain"] == "py"):
+        node = node.parent
+    if node is None:
+        return None
+    signature = node.next_node(addnodes.desc_signature)
+    value = find(f"{signature['module']}.{signature['fullname']}")
+    return getattr(inspect.unwrap(value), "__module__", None) if callable(value) else home(node.parent)
+
+
+def resolve(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, text: nodes.Element) -> nodes.Node | None:
+    """Resolve a name as Python does where it is written, or among the public names.
+
+    An object is documented by one of its names, so that it is found by identity. Of objects of other packages it is
+    enough that they exist.
+    """
+    if node.get("refdomain") != "py":
+        return None
+    objects, target = env.domains.python_domain.objects, node["reftarget"]
+    documented = names_by_identity(tuple(objects))
+    for scope in ("", home(node), *PUBLIC):
+        name = f"{scope}.{target}" if scope else target
+        value, owner = find(name), find(name.rpartition(".")[0])
+        shown = documented.get(id(value)) or f"{documented.get(id(owner))}.{name.rpartition('.')[2]}"
+        if value is not None and shown in objects:
+            entry = objects[shown]
+            return make_refnode(app.builder, node["refdoc"], entry.docname, entry.node_id, text, shown)
+        module = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", None) or "builtins"
+        if value is not None and (isinstance(value, TypeVar) or module.partition(".")[0] != "imbtorch"):
+            return text
+    return None
+
+
+def check_public(app: Sphinx, env: BuildEnvironment) -> None:
+    """Warn of public objects that no page documents."""
+    documented = names_by_identity(tuple(env.domains.python_domain.objects))
+    for module in map(importlib.import_module, PUBLIC):
+        for name in module.__all__:
+            if id(getattr(module, name)) not in documented:
+                logger.warning("%s.%s is on no page of .github/docs/api", module.__name__, name)
+
+
+def show_math(self: Any, node: nodes.Element) -> None:
+    """Write a formula as MathML, which browsers draw without a script or a network."""
+    block = isinstance(node, nodes.math_block)
+    formula = latex2mathml.converter.convert(node.astext(), display="block" if block else "inline")
+    self.body.append(f'<div class="formula">{formula}</div>' if block else formula)
+    raise nodes.SkipNode
+
+
+def setup(app: Sphinx) -> None:
+    """Connect what is above."""
+    app.connect("include-read", relink)
+    app.add_directive("public", PublicObjects)
+    app.connect("autodoc-process-bases", shown_bases)
+    app.connect("autodoc-skip-member", skip_field)
+    app.connect("autodoc-process-docstring", undivided, priority=400)  # before napoleon
+    app.connect("missing-reference", resolve, priority=900)  # after the inventories of other packages
+    app.connect("env-check-consistency", check_public)
+    app.add_html_math_renderer("mathml", (show_math, None), (show_math, None))

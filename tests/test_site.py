@@ -1,0 +1,88 @@
+"""The web site: it builds without a warning, its links lead somewhere, and its search finds what readers look for."""
+
+import html.parser
+import json
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+pytest.importorskip("sphinx", reason="needs Sphinx: pip install -e '.[docs]'")
+from snowballstemmer import stemmer  # comes with Sphinx
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / ".github" / "docs"
+
+pytestmark = [
+    pytest.mark.slow,  # they build the site
+    pytest.mark.skipif(not SOURCE.exists(), reason="needs the sources of the site, which an sdist leaves out"),
+]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Build the site; a warning is an error, such as a reference or a link that leads nowhere."""
+    folder = tmp_path_factory.mktemp("site")
+    command = (sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-d", str(folder / "trees"))
+    done = subprocess.run(
+        (*command, str(SOURCE), str(folder / "html")),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "html"
+
+
+class Page(html.parser.HTMLParser):
+    """Ids of a page, the addresses that it links to, and those that it loads."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.ids, self.links, self.loads = set(), set(), set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        self.ids |= {attributes[name] for name in ("id", "name") if attributes.get(name)}
+        loads = "src" in attributes or attributes.get("rel") == "stylesheet"
+        (self.loads if loads else self.links).update(attributes[name] for name in ("href", "src") if name in attributes)
+
+
+def test_links_lead_somewhere_and_nothing_is_loaded_from_a_network(site):
+    pages = {path: Page(path) for path in site.rglob("*.html")}
+    assert len(pages) > 20
+    missing = [f"{path.name}: {address}" for path, page in pages.items() for address in page.loads if "//" in address]
+    for path, page in pages.items():
+        for address in page.links | page.loads:
+            parts = urlsplit(address)
+            if parts.scheme:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            known = pages[target].ids if target in pages else ()
+            if not target.exists() or (parts.fragment and unquote(parts.fragment) not in known):
+                missing.append(f"{path.relative_to(site)}: {address}")
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("balanced accuracy", "api/metrics"),
+        ("threshold", "api/metrics"),
+        ("ModelCheckpoint", "api/lightning"),
+        ("clusters", "api/inference"),
+    ],
+)
+def test_the_search_index_holds_what_readers_look_for(words, page, site):
+    text = (site / "searchindex.js").read_text(encoding="utf-8")
+    index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
+    stem = stemmer("english").stemWord
+    for word in words.split():
+        found = [index[terms].get(stem(word.lower()), []) for terms in ("terms", "titleterms")]
+        numbers = {number for each in found for number in ([each] if isinstance(each, int) else each)}
+        assert page in {index["docnames"][number] for number in numbers}
