@@ -377,12 +377,13 @@ def noise_rows(folder: Path) -> list[dict[str, str]]:
 
 
 def by_classes(costs: Costs) -> dict[str, Costs]:
-    """All sets, those with two classes, and those with more."""
-    return {
+    """All sets, those with two classes, and those with more, where there are some."""
+    parts = {
         "all": costs,
         "two classes": costs.where(lambda row: row["classes"] == "2"),
         "three or more": costs.where(lambda row: row["classes"] != "2"),
     }
+    return {name: some for name, some in parts.items() if some.sets}
 
 
 def by_cell(costs: Costs, pairs: Sequence[tuple[str, str]], measures: Sequence[str]) -> list[str]:

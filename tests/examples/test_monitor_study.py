@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+import random
 import re
 import sys
 from pathlib import Path
@@ -333,6 +334,26 @@ def test_it_runs_goes_on_where_it_was_and_its_tables_and_pictures_are_written(fo
         assert (report.FIGURES / path.name).stat().st_size <= 70_000
 
 
+def test_the_run_of_wrong_labels_goes_on_where_it_was_and_has_tables(tmp_path, monkeypatch):
+    for index, name in enumerate(("first", "second")):  # of the reporting half
+        written(tmp_path, [*ROWS, *RARE, f"{index}.25, x, negative"], name)
+    sets = noise.unseen_sets(tmp_path)
+    run.write_csv(tmp_path / "sets.csv", run.SET_FIELDS, [data.facts() for data in sets])
+    assert report.wrong_labels(tmp_path) == []
+    studied, study = [], noise.study
+    monkeypatch.setattr(noise, "study", lambda data, *rest: studied.append(data.name) or study(data, *rest))
+    for number in ("1", "2", "2"):
+        options = ["--data", str(tmp_path), "--out", str(tmp_path), "--sets", number, "--seeds", "1", "--epochs", "2"]
+        monkeypatch.setattr("sys.argv", ["noise.py", *options])
+        noise.main()
+    assert studied == [data.name for data in sets]
+    rows = run.read_csv(tmp_path / "noise.csv")
+    assert len(rows) == 2 * len(noise.CELLS) * len(run.MEASURES)
+    primary, *others = report.wrong_labels(tmp_path)
+    assert "2 sets (2 families)" in primary
+    assert len(others) == 5
+
+
 def test_a_folder_without_sets_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["run.py", "--data", str(tmp_path)])
     with pytest.raises(SystemExit, match="no data set fits"):
@@ -392,6 +413,23 @@ def mean_costs(share, cell, classes):
     return {monitor: math.fsum(costs) / len(costs) for monitor, costs in some.items()}, some
 
 
+def drawn_interval(differences):
+    """95 % interval of the mean over the unseen sets that draws their 16 families, stretched by Student's quantile."""
+    sets = {row["set"]: row["family"] for row in run.read_csv(FOLDER / "sets.csv")}
+    names = sorted({row["set"] for row in run.read_csv(FOLDER / "noise.csv")})
+    by_family = {}
+    for name, value in zip(names, differences, strict=True):
+        by_family.setdefault(sets[name], []).append(value)
+    assert len(by_family) == 16
+    draws, means = random.Random(4), []
+    for _ in range(4000):
+        values = [value for family in draws.choices(list(by_family.values()), k=16) for value in family]
+        means.append(math.fsum(values) / len(values))
+    means.sort()
+    middle, stretch = math.fsum(differences) / len(differences), 2.1314 / 1.96 * math.sqrt(16 / 15)
+    return [middle + stretch * (means[place] - middle) for place in (100, 3899)]
+
+
 def test_the_tables_of_wrong_labels_are_those_of_the_file():
     text = (FOLDER / "results.md").read_text(encoding="utf-8").split(report.MARK)[1]
     primary = text.split("primary comparisons of the addendum")[1].split("###")[0]
@@ -406,6 +444,8 @@ def test_the_tables_of_wrong_labels_are_those_of_the_file():
             assert f"| {levels} |" in line
             assert f"{100 * (means[pair[0]] - means[pair[1]]):+.2f} [" in line
             assert line.endswith(f"| {signs} |")
+            shown = [float(number) for number in re.search(r"\[(.*?), (.*?)\]", line).groups()]
+            assert shown == pytest.approx(drawn_interval(100 * differences), abs=0.08 * (shown[1] - shown[0]))
     soft = text.split("### Wrong labels, test IAM, soft, by cell")[1].split("###")[0]
     for share, label in ((".15", "15 %"), (".05", "5 %")):
         means, _ = mean_costs(share, "both", "two")
