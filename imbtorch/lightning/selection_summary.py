@@ -1,9 +1,9 @@
-"""Which epoch each measure would select, and which one was kept: told at the end of training."""
+"""The table of the epochs that were kept and those that each measure selects, printed at the end of training."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from imbtorch.choosing.epochs import ChosenEpoch
-from imbtorch.choosing.models import Ties
 from imbtorch.lightning.base import Callback, is_fitting, reports
 from imbtorch.lightning.checkpoint_watcher import CheckpointWatcher
 from imbtorch.lightning.kept_predictions import (
@@ -22,83 +21,78 @@ from imbtorch.lightning.kept_predictions import (
     why_not_predictable,
 )
 from imbtorch.lightning.loggers import file_name, log_figure, log_table
-from imbtorch.lightning.selection_table import (
-    Column,
-    Kept,
-    PackedCounts,
-    SelectionTable,
-    ValidationHistory,
-    band,
-    read_column,
-    selected,
-    selection,
-    trivial_values,
-)
+from imbtorch.lightning.selection_table import FollowedReport, Kept, PackedCounts, SelectionTable, ValidationHistory
 from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.plots import plot_selection
-from imbtorch.tables import spans
 
 __all__ = ["SelectionSummary"]
-
 
 LARGE = 10_000_000  # bytes of the predictions of one validation from which a warning is worth its line
 SLOW = 3.0  # seconds of silence after which one wonders
 
 
 class SelectionSummary(Callback):
-    """Tells at the end of ``fit`` which epoch each measure would select, which one was kept, and how sure that is.
+    """Table of the epoch that was kept and the one that each measure selects, printed at the end of ``fit``.
 
-    After every validation it keeps the counts of a report, summed over all processes. At the end rank zero prints
-    :meth:`table`, with what makes the choice doubtful: ties, classes that were never predicted or are too rare, and
-    what always predicting the most common class is worth. Validations of one epoch are told apart by their step, those
-    of one step replace each other. The counts go into checkpoints, as the cells that are not zero, so that a resumed
-    run has the whole history::
+    After every validation the callback keeps the counts of a report, summed over all processes. At the end of ``fit``
+    rank zero prints :meth:`table`: the value of every measure at the kept epoch, at the best epoch of each measure, and
+    of majority-class prediction. Notes below it name what makes the choice doubtful, such as tied epochs and classes
+    that are too rare or were never predicted, and give the advice of the studies that applies to the run. After Ctrl-C
+    or an exception rank zero prints the same table of the validations until then, and talks to no other process.
 
-        Trainer(callbacks=[ModelCheckpoint(monitor="val_iam", mode="max"), SelectionSummary(out="out")])
+    Of tied epochs the table selects the one that the first checkpoint callback with a monitor keeps: the latest for
+    :class:`ModelCheckpoint` of this package, the earliest for Lightning's own. Without such a callback it selects the
+    latest. Values that a checkpoint callback monitors get a column even if ``measures`` leaves them out.
 
-    Of tied epochs the table selects the one that the attached checkpoint callback would keep: the latest for
-    :class:`ModelCheckpoint`, the earliest for Lightning's own, by the first callback that monitors a value; the latest
-    where none does.
+    **Correction for the choice.** The best of many epochs looks better than it is. With ``predictions=True`` the choice
+    is repeated on random halves of the samples (:func:`imbtorch.analysis.select_epoch`). For each measure the table
+    then adds the corrected value with its interval, the share of the halves that select the same epoch (``-`` where
+    epochs tie), the number of epochs that cannot be told from it, and how much worse than the best these may be. If a
+    checkpoint callback monitors soft values, the halves are read by hard counts and the soft values break ties.
 
-    One of them serves a report; where a trainer has several, each names its own (``report="val"``).
+    Each process keeps the predicted classes of its own samples on the CPU and in checkpoints, in the smallest integer
+    dtype: up to 256 classes one byte for each sample (each pixel in segmentation) and validation. More than 10 MB a
+    validation are announced by a warning. Every validation must see the same samples in the same order
+    (``shuffle=False``); otherwise a warning tells that its predictions are left out, and its counts stay. All processes
+    add up counts of the halves at the end of ``fit``; the callback communicates at no other time.
 
-    The best of many epochs looks better than it is. With ``predictions=True`` the choice is repeated on random halves
-    of the samples (:func:`imbtorch.analysis.select_epoch`), and the table says for each way of choosing the value
-    corrected for having been chosen, its interval, the share of the half-samples that keep the epoch ("-" where epochs
-    tie), which epochs cannot be told from it, and how far below the best one these may lie. Where a monitor is of soft
-    counts, hard counts choose there, and ties go by the soft values.
+    **Resumed runs.** The history is part of checkpoints, so a resumed run has it from the beginning. Lightning saves
+    the state of rank zero alone: after a run on several processes, or on another number of them, only the validations
+    since the checkpoint have predictions and are compared, which the table says.
 
-    Each process then keeps the predicted classes of its own samples, in the smallest integer dtype on the CPU: a byte
-    for each sample (in segmentation each pixel) and validation up to 256 classes, in memory and in checkpoints; a
-    warning tells of more than 10 MB a validation. Every validation must see the same samples in the same order
-    (``shuffle=False``); the predictions of one that does not are left out with a warning, and its counts stay. At the
-    end of ``fit`` all processes add up counts of the halves; else this callback never communicates. Lightning saves the
-    state of rank zero alone: a run of one process goes on from a checkpoint with all its predictions, a run of several,
-    or of another number, with those of the validations after it, among which alone epochs are then compared; the table
-    says so.
-
-    The loggers get the table as ``<report>_selection_table`` (text, in Weights & Biases rows and ``_notes``) and, where
-    there is matplotlib, a picture of all measures over the epochs as ``<report>_selection``. Beside a CSV log they are
-    files, the picture in ``figures``. A logger that takes no texts gets neither.
-
-    Without Lightning, :func:`imbtorch.analysis.select_model` makes such a table of a mapping of epochs to counts.
+    **Output.** Loggers get the table as ``<report>_selection_table`` (Weights & Biases as rows, with ``_notes`` apart)
+    and, if matplotlib is installed, a picture of all measures over the epochs as ``<report>_selection``. A CSV logger
+    writes both beside its log, the picture in ``figures``. Loggers that take no text get neither. Validations within
+    one epoch are named by their step. To compare models without Lightning, see :func:`imbtorch.analysis.select_model`.
 
     Args:
-        report: attribute of the report, such as ``"val"``; by default the one that validation computes.
-        measures: names of the report; other names are those of :meth:`~imbtorch.ImbalanceReport.default_measures` and
-            of the functions in :mod:`imbtorch.measures`, read as the report would. A measure without a direction is
-            shown and selects nothing. What a ``ModelCheckpoint`` monitors is shown as well.
-        out: folder for the table, ``<report>_selection.txt``, and for the picture, ``<report>_selection.png``, which
-            needs matplotlib; by default the loggers alone get them.
-        predictions: keep the predicted classes of each validation and resample them at the end of ``fit``. Not for
+        report: attribute of the report, such as ``"val"``; by default the one that validation computes. A module with
+            several reports needs a name, and one callback for each report.
+        measures: names of values of the report (``"iam"``, ``"recall/cat"``), or of measures that it does not log:
+            names of :meth:`~imbtorch.ImbalanceReport.default_measures` and of functions in :mod:`imbtorch.measures`. A
+            measure without a known direction is shown and selects nothing.
+        out: folder for the table, ``<report>_selection.txt``, and the picture, ``<report>_selection.png``, which needs
+            matplotlib; by default no files are written.
+        predictions: keep the predicted classes of each validation and correct the values for the choice. Not for
             multilabel reports, ``state="margins"`` and ``weighted=True``.
 
     Raises:
-        ValueError: without measures and for one named twice; at the start of ``fit`` for a report or measure that is
-            unknown, a history that counts otherwise, or ``predictions`` of a report that has none; in the sanity check
-            if ``report`` must say which one is meant.
+        ValueError: for no measures, or one named twice; at the start of ``fit`` for an unknown report or measure, for a
+            resumed history of a report that counts otherwise, and for ``predictions`` of a report that has none; in the
+            sanity check if several reports are computed and ``report`` names none.
         TypeError: for measures that are no names.
         ModuleNotFoundError: at the start of ``fit`` for ``out`` without matplotlib.
+
+    Examples:
+        Attach it beside the checkpoint callback; :meth:`table` is also available after ``fit``::
+
+            best = ModelCheckpoint(monitor="val_iam", mode="max")
+            summary = SelectionSummary(measures=["iam", "accuracy"], predictions=True)
+            Trainer(callbacks=[best, summary]).fit(module, train_loader, val_loader)
+            summary.table()["iam"].epoch
+
+        >>> SelectionSummary(measures=["iam", "mcc"]).measures
+        ('iam', 'mcc')
     """
 
     def __init__(
@@ -116,35 +110,29 @@ class SelectionSummary(Callback):
         self.measures = tuple(measures)
         self.out = None if out is None else Path(out)
         self.predictions = predictions
-        self._path = ""  # of the report that is followed
-        self._columns: dict[str, Column] = {}  # measures, and what is monitored besides
-        self._monitored: dict[str, str] = {}  # monitor of a checkpoint callback -> its column
-        self._ties: Ties = "latest"  # which of tied epochs the attached checkpoint callback keeps
-        self._banded = ""  # the one whose interval is drawn
-        self._class_names: tuple[str, ...] = ()
-        self._remedy = ""  # what could correct the kept value
+        self._followed: FollowedReport | None = None  # known once the module's reports are
         self._validations: list[dict[str, Any]] = []
         self._targets: Tensor | None = None  # of this process, in the order of its predictions
         self._listeners: dict[str, PredictionListener] = {}
         self._choices: dict[str, ChosenEpoch] = {}
-        self._resampled: list[int] = []  # validations that these chose from
+        self._resampled: list[int] | None = None  # validations that these chose from; None before the end of fit
         self._kept: dict[str, dict[str, Any]] = {}  # state key of a checkpoint callback -> what it kept, and when
         self._watcher = CheckpointWatcher()
-        self._before: dict[str, object] = {}
+        self._before: dict[str, object] = {}  # path of a report -> its result when the validation began
         self._epoch = 0  # of the last training batch
         self._processes = 1
         self._stage = "fit"  # or "validate", ...
         self._already_warned = False
 
-    # --- in checkpoints ---------------------------------------------------------------------------------------------
+    # --- state in checkpoints ---------------------------------------------------------------------------------------
 
     @property
     def state_key(self) -> str:
-        """One for each report: measures and folder may change when a run is resumed."""
+        """Key of the state in checkpoints, by the report: measures and folder may change when a run is resumed."""
         return self._generate_state_key(report=self.report)
 
     def state_dict(self) -> dict[str, Any]:
-        """Validations and epochs of the checkpoints, as tensors and plain values."""
+        """Return the validations and the epochs of the kept checkpoints, as tensors and plain values."""
         return {
             "validations": list(self._validations),
             "kept": {key: dict(kept) for key, kept in self._kept.items()},
@@ -153,26 +141,26 @@ class SelectionSummary(Callback):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from the history of a checkpoint, but only where training goes on from it: not in ``validate``."""
+        """Restore the history of a checkpoint for a resumed ``fit``; do nothing in ``validate`` and ``test``."""
         if self._stage != "fit":
             return
         self._validations, self._kept = list(state_dict["validations"]), dict(state_dict["kept"])
         self._targets = state_dict.get("targets")
-        if not self.predictions or self._processes > 1 or state_dict.get("processes") != 1:  # they are of rank zero
+        if not self.predictions or self._processes > 1 or state_dict.get("processes") != 1:  # those of rank zero alone
             self._targets = None
             self._validations = [
                 {key: value for key, value in entry.items() if key != "predictions"} for entry in self._validations
             ]
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        """Let the checkpoint that is being written know that it is the one that is kept."""
+        """Add the state to a checkpoint that is being written, which may itself be the one that is kept."""
         self._look_at_checkpoints(trainer, trainer.current_epoch)
         checkpoint["callbacks"][self.state_key] = self.state_dict()
 
     # --- during fit -------------------------------------------------------------------------------------------------
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Forget another trainer's run, and ask for matplotlib before the training rather than after it."""
+        """Drop the history of another run, and check for matplotlib before the training rather than after it."""
         self._stage = stage
         self._processes = trainer.world_size
         if stage == "fit" and trainer.global_step == 0:  # a checkpoint is restored after this
@@ -184,53 +172,57 @@ class SelectionSummary(Callback):
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Find the report and check all names."""
-        found = dict(reports(pl_module))
-        self._path, self._already_warned = "", False
-        if self.report is not None and self.report not in found:
-            raise ValueError(f"the module has no report {self.report!r}; it has {sorted(found) or 'none'}")
-        if not found:
+        known = dict(reports(pl_module))
+        self._followed, self._already_warned = None, False
+        if self.report is not None and self.report not in known:
+            raise ValueError(f"the module has no report {self.report!r}; it has {sorted(known) or 'none'}")
+        if not known:
             raise ValueError("SelectionSummary needs an ImbalanceReport, and the module has none among its children")
-        path = next(iter(found)) if len(found) == 1 else self.report
+        path = next(iter(known)) if len(known) == 1 else self.report
         if path is not None:
-            self._follow(path, found[path], trainer)
+            self._followed = self._follow(path, known[path], trainer)
+
+    def _follow(self, path: str, report: ImbalanceReport, trainer: Any) -> FollowedReport:
+        """Read off the report and the callbacks of the trainer what is to be compared."""
+        reason = why_not_predictable(report)
+        if self.predictions and reason:
+            raise ValueError(
+                f"predictions=True resamples the predicted class of each sample, but the report {path!r} {reason}"
+            )
+        return FollowedReport.of(path, report, self.measures, trainer, resamples=not reason)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """See what the checkpoint callbacks have kept before this run, and whether its history can be gone on with."""
-        if self._path:
-            self._check_counting(pl_module.get_submodule(self._path))
+        """Note what the checkpoint callbacks kept before a resumed run, and check that its history can be continued."""
+        if self._followed is not None:
+            self._check_counting(self._followed.path, pl_module.get_submodule(self._followed.path))
         before, self._kept, self._watcher = self._kept, {}, CheckpointWatcher()
         for checkpoint in self._watcher.newly_kept(trainer):
             kept = before.get(checkpoint.state_key, {})
             if kept.get("path") != checkpoint.best_model_path:  # kept by a run without this callback
                 kept = {"path": checkpoint.best_model_path, "epoch": None, "step": None}
-            self._kept[checkpoint.state_key] = kept | _kept_how(checkpoint)
+            self._kept[checkpoint.state_key] = kept | {"monitor": getattr(checkpoint, "monitor", None)}
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """See what was kept after the last batch: no step was taken since, though an epoch may have ended."""
+        """Note what was kept after the last batch: no step was taken since, though an epoch may have ended."""
         self._look_at_checkpoints(trainer, self._epoch)
         self._epoch = trainer.current_epoch
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """See what was kept after the very last batch."""
+        """Note what was kept after the very last batch."""
         self._look_at_checkpoints(trainer, self._epoch)
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """Remember what was computed before, by training for example, and listen to what is predicted."""
+        """Remember results computed before, by training for example, and listen to the predictions."""
         self._before = {path: report.last_result for path, report in reports(pl_module)}
         self._stop_listening()
         if self.predictions and is_fitting(trainer) and not trainer.sanity_checking:
-            followed = {path: report for path, report in reports(pl_module) if path == (self._path or path)}
-            self._listeners = {path: PredictionListener(report) for path, report in followed.items()}
-
-    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Print the table of what was counted until then, on rank zero alone: the other processes may be gone."""
-        self._stop_listening()
-        if is_fitting(trainer) and trainer.is_global_zero and self._validations and self._columns:
-            self._look_at_checkpoints(trainer, self._epoch)
-            print(f"\n{self.table()}", flush=True)  # noqa: T201
+            path = None if self._followed is None else self._followed.path
+            self._listeners = {
+                name: PredictionListener(report) for name, report in reports(pl_module) if path in (None, name)
+            }
 
     def _stop_listening(self) -> dict[str, PredictionListener]:
-        """End what validation began; return those who listened."""
+        """Stop all listeners and return them."""
         listeners, self._listeners = self._listeners, {}
         for listener in listeners.values():
             listener.stop()
@@ -240,97 +232,38 @@ class SelectionSummary(Callback):
         """Keep the counts that this validation computed, on all processes alike."""
         if not is_fitting(trainer):
             return
-        listeners, computed = self._stop_listening(), self._computed(pl_module)
-        if not self._path and len(computed) == 1:
-            self._follow(*next(iter(computed.items())), trainer)
-        ambiguous = bool(computed) and not self._path
-        if trainer.sanity_checking:
-            if ambiguous:
-                raise ValueError(_several(computed))
-        elif self._path in computed:
-            self._record(trainer, computed[self._path], listeners.get(self._path))
-        elif ambiguous:
-            self._warn(trainer, _several(computed))  # after hours of training not worth an error
-        else:
-            name = self._path or next(path for path, _ in reports(pl_module))
-            self._warn(
-                trainer,
-                f"no report was computed by validation, so there is no history; call self.{name}.update(...) in "
-                f"validation_step and self.log_dict(self.{name}) in on_validation_epoch_end",
-            )
-
-    def _computed(self, pl_module: Any) -> dict[str, ImbalanceReport]:
-        """Reports that were computed since the validation began, by the path of their attribute."""
-        return {
+        listeners, known = self._stop_listening(), dict(reports(pl_module))
+        computed = {
             path: report
-            for path, report in reports(pl_module)
+            for path, report in known.items()
             if report.last_result is not None and report.last_result is not self._before.get(path)
         }
-
-    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
-        """Resample predictions, on all processes; print the table and hand it to files and loggers, on rank zero."""
-        if not self._validations:
-            self._warn(trainer, "fit ended without a validation, so there is nothing to tell")
-            return
-        if self.predictions:
-            self._choose(trainer, pl_module.get_submodule(self._path))
-        if not trainer.is_global_zero:
-            return
-        table = self.table()
-        print(f"\n{table}")  # noqa: T201
-        self._hand_over(trainer, table)
-
-    def _hand_over(self, trainer: Any, table: SelectionTable) -> None:
-        """Write the files, and hand table and picture to the loggers."""
-        name, text, step = f"{self._path}_selection", str(table), trainer.global_step
-        if self.out is not None:
-            self.out.mkdir(parents=True, exist_ok=True)
-            (self.out / f"{file_name(name)}.txt").write_text(f"{text}\n", encoding="utf-8")
-        cells = table.rows_of_cells()
-        loggers = [each for each in trainer.loggers if log_table(each, f"{name}_table", text, cells, table.notes, step)]
-        if self.out is None and not (loggers and find_spec("matplotlib")):
-            return
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(9.5, 4.2 + 0.2 * (len(self._columns) + 1 + len(self._kept))), layout="constrained")
-        self.plot(figure.subplots())
-        if self.out is not None:
-            figure.savefig(self.out / f"{file_name(name)}.png", dpi=120)
-        for logger in loggers:
-            log_figure(logger, name, figure, step)
-
-    def _follow(self, path: str, report: ImbalanceReport, trainer: Any) -> None:
-        """Take this report for the one that is meant, and find out how it reads the measures."""
-        why = why_not_predictable(report)
-        if self.predictions and why:
-            raise ValueError(
-                f"predictions=True resamples the predicted class of each sample, but the report {path!r} {why}"
+        if self._followed is None and len(computed) == 1:
+            self._followed = self._follow(*next(iter(computed.items())), trainer)
+        if self._followed is None and computed:
+            choose = f"SelectionSummary(report={next(iter(computed))!r})"
+            text = f"validation computed several reports ({', '.join(computed)}); choose one, as in {choose}"
+            if trainer.sanity_checking:
+                raise ValueError(text)
+            self._warn(trainer, text)  # after hours of training not worth an error
+        elif not trainer.sanity_checking:
+            path = next(iter(known)) if self._followed is None else self._followed.path
+            if path in computed:
+                self._record(trainer, path, computed[path], listeners.get(path))
+                return
+            self._warn(
+                trainer,
+                f"no report was computed by validation, so there is no history; call self.{path}.update(...) in "
+                f"validation_step and self.log_dict(self.{path}) in on_validation_epoch_end",
             )
-        columns = dict(read_column(report, name) for name in self.measures)
-        named = tuple(columns)
-        self._monitored = {name: _add_monitored(columns, report, name) for name in _monitors(trainer, report)}
-        self._path, self._columns, self._banded = path, columns, [*self._monitored.values(), named[0]][0]
-        self._class_names = report.class_names
-        self._ties = _tie_rule(trainer)
-        told = "SelectionSummary(predictions=True) corrects for that and says which epochs cannot be told from it"
-        self._remedy = "" if why else told
 
-    def _check_counting(self, report: ImbalanceReport) -> None:
-        """Refuse a history that cannot be compared with what the report counts."""
-        for entry in self._validations[-1:]:
-            if entry["counting"] != report.counting.name:
-                raise ValueError(
-                    f"the report {self._path!r} counts otherwise ({report.counting.name}) than the history that the "
-                    f"run goes on from ({entry['counting']}); give it the arguments that it had, or start a new run"
-                )
-
-    def _record(self, trainer: Any, report: ImbalanceReport, listener: PredictionListener | None) -> None:
-        """Keep what was computed in the place of what is known of the same step."""
+    def _record(self, trainer: Any, path: str, report: ImbalanceReport, listener: PredictionListener | None) -> None:
+        """Keep the counts of a validation, in place of those of the same step."""
         result, epoch, step = report.last_result, trainer.current_epoch, trainer.global_step
-        assert result is not None
-        self._check_counting(report)
+        assert result is not None and self._followed is not None  # noqa: PT018
+        self._check_counting(path, report)
         self._validations = [each for each in self._validations if (each["epoch"], each["step"]) != (epoch, step)]
-        logged = {column.logged for column in self._columns.values() if column.logged}
+        logged = {column.logged for column in self._followed.columns.values() if column.logged}
         entry = {
             "epoch": epoch,
             "step": step,
@@ -339,12 +272,21 @@ class SelectionSummary(Callback):
             **PackedCounts.pack(result.counts),
         }
         self._validations.append(entry)
-        self._choices, self._resampled = {}, []
+        self._choices, self._resampled = {}, None
         if listener is not None:
             self._keep_predictions(trainer, entry, *listener.heard())
 
+    def _check_counting(self, path: str, report: ImbalanceReport) -> None:
+        """Refuse a report whose counts cannot be compared with those of the history."""
+        for entry in self._validations[-1:]:
+            if entry["counting"] != report.counting.name:
+                raise ValueError(
+                    f"the report {path!r} counts otherwise ({report.counting.name}) than the history that the run goes "
+                    f"on from ({entry['counting']}); give it the arguments that it had, or start a new run"
+                )
+
     def _keep_predictions(self, trainer: Any, entry: dict[str, Any], predicted: Tensor, target: Tensor) -> None:
-        """Keep what was predicted, unless the samples are others than before."""
+        """Keep the predicted classes of a validation, unless its samples differ from those before."""
         if self._targets is None:
             self._targets = target
             if predicted.nbytes > LARGE and trainer.is_global_zero:
@@ -366,110 +308,107 @@ class SelectionSummary(Callback):
             "cannot be compared and are left out; give its DataLoader shuffle=False, and the same samples each time",
         )
 
-    def _choose(self, trainer: Any, report: ImbalanceReport) -> None:
-        """Resample the predictions of all processes: a collective step."""
+    def _look_at_checkpoints(self, trainer: Any, epoch: int) -> None:
+        """Note the epoch and step of what the checkpoint callbacks have newly kept, in the order of the callbacks."""
+        for checkpoint in self._watcher.newly_kept(trainer):
+            place = {"path": checkpoint.best_model_path, "epoch": epoch, "step": trainer.global_step}
+            self._kept[checkpoint.state_key] = place | {"monitor": getattr(checkpoint, "monitor", None)}
+        order = [each.state_key for each in trainer.checkpoint_callbacks]
+        self._kept = {key: self._kept[key] for key in order if key in self._kept}
+
+    def _warn(self, trainer: Any, text: str) -> None:
+        """Warn about the first thing that is missing, which explains the others."""
+        if trainer.is_global_zero and not self._already_warned:
+            self._already_warned = True
+            warnings.warn(f"SelectionSummary: {text}", UserWarning, stacklevel=3)
+
+    # --- the end of fit ---------------------------------------------------------------------------------------------
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Print the table of the stored counts, on rank zero alone: the other processes may be gone."""
+        self._stop_listening()
+        if is_fitting(trainer) and trainer.is_global_zero and self._validations and self._followed is not None:
+            self._look_at_checkpoints(trainer, self._epoch)
+            print(f"\n{self.table()}", flush=True)  # noqa: T201
+
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        """Resample predictions, on all processes; then print, write and log table and picture, on rank zero."""
+        if not self._validations or self._followed is None:
+            self._warn(trainer, "fit ended without a validation, so there is nothing to tell")
+            return
+        if self.predictions:
+            self._resample(trainer, self._followed, pl_module.get_submodule(self._followed.path))
+        if not trainer.is_global_zero:
+            return
+        table, name, step = self.table(), f"{self._followed.path}_selection", trainer.global_step
+        text, cells = str(table), table.rows_of_cells()
+        print(f"\n{text}")  # noqa: T201
+        if self.out is not None:
+            self.out.mkdir(parents=True, exist_ok=True)
+            (self.out / f"{file_name(name)}.txt").write_text(f"{text}\n", encoding="utf-8")
+        loggers = [each for each in trainer.loggers if log_table(each, f"{name}_table", text, cells, table.notes, step)]
+        if self.out is None and not (loggers and find_spec("matplotlib")):
+            return
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(9.5, 4.4 + 0.2 * len(table.rows)), layout="constrained")
+        self.plot(figure.subplots())
+        if self.out is not None:
+            figure.savefig(self.out / f"{file_name(name)}.png", dpi=120)
+        for logger in loggers:
+            log_figure(logger, name, figure, step)
+
+    def _resample(self, trainer: Any, followed: FollowedReport, report: ImbalanceReport) -> None:
+        """Repeat the choice on halves of the samples: a collective step."""
 
         def announce(seconds: float) -> None:
             if trainer.is_global_zero and seconds > SLOW:
                 text = f"SelectionSummary: resampling {len(self._validations)} validations, some {seconds:.0f} s"
                 print(text, flush=True)  # noqa: T201
 
-        predictions = [entry.get("predictions") for entry in self._validations]
         self._choices, self._resampled = choose_with_predictions(
+            followed,
             self.history(),
-            predictions,
+            [entry.get("predictions") for entry in self._validations],
             self._targets,
-            self._columns,
-            self._ties,
             report.counting.classes,
             Processes(trainer.global_rank, trainer.world_size, trainer.strategy.root_device, report.process_group),
             announce,
         )
 
-    def _look_at_checkpoints(self, trainer: Any, epoch: int) -> None:
-        """Note the epoch and step of what the checkpoint callbacks have newly kept, in the order of the callbacks."""
-        for checkpoint in self._watcher.newly_kept(trainer):
-            place = {"path": checkpoint.best_model_path, "epoch": epoch, "step": trainer.global_step}
-            self._kept[checkpoint.state_key] = place | _kept_how(checkpoint)
-        order = [each.state_key for each in trainer.checkpoint_callbacks]
-        self._kept = {key: self._kept[key] for key in order if key in self._kept}
-
-    def _warn(self, trainer: Any, text: str) -> None:
-        """Say the first thing that is missing, which explains what else is."""
-        if trainer.is_global_zero and not self._already_warned:
-            self._already_warned = True
-            warnings.warn(f"SelectionSummary: {text}", UserWarning, stacklevel=3)
-
     # --- results ----------------------------------------------------------------------------------------------------
 
     def history(self) -> ValidationHistory:
-        """Counts and values of the validations, in their order; never communicates."""
-        return ValidationHistory.of(self._validations, self._columns)
+        """Return counts and values of the validations, in their order; never communicates."""
+        columns, ties = ({}, "latest") if self._followed is None else (self._followed.columns, self._followed.ties)
+        return ValidationHistory.of(self._validations, columns, ties)
 
     def table(self) -> SelectionTable:
-        """Return the epochs that the checkpoints kept and the measures select, with every measure at each of them.
+        """Return the kept epochs and those that the measures select, with every measure at each of them.
 
         Never communicates, so that rank zero alone may call it.
 
         Raises:
             RuntimeError: before the first validation.
         """
-        history = self._some_history()
-        return selection(
-            self._path,
-            history,
-            self._columns,
-            self._ties,
-            self._kept_by(),
-            self._choices,
-            self._class_names,
-            list(self._remarks(history)),
-        )
-
-    def _remarks(self, history: ValidationHistory) -> Iterator[str]:
-        """What resampling found out, or what could be done in its place."""
-        if len(history.epochs) < 2:
-            return
-        found = selected(history, self._columns, self._ties)
-        if self._ties == "earliest" and any(len(places) > 1 for places in found.values()):
-            yield "ties: the earliest is often the worst; imbtorch.lightning.ModelCheckpoint keeps the latest"
-        if self._resampled:
-            yield from self._remarks_on_choices(history)
+        followed, history = self._followed, self.history()
+        if followed is None or not self._validations:
+            raise RuntimeError("no validation of fit was kept yet, so there is nothing to select from")
+        monitors = [each["monitor"] for each in self._kept.values()]
+        kept = {}
+        for index, (monitor, each) in enumerate(zip(monitors, self._kept.values(), strict=True)):
+            number = f", {monitors[: index + 1].count(monitor)}" if monitors.count(monitor) > 1 else ""
+            column = followed.monitored.get(monitor or "", "")
+            kept[f"kept checkpoint ({monitor or 'last'}{number})"] = Kept(each["epoch"], each["step"], column)
+        if not followed.resamples:
+            remedy = "report its value on test data"
+        elif not self.predictions:
+            remedy = "SelectionSummary(predictions=True) corrects it"
+        elif self._resampled is None:
+            remedy = "it is corrected at the end of fit"
         else:
-            remedy = self._remedy or "other samples tell its value"
-            if self.predictions:
-                remedy = "no predictions agree with the counts of all processes, so nothing corrects for that"
-            yield f"the best of {len(history.epochs)} looks better than it is; {remedy}"
-
-    def _remarks_on_choices(self, history: ValidationHistory) -> Iterator[str]:
-        yield "corrected: test the value elsewhere before you rely on it"
-        yield "stability: share of random half-samples that keep the epoch; it is no probability of being the best"
-        yield from self._remarks_on_predictions(history)
-        left_out = [at for at in range(len(history.called)) if at not in self._resampled]
-        kind = ("step" if history.stepwise else "epoch") + "s" * (len(left_out) > 1)
-        if left_out:
-            yield (
-                f"{kind} {spans(left_out, history.called)}: no predictions that agree with the counts of all processes "
-                "(other samples, or before a run was resumed), so not among those that are compared"
-            )
-        directed = {name: column for name, column in self._columns.items() if column.better is not None}
-        bare = [name for name, column in directed.items() if name not in self._choices and column.measure]
-        if bare:
-            yield f"{', '.join(bare)}: resampling would keep another epoch, so the value is not corrected"
-        fewer = {len(choice.compared) for choice in self._choices.values()}
-        if fewer and min(fewer) < len(self._resampled):
-            yield f"only the best {min(fewer)} were compared, since resampling all would take long"
-
-    def _remarks_on_predictions(self, history: ValidationHistory) -> Iterator[str]:
-        """Name the choices that are arbitrary, and the values that are not corrected."""
-        for how, choice in self._choices.items():
-            if choice.identical:
-                same = spans(sorted({choice.epoch, *choice.identical}), history.called)
-                kind = "steps" if history.stepwise else "epochs"
-                yield f"{how}: {kind} {same} predict the same, so the choice among them is arbitrary"
-            if choice.sparse:
-                names = [self._class_names[at] if self._class_names else str(at) for at in choice.sparse]
-                yield f"{how}: not corrected: without a hit of class {', '.join(names)} it is 0, and hits are too few"
+            remedy = "no validation has predictions that agree with the counts of all processes, so it is not corrected"
+        return SelectionTable.of(followed, history, kept, self._choices, self._resampled or [], remedy)
 
     def plot(self, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw the measures over the epochs, what is selected, and the interval of the monitored measure as a band.
@@ -483,74 +422,17 @@ class SelectionSummary(Callback):
         Raises:
             RuntimeError: before the first validation.
         """
-        history = self._some_history()
-        found = selected(history, self._columns, self._ties)
-        marks = {how: places[0] for how, places in found.items() if places}
-        kept = {how: history.at(place.epoch, place.step) for how, place in self._kept_by().items()}
-        marks |= {how: at for how, at in kept.items() if at is not None}
-        limits = band(self._columns[self._banded], history)
+        table, history = self.table(), self.history()
+        assert self._followed is not None
+        places = {row.how: history.at(row.epoch, row.step) for row in table.rows}
+        banded = [*self._followed.monitored.values(), *self._followed.columns][0]
+        bounds = history.band(self._followed.columns[banded])
         return plot_selection(
             history.values,
             ax,
-            selected=marks,
-            intervals={} if limits is None else {self._banded: limits},
-            places=history.called,
+            selected={how: at for how, at in places.items() if at is not None},
+            intervals={} if bounds is None else {banded: bounds},
+            places=history.labels,
             xlabel="Step" if history.stepwise else "Epoch",
-            trivial=trivial_values(history, self._columns, self._class_names)[1],
+            trivial=table.baseline[1],
         )
-
-    def _some_history(self) -> ValidationHistory:
-        if not self._validations or not self._columns:
-            raise RuntimeError("no validation of fit was kept yet, so there is nothing to select from")
-        return self.history()
-
-    def _kept_by(self) -> dict[str, Kept]:
-        """Return what each checkpoint callback kept; where two are called alike, they are numbered."""
-        found: dict[str, Kept] = {}
-        for kept in self._kept.values():
-            same = sum(known["how"] == kept["how"] for known in self._kept.values())
-            number = f" ({1 + sum(name.startswith(kept['how']) for name in found)})" if same > 1 else ""
-            measure = self._monitored.get(kept.get("monitor") or "", "")
-            found[kept["how"] + number] = Kept(kept["epoch"], kept["step"], measure)
-        return found
-
-
-def _monitors(trainer: Any, report: ImbalanceReport) -> list[str]:
-    """Names of a report that checkpoint callbacks monitor."""
-    names = [getattr(checkpoint, "monitor", None) for checkpoint in trainer.checkpoint_callbacks]
-    logged = report.keys()
-    return [name for name in names if name in logged]
-
-
-def _tie_rule(trainer: Any) -> Ties:
-    """Return which of tied epochs the first checkpoint callback that monitors a value keeps; the latest without one."""
-    monitoring = (each for each in trainer.checkpoint_callbacks if getattr(each, "monitor", None))
-    return next((getattr(each, "ties", "earliest") for each in monitoring), "latest")
-
-
-def _add_monitored(columns: dict[str, Column], report: ImbalanceReport, monitor: str) -> str:
-    """Add what is monitored to the columns, unless one shows it already; return the name of its column."""
-    name, column = read_column(report, _measure_of(report, monitor))
-    name = next((known for known, other in columns.items() if other == column), name)
-    columns.setdefault(name, column)
-    return name
-
-
-def _several(computed: Mapping[str, ImbalanceReport]) -> str:
-    """What to say where it is not known which report is meant."""
-    choose = f"SelectionSummary(report={next(iter(computed), '')!r})"
-    return f"validation computed several reports ({', '.join(computed)}); choose one, as in {choose}"
-
-
-def _measure_of(report: ImbalanceReport, name: str) -> str:
-    """The measure itself where its limit is named, as ``intervals=True`` adds them."""
-    short = report[name].name
-    measure = short.removesuffix("_low").removesuffix("_high")
-    return measure if short not in report.measures and measure in report.measures else short
-
-
-def _kept_how(checkpoint: Any) -> dict[str, Any]:
-    """Return the monitor of a checkpoint callback, and what the table calls it."""
-    monitor = getattr(checkpoint, "monitor", None)
-    how = f"kept by {type(checkpoint).__name__}" + (f"({monitor})" if monitor else ", the last")
-    return {"monitor": monitor, "how": how}

@@ -1,10 +1,10 @@
-"""What the validations of a training would select: the numbers behind :class:`SelectionSummary`, without Lightning."""
+"""The epochs that a training kept and those that each measure selects: the numbers behind :class:`SelectionSummary`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from os import PathLike
 from textwrap import wrap
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TextIO
 import torch
 from torch import Tensor
 
+from imbtorch.choosing.advice import ADVICE
 from imbtorch.choosing.baselines import always_commonest
 from imbtorch.choosing.caveats import choice_caveats
 from imbtorch.choosing.epochs import ChosenEpoch
@@ -21,27 +22,131 @@ from imbtorch.counts import Counts, Margins, rescaled, sums
 from imbtorch.inference.intervals import Interval, posterior
 from imbtorch.metrics.averaging import AtPrevalence
 from imbtorch.metrics.report import ImbalanceReport
-from imbtorch.tables import aligned, html_table, trivial_line, write_csv
+from imbtorch.tables import aligned, html_table, spans, write_csv
 
-__all__ = [
-    "Column",
-    "Kept",
-    "SelectedEpoch",
-    "SelectionTable",
-    "ValidationHistory",
-    "band",
-    "read_column",
-    "selected",
-    "selection",
-    "trivial_values",
-]
+__all__ = ["Column", "FollowedReport", "Kept", "SelectedEpoch", "SelectionTable", "ValidationHistory", "read_column"]
 
 DRAWS = 2000  # of a posterior
-FEWEST_DRAWS = 500  # with fewer, limits are noise
+FEWEST_DRAWS = 500  # with fewer, bounds are noise
 CELLS = 100_000_000  # drawn at most for the band
-WIDTH, NAME = 100, 34  # columns of the text, and of what selects
-CORRECTED = "Corrected for having been chosen among these validations:"
+WIDTH, NAME, MEASURE = 100, 40, 18  # characters of a line, of the name of a row, and of a column
+MANY_CLASSES = 10  # from which on the studies advise otherwise
 NONE = Margins(*torch.zeros(3, 0, 0, dtype=torch.int64))  # of no validation
+
+
+# --- the report and its measures ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Column:
+    """A measure as a report reads it.
+
+    Attributes:
+        measure: function of the counts of one validation, or of a stack of draws; None for values that counts do not
+            give.
+        better: whether higher is better; None without a direction.
+        logged: name of the logged value that is read in place of the measure's: of soft counts, or of groups.
+    """
+
+    measure: Callable[[Counts], Tensor] | None
+    better: bool | None
+    logged: str = ""
+
+    @property
+    def function(self) -> Callable[[Counts], Tensor]:
+        """The measure, of a column that has one."""
+        assert self.measure is not None
+        return self.measure
+
+    @property
+    def needs_matrix(self) -> bool:
+        """True for a measure that must see the matrix rather than margins."""
+        return not self.logged and getattr(self.measure, "needs_matrix", True)
+
+    def value(self, counts: Counts, logged: Mapping[str, float]) -> float:
+        """Return the value of the counts of one validation, or of their margins where those suffice."""
+        if self.logged or self.measure is None:
+            return logged.get(self.logged, math.nan)
+        return self.measure(counts).item()
+
+
+def read_column(report: ImbalanceReport, name: str, priors: Tensor | None = None) -> tuple[str, Column]:
+    """Return a name without prefix and postfix, and the measure as the report reads it, or would.
+
+    Args:
+        report: the report, which need not have the measure.
+        name: of the report, or of the catalogue.
+        priors: class shares that the report reads values at; None for those that were counted.
+
+    Raises:
+        ValueError: for a name that neither the report nor the catalogue has.
+    """
+    measure: Callable[[Counts], Tensor] | None = None
+    if name in report:
+        row = report[name].row
+        counted = not row.bound and row.kind not in ("group", "worst")
+        measure = report.measure(replace(row, soft=False).name) if counted else None
+        name, better, logged = row.name, row.better, row.name if row.soft or not counted else ""
+    else:
+        measure = report.measure(name)
+        better, logged = measure.higher_is_better, ""
+    at_priors = measure if measure is None or priors is None else AtPrevalence(measure, priors)
+    return name, Column(at_priors, better, logged)
+
+
+@dataclass(frozen=True, eq=False)
+class FollowedReport:
+    """The report whose validations are compared, and what the callbacks of the training do with its values.
+
+    Attributes:
+        path: attribute of the report in the module.
+        columns: name -> measure: those that were asked for, and those that a checkpoint callback monitors.
+        monitored: monitor of a checkpoint callback -> name of its column.
+        ties: the one of tied epochs that the first checkpoint callback with a monitor keeps; the latest without one.
+        monitors_loss: True if a callback keeps or stops by a loss.
+        class_names: names of the classes or labels.
+        priors: class shares that values are read at; None for those that were counted.
+        resamples: True if the choice can be repeated on predicted classes.
+    """
+
+    path: str
+    columns: Mapping[str, Column]
+    monitored: Mapping[str, str]
+    ties: Ties
+    monitors_loss: bool
+    class_names: tuple[str, ...]
+    priors: Tensor | None
+    resamples: bool
+
+    @classmethod
+    def of(
+        cls, path: str, report: ImbalanceReport, measures: Sequence[str], trainer: Any, *, resamples: bool
+    ) -> FollowedReport:
+        """Read the measures off a report, and the monitors off the callbacks of a trainer."""
+        priors = None if report.prevalence is None else report.counting.class_priors(report.prevalence, "prevalence")
+        columns = dict(read_column(report, name, priors) for name in measures)
+        keepers = [callback for callback in trainer.checkpoint_callbacks if getattr(callback, "monitor", None)]
+        monitored = {}
+        for monitor in (keeper.monitor for keeper in keepers if keeper.monitor in report.keys()):  # noqa: SIM118
+            measured = replace(report[monitor].row, bound="").name  # in place of an end of its interval
+            name, column = read_column(report, measured, priors)
+            name = next((known for known, other in columns.items() if other == column), name)
+            columns.setdefault(name, column)
+            monitored[monitor] = name
+        others = {each.monitor for each in (*keepers, *trainer.early_stopping_callbacks)} - {*report.keys()}
+        return cls(
+            path,
+            columns,
+            monitored,
+            getattr(keepers[0], "ties", "earliest") if keepers else "latest",
+            any("loss" in str(monitor) for monitor in others),
+            report.class_names,
+            priors,
+            resamples,
+        )
+
+
+# --- the validations ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +158,12 @@ class ValidationHistory:
         steps: M numbers of optimizer steps that had been taken.
         counts: ``"epoch 3"``, or ``"epoch 3, step 40"`` where an epoch has several -> its counts: ``[K, K]``,
             ``[L, 2, 2]`` or :class:`~imbtorch.counts.Margins`. A mapping of matrices is what
-            :func:`imbtorch.analysis.select_model` takes. Matrices are made when they are asked for: only the cells that
-            are not zero are kept.
-        margins: those of all counts, ``[M, K]`` or ``[M, L, 2]`` each.
+            :func:`imbtorch.analysis.select_model` takes. Matrices are made on demand: only the cells that are not zero
+            are kept.
+        margins: margins of all counts, ``[M, K]`` or ``[M, L, 2]`` each.
         values: name of a measure -> float64 ``[M]``; without names before the first ``fit``.
+        best: name of a measure with a direction -> indices of its best validations, the one to keep first; none where
+            all values are nan.
     """
 
     epochs: tuple[int, ...]
@@ -64,10 +171,13 @@ class ValidationHistory:
     counts: Mapping[str, Counts]
     margins: Margins
     values: dict[str, Tensor]
+    best: dict[str, tuple[int, ...]]
 
     @classmethod
-    def of(cls, validations: Sequence[Mapping[str, Any]], columns: Mapping[str, Column]) -> ValidationHistory:
-        """Name the validations and take their values."""
+    def of(
+        cls, validations: Sequence[Mapping[str, Any]], columns: Mapping[str, Column], ties: Ties
+    ) -> ValidationHistory:
+        """Name the validations, compute their values, and find the best ones."""
         epochs, steps = (tuple(entry[key] for entry in validations) for key in ("epoch", "step"))
         stepwise = len(set(epochs)) < len(epochs)
         names = [f"epoch {epoch}" + f", step {step}" * stepwise for epoch, step in zip(epochs, steps, strict=True)]
@@ -78,24 +188,41 @@ class ValidationHistory:
             one = counts[name] if any(column.needs_matrix for column in columns.values()) else parts
             logged = entry.get("logged", {})
             rows.append([column.value(one if column.needs_matrix else parts, logged) for column in columns.values()])
-        values = torch.tensor(rows, dtype=torch.float64).view(len(names), len(columns))
+        by_measure = torch.tensor(rows, dtype=torch.float64).view(len(names), len(columns)).unbind(1)
+        values, best = dict(zip(columns, by_measure, strict=True)), {}
+        for name, column in columns.items():
+            if column.better is not None:
+                places = as_good_as_best(values[name] if column.better else -values[name]).nonzero().flatten().tolist()
+                best[name] = tuple(places[::-1] if ties == "latest" else places)
         stacked = Margins(*(torch.stack(some) for some in zip(*marginal, strict=True))) if names else NONE
-        return cls(epochs, steps, counts, stacked, dict(zip(columns, values.unbind(1), strict=True)))
+        return cls(epochs, steps, counts, stacked, values, best)
 
     def at(self, epoch: int | None, step: int | None) -> int | None:
-        """Index of a validation; None if there was none then."""
+        """Return the index of a validation; None if there was none then."""
         places = list(zip(self.epochs, self.steps, strict=True))
         return places.index((epoch, step)) if (epoch, step) in places else None  # type: ignore[arg-type]
 
     @property
     def stepwise(self) -> bool:
-        """Whether an epoch had several validations."""
+        """True where an epoch had several validations."""
         return len(set(self.epochs)) < len(self.epochs)
 
     @property
-    def called(self) -> tuple[int, ...]:
-        """What the validations are called: their epochs, or their steps where an epoch had several."""
+    def labels(self) -> tuple[int, ...]:
+        """Epochs of the validations, or their steps where an epoch had several."""
         return self.steps if self.stepwise else self.epochs
+
+    def band(self, column: Column) -> Interval | None:
+        """Return the posterior interval of each validation, ``[M]``; None where drawing is impossible or slow."""
+        first = next(iter(self.counts.values()))
+        if column.measure is None or column.logged or isinstance(first, Margins) or first.is_floating_point():
+            return None
+        draws = min(DRAWS, CELLS // max(1, first.numel() * len(self.epochs)))
+        if draws < FEWEST_DRAWS:
+            return None
+        stacked = torch.stack([each for each in self.counts.values() if isinstance(each, Tensor)])
+        generator = torch.Generator().manual_seed(0)
+        return posterior(column.measure, stacked, samples=draws, generator=generator, event_dims=stacked.ndim - 1)
 
 
 class PackedCounts(Mapping[str, Counts]):
@@ -113,29 +240,29 @@ class PackedCounts(Mapping[str, Counts]):
         return Margins(*counts.unbind()) if entry["margins"] else counts
 
     def __iter__(self) -> Iterator[str]:
-        """Names of the validations."""
+        """Iterate over the names of the validations."""
         return iter(self._entries)
 
     def __len__(self) -> int:
-        """Number of validations."""
+        """Return the number of validations."""
         return len(self._entries)
 
     def margins(self, name: str) -> Margins:
-        """Margins of one validation, of a matrix without making it."""
+        """Return the margins of one validation, without making its matrix."""
         entry = self._entries[name]
         if entry["margins"] or len(entry["shape"]) != 2:
             return Margins(*(part.clone() for part in sums(self[name])))
         size, counts = entry["shape"][0], entry["counts"]
         rows, columns = entry["cells"] // size, entry["cells"] % size
 
-        def total(places: Tensor, what: Tensor) -> Tensor:
-            return what.new_zeros(size).index_add_(0, places, what)
+        def total(places: Tensor, counted: Tensor) -> Tensor:
+            return counted.new_zeros(size).index_add_(0, places, counted)
 
         return Margins(total(rows, counts * (rows == columns)), total(rows, counts), total(columns, counts))
 
     @staticmethod
     def pack(counts: Counts) -> dict[str, Any]:
-        """Plain values and tensors that a checkpoint can hold."""
+        """Return plain values and tensors that a checkpoint can hold."""
         stacked = (torch.stack(tuple(counts)) if isinstance(counts, Margins) else counts).cpu()
         cells = stacked.flatten().nonzero().flatten()
         return {
@@ -146,20 +273,37 @@ class PackedCounts(Mapping[str, Counts]):
         }
 
 
+# --- the table ------------------------------------------------------------------------------------------------------
+
+
+class Kept(NamedTuple):
+    """The validation that a checkpoint callback kept.
+
+    Attributes:
+        epoch: its epoch; None if it is not known.
+        step: optimizer steps that had been taken; None if they are not known.
+        measure: the column that the callback monitors; empty for none.
+    """
+
+    epoch: int | None
+    step: int | None
+    measure: str
+
+
 @dataclass(frozen=True)
 class SelectedEpoch:
     """One row of a :class:`SelectionTable`.
 
     Attributes:
-        how: what selects: a checkpoint callback or a measure.
+        how: the measure that selects, or the checkpoint that was kept, such as ``"kept checkpoint (val_iam)"``.
         epoch: the epoch, of tied ones the latest or the earliest; None if nothing is selected or it is not known.
         step: optimizer steps that had been taken.
         values: measure -> value then; empty for a checkpoint of weights that were not validated.
-        best: measures that no other epoch is better by.
+        best: measures whose best value this is.
         tied: number of other epochs of the same value.
-        choice: with ``predictions=True`` what resampling says of this choice: its value corrected for having been
-            chosen, the interval of that, its stability, which epochs cannot be told from it, and how far below the best
-            these may lie. Its epochs are indices of the validations.
+        choice: with ``predictions=True`` the result of resampling: the value corrected for having been chosen, its
+            interval, its stability, the epochs that cannot be told from this one, and how far below the best these may
+            lie. Its epochs are indices of the validations.
     """
 
     how: str
@@ -177,33 +321,83 @@ class SelectionTable:
 
     Attributes:
         report: attribute of the report.
-        validations: what the validations are called in the table: their epochs, or their steps.
+        validations: the epochs of the validations, or their steps where an epoch had several.
         measures: names of the columns.
-        rows: what the checkpoints kept first, then one for each measure.
-        notes: what is to be known beside the numbers.
+        rows: the kept checkpoints first, then one row for each measure.
+        baseline: name of the majority-class prediction, and measure -> its value; empty without targets.
+        notes: sentences to read beside the numbers.
     """
 
     report: str
     validations: tuple[int, ...]
     measures: tuple[str, ...]
     rows: tuple[SelectedEpoch, ...]
+    baseline: tuple[str, Mapping[str, float]]
     notes: tuple[str, ...]
 
+    @classmethod
+    def of(
+        cls,
+        followed: FollowedReport,
+        history: ValidationHistory,
+        kept: Mapping[str, Kept],
+        choices: Mapping[str, ChosenEpoch],
+        resampled: Sequence[int],
+        remedy: str,
+    ) -> SelectionTable:
+        """Make the table of the kept checkpoints and, below, of the epochs that the measures select.
+
+        Args:
+            followed: the report.
+            history: its validations.
+            kept: name of a checkpoint -> what it is of.
+            choices: measure -> its choice on resampled predictions.
+            resampled: indices of the validations among which these chose; empty where nothing was resampled.
+            remedy: end of the sentence that the best looks better than it is, where nothing was resampled.
+        """
+        places = {how: (history.at(each.epoch, each.step), each.measure) for how, each in kept.items()}
+        places |= {name: (tied[0] if tied else None, name) for name, tied in history.best.items()}
+        rows = []
+        for how, (at, measure) in places.items():
+            if at is None:
+                rows.append(SelectedEpoch(how, kept[how].epoch, kept[how].step) if how in kept else SelectedEpoch(how))
+                continue
+            values = {name: line[at].item() for name, line in history.values.items()}
+            best = tuple(name for name, indices in history.best.items() if at in indices)
+            tied = len(history.best[measure]) - 1 if measure in best else 0
+            choice = choices.get(measure)
+            choice = choice if choice is not None and choice.epoch == at else None
+            rows.append(SelectedEpoch(how, history.epochs[at], history.steps[at], values, best, tied, choice))
+        notes = tuple(_notes(followed, history, kept, choices, resampled, remedy))
+        return cls(
+            followed.path, history.labels, tuple(followed.columns), tuple(rows), _baseline(followed, history), notes
+        )
+
     def __getitem__(self, how: str) -> SelectedEpoch:
-        """Row of one way of choosing."""
+        """Row of a measure or a kept checkpoint."""
         for row in self.rows:
             if row.how == how:
                 return row
         raise KeyError(f"nothing is selected by {how!r}; rows are {', '.join(row.how for row in self.rows)}")
 
     def rows_of_cells(self) -> list[list[Any]]:
-        """Head and rows: what selects, its epoch, step and number of ties, all values, and what resampling says."""
+        """Return head and rows as cells: name, epoch, step, number of ties, all values, and the resampled ones."""
         resampled = any(row.choice is not None for row in self.rows)
         head = ["selected by", "epoch", "step", "ties", *self.measures]
         cells: list[list[Any]] = [[*head, "corrected", "low", "high", "stability", "shortfall"] if resampled else head]
         for row in self.rows:
-            line = [row.how, row.epoch, row.step, row.tied, *(row.values.get(name) for name in self.measures)]
-            cells.append(line + _numbers(row.choice) if resampled else line)
+            line: list[Any] = [row.how, row.epoch, row.step, row.tied, *map(row.values.get, self.measures)]
+            if resampled and row.choice is None:
+                line += [None] * 5
+            elif row.choice is not None:
+                interval = row.choice.interval
+                ends = [None, None] if interval is None else [interval.low.item(), interval.high.item()]
+                line += [row.choice.corrected, *ends, row.choice.stability, row.choice.shortfall]
+            cells.append(line)
+        name, values = self.baseline
+        if values:
+            line = [f"Baseline: {name}", None, None, None, *map(values.get, self.measures)]
+            cells.append(line + [None] * (5 * resampled))
         return cells
 
     def to_csv(self, to: str | PathLike[str] | TextIO) -> None:
@@ -215,35 +409,58 @@ class SelectionTable:
         write_csv(self.rows_of_cells(), to)
 
     def __str__(self) -> str:
-        """Aligned text of at most 100 columns: ``*`` marks the best of a column."""
+        """Return text of at most 100 columns: all values, those corrected for the choice, and the notes."""
         number = len(self.validations)
-        title = f"Selection by {self.report!r} among {number} validation{'s' * (number != 1)}"
-        head = ["selected by", "epoch", "step", "tied"]
-        first = [
-            [row.how, _cell(row.epoch), _cell(row.step), str(row.tied + 1) if row.tied else ""] for row in self.rows
+        lines = [
+            f"Best of {number} validation{'s' * (number != 1)}, by the report {self.report!r} (* best of a column)"
         ]
-        columns = [list(each) for each in zip(head, *first, strict=True)]
-        columns = [columns[0], *(column for column in columns[1:] if any(column[1:]))]
-        for name in self.measures:
-            cells = ["*" * (name in row.best) + _cell(row.values.get(name)) for row in self.rows]
-            columns.append([_shortened(name, 18), *cells])
-        lines = [title, *_blocks(columns)]
-        if any(row.choice is not None for row in self.rows):
-            lines += [CORRECTED, *_blocks([columns[0], *zip(*self._resampled(), strict=True)])]
-        return "\n".join([*lines, *(line for note in self.notes for line in wrap(note, WIDTH, subsequent_indent="  "))])
+        lines += _blocks(self._values())
+        corrected = self._corrected()
+        if len(corrected) > 1:
+            lines += ["", f"The best of {number} looks better than it is. Corrected on random halves of the samples:"]
+            lines += _blocks(list(zip(*corrected, strict=True)))
+        notes = [line for note in self.notes for line in wrap(f"- {note}", WIDTH, subsequent_indent="  ")]
+        return "\n".join([*lines, *[""] * bool(notes), *notes])
 
-    def _resampled(self) -> Iterator[list[str]]:
-        """Yield head and rows of cells of what resampling says."""
-        yield ["corrected", "95 % interval", "stability", "cannot be told from"]
-        for choice in (row.choice for row in self.rows):
-            if choice is None:
-                yield [""] * 4
+    def _values(self) -> list[list[str]]:
+        """Return the columns of all rows and of the baseline, each with its head."""
+        name, baseline = self.baseline
+        columns = [["", *map(_label, self.rows), f"Baseline: {name}"]]
+        for head, cells in (
+            ("epoch", [_cell(row.epoch) for row in self.rows]),
+            ("step", [_cell(row.step) for row in self.rows]),
+            ("tied", [str(row.tied + 1) if row.tied else "" for row in self.rows]),
+        ):
+            columns += [[head, *cells, ""]] if any(cells) else []
+        for measure in self.measures:
+            cells = ["*" * (measure in row.best) + _cell(row.values.get(measure)) for row in self.rows]
+            columns.append([_shortened(measure, MEASURE), *cells, _cell(baseline.get(measure))])
+        return columns if baseline else [column[:-1] for column in columns]
+
+    def _corrected(self) -> list[list[str]]:
+        """Return the head and the rows that resampling adds, one for each choice."""
+        lines = [["", "corrected [95 % interval]", "stability", "indistinguishable"]]
+        told: list[ChosenEpoch] = []
+        for row in self.rows:
+            choice = row.choice
+            if choice is None or any(choice is other for other in told):
                 continue
-            interval, stability = choice.interval, choice.stability
-            bounds = "-" if interval is None else f"[{interval.low.item():.4f}, {interval.high.item():.4f}]"
+            told.append(choice)
+            low_high = (
+                ""
+                if choice.interval is None
+                else (f" [{choice.interval.low.item():.4f}, {choice.interval.high.item():.4f}]")
+            )
             others = len(choice.indistinguishable) - 1
-            told = f"{others} other{'s' * (others > 1)}, to {choice.shortfall:.2f} lower" if others else "no other"
-            yield [_cell(choice.corrected), bounds, "-" if stability is None else f"{stability:.2f}", told]
+            lines.append(
+                [
+                    _label(row),
+                    f"{_cell(choice.corrected)}{low_high}",
+                    "-" if choice.stability is None else f"{choice.stability:.2f}",
+                    f"{others} (<= {choice.shortfall:.2f} worse)" if others else "none",
+                ]
+            )
+        return lines
 
     def _repr_html_(self) -> str:
         """Return the rows as an HTML table for notebooks, and the notes below."""
@@ -251,19 +468,16 @@ class SelectionTable:
         return html_table(cells) + "".join(f"<p>{escape(note)}</p>" for note in self.notes)
 
 
-def _blocks(columns: Sequence[Sequence[str]]) -> list[str]:
-    """Align columns, the first of which is repeated wherever the others would pass the width."""
-    names = [columns[0][0], *(_shortened(cell, NAME) for cell in columns[0][1:])]
-    widths = [max(map(len, column)) + 2 for column in columns]
-    lines: list[str] = []
-    block: list[Sequence[str]] = [names]
-    for column, width in zip(columns[1:], widths[1:], strict=True):
-        taken = max(map(len, names)) + sum(max(map(len, each)) + 2 for each in block[1:])
-        if len(block) > 1 and taken + width > WIDTH:
-            lines += aligned(list(zip(*block, strict=True)), names_left=True)
-            block = [names]
-        block.append(column)
-    return lines + aligned(list(zip(*block, strict=True)), names_left=True)
+def _label(row: SelectedEpoch) -> str:
+    """Return the name of a row in the text."""
+    return row.how if row.how.startswith("kept checkpoint") else f"best {row.how}"
+
+
+def _cell(value: float | None) -> str:
+    """Return a number as text, and a hyphen without one."""
+    if value is None or value != value:
+        return "-"
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def _shortened(name: str, width: int) -> str:
@@ -271,207 +485,138 @@ def _shortened(name: str, width: int) -> str:
     return name if len(name) <= width else f"{name[: width // 2 - 1]}..{name[len(name) - (width - width // 2 - 1) :]}"
 
 
-def _numbers(choice: ChosenEpoch | None) -> list[float | None]:
-    """Corrected value, its limits, stability, and how far below the best it may be."""
-    if choice is None:
-        return [None] * 5
-    interval = choice.interval
-    limits = [None, None] if interval is None else [interval.low.item(), interval.high.item()]
-    return [choice.corrected, *limits, choice.stability, choice.shortfall]
+def _blocks(columns: Sequence[Sequence[str]]) -> list[str]:
+    """Align columns; repeat the first one wherever the others would exceed the width."""
+    names = [_shortened(name, NAME) for name in columns[0]]
+    taken = widest = max(map(len, names))
+    lines: list[str] = []
+    block: list[Sequence[str]] = [names]
+    for column in columns[1:]:
+        width = max(map(len, column)) + 2
+        if len(block) > 1 and taken + width > WIDTH:
+            lines += aligned(list(zip(*block, strict=True)), names_left=True)
+            block, taken = [names], widest
+        block.append(column)
+        taken += width
+    return lines + aligned(list(zip(*block, strict=True)), names_left=True)
 
 
-@dataclass(frozen=True)
-class Column:
-    """A measure as a report reads it.
-
-    Attributes:
-        measure: function of the counts of one validation, or of a stack of draws; None for what counts do not tell.
-        better: whether higher is better; None without a direction.
-        logged: name in the report of the value that is read in place of the measure's: of soft counts, or of groups.
-    """
-
-    measure: Callable[[Counts], Tensor] | None
-    better: bool | None
-    logged: str = ""
-
-    @property
-    def function(self) -> Callable[[Counts], Tensor]:
-        """The measure, of a column that has one."""
-        assert self.measure is not None
-        return self.measure
-
-    @property
-    def needs_matrix(self) -> bool:
-        """Whether the measure must see the matrix rather than margins."""
-        return not self.logged and getattr(self.measure, "needs_matrix", True)
-
-    def value(self, counts: Counts, logged: Mapping[str, float]) -> float:
-        """Value of the counts of one validation, or of their margins where those will do."""
-        if self.logged or self.measure is None:
-            return logged.get(self.logged, math.nan)
-        return self.measure(counts).item()
+# --- the baseline and the notes -------------------------------------------------------------------------------------
 
 
-def band(column: Column, history: ValidationHistory) -> Interval | None:
-    """Posterior interval of each validation, ``[M]``; None where counts do not tell or drawing would take long."""
-    first = next(iter(history.counts.values()))
-    draws = _affordable(first, len(history.epochs))
-    if not draws or column.measure is None or column.logged:
-        return None
-    stacked = torch.stack([each for each in history.counts.values() if isinstance(each, Tensor)])
-    generator = torch.Generator().manual_seed(0)
-    return posterior(column.measure, stacked, samples=draws, generator=generator, event_dims=stacked.ndim - 1)
-
-
-def _affordable(counts: Counts, posteriors: int) -> int:
-    """Draws of each of so many posteriors; 0 where there is nothing to draw from, or it would take too long."""
-    if isinstance(counts, Margins) or counts.is_floating_point():  # of weights, which are no numbers of samples
-        return 0
-    draws = min(DRAWS, CELLS // max(1, counts.numel() * posteriors))
-    return draws if draws >= FEWEST_DRAWS else 0
-
-
-def _as_read(report: ImbalanceReport, measure: Callable[[Counts], Tensor]) -> Callable[[Counts], Tensor]:
-    """Measure as the report reads it."""
-    if report.prevalence is None:
-        return measure
-    return AtPrevalence(measure, report.counting.class_priors(report.prevalence, "prevalence"))
-
-
-def read_column(report: ImbalanceReport, name: str) -> tuple[str, Column]:
-    """Name without prefix and postfix, and the measure as the report reads it, or would.
-
-    Raises:
-        ValueError: for a name that neither the report nor the catalogue has.
-    """
-    short = report[name].name if name in report else name
-    try:
-        measure = report.measure(name)
-    except ValueError:
-        if name not in report:
-            raise
-        hard = short.removesuffix("_soft")
-        of_soft = report.soft and hard in report.measures
-        read = _as_read(report, report.measure(hard)) if of_soft else None
-        return short, Column(read, report[name].higher_is_better, short)
-    return short, Column(_as_read(report, measure), measure.higher_is_better)
-
-
-# --- choosing -------------------------------------------------------------------------------------------------------
-
-
-def selected(history: ValidationHistory, columns: Mapping[str, Column], ties: Ties) -> dict[str, tuple[int, ...]]:
-    """Map each measure that has a direction to its best validations, the one to keep first.
-
-    A measure of which all values are nan has none.
-    """
-    found = {}
-    for name, column in columns.items():
-        if column.better is not None:
-            values = history.values[name] if column.better else -history.values[name]
-            places = as_good_as_best(values).nonzero().flatten().tolist()
-            found[name] = tuple(places[::-1] if ties == "latest" else places)
-    return found
-
-
-class Kept(NamedTuple):
-    """What a checkpoint callback kept."""
-
-    epoch: int | None
-    step: int | None
-    measure: str  # the column that it monitors; empty for none
-
-
-def selection(
-    report: str,
-    history: ValidationHistory,
-    columns: Mapping[str, Column],
-    ties: Ties,
-    kept: Mapping[str, Kept],
-    choices: Mapping[str, ChosenEpoch],
-    class_names: Sequence[str],
-    remarks: Sequence[str],
-) -> SelectionTable:
-    """Make the table of what the checkpoints kept and, below, what each measure selects."""
-    found = selected(history, columns, ties)
-
-    def row(how: str, at: int, measure: str) -> SelectedEpoch:
-        values = {name: line[at].item() for name, line in history.values.items()}
-        starred = tuple(name for name, places in found.items() if at in places)
-        tied, choice = found.get(measure, ()), choices.get(measure)
-        choice = choice if choice is not None and choice.epoch == at else None
-        number = max(0, len(tied) - 1) if at in tied else 0
-        return SelectedEpoch(how, history.epochs[at], history.steps[at], values, starred, number, choice)
-
-    rows = []
-    for how, (epoch, step, measure) in kept.items():
-        at = history.at(epoch, step)
-        rows.append(SelectedEpoch(how, epoch, step) if at is None else row(how, at, measure))
-    rows += [row(name, places[0], name) if places else SelectedEpoch(name) for name, places in found.items()]
-    notes = [
-        *_notes(history, columns, ties, kept),
-        *_caveats(history, columns, class_names),
-        *filter(None, [trivial_line(*trivial_values(history, columns, class_names))]),
-        *remarks,
-    ]
-    return SelectionTable(report, history.called, tuple(columns), tuple(rows), tuple(notes))
-
-
-# --- notes ----------------------------------------------------------------------------------------------------------
+def _baseline(followed: FollowedReport, history: ValidationHistory) -> tuple[str, dict[str, float]]:
+    """Return the name of majority-class prediction and its value by each measure, at the last validation's targets."""
+    last = history.counts[[*history.counts][-1]]
+    if not bool(sums(last).actual.any()):
+        return "", {}
+    priors = followed.priors
+    name, counts = always_commonest(last if priors is None else rescaled(last, priors), followed.class_names)
+    columns = {key: column for key, column in followed.columns.items() if column.better is not None}
+    return name, {key: column.function(counts).item() for key, column in columns.items() if not column.logged}
 
 
 def _notes(
+    followed: FollowedReport,
     history: ValidationHistory,
-    columns: Mapping[str, Column],
-    ties: Ties,
     kept: Mapping[str, Kept],
+    choices: Mapping[str, ChosenEpoch],
+    resampled: Sequence[int],
+    remedy: str,
 ) -> Iterator[str]:
-    """Yield what is to be known beside the numbers."""
-    yield f"* best of its column; of tied epochs the {ties} is selected"
-    if "bottom_line" in columns:
+    """Yield what is to be read beside the numbers: their meaning, reasons to doubt them, and advice."""
+    kind = "step" if history.stepwise else "epoch"
+    number = len(history.epochs)
+    if any(len(places) > 1 for places in history.best.values()):
+        keeper = "imbtorch.lightning.ModelCheckpoint keeps the latest"
+        yield f"tied: number of {kind}s with the same best value; the {followed.ties} of them is shown" + (
+            f", which Lightning's ModelCheckpoint keeps ({keeper})" if followed.ties == "earliest" else ""
+        )
+    if "bottom_line" in followed.columns:
         yield "bottom_line: epoch with the highest min(accuracy, CBA), the max-min choice"
-    undirected = [name for name, column in columns.items() if column.better is None]
+    undirected = [name for name, column in followed.columns.items() if column.better is None]
     if undirected:
-        yield f"{', '.join(undirected)}: no direction, so selects nothing"
+        yield f"{', '.join(undirected)}: no direction is known, so no epoch is selected"
     for how, (epoch, step, _) in kept.items():
         if epoch is None:
             yield f"{how}: kept by a run before this history, so its epoch is not known"
         elif history.at(epoch, step) is None:
             yield f"{how}: the weights of that step were not validated"
+    yield from _caveats(followed, history)
+    if number > 1:
+        if resampled:
+            yield from _notes_on_choices(followed, history, choices, resampled)
+        else:
+            yield f"The best of {number} looks better than it is; {remedy}"
+        yield f"Advice: {_advice(followed, history)}"
 
 
-def _caveats(history: ValidationHistory, columns: Mapping[str, Column], class_names: Sequence[str]) -> Iterator[str]:
-    """Yield why choices mean little; what holds for all measures is said without their names."""
+def _caveats(followed: FollowedReport, history: ValidationHistory) -> Iterator[str]:
+    """Yield why choices mean little; a sentence that holds for all measures is given without their names."""
     marginal = history.margins
     if marginal.actual.is_floating_point():
         return  # of weights, which are no numbers of samples
     if marginal.actual.ndim > 2:  # class 1 of each label
         marginal = Margins(*(part[..., 1] for part in marginal))
-    directed = {name: column.better for name, column in columns.items() if column.better is not None}
-    known = {name: better for name, better in directed.items() if not history.values[name].isnan().all()}
     measures: dict[str, list[str]] = {}
-    for name, better in known.items():
-        for sentence in choice_caveats(marginal, history.values[name], class_names, higher_is_better=better):
-            measures.setdefault(sentence, []).append(name)
-    for sentence, names in measures.items():
-        yield sentence if len(names) == len(directed) else f"{', '.join(names)}: {sentence}"
+    for name, places in history.best.items():
+        if places:
+            better = bool(followed.columns[name].better)
+            values, names = history.values[name], followed.class_names
+            for sentence in choice_caveats(marginal, values, names, higher_is_better=better):
+                measures.setdefault(sentence, []).append(name)
+    for sentence, named in measures.items():
+        yield sentence if len(named) == len(history.best) else f"{', '.join(named)}: {sentence}"
 
 
-def trivial_values(
-    history: ValidationHistory, columns: Mapping[str, Column], class_names: Sequence[str]
-) -> tuple[str, dict[str, float]]:
-    """Return the name of majority-class prediction and its value by each measure, at the last validation's targets."""
-    last = history.counts[[*history.counts][-1]]
-    if not bool(sums(last).actual.any()):
-        return "", {}
-    read = (column.function for column in columns.values() if not column.logged)
-    shares = next((each.shares for each in read if isinstance(each, AtPrevalence)), None)
-    name, counts = always_commonest(last if shares is None else rescaled(last, shares), class_names)
-    directed = {key: column for key, column in columns.items() if column.better is not None and not column.logged}
-    return name, {key: column.function(counts).item() for key, column in directed.items()}
+def _notes_on_choices(
+    followed: FollowedReport,
+    history: ValidationHistory,
+    choices: Mapping[str, ChosenEpoch],
+    resampled: Sequence[int],
+) -> Iterator[str]:
+    """Yield the meaning of the corrected values, choices that are arbitrary, and what was left out."""
+    kind = "step" if history.stepwise else "epoch"
+    yield "corrected: an estimate; report the value on test data"
+    yield f"stability: share of the halves that select the same {kind}; not the probability that it is the best"
+    yield (
+        f"indistinguishable: number of other {kind}s whose difference from the best may be noise, and an upper bound "
+        "of how much worse they are"
+    )
+    for name, choice in choices.items():
+        if choice.identical:
+            same = spans(sorted({choice.epoch, *choice.identical}), history.labels)
+            yield f"{name}: {kind}s {same} predict the same, so the choice among them is arbitrary"
+        if choice.sparse:
+            classes = ", ".join(repr(followed.class_names[at]) for at in choice.sparse)
+            yield f"{name}: not corrected, since it is 0 without a hit of class {classes}, of which there are too few"
+    left_out = [at for at in range(len(history.labels)) if at not in resampled]
+    if left_out:
+        yield (
+            f"{kind}{'s' * (len(left_out) > 1)} {spans(left_out, history.labels)}: not compared, for lack of "
+            "predictions that agree with the counts of all processes (other samples, or before a run was resumed)"
+        )
+    bare = [name for name in history.best if name not in choices and followed.columns[name].measure]
+    if bare:
+        yield f"{', '.join(bare)}: not corrected, since resampling would keep another {kind}"
+    fewest = min((len(choice.compared) for choice in choices.values()), default=len(resampled))
+    if fewest < len(resampled):
+        yield f"Only the best {fewest} were compared, since resampling all takes long"
 
 
-def _cell(value: float | None) -> str:
-    if value is None or value != value:
-        return "-"
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
+def _advice(followed: FollowedReport, history: ValidationHistory) -> str:
+    """Return the default advice of the studies, and at most one more line that applies to this run."""
+    actual, best = history.margins.actual, history.best
+    classes = actual.shape[-1] if actual.ndim == 2 else 0  # the studies say nothing of labels
+    tied = any(len(places) > 1 for places in best.values())
+    lines = [ADVICE["default"]]
+    if followed.monitors_loss:
+        lines.append(ADVICE["loss"])
+    elif (
+        0 < classes < MANY_CLASSES
+        and tied
+        and (followed.ties == "earliest" or not history.values.get("gmean", torch.ones(1)).any())
+    ):
+        lines.append(ADVICE["ties"])
+    elif (classes == 2 or classes >= MANY_CLASSES) and len({places[0] for places in best.values() if places}) > 1:
+        lines.append(ADVICE["undecided"])
+    return " ".join(lines)
