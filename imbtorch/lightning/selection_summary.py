@@ -397,15 +397,16 @@ class SelectionSummary(Callback):
         monitors = [each["monitor"] for each in self._kept.values()]
         kept = {}
         for index, (monitor, each) in enumerate(zip(monitors, self._kept.values(), strict=True)):
-            number = f", {monitors[: index + 1].count(monitor)}" if monitors.count(monitor) > 1 else ""
+            number = f" ({monitors[: index + 1].count(monitor)})" if monitors.count(monitor) > 1 else ""
             column = followed.monitored.get(monitor or "", "")
-            kept[f"kept checkpoint ({monitor or 'last'}{number})"] = Kept(each["epoch"], each["step"], column)
+            how = (f"kept by {monitor}" if monitor else "kept last") + number
+            kept[how] = Kept(each["epoch"], each["step"], column)
         if not followed.resamples:
             remedy = "report its value on test data"
         elif not self.predictions:
             remedy = "SelectionSummary(predictions=True) corrects it"
         elif self._resampled is None:
-            remedy = "it is corrected at the end of fit"
+            remedy = "it is corrected when fit ends without an error"
         else:
             remedy = "no validation has predictions that agree with the counts of all processes, so it is not corrected"
         return SelectionTable.of(followed, history, kept, self._choices, self._resampled or [], remedy)
@@ -433,6 +434,6 @@ class SelectionSummary(Callback):
             selected={how: at for how, at in places.items() if at is not None},
             intervals={} if bounds is None else {banded: bounds},
             places=history.labels,
-            xlabel="Step" if history.stepwise else "Epoch",
+            xlabel="Step" if history.unit == "step" else "Epoch",
             trivial=table.baseline[1],
         )

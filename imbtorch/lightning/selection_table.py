@@ -203,14 +203,14 @@ class ValidationHistory:
         return places.index((epoch, step)) if (epoch, step) in places else None  # type: ignore[arg-type]
 
     @property
-    def stepwise(self) -> bool:
-        """True where an epoch had several validations."""
-        return len(set(self.epochs)) < len(self.epochs)
+    def unit(self) -> str:
+        """``"epoch"``, or ``"step"`` where an epoch had several validations."""
+        return "step" if len(set(self.epochs)) < len(self.epochs) else "epoch"
 
     @property
     def labels(self) -> tuple[int, ...]:
         """Epochs of the validations, or their steps where an epoch had several."""
-        return self.steps if self.stepwise else self.epochs
+        return self.steps if self.unit == "step" else self.epochs
 
     def band(self, column: Column) -> Interval | None:
         """Return the posterior interval of each validation, ``[M]``; None where drawing is impossible or slow."""
@@ -295,7 +295,7 @@ class SelectedEpoch:
     """One row of a :class:`SelectionTable`.
 
     Attributes:
-        how: the measure that selects, or the checkpoint that was kept, such as ``"kept checkpoint (val_iam)"``.
+        how: the measure that selects, or what was kept, such as ``"kept by val_iam"``.
         epoch: the epoch, of tied ones the latest or the earliest; None if nothing is selected or it is not known.
         step: optimizer steps that had been taken.
         values: measure -> value then; empty for a checkpoint of weights that were not validated.
@@ -321,7 +321,8 @@ class SelectionTable:
 
     Attributes:
         report: attribute of the report.
-        validations: the epochs of the validations, or their steps where an epoch had several.
+        unit: ``"epoch"``, or ``"step"`` where an epoch had several validations.
+        validations: epochs of the validations, or their steps.
         measures: names of the columns.
         rows: the kept checkpoints first, then one row for each measure.
         baseline: name of the majority-class prediction, and measure -> its value; empty without targets.
@@ -329,6 +330,7 @@ class SelectionTable:
     """
 
     report: str
+    unit: str
     validations: tuple[int, ...]
     measures: tuple[str, ...]
     rows: tuple[SelectedEpoch, ...]
@@ -353,7 +355,7 @@ class SelectionTable:
             kept: name of a checkpoint -> what it is of.
             choices: measure -> its choice on resampled predictions.
             resampled: indices of the validations among which these chose; empty where nothing was resampled.
-            remedy: end of the sentence that the best looks better than it is, where nothing was resampled.
+            remedy: end of the sentence that the best value is too optimistic, where nothing was resampled.
         """
         places = {how: (history.at(each.epoch, each.step), each.measure) for how, each in kept.items()}
         places |= {name: (tied[0] if tied else None, name) for name, tied in history.best.items()}
@@ -369,9 +371,8 @@ class SelectionTable:
             choice = choice if choice is not None and choice.epoch == at else None
             rows.append(SelectedEpoch(how, history.epochs[at], history.steps[at], values, best, tied, choice))
         notes = tuple(_notes(followed, history, kept, choices, resampled, remedy))
-        return cls(
-            followed.path, history.labels, tuple(followed.columns), tuple(rows), _baseline(followed, history), notes
-        )
+        baseline = _baseline(followed, history)
+        return cls(followed.path, history.unit, history.labels, tuple(followed.columns), tuple(rows), baseline, notes)
 
     def __getitem__(self, how: str) -> SelectedEpoch:
         """Row of a measure or a kept checkpoint."""
@@ -411,24 +412,23 @@ class SelectionTable:
     def __str__(self) -> str:
         """Return text of at most 100 columns: all values, those corrected for the choice, and the notes."""
         number = len(self.validations)
-        lines = [
-            f"Best of {number} validation{'s' * (number != 1)}, by the report {self.report!r} (* best of a column)"
-        ]
+        among = f"{number} validation{'s' * (number != 1)} of the report {_shortened(self.report, MEASURE)!r}"
+        lines = [f"Kept and best epochs among {among} (* best value of a column)"]
         lines += _blocks(self._values())
         corrected = self._corrected()
         if len(corrected) > 1:
-            lines += ["", f"The best of {number} looks better than it is. Corrected on random halves of the samples:"]
+            lines += ["", f"Corrected for being the best of {number}, on random halves of the validation samples:"]
             lines += _blocks(list(zip(*corrected, strict=True)))
         notes = [line for note in self.notes for line in wrap(f"- {note}", WIDTH, subsequent_indent="  ")]
         return "\n".join([*lines, *[""] * bool(notes), *notes])
 
     def _values(self) -> list[list[str]]:
         """Return the columns of all rows and of the baseline, each with its head."""
-        name, baseline = self.baseline
-        columns = [["", *map(_label, self.rows), f"Baseline: {name}"]]
+        _, baseline = self.baseline
+        columns = [["", *map(_label, self.rows), "Baseline"]]
         for head, cells in (
             ("epoch", [_cell(row.epoch) for row in self.rows]),
-            ("step", [_cell(row.step) for row in self.rows]),
+            ("step", [_cell(row.step) * (self.unit == "step") for row in self.rows]),
             ("tied", [str(row.tied + 1) if row.tied else "" for row in self.rows]),
         ):
             columns += [[head, *cells, ""]] if any(cells) else []
@@ -470,7 +470,7 @@ class SelectionTable:
 
 def _label(row: SelectedEpoch) -> str:
     """Return the name of a row in the text."""
-    return row.how if row.how.startswith("kept checkpoint") else f"best {row.how}"
+    return row.how if row.how.startswith("kept ") else f"best {row.how}"
 
 
 def _cell(value: float | None) -> str:
@@ -524,11 +524,13 @@ def _notes(
     remedy: str,
 ) -> Iterator[str]:
     """Yield what is to be read beside the numbers: their meaning, reasons to doubt them, and advice."""
-    kind = "step" if history.stepwise else "epoch"
+    baseline, values = _baseline(followed, history)
+    if values:
+        yield f"Baseline: {baseline}"
     number = len(history.epochs)
     if any(len(places) > 1 for places in history.best.values()):
         keeper = "imbtorch.lightning.ModelCheckpoint keeps the latest"
-        yield f"tied: number of {kind}s with the same best value; the {followed.ties} of them is shown" + (
+        yield f"tied: number of {history.unit}s with the same best value; the {followed.ties} of them is shown" + (
             f", which Lightning's ModelCheckpoint keeps ({keeper})" if followed.ties == "earliest" else ""
         )
     if "bottom_line" in followed.columns:
@@ -540,14 +542,14 @@ def _notes(
         if epoch is None:
             yield f"{how}: kept by a run before this history, so its epoch is not known"
         elif history.at(epoch, step) is None:
-            yield f"{how}: the weights of that step were not validated"
+            yield f"{how}: the weights of step {step} were not validated"
     yield from _caveats(followed, history)
     if number > 1:
         if resampled:
             yield from _notes_on_choices(followed, history, choices, resampled)
         else:
-            yield f"The best of {number} looks better than it is; {remedy}"
-        yield f"Advice: {_advice(followed, history)}"
+            yield f"The best of {number} values is too optimistic, since it was selected as the best; {remedy}"
+        yield f"Advice from two studies: {_advice(followed, history)}"
 
 
 def _caveats(followed: FollowedReport, history: ValidationHistory) -> Iterator[str]:
@@ -575,29 +577,28 @@ def _notes_on_choices(
     resampled: Sequence[int],
 ) -> Iterator[str]:
     """Yield the meaning of the corrected values, choices that are arbitrary, and what was left out."""
-    kind = "step" if history.stepwise else "epoch"
     yield "corrected: an estimate; report the value on test data"
-    yield f"stability: share of the halves that select the same {kind}; not the probability that it is the best"
+    yield f"stability: share of the halves that select the same {history.unit}; not the probability that it is the best"
     yield (
-        f"indistinguishable: number of other {kind}s whose difference from the best may be noise, and an upper bound "
-        "of how much worse they are"
+        f"indistinguishable: number of other {history.unit}s whose difference from the best may be noise, and an upper "
+        "bound of how much worse they are"
     )
     for name, choice in choices.items():
         if choice.identical:
             same = spans(sorted({choice.epoch, *choice.identical}), history.labels)
-            yield f"{name}: {kind}s {same} predict the same, so the choice among them is arbitrary"
+            yield f"{name}: {history.unit}s {same} predict the same, so the choice among them is arbitrary"
         if choice.sparse:
             classes = ", ".join(repr(followed.class_names[at]) for at in choice.sparse)
             yield f"{name}: not corrected, since it is 0 without a hit of class {classes}, of which there are too few"
     left_out = [at for at in range(len(history.labels)) if at not in resampled]
     if left_out:
         yield (
-            f"{kind}{'s' * (len(left_out) > 1)} {spans(left_out, history.labels)}: not compared, for lack of "
+            f"{history.unit}{'s' * (len(left_out) > 1)} {spans(left_out, history.labels)}: not compared, for lack of "
             "predictions that agree with the counts of all processes (other samples, or before a run was resumed)"
         )
     bare = [name for name in history.best if name not in choices and followed.columns[name].measure]
     if bare:
-        yield f"{', '.join(bare)}: not corrected, since resampling would keep another {kind}"
+        yield f"{', '.join(bare)}: not corrected, since resampling would keep another {history.unit}"
     fewest = min((len(choice.compared) for choice in choices.values()), default=len(resampled))
     if fewest < len(resampled):
         yield f"Only the best {fewest} were compared, since resampling all takes long"

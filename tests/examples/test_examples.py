@@ -69,7 +69,7 @@ def check(folder: Path, done: subprocess.CompletedProcess[str], epochs: int) -> 
         kept[name] = torch.load(path, weights_only=True)
         assert kept[name]["epoch"] == int(epoch) == best["epoch"]
         assert path.name == f"{name}-epoch={int(epoch):02d}.ckpt"
-        (summary,) = re.findall(rf"kept by ModelCheckpoint\({name}\) +(\d+) ", done.stdout)
+        (summary,) = re.findall(rf"kept by {name} +(\d+) ", done.stdout)
         assert summary == epoch
         assert accuracy == balanced  # the test set is balanced
         assert -1 <= float(iam) <= 2 * float(balanced) - 1 + 0.002  # rounded; CBA is at most macro recall

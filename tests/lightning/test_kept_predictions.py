@@ -118,12 +118,12 @@ def test_the_kept_value_is_corrected_by_what_the_other_half_says():
     assert kept in row.choice.indistinguishable
     assert 0 not in row.choice.indistinguishable  # .72 against .5, of 90 samples
     text = str(made.table())
-    *_, below = text.partition("Corrected for having been chosen among these validations:\n")
+    *_, below = text.partition("\nCorrected for being the best of 6, on random halves of the validation samples:\n")
     header, *lines = below.splitlines()
-    line = next(each for each in lines if each.startswith("accuracy "))
-    assert re.search("corrected +95 % interval +stability +cannot be told from$", header)
+    line = next(each for each in lines if each.startswith("best accuracy "))
+    assert re.search(r"corrected \[95 % interval\] +stability +indistinguishable$", header)
     assert f"{row.choice.corrected:.4f}" in line
-    assert "stability: share of random half-samples that keep the epoch" in text
+    assert "stability: share of the halves that select the same epoch" in text
     assert "SelectionSummary(predictions=True)" not in text
     assert {row.choice is not None for row in made.table().rows} == {True}
 
@@ -186,13 +186,13 @@ def test_a_soft_monitor_is_replayed_on_hard_counts_with_ties_by_soft_values(tmp_
     assert (rows["accuracy_soft"].epoch, rows["accuracy_soft"].choice.stability) == (1, None)
     assert rows["accuracy_soft"].choice.identical == ()  # probabilities differ
     assert "accuracy: epochs 0 to 2 predict the same, so the choice among them is arbitrary" in made.table().notes
-    *_, line = [line for line in str(made.table()).splitlines() if line.startswith("accuracy ")]
-    assert re.search(r" - +2 others, to 0.00 lower$", line)
+    *_, line = [line for line in str(made.table()).splitlines() if line.startswith("best accuracy ")]
+    assert re.search(r" - +2 \(<= 0.00 worse\)$", line)
     head, _, second, *_ = made.table().rows_of_cells()
     assert dict(zip(head, second, strict=True))["stability"] is None
     assert rows["accuracy_soft"].choice.indistinguishable == (0, 1, 2)
     assert rows["accuracy_soft"].choice.corrected == pytest.approx(1 - 13 / 90, abs=1e-9)  # nothing was chosen by luck
-    kept = rows["kept by ModelCheckpoint(val_accuracy_soft)"]
+    kept = rows["kept by val_accuracy_soft"]
     assert kept.choice == rows["accuracy_soft"].choice
 
 
@@ -215,7 +215,7 @@ def test_a_validation_of_other_samples_is_left_out_and_loses_nothing():
     choice = table["accuracy"].choice
     assert choice.compared == (0, 2, 3, 4, 5)
     assert choice.epoch == table["accuracy"].epoch
-    assert any(note.startswith("epoch 1: no predictions that agree with the counts") for note in table.notes)
+    assert any(note.startswith("epoch 1: not compared, for lack of predictions that agree") for note in table.notes)
 
     def count(report, preds, target):
         report.update(preds, target)
@@ -226,7 +226,7 @@ def test_a_validation_of_other_samples_is_left_out_and_loses_nothing():
 
     made = summary(Scripted(count=count))
     assert {row.choice for row in made.table().rows} == {None}
-    assert "no predictions agree with the counts of all processes" in str(made.table())
+    assert "; no validation has predictions that agree with the counts of all processes" in made.table().notes[-2]
 
 
 def test_a_resumed_run_has_the_predictions_of_an_uninterrupted_one(tmp_path):
@@ -349,5 +349,5 @@ def test_three_processes_choose_as_one_does(tmp_path):
         assert rank.rows == ranks[0].rows
         assert rank.kept[:3] == [0, 0, 0]  # rank zero alone saves its predictions, so a resumed run starts anew
         assert resumed.compared == (3, 4, 5)
-        assert any(note.startswith("epochs 0 to 2: no predictions that agree") for note in rank.notes)
+        assert any(note.startswith("epochs 0 to 2: not compared, for lack of predictions") for note in rank.notes)
     assert [sum(each) for each in zip(*(rank.kept for rank in ranks), strict=True)] == [0, 0, 0, SIZE, SIZE, SIZE]

@@ -1,7 +1,9 @@
 """What SelectionSummary tells of real trainings, whose confusion matrices are scripted and known exactly."""
 
+import contextlib
 import csv
 import functools
+import io
 import itertools
 import math
 import re
@@ -26,6 +28,7 @@ from versions import loading, needs_callbacks_for
 
 from imbtorch import ExpectedCost, ImbalanceReport, accuracy, imbalance_accuracy
 from imbtorch.analysis import select_model
+from imbtorch.choosing.advice import ADVICE
 from imbtorch.lightning import ModelCheckpoint as TieKeeper
 from imbtorch.lightning import SelectionSummary, selection_table
 
@@ -167,8 +170,9 @@ def test_each_row_is_the_epoch_that_exact_values_select(package, capsys):
     assert table["accuracy"].tied == 1
     printed = capsys.readouterr().out
     assert printed == f"\n{table}\n"
-    assert "Selection by 'val' among 5 validations\nselected by        epoch  step  tied  " in printed
-    assert re.search(r"\naccuracy +3 +8 +2 ", printed)
+    assert "Kept and best epochs among 5 validations of the report 'val' (* best value of a column)\n" in printed
+    assert re.search(r"\n +epoch  tied  +iam ", printed)
+    assert re.search(r"\nbest accuracy +3 +2 ", printed)
     assert max(map(len, printed.splitlines())) <= 100
     assert f"*{max(columns['iam']):.4f}" in printed
     assert "P(better)" not in printed
@@ -184,7 +188,8 @@ def test_many_measures_and_long_names_stay_within_100_columns(tmp_path):
     made = summary(keeper, module=scripted(lightning)(val=report), measures=tuple(names))
     text = str(made.table())
     assert max(map(len, text.splitlines())) <= 100
-    assert text.count("selected by") > 1  # in several blocks
+    assert "kept by validat..very_long_name_3 " in text
+    assert text.count("\nbest ") > len(names)  # in several blocks
     assert text.count(f"{max(values('iam')):.4f}") >= len(names)
 
 
@@ -199,9 +204,54 @@ def test_an_interrupted_run_prints_what_was_counted_until_then(error, capsys):
     with pytest.raises((error, SystemExit)):
         run(Interrupted(), made)
     printed = capsys.readouterr().out
-    assert "Selection by 'val' among 3 validations" in printed
+    assert "Kept and best epochs among 3 validations" in printed
     assert printed == f"\n{made.table()}\n"
     assert made.table()["iam"].epoch == 2
+
+
+def advised(*callbacks, **options):
+    """The advice at the end of the printed text, as one line."""
+    text = " ".join(str(summary(*callbacks, **options).table()).split())
+    return text.partition("- Advice from two studies: ")[2]
+
+
+def test_the_advice_is_that_of_the_studies_word_for_word_and_of_this_run(tmp_path):
+    def keeper(kind=ModelCheckpoint, monitor="val_accuracy", mode="max"):
+        return kind(tmp_path, monitor=monitor, mode=mode)
+
+    class WithLoss(scripted(lightning)):
+        def on_validation_epoch_end(self):
+            super().on_validation_epoch_end()
+            self.log("val_loss", -float(self.trainer.global_step))
+
+    default = ADVICE["default"]
+    assert advised(keeper(TieKeeper)) == default  # accuracy ties, and the latest is kept
+    assert advised(keeper()) == f"{default} {ADVICE['ties']}"  # Lightning's own keeps the earliest
+    for callback in (keeper(monitor="val_loss", mode="min"), EarlyStopping("val_loss")):
+        assert advised(callback, module=WithLoss()) == f"{default} {ADVICE['loss']}"
+    never = [[[20, 0, 0], [12, 0, 0], [hits, 0, 8 - hits]] for hits in (4, 5, 6)]
+    assert advised(module=scripted(lightning)(never)) == f"{default} {ADVICE['ties']}"  # G-mean is 0 in every epoch
+    assert advised(module=scripted(lightning)(never), measures=("iam", "accuracy")) == default
+    two = [[[80, 20], [6, 14]], [[90, 10], [9, 11]]]  # accuracy keeps the second epoch, balanced accuracy the first
+    for measures, line in (
+        (("accuracy", "balanced_accuracy"), f"{default} {ADVICE['undecided']}"),
+        (("accuracy", "mcc"), default),
+    ):
+        module = scripted(lightning)(two, val=ImbalanceReport("binary", prefix="val_"))
+        assert advised(module=module, measures=measures) == line
+
+    def of_ten_classes(common, rare):
+        right = [common, *[rare] * 9]
+        matrix = [[right[i] if i == j else 0 for j in range(10)] for i in range(10)]
+        for i, size in enumerate([100, *[10] * 9]):
+            matrix[i][i - 1] = size - right[i]
+        return matrix
+
+    first, second = of_ten_classes(95, 5), of_ten_classes(80, 6)  # accuracy .74 and .71, balanced accuracy .545 and .62
+    for script, line in (([first, second], f"{default} {ADVICE['undecided']}"), ([first, first], default)):
+        module = scripted(lightning)(script, val=ImbalanceReport("multiclass", 10, prefix="val_"))
+        assert advised(module=module, measures=("accuracy", "balanced_accuracy")) == line
+    assert advised(trainer={"max_epochs": 1}) == ""  # nothing to choose from
 
 
 def test_of_epochs_of_infinite_value_the_latest_is_selected():
@@ -225,15 +275,17 @@ def test_max_min_is_the_lowest_of_the_five_measures_of_the_paper():
 def test_without_predictions_ties_and_what_would_help_are_told():
     """20, 12 and 8 targets: recalls of class 1 differ by one sample, of class 2 by three at most."""
     notes = summary().table().notes
-    assert notes[2].startswith(
-        "Baseline: always predicting '0': iam -0.6667, accuracy 0.5000, balanced_accuracy 0.3333"
-    )
-    assert notes[1] == (
+    assert re.search("\nBaseline +-0.6667 +0.5000 +0.3333 +0.0000 +0.0000\n", str(summary().table()))
+    assert notes[0] == "Baseline: always predicting '0'"
+    assert notes[2] == (
         "Class '2' has 8 validation samples; a difference of fewer than 6 hits is within noise, the largest seen was "
         "3; so it is for 1 more class"
     )
-    assert notes[3].startswith("the best of 5 looks better than it is; SelectionSummary(predictions=True) corrects")
-    assert notes[0].endswith("of tied epochs the latest is selected")
+    assert notes[3] == (
+        "The best of 5 values is too optimistic, since it was selected as the best; SelectionSummary(predictions=True) "
+        "corrects it"
+    )
+    assert notes[1] == "tied: number of epochs with the same best value; the latest of them is shown"
     assert "good" not in "".join(notes)
     same = [[[20, 0, 0], [12, 0, 0], [2, 0, 6]]] * 3
     notes = summary(module=scripted(lightning)(same), measures=("iam",)).table().notes
@@ -277,13 +329,13 @@ def test_lower_is_better_where_the_report_says_so_and_without_a_direction_nothin
     assert table["wrong"].values["first"] == MATRICES[table["wrong"].epoch][0][0]
     assert made.history().values["wrong"].tolist() == wrong
     assert made.history().values["recall/2"].tolist() == pytest.approx(rare)
-    assert "first: no direction, so selects nothing" in table.notes
+    assert "first: no direction is known, so no epoch is selected" in table.notes
 
 
 def test_what_is_monitored_is_shown_and_kept_comes_first(tmp_path):
     made = summary(ModelCheckpoint(tmp_path, monitor="val_iam", mode="max"), measures=("accuracy", "mcc"))
     assert made.table().measures == ("accuracy", "mcc", "iam")
-    assert [row.how for row in made.table().rows] == ["kept by ModelCheckpoint(val_iam)", "accuracy", "mcc", "iam"]
+    assert [row.how for row in made.table().rows] == ["kept by val_iam", "accuracy", "mcc", "iam"]
     (row,) = summary(measures=("mcc",), trainer={"max_epochs": 1}).table().rows
     assert (row.how, row.epoch) == ("mcc", 0)
 
@@ -308,7 +360,7 @@ def test_one_measure_with_other_costs_is_monitored(tmp_path):
     assert table.measures == ("a", "b")  # equal costs have one column
     for how, name in (("val_b", "b"), ("val_same", "same")):
         values = [(torch.tensor(matrix) * costs[name]).sum().item() for matrix in MATRICES]
-        assert table[f"kept by ModelCheckpoint({how})"].epoch == values.index(min(values))
+        assert table[f"kept by {how}"].epoch == values.index(min(values))
 
 
 def test_a_monitor_of_soft_counts_selects_by_them(tmp_path):
@@ -327,9 +379,11 @@ def test_a_monitor_of_soft_counts_selects_by_them(tmp_path):
     soft = [0.5 * 12 / 15 + 0.5 * (12 * p + 3 * (1 - p)) / 15 for p in (0.6, 0.9)]
     assert made.history().values["accuracy_soft"].tolist() == pytest.approx(soft)
     assert (table["iam"].epoch, table["iam"].tied, table["accuracy_soft"].epoch) == (0, 1, 1)
-    assert table["kept by ModelCheckpoint(val_accuracy_soft)"].epoch == 1
-    (note,) = [note for note in table.notes if note.startswith("ties: ")]  # Lightning's own callback is attached
-    assert note == "ties: the earliest is often the worst; imbtorch.lightning.ModelCheckpoint keeps the latest"
+    assert table["kept by val_accuracy_soft"].epoch == 1
+    (note,) = [note for note in table.notes if note.startswith("tied: ")]  # Lightning's own callback is attached
+    assert note.endswith(
+        "which Lightning's ModelCheckpoint keeps (imbtorch.lightning.ModelCheckpoint keeps the latest)"
+    )
     made.plot()
 
 
@@ -348,7 +402,7 @@ def test_the_worst_group_is_monitored_and_read_off_its_logged_values(tmp_path):
         expected.append(min(float(oracles.imbalance_accuracy(matrix)) for matrix in matrices))
     assert callback.history().values["iam_worst"].tolist() == pytest.approx(expected, abs=1e-6)
     assert callback.table()["iam_worst"].epoch == best(expected)
-    assert callback.table()["kept by ModelCheckpoint(val_iam_worst)"].epoch == best(expected)
+    assert callback.table()["kept by val_iam_worst"].epoch == best(expected)
 
 
 def test_names_of_the_catalogue_are_read_as_the_report_would():
@@ -387,7 +441,9 @@ def test_labels_are_averaged_and_have_intervals():
     for name, column in wanted.items():
         assert made.history().values[name].tolist() == pytest.approx(column)
         assert made.table()[name].epoch == latest(column)
-    assert "predicting no label: accuracy 0.7500, recall 0.0000, recall/1 0.0000" in str(made.table())
+    name, baseline = made.table().baseline
+    assert name == "predicting no label"
+    assert baseline == {"accuracy": 0.75, "recall": 0.0, "recall/1": 0.0}
     _, ax = made.plot()
     assert "95 % interval of accuracy" in [text.get_text() for text in ax.get_legend().get_texts()]
 
@@ -461,14 +517,12 @@ def test_the_epoch_that_a_checkpoint_kept(package, kind, tmp_path):
     saver = CALLBACKS[package].ModelCheckpoint(tmp_path, **KEEPERS[kind])
     made = SelectionSummary()
     run(scripted(package)(), made, saver, package=package)
-    (row,) = [row for row in made.table().rows if row.how.startswith("kept by")]
+    (row,) = [row for row in made.table().rows if row.how.startswith("kept ")]
     saved = torch.load(saver.best_model_path, weights_only=True)
     assert (row.epoch, row.step) == (saved["epoch"], saved["global_step"])
     assert row.values["accuracy"] == pytest.approx(values("accuracy")[row.epoch])
     monitor = KEEPERS[kind].get("monitor")
-    assert row.how == (
-        "kept by ModelCheckpoint, the last" if monitor is None else f"kept by ModelCheckpoint({monitor})"
-    )
+    assert row.how == (f"kept by {monitor}" if monitor else "kept last")
     wanted = {"val_iam": 2, "val_accuracy": 1, "val_mcc": best(values("mcc")), None: 4}[monitor]
     assert row.epoch == (wanted if kind != "every second" else 1 + 2 * best(values("iam", MATRICES[1::2])))
 
@@ -480,8 +534,8 @@ def test_the_table_follows_the_rule_for_ties_of_the_attached_callback(ties, epoc
     last = ModelCheckpoint(tmp_path / "last")  # monitors nothing, so has no rule
     table = summary(last, saver, measures=("accuracy", "iam")).table()
     assert (table["accuracy"].epoch, table["accuracy"].tied) == (epoch, 1)
-    assert table["kept by ModelCheckpoint(val_accuracy)"].epoch == epoch
-    assert f"of tied epochs the {ties or 'earliest'} is selected" in table.notes[0]
+    assert table["kept by val_accuracy"].epoch == epoch
+    assert f"; the {ties or 'earliest'} of them is shown" in table.notes[1]
     told = [note for note in table.notes if "imbtorch.lightning.ModelCheckpoint keeps the latest" in note]
     assert bool(told) == (ties != "latest")
 
@@ -496,9 +550,9 @@ def test_several_checkpoints_and_one_whose_file_is_gone(tmp_path):
     made = summary(*keepers, Deleter(tmp_path / "c"))
     table = made.table()
     assert [row.how for row in table.rows][:3] == [
-        "kept by ModelCheckpoint(val_iam) (1)",
-        "kept by ModelCheckpoint(val_iam) (2)",
-        "kept by ModelCheckpoint(val_precision/2)",
+        "kept by val_iam (1)",
+        "kept by val_iam (2)",
+        "kept by val_precision/2",
     ]
     precision = [matrix[2][2] / max(1, sum(row[2] for row in matrix)) for matrix in MATRICES]
     assert [row.epoch for row in table.rows][:3] == [2, 1, best(precision)]
@@ -509,9 +563,9 @@ def test_several_checkpoints_and_one_whose_file_is_gone(tmp_path):
 def test_a_checkpoint_of_a_step_without_a_validation_has_no_values(tmp_path):
     saver = ModelCheckpoint(tmp_path, every_n_train_steps=3)
     made = summary(saver, module=scripted(lightning)(MATRICES[:2]), trainer={"max_epochs": 2})
-    row = made.table()["kept by ModelCheckpoint, the last"]
+    row = made.table()["kept last"]
     assert (row.epoch, row.step, row.values) == (1, 3, {})
-    assert "kept by ModelCheckpoint, the last: the weights of that step were not validated" in made.table().notes
+    assert "kept last: the weights of step 3 were not validated" in made.table().notes
     made.plot()
 
 
@@ -569,7 +623,7 @@ def test_validations_of_one_epoch_are_told_apart(tmp_path):
     assert matrices(history) == MATRICES[:4]
     table = made.table()
     assert (table["iam"].epoch, table["iam"].step) == (1, 3)
-    assert (table["kept by ModelCheckpoint(val_iam)"].epoch, table["kept by ModelCheckpoint(val_iam)"].step) == (1, 3)
+    assert (table["kept by val_iam"].epoch, table["kept by val_iam"].step) == (1, 3)
     _, ax = made.plot()
     assert ax.get_xlabel() == "Step"
     assert list(ax.lines[0].get_xdata()) == [1, 2, 3, 4]
@@ -632,11 +686,11 @@ def test_a_resumed_run_has_the_history_of_an_uninterrupted_one(tmp_path):
         assert matrices(made.history()) == script
         assert made.history().epochs == (0, 1, 2, 3, 4)
     assert str(resumed.table()) == str(whole.table())
-    assert resumed.table()["kept by ModelCheckpoint(val_iam)"].epoch == 0
+    assert resumed.table()["kept by val_iam"].epoch == 0
     # from an earlier checkpoint, whose own epoch is the one that is kept, and with other measures
     again = go(tmp_path / "parts", 3, tmp_path / "parts" / "best-epoch=0.ckpt", measures=("gmean",))
     assert matrices(again.history()) == script[:3]
-    assert again.table()["kept by ModelCheckpoint(val_iam)"].epoch == 0
+    assert again.table()["kept by val_iam"].epoch == 0
     assert again.table().measures == ("gmean", "iam")
 
 
@@ -648,7 +702,7 @@ def test_a_run_that_began_without_the_callback(tmp_path):
     made = summary(ModelCheckpoint(tmp_path / "b", monitor="val_iam", mode="max"))  # of another run
     run(scripted(lightning)(script), made, ModelCheckpoint(**keeper), checkpoint=first.best_model_path)
     assert made.history().epochs == (1, 2)
-    row = made.table()["kept by ModelCheckpoint(val_iam)"]
+    row = made.table()["kept by val_iam"]
     assert (row.epoch, row.values) == (None, {})
     assert "kept by a run before this history" in str(made.table())
 
@@ -792,7 +846,7 @@ def test_the_table_as_csv(tmp_path):
     assert by_iam[:4] == ["iam", "2", "6", "0"]
     assert accuracy[:4] == ["accuracy", "1", "4", "1"]  # the fourth is as the second
     assert [float(cell) for cell in by_iam[4:]] == pytest.approx([values(name)[2] for name in MEASURES])
-    assert kept[0] == "kept by ModelCheckpoint(val_iam)"
+    assert kept[0] == "kept by val_iam"
 
 
 def test_the_picture_shows_all_measures_and_marks_every_choice(tmp_path):
@@ -806,7 +860,7 @@ def test_the_picture_shows_all_measures_and_marks_every_choice(tmp_path):
     assert {round(float(EXACT[name](always)), 9) for name in MEASURES} <= {round(value, 9) for value in dotted}
     (strip,) = ax.child_axes
     named = [text.get_text() for text in strip.get_yticklabels()]
-    assert named == [*MEASURES, "kept by ModelCheckpoint(val_iam)"]
+    assert named == ["kept by val_iam", *MEASURES]
     marked = {
         line.get_ydata()[0]: line.get_xdata()[0] for line in strip.lines if line.get_marker() not in ("None", None)
     }
@@ -858,6 +912,47 @@ def test_two_processes_have_the_history_of_one(tmp_path):
     }
 
 
+class Watched(SelectionSummary):
+    """Counts the collectives of what it does after an exception."""
+
+    def on_exception(self, trainer, pl_module, exception):
+        with counted_collectives() as self.calls:
+            super().on_exception(trainer, pl_module, exception)
+
+
+def failing(rank, world, folder, failing_rank, error):
+    """Train until one process fails in its fourth epoch; the other then waits for it in vain."""
+    join_lightning(world)
+
+    class Failing(scripted(lightning)):
+        def on_train_epoch_start(self):
+            if self.current_epoch == 3 and rank == failing_rank:
+                raise error("of one process")
+
+    made = Watched(predictions=True)
+    options = {"strategy": "ddp", "devices": world, "logger": CSVLogger(folder, "log", "")}
+    raised, printed = None, io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        try:
+            run(Failing(every=STEPS // world), made, **options)
+        except BaseException as failure:
+            raised = type(failure).__name__
+    return types.SimpleNamespace(raised=raised, printed=printed.getvalue(), table=str(made.table()), calls=made.calls)
+
+
+@pytest.mark.parametrize(("failing_rank", "error"), [(0, KeyboardInterrupt), (1, RuntimeError)])
+def test_where_one_of_two_processes_fails_rank_zero_prints_what_it_counted(failing_rank, error, tmp_path):
+    zero, one = launch(2, failing, str(tmp_path), failing_rank, error, timeout=60.0)
+    assert None not in (zero.raised, one.raised)
+    assert "Kept and best epochs among 3 validations of the report 'val'" in zero.table
+    assert zero.printed == f"\n{zero.table}\n"
+    assert one.printed == ""
+    assert zero.calls == one.calls == []  # nobody else is asked
+    assert re.search(rf"\nbest iam +2 +\*{max(values('iam')[:3]):.4f} ", zero.table)
+    assert "selected as the best; it is corrected when fit ends without an error" in " ".join(zero.table.split())
+    assert not [*tmp_path.glob("**/*selection*")]  # nor a logger
+
+
 def test_the_script_is_what_the_tests_take_it_for():
     picks = {name: best(values(name)) for name in MEASURES}
     assert picks["iam"] != picks["accuracy"]
@@ -878,4 +973,4 @@ def test_the_commonest_class_is_that_of_the_population():
     )
     guessed = [[0, 0, share] for share in shares]
     accuracy, iam = (float(oracle(guessed)) for oracle in (oracles.accuracy, oracles.imbalance_accuracy))
-    assert f"Baseline: always predicting 'c': accuracy {accuracy:.4f}, iam {iam:.4f}" in str(made.table())
+    assert made.table().baseline == ("always predicting 'c'", pytest.approx({"accuracy": accuracy, "iam": iam}))
