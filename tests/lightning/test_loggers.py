@@ -204,7 +204,7 @@ def test_a_report_whose_name_is_no_file_name(tmp_path):
     assert list(stand_in.figures) == [f"figures/{name}" for name in wanted]
     text = (tmp_path / "reports.a_b_selection_table.txt").read_text(encoding="utf-8")
     assert text == stand_in.tables["reports.a_b_selection_table.txt"]
-    assert text.startswith("Selection by 'reports.a/b' among 1 validation\n")
+    assert text.startswith("Kept and best epochs among 1 validation of the report 'reports.a/b' ")
 
 
 def test_the_choice_of_an_epoch_in_tensorboard_weights_and_biases_and_comet(tmp_path, capsys):
@@ -225,7 +225,8 @@ def test_the_choice_of_an_epoch_in_tensorboard_weights_and_biases_and_comet(tmp_
     assert (text.step, picture.step) == (12, 12)
     head, rows = stand_in.tables["val_selection_table at 12"]
     assert head == ["selected by", "epoch", "step", "ties", "accuracy", "gmean"]
-    assert [row[:4] for row in rows] == [["accuracy", 1, 8, 0], ["gmean", 1, 8, 0]]
+    baseline = ["Baseline: always predicting '0'", None, None, None]
+    assert [row[:4] for row in rows] == [["accuracy", 1, 8, 0], ["gmean", 1, 8, 0], baseline]
     assert stand_in.tables["val_selection_table_notes at 12"] == (["note"], [[note] for note in table.notes])
     assert list(stand_in.figures) == list(comet.figures) == ["val_selection at 12"]
     assert comet.tables == {"val_selection_table at 12": str(table)}
