@@ -37,8 +37,6 @@ plot_prevalence plot_roc plot_selection plot_sensitivity plot_skew_map plot_swee
 
 BalancedAccuracyPosterior Comparison Correlations Interval InvarianceTable PrevalenceCurves SensitivityCurves
 
-ConfusionFigures MonitorGuard SelectionSummary
-
 ConfusionMatrixMetric
 """
 WITHOUT_PARAMETERS = """
@@ -61,9 +59,6 @@ properties/prevalence.py properties/sensitivity.py properties/skew.py
 analysis.py
 
 huggingface.py
-lightning/base.py lightning/checkpoint.py lightning/checkpoint_watcher.py lightning/drawings.py
-lightning/entry_point.py lightning/figures.py lightning/kept_predictions.py lightning/loggers.py
-lightning/monitor_guard.py lightning/selection_summary.py lightning/selection_table.py
 
 metrics/averaging.py metrics/base.py metrics/bounds.py metrics/catalogue.py metrics/class_groups.py
 metrics/compat.py metrics/confusion_matrix.py metrics/groups.py metrics/hand_till.py

@@ -1,4 +1,4 @@
-"""Which of the two Lightning packages to build on."""
+"""Base of the callbacks, of the Lightning package that the program uses, and what all of them ask."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ __all__ = ["Callback", "is_fitting", "reports", "shared_results"]
 
 
 def shared_results(module: nn.Module) -> Iterator[tuple[str, SharedResult]]:
-    """All reports and sweeps of a module, by the path of their attribute."""
+    """Yield all reports and sweeps of a module, by the path of their attribute."""
     for path, child in module.named_modules():
         if isinstance(child, SharedResult):
             yield path, child
 
 
 def reports(module: nn.Module) -> Iterator[tuple[str, ImbalanceReport]]:
-    """All reports of a module, by the path of their attribute."""
+    """Yield all reports of a module, by the path of their attribute."""
     for path, child in shared_results(module):
         if isinstance(child, ImbalanceReport):
             yield path, child
 
 
 def is_fitting(trainer: Any) -> bool:
-    """Whether the trainer is in ``fit`` rather than ``validate`` or ``test``."""
+    """Return whether the trainer is in ``fit`` rather than ``validate`` or ``test``."""
     return bool(trainer.state.fn == "fit")

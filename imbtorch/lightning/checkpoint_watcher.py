@@ -1,4 +1,4 @@
-"""Of which epoch are the weights: those that checkpoint callbacks keep, and those of a checkpoint."""
+"""Epoch and step of weights: those that checkpoint callbacks keep, and those of a checkpoint."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["CheckpointWatcher", "TrainingPoint"]
 
 
 class TrainingPoint(NamedTuple):
-    """When in a training weights were as they are.
+    """Point of a training at which weights are taken.
 
     Attributes:
-        epoch: the epoch that they were trained in last; None if it is not known.
-        step: optimizer steps that had been taken.
+        epoch: last epoch in which they were trained; None if it is not known.
+        step: optimizer steps taken until then.
     """
 
     epoch: int | None
@@ -25,22 +25,22 @@ class TrainingPoint(NamedTuple):
 
     @classmethod
     def of_training(cls, trainer: Any) -> TrainingPoint:
-        """Where a trainer's training is, or ended: its ``current_epoch`` counts on once an epoch has ended."""
+        """Return the point of the present or last training: ``current_epoch`` counts on once an epoch has ended."""
         started = trainer.fit_loop.epoch_progress.current.ready
         return cls(started - 1 if started else None, trainer.global_step)
 
     @classmethod
     def of_checkpoint(cls, checkpoint: Mapping[str, Any]) -> TrainingPoint:
-        """Where the training was that wrote a checkpoint."""
+        """Return the point of the training that wrote a checkpoint."""
         try:
             started = checkpoint["loops"]["fit_loop"]["epoch_progress"]["current"]["ready"]
-        except KeyError:  # not written by a Trainer of today
+        except KeyError:  # written by an older Trainer
             return cls(checkpoint.get("epoch"), checkpoint.get("global_step", 0))
         return cls(started - 1 if started else None, checkpoint["global_step"])
 
     @classmethod
     def of_file(cls, path: str | Path) -> TrainingPoint | None:
-        """Where the training was that wrote a local file, whose weights are not read; None if it cannot be told."""
+        """Return the point of the training that wrote a local file, without its weights; None if it is not known."""
         if not Path(path).is_file():
             return None
         try:
@@ -50,13 +50,13 @@ class TrainingPoint(NamedTuple):
 
 
 class CheckpointWatcher:
-    """Tells which checkpoint callbacks keep other weights than when they were looked at last."""
+    """Watcher of checkpoint callbacks, which notes changes of what they keep."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[Any, ...]] = {}
 
     def newly_kept(self, trainer: Any) -> Iterator[Any]:
-        """Checkpoint callbacks that have something new as their best."""
+        """Yield the checkpoint callbacks whose best checkpoint has changed since the last call."""
         for checkpoint in trainer.checkpoint_callbacks:
             path, score, step = mark = _mark(checkpoint)
             old_path, old_score, old_step = self._seen.get(checkpoint.state_key, ("", None, None))
@@ -66,7 +66,7 @@ class CheckpointWatcher:
 
 
 def _mark(checkpoint: Any) -> tuple[Any, ...]:
-    """What changes with the file that is kept, which may be overwritten under its name; no value leaves the device."""
+    """Return values that change with the kept file, even if it keeps its name; no value leaves the device."""
     score = getattr(checkpoint, "best_model_score", None)
     step = getattr(checkpoint, "_last_global_step_saved", None) if score is None else None
     return getattr(checkpoint, "best_model_path", ""), score, step

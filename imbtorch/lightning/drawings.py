@@ -1,4 +1,4 @@
-"""What is drawn of a report or a sweep: its last result as it is now, which may be drawn after it was written over."""
+"""Figures of the last result of a report or a sweep, which can also be drawn after the next result was computed."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ Draw: TypeAlias = Callable[[], Any]  # makes a matplotlib figure
 Intervals: TypeAlias = Mapping[tuple[str, str, str], tuple[float, float]]
 CURVES = 10  # labels or classes whose curves are drawn
 PANELS = 3  # beside each other
-ALL = ""  # groups together: no group has an empty name
-NONE = (float("nan"), float("nan"))  # limits of what has no interval
+ALL = ""  # key of all groups together: no group has an empty name
+NONE = (float("nan"), float("nan"))  # bounds of a value without an interval
 
 
 def drawings(metric: SharedResult) -> Iterator[tuple[str, Draw]]:
-    """What there is to draw of the last result: the end of its name, and what makes the figure; never communicates."""
+    """Yield the end of the name of each figure of the last result, and the function that draws it.
+
+    Never communicates.
+    """
     if isinstance(metric, ImbalanceReport):
         yield from _of_report(metric)
     elif isinstance(metric, ThresholdSweep):
@@ -60,7 +63,7 @@ def _of_report(report: ImbalanceReport) -> Iterator[tuple[str, Draw]]:
 
 
 def _confusion(matrix: Tensor | None, recalls: Mapping[str, float], intervals: Intervals, item: str) -> Any:
-    """Confusion matrix beside the recalls; recalls alone where there is no matrix."""
+    """Draw the confusion matrix beside the recalls; the recalls alone without a matrix."""
     from matplotlib.figure import Figure
 
     side = min(max(4.0, 0.45 * len(recalls)), 12.0)
@@ -78,14 +81,14 @@ def _panels(
     item: str,
     sizes: Mapping[str, float] | None = None,
 ) -> Any:
-    """Bars of each measure in a panel of its own."""
+    """Draw the bars of each measure in a panel of its own."""
     from matplotlib.figure import Figure
 
     rows, columns = -(-len(values) // PANELS), min(PANELS, len(values))
     bars = len(next(iter(values.values())))
     figure = Figure(figsize=(columns * min(max(3.2, 0.3 * bars), 9.0), 2.4 * rows + 2.4), layout="constrained")
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
-    spare = len(panels) - len(values)  # of the first row, so that the last one, which bears the names, is whole
+    spare = len(panels) - len(values)  # taken from the first row, since the last one bears the names
     for ax in panels[columns - spare : columns]:
         ax.remove()
     shown = panels[: columns - spare] + panels[columns:]
@@ -115,7 +118,7 @@ def _bars(
 
 
 def _of_sweep(sweep: ThresholdSweep) -> Iterator[tuple[str, Draw]]:
-    """Curves, with what is predicted at the best threshold; none where no label has targets of both classes."""
+    """Yield the curves with the best threshold; nothing if no label has targets of both classes."""
     result, binary = sweep.result(), sweep.task == "binary"
     both = cast(Tensor, result.counts), result.rates()
     histograms, rates = (each.cpu().reshape(-1, *each.shape[-2:]) for each in both)
@@ -140,7 +143,7 @@ def _of_sweep(sweep: ThresholdSweep) -> Iterator[tuple[str, Draw]]:
 
 
 def _curves(matrices: Tensor, rates: Tensor, marked: int, best: float, auc: float, precision: float) -> Any:
-    """ROC and precision-recall curve with the operating point."""
+    """Draw the ROC and the precision-recall curve with the operating point."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.0, 4.8), layout="constrained")
@@ -160,7 +163,7 @@ def _label_curves(
     shares: Tensor,
     title: str,
 ) -> Any:
-    """ROC curves of labels with their operating points, beside their average precisions."""
+    """Draw the ROC curves of labels with their operating points, beside their average precisions."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10.0, 5.2), layout="constrained")

@@ -1,4 +1,4 @@
-"""What reports and sweeps computed in each validation and test, drawn for whichever logger is attached."""
+"""Figures of the results of reports and sweeps after each validation and test, for the attached loggers."""
 
 from __future__ import annotations
 
@@ -16,37 +16,44 @@ __all__ = ["ConfusionFigures"]
 
 
 class ConfusionFigures(Callback):
-    """Draws what reports and sweeps computed, and hands it to the loggers.
+    """Figures of reports and sweeps, drawn after each validation and test and handed to the loggers.
 
-    At the end of each validation, of ``fit`` or ``validate``, and of each ``test``. TensorBoard, Weights & Biases,
-    MLflow and Comet take the figures; with the CSV logger they become PNGs in ``figures`` beside the log. A logger that
-    takes none or raises is named in a warning, once. Needs matplotlib. The name of a figure is that of the attribute,
-    and:
+    They show the results of each validation, in ``fit`` or ``validate``, and of each ``test``. TensorBoard, Weights &
+    Biases, MLflow and Comet take the figures; with the CSV logger they become PNGs in ``figures`` beside the log. A
+    warning names, once, a logger that takes none or raises. Drawing needs matplotlib. A figure is named by the
+    attribute of the report or sweep, followed by:
 
-    - ``_confusion``: the confusion matrix of an :class:`~imbtorch.ImbalanceReport`, of hard counts and of all groups
-      together, and the recall of each class, with its interval where the report has one. Labels and margins have no
-      matrix.
-    - ``_groups``: each measure (of ``per_group``, or all) for each group of samples beside that of all groups.
+    - ``_confusion``: the confusion matrix of an :class:`~imbtorch.ImbalanceReport` (hard counts, all groups together)
+      and the recall of each class, with its interval if the report has one. Labels and margins have no matrix.
+    - ``_groups``: each measure (of ``per_group``, or all) for each group of samples, beside its value for all groups.
     - ``_class_groups``: each measure of class groups.
     - ``_superclasses``: confusion matrix and recalls of the superclasses.
-    - ``_curves``: of a :class:`~imbtorch.ThresholdSweep`, the ROC and precision-recall curves, with the best threshold
-      marked; of several labels or classes the ROC curves and average precisions, a dotted line being that of guessing,
-      which is the share of positives. Of more than ten the ten that have the fewest positives. Where no label has
-      targets of both classes there is nothing to draw, and a warning says so, once.
+    - ``_curves``: ROC and precision-recall curve of a :class:`~imbtorch.ThresholdSweep`, with the best threshold
+      marked. With several labels or classes, the ROC curves and average precisions of the ten with the fewest
+      positives; dotted lines mark the average precision of guessing, the share of positives. If no label has targets of
+      both classes, nothing is drawn and a warning says so, once.
 
-    Names of figures of ``test`` end in ``_test``; files also bear the epoch of the weights that are shown,
-    ``_epoch0007``: after ``validate(ckpt_path="best")`` that of the checkpoint, without a path the last one of the
-    training before. It is left out where it is not known, as for a module without training.
+    Names of figures of ``test`` end in ``_test``. File names add the epoch of the weights, as in ``_epoch0007``: after
+    ``validate(ckpt_path="best")`` the epoch of the checkpoint, without a path the last epoch trained. They omit an
+    unknown epoch, for example without training.
 
     Args:
         every_n_epochs: draw every n-th epoch of ``fit``.
         report: attribute of the report or sweep to draw, such as ``"val"``; by default all that validation computed.
-        kept_only: of the epochs of ``fit``, draw those alone whose weights a ``ModelCheckpoint`` keeps in the end (its
+        kept_only: draw only the epochs of ``fit`` whose weights a ``ModelCheckpoint`` keeps in the end (its
             ``best_model_path``), after the training or when it is interrupted.
 
     Raises:
         ValueError: for ``every_n_epochs`` below 1, or beside ``kept_only``; at the start of ``fit`` for ``kept_only``
             without a checkpoint callback; at the end of validation for a report that the module does not have.
+
+    Examples:
+        Draw every fifth epoch of ``fit``, and each test::
+
+            Trainer(callbacks=[ConfusionFigures(every_n_epochs=5)], logger=CSVLogger("out"))
+
+        >>> ConfusionFigures(every_n_epochs=5).every_n_epochs
+        5
     """
 
     def __init__(self, every_n_epochs: int = 1, report: str | None = None, *, kept_only: bool = False) -> None:
@@ -65,10 +72,10 @@ class ConfusionFigures(Callback):
         self._latest: list[_Drawing] = []  # of the last validation
         self._kept: dict[str, list[_Drawing]] = {}  # state key of a checkpoint callback -> what it keeps
 
-    # --- which weights ----------------------------------------------------------------------------------------------
+    # --- the weights that are shown -----------------------------------------------------------------------------------
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Ask for a checkpoint callback where one decides what is drawn."""
+        """Check for a checkpoint callback, which ``kept_only`` needs."""
         self._loaded_by_hook = False
         if stage == "fit" and self.kept_only and not trainer.checkpoint_callbacks:
             raise ValueError(
@@ -77,11 +84,11 @@ class ConfusionFigures(Callback):
             )
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        """Remember of which epoch the weights are."""
+        """Remember the epoch of the weights."""
         self._loaded, self._loaded_by_hook = TrainingPoint.of_checkpoint(checkpoint), True
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """From here on the weights are those of the training; what was kept before it cannot be drawn."""
+        """Forget loaded weights and kept checkpoints: those of earlier runs cannot be drawn."""
         self._loaded = None
         self._latest, self._kept, self._watcher = [], {}, CheckpointWatcher()
         for _ in self._watcher.newly_kept(trainer):
@@ -94,16 +101,16 @@ class ConfusionFigures(Callback):
             self._loaded = TrainingPoint.of_file(trainer.ckpt_path) or TrainingPoint(None, trainer.global_step)
         return self._loaded or TrainingPoint.of_training(trainer)
 
-    # --- what is drawn ----------------------------------------------------------------------------------------------
+    # --- drawing ------------------------------------------------------------------------------------------------------
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """Remember what was computed before, by training for example."""
+        """Remember results computed before, by training for example."""
         self._results_before = {path: report.last_result for path, report in shared_results(pl_module)}
 
     on_test_start = on_validation_start
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """Draw what validation computed, on rank zero."""
+        """Draw the results of a validation, on rank zero."""
         if trainer.sanity_checking or not trainer.is_global_zero:
             return
         if not is_fitting(trainer):
@@ -114,20 +121,20 @@ class ConfusionFigures(Callback):
             self._hand_over(trainer, self._drawings(trainer, pl_module))
 
     def on_test_end(self, trainer: Any, pl_module: Any) -> None:
-        """Draw what the test computed, on rank zero."""
+        """Draw the results of a test, on rank zero."""
         if trainer.is_global_zero:
             self._hand_over(trainer, self._drawings(trainer, pl_module, "_test"))
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """See what was kept after the last batch."""
+        """Note the checkpoints kept after the last batch."""
         self._look_at_checkpoints(trainer)
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
-        """Draw what is kept in the end."""
+        """Draw the kept epochs."""
         self._draw_kept(trainer)
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Draw what was kept until the training was interrupted."""
+        """Draw the epochs kept until the training was interrupted."""
         self._draw_kept(trainer)
 
     def _look_at_checkpoints(self, trainer: Any) -> None:
@@ -147,7 +154,7 @@ class ConfusionFigures(Callback):
         self._kept = {}
 
     def _drawings(self, trainer: Any, module: Any, postfix: str = "") -> Iterator[_Drawing]:
-        """What was computed since the start of this validation or test."""
+        """Yield the drawings of results computed since the start of this validation or test."""
         known = dict(shared_results(module))
         if self.report is not None and self.report not in known:
             raise ValueError(f"the module has no report {self.report!r}; it has {sorted(known) or 'none'}")
@@ -162,7 +169,7 @@ class ConfusionFigures(Callback):
                 self._warn(f"{path!r} has no targets of both classes, so there is no curve to draw")
             yield from made
 
-    # --- for whom it is drawn ---------------------------------------------------------------------------------------
+    # --- loggers and warnings -----------------------------------------------------------------------------------------
 
     def _hand_over(self, trainer: Any, found: Iterator[_Drawing]) -> None:
         for drawing in found if trainer.loggers else ():
@@ -179,7 +186,7 @@ class ConfusionFigures(Callback):
 
 @dataclass(frozen=True, eq=False)
 class _Drawing:
-    """What makes a figure of counts as they were, and what it is to be called."""
+    """A figure to be drawn: its name, the point of its weights, and the function that draws it."""
 
     name: str
     weights: TrainingPoint

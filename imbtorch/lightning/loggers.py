@@ -15,7 +15,7 @@ __all__ = ["file_name", "log_figure", "log_table"]
 
 @dataclass(frozen=True)
 class _Figure:
-    """A figure of matplotlib, made after so many optimizer steps; ``file`` is its name where it becomes one."""
+    """A matplotlib figure, its optimizer step, and the name of its file with loggers that write one."""
 
     name: str
     figure: Any
@@ -25,7 +25,7 @@ class _Figure:
 
 @dataclass(frozen=True)
 class _Table:
-    """A table as text with notes, and its cells, those of the head first."""
+    """A table as text with notes, and its cells, the head first."""
 
     name: str
     text: str
@@ -36,14 +36,14 @@ class _Table:
 
 
 class _Adapter:
-    """One kind of logger, by its name in Lightning, and how it takes figures and tables; by default not at all."""
+    """Adapter of one kind of logger, named as in Lightning; by default it takes no figures and tables."""
 
     kind: ClassVar[str]
 
     def fits(self, logger: Any) -> bool:
         """Return whether a logger is of this kind.
 
-        Its type decides rather than its methods: those of MLflow and Comet have the same names and other arguments.
+        Decide by its type, since methods of MLflow and Comet have the same names and other arguments.
         """
         packages = ("lightning", "pytorch_lightning")
         return any(
@@ -101,7 +101,7 @@ class _Comet(_Adapter):
 
 
 class _CSV(_Adapter):
-    """Files beside the log."""
+    """Adapter that writes files beside the log."""
 
     kind = "CSVLogger"
 
@@ -117,28 +117,28 @@ class _CSV(_Adapter):
 
 
 class _Dummy(_Adapter):
-    """The logger of ``fast_dev_run``, which keeps nothing."""
+    """Adapter of the logger of ``fast_dev_run``, which keeps nothing."""
 
     kind = "DummyLogger"
 
 
 ADAPTERS: tuple[_Adapter, ...] = (_TensorBoard(), _WeightsAndBiases(), _MLflow(), _Comet(), _CSV(), _Dummy())
-_warned: WeakSet[Any] = WeakSet()  # loggers, so that each is named once
+_warned: WeakSet[Any] = WeakSet()  # loggers that a warning has named
 
 
 def log_figure(logger: Any, name: str, figure: Any, step: int, file: str = "") -> bool:
     """Hand a figure to a logger, on rank zero alone.
 
     Args:
-        logger: of Lightning. TensorBoard, Weights & Biases, MLflow and Comet take it; beside a CSV log it becomes a PNG
-            in ``figures``. About another one, and one that raises, a warning is given, once.
-        name: of the figure.
-        figure: of matplotlib.
-        step: optimizer steps that had been taken.
-        file: name without ending where it becomes a file; by default that of the figure.
+        logger: logger of Lightning. TensorBoard, Weights & Biases, MLflow and Comet take the figure; a CSV logger
+            writes it as PNG into ``figures``. A warning names, once, any other logger and one that raises.
+        name: name of the figure.
+        figure: matplotlib figure.
+        step: optimizer steps taken so far.
+        file: name of the file without its ending; by default that of the figure.
 
     Returns:
-        Whether the logger took it.
+        True if the logger took it.
     """
     return _handed(logger, _Figure(name, figure, step, file_name(file or name)))
 
@@ -150,20 +150,20 @@ def log_table(
 
     Args:
         logger: see :func:`log_figure`. Weights & Biases takes rows, and notes as ``<name>_notes``; the others text.
-        name: of the table.
-        text: of table and notes.
-        rows: cells, those of the head first.
-        notes: what is to be known beside them.
-        step: optimizer steps that had been taken.
+        name: name of the table.
+        text: table and notes as text.
+        rows: cells, the head first.
+        notes: sentences to read beside them.
+        step: optimizer steps taken so far.
 
     Returns:
-        Whether the logger took it.
+        True if the logger took it.
     """
     return _handed(logger, _Table(name, text, rows, notes, step, file_name(name)))
 
 
 def _handed(logger: Any, given: _Figure | _Table) -> bool:
-    """Hand on what is given, which may fail, but must not end a training."""
+    """Pass a figure or table to the adapter; turn its errors into a warning, so that training goes on."""
     adapter = next((adapter for adapter in ADAPTERS if adapter.fits(logger)), None)
     if adapter is None:
         takers = ", ".join(adapter.kind for adapter in ADAPTERS[:-1])
@@ -187,5 +187,9 @@ def _warn(logger: Any, text: str) -> None:
 
 
 def file_name(name: str) -> str:
-    """Return the name of a report's attribute without what a path cannot bear."""
+    """Return a name with ``_`` for characters that file names cannot have.
+
+    >>> file_name("reports.a/b")
+    'reports.a_b'
+    """
     return re.sub(r"[^-\w.]", "_", name)

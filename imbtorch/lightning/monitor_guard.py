@@ -1,4 +1,4 @@
-"""Stops a training whose callbacks would keep the worst epoch of a logged metric."""
+"""Guard that stops a training whose callbacks would keep the worst epoch of a logged metric."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ LoggedMetric: TypeAlias = SyncedMetric | ReportedValue
 
 
 class _Guard:
-    """What the guard does, whichever Lightning package calls it."""
+    """Hooks of the guard, for either Lightning package."""
 
     def __init__(self) -> None:
         super().__init__()
         self._already_warned: set[str] = set()
-        self._ignored: list[Any] = []  # filters of warnings, while Lightning's is kept back
+        self._ignored: list[Any] = []  # filters that suppress a warning of Lightning
         self._replaces_lightnings_warning = False
-        self._held: dict[str, int] = {}  # updates that metrics held when the present training epoch or evaluation began
+        self._held: dict[str, int] = {}  # path of a metric -> its updates when this epoch or evaluation began
 
-    # --- samples that are counted twice -----------------------------------------------------------------------------
+    # --- samples that are counted twice -------------------------------------------------------------------------------
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Keep back Lightning's warning about the sampler: the guard warns where samples are counted twice."""
+        """Hide Lightning's warning about the sampler: the guard warns only where samples are counted twice."""
         counts = any(True for _ in _metrics(pl_module))
         self._replaces_lightnings_warning = counts and stage in ("validate", "test") and self._is_first(trainer)
         if self._replaces_lightnings_warning:
             self._ignored = ignore_warnings(LIGHTNINGS_SAMPLER_WARNING)
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """Let Lightning's warnings through again, now that the loaders are there."""
+        """Let Lightning's warnings through again, once the loaders are made."""
         self._stop_ignoring()
 
     on_test_start = on_validation_start
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Let Lightning's warnings through again, where there was nothing to validate."""
+        """Let Lightning's warnings through again, also if nothing was validated."""
         self._stop_ignoring()
         self._held = {}
 
@@ -78,7 +78,7 @@ class _Guard:
                         "SequentialSampler(dataset), batch_size) to count each once",
                     )
 
-    # --- counts of an epoch before, or of one that was interrupted --------------------------------------------------
+    # --- counts of an earlier or interrupted epoch --------------------------------------------------------------------
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Note which metrics hold counts before the first batch."""
@@ -86,7 +86,7 @@ class _Guard:
             self._held = _updates(pl_module)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Warn about those of them that count on."""
+        """Warn about metrics that add this batch to earlier counts."""
         if batch_idx == 0:
             self._warn_of_earlier_counts(trainer, pl_module, "training")
 
@@ -100,7 +100,7 @@ class _Guard:
     def on_validation_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        """Warn about those of them that count on."""
+        """Warn about metrics that add this batch to earlier counts."""
         if batch_idx == dataloader_idx == 0:
             self._warn_of_earlier_counts(trainer, pl_module, "validation")
 
@@ -109,7 +109,7 @@ class _Guard:
     def on_test_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        """Warn about those of them that count on."""
+        """Warn about metrics that add this batch to earlier counts."""
         if batch_idx == dataloader_idx == 0:
             self._warn_of_earlier_counts(trainer, pl_module, "test")
 
@@ -127,9 +127,9 @@ class _Guard:
                 )
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Reset what an interrupted validation or test counted, since the next one would count on from there.
+        """Reset metrics that an interrupted validation or test has updated, since the next one would add to them.
 
-        A metric that held earlier counts keeps them all. So do those of training, whose epoch may be resumed.
+        A metric that held earlier counts keeps them all. So do metrics of training, whose epoch may be resumed.
         """
         self._stop_ignoring()
         for path, metric in _metrics(pl_module):
@@ -137,18 +137,18 @@ class _Guard:
                 metric.reset()
         self._held = {}
 
-    # --- what is logged and monitored -------------------------------------------------------------------------------
+    # --- logged and monitored values ----------------------------------------------------------------------------------
 
     def on_sanity_check_start(self, trainer: Any, pl_module: Any) -> None:
-        """A few batches never hold all classes, so do not warn about it."""
+        """Hide warnings of classes without targets, which a few batches always have."""
         _set_quiet(pl_module, True)
 
     def on_sanity_check_end(self, trainer: Any, pl_module: Any) -> None:
-        """From here on classes without targets are worth a warning."""
+        """Let warnings of classes without targets through again."""
         _set_quiet(pl_module, False)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """Check what validation logged, for the first time in the sanity check, and the samples that it saw."""
+        """Check the values that validation logged, first in the sanity check, and the samples that it saw."""
         if is_fitting(trainer):
             self._report_problems(trainer, pl_module)
         if self._replaces_lightnings_warning or (is_fitting(trainer) and any(_logged_metrics(trainer))):
@@ -160,15 +160,15 @@ class _Guard:
             self._warn_of_repeated_samples(trainer, "test", trainer.test_dataloaders)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        """Check what the module logged at the end of the last training epoch, after this callback had its turn."""
+        """Check values that the module logged at the end of the last epoch, after this callback was called."""
         self._report_problems(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        """Check what training logged."""
+        """Check the values that training logged."""
         self._report_problems(trainer, pl_module)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """Check what the module logged at the end of the last training epoch."""
+        """Check the values that the module logged at the end of the last training epoch."""
         self._report_problems(trainer, pl_module)
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
@@ -177,7 +177,7 @@ class _Guard:
             self._report_problems(trainer, pl_module)
 
     def _report_problems(self, trainer: Any, pl_module: Any) -> None:
-        """Raise about a monitor with the wrong mode; warn about what makes a monitor or a value doubtful."""
+        """Raise for a monitor with the wrong mode; warn about doubtful monitors and values."""
         if self._is_first(trainer):
             metrics = dict(_logged_metrics(trainer))
             self._check_monitors(trainer, metrics)
@@ -185,7 +185,7 @@ class _Guard:
             self._warn_of_plain_values(trainer, pl_module)
 
     def _check_monitors(self, trainer: Any, metrics: Mapping[str, LoggedMetric]) -> None:
-        """Raise where the worst value of a logged metric would be taken for the best; warn where that is unknown."""
+        """Raise if a callback would keep the worst value of a logged metric; warn if its direction is unknown."""
         for who, key, mode in _monitors(trainer):
             if key not in metrics:
                 continue
@@ -223,7 +223,7 @@ class _Guard:
 
     def _warn_of_plain_values(self, trainer: Any, module: nn.Module) -> None:
         plain = {name for name, value in _logged(trainer) if isinstance(value, Tensor)}
-        names = set()  # under which metrics of the module would be logged
+        names = set()  # names under which metrics of the module would be logged
         for path, metric in _metrics(module) if plain else ():
             names.update(metric.keys() if isinstance(metric, SharedResult) else [path.rpartition(".")[2]])
         for name in sorted(plain & names):
@@ -236,7 +236,7 @@ class _Guard:
             )
 
     def _is_first(self, trainer: Any) -> bool:
-        """Whether this is the guard to speak, where one was given beside the registered one."""
+        """Return whether this guard is the first of the trainer: only that one warns and raises."""
         return self is next((each for each in trainer.callbacks if isinstance(each, _Guard)), self)
 
     def _warn(self, trainer: Any, key: str, text: str) -> None:
@@ -247,26 +247,34 @@ class _Guard:
 
 
 class MonitorGuard(_Guard, Callback):
-    """Raises where a callback or scheduler monitors a logged metric of this package in the wrong direction.
+    """Guard against callbacks and schedulers that monitor a logged metric of this package in the wrong direction.
 
     ``ModelCheckpoint`` and ``EarlyStopping`` default to ``mode="min"``; with ``val_iam`` that keeps the worst epoch.
     The guard compares the mode of everything that has ``monitor`` and ``mode``, and of ``ReduceLROnPlateau``, with
-    ``higher_is_better`` of the logged metric: during the sanity check, else at the first end of validation; for
-    training keys at the end of the training epoch. It also warns, once each, about
+    ``higher_is_better`` of the logged metric, and raises ``ValueError`` if they disagree. It does so in the sanity
+    check, or at the end of the first validation; for values logged by training at the end of the training epoch. It
+    also warns, once each, about
 
-    - a monitored value without a direction, such as dominance or a function of the user's,
+    - a monitored value without a known direction, such as dominance or a function of your own,
     - a value logged in place of the metric,
-    - a metric that counts on where an epoch before left off, because nothing resets it,
+    - a metric that adds to the counts of an earlier epoch, because nothing resets it,
     - one metric logged for several dataloaders,
-    - a ``DistributedSampler`` that repeats samples in validation or test. Lightning's own warning, which comes whether
-      samples are repeated or not, is kept back in ``validate`` and ``test`` of modules with metrics of this package.
+    - a ``DistributedSampler`` that repeats samples in validation or test. Lightning's own warning, which comes even if
+      no sample is repeated, is suppressed in ``validate`` and ``test`` of modules with metrics of this package.
 
-    What a validation or test had counted when an exception or Ctrl-C interrupted it is reset: it is part of no result.
+    If an exception or Ctrl-C interrupts a validation or test, the guard resets its counts, which belong to no result.
     Metrics of other packages are left alone.
 
-    Every ``Trainer`` of ``lightning`` or ``pytorch_lightning`` that is made after ``import imbtorch`` has a guard; in
-    programs without imbtorch there is none. The environment variable ``IMBTORCH_MONITOR_GUARD=0`` (or false, off, no)
-    switches it off.
+    Every ``Trainer`` of ``lightning`` or ``pytorch_lightning`` that is made after ``import imbtorch`` has a guard;
+    programs that do not import imbtorch have none. The environment variable ``IMBTORCH_MONITOR_GUARD=0`` (or false,
+    off, no) switches it off.
+
+    Examples:
+        >>> import imbtorch, lightning
+        >>> quiet = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
+        >>> trainer = lightning.Trainer(accelerator="cpu", **quiet)
+        >>> [type(callback).__name__ for callback in trainer.callbacks if "Guard" in type(callback).__name__]
+        ['MonitorGuard']
     """
 
 
@@ -288,7 +296,7 @@ def _guards(package: str) -> list[Any]:
 
 
 def _logged(trainer: Any) -> Iterator[tuple[str, Any]]:
-    """Keys and values of what the running loop has logged; nothing where Lightning keeps it elsewhere."""
+    """Yield keys and values that the running loop has logged; nothing if Lightning keeps them elsewhere."""
     results = getattr(trainer, "_results", None)
     for result in results.values() if isinstance(results, dict) else ():
         meta, value = getattr(result, "meta", None), getattr(result, "value", None)
@@ -302,14 +310,14 @@ def _logged(trainer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _logged_metrics(trainer: Any) -> Iterator[tuple[str, LoggedMetric]]:
-    """Keys and metrics of this package that the running loop has logged."""
+    """Yield keys and metrics of this package that the running loop has logged."""
     for name, value in _logged(trainer):
         if isinstance(value, (SyncedMetric, ReportedValue)):
             yield name, value
 
 
 def _monitors(trainer: Any) -> Iterator[tuple[str, str, str]]:
-    """Who monitors which key in which mode."""
+    """Yield each callback or scheduler with a monitor, by its name, with key and mode."""
     for callback in trainer.callbacks:
         key, mode = getattr(callback, "monitor", None), getattr(callback, "mode", None)
         if isinstance(key, str) and mode in ("min", "max"):
@@ -320,14 +328,14 @@ def _monitors(trainer: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def _metrics(module: nn.Module) -> Iterator[tuple[str, SyncedMetric]]:
-    """All metrics of this package that a module has, by the path of their attribute."""
+    """Yield all metrics of this package that a module has, by the path of their attribute."""
     for path, child in module.named_modules():
         if isinstance(child, SyncedMetric):
             yield path, child
 
 
 def _updates(module: nn.Module) -> dict[str, int]:
-    """Number of updates that each metric holds."""
+    """Count the updates that each metric holds."""
     return {path: metric.update_count for path, metric in _metrics(module)}
 
 

@@ -232,7 +232,7 @@ class PackedCounts(Mapping[str, Counts]):
         self._entries = entries
 
     def __getitem__(self, name: str) -> Counts:
-        """Counts of one validation."""
+        """Return the counts of one validation."""
         entry = self._entries[name]
         flat = torch.zeros(math.prod(entry["shape"]), dtype=entry["counts"].dtype)
         flat[entry["cells"]] = entry["counts"]
@@ -375,7 +375,7 @@ class SelectionTable:
         return cls(followed.path, history.unit, history.labels, tuple(followed.columns), tuple(rows), baseline, notes)
 
     def __getitem__(self, how: str) -> SelectedEpoch:
-        """Row of a measure or a kept checkpoint."""
+        """Return the row of a measure or a kept checkpoint."""
         for row in self.rows:
             if row.how == how:
                 return row
