@@ -1,4 +1,4 @@
-"""What a measure does: skew, invariance, correlation, and which model it selects. Takes any function of counts."""
+"""Intervals and comparisons, choice of epochs and models, and properties of measures, for any function of counts."""
 
 from imbtorch.choosing.baselines import beats_trivial, skill, trivial
 from imbtorch.choosing.caveats import choice_caveats

@@ -35,8 +35,6 @@ Margins
 plot_accuracy_dominance plot_confusion_matrix plot_correlations plot_dominance_curve plot_precision_recall
 plot_prevalence plot_roc plot_selection plot_sensitivity plot_skew_map plot_sweep plot_values
 
-BalancedAccuracyPosterior Comparison Correlations Interval InvarianceTable PrevalenceCurves SensitivityCurves
-
 ConfusionMatrixMetric
 """
 WITHOUT_PARAMETERS = """
@@ -51,12 +49,6 @@ suggestions.py tables.py tasks.py waiting.py
 measures/overall.py measures/per_class.py measures/shared.py measures/traits.py measures/two_classes.py
 plots/curves.py plots/dominance.py plots/matrix.py plots/operating.py plots/selection.py plots/skew.py
 plots/style.py plots/thresholds.py plots/values.py
-
-inference/comparisons.py inference/draws.py inference/exact.py inference/intervals.py inference/planning.py
-inference/scores.py inference/special.py
-properties/correlation.py properties/dominance.py properties/invariance.py properties/isometrics.py
-properties/prevalence.py properties/sensitivity.py properties/skew.py
-analysis.py
 
 huggingface.py
 

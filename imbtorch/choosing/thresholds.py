@@ -44,7 +44,7 @@ REPEATS = 100  # splits into halves
 
 @dataclass(frozen=True, eq=False)
 class OperatingPoint:
-    """A threshold with its value, counts and rates. :meth:`SweepResult.best` finds it.
+    """A threshold with its value, counts and rates. :meth:`imbtorch.ThresholdSweep.best` finds it.
 
     Attributes:
         threshold: probability strictly above which 1 is predicted.

@@ -1,4 +1,4 @@
-"""Whether one model is better than another, and how sure that is."""
+"""Comparisons of two models, with the uncertainty of their difference."""
 
 from __future__ import annotations
 
@@ -18,16 +18,20 @@ from imbtorch.waiting import announced
 
 __all__ = ["Comparison", "compare", "paired_compare"]
 
-AGREE, DIFFER = 0.25, 0.5  # of a sample is the prior where both models are right, or wrong, and where one is right
+AGREE, DIFFER = 0.25, 0.5  # prior, in samples, of outcomes with both models right or both wrong, and with one right
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Whether one model is better than another.
+    """Difference of two models a and b. :func:`compare` and :func:`paired_compare` compute it.
 
     Attributes:
-        difference: interval of the value of a minus that of b.
-        probability: ``[...]``, that a is better; ties count one half.
+        difference: interval of the value of a minus the value of b.
+        probability: ``[...]`` probability that a is better; ties count one half.
+
+    >>> value = torch.tensor([0.2])
+    >>> print(Comparison(Interval(value, value - 0.15, value + 0.15, 0.95, "posterior"), torch.tensor([0.99])))
+    a - b: 0.200 [0.050, 0.350] (95 % posterior); a is better with probability 0.990
     """
 
     difference: Interval
@@ -62,21 +66,21 @@ def compare(
 ) -> Comparison:
     """Compare two models that were tested on *independent* test sets, by their posteriors.
 
-    On one and the same test set their results depend on each other: use :func:`paired_compare`, which sees that. The
-    limits of the difference are equal-tailed and hold the estimate; what else widens those of :func:`posterior` is left
-    out.
+    For two models that predicted the same test set, use :func:`paired_compare`, which takes into account that their
+    results depend on each other. The bounds of the difference are equal-tailed and include the estimate; they are not
+    widened further, as those of :func:`posterior` are.
 
     Args:
-        measure: function of ``[..., K, K]`` with one value ``[...]`` or several, for each matrix.
-        counts_a: ``[..., K, K]`` of model a.
-        counts_b: ``[..., K, K]`` of model b.
+        measure: function of ``[..., K, K]`` with one value ``[...]``, or several values, for each matrix.
+        counts_a: ``[..., K, K]`` counts of model a.
+        counts_b: ``[..., K, K]`` counts of model b.
         higher_is_better: direction of the measure.
-        prior: see :func:`posterior`.
+        prior: prior of both models, as in :func:`posterior`.
         samples: number of draws.
-        level: probability that the interval of the difference holds.
-        generator: source of randomness, on the device of the counts.
-        event_dims: as in :func:`posterior`.
-        totals: whether class totals are drawn, as in :func:`posterior`.
+        level: probability that the interval of the difference holds, in (0, 1).
+        generator: source of randomness, on the device of the counts; by default torch's.
+        event_dims: number of event dimensions, as in :func:`posterior`.
+        totals: ``"drawn"`` or ``"fixed"`` class totals, as in :func:`posterior`.
 
     Returns:
         :class:`Comparison`.
@@ -114,28 +118,28 @@ def paired_compare(
 ) -> Comparison:
     """Compare two models on one test set, through the joint table of both predictions and the targets.
 
-    Where both models err on the same samples, their difference is surer than either value. On the samples of a class
-    both models are right, one is, the other is, or none. The prior is half a sample where one alone is right and a
-    quarter where both or none are, each in one cell of its kind, another in each draw. So one rare sample that only one
-    model got right is not taken for proof, as a bootstrap takes it, and equal predictions are not taken for equal
-    models.
+    If both models err on the same samples, their difference is less uncertain than either value. Each sample of a class
+    has one of four outcomes: both models are right, only a, only b, or neither. The prior has half a sample for each
+    outcome with one model right and a quarter for each of the other two. It falls into one cell of its outcome, another
+    cell in each draw. So a single rare sample that only one model predicts right proves nothing, unlike in a bootstrap,
+    and equal predictions do not imply equal models.
 
-    Simulated (``examples/coverage.md``: 2, 5, 10 classes, 10 to 100 samples of the rarest), the interval held the true
-    difference in .92 to 1.0 of sets. The probability came true (said .83 to .95, true .82 to .95) between models whose
-    recalls differ by some .1. Between models that are nearly alike (.02) it was too sure, .74 to .82 against .60 to
-    .78: beforehand it takes all differences for equally likely.
+    Simulated (``examples/coverage.md``: 2, 5, 10 classes, 10 to 100 samples of the rarest), the interval covered the
+    true difference in .92 to 1.0 of sets. For models whose recalls differ by some .1 the probability was right (said
+    .83 to .95, true .82 to .95). For models that hardly differ (.02) it was too high, .74 to .82 in place of .60 to
+    .78, because the prior takes all differences for equally likely.
 
     Args:
-        measure: function of ``[..., K, K]`` with one value ``[...]`` or several, for each matrix.
+        measure: function of ``[..., K, K]`` with one value ``[...]``, or several values, for each matrix.
         preds_a: ``[N]`` class indices predicted by model a.
         preds_b: ``[N]`` class indices predicted by model b.
         target: ``[N]`` class indices.
-        num_classes: K.
+        num_classes: number of classes K.
         higher_is_better: direction of the measure.
         samples: number of draws.
-        level: probability that the interval of the difference holds.
-        generator: source of randomness, on the device of the inputs.
-        totals: whether class totals are drawn, as in :func:`imbtorch.analysis.posterior`.
+        level: probability that the interval of the difference holds, in (0, 1).
+        generator: source of randomness, on the device of the inputs; by default torch's.
+        totals: ``"drawn"`` or ``"fixed"`` class totals, as in :func:`imbtorch.analysis.posterior`.
 
     Returns:
         :class:`Comparison`.
@@ -143,13 +147,13 @@ def paired_compare(
     Raises:
         ValueError: for shapes that differ, classes out of range, no samples, a level outside (0, 1), fewer than 2
             samples and an unknown ``totals``.
-        TypeError: for what is no tensor.
+        TypeError: for predictions or targets that are not tensors.
 
     >>> from imbtorch import balanced_accuracy
     >>> generator = torch.Generator().manual_seed(0)
     >>> target = torch.tensor([0] * 90 + [1] * 10)
     >>> a, b = target.clone(), target.clone()
-    >>> a[:9], b[:9], b[95:] = 1, 1, 0  # both take the same nine for positives; b misses five positives besides
+    >>> a[:9], b[:9], b[95:] = 1, 1, 0  # both have the same nine false positives; b also misses five positives
     >>> print(paired_compare(balanced_accuracy, a, b, target, 2, generator=generator))
     a - b: 0.250 [0.052, 0.371] (95 % paired posterior); a is better with probability 0.993
     """
@@ -193,13 +197,13 @@ class _Pairs:
         self.wrong = torch.tensor(options, dtype=torch.long, device=target.device)  # [R, wrong classes]
 
     def counted(self) -> tuple[Tensor, Tensor]:
-        """Counts of either model, ``[1, K, K]``."""
+        """Count the predictions of each model, ``[1, K, K]``."""
         times = self.times.unsqueeze(-1)
         first, second = (self._matrices(self.rows, column.unsqueeze(-1), times) for column in (self.a, self.b))
         return first, second
 
     def draw(self, samples: int, generator: torch.Generator | None, totals: Totals) -> tuple[Tensor, Tensor]:
-        """Draw counts of either model, ``[samples, K, K]``."""
+        """Draw counts of each model, ``[samples, K, K]``."""
         rows, wrong = len(self.classes), self.wrong.shape[-1]
         cells = gammas(self.times, samples, generator)
         kinds = (AGREE, DIFFER, DIFFER, AGREE) if wrong else (AGREE,)
@@ -207,7 +211,7 @@ class _Pairs:
         lumps = gammas(spread, samples, generator)
         right = self.classes.repeat(len(spread) // rows).unsqueeze(-1).expand(-1, samples)
         column_a, column_b = right.clone(), right.clone()
-        if wrong:  # right and right, right and wrong, wrong and right, wrong and wrong
+        if wrong:  # both right, only a right, only b right, both wrong
             place = self.classes.unsqueeze(-1).expand(-1, samples)
             drawn = torch.rand(3, rows, samples, dtype=torch.float64, device=place.device, generator=generator)
             option = (drawn * wrong).long().clamp(max=wrong - 1)
@@ -237,6 +241,7 @@ class _Pairs:
 
 
 def _comparison(estimate: Tensor, draws: Tensor, level: float, method: str, higher_is_better: bool) -> Comparison:
+    """Summarise draws of a difference."""
     low, high = quantiles(draws, level)
     better = draws if higher_is_better else -draws
     probability = (better > 0).double().mean(0) + (better == 0).double().mean(0) / 2

@@ -1,4 +1,4 @@
-"""Random confusion matrices that the counts are compatible with: posterior draws and resamples."""
+"""Random confusion matrices, given counts: draws from a posterior, and resamples."""
 
 from __future__ import annotations
 
@@ -18,18 +18,22 @@ PriorName: TypeAlias = Literal["auto", "jeffreys", "pooled", "uniform"]
 Prior: TypeAlias = PriorName | Tensor
 Totals: TypeAlias = Literal["drawn", "fixed"]
 
-CELLS_AT_ONCE = 4_000_000  # cells that are drawn at once: 32 MB of float64
+CELLS_AT_ONCE = 4_000_000  # cells drawn at once, 32 MB of float64
 SERIAL = 32_767  # numbers up to which PyTorch works in the calling thread
-LEAST_DRAWS = 16  # that are worth an operation of their own
-SPARSE_FROM = 16  # classes from which margins are summed over the cells that hold counts
-EXPONENTIALS = 3  # a Gamma distribution of at most so many counts is drawn as a sum of exponentials: 4 times as fast
+LEAST_DRAWS = 16  # draws that are worth an operation of their own
+SPARSE_FROM = 16  # classes from which margins are summed over the cells with counts
+EXPONENTIALS = 3  # Gamma concentrations up to which draws are sums of exponentials, which is 4 times as fast
 
 
 def checked_counts(counts: Tensor, event_dims: int = 2) -> Tensor:
-    """Counts in float64 that can be drawn from.
+    """Convert counts to float64, and check that a posterior can be drawn from them.
+
+    Args:
+        counts: ``[..., K, K]`` counts.
+        event_dims: number of event dimensions, as in :func:`imbtorch.analysis.posterior`.
 
     Raises:
-        ValueError: for counts that are NaN, infinite or negative, and event dimensions that they do not have.
+        ValueError: for counts that are NaN, infinite or negative, and for event dimensions that they do not have.
     """
     if not 2 <= event_dims <= max(2, check_square(counts).ndim):
         raise ValueError(
@@ -44,7 +48,7 @@ def checked_counts(counts: Tensor, event_dims: int = 2) -> Tensor:
 
 
 def checked_whole(counts: Tensor, event_dims: int = 2) -> Tensor:
-    """Counts in float64 that can be resampled; see :func:`checked_counts`."""
+    """Convert counts to float64, and check that they can be resampled; see :func:`checked_counts`."""
     wide = checked_counts(counts, event_dims)
     broken = wide != wide.round()
     if bool(broken.any()):
@@ -56,16 +60,19 @@ def checked_whole(counts: Tensor, event_dims: int = 2) -> Tensor:
 
 
 def chunks(samples: int, cells: int, device: torch.device, joint: int | None = None) -> list[int]:
-    """Sizes of chunks of draws that bound the memory and keep operations in the calling thread.
+    """Split draws into chunks that bound the memory and keep operations in the calling thread.
 
-    A larger operation is spread over threads that wait for one another at its end. Draws take thousands of operations
-    of some microseconds; wherever another process holds one of the cores, each would wait a slice of its time.
+    A larger operation is spread over threads, which wait for one another at its end. Draws take thousands of operations
+    of some microseconds; if another process uses one of the cores, each operation waits for a time slice of it.
 
     Args:
         samples: number of draws.
-        cells: numbers that a draw takes.
-        device: that draws are made on; chunks are large on all but the CPU.
-        joint: numbers of a draw that one operation reads, all by default.
+        cells: numbers that a draw takes in memory.
+        device: device of the draws; chunks are large on all but the CPU.
+        joint: numbers of a draw that one operation reads; by default all.
+
+    Returns:
+        Sizes of the chunks.
     """
     most = CELLS_AT_ONCE // max(cells, 1)
     serial = SERIAL // max(cells if joint is None else joint, 1)
@@ -78,14 +85,14 @@ def chunks(samples: int, cells: int, device: torch.device, joint: int | None = N
 def blocks(rows: Tensor, samples: int) -> tuple[Tensor, ...]:
     """Split rows of ``samples`` numbers, or their indices, so that work on them stays in the calling thread.
 
-    See :func:`chunks`. PyTorch spreads ``x[index]``, ``x[index] = y`` and ``log`` over threads from some 2,000 numbers
-    on, so that draws use ``index_select``, ``index_copy_`` and ``xlogy``.
+    :func:`chunks` says why. PyTorch spreads ``x[index]``, ``x[index] = y`` and ``log`` over threads from some 2,000
+    numbers on. Therefore draws use ``index_select``, ``index_copy_`` and ``xlogy``.
     """
     return torch.split(rows, max(1, SERIAL // max(samples, 1))) if rows.device.type == "cpu" else (rows,)
 
 
 def gammas(alpha: Tensor, samples: int, generator: torch.Generator | None) -> Tensor:
-    """Gamma distributed numbers ``[N, samples]`` of concentrations ``[N]``; 0 where the concentration is 0."""
+    """Draw Gamma distributed numbers ``[N, samples]`` of concentrations ``[N]``; 0 for a concentration of 0."""
     drawn = alpha.new_empty(len(alpha), samples)
     times = torch.where((alpha == alpha.round()) & (alpha <= EXPONENTIALS), alpha, -1).long()
     for count in torch.unique(times).tolist():
@@ -103,12 +110,12 @@ def gammas(alpha: Tensor, samples: int, generator: torch.Generator | None) -> Te
 
 
 def taken(values: Tensor, index: Tensor) -> Tensor:
-    """Values ``[N]`` at indices of any shape."""
+    """Take values ``[N]`` at indices of any shape."""
     return values.index_select(0, index.flatten()).view(index.shape)
 
 
 def scaled(values: Tensor, factors: Tensor, groups: Tensor) -> Tensor:
-    """Rows ``[C, S]`` times the row of ``factors`` ``[R, S]`` or ``[R, 1]`` of the group that each belongs to."""
+    """Scale rows ``[C, S]``, each by the row of ``factors`` (``[R, S]`` or ``[R, 1]``) with the index in ``groups``."""
     result = torch.empty_like(values)
     samples = values.shape[-1]
     for part, some, into in zip(*(blocks(each, samples) for each in (values, groups, result)), strict=True):
@@ -117,7 +124,7 @@ def scaled(values: Tensor, factors: Tensor, groups: Tensor) -> Tensor:
 
 
 def summed(values: Tensor, groups: Tensor, number: int) -> Tensor:
-    """Sums of the rows of ``values`` by group; groups are sorted. In a fixed order, so that GPUs repeat them too."""
+    """Sum the rows of ``values`` by sorted groups, in a fixed order, so that sums are reproducible on GPUs as well."""
     lengths = torch.bincount(groups, minlength=number)
     return torch.segment_reduce(values, "sum", lengths=lengths, axis=0, unsafe=True)
 
@@ -127,24 +134,24 @@ def summed(values: Tensor, groups: Tensor, number: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Lumps:
-    """Prior mass of each row with targets: ``right`` on its right cell, ``wrong`` in one of its wrong cells."""
+    """Prior mass of each row with targets: ``right`` for its right cell, ``wrong`` for one of its wrong cells."""
 
     right: Tensor
     wrong: Tensor
 
 
 class CountsPosterior:
-    """What is drawn of a batch of matrices.
+    """Posterior of a batch of matrices, from which draws are made.
 
-    Rows are those with targets, of all matrices in one sequence; columns are numbered likewise, so that a matrix is a
-    block. Only errors that were counted are drawn one by one; of the empty cells a row fills one, chosen anew in each
-    draw, by its prior mass: spread evenly, the prior would say that no empty cell can hold much.
+    Rows with targets, of all matrices, form one sequence. Columns are numbered likewise, so that a matrix is a block.
+    Cells with errors are drawn one by one. The wrong part of the prior of a row (its lump) falls into one empty cell,
+    another in each draw; spread evenly, the prior would imply that no empty cell can have a large rate.
 
     Args:
         counts: float64 ``[..., K, K]``.
         prior: name of a prior, or pseudo-counts ``[K, K]``.
-        totals: whether class totals are drawn.
-        worth: ``[..., K]`` independent samples that the targets of each class are worth; by default as many as counted.
+        totals: ``"drawn"`` or ``"fixed"`` class totals.
+        worth: ``[..., K]`` effective numbers of independent targets of each class; by default their counts.
     """
 
     def __init__(self, counts: Tensor, prior: Prior, totals: Totals, worth: Tensor | None = None) -> None:
@@ -159,7 +166,7 @@ class CountsPosterior:
         extra = prior.to(flat) * (actual > 0).unsqueeze(-1) if isinstance(prior, Tensor) else None
         errors = flat - torch.diag_embed(hits)
         alpha = errors if extra is None else torch.where(wrong, errors + extra, 0.0)
-        self.places = place = alpha.flatten().nonzero().flatten()  # of errors, among the cells of all matrices
+        self.places = place = alpha.flatten().nonzero().flatten()  # of errors among the cells of all matrices
         self.alpha = alpha.flatten()[place]
         of_row = torch.zeros_like(actual.flatten(), dtype=torch.long)
         of_row[self.rows] = torch.arange(len(self.rows), device=flat.device)
@@ -169,7 +176,7 @@ class CountsPosterior:
         self.pooled = isinstance(prior, str) and prior in ("auto", "pooled")
         self.lumps = self._lumps(prior, hits, actual, extra)
         self._choose_from(wrong, errors)
-        # what the prior alone puts into a row or column without errors, or without hits, is left out at the limits
+        # a variant of the draws leaves out the prior of rows or columns without errors; another that of hits
         self.erring = (self.actual - self.hits) > 0
         self.receiving = (predicted - hits).flatten() > 0
         self.hit = self.hits > 0
@@ -181,7 +188,7 @@ class CountsPosterior:
         )
 
     def _lumps(self, prior: Prior, hits: Tensor, actual: Tensor, extra: Tensor | None) -> dict[str, Lumps]:
-        """Prior mass for values of single classes and for averages."""
+        """Return the prior mass for values of single classes and for averages."""
         if extra is not None:
             right = extra.diagonal(dim1=-2, dim2=-1).flatten()[self.rows]
             given = Lumps(right, torch.zeros_like(right))
@@ -194,7 +201,7 @@ class CountsPosterior:
         return {"class": known[names[0]], "average": known[names[1]]}  # type: ignore[index]
 
     def _choose_from(self, wrong: Tensor, errors: Tensor) -> None:
-        """Cells among which the lump of each row falls: those without counts, or all wrong ones if there are none."""
+        """Find the cells into which the lump of each row can fall: the empty wrong cells, or else all wrong ones."""
         empty = wrong & (errors == 0)
         among = torch.where(empty.any(-1, keepdim=True), empty, wrong).flatten(0, 1)[self.rows]
         self._options = among.sum(-1)
@@ -204,7 +211,7 @@ class CountsPosterior:
         self._columns = matrix * self.size + place % self.size
 
     def draw(self, samples: int, generator: torch.Generator | None, kinds: list[str]) -> Draws:
-        """Draw what all measures share; kinds are those of :class:`Lumps` that are needed."""
+        """Draw the random numbers that all measures share, with the lumps of these kinds of measures."""
         uniform = torch.rand(len(self.rows), samples, dtype=torch.float64, device=self.rows.device, generator=generator)
         most = (self._options - 1).clamp(min=0).unsqueeze(-1)
         option = torch.minimum((uniform * self._options.unsqueeze(-1)).long(), most) + self._first.unsqueeze(-1)
@@ -221,7 +228,7 @@ class CountsPosterior:
         return Draws(self, cells, column, masses, totals)
 
     def _drawn_totals(self, samples: int, generator: torch.Generator | None) -> Tensor:
-        """Class totals by Dirichlet distributions, which sum to those that were counted."""
+        """Draw class totals from Dirichlet distributions; their sums are as counted."""
         drawn = gammas(self.actual + 0.5, samples, generator)
         matrix = self.rows // self.size
         count = self.number // max(self.size, 1)
@@ -230,38 +237,38 @@ class CountsPosterior:
         return drawn * (number.unsqueeze(-1) / sums).index_select(0, matrix)
 
     def mean(self, rates: Tensor, totals: Tensor) -> Tensor:
-        """Counts ``[..., K, K]`` from mean rates and mean totals of the rows ``[R]``."""
+        """Compute mean counts ``[..., K, K]`` from mean rates and mean totals of the rows ``[R]``."""
         whole = totals.new_zeros(self.number)
         whole[self.rows] = totals
         return rates * whole.reshape(*self.shape[:-1], 1)
 
     @property
     def variants(self) -> list[str]:
-        """How draws are read: as they are; without errors, or hits, where none were counted."""
+        """Variants of the draws: plain; without errors, and without hits, in classes that counted none."""
         clean = not bool(self.erring.all()) or not bool(self.receiving.all())
         return ["plain", *(["clean"] if clean else []), *([] if bool(self.hit.all()) else ["hopeless"])]
 
     def chunks(self, samples: int, matrices: bool) -> list[int]:
-        """Sizes of chunks of draws; errors, which may be many, are worked on block by block."""
+        """Split draws into chunks; errors, which may be many, are worked on in blocks."""
         joint = self.number * self.size if matrices or not self.sparse else self.number
         return chunks(samples, max(joint, len(self.alpha), 4 * len(self.rows)), self.rows.device, joint)
 
     @property
     def sparse(self) -> bool:
-        """Whether margins are summed over cells: not on a GPU, where the order of such sums is not fixed."""
+        """True if margins are summed over cells with counts; not on a GPU, where the order of such sums varies."""
         return self.size >= SPARSE_FROM and self.rows.device.type == "cpu"
 
 
 @dataclass(frozen=True)
 class Draws:
-    """Some draws of a posterior: Gamma variables of cells, from which rates and counts are made.
+    """Draws of a posterior as Gamma variables, which are normalised to rates and counts.
 
     Attributes:
         of: the posterior.
-        cells: ``[C, S]`` of the errors that were counted.
-        column: ``[R, S]`` that the lump of each row falls into.
-        masses: kind of measure -> ``[R, S]`` of the right cells, and of the lumps.
-        totals: ``[R, S]`` of the rows.
+        cells: ``[C, S]`` variables of the cells with errors.
+        column: ``[R, S]`` column of the lump of each row.
+        masses: kind of measure -> ``[R, S]`` variables of the right cells, and of the lumps.
+        totals: ``[R, S]`` totals of the rows.
     """
 
     of: CountsPosterior
@@ -271,7 +278,7 @@ class Draws:
     totals: Tensor
 
     def parts(self, kind: str, variant: str) -> tuple[Tensor, Tensor, Tensor]:
-        """Counts of the cells with errors ``[C, S]``, the right cells ``[R, S]`` and the lumps ``[R, S]``."""
+        """Compute counts of the cells with errors ``[C, S]``, the right cells ``[R, S]`` and the lumps ``[R, S]``."""
         posterior, mass = self.of, self.masses[kind]
         right, lump, cells = mass.right, mass.wrong, self.cells
         if variant == "clean":
@@ -285,12 +292,12 @@ class Draws:
         return scaled(cells, scale, posterior.cell_rows), right * scale, lump * scale
 
     def matrices(self, kind: str, variant: str) -> Tensor:
-        """Counts ``[S, ..., K, K]``."""
+        """Build matrices of counts, ``[S, ..., K, K]``."""
         whole = self._placed(*self.parts(kind, variant))
         return whole.t().reshape(self.cells.shape[-1], *self.of.shape)
 
     def _placed(self, cells: Tensor, right: Tensor, lump: Tensor) -> Tensor:
-        """Parts in their places among all cells, ``[cells, S]``."""
+        """Put the parts in their places among all cells, ``[cells, S]``."""
         posterior = self.of
         size, rows = posterior.size, posterior.rows
         whole = cells.new_zeros(posterior.number * size, cells.shape[-1])
@@ -299,7 +306,7 @@ class Draws:
         return whole.scatter_add_(0, rows.unsqueeze(-1) * size + self.column % size, lump)
 
     def margins(self, kind: str, variant: str) -> Margins:
-        """Diagonal, row sums and column sums, each ``[S, ..., K]``."""
+        """Compute diagonal, row sums and column sums, each ``[S, ..., K]``."""
         posterior = self.of
         cells, right, lump = self.parts(kind, variant)
         empty = cells.new_zeros(posterior.number, cells.shape[-1])
@@ -315,7 +322,7 @@ class Draws:
         return Margins(*(part.t().reshape(shape) for part in (correct, actual, predicted)))
 
     def sum_of_rates(self, kind: str) -> Tensor:
-        """Sum over the draws of the rates of all cells, ``[..., K, K]``; rows without targets are 0."""
+        """Sum the rates of all cells over the draws, ``[..., K, K]``; rows without targets are 0."""
         posterior = self.of
         size, rows = posterior.size, posterior.rows
         cells, right, lump = replace(self, totals=torch.ones_like(self.totals)).parts(kind, "plain")
@@ -328,21 +335,21 @@ class Draws:
         return whole.reshape(posterior.shape)
 
     def counts(self, kind: str, variant: str, margins: bool) -> Counts:
-        """Margins where they are asked for and worth it, else matrices."""
+        """Return margins if they are asked for and faster, else matrices."""
         return self.margins(kind, variant) if margins and self.of.sparse else self.matrices(kind, variant)
 
 
 def pooled_recall(hits: Tensor, actual: Tensor) -> Tensor:
-    """Right part of the pooled prior, ``[..., 1]``: the mean recall of classes ``[..., K]``, of two classes a half."""
+    """Compute the right part of the pooled prior, ``[..., 1]``: the mean recall, for two classes a half."""
     classes = (actual > 0).sum(-1, keepdim=True)
     pooled = (ratio(hits, actual).sum(-1, keepdim=True) + 0.5) / (classes + 1)
     return torch.where(classes > 2, pooled, 0.5)
 
 
 def _wrong_cells(actual: Tensor, predicted: Tensor) -> Tensor:
-    """Wrong cells ``[B, K, K]`` that can hold samples: of rows with targets, in columns of classes that take part.
+    """Find the wrong cells ``[B, K, K]`` that can hold samples, in rows with targets and columns of classes that occur.
 
-    A class that neither came nor was predicted takes no part, as in the measures, unless there is but one class.
+    A class without targets and predictions does not occur, as in the measures, unless there is only one other class.
     """
     seen = (actual > 0) | (predicted > 0)
     seen = torch.where(seen.sum(-1, keepdim=True) > 1, seen, True)
@@ -351,7 +358,7 @@ def _wrong_cells(actual: Tensor, predicted: Tensor) -> Tensor:
 
 
 def checked_prior(prior: Prior, size: int) -> None:
-    """Raise for what is no prior of K classes."""
+    """Raise for an invalid prior of K classes."""
     if isinstance(prior, Tensor):
         if prior.shape != (size, size) or not bool(((prior > 0) & prior.isfinite()).all()):
             raise ValueError(f"prior must be positive pseudo-counts {[size, size]}, got shape {list(prior.shape)}")
@@ -380,7 +387,7 @@ def multinomial(weights: Tensor, totals: Tensor, generator: torch.Generator | No
     """
     counts = totals.new_zeros(*totals.shape, weights.shape[-1])
     left = totals.clone()
-    behind = weights.flip(-1).cumsum(-1).flip(-1)  # of a cell and those after it: exactly its own at the last filled
+    behind = weights.flip(-1).cumsum(-1).flip(-1)  # of a cell and all after it; exactly its own at the last one
     filled = (weights > 0).reshape(-1, weights.shape[-1]).any(0).nonzero().flatten().tolist()
     for index in filled:
         chance = ratio(weights[..., index], behind[..., index]).expand_as(left)
@@ -391,15 +398,15 @@ def multinomial(weights: Tensor, totals: Tensor, generator: torch.Generator | No
 
 
 def effective_samples(clusters: Tensor, event_dims: int) -> Tensor:
-    """Return how many independent samples the targets of each class in clusters are worth, ``[..., K]``.
+    """Compute the effective number of independent targets of each class in clusters, ``[..., K]``.
 
-    Of n independent samples the recall r has the variance r (1 - r) / n; that among clusters gives n, at least 1 and at
-    most the number of targets. A class without errors or without hits shows no variance: it is worth as many samples as
-    it has clusters, (sum of targets)^2 / (sum of squares).
+    The recall r of n independent samples has the variance r (1 - r) / n. Its variance among clusters gives n, at least
+    1 and at most the number of targets. A class without errors or without hits has no such variance; its number is the
+    effective number of clusters, (sum of targets)^2 / (sum of squares).
 
     Args:
-        clusters: ``[..., M, K, K]`` with ``event_dims`` dimensions behind M.
-        event_dims: see :func:`imbtorch.analysis.posterior`.
+        clusters: ``[..., M, K, K]`` counts of M clusters, with ``event_dims`` dimensions after M.
+        event_dims: number of event dimensions, as in :func:`imbtorch.analysis.posterior`.
     """
     place, number = clusters.ndim - event_dims - 1, clusters.shape[-event_dims - 1]
     actual, hits = clusters.sum(-1), clusters.diagonal(dim1=-2, dim2=-1)
@@ -416,9 +423,9 @@ def effective_samples(clusters: Tensor, event_dims: int) -> Tensor:
 def clusters_drawn(
     counts: Tensor, samples: int, generator: torch.Generator | None, event_dims: int
 ) -> Iterator[Tensor]:
-    """Sums ``[S, ..., K, K]`` of clusters ``[..., M, K, K]`` that are drawn with replacement, in chunks.
+    """Draw clusters ``[..., M, K, K]`` with replacement, and yield their sums ``[S, ..., K, K]`` in chunks.
 
-    Of counts with more event dimensions, such as ``[..., M, L, 2, 2]``, all that belongs to a cluster is drawn at once.
+    Counts with more event dimensions, such as ``[..., M, L, 2, 2]``, are drawn with all that belongs to a cluster.
     """
     event = counts.shape[-event_dims:]
     number = counts.shape[-event_dims - 1]

@@ -22,11 +22,17 @@ RecallPrior = Literal["uniform", "jeffreys", "pooled"]
 class BalancedAccuracyPosterior:
     """Posterior of balanced accuracy as the probabilities of equal bins, exact up to their width.
 
+    :func:`balanced_accuracy_posterior` computes it.
+
     Attributes:
-        grid: ``[M]``, centres of the bins.
-        density: ``[M]``, probability of each bin divided by its width; integrates to 1.
-        mean: its mean.
+        grid: ``[M]`` centres of the bins.
+        density: ``[M]`` probability of each bin divided by its width; integrates to 1.
+        mean: mean of the posterior.
         mode: centre of the likeliest bin.
+
+    >>> found = BalancedAccuracyPosterior(torch.tensor([0.25, 0.75]), torch.tensor([0.5, 1.5]), 0.625, 0.75)
+    >>> found.probability_above(0.5), round(found.quantile(0.25), 2)
+    (0.75, 0.5)
     """
 
     grid: Tensor
@@ -35,7 +41,7 @@ class BalancedAccuracyPosterior:
     mode: float
 
     def quantile(self, q: float) -> float:
-        """Value below which the share ``q`` of the posterior lies."""
+        """Return the value below which the share ``q`` of the posterior lies."""
         if not 0 <= q <= 1:
             raise ValueError(f"q must lie in [0, 1], got {q!r}")
         cumulative, width = self._cumulative()
@@ -45,7 +51,7 @@ class BalancedAccuracyPosterior:
         return min(1.0, max(0.0, float(self.grid[place]) + (0.5 - (over / share if share else 0.0)) * width))
 
     def probability_above(self, x: float) -> float:
-        """Probability that balanced accuracy exceeds ``x``, such as that of another model or of chance."""
+        """Return the probability that balanced accuracy exceeds ``x``, such as the value of another model."""
         cumulative, width = self._cumulative()
         place = (x - float(self.grid[0])) / width + 0.5  # in bins from the lower edge of the first
         if place <= 0:
@@ -56,22 +62,23 @@ class BalancedAccuracyPosterior:
         return 1 - before - (place - int(place)) * (float(cumulative[int(place)]) - before)
 
     def _cumulative(self) -> tuple[Tensor, float]:
+        """Return the probability up to the upper edge of each bin, and the width of bins."""
         return self.density.cumsum(0) / self.density.sum(), float(self.grid[1] - self.grid[0])
 
 
 def balanced_accuracy_posterior(
     counts: Tensor, prior: RecallPrior = "uniform", points: int = 4096
 ) -> BalancedAccuracyPosterior:
-    """Posterior of balanced accuracy without sampling: the convolution of the classes' Beta distributions.
+    """Compute the posterior of balanced accuracy without sampling, as the convolution of Beta distributions of recalls.
 
-    Each Beta distribution is cut into bins of exact probability, which holds for priors below one half as well, whose
-    density is infinite at 0 and 1.
+    Each Beta distribution is cut into bins of exact probability, which is possible even if its density is infinite at 0
+    and 1.
 
     Args:
-        counts: ``[K, K]``; classes without targets take no part.
-        prior: on the recall of each class, as in :func:`imbtorch.analysis.posterior`: ``"uniform"`` (Brodersen et al.),
-            ``"jeffreys"``, or ``"pooled"``, the one for many classes.
-        points: bins of each Beta distribution.
+        counts: ``[K, K]`` counts; classes without targets are left out.
+        prior: prior of the recall of each class, as in :func:`imbtorch.analysis.posterior`: ``"uniform"`` (Brodersen et
+            al.), ``"jeffreys"``, or ``"pooled"`` for many classes.
+        points: number of bins of each Beta distribution.
 
     Returns:
         :class:`BalancedAccuracyPosterior`.
@@ -106,7 +113,7 @@ def balanced_accuracy_posterior(
 
 
 def _weights(prior: str, hits: Tensor, totals: Tensor) -> tuple[Tensor, Tensor]:
-    """Pseudo-counts of right and of wrong predictions of each class."""
+    """Return pseudo-counts of right and of wrong predictions of each class."""
     if prior == "pooled":
         share = pooled_recall(hits, totals).expand_as(hits)
         return share, 1 - share
@@ -115,7 +122,7 @@ def _weights(prior: str, hits: Tensor, totals: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _convolved(first: Tensor, second: Tensor) -> Tensor:
-    """Distribution of a sum, by the fast Fourier transform."""
+    """Compute the convolution of two distributions by the fast Fourier transform."""
     size = len(first) + len(second) - 1
     product = torch.fft.rfft(first, size) * torch.fft.rfft(second, size)
     summed: Tensor = torch.fft.irfft(product, size)

@@ -1,4 +1,4 @@
-"""How sure a value is: intervals from the confusion matrix alone."""
+"""Intervals of measures, computed from the confusion matrix alone."""
 
 from __future__ import annotations
 
@@ -31,25 +31,28 @@ from imbtorch.waiting import announced
 
 __all__ = ["Interval", "bootstrap", "posterior"]
 
-LEAST_FREEDOM = 8  # of Student's t for means over classes
-FASTER = "fewer samples=, measures or classes shorten it (2,000 draws move a limit by some 2 % of the width)"
+LEAST_FREEDOM = 8  # degrees of freedom of Student's t for means over classes
+FASTER = "fewer samples=, measures or classes shorten it (2,000 draws move a bound by some 2 % of the width)"
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its interval.
+    """A value with its interval. :func:`posterior` and :func:`bootstrap` compute intervals.
 
-    Fields have the shape of the value: the leading dimensions of the counts, and behind them those of a measure with
-    several values, such as ``[K]`` for one of each class.
+    Tensors have the shape of the value: the leading dimensions of the counts, followed by those of a measure with
+    several values, such as ``[K]`` for a value of each class.
 
     Attributes:
         estimate: value of the counts themselves.
-        low: lower limit.
-        high: upper limit.
-        level: probability that the interval is made to hold; limits may be widened beyond that share of the draws.
-        method: how it was found; a posterior says whether counts were not whole, as sums of weights are, which it takes
-            for numbers of independent samples all the same.
-        draws: ``[samples, ...]`` values of the draws where asked for, else None.
+        low: lower bound.
+        high: upper bound.
+        level: probability with which the interval is designed to hold; it may contain a larger share of the draws.
+        method: name of the method. A posterior adds whether counts were not whole (sums of weights are not), which it
+            takes for numbers of independent samples all the same.
+        draws: ``[samples, ...]`` values of the draws if they were asked for, else None.
+
+    >>> print(Interval(torch.tensor(0.8), torch.tensor(0.7), torch.tensor(0.9), 0.95, "posterior"))
+    0.800 [0.700, 0.900] (95 % posterior)
     """
 
     estimate: Tensor
@@ -90,89 +93,92 @@ def posterior(
     *,
     totals: Totals = "drawn",
 ) -> Interval | dict[str, Interval]:
-    """Posterior interval: where the value of the measure lies, given what was counted.
+    """Compute the posterior interval of a measure, given counts.
 
-    The recalls and errors of each true class are Dirichlet distributed; the measure of every draw gives equal-tailed
-    limits. Which question the interval answers is up to the class totals:
+    The rates of each true class have a Dirichlet distribution. The values of the measure on draws of the rates give
+    equal-tailed bounds. The class totals decide which question the interval answers:
 
-    - ``totals="drawn"``: the test set is a random sample. How often a class comes is as uncertain as what becomes of
-      it, so the totals are drawn as well, from Dirichlet(totals + 1/2). Precision, F-score, IAM and MCC read them and
-      get wider; recall, balanced accuracy and G-mean do not.
-    - ``totals="fixed"``: the classes were sampled by quota (so many of each), or the value is meant at exactly these
-      class shares. Where rows are rescaled to other shares (:func:`imbtorch.at_prevalence`) both are the same.
+    - ``totals="drawn"``: the test set is a random sample of a population, so the totals are uncertain as well. They are
+      drawn from Dirichlet(totals + 1/2). Intervals of measures that read the totals get wider (precision, F-score, the
+      imbalance accuracy measure IAM, the Matthews correlation coefficient MCC), those of recall, balanced accuracy and
+      G-mean do not.
+    - ``totals="fixed"``: the classes were sampled by quota, or the value at exactly these class shares is meant. Both
+      are the same if rows are rescaled to other shares (:func:`imbtorch.at_prevalence`).
 
-    The prior is one sample for each class, part of it right, part of it wrong:
+    The prior is one sample for each class, with a right and a wrong part:
 
-    - ``"jeffreys"``: half and half, for values of single classes. The mean of many classes it would pull away.
-    - ``"pooled"``: m right and 1 - m wrong, m being (sum of recalls + 1/2) / (K + 1) over the K classes with targets,
-      for averages over classes. A single rare class it would pull to the mean of the others. For two classes it is
-      half and half.
-    - ``"auto"``: ``"pooled"`` for a measure with one value for each matrix, ``"jeffreys"`` for one with several, such
-      as ``[..., K]``; both from the same draws. One class of many is best read as
-      ``lambda counts: recall(counts, "none")[..., [3]]``: with one value in a last dimension.
-    - ``"uniform"``: one and one, which for binary balanced accuracy is the posterior of Brodersen et al. (2010).
+    - ``"jeffreys"``: half and half, for values of single classes. It would bias the mean of many classes.
+    - ``"pooled"``: m right and 1 - m wrong, for averages over classes; m = (sum of recalls + 1/2) / (K + 1) over the K
+      classes with targets. It would bias a single rare class towards the mean of the others. For two classes it is half
+      and half.
+    - ``"auto"``: ``"pooled"`` for a measure with one value for each matrix, ``"jeffreys"`` for a measure with several
+      values, such as ``[..., K]``; both from the same draws. To read one class of many, keep its value in a last
+      dimension: ``lambda counts: recall(counts, "none")[..., [3]]``.
+    - ``"uniform"``: one sample right and one wrong. For binary balanced accuracy this gives the posterior of Brodersen
+      et al. (2010).
     - pseudo-counts ``[K, K]`` of the cells.
 
-    The wrong part falls into one empty cell of the row, another in each draw: spread over all of them, it would claim
-    to know that none of them holds much.
+    The wrong part falls into one empty cell of the row, another in each draw. Spread over all of them, it would imply
+    that none of them can have a large rate.
 
-    Four things widen the limits, none of them beyond the outermost draw or the value without errors:
+    Four rules widen the bounds, but never beyond the outermost draw or the value without errors:
 
-    - A class without errors, without hits, or that nothing was taken for by mistake is drawn at that very limit as
-      well.
-    - Where the measure is curved, the mean of its draws misses its value at the mean draw, and the limits move outwards
-      by twice that difference.
-    - An average over three classes and more with the pooled prior is taken for as uncertain as its test set makes it:
-      recalls of n samples have the variance r (1 - r) / n, draws only r (1 - r) / (n + 2), and the prior moves their
-      mean. The distance of the limits from the value at the mean draw is multiplied by sqrt(1 + sum_i 2 w_i / n_i) and
-      by Student's t over the normal quantile, with 1 / (sum_i w_i^2 / (n_i - 1)) degrees of freedom (Welch and
-      Satterthwaite; at least 8), and taken from the estimate. The weight w_i of a class is the squared correlation of
+    - A class without errors, without hits, or without false predictions is also drawn with exactly none.
+    - For a curved measure, the mean of its draws differs from its value at the mean draw. The bounds move outwards by
+      twice that difference.
+    - Averages over three or more classes with the pooled prior are as uncertain as a test set makes them: the recall of
+      n samples has the variance r (1 - r) / n, its draws only r (1 - r) / (n + 2), and the prior moves their mean. The
+      distance of the bounds from the value at the mean draw is multiplied by sqrt(1 + sum_i 2 w_i / n_i) and by the
+      ratio of Student's t to the normal quantile, with 1 / (sum_i w_i^2 / (n_i - 1)) degrees of freedom (Welch and
+      Satterthwaite; at least 8), and counted from the estimate. The weight w_i of a class is the squared correlation of
       its recall with the value over the draws.
-    - No estimate lies outside its interval.
+    - The interval always includes the estimate.
 
-    Means over classes leave classes without targets out, and so do their intervals: they are of the classes that are
-    there. Do not read them as intervals over all classes: simulated on sets that lack a class, those of balanced
-    accuracy held the value over all classes in a quarter of the sets or fewer. The limits are nan for a value that
-    depends on a class without targets alone, such as its recall, of which nothing is known.
+    Means over classes leave out classes without targets, and so do their intervals. Do not read them as intervals over
+    all classes: in simulations of sets that lack a class, intervals of balanced accuracy covered the value over all
+    classes in a quarter of the sets or fewer. The bounds are nan for a value that depends only on a class without
+    targets, such as its recall.
 
-    ``examples/coverage.py`` simulates how often 95 % intervals hold the true value, beside other packages
-    (``examples/coverage.md``: two classes of 3 to 1000 samples; 3, 10, 50 classes of 1000 falling to 3; totals fixed
-    and drawn; recalls .1 to .999; errors spread and concentrated; long tails of up to a hundred classes). In the long
-    tails the mean is .95 or more for each measure. Lowest:
+    ``examples/coverage.py`` simulates the coverage of 95 % intervals, beside other packages (``examples/coverage.md``:
+    two classes of 3 to 1000 samples; 3, 10, 50 classes of 1000 falling to 3; totals fixed and drawn; recalls .1 to
+    .999; errors spread and concentrated; long tails of up to a hundred classes). In the long tails the mean is .95 or
+    more for each measure. The lowest coverages are:
 
     - balanced accuracy and G-mean of three classes, one of which has five samples: .87 and .88;
     - IAM and macro F1 of a hundred classes, half of which have five samples and a recall of .7: .80 and .86;
-    - the recall of one of fifty classes, least .87;
-    - G-mean of ten classes and more errs on the other side: its intervals are wide, and held in .95 to 1.
+    - the recall of one of fifty classes: .87.
 
-    Not covered by any of this: minima over classes or groups, soft or weighted counts, and samples that resemble each
-    other (:func:`bootstrap` with clusters). Labels of ``[..., L, 2, 2]`` (``event_dims=3``) are drawn independently of
-    each other: where a sample that is hard for one label is hard for others, their mean is less certain than its
-    interval says (coverage down to .59 in simulations of 20 labels), and where many labels have few positives, the
-    prior of each moves the mean (.84 of 20 independent labels with five positives). Then count each sample as a
-    cluster (.91 and more there); :func:`bootstrap` has an example.
+    Intervals of G-mean of ten or more classes are too wide; they cover .95 to 1.
+
+    These results do not apply to minima over classes or groups, to soft or weighted counts, nor to samples that
+    resemble each other (use :func:`bootstrap` with clusters). Labels of ``[..., L, 2, 2]`` (``event_dims=3``) are drawn
+    independently of each other. If the same samples are hard for several labels, their mean is less certain than its
+    interval (coverage down to .59 in simulations of 20 labels); if many labels have few positives, the prior of each
+    moves the mean (.84 for 20 independent labels with five positives). Then count each sample as a cluster (.91 and
+    more there); :func:`bootstrap` has an example.
 
     Args:
-        measure: function of ``[..., K, K]`` with one value ``[...]``, or several such as ``[..., K]``, for each matrix;
-            or name -> function, which share the draws. From 16 classes on, measures of :mod:`imbtorch.measures` that
-            take :class:`~imbtorch.Margins`, and callables with an attribute ``needs_matrix`` that is False, get
-            margins, which is many times as fast.
+        measure: function of ``[..., K, K]`` with one value ``[...]``, or several values such as ``[..., K]``, for each
+            matrix; or name -> function, all of the same draws. From 16 classes on, measures of
+            :mod:`imbtorch.measures` that take :class:`~imbtorch.Margins`, and callables whose attribute
+            ``needs_matrix`` is False, get margins, which is many times as fast.
         counts: ``[..., K, K]`` counts, not rates; they need not be whole.
-        prior: see above.
+        prior: name of a prior, or pseudo-counts, as above.
         samples: number of draws.
         level: probability that the interval holds, in (0, 1).
         generator: source of randomness, on the device of the counts; by default torch's.
         draws: keep the values of the draws.
-        event_dims: how many of the last dimensions of the counts a value is made of: 2 for a matrix, 3 where the
-            measure makes one value of the labels of ``[..., L, 2, 2]``.
-        totals: see above.
+        event_dims: number of last dimensions of the counts that one value is made of: 2 for a matrix, 3 for a measure
+            that computes one value from all labels of ``[..., L, 2, 2]``.
+        totals: ``"drawn"`` or ``"fixed"`` class totals, as above.
 
     Returns:
         :class:`Interval`, or name -> interval.
 
     Raises:
         ValueError: for counts that are NaN, infinite or negative, a level outside (0, 1), fewer than 2 samples, values
-            that do not fit the counts, an unknown ``totals``, and pseudo-counts that do not fit or are not positive.
+            that do not fit the counts, an unknown ``totals`` or ``prior``, and pseudo-counts that do not fit or are not
+            positive.
 
     Source: Brodersen et al. (2010), The balanced accuracy and its posterior distribution.
 
@@ -200,14 +206,14 @@ def _drawn(
     draws: bool,
     event_dims: int,
 ) -> dict[str, Interval]:
-    """Intervals from draws of a posterior of the counts."""
+    """Compute intervals from draws of a posterior of the counts."""
     measured = {name: _Measured(each, counts, event_dims) for name, each in measures.items()}
     at_mean, recalls = _evaluate(list(measured.values()), source, samples, generator)
     return {name: each.interval(counts, at_mean, recalls, level, draws) for name, each in measured.items()}
 
 
 class _Measured:
-    """A measure, its value of the counts, and those of the draws."""
+    """A measure, with its value on the counts and its values on the draws."""
 
     def __init__(self, measure: Measure, counts: Tensor, event_dims: int) -> None:
         self.measure, self.event_dims = measure, event_dims
@@ -217,19 +223,19 @@ class _Measured:
         self.drawn: dict[str, list[Tensor]] = {}
 
     def of(self, counts: Counts) -> Tensor:
-        """Values of counts."""
+        """Compute values of counts."""
         return values(self.measure, counts, self.event_dims)
 
     def interval(
         self, counts: Tensor, at_mean: Mapping[str, Tensor], recalls: Tensor | None, level: float, draws: bool
     ) -> Interval:
-        """Outermost limits of all variants of the draws, moved outwards for curvature and for draws that lie too close.
+        """Compute the outermost bounds of all variants of the draws, moved outwards for curvature and dispersion.
 
         Args:
-            counts: that were drawn from.
+            counts: counts of the posterior.
             at_mean: kind of measure -> mean draw.
-            recalls: ``[samples, ..., K]`` of the draws with the pooled prior, or None.
-            level: of the interval.
+            recalls: ``[samples, ..., K]`` recalls of the draws with the pooled prior, or None.
+            level: probability that the interval holds.
             draws: whether the interval keeps the draws.
         """
         parts = {variant: torch.cat(some) for variant, some in self.drawn.items()}
@@ -238,7 +244,7 @@ class _Measured:
         high = torch.stack([end[1] for end in ends]).amax(0)
         plain, at_mean_draw = parts["plain"], self.of(at_mean[self.kind])
         shift = 2 * (at_mean_draw - plain.mean(0))
-        shift = torch.where(shift.isfinite(), shift, 0.0)  # infinite draws have no mean to differ from
+        shift = torch.where(shift.isfinite(), shift, 0.0)  # infinite draws have no mean
         perfect = self.of(torch.diag_embed(counts.sum(-1)))  # nan for a class that has neither targets nor predictions
         lower, upper = torch.minimum(low, low + shift), torch.maximum(high, high + shift)
         if self.kind == "average" and recalls is not None:
@@ -255,25 +261,25 @@ class _Measured:
         low, high = torch.minimum(low, self.estimate), torch.maximum(high, self.estimate)
         absent = (counts.sum(-1) == 0).flatten(counts.ndim - self.event_dims).any(-1)
         absent = absent.reshape((*absent.shape, *[1] * (low.ndim - absent.ndim)))
-        unknown = absent & (high - low <= 1e-12)  # no draw moves it: it depends on a class without targets alone
+        unknown = absent & (high - low <= 1e-12)  # equal in all draws: it depends only on a class without targets
         low, high = torch.where(unknown, torch.nan, low), torch.where(unknown, torch.nan, high)
         whole = bool((counts == counts.round()).all())
         method = "posterior" if whole else "posterior of counts that are not whole"
         return Interval(self.estimate, low, high, level, method, plain if draws else None)
 
     def _dispersion(self, drawn: Tensor, recalls: Tensor, counts: Tensor, level: float) -> Tensor:
-        """Return how many times as dispersed as its draws the value of a test set is about the truth.
+        """Compute the ratio of the dispersion of test sets' values about the truth to the dispersion of the draws.
 
         A recall of n samples has the variance r (1 - r) / n, its draws with a prior of one sample r (1 - r) / (n + 2).
-        That variance is estimated as well, with few degrees of freedom by Welch and Satterthwaite. A class counts by
-        its squared correlation with the value.
+        That variance is an estimate as well, with few degrees of freedom by Welch and Satterthwaite. The weight of a
+        class is its squared correlation with the value.
         """
         places = tuple(range(-self.event_dims + 1, 0))
         own = drawn - drawn.mean(0)
         own = own.reshape(*own.shape, *[1] * len(places))
         apart = recalls - recalls.mean(0)
         share = ratio((own * apart).sum(0) ** 2, (own**2).sum(0) * (apart**2).sum(0))
-        share = (share.nan_to_num(0) - 1 / len(drawn)).clamp(min=0)  # chance correlates draws as well
+        share = (share.nan_to_num(0) - 1 / len(drawn)).clamp(min=0)  # expected for independent draws
         share = share / share.sum(places, keepdim=True).clamp(min=1)
         size = counts.sum(-1)
         share = torch.where((size > 0).sum(-1, keepdim=True) > 2, share, 0.0)  # two classes have another prior
@@ -285,7 +291,7 @@ class _Measured:
 def _evaluate(
     measured: list[_Measured], source: CountsPosterior, samples: int, generator: torch.Generator | None
 ) -> tuple[dict[str, Tensor], Tensor | None]:
-    """Let measures read the draws; return the mean draw of each kind of measure, and recalls drawn for averages."""
+    """Let measures read the draws; return the mean draw of each kind of measure, and the recalls drawn for averages."""
     kinds = sorted({each.kind for each in measured})
     rates = {kind: torch.zeros(source.shape, dtype=torch.float64, device=source.rows.device) for kind in kinds}
     totals = torch.zeros_like(source.actual)
@@ -334,41 +340,41 @@ def bootstrap(
     *,
     clusters: bool = False,
 ) -> Interval | dict[str, Interval]:
-    """Percentile bootstrap interval: the measure of resampled test sets.
+    """Compute the percentile bootstrap interval of a measure, from resampled test sets.
 
     Resampling the cells of the matrix has the same distribution as resampling the samples, at a cost that does not
-    depend on their number. Use :func:`posterior` for rare classes: a class without errors in the test set has none in
-    any resample either.
+    depend on their number. For rare classes use :func:`posterior`: a class without errors in the test set has none in
+    any resample.
 
-    With ``clusters=True`` whole clusters are resampled: the pixels of an image, the frames of a video, the visits of a
-    patient resemble each other, so that a thousand pixels of one image are far fewer than a thousand samples. The
-    limits are the outermost of two intervals:
+    With ``clusters=True`` whole clusters are resampled. The pixels of an image, the frames of a video or the visits of
+    a patient resemble each other, so that a thousand pixels of one image carry far less information than a thousand
+    independent samples. The bounds are the outermost of two intervals:
 
-    - Percentiles of few clusters are too narrow: they are stretched about the estimate by t / z * sqrt(M / (M - 1))
+    - Percentiles of few clusters are too narrow. They are stretched about the estimate by t / z * sqrt(M / (M - 1))
       with the quantiles t and z of Student's and the normal distribution. The degrees of freedom are
       3 (sum of d^2)^2 / (sum of d^4) - 3, at least 2 and at most M - 1, where d is the change of the value when a
-      cluster is left out, less the mean change: some M - 1 for normal changes, fewer where few clusters hold most of
-      what counts, such as the samples of a rare class. Then the limits move outwards by twice the difference of the
+      cluster is left out, less the mean change: some M - 1 for normal changes, fewer if few clusters hold most of the
+      samples that matter, such as those of a rare class. Then the bounds move outwards by twice the difference of the
       estimate and the mean of the resamples, as in :func:`posterior`.
-    - Resamples of clusters without errors have none either. So :func:`posterior` draws, with the class totals fixed,
-      from as many samples of each class as its clusters are worth: r (1 - r) over the variance of its recall r among
-      clusters, or the effective number of clusters where it has no errors or no hits.
+    - Clusters without errors have none in resamples. Therefore :func:`posterior` draws, with fixed class totals, from
+      the effective number of samples of each class: r (1 - r) over the variance of its recall r among clusters, or the
+      effective number of clusters if the class has no errors or no hits.
 
-    Stretched limits end at the outermost value of all resamples and draws and of predictions that are all right or all
-    wrong. ``examples/coverage.md`` has the coverage of 5 to 300 clusters, rare classes and recalls near one among them:
-    .92 and more, but .88 for balanced accuracy and G-mean of 40 clusters with 5 % positives that gather in few of them.
+    Stretched bounds end at the outermost value of all resamples and draws, and of predictions that are all right or all
+    wrong. ``examples/coverage.md`` has the coverage for 5 to 300 clusters, with rare classes and recalls near one: .92
+    and more, except .88 for balanced accuracy and G-mean of 40 clusters with 5 % positives that gather in few clusters.
 
     Args:
-        measure: function of ``[..., K, K]`` with one value ``[...]``, or several such as ``[..., K]``, for each matrix;
-            or name -> function, which share the resamples.
+        measure: function of ``[..., K, K]`` with one value ``[...]``, or several values such as ``[..., K]``, for each
+            matrix; or name -> function, all of the same resamples.
         counts: ``[..., K, K]`` whole counts.
         samples: number of resamples.
-        level: probability that the interval is made to hold, in (0, 1).
+        level: probability with which the interval is designed to hold, in (0, 1).
         stratified: keep the number of targets of each class.
         generator: source of randomness, on the device of the counts; by default torch's.
         draws: keep the values of the resamples.
-        event_dims: as in :func:`posterior`.
-        clusters: whether counts are ``[..., M, K, K]`` of M clusters, which are resampled whole.
+        event_dims: number of event dimensions, as in :func:`posterior`.
+        clusters: True if counts are ``[..., M, K, K]`` of M clusters, which are resampled as wholes.
 
     Returns:
         :class:`Interval`, or name -> interval.
@@ -384,8 +390,8 @@ def bootstrap(
     >>> print(bootstrap(accuracy, torch.tensor([[90, 10], [1, 9]]), generator=generator))
     0.900 [0.845, 0.955] (95 % bootstrap)
 
-    Labels of one sample resemble each other as well. Counts ``[N, L, 2, 2]`` of N samples, each a cluster, and
-    ``event_dims=3`` give the interval of a mean over L labels whatever their correlation:
+    Labels of one sample resemble each other as well. Counts ``[N, L, 2, 2]`` of N samples, each a cluster, with
+    ``event_dims=3`` give the interval of a mean over L labels for any correlation between them:
 
     >>> from imbtorch import f_score
     >>> target = torch.rand(200, 5, generator=generator) < 0.3
@@ -397,7 +403,7 @@ def bootstrap(
     ...     return f_score(counts).mean(-1)
     >>> print(bootstrap(macro_f1, counts, generator=generator, clusters=True, event_dims=3))
     0.813 [0.754, 0.869] (95 % cluster bootstrap)
-    >>> print(posterior(macro_f1, counts.sum(0), generator=generator, event_dims=3))  # takes labels for independent
+    >>> print(posterior(macro_f1, counts.sum(0), generator=generator, event_dims=3))  # assumes independent labels
     0.813 [0.782, 0.835] (95 % posterior)
     """
     check_draws(samples, level)
@@ -423,7 +429,7 @@ def bootstrap(
 
 
 def _values_of(measures: Mapping[str, Measure], drawn: Iterable[Tensor], event_dims: int) -> dict[str, Tensor]:
-    """Values of all resamples by name."""
+    """Compute the values of all resamples, by name."""
     found: dict[str, list[Tensor]] = {name: [] for name in measures}
     for some in drawn:
         for name, each in measures.items():
@@ -440,7 +446,7 @@ def _of_clusters(
     draws: bool,
     event_dims: int,
 ) -> dict[str, Interval]:
-    """Outermost limits of resampled clusters, stretched about the estimate, and of the posterior of their worth."""
+    """Compute the outermost bounds of resampled clusters, stretched, and of the posterior of effective samples."""
     counts = clusters.sum(-event_dims - 1)
     resampled = _values_of(measures, clusters_drawn(clusters, samples, generator, event_dims), event_dims)
     source = CountsPosterior(counts, "auto", "fixed", effective_samples(clusters, event_dims))
@@ -466,14 +472,14 @@ def _of_clusters(
 
 
 def _stretch(measure: Measure, clusters: Tensor, pooled: Tensor, level: float, event_dims: int) -> Tensor:
-    """How many times too narrow percentiles of resampled clusters are, for each value of the measure."""
+    """Compute the factor by which percentiles of resampled clusters are too narrow, for each value of the measure."""
     place = pooled.ndim - event_dims  # dimension of the clusters
     number = clusters.shape[place]
     rest = pooled.unsqueeze(place)
     parts = torch.split(clusters, chunks(number, pooled.numel(), pooled.device), place)
     change = torch.cat([values(measure, rest - part, event_dims) for part in parts], place)
     squares = (change - change.mean(place, keepdim=True)) ** 2
-    freedom = (3 * squares.sum(place) ** 2 / (squares**2).sum(place) - 3).nan_to_num(number)  # nan where none changes
+    freedom = (3 * squares.sum(place) ** 2 / (squares**2).sum(place) - 3).nan_to_num(number)  # nan if nothing changes
     freedom = freedom.clamp(min(2, number - 1), number - 1)
     wider = student_quantile(level, freedom.cpu()) / normal_quantile(level)
     return wider.to(pooled.device) * math.sqrt(number / (number - 1))
@@ -483,20 +489,20 @@ def _stretch(measure: Measure, clusters: Tensor, pooled: Tensor, level: float, e
 
 
 def check_draws(samples: int, level: float) -> None:
-    """Raise for a number of draws or a level that make no interval."""
+    """Raise for an invalid number of draws or level."""
     if whole_number("samples", samples) < 2:
         raise ValueError(f"samples must be at least 2, got {samples!r}")
     check_level(level)
 
 
 def check_level(level: float) -> None:
-    """Raise for what is no share that an interval can hold."""
+    """Raise for a level outside (0, 1)."""
     if not 0 < real_number("level", level) < 1:
         raise ValueError(f"level must lie in (0, 1), got {level!r}")
 
 
 def values(measure: Callable[..., Tensor], counts: Counts, event_dims: int = 2) -> Tensor:
-    """Values of the measure in float64, whose leading dimensions must be those of the counts."""
+    """Compute values of a measure in float64; their leading dimensions must be those of the counts."""
     value = checked_function(measure)(counts)
     shape = (*counts.actual.shape, 1) if isinstance(counts, Margins) else counts.shape
     lead = shape[: len(shape) - event_dims]
@@ -509,9 +515,12 @@ def values(measure: Callable[..., Tensor], counts: Counts, event_dims: int = 2) 
 
 
 def quantiles(drawn: Tensor, level: float) -> tuple[Tensor, Tensor]:
-    """Equal-tailed limits over the first dimension (``torch.quantile`` stops at 16 million values), nan if any is."""
+    """Compute equal-tailed bounds over the first dimension, nan if any value is.
+
+    ``torch.quantile`` takes at most 16 million values.
+    """
     ordered = drawn.sort(0).values
-    ordered = torch.where(ordered[-1].isnan(), math.nan, ordered)  # they sort last, as if they were high
+    ordered = torch.where(ordered[-1].isnan(), math.nan, ordered)  # nan is sorted last, as if it were high
     last = len(drawn) - 1
     limits = []
     for q in ((1 - level) / 2, (1 + level) / 2):

@@ -1,4 +1,4 @@
-"""How many samples a validation set needs before its interval is narrow enough."""
+"""Size of a test set that makes the interval of a measure narrow enough."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from imbtorch.inference.intervals import posterior
 __all__ = ["samples_needed"]
 
 START = 30  # samples of the rarest class that are tried first
-MOST = 2**30  # samples of the rarest class, above which nothing is tried
-PRECISE = 1.01  # the answer lies within 1 % of the least number, as the test sets drawn here have it
+MOST = 2**30  # greatest number of samples of the rarest class that is tried
+PRECISE = 1.01  # the result is at most 1 % above the least number that suffices for the test sets drawn here
 
 
 def samples_needed(
@@ -30,25 +30,24 @@ def samples_needed(
     samples: int = 1000,
     seed: int = 0,
 ) -> int:
-    """Find how many samples of the rarest class make the interval of a measure no wider than ``width``.
+    """Find the number of samples of the rarest class that makes the interval of a measure no wider than ``width``.
 
-    Random test sets of a classifier with these rates are drawn, whose class totals vary as well, around the numbers
-    that the priors say; the number is found at which the share ``assurance`` of them has a :func:`posterior` interval
-    that is narrow enough. A test set that lacks a class has none. Simulated with other test sets, that share lies
-    within .05 of ``assurance``: both are simulations, and a percent more or fewer samples changes a width by half a
-    percent.
+    Random test sets of a classifier with these rates are drawn, with class totals that vary according to the priors.
+    The result is the number at which the share ``assurance`` of test sets has a :func:`posterior` interval that is
+    narrow enough; a test set that lacks a class does not count as one. With other test sets that share is within .05 of
+    ``assurance`` in simulations: a percent more samples narrows intervals by half a percent.
 
     Args:
         measure: function of ``[..., K, K]`` with a value ``[...]``.
-        rates: ``[K, K]`` guess of what the classifier does: each row the shares in which a class is predicted as each;
-            normalised to sum to 1, so counts of a first test set will do.
-        class_priors: ``[K]`` shares of the classes; normalised to sum to 1. A class of prior 0 does not come.
-        width: of the interval from its lower to its upper limit, in units of the measure.
+        rates: ``[K, K]`` expected rates of the classifier: each row has the shares of a class that are predicted as
+            each class. Rows are normalised to sum to 1, so you can pass the counts of a first test set.
+        class_priors: ``[K]`` shares of the classes, normalised to sum to 1. A class of prior 0 is left out.
+        width: distance of the interval's bounds, in units of the measure.
         assurance: probability that the interval of a test set of that size is so narrow, in (0, 1).
-        level: probability that the interval holds.
+        level: probability that the interval holds, in (0, 1).
         test_sets: number of test sets drawn for each size that is tried.
-        samples: draws of each posterior.
-        seed: of the randomness, the same for each size that is tried.
+        samples: number of draws of each posterior.
+        seed: seed of the randomness, the same for each size that is tried.
 
     Returns:
         Expected samples of the class with the smallest positive prior, at least 1. Divide by its prior for the size of
@@ -56,8 +55,8 @@ def samples_needed(
 
     Raises:
         ValueError: for shapes that do not fit, negative or empty rows and priors, a width that is not positive, an
-            assurance outside (0, 1), a measure without a value there or with several, and a width that 2^30 samples do
-            not reach.
+            assurance outside (0, 1), a measure without a value for these test sets or with several values, and a width
+            that 2^30 samples do not reach.
 
     >>> from imbtorch import balanced_accuracy
     >>> rates, priors = torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0.95, 0.05])
@@ -71,7 +70,7 @@ def samples_needed(
     at_once = max(1, 20_000_000 // cells // samples)
 
     def widths(rarest: int) -> Tensor:
-        """Widths of the intervals of test sets with so many samples of the rarest class."""
+        """Compute the widths of the intervals of test sets with so many samples of the rarest class."""
         generator = torch.Generator().manual_seed(seed)
         size = (relative.sum() * rarest).round().expand(test_sets, 1)
         totals = multinomial(relative.unsqueeze(0), size, generator).squeeze(-2)
@@ -86,7 +85,7 @@ def samples_needed(
 
     low, high, size = 0, None, START
     while high is None or (high - low > 1 and high > PRECISE * low):
-        ordered = widths(size).sort().values  # nan comes last
+        ordered = widths(size).sort().values  # nan is last
         there = ordered[math.ceil(assurance * test_sets) - 1].item()
         if bool(ordered[-1].isnan()):
             raise ValueError(f"measure has no value for test sets with {size} samples of the rarest class")
@@ -98,7 +97,7 @@ def samples_needed(
 
 
 def _next(size: int, low: int, high: int | None, too_wide: float) -> int:
-    """Size to try next: widths fall with its root. Half a percent beyond, so that it closes in from both sides."""
+    """Return the size to try next: widths fall with its root. Half a percent is added to enclose the result."""
     guess = round(min(size * too_wide**2, MOST) * (1.005 if too_wide > 1 else 0.995))
     if high is None:
         return min(MOST, max(guess, low + 1 + low // 20))
@@ -106,6 +105,7 @@ def _next(size: int, low: int, high: int | None, too_wide: float) -> int:
 
 
 def _check(width: float, assurance: float) -> None:
+    """Check the width and the assurance."""
     if not width > 0:
         raise ValueError(f"width must be positive, got {width!r}")
     if not 0 < assurance < 1:
@@ -113,7 +113,7 @@ def _check(width: float, assurance: float) -> None:
 
 
 def _shares(rates: Tensor, class_priors: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows that sum to 1, float64 ``[K, K]``, and the sizes of the classes relative to the rarest, ``[K]``."""
+    """Normalise rows to sum to 1, float64 ``[K, K]``, and the priors to 1 for the rarest class, ``[K]``."""
     wide = double(check_square(rates)).cpu()
     priors = torch.as_tensor(class_priors, dtype=torch.float64).cpu()
     if wide.ndim != 2 or priors.shape != wide.shape[:1]:
@@ -126,5 +126,5 @@ def _shares(rates: Tensor, class_priors: Tensor) -> tuple[Tensor, Tensor]:
     if not bool(come.any()):
         raise ValueError(f"class_priors must not all be 0, got {priors.tolist()}")
     if bool((come & (totals.squeeze(-1) == 0)).any()):
-        raise ValueError("rates has an empty row for a class that comes; say how it is predicted")
+        raise ValueError("rates has an empty row for a class with a positive prior; give the rates of its predictions")
     return torch.where(totals > 0, wide / totals, 0.0), priors / priors[come].min()

@@ -1,7 +1,7 @@
-"""What a histogram of the scores of two classes says without choosing a threshold: curves and their areas.
+"""Curves of a histogram of scores of two classes, with the areas below them and their intervals.
 
 A histogram is ``[..., 2, B]``: the samples of the negative and of the positive class in each of B bins of rising
-scores; counts, or rates where the classes were brought to other shares. Scores of one bin are ties.
+scores; counts, or rates if the classes were rescaled to other shares. Scores of one bin are tied.
 """
 
 from __future__ import annotations
@@ -33,9 +33,12 @@ __all__ = [
 
 
 def matrices_of(histogram: Tensor) -> Tensor:
-    """Counts ``[..., B - 1, 2, 2]`` at the threshold between each two bins.
+    """Compute counts ``[..., B - 1, 2, 2]`` at the threshold between each two bins.
 
-    Both sides of a threshold are summed: what a difference from the total leaves of nothing divides to any value.
+    Both sides of a threshold are summed, because a difference from the total may leave a rounding error in place of 0.
+
+    Args:
+        histogram: ``[..., 2, B]`` counts or rates.
 
     >>> matrices_of(torch.tensor([[3, 1], [0, 2]]))
     tensor([[[3, 1],
@@ -46,7 +49,10 @@ def matrices_of(histogram: Tensor) -> Tensor:
 
 
 def roc_curve(histogram: Tensor) -> tuple[Tensor, Tensor]:
-    """False and true positive rates ``[..., B + 1]``, rising from (0, 0) to (1, 1); nan for a class without targets.
+    """Compute false and true positive rates ``[..., B + 1]``, rising from (0, 0) to (1, 1); nan without targets.
+
+    Args:
+        histogram: ``[..., 2, B]`` counts or rates.
 
     >>> roc_curve(torch.tensor([[3, 1], [0, 2]]))
     (tensor([0.0000, 0.2500, 1.0000], dtype=torch.float64), tensor([0., 1., 1.], dtype=torch.float64))
@@ -57,7 +63,12 @@ def roc_curve(histogram: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def area(histogram: Tensor) -> Tensor:
-    """Area ``[...]`` under the ROC curve by the trapezoid rule: the chance that a positive scores higher, ties half.
+    """Compute the area ``[...]`` under the ROC curve by the trapezoid rule.
+
+    It is the probability that a positive scores higher than a negative; ties count one half.
+
+    Args:
+        histogram: ``[..., 2, B]`` counts or rates.
 
     >>> area(torch.tensor([[3, 1], [0, 2]]))
     tensor(0.8750, dtype=torch.float64)
@@ -67,23 +78,26 @@ def area(histogram: Tensor) -> Tensor:
 
 
 def partial_auc(counts: Tensor, left: Tensor | None = None, right: Tensor | None = None) -> Tensor:
-    r"""Partial AUC: what one operating point contributes to the area under the ROC curve with its two neighbours.
+    r"""Compute the partial AUC: the contribution of an operating point to the area under the ROC curve.
 
     .. math:: \mathrm{pAUC} = \tfrac12 (\mathrm{FPR} - \mathrm{FPR}_1)(\mathrm{TPR} + \mathrm{TPR}_1)
         + \tfrac12 (\mathrm{FPR}_2 - \mathrm{FPR})(\mathrm{TPR} + \mathrm{TPR}_2)
 
-    By default the neighbours are the classifiers that never and that always predict the positive class. The area is
-    then that of the whole three-point curve, (TPR + TNR)/2, which is :func:`~imbtorch.balanced_accuracy`.
+    It consists of two trapezoids between the point and its two neighbours. By default the neighbours are the
+    classifiers that never and that always predict the positive class. The area is then that of the whole three-point
+    curve, (TPR + TNR)/2, which is :func:`~imbtorch.balanced_accuracy`.
     :class:`~imbtorch.ThresholdSweep` has it at every threshold.
 
     Args:
         counts: ``[..., 2, 2]`` counts or rates of the operating point.
-        left: ``[..., 2, 2]`` of the neighbour with fewer positive predictions; None for none at all.
-        right: ``[..., 2, 2]`` of the neighbour with more positive predictions; None for nothing but them.
+        left: ``[..., 2, 2]`` of the neighbour with fewer positive predictions; None for a classifier that never
+            predicts positive.
+        right: ``[..., 2, 2]`` of the neighbour with more positive predictions; None for a classifier that always
+            predicts positive.
 
     Returns:
-        ``[...]`` in [0, 1], higher is better; an area is negative where a neighbour lies on the other side. nan where a
-        class has no targets.
+        ``[...]`` in [0, 1], higher is better; negative if a neighbour lies on the other side; nan if a class has no
+        targets.
 
     Raises:
         ValueError: for more than two classes.
@@ -102,9 +116,15 @@ def partial_auc(counts: Tensor, left: Tensor | None = None, right: Tensor | None
 
 
 def partial_areas(histogram: Tensor) -> Tensor:
-    """Compute :func:`partial_auc` of each point of the ROC curve with its two neighbours, ``[..., B - 1]``.
+    """Compute :func:`partial_auc` of each point of the ROC curve with its two neighbours.
 
-    In the order of the thresholds. Source: Liu, Ghosh and Martin (2007), eq. 3.
+    Args:
+        histogram: ``[..., 2, B]`` counts.
+
+    Returns:
+        float64 ``[..., B - 1]`` in the order of the thresholds.
+
+    Source: Liu, Ghosh and Martin (2007), eq. 3.
 
     >>> partial_areas(torch.tensor([[3, 0, 1], [0, 0, 2]]))  # two thresholds of one point, a trapezoid beside each
     tensor([0.7500, 0.1250], dtype=torch.float64)
@@ -114,7 +134,14 @@ def partial_areas(histogram: Tensor) -> Tensor:
 
 
 def partial_area_at(histogram: Tensor, index: Tensor) -> Tensor:
-    """Compute :func:`partial_auc` at one threshold ``[...]`` with the nearest points that differ from it, ``[...]``.
+    """Compute :func:`partial_auc` at one threshold with the nearest points that differ from it.
+
+    Args:
+        histogram: ``[..., 2, B]`` counts.
+        index: ``[...]`` index of the threshold.
+
+    Returns:
+        float64 ``[...]``.
 
     >>> partial_area_at(torch.tensor([[3, 0, 1], [0, 0, 2]]), torch.tensor(1))  # the area of a single point
     tensor(0.8750, dtype=torch.float64)
@@ -131,9 +158,12 @@ def partial_area_at(histogram: Tensor, index: Tensor) -> Tensor:
 
 
 def precision_recall_curve(histogram: Tensor) -> tuple[Tensor, Tensor]:
-    """Recalls and precisions ``[..., B]``, from the highest threshold to the one below all scores.
+    """Compute recalls and precisions ``[..., B]``, from the highest threshold to the one below all scores.
 
-    The precision is nan where nothing is predicted, the recall without positives.
+    The precision is nan without positive predictions, the recall without positives.
+
+    Args:
+        histogram: ``[..., 2, B]`` counts or rates.
 
     >>> precision_recall_curve(torch.tensor([[3, 1], [0, 2]]))[1]
     tensor([0.6667, 0.3333], dtype=torch.float64)
@@ -143,7 +173,10 @@ def precision_recall_curve(histogram: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def average_precision(histogram: Tensor) -> Tensor:
-    """Mean ``[...]`` of the precision at the score of each positive, as scikit-learn's; nan without positives.
+    """Average the precision at the score of each positive, ``[...]``, as scikit-learn does; nan without positives.
+
+    Args:
+        histogram: ``[..., 2, B]`` counts or rates.
 
     >>> average_precision(torch.tensor([[3, 1], [0, 2]]))
     tensor(0.6667, dtype=torch.float64)
@@ -154,16 +187,20 @@ def average_precision(histogram: Tensor) -> Tensor:
 
 
 def area_interval(histogram: Tensor, level: float = 0.95) -> Interval:
-    """Interval of the area ``[...]`` under the ROC curve of whole counts; samples must be independent.
+    """Compute the interval of the area ``[...]`` under the ROC curve; samples must be independent.
 
-    Newcombe's method 5 takes the area to be as uncertain as that of two exponential distributions, with the average of
-    both class sizes in the place of either, and holds all areas that are compatible with the estimate. Where the
-    variance that DeLong estimates, read with Student's t of the smaller class, is larger than that (scores of positives
-    scatter more than those of negatives), it is scaled up to it.
+    Newcombe's method 5 takes the variance from two exponential distributions, with the mean of both class sizes in
+    place of each, and includes all areas that are compatible with the estimate. If the variance of DeLong's method with
+    Student's t of the smaller class is larger (scores of positives scatter more than those of negatives), the variance
+    is scaled up to it.
 
-    Simulated (``examples/coverage.md``), 95 % intervals held the true value in .93 or more of samples. Close to 1 they
-    are too wide: at an area of .998, 1.4 to 3 times as wide as the central 95 % of the estimates with 100 or 200
-    positives, 6 to 38 times with ten among 10,000. DeLong's intervals hold the value in .20 to .83 there.
+    Simulated (``examples/coverage.md``), 95 % intervals covered the true value in .93 or more of samples. Close to 1
+    they are too wide: at an area of .998, 1.4 to 3 times as wide as the central 95 % of the estimates with 100 or 200
+    positives, 6 to 38 times with ten among 10,000. There DeLong's intervals cover the value in .20 to .83.
+
+    Args:
+        histogram: ``[..., 2, B]`` whole counts.
+        level: probability that the interval holds, in (0, 1).
 
     Source: Newcombe (2006), Confidence intervals for an effect size measure based on the Mann-Whitney statistic, part
     2, method 5; DeLong, DeLong and Clarke-Pearson (1988).
@@ -191,7 +228,7 @@ def area_interval(histogram: Tensor, level: float = 0.95) -> Interval:
 
 
 def _delong_variance(histogram: Tensor, point: Tensor) -> Tensor:
-    """Variance of an area by how the share of the other class that a sample beats differs from sample to sample."""
+    """Estimate the variance of an area from the shares of the other class that the samples of a class outrank."""
     wide = double(histogram)
     totals = wide.sum(-1)
     below = (wide.cumsum(-1) - wide / 2) / totals.unsqueeze(-1)  # share of each class below a bin, ties half
@@ -202,18 +239,23 @@ def _delong_variance(histogram: Tensor, point: Tensor) -> Tensor:
 
 
 def average_precision_interval(histogram: Tensor, level: float = 0.95) -> Interval:
-    """Interval of average precisions ``[...]`` of whole counts; samples must be independent.
+    """Compute the interval of average precision ``[...]``; samples must be independent.
 
-    The limits are Wilson's, with Student's t, of a share of n samples, where n is chosen so that the share varies as
-    much as average precision does. That variance is the infinitesimal jackknife's: of the influence of each positive,
-    each negative and their numbers. Close to 1, where it is too small, n is at most the number of positives over the
+    The bounds are Wilson's, with Student's t, for a share of n samples; n is chosen so that the share has the variance
+    of average precision. That variance is the infinitesimal jackknife's, from the influence of each positive, each
+    negative and their numbers. Close to 1 the variance is too small, and n is at most the number of positives over the
     average precision. With few positives average precision is too high (.23 in place of .18 for ten among 10,000, at an
-    AUC of .96), so the lower limit starts from the precision without the positive at whose score it is read.
+    AUC of .96). So the lower bound starts from the mean of precisions that leave out the positive at whose score each
+    is read.
 
     Simulated (``examples/coverage.md``: 10 to 200 positives, one sample in two to one in a thousand), 95 % intervals
-    held the true value in .945 or more of samples, with one exception: .85 with ten positives among 10,000 of which one
-    or two on average score above all negatives. They were .9 to 1.8 times as wide as the central 95 % of the estimates,
-    wider only where average precision is above .9.
+    covered the true value in .945 or more of samples, with one exception: .85 with ten positives among 10,000 if one or
+    two of them on average score above all negatives. They were .9 to 1.8 times as wide as the central 95 % of the
+    estimates, and wider only for average precisions above .9.
+
+    Args:
+        histogram: ``[..., 2, B]`` whole counts.
+        level: probability that the interval holds, in (0, 1).
 
     Source: Wilson (1927) for the limits; Efron (1982), The jackknife, the bootstrap and other resampling plans,
     section 6.3, for the variance. The lower start and the greatest n are ours.
@@ -225,12 +267,12 @@ def average_precision_interval(histogram: Tensor, level: float = 0.95) -> Interv
     wide = double(histogram)
     totals = wide.sum(-1)
     negatives, positives = totals.unbind(-1)
-    false, true = wide.flip(-1).cumsum(-1).flip(-1).unbind(-2)  # in a bin and above
+    false, true = wide.flip(-1).cumsum(-1).flip(-1).unbind(-2)  # counts in a bin and above
     share, others = wide[..., 1, :] / positives.unsqueeze(-1), (true - 1).clamp(min=0)
     precision = ratio(true, true + false)
     point = (share * precision).sum(-1).clamp(max=1)
     start = (share * ratio(others, others + false)).sum(-1)
-    slope = share * precision * (1 - precision)  # of the precision in a bin by the odds of positives
+    slope = share * precision * (1 - precision)  # derivative of the precision in a bin by the odds of positives
     rise = slope.sum(-1, keepdim=True)
     of_positives = ratio(slope, true / positives.unsqueeze(-1)).cumsum(-1) - rise + precision - point.unsqueeze(-1)
     of_negatives = rise - ratio(slope, false / negatives.unsqueeze(-1)).cumsum(-1)
@@ -244,14 +286,14 @@ def average_precision_interval(histogram: Tensor, level: float = 0.95) -> Interv
 
 
 def _wilson(share: Tensor, size: Tensor, quantile: Tensor) -> tuple[Tensor, Tensor]:
-    """Return Wilson's limits of a share of so many samples."""
+    """Compute Wilson's bounds of a share of so many samples."""
     q = quantile**2 / size
     middle, half = (share + q / 2) / (1 + q), (q * share * (1 - share) + q * q / 4).sqrt() / (1 + q)
     return middle - half, middle + half
 
 
 def _root(distance: Callable[[Tensor], Tensor], outer: float, inner: Tensor) -> Tensor:
-    """Where a function that is positive at the outer end and not so just beside the inner one is 0; nan stays."""
+    """Find the root of a function that is positive at the outer end and not near the inner one; nan stays."""
     far, near = torch.where(inner.isnan(), torch.nan, outer), inner
     for _ in range(60):
         middle = (far + near) / 2
@@ -261,7 +303,7 @@ def _root(distance: Callable[[Tensor], Tensor], outer: float, inner: Tensor) -> 
 
 
 def bootstrap_histogram(histogram: Tensor, samples: int, generator: torch.Generator | None = None) -> Tensor:
-    """Histograms ``[samples, 2, B]`` of resampled samples, each class as large as it is in ``[2, B]`` whole counts."""
+    """Draw histograms ``[samples, 2, B]`` by resampling whole counts ``[2, B]``; classes keep their sizes."""
     held = histogram.sum(0) > 0
     drawn = histogram.new_zeros(samples, *histogram.shape, dtype=torch.float64)
     counts = double(histogram[:, held])
@@ -270,9 +312,12 @@ def bootstrap_histogram(histogram: Tensor, samples: int, generator: torch.Genera
 
 
 def unresolved(histogram: Tensor) -> Tensor:
-    """By how much at most the order within each bin moves the AUC or average precision, the larger, ``[..., B]``.
+    """Bound the error of AUC and average precision that binning causes, per bin, ``[..., B]``.
 
-    Nothing is lost where the scores of a bin are equal, which a histogram cannot know.
+    Equal scores in a bin cause no error, but a histogram does not record them.
+
+    Args:
+        histogram: ``[..., 2, B]`` counts.
 
     >>> unresolved(torch.tensor([[3, 1], [0, 2]]))  # a negative below, between or above two positives
     tensor([0.0000, 0.3333], dtype=torch.float64)
@@ -284,14 +329,14 @@ def unresolved(histogram: Tensor) -> Tensor:
     negatives, positives = wide.unbind(-2)
     precision = ratio(true, true + false)
     positives_first = within[..., 1, :] * (ratio(true, true + false - negatives) - precision)
-    # negatives first: what precision, rising with each positive, is less than at the last of them
+    # negatives first: precision rises with each positive, up to its value at the last of them
     rise = torch.special.xlogy(false, ratio(true + false, true + false - positives))
     negatives_first = ratio(rise, positives.sum(-1, keepdim=True)) - within[..., 1, :] * (1 - precision)
     return torch.maximum(of_area, torch.maximum(positives_first, negatives_first))
 
 
 def _above(histogram: Tensor) -> Tensor:
-    """Float64 sums ``[..., 2, B + 1]`` of the highest bins: of none of them, of one, of all."""
+    """Sum the highest bins, float64 ``[..., 2, B + 1]``: none of them, one, up to all."""
     sums = double(histogram).flip(-1).cumsum(-1)
     return torch.cat((torch.zeros_like(sums[..., :1]), sums), -1)
 
@@ -307,7 +352,7 @@ def _matrix_at(counts: Tensor, place: Tensor) -> Tensor:
 
 
 def _rates(name: str, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """False and true positive rate ``[...]``."""
+    """Compute false and true positive rates ``[...]``."""
     if check_square(counts).shape[-1] != 2:
         raise ValueError(f"{name} must be of two classes, got {list(counts.shape)}; use one_vs_rest(counts)")
     wide = double(counts)

@@ -12,23 +12,23 @@ from torch import Tensor
 __all__ = ["beta_cdf", "normal_quantile", "student_quantile"]
 
 TINY = 1e-300
-SMOOTH = 500.0  # concentrations from which a density is smooth, and narrow enough for one rule to integrate it
-REACH = 12.0  # standard deviations beyond which such a density holds nothing
+SMOOTH = 500.0  # concentrations from which one quadrature rule integrates a density, smooth and narrow
+REACH = 12.0  # standard deviations beyond which such a density is 0
 MANY = 200.0  # degrees of freedom from which a series of four terms is as good as the distribution function
 
 
 def beta_cdf(x: Tensor, a: float | Tensor, b: float | Tensor) -> Tensor:
-    """Regularised incomplete beta function: share of Beta(a, b) below x, to about 1e-12.
+    """Compute the regularised incomplete beta function: the distribution function of Beta(a, b), to about 1e-12.
 
-    Where one concentration is a thousand million and the other small, to about 1e-7.
+    The error is about 1e-7 if one concentration is a thousand million and the other small.
 
     Args:
         x: float64 ``[...]`` in [0, 1].
-        a: concentration, > 0, or float64 ``[...]`` of one for each.
-        b: concentration, > 0, likewise.
+        a: first concentration, > 0, a number or float64 ``[...]``.
+        b: second concentration, > 0, likewise.
 
     Returns:
-        Float64 ``[...]`` in [0, 1].
+        float64 ``[...]`` in [0, 1].
 
     Source: Press et al., Numerical Recipes, section 6.4: continued fraction by Lentz's method, for large concentrations
     quadrature of the density.
@@ -43,14 +43,14 @@ def beta_cdf(x: Tensor, a: float | Tensor, b: float | Tensor) -> Tensor:
     deviations = (x - mean).abs() / (mean * (1 - mean) / (first + second + 1)).sqrt()
     near = torch.where(large, deviations <= REACH, (deviations <= 60) | (least < 0.5))  # elsewhere it is 0 or 1
     for some, method in ((large & near, _integrated), (~large & near, _by_fraction)):
-        if bool(some.any()):  # in blocks, for a quadrature takes a hundred times their memory
+        if bool(some.any()):  # in blocks, because a quadrature takes a hundred times their memory
             blocks = (torch.split(each[some], 2**13) for each in (x, first, second))
             value[some] = torch.cat([method(*block) for block in zip(*blocks, strict=True)])
     return value
 
 
 def _integrated(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Quadrature of the density to each side, without its constant, which would lose digits."""
+    """Integrate the density on both sides of x, without its constant, which would lose digits."""
     total = a + b
     mean, rest = a / total, b / total
     reach = REACH * (mean * rest / (total + 1)).sqrt()
@@ -76,7 +76,8 @@ def _nodes_and_weights() -> tuple[Tensor, Tensor]:
 
 
 def _by_fraction(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    upper = x > (a + 1) / (a + b + 2)  # there the fraction of the other end converges sooner
+    """Compute the distribution function of Beta(a, b) by a continued fraction."""
+    upper = x > (a + 1) / (a + b + 2)  # there the fraction of 1 - x converges faster
     first, second = torch.where(upper, b, a), torch.where(upper, a, b)
     logs = torch.xlogy(a, x) + torch.special.xlog1py(b, -x) - _log_beta(a, b)
     value = logs.exp() * _fraction(torch.where(upper, 1 - x, x), first, second) / first
@@ -84,7 +85,7 @@ def _by_fraction(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _log_beta(a: Tensor, b: Tensor) -> Tensor:
-    """Logarithm of the beta function; for large concentrations by Stirling's series, whose large terms cancel."""
+    """Compute the logarithm of the beta function; for large concentrations by Stirling's series without large terms."""
     small, large = torch.minimum(a, b), torch.maximum(a, b)
     total = small + large
     apart = (large - 0.5) * torch.log1p(small / large) + small * (total.log() - 1) + _stirling(total) - _stirling(large)
@@ -93,12 +94,12 @@ def _log_beta(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _stirling(x: Tensor) -> Tensor:
-    """What Stirling's formula lacks of the logarithm of the gamma function."""
+    """Return the difference of the logarithm of the gamma function and Stirling's formula."""
     return 1 / (12 * x) - 1 / (360 * x**3) + 1 / (1260 * x**5)
 
 
 def _fraction(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Continued fraction of the incomplete beta function; it takes some sqrt(max(a, b)) steps."""
+    """Evaluate the continued fraction of the incomplete beta function, in some sqrt(max(a, b)) steps."""
     c = torch.ones_like(x)
     d = 1 / _away_from_zero(1 - (a + b) * x / (a + 1))
     result = d
@@ -117,11 +118,12 @@ def _fraction(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _away_from_zero(x: Tensor) -> Tensor:
+    """Replace numbers that are nearly 0 by a tiny one."""
     return torch.where(x.abs() < TINY, TINY, x)
 
 
 def normal_quantile(level: float) -> float:
-    """Half the width of an interval of a standard normal distribution that holds the share ``level``.
+    """Compute half the width of the central interval of a standard normal distribution that has probability ``level``.
 
     >>> round(normal_quantile(0.95), 4)
     1.96
@@ -130,7 +132,7 @@ def normal_quantile(level: float) -> float:
 
 
 def student_quantile(level: float, freedom: Tensor) -> Tensor:
-    """Half the width of an interval of Student's t distribution that holds the share ``level``.
+    """Compute half the width of the central interval of Student's t distribution that has probability ``level``.
 
     Args:
         level: in (0, 1).
@@ -159,7 +161,7 @@ def student_quantile(level: float, freedom: Tensor) -> Tensor:
 
 
 def _student_root(level: float, start: float, degrees: Tensor) -> Tensor:
-    """Quantile by Newton's method from below, where the distribution function is concave: it never overshoots."""
+    """Find the quantile by Newton's method from below, where the distribution function is concave."""
     scale = (torch.lgamma((degrees + 1) / 2) - torch.lgamma(degrees / 2)).exp() / (math.pi * degrees).sqrt()
     found = torch.full_like(degrees, start)
     for _ in range(100):

@@ -1,4 +1,4 @@
-"""How measures go together under growing imbalance (Garcia, Mollineda and Sanchez 2010, section 4.1)."""
+"""Correlation of measures under growing imbalance (Garcia, Mollineda and Sanchez 2010, section 4.1)."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def perturbed_scores(
     generator: torch.Generator | None = None,
     draws: int = 1,
 ) -> tuple[Tensor, Tensor]:
-    r"""Scores of simulated classifiers: a true ranking, each probability moved at random within a distance.
+    r"""Simulate scores of classifiers: a true ranking in which each probability is moved at random within a distance.
 
     The true probabilities of the negatives rise evenly to .5, those of the positives from there to 1:
 
     .. math:: p_i = \frac{i}{2 n_-} \;(i \le n_-), \qquad p_{n_- + i} = \frac12 + \frac{i}{2 n_+} \;(i \le n_+)
 
-    A perturbed one is uniform in ``[max(0, p - eps), min(1, p + eps)]``, with a distance of its own for either class.
+    A perturbed probability is uniform in ``[max(0, p - eps), min(1, p + eps)]``; each class has its own distance eps.
 
     Args:
         n: samples of a test set.
         positive_share: share of positives in (0, 1).
-        eps_negative: distance for the negatives, >= 0.
-        eps_positive: distance for the positives, >= 0.
+        eps_negative: distance for negatives, >= 0.
+        eps_positive: distance for positives, >= 0.
         generator: source of randomness; by default torch's global one.
         draws: number of classifiers.
 
@@ -75,24 +75,25 @@ def measure_correlations(
     step: float = 0.05,
     generator: torch.Generator | None = None,
 ) -> Correlations:
-    r"""Pearson correlation of every measure with every other over simulated classifiers, at each share of positives.
+    r"""Compute the Pearson correlations between measures over simulated classifiers, at each share of positives.
 
     .. math:: \rho_{ab} = \frac{\sum_t (a_t - \bar a)(b_t - \bar b)}
         {\sqrt{\sum_t (a_t - \bar a)^2 \sum_t (b_t - \bar b)^2}}
 
-    For each share there are ``draws`` classifiers for each split of the distortion ``eps`` between the two classes, in
-    steps of ``step``, from all on the negatives to all on the positives (:func:`perturbed_scores`; above .5 is
-    positive): 130 with the defaults, as in the paper. The paper does not state ``n``, and the sign of the correlation
-    of IBA with accuracy depends on it: negative for 2000 samples, mostly positive for 200. And where the paper calls
-    IBA the measure most correlated with TPrate, that is so with the sign: accuracy goes against TPrate more closely.
+    The distortion ``eps`` is split between the two classes in steps of ``step``, from all on the negatives to all on
+    the positives (:func:`perturbed_scores`; scores above .5 are positive). For each share of positives and each split
+    there are ``draws`` classifiers: 130 for a share with the defaults, as in the paper. The paper does not state ``n``,
+    and the sign of the correlation between the index of balanced accuracy (IBA) and accuracy depends on it: negative
+    for 2000 samples, mostly positive for 200. The paper calls IBA the measure most correlated with the true positive
+    rate; that holds for signed correlations, while the correlation of accuracy is negative and larger in size.
 
     Args:
         measures: M names -> function of ``[..., 2, 2]`` counts with a value ``[...]``; each is called once.
         shares: S shares of positives.
         n: samples of a test set.
         draws: classifiers for each split.
-        eps: distortion of both classes together.
-        step: how finely it is split; must divide ``eps``.
+        eps: sum of the distortions of both classes.
+        step: step of the splits; must divide ``eps``.
         generator: source of randomness; by default a fixed seed.
 
     Returns:
@@ -106,7 +107,7 @@ def measure_correlations(
 
     >>> from imbtorch import accuracy, specificity
     >>> found = measure_correlations({"accuracy": accuracy, "TNrate": lambda c: specificity(c, "binary")}, [0.05])
-    >>> bool(found.matrix[0, 0, 1] > 0.99)  # where most are negative, accuracy is their rate
+    >>> bool(found.matrix[0, 0, 1] > 0.99)  # with 95 % negatives, accuracy nearly equals TNrate
     True
     """
     if not measures or not shares:
@@ -123,7 +124,7 @@ def measure_correlations(
             rows.append(_counts(scores > 0.5, target))
     counts = torch.stack(rows).reshape(len(shares), (steps + 1) * draws, 2, 2)
     values = torch.stack([evaluated(measure, counts) for measure in measures.values()], 1)  # [S, M, classifiers]
-    constant = (values == values[..., :1]).all(-1, keepdim=True)  # exactly: its mean may be rounded
+    constant = (values == values[..., :1]).all(-1, keepdim=True)  # compared exactly, because means are rounded
     centred = torch.where(constant, torch.nan, values - values.mean(-1, keepdim=True))
     scaled = centred / centred.norm(dim=-1, keepdim=True)
     return Correlations(tuple(measures), tuple(shares), scaled @ scaled.transpose(-1, -2))
@@ -131,12 +132,16 @@ def measure_correlations(
 
 @dataclass(frozen=True, eq=False)
 class Correlations:
-    """Correlations of measures at several shares of positives.
+    """Correlations of measures at several shares of positives; :func:`measure_correlations` computes them.
 
     Attributes:
-        names: M measures.
+        names: M names of measures.
         shares: S shares of positives.
-        matrix: ``[S, M, M]``; nan for a measure that was constant.
+        matrix: ``[S, M, M]`` correlations; nan for a measure that was constant.
+
+    >>> found = Correlations(("accuracy", "TPrate"), (0.05,), torch.tensor([[[1.0, -0.5], [-0.5, 1.0]]]))
+    >>> found.of("accuracy", "TPrate")
+    tensor([-0.5000])
     """
 
     names: tuple[str, ...]
@@ -144,12 +149,12 @@ class Correlations:
     matrix: Tensor
 
     def of(self, first: str, second: str) -> Tensor:
-        """Correlation of two measures, by their names, at each share: ``[S]``."""
+        """Return the correlation of two measures, given by name, at each share, ``[S]``."""
         return self.matrix[:, self.names.index(first), self.names.index(second)]
 
 
 def _counts(predicted: Tensor, target: Tensor) -> Tensor:
-    """Matrices ``[draws, 2, 2]`` of predictions ``[draws, n]`` for one target ``[n]``."""
+    """Count predictions ``[draws, n]`` of one target ``[n]`` as matrices ``[draws, 2, 2]``."""
     positive = target == 1
     tp, fp = (predicted & positive).sum(-1), (predicted & ~positive).sum(-1)
     fn, tn = positive.sum() - tp, (~positive).sum() - fp

@@ -23,7 +23,7 @@ ROUNDING = 1e-12  # difference of values, and share of them, up to which they ti
 
 
 def greatest_gmean(dominance: Tensor) -> Tensor:
-    """Greatest G-mean that a classifier of this dominance can have, ``[...]``: sqrt(1 - abs(dominance)).
+    """Compute the greatest G-mean that a classifier of this dominance can have, ``[...]``: sqrt(1 - abs(dominance)).
 
     >>> greatest_gmean(torch.tensor([0.0, -0.75]))
     tensor([1.0000, 0.5000])
@@ -32,7 +32,7 @@ def greatest_gmean(dominance: Tensor) -> Tensor:
 
 
 def equal_area_gmean(area: float, dominance: Tensor) -> Tensor:
-    """G-mean ``[...]`` at which a classifier of this dominance spans a trapezium of so large an area.
+    """Compute the G-mean ``[...]`` at which a classifier of this dominance spans a trapezium of a given area.
 
     >>> equal_area_gmean(1.0, torch.tensor([-1.0, 1.0]))
     tensor([1.0000, 0.5000])
@@ -41,11 +41,11 @@ def equal_area_gmean(area: float, dominance: Tensor) -> Tensor:
 
 
 def feasible(points: Tensor, rounding: float = 0.01) -> Tensor:
-    """Whether a classifier can lie at each point.
+    """Find the points at which a classifier can lie.
 
     Args:
         points: ``[..., 2]`` of dominance and G-mean.
-        rounding: how far a point may lie above the greatest G-mean, for printed ones have two decimals.
+        rounding: greatest distance above the greatest G-mean, since printed values have two decimals.
 
     Returns:
         bool ``[...]``.
@@ -57,11 +57,11 @@ def feasible(points: Tensor, rounding: float = 0.01) -> Tensor:
 
 
 def largest_trapezium(points: Tensor, possible: Tensor | None = None) -> int | None:
-    """Index of the feasible point whose trapezium has the largest area; the first of equal ones, None without any.
+    """Find the feasible point with the largest trapezium; return its index, the first of tied ones, None without any.
 
     Args:
         points: ``[M, 2]`` of dominance and G-mean, or another measure.
-        possible: bool ``[M]``, which points are feasible; by default those that :func:`feasible` says for G-mean.
+        possible: bool ``[M]``, True for feasible points; by default :func:`feasible` for G-mean.
 
     >>> largest_trapezium(torch.tensor([[0.0, 0.9], [0.3, 0.8], [0.9, 0.9]]))
     0
@@ -72,14 +72,14 @@ def largest_trapezium(points: Tensor, possible: Tensor | None = None) -> int | N
 
 
 def space_points(counts: Tensor, measure: Measure = formulas.geometric_mean) -> Tensor:
-    """Dominance and the value of a measure, ``[M, 2]`` float64.
+    """Compute dominance and the value of a measure, ``[M, 2]`` float64.
 
     Args:
         counts: ``[M, 2, 2]`` counts or rates.
         measure: function of ``[..., 2, 2]`` counts with a value ``[...]``.
 
     Raises:
-        ValueError: for another shape, and a measure that does not return one value for each matrix.
+        ValueError: for another shape, and for a measure that does not return one value for each matrix.
 
     >>> from imbtorch import accuracy
     >>> space_points(torch.tensor([[[8, 2], [0, 5]]]), accuracy)
@@ -94,14 +94,14 @@ def space_points(counts: Tensor, measure: Measure = formulas.geometric_mean) -> 
 
 
 def greatest_value(measure: Measure, dominance: Tensor, negatives: float, positives: float, steps: int = 101) -> Tensor:
-    """Greatest value of a measure that a classifier of this dominance can have, ``[...]``; for G-mean sqrt(1 - abs(d)).
+    """Compute the greatest value of a measure that a classifier of this dominance can have, ``[...]``.
 
     Args:
         measure: function of ``[..., 2, 2]`` counts with a value ``[...]``.
         dominance: ``[...]`` in [-1, 1].
-        negatives: number, or share, of the negatives.
-        positives: number, or share, of the positives.
-        steps: true negative rates that are tried at each dominance; the largest and the smallest are among them.
+        negatives: number or share of the negatives.
+        positives: number or share of the positives.
+        steps: number of true negative rates that are tried at each dominance, from the smallest to the largest.
 
     Raises:
         ValueError: for a measure that does not return one value for each matrix.
@@ -121,17 +121,17 @@ def greatest_value(measure: Measure, dominance: Tensor, negatives: float, positi
 
 
 def undominated(points: Tensor) -> Tensor:
-    """Which points no other lies northeast of: none has both values as high and one of them higher.
+    """Find the points to whose northeast no other lies: none has both values as high and one of them higher.
 
-    Which of these is best depends on what a class is worth. A classifier that calls everything positive is always among
-    them, since no dominance is higher.
+    The weight of each class decides which of these points is best. A classifier that predicts everything positive is
+    always among them, since no dominance is higher.
 
     Args:
         points: ``[M, 2]`` of dominance and G-mean (or another measure of which higher is better), or ``[M, D]`` of D
             such values.
 
     Returns:
-        bool ``[M]``; equal points stand together, one with a nan value is never among them.
+        bool ``[M]``; points that are equal up to rounding share their fate, and a point with a nan value is False.
 
     Raises:
         ValueError: for another shape.

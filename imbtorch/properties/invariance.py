@@ -1,4 +1,4 @@
-"""Changes of the confusion matrix that a measure does not see (Garcia, Mollineda and Sanchez 2010, section 4.2)."""
+"""Changes of the confusion matrix that leave a measure unchanged (Garcia, Mollineda and Sanchez 2010, section 4.2)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["SOKOLOVA", "InvarianceTable", "invariance_table", "invariances"]
 BINARY = ("p1", "p2", "p3", "p4", "I3", "I4")
 ANY = ("permutation", "transpose", "scaling", "prior shift")
 NOISE = ("class noise", "uniform noise")
-PAIRS = 4096  # of matrices whose order noise may turn round
+PAIRS = 4096  # pairs of matrices whose order noise may reverse
 SOKOLOVA = {
     "p1": "I1",
     "p2": "I2",
@@ -33,47 +33,49 @@ SOKOLOVA = {
 def invariances(
     measure: Measure, *, samples: int = 256, tolerance: float = 1e-9, generator: torch.Generator | None = None
 ) -> dict[str, bool]:
-    """Find which transformations leave a measure unchanged, on many random matrices without empty cells.
+    """Find the transformations that leave a measure unchanged, on many random matrices without empty cells.
 
-    On two classes, class 1 positive (in brackets Sokolova's number, as in :data:`SOKOLOVA`):
+    For two classes, class 1 positive (in brackets Sokolova's number, as in :data:`SOKOLOVA`):
 
-    - ``p1`` (I1): TP and TN change places, and FN and FP.
-    - ``p2`` (I2): TN changes, all else stays.
-    - ``p3`` (I5): FP changes, all else stays.
+    - ``p1`` (I1): true positives (TP) and true negatives (TN) change places, and false negatives (FN) and false
+      positives (FP).
+    - ``p2`` (I2): TN changes, all other cells stay.
+    - ``p3`` (I5): FP changes, all other cells stay.
     - ``p4`` (I7): the predicted columns are scaled, TP and FP by one factor, TN and FN by another.
-    - ``I3``: TP changes, all else stays.
-    - ``I4``: FN changes, all else stays.
+    - ``I3``: TP changes, all other cells stay.
+    - ``I4``: FN changes, all other cells stay.
 
-    On two, three and five classes (two alone for a measure that refuses more with a ``ValueError``):
+    For two, three and five classes (two alone if a measure raises ``ValueError`` for more):
 
     - ``permutation``: the classes change places, in rows and columns alike.
     - ``transpose``: targets and predictions change places.
     - ``scaling`` (I6): all counts are multiplied.
-    - ``prior shift`` (I8): the samples of each true class are multiplied, by a factor of its own.
+    - ``prior shift`` (I8): the samples of each true class are multiplied by a factor of the class.
 
-    Under wrong labels values change, but the order of models may stay. Let labels be wrong at random given the true
-    class, with probabilities T ``[K, K]`` of labels (columns) for each true class (rows), so that the expected counts
-    are ``T.T @ C``. Then a measure counts as invariant if it puts each of 4,096 pairs of matrices with equal class
-    totals in the same order by both counts:
+    Wrong labels change values, but may keep the order of models. Let labels be wrong at random given the true class,
+    with probabilities T ``[K, K]`` of labels (columns) for each true class (rows), so that the expected counts are
+    ``T.T @ C``. A measure is invariant to that noise if it orders each of 4,096 pairs of matrices with equal class
+    totals in the same way with C and with the expected counts:
 
-    - ``class noise``: two classes, wrong at rates e0 and e1 of their own with e0 + e1 < 1.
-    - ``uniform noise``: two, three and five classes, wrong at one rate below (K - 1) / K, each other class as likely.
+    - ``class noise``: two classes with error rates e0 and e1, e0 + e1 < 1.
+    - ``uniform noise``: two, three and five classes with one error rate below (K - 1) / K; all wrong labels are equally
+      likely.
 
     Args:
         measure: function of ``[..., K, K]`` counts with a value ``[...]``; must take two classes.
-        samples: matrices for each number of classes, for all but noise.
-        tolerance: largest difference, relative or absolute, that is rounding.
+        samples: matrices for each number of classes, except for noise.
+        tolerance: largest relative or absolute difference that is taken for rounding.
         generator: source of randomness; by default a fixed seed.
 
     Returns:
-        Transformation -> whether the measure, or the order of models by it, is invariant to it.
+        Transformation -> whether the measure, or for noise the order of models by it, is invariant.
 
     Raises:
         ValueError: for a measure that does not return one value for each matrix, or does not take two classes.
 
     Source: Garcia et al. (2010), Table 4, for p1 to p4; Sokolova (2006), Assessing invariance properties of evaluation
-    measures, for I1 to I8. IBA is not the only measure that sees p1 to p4, as Garcia et al. say: so do TNrate,
-    dominance and the accuracy-dominance area.
+    measures, for I1 to I8. Garcia et al. say that only IBA is changed by all of p1 to p4; TNrate, dominance and the
+    accuracy-dominance area are as well.
 
     >>> from imbtorch import accuracy
     >>> invariances(accuracy)["p1"], invariances(accuracy)["p2"]
@@ -88,7 +90,7 @@ def invariances(
         except ValueError:
             if classes == 2:
                 raise
-            break  # of two classes only
+            break  # the measure is defined for two classes only
         before = evaluated(measure, counts)
         changes = _any_changes(counts, generator)
         if classes == 2:
@@ -107,12 +109,12 @@ def invariance_table(
     tolerance: float = 1e-9,
     generator: torch.Generator | None = None,
 ) -> InvarianceTable:
-    """:func:`invariances` of several measures, as a table.
+    """Compute :func:`invariances` of several measures, as a table.
 
     Args:
-        measures: name -> measure.
-        samples: see :func:`invariances`, like the following.
-        tolerance: largest difference that is rounding.
+        measures: name -> function of counts.
+        samples: matrices for each number of classes, as in :func:`invariances`.
+        tolerance: largest difference that is taken for rounding, as there.
         generator: source of randomness; by default the same fixed seed for each measure.
 
     Returns:
@@ -135,12 +137,17 @@ def invariance_table(
 
 @dataclass(frozen=True)
 class InvarianceTable:
-    """Rows of measures, columns of transformations; prints ``+`` where the measure is invariant.
+    """Invariances of measures: rows of measures, columns of transformations, ``+`` for an invariant measure.
 
-    Below each transformation stands Sokolova's number of it.
+    Sokolova's number stands below each transformation. :func:`invariance_table` makes tables.
 
     Attributes:
-        rows: measure -> transformation -> whether it is invariant.
+        rows: name of a measure -> transformation -> whether the measure is invariant.
+
+    >>> from imbtorch import accuracy
+    >>> table = InvarianceTable({"accuracy": invariances(accuracy)})
+    >>> table.rows["accuracy"]["transpose"], len(str(table).splitlines())
+    (True, 3)
     """
 
     rows: dict[str, dict[str, bool]]
@@ -154,8 +161,9 @@ class InvarianceTable:
 
 
 def _binary_changes(counts: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+    """Change matrices of two classes in each way."""
     factors = torch.randint(2, 10, (len(counts), 5, 2), generator=generator).double()
-    factors[..., 0] += 0.5  # so that the columns' two always differ
+    factors[..., 0] += 0.5  # so that the factors of the two columns differ
 
     def one_cell(row: int, column: int, factor: Tensor) -> Tensor:
         changed = counts.clone()
@@ -173,7 +181,8 @@ def _binary_changes(counts: Tensor, generator: torch.Generator) -> dict[str, Ten
 
 
 def _any_changes(counts: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-    order = torch.rand(counts.shape[:-1], generator=generator).argsort(-1)  # an order of its own for each matrix
+    """Change matrices of any number of classes in each way."""
+    order = torch.rand(counts.shape[:-1], generator=generator).argsort(-1)  # another order for each matrix
     each = torch.arange(len(counts))[:, None, None]
     return {
         "permutation": counts[each, order[:, :, None], order[:, None, :]],

@@ -1,4 +1,4 @@
-"""A classifier over its thresholds in ROC, precision-recall and dominance space, and where a measure is equal there."""
+"""Thresholds of a classifier in ROC, precision-recall and dominance space, and isometrics of measures there."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = [
 
 
 def class_totals(counts: Tensor) -> tuple[float, float]:
-    """Negatives and positives of a classifier that was counted at each of its thresholds.
+    """Return the numbers of negatives and positives of a classifier that was counted at each of its thresholds.
 
     Args:
         counts: ``[T, 2, 2]`` counts or rates.
 
     Raises:
-        ValueError: for another shape, a class without targets, and thresholds that did not count the same samples.
+        ValueError: for another shape, a class without targets, and thresholds with counts of different samples.
 
     >>> class_totals(torch.tensor([[[8, 2], [1, 4]], [[9, 1], [3, 2]]]))
     (10.0, 5.0)
@@ -45,7 +45,7 @@ def class_totals(counts: Tensor) -> tuple[float, float]:
 
 
 def roc_points(counts: Tensor) -> Tensor:
-    """False and true positive rate at each threshold, ``[T, 2]`` in the order of the counts.
+    """Compute false and true positive rates at each threshold, ``[T, 2]`` in the order of the counts.
 
     Args:
         counts: ``[T, 2, 2]``; errors as in :func:`class_totals`.
@@ -59,7 +59,9 @@ def roc_points(counts: Tensor) -> Tensor:
 
 
 def precision_recall_points(counts: Tensor) -> Tensor:
-    """Recall and precision at each threshold, ``[T, 2]`` in the order of the counts; precision nan without predictions.
+    """Compute recall and precision at each threshold, ``[T, 2]`` in the order of the counts.
+
+    Precision is nan without positive predictions.
 
     Args:
         counts: ``[T, 2, 2]``; errors as in :func:`class_totals`.
@@ -73,7 +75,7 @@ def precision_recall_points(counts: Tensor) -> Tensor:
 
 
 def dominance_points(counts: Tensor) -> Tensor:
-    """Dominance and G-mean at each threshold, ``[T, 2]`` in the order of the counts.
+    """Compute dominance and G-mean at each threshold, ``[T, 2]`` in the order of the counts.
 
     Args:
         counts: ``[T, 2, 2]``; errors as in :func:`class_totals`.
@@ -88,7 +90,11 @@ def dominance_points(counts: Tensor) -> Tensor:
 
 
 def least_precision(recall: Tensor, share: float) -> Tensor:
-    """Least precision ``[...]`` that a classifier of this recall can have: that of calling all negatives positive.
+    """Compute the least precision ``[...]`` that a classifier of this recall can have: all negatives are flagged.
+
+    Args:
+        recall: ``[...]`` in [0, 1].
+        share: share of positives.
 
     Source: Boyd, Santos Costa, Davis and Page (2012), Unachievable region in precision-recall space.
 
@@ -99,17 +105,17 @@ def least_precision(recall: Tensor, share: float) -> Tensor:
 
 
 def roc_isometrics(measure: Measure, negatives: float, positives: float, steps: int = 101) -> Tensor:
-    """Value of a measure all over the ROC space.
+    """Compute a measure on a grid over ROC space.
 
     Args:
         measure: function of ``[..., 2, 2]`` counts with a value ``[...]``.
-        negatives: number, or share, of the negatives.
-        positives: number, or share, of the positives.
-        steps: rates from 0 to 1 along either axis, S.
+        negatives: number or share of the negatives.
+        positives: number or share of the positives.
+        steps: number S of rates from 0 to 1 along each axis.
 
     Returns:
-        float64 ``[S, S]``: rows true positive rates, columns false positive rates. The measure is as good at all points
-        of a line of equal values; its slope is the :func:`~imbtorch.analysis.effective_skew_ratio`.
+        float64 ``[S, S]``: rows true positive rates, columns false positive rates. Lines of equal values are the
+        isometrics of the measure; their slope is the :func:`~imbtorch.analysis.effective_skew_ratio`.
 
     Raises:
         ValueError: for a measure that does not return one value for each matrix.
@@ -127,17 +133,17 @@ def roc_isometrics(measure: Measure, negatives: float, positives: float, steps: 
 
 
 def precision_recall_isometrics(measure: Measure, negatives: float, positives: float, steps: int = 101) -> Tensor:
-    """Value of a measure all over the precision-recall space.
+    """Compute a measure on a grid over precision-recall space.
 
     Args:
         measure: function of ``[..., 2, 2]`` counts with a value ``[...]``.
-        negatives: number, or share, of the negatives.
-        positives: number, or share, of the positives.
-        steps: values from 0 to 1 along either axis, S.
+        negatives: number or share of the negatives.
+        positives: number or share of the positives.
+        steps: number S of values from 0 to 1 along each axis.
 
     Returns:
-        float64 ``[S, S]``: rows precisions, columns recalls; nan where no classifier can be (:func:`least_precision`)
-        and at a recall or a precision of 0, which say nothing of each other.
+        float64 ``[S, S]``: rows precisions, columns recalls; nan where no classifier can lie (:func:`least_precision`),
+        and at a recall or a precision of 0, which do not determine the counts.
 
     Raises:
         ValueError: for a measure that does not return one value for each matrix.
@@ -157,5 +163,5 @@ def precision_recall_isometrics(measure: Measure, negatives: float, positives: f
 
 
 def _matrices(false: Tensor, true: Tensor, negatives: float, positives: float) -> Tensor:
-    """Counts ``[..., 2, 2]`` of so many false and true positives ``[...]``."""
+    """Build counts ``[..., 2, 2]`` from false and true positives ``[...]``."""
     return two_by_two((negatives - false).clamp(min=0), false, positives - true, true)

@@ -1,4 +1,4 @@
-"""Measures of one classifier in populations that have other shares of positives."""
+"""Measures of one classifier in populations with other shares of positives."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ __all__ = ["PrevalenceCurves", "prevalence_curves"]
 def prevalence_curves(
     measures: Mapping[str, Measure], counts: Tensor, *, span: tuple[float, float] = (1e-4, 0.5), steps: int = 121
 ) -> PrevalenceCurves:
-    """Measures of one classifier over the share of positives.
+    """Compute measures of one classifier over the share of positives.
 
-    The recall of each class stays as counted. It is an assumption that the samples of each class look in the other
-    population as they did here.
+    The recall of each class stays as counted, on the assumption that the samples of each class are alike in all
+    populations.
 
     Args:
         measures: name -> function of ``[..., 2, 2]`` counts with a value ``[...]``.
-        counts: ``[2, 2]`` counts or rates, class 1 being the positive one.
-        span: least and greatest share of positives, within (0, 1); widened to hold that of the counts.
-        steps: number of shares T, at least 2, in equal ratios.
+        counts: ``[2, 2]`` counts or rates; class 1 is positive.
+        span: least and greatest share of positives, within (0, 1); widened to include the share in the counts.
+        steps: number of shares T, at least 2, in a geometric sequence.
 
     Returns:
         :class:`PrevalenceCurves`.
 
     Raises:
-        ValueError: for counts that are not ``[2, 2]`` or lack a class, a span or a number of steps out of range, and a
-            measure that does not return one value for each matrix.
+        ValueError: for counts that are not ``[2, 2]`` or lack a class, for a span or a number of steps out of range,
+            and for a measure that does not return one value for each matrix.
 
     >>> from imbtorch import precision
     >>> curves = prevalence_curves({"PPV": lambda c: precision(c, "binary")}, torch.tensor([[9, 1], [0, 10]]), steps=2)
@@ -62,12 +62,16 @@ def prevalence_curves(
 
 @dataclass(frozen=True, eq=False)
 class PrevalenceCurves:
-    """Measures over the share of positives.
+    """Values of measures over the share of positives; :func:`prevalence_curves` computes them.
 
     Attributes:
         shares: ``[T]`` shares of positives, rising.
         values: name of a measure -> ``[T]``.
-        counted: share of positives of the counts.
+        counted: share of positives in the counts.
+
+    >>> curves = PrevalenceCurves(torch.tensor([0.1, 0.5]), {"recall": torch.tensor([0.8, 0.8])}, 0.5)
+    >>> curves.constant
+    ('recall',)
     """
 
     shares: Tensor
@@ -76,5 +80,5 @@ class PrevalenceCurves:
 
     @property
     def constant(self) -> tuple[str, ...]:
-        """Measures that no share of positives moves: those made of the recalls of the two classes alone."""
+        """Measures that are the same at all shares of positives, since they depend on the two recalls alone."""
         return tuple(name for name, value in self.values.items() if bool(value.max() - value.min() < 1e-9))

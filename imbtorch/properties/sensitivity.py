@@ -1,4 +1,4 @@
-"""What is left of a measure when a perfect classifier loses samples of some classes."""
+"""Measures of a perfect classifier that misclassifies a growing share of some classes."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def sensitivity_curves(
     until: float = 1.0,
     steps: int = 41,
 ) -> SensitivityCurves:
-    """Measures of a classifier that starts perfect and loses a growing share of some classes.
+    """Compute measures of a perfect classifier that misclassifies a growing share of some classes.
 
-    The lost samples of a class are predicted evenly as each of the other classes. The paper's figures do not say how
-    its classifiers were made worse, so this shows the same test sets, not the same classifiers.
+    Misclassified samples of a class are spread evenly over the other classes. The paper does not state how its
+    classifiers were made worse, so these curves have the same test sets, but not the same classifiers.
 
     Args:
         measures: name -> function of ``[..., K, K]`` counts with a value ``[...]``.
-        support: ``[K]``, samples of each class.
-        classes: the classes that lose samples; by default the rarest one.
-        until: the largest share that they lose, in (0, 1].
+        support: ``[K]`` samples of each class.
+        classes: indices of the classes that are misclassified; by default the rarest one.
+        until: largest share of them that is misclassified, in (0, 1].
         steps: number of shares T, at least 2.
 
     Returns:
@@ -38,7 +38,7 @@ def sensitivity_curves(
 
     Raises:
         ValueError: for fewer than two classes, a class without samples or out of range, a share or a number of steps
-            out of range, and a measure that does not return one value for each matrix.
+            out of range, and for a measure that does not return one value for each matrix.
 
     Source: Mortaz (2020), Figures 1 to 4, on the class frequencies of Tables 11 to 14.
 
@@ -59,7 +59,7 @@ def sensitivity_curves(
     lost = torch.zeros(size, dtype=torch.float64)
     lost[chosen] = 1.0
     right = torch.eye(size, dtype=torch.float64)
-    moves = (1 - right) / (size - 1) - right  # where one lost sample of each class goes
+    moves = (1 - right) / (size - 1) - right  # change of each row for one lost sample of its class
     counts = numbers.diag() + shares.view(-1, 1, 1) * (numbers * lost).unsqueeze(-1) * moves
     values = {name: evaluated(measure, counts, name) for name, measure in measures.items()}
     return SensitivityCurves(shares, values, size, tuple(sorted(set(chosen))))
@@ -67,13 +67,18 @@ def sensitivity_curves(
 
 @dataclass(frozen=True, eq=False)
 class SensitivityCurves:
-    """Measures over the share of some classes that is misclassified.
+    """Values of measures over the misclassified share of some classes; :func:`sensitivity_curves` computes them.
 
     Attributes:
-        shares: ``[T]`` from 0 on.
+        shares: ``[T]`` misclassified shares, from 0 on.
         values: name of a measure -> ``[T]``.
         num_classes: number of classes K.
-        classes: indices of the classes that lose samples, rising.
+        classes: indices of the classes that are misclassified, rising.
+
+    >>> from imbtorch import accuracy
+    >>> curves = sensitivity_curves({"accuracy": accuracy}, [90, 10], steps=3)
+    >>> curves.shares, curves.classes
+    (tensor([0.0000, 0.5000, 1.0000], dtype=torch.float64), (1,))
     """
 
     shares: Tensor

@@ -1,4 +1,4 @@
-"""What one more right sample of each class is worth to a measure (Liu, Ghosh and Martin 2007)."""
+"""Skew: the gain of a measure for one more right sample of each class (Liu, Ghosh and Martin 2007)."""
 
 from __future__ import annotations
 
@@ -16,30 +16,32 @@ FromErrors: TypeAlias = Literal["proportional"] | int | Tensor
 
 
 def skew(measure: Measure, counts: Tensor, from_errors: FromErrors = "proportional") -> Tensor:
-    r"""Metric skew: the derivative of a measure when one more sample of a class is right and its total stays.
+    r"""Compute metric skew: the derivative of a measure when one more sample of a class is right and its total stays.
 
     .. math:: s_j = \frac{\partial m}{\partial c_{jj}} - \sum_{k \ne j} w_{jk} \frac{\partial m}{\partial c_{jk}},
         \qquad \sum_{k \ne j} w_{jk} = 1
 
-    With two classes the sample can only come from the other cell of its row. With more it matters which wrong cell
-    gives it up, and ``from_errors`` says so.
+    With two classes the sample comes from the other cell of its row. With more classes it comes from several wrong
+    cells, with weights w that ``from_errors`` chooses.
 
     Args:
-        measure: differentiable function of ``[..., K, K]`` counts with a value ``[...]``; of this package or your own.
+        measure: differentiable function of ``[..., K, K]`` counts with a value ``[...]``, from this package or your
+            own.
         counts: ``[..., K, K]`` counts or rates.
-        from_errors: ``"proportional"`` takes from the wrong cells of the row as they are filled (evenly where there
-            are no errors); a class index takes from the samples that were predicted as that class (of that class
-            itself: proportionally); ``[K, K]`` non-negative weights say it for each row, the diagonal apart.
+        from_errors: ``"proportional"`` takes from the wrong cells of the row in proportion to their counts (evenly from
+            a row without errors). A class index takes from the samples that were predicted as that class, and
+            proportionally in the row of the class itself. ``[K, K]`` non-negative weights give w for each row; their
+            diagonal is ignored.
 
     Returns:
-        float64 ``[..., K]``, in units of the measure per sample; nan for a class without targets and where the measure
+        float64 ``[..., K]``, in units of the measure per sample; nan for a class without targets, and if the measure
         has no value. At a tie of a maximum or an absolute value it is the mean of both sides; classes that tie for a
-        minimum share its slope evenly. Where a slope is infinite (the root of a rate of 0, the logarithm of an empty
-        cell that gives up a sample) the measures of this package count it as 0.
+        minimum share its slope evenly. The measures of this package count an infinite slope as 0 (the root of a rate of
+        0, the logarithm of an empty cell that gives up a sample).
 
     Raises:
-        ValueError: for weights that do not fit or a row of them without a positive one, a class out of range, and a
-            measure that does not return one value a matrix or is not differentiable.
+        ValueError: for weights that do not fit or a row of them without a positive one, for a class out of range, and
+            for a measure that does not return one value for each matrix or is not differentiable.
 
     Source: Liu, Ghosh and Martin (2007), A framework for analyzing skew in evaluation metrics.
 
@@ -60,18 +62,18 @@ def skew(measure: Measure, counts: Tensor, from_errors: FromErrors = "proportion
 
 
 def skew_delta(measure: Measure, counts: Tensor, from_errors: FromErrors = "proportional", step: float = 1.0) -> Tensor:
-    r"""Finite version of :func:`skew`: change of a measure for ``step`` more right samples of each class, per sample.
+    r"""Compute a finite version of :func:`skew`: the change of a measure, per sample, for ``step`` more right samples.
 
     .. math:: \delta_j(h) = \frac{m(c_{jj} + h,\; c_{jk} - w_{jk} h) - m(c)}{h}
 
     Args:
         measure: function of ``[..., K, K]`` counts with a value ``[...]``; need not be differentiable.
         counts: ``[..., K, K]`` counts or rates.
-        from_errors: see :func:`skew`.
-        step: samples that become right; negative for samples that become wrong.
+        from_errors: origin of the samples, as in :func:`skew`.
+        step: number of samples that become right; negative for samples that become wrong.
 
     Returns:
-        float64 ``[..., K]``, in units of the measure per sample; nan for a class that has not so many to move.
+        float64 ``[..., K]``, in units of the measure per sample; nan for a class with too few samples to move.
 
     Raises:
         ValueError: for a step of 0 or not finite; for weights, a class or a measure as in :func:`skew`.
@@ -79,7 +81,7 @@ def skew_delta(measure: Measure, counts: Tensor, from_errors: FromErrors = "prop
     Source: Liu et al. (2007), eq. 11 and 12.
 
     >>> from imbtorch import accuracy
-    >>> skew_delta(accuracy, torch.tensor([[8, 2], [0, 5]]))  # class 1 has no error left to mend
+    >>> skew_delta(accuracy, torch.tensor([[8, 2], [0, 5]]))  # class 1 has no error to correct
     tensor([0.0667,    nan], dtype=torch.float64)
     """
     if step == 0 or not math.isfinite(step):
@@ -87,29 +89,30 @@ def skew_delta(measure: Measure, counts: Tensor, from_errors: FromErrors = "prop
     wide = double(check_square(counts))
     before = evaluated(measure, wide)
     right = torch.diag_embed(torch.ones_like(wide[..., 0]))
-    move = right - _weights(wide, from_errors)  # row j: from where to (j, j)
-    moved = wide.unsqueeze(-3) + step * right.unsqueeze(-1) * move.unsqueeze(-3)  # [..., j, row, column]: j moves alone
+    move = right - _weights(wide, from_errors)  # row j: one sample moves from wrong cells to (j, j)
+    moved = wide.unsqueeze(-3) + step * right.unsqueeze(-1) * move.unsqueeze(-3)  # [..., j, row, column]: only j moves
     change = (evaluated(measure, moved.clamp(min=0)) - before.unsqueeze(-1)) / step
     return torch.where((moved < -1e-9 * abs(step)).any(-1).any(-1), torch.nan, change)
 
 
 def skew_ratio(measure: Measure, counts: Tensor) -> Tensor:
-    r"""Skew of the positive class (class 1) over that of the negative: above 1 the measure favours the positives.
+    r"""Compute the skew of the positive class (class 1) over that of the negative; above 1, positives are favoured.
 
     .. math:: \rho = \frac{\partial m / \partial \mathit{tp}}{\partial m / \partial \mathit{tn}}
 
-    Two closed forms are misprinted in the paper: that of F1 is (n - tn)/tp (its Table 2 repeats precision's
-    (n_neg - tn)/tp), and the skew of micro recall is 1/n for each class (printed 1/n_neg).
+    Two closed forms are misprinted in the paper: the ratio of F1 is (n - tn)/tp (Table 2 repeats (n_neg - tn)/tp, the
+    ratio of precision), and the skew of micro recall is 1/n for each class (printed 1/n_neg).
 
     Args:
         measure: differentiable function of ``[..., 2, 2]`` counts.
-        counts: ``[..., 2, 2]``.
+        counts: ``[..., 2, 2]`` counts or rates.
 
     Returns:
-        float64 ``[...]``; inf where only the positive class counts, nan where neither does or one has no targets.
+        float64 ``[...]``; inf if the measure depends on the positive class alone, nan if it depends on neither class or
+        one has no targets.
 
     Raises:
-        ValueError: for more than two classes, whose values of :func:`skew` compare instead; as :func:`skew`.
+        ValueError: for more than two classes (compare their values of :func:`skew` instead); as :func:`skew`.
 
     Source: Liu et al. (2007), Table 2.
 
@@ -122,20 +125,20 @@ def skew_ratio(measure: Measure, counts: Tensor) -> Tensor:
             f"counts must be of two classes for a skew ratio, got {counts.shape[-1]}; compare the values of skew()"
         )
     negative, positive = skew(measure, counts).unbind(-1)
-    return torch.where(negative == 0, positive.abs() / 0.0, positive / negative + 0.0)  # no sign of a zero
+    return torch.where(negative == 0, positive.abs() / 0.0, positive / negative + 0.0)  # + 0.0 turns -0 to 0
 
 
 def effective_skew_ratio(measure: Measure, counts: Tensor) -> Tensor:
-    r"""Slope of the measure's isometric in ROC space: negatives over positives, over the :func:`skew_ratio`.
+    r"""Compute the slope of a measure's isometric in ROC space: negatives over positives, over the :func:`skew_ratio`.
 
     .. math:: \frac{d\,\mathrm{TPR}}{d\,\mathrm{FPR}} = \frac{n_-}{n_+} \frac1\rho
 
     Args:
         measure: differentiable function of ``[..., 2, 2]`` counts.
-        counts: ``[..., 2, 2]``.
+        counts: ``[..., 2, 2]`` counts or rates.
 
     Returns:
-        float64 ``[...]``; inf where only the negative class counts, nan as :func:`skew_ratio`.
+        float64 ``[...]``; inf if the measure depends on the negative class alone, nan as :func:`skew_ratio`.
 
     Raises:
         ValueError: as :func:`skew_ratio`.
@@ -152,7 +155,7 @@ def effective_skew_ratio(measure: Measure, counts: Tensor) -> Tensor:
 
 
 def skew_map(measure: Measure, positives: int, negatives: int) -> Tensor:
-    """Skew ratio at every possible result of a test set, in a few batched calls.
+    """Compute the skew ratio at every possible result of a test set, in a few batched calls.
 
     Args:
         measure: differentiable function of ``[..., 2, 2]`` counts.
@@ -164,7 +167,7 @@ def skew_map(measure: Measure, positives: int, negatives: int) -> Tensor:
         and nan as :func:`skew_ratio`.
 
     Raises:
-        ValueError: for a class without targets; for a measure as in :func:`skew`.
+        ValueError: for a class without targets, and as :func:`skew`.
 
     Source: Liu et al. (2007), Figures 1 and 2.
 
@@ -181,26 +184,26 @@ def skew_map(measure: Measure, positives: int, negatives: int) -> Tensor:
         indexing="ij",
     )
     counts = two_by_two(tn, negatives - tn, positives - tp, tp)
-    blocks = torch.split(counts.flatten(0, 1), 2**16)  # what autograd keeps of a whole grid would take a gigabyte
+    blocks = torch.split(counts.flatten(0, 1), 2**16)  # autograd would need a gigabyte for a whole grid
     return torch.cat([skew_ratio(measure, block) for block in blocks]).view_as(tp)
 
 
 def implied_cost(measure: Measure, counts: Tensor, from_errors: FromErrors = "proportional") -> Tensor:
-    r"""Misclassification cost of each class that using this measure amounts to, around these counts.
+    r"""Compute the misclassification costs that are implied by selection with this measure, around these counts.
 
     .. math:: \hat c_j = s_j \Bigm/ \frac1K \sum_i s_i
 
-    Whoever selects by a measure because the costs are unknown uses costs all the same: those in proportion to the skew.
+    Selection by a measure, even for unknown costs, implies costs in proportion to the skew.
 
     Args:
         measure: differentiable function of ``[..., K, K]`` counts.
-        counts: ``[..., K, K]``.
-        from_errors: see :func:`skew`.
+        counts: ``[..., K, K]`` counts or rates.
+        from_errors: origin of the samples, as in :func:`skew`.
 
     Returns:
-        float64 ``[..., K]`` whose mean is 1: what an error on a class costs, relative to the others. Of opposite sign
-        where the measure rewards the errors of a class (dominance does), infinite where the slopes cancel; nan for a
-        class without targets, which takes no part in the mean, and where the measure depends on no class.
+        float64 ``[..., K]`` with mean 1: the cost of an error on a class, relative to the others. It has the opposite
+        sign if the measure rewards errors of a class (as dominance does) and is infinite if the slopes cancel. It is
+        nan for a class without targets, which is left out of the mean, and if the measure depends on no class.
 
     Raises:
         ValueError: as :func:`skew`.
@@ -216,7 +219,7 @@ def implied_cost(measure: Measure, counts: Tensor, from_errors: FromErrors = "pr
 
 
 def _weights(counts: Tensor, from_errors: FromErrors) -> Tensor:
-    """Shares of a row's wrong cells in giving up a sample: ``[..., K, K]``, zero diagonal, rows sum to 1."""
+    """Compute the weights of the wrong cells of each row, ``[..., K, K]``; the diagonal is 0, rows sum to 1."""
     size = counts.shape[-1]
     wrong = 1.0 - torch.eye(size, dtype=counts.dtype, device=counts.device)
     proportional = counts * wrong

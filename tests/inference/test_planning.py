@@ -65,7 +65,7 @@ def test_a_width_that_any_test_set_has_takes_samples_of_both_classes():
         ({"class_priors": torch.ones(3)}, r"got \[2, 2\] and \[3\]"),
         ({"class_priors": torch.tensor([1.0, -1.0])}, "class_priors must be finite and not negative"),
         ({"class_priors": torch.zeros(2)}, "class_priors must not all be 0"),
-        ({"rates": torch.tensor([[1.0, 0.0], [0.0, 0.0]])}, "rates has an empty row for a class that comes"),
+        ({"rates": torch.tensor([[1.0, 0.0], [0.0, 0.0]])}, "rates has an empty row for a class with a positive prior"),
         ({"measure": lambda counts: torch.full(counts.shape[:-2], math.nan)}, "measure has no value"),
         ({"measure": lambda counts: torch.rand(counts.shape[:-2])}, "is not reached with 1073741824 samples"),
     ],
