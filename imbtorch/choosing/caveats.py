@@ -94,7 +94,7 @@ def _too_rare(right: Tensor, actual: Tensor, names: Sequence[str]) -> str:
     k = min(rare, key=lambda k: samples[k].item())
     number, seen = int(samples[k]), int(spread[k])
     start = f"Class {names[k]} has {number} validation sample{'s' * (number != 1)}"
-    others = f"; so it is for {len(rare) - 1} more class{'es' * (len(rare) > 2)}" if len(rare) > 1 else ""
+    others = f"; the same holds for {len(rare) - 1} more class{'es' * (len(rare) > 2)}" if len(rare) > 1 else ""
     if number < DISCORDANT:
         return f"{start}; with fewer than {DISCORDANT} any difference between epochs is within noise{others}"
     return f"{start}; a difference of fewer than {DISCORDANT} hits is within noise, the largest seen was {seen}{others}"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.choosing.epochs import FEW_CLASSES, ChosenEpoch, select_epoch
-from imbtorch.lightning.selection_table import FollowedReport, ValidationHistory
+from imbtorch.lightning.validation_history import FollowedReport, ValidationHistory
 from imbtorch.metrics.report import ImbalanceReport
 
 __all__ = ["PredictionListener", "Processes", "choose_with_predictions", "seconds_to_choose", "why_not_predictable"]

@@ -21,7 +21,8 @@ from imbtorch.lightning.kept_predictions import (
     why_not_predictable,
 )
 from imbtorch.lightning.loggers import file_name, log_figure, log_table
-from imbtorch.lightning.selection_table import FollowedReport, Kept, PackedCounts, SelectionTable, ValidationHistory
+from imbtorch.lightning.selection_table import Kept, SelectionTable
+from imbtorch.lightning.validation_history import FollowedReport, PackedCounts, ValidationHistory
 from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.plots import plot_selection
 

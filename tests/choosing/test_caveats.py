@@ -79,7 +79,7 @@ def test_the_rarest_of_several_rare_classes_is_named():
     counts = torch.tensor([[[9, 1, 0], [1, 6, 0], [2, 0, 98]], [[8, 2, 0], [1, 6, 0], [1, 0, 99]]])
     (told,) = choice_caveats(counts[[0, 1, 0]], torch.tensor([0.1, 0.2, 0.3]), ("x", "y", "z"))
     assert told.startswith("Class 'y' has 7 validation samples; a difference of fewer than 6 hits is within noise, the")
-    assert told.endswith("largest seen was 0; so it is for 1 more class")
+    assert told.endswith("largest seen was 0; the same holds for 1 more class")
 
 
 def test_caveats_refuse_what_does_not_fit():

@@ -30,7 +30,7 @@ from imbtorch import ExpectedCost, ImbalanceReport, accuracy, imbalance_accuracy
 from imbtorch.analysis import select_model
 from imbtorch.choosing.advice import ADVICE
 from imbtorch.lightning import ModelCheckpoint as TieKeeper
-from imbtorch.lightning import SelectionSummary, selection_table
+from imbtorch.lightning import SelectionSummary, validation_history
 
 mpl.use("Agg")
 from matplotlib import image
@@ -279,7 +279,7 @@ def test_without_predictions_ties_and_what_would_help_are_told():
     assert notes[0] == "Baseline: always predicting '0'"
     assert notes[2] == (
         "Class '2' has 8 validation samples; a difference of fewer than 6 hits is within noise, the largest seen was "
-        "3; so it is for 1 more class"
+        "3; the same holds for 1 more class"
     )
     assert notes[3] == (
         "The best of 5 values is too optimistic, since it was selected as the best; SelectionSummary(predictions=True) "
@@ -476,10 +476,10 @@ def test_a_class_that_is_ignored_is_left_out():
 
 def test_matrices_too_large_to_draw_have_no_band(monkeypatch):
     made = summary()
-    monkeypatch.setattr(selection_table, "CELLS", 9 * 5 * selection_table.FEWEST_DRAWS)
+    monkeypatch.setattr(validation_history, "CELLS", 9 * 5 * validation_history.FEWEST_DRAWS)
     _, ax = made.plot()
     assert ax.collections
-    monkeypatch.setattr(selection_table, "CELLS", 9 * 5 * selection_table.FEWEST_DRAWS - 1)
+    monkeypatch.setattr(validation_history, "CELLS", 9 * 5 * validation_history.FEWEST_DRAWS - 1)
     _, ax = made.plot()
     assert not ax.collections
 

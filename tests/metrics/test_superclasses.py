@@ -9,7 +9,7 @@ import torch
 
 import imbtorch
 from imbtorch import ImbalanceReport
-from imbtorch.lightning.selection_table import read_column
+from imbtorch.lightning.validation_history import read_column
 
 NAMES = ["cat", "car", "dog", "tree", "van"]
 COARSE = {"animal": ["cat", "dog"], "vehicle": ["car", "van"]}
