@@ -28,6 +28,7 @@ project, author = "imbtorch", "the imbtorch developers"
 version = release = imbtorch.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme, html_title = "furo", f"imbtorch {release}"
+pygments_style = "tango"  # which colours the added lines of a diff, too
 html_static_path, html_css_files = ["static"], ["site.css"]
 html_search_scorer = str(HERE / "scorer.js")
 html_math_renderer = "mathml"
@@ -38,7 +39,6 @@ myst_heading_anchors, myst_enable_extensions = 4, ["dollarmath"]
 autodoc_default_options = {
     "members": True,
     "member-order": "bysource",
-    "show-inheritance": True,
     "special-members": "__init__",
 }
 autodoc_typehints = "description"
@@ -46,7 +46,6 @@ autodoc_typehints_description_target = "documented"
 autodoc_inherit_docstrings = False
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
-suppress_warnings = ["myst.header"]  # tables that scripts print have headings of the third level below the first
 
 nitpicky = True  # every reference must resolve, those of signatures among them
 nitpick_ignore = [("py:class", "Axes"), ("py:class", "Figure")]  # of matplotlib, imported for type checkers alone
@@ -96,6 +95,20 @@ def public_name(value: object) -> str | None:
     return None
 
 
+def shown_bases(value: type) -> list[type]:
+    """Return the public classes and those of other packages that a class inherits from, in place of private ones."""
+    bases = []
+    for base in value.__bases__:
+        private = base.__module__.startswith("imbtorch.") and public_name(base) is None
+        bases += shown_bases(base) if private else [base]
+    return [base for base in dict.fromkeys(bases) if base is not object]
+
+
+def replace_bases(app: Sphinx, name: str, value: type, options: object, bases: list[type]) -> None:
+    """Show the bases that readers can look up."""
+    bases[:] = shown_bases(value)
+
+
 class PublicObjects(SphinxDirective):
     """Document what users import of a module, by the name that they import, in the order of its source."""
 
@@ -110,6 +123,8 @@ class PublicObjects(SphinxDirective):
                 continue
             if inspect.isclass(value):
                 lines.append(f".. autoclass:: {public}")
+                if shown_bases(value):
+                    lines.append("   :show-inheritance:")
                 if not any(map(public_name, value.__bases__)):
                     lines.append("   :inherited-members: Metric, Module, tuple, Callback, Sampler, ModelCheckpoint")
             elif callable(value):
@@ -117,16 +132,6 @@ class PublicObjects(SphinxDirective):
             else:  # its docstring is found where it is defined only
                 lines.append(f".. autodata:: {module.__name__}.{name}\n   :no-value:")
         return self.parse_text_to_nodes("\n".join(lines))
-
-
-def shown_bases(app: Sphinx, name: str, value: type, options: object, bases: list[type]) -> None:
-    """Show the public classes and those of other packages that a class inherits from, in place of private ones."""
-
-    def public(base: type) -> list[type]:
-        private = base.__module__.startswith("imbtorch.") and public_name(base) is None
-        return [found for each in base.__bases__ for found in public(each)] if private else [base]
-
-    bases[:] = list(dict.fromkeys(each for base in bases for each in public(base) if each is not object)) or [object]
 
 
 def skip_field(app: Sphinx, what: str, name: str, value: object, skip: bool, options: object) -> bool | None:
@@ -173,7 +178,7 @@ def home(node: nodes.Node) -> str | None:
 
 
 def resolve(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, text: nodes.Element) -> nodes.Node | None:
-    """Resolve a name as Python does where it is written, or among the public names.
+    """Resolve a name as Python does where it is written, or among the documented names.
 
     An object is documented by one of its names, so that it is found by identity. Of objects of other packages it is
     enough that they exist.
@@ -182,7 +187,8 @@ def resolve(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, tex
         return None
     objects, target = env.domains.python_domain.objects, node["reftarget"]
     documented = names_by_identity(tuple(objects))
-    for scope in ("", home(node), *PUBLIC):
+    modules = sorted({name.rpartition(".")[0] for name in objects}.difference(objects))
+    for scope in ("", home(node), *modules):
         name = f"{scope}.{target}" if scope else target
         value, owner = find(name), find(name.rpartition(".")[0])
         shown = documented.get(id(value)) or f"{documented.get(id(owner))}.{name.rpartition('.')[2]}"
@@ -216,7 +222,7 @@ def setup(app: Sphinx) -> None:
     """Connect what is above."""
     app.connect("include-read", relink)
     app.add_directive("public", PublicObjects)
-    app.connect("autodoc-process-bases", shown_bases)
+    app.connect("autodoc-process-bases", replace_bases)
     app.connect("autodoc-skip-member", skip_field)
     app.connect("autodoc-process-docstring", undivided, priority=400)  # before napoleon
     app.connect("missing-reference", resolve, priority=900)  # after the inventories of other packages
