@@ -194,12 +194,13 @@ def select_epoch(
     ``level`` quantile of its deviations over the half-samples; the largest of them is the limit.
 
     **Accuracy, simulated** (``examples/choosing.py``: 40 correlated epochs that stay, learn, drift, overfit, jitter,
-    swing or collapse; two, five and ten classes, 5 to 100 samples of the rarest; balanced accuracy, IAM, G-mean, macro
-    F1). The corrected value is off by at most .02 on average over the scenarios and by up to .05 in one. Its interval
-    covers .94 or more on average, and .85 or more in each. The set holds the best epoch in .94 or more on average, at
-    worst in .7 to .8 (balanced accuracy with 5 samples of the rarer of two classes). Its worst member lies within the
-    limit in .97 or more on average, at worst in .88. If few hits allow G-mean to be corrected in some samples only,
-    these are the lucky ones: with ten samples and a recall of .1 it is then too high by up to .1.
+    swing or collapse; two, five and ten classes, 5 to 100 samples of the rarest; balanced accuracy, the imbalance
+    accuracy measure IAM, G-mean, macro F1). The corrected value is off by at most .02 on average over the scenarios and
+    by up to .05 in one. Its interval covers .94 or more on average, and .85 or more in each. The set holds the best
+    epoch in .94 or more on average, at worst in .7 to .8 (balanced accuracy with 5 samples of the rarer of two
+    classes). Its worst member lies within the limit in .97 or more on average, at worst in .88. If few hits allow
+    G-mean to be corrected in some samples only, these are the lucky ones: with ten samples and a recall of .1 it is
+    then too high by up to .1.
 
     **Several processes.** Each process passes its own samples and the same other arguments, and all get the same result
     (except for the draws of the interval, which come from their own generators). ``sum_counts`` adds an integer tensor

@@ -110,7 +110,7 @@ def _stacked(candidates: Mapping[str, Tensor]) -> Tensor:
     impossible = [name for name, counts in zip(candidates, stacked, strict=True) if bool(matrix(counts).isnan().any())]
     if impossible:
         raise ValueError(
-            f"counts must be >= 0 and not nan, which those of {impossible} are not; select among the others"
+            f"counts must be >= 0 and not nan; those of {impossible} are not, so leave these candidates out"
         )
     return stacked
 

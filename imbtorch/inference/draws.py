@@ -176,7 +176,7 @@ class CountsPosterior:
         self.pooled = isinstance(prior, str) and prior in ("auto", "pooled")
         self.lumps = self._lumps(prior, hits, actual, extra)
         self._choose_from(wrong, errors)
-        # a variant of the draws leaves out the prior of rows or columns without errors; another that of hits
+        # variants of the draws leave out the prior of errors or hits in rows and columns that have none
         self.erring = (self.actual - self.hits) > 0
         self.receiving = (predicted - hits).flatten() > 0
         self.hit = self.hits > 0

@@ -522,9 +522,9 @@ def quantiles(drawn: Tensor, level: float) -> tuple[Tensor, Tensor]:
     ordered = drawn.sort(0).values
     ordered = torch.where(ordered[-1].isnan(), math.nan, ordered)  # nan is sorted last, as if it were high
     last = len(drawn) - 1
-    limits = []
+    bounds = []
     for q in ((1 - level) / 2, (1 + level) / 2):
         place = q * last
         below, above, share = ordered[math.floor(place)], ordered[math.ceil(place)], place % 1
-        limits.append(torch.where(below == above, below, (1 - share) * below + share * above))  # both may be infinite
-    return limits[0], limits[1]
+        bounds.append(torch.where(below == above, below, (1 - share) * below + share * above))  # both may be infinite
+    return bounds[0], bounds[1]

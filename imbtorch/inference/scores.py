@@ -257,7 +257,7 @@ def average_precision_interval(histogram: Tensor, level: float = 0.95) -> Interv
         histogram: ``[..., 2, B]`` whole counts.
         level: probability that the interval holds, in (0, 1).
 
-    Source: Wilson (1927) for the limits; Efron (1982), The jackknife, the bootstrap and other resampling plans,
+    Source: Wilson (1927) for the bounds; Efron (1982), The jackknife, the bootstrap and other resampling plans,
     section 6.3, for the variance. The lower start and the greatest n are ours.
 
     >>> print(average_precision_interval(torch.tensor([[90, 8, 2], [4, 6, 10]])))
