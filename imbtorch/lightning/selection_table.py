@@ -327,18 +327,24 @@ def _notes_on_choices(
 ) -> Iterator[str]:
     """Yield the meaning of the corrected values, choices that are arbitrary, and what was left out."""
     yield "corrected: an estimate; report the value on test data"
-    yield f"stability: share of the halves that select the same {history.unit}; not the probability that it is the best"
+    yield (
+        f"stability: share of the halves that select the same {history.unit} (- if it ties with others); not the "
+        "probability that it is the best"
+    )
     yield (
         f"indistinguishable: number of other {history.unit}s whose difference from the best may be noise, and an upper "
         "bound of how much worse they are"
     )
+    arbitrary: dict[str, list[str]] = {}
     for name, choice in choices.items():
         if choice.identical:
             same = spans(sorted({choice.epoch, *choice.identical}), history.labels)
-            yield f"{name}: {history.unit}s {same} predict the same, so the choice among them is arbitrary"
+            arbitrary.setdefault(same, []).append(name)
         if choice.sparse:
             classes = ", ".join(repr(followed.class_names[at]) for at in choice.sparse)
             yield f"{name}: not corrected, since it is 0 without a hit of class {classes}, and hits are too few"
+    for same, names in arbitrary.items():
+        yield f"{', '.join(names)}: {history.unit}s {same} predict the same, so the choice among them is arbitrary"
     left_out = [at for at in range(len(history.labels)) if at not in resampled]
     if left_out:
         yield (

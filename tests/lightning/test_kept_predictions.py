@@ -185,7 +185,8 @@ def test_a_soft_monitor_is_replayed_on_hard_counts_with_ties_by_soft_values(tmp_
     assert rows["accuracy"].choice.identical == (1, 2)
     assert (rows["accuracy_soft"].epoch, rows["accuracy_soft"].choice.stability) == (1, None)
     assert rows["accuracy_soft"].choice.identical == ()  # probabilities differ
-    assert "accuracy: epochs 0 to 2 predict the same, so the choice among them is arbitrary" in made.table().notes
+    same = "accuracy, balanced_accuracy: epochs 0 to 2 predict the same, so the choice among them is arbitrary"
+    assert same in made.table().notes
     *_, line = [line for line in str(made.table()).splitlines() if line.startswith("best accuracy ")]
     assert re.search(r" - +2 \(<= 0.00 worse\)$", line)
     head, _, second, *_ = made.table().rows_of_cells()
