@@ -30,6 +30,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme, html_title = "furo", f"imbtorch {release}"
 pygments_style = "tango"  # which colours the added lines of a diff, too
 html_static_path, html_css_files = ["static"], ["site.css"]
+smartquotes = False  # quotes stay as they are typed, in prose as in code
 html_search_scorer = str(HERE / "scorer.js")
 html_math_renderer = "mathml"
 html_show_sourcelink = html_copy_source = False  # pages that include a file have no source of their own
@@ -134,9 +135,10 @@ class PublicObjects(SphinxDirective):
         return self.parse_text_to_nodes("\n".join(lines))
 
 
-def skip_field(app: Sphinx, what: str, name: str, value: object, skip: bool, options: object) -> bool | None:
-    """Leave out the fields of a named tuple, which its class describes."""
-    return True if isinstance(value, type(Margins.actual)) else None
+def skip_member(app: Sphinx, what: str, name: str, value: object, skip: bool, options: object) -> bool | None:
+    """Leave out the fields of a named tuple, which its class describes, and the functions that metrics refer to."""
+    measure = what == "class" and str(getattr(value, "__module__", "")).startswith("imbtorch.measures.")
+    return True if measure or isinstance(value, type(Margins.actual)) else None
 
 
 def undivided(app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]) -> None:
@@ -223,7 +225,7 @@ def setup(app: Sphinx) -> None:
     app.connect("include-read", relink)
     app.add_directive("public", PublicObjects)
     app.connect("autodoc-process-bases", replace_bases)
-    app.connect("autodoc-skip-member", skip_field)
+    app.connect("autodoc-skip-member", skip_member)
     app.connect("autodoc-process-docstring", undivided, priority=400)  # before napoleon
     app.connect("missing-reference", resolve, priority=900)  # after the inventories of other packages
     app.connect("env-check-consistency", check_public)

@@ -88,7 +88,7 @@ def balanced_accuracy(counts: Counts) -> Tensor:
 def geometric_mean(counts: Counts, correction: float = 0.0) -> Tensor:
     r"""G-mean: the geometric mean of the recalls of the classes that have targets; sqrt(TPR * TNR) for two classes.
 
-    .. math:: G = \Bigl(\prod_{i : r_i > 0} \frac{c_{ii}}{r_i}\Bigr)^{1/\lvert\{i : r_i > 0\}\rvert}
+    .. math:: G = \left(\prod_{i : r_i > 0} \frac{c_{ii}}{r_i}\right)^{1/\lvert\{i : r_i > 0\}\rvert}
 
     Args:
         counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
