@@ -30,7 +30,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme, html_title = "furo", f"imbtorch {release}"
 pygments_style = "tango"  # which colours the added lines of a diff, too
 html_static_path, html_css_files = ["static"], ["site.css"]
-smartquotes = False  # quotes stay as they are typed, in prose as in code
+smartquotes_action = "D"  # quotes stay as they are typed, in prose as in code
 html_search_scorer = str(HERE / "scorer.js")
 html_math_renderer = "mathml"
 html_show_sourcelink = html_copy_source = False  # pages that include a file have no source of their own
