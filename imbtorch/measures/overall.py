@@ -219,7 +219,7 @@ def adjusted_balanced_accuracy(counts: Counts) -> Tensor:
 
     With two classes it is informedness, Youden's J = TPR + TNR - 1.
 
-    .. math:: \frac{\mathrm{BA} - 1/K}{1 - 1/K}, \quad K = \lvert\{i : r_i > 0\}\rvert
+    .. math:: \frac{\mathrm{BA} - 1/K}{1 - 1/K}, \quad K = {\lvert\{i : r_i > 0\}\rvert}
 
     Args:
         counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
