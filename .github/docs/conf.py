@@ -19,6 +19,7 @@ from sphinx.util.nodes import make_refnode
 
 import imbtorch
 from imbtorch import Margins
+from imbtorch.lightning.base import Callback
 
 logger = logging.getLogger(__name__)
 
@@ -136,9 +137,11 @@ class PublicObjects(SphinxDirective):
 
 
 def skip_member(app: Sphinx, what: str, name: str, value: object, skip: bool, options: object) -> bool | None:
-    """Leave out the fields of a named tuple, which its class describes, and the functions that metrics refer to."""
-    measure = what == "class" and str(getattr(value, "__module__", "")).startswith("imbtorch.measures.")
-    return True if measure or isinstance(value, type(Margins.actual)) else None
+    """Leave out fields of named tuples, which their class describes, measures of metrics, and Lightning's hooks."""
+    module = str(getattr(value, "__module__", "")) if what == "class" else ""
+    hook = module.startswith("imbtorch.lightning.") and hasattr(Callback, name)
+    field = isinstance(value, type(Margins.actual))
+    return True if field or hook or module.startswith("imbtorch.measures.") else None
 
 
 def undivided(app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]) -> None:
