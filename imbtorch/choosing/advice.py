@@ -16,5 +16,6 @@ ADVICE: dict[str, str] = {
     "ties": "Few classes and few samples of the rare ones? Epochs tie: keep the latest, or monitor soft values. A "
     "G-mean of 0 in every epoch chooses nothing.",
     "wrong labels": "Wrong labels? Keep neither the epoch with the lowest loss nor, if you trained on them, the last "
-    "one. With two classes monitor MCC, with many the measure you report.",
+    "one. Monitor the measure you report; only with two classes, and wrong labels in training and validation, monitor "
+    "MCC instead.",
 }
