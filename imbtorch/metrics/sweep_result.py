@@ -33,7 +33,9 @@ from imbtorch.metrics.limits import checked_limits
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import Row
 from imbtorch.plots import plot_precision_recall, plot_roc, plot_sweep
-from imbtorch.plots.style import figure_of_panels
+from imbtorch.plots.operating import draw_precision_recall
+from imbtorch.plots.style import figure_and_axes, figure_of_panels, probability
+from imbtorch.properties.isometrics import class_totals, precision_recall_points, roc_points
 from imbtorch.tables import html_table
 from imbtorch.tasks import Counting
 
@@ -44,6 +46,8 @@ Also: TypeAlias = Literal["auc", "average_precision", "partial_auc"]
 Kind: TypeAlias = Literal["value", "roc", "precision_recall"]
 AP = "average_precision"
 RESAMPLES = 400
+NEAR_THE_EDGE = 0.65  # rate or recall from which a text beside its point would leave the axes
+MOST_CORRECTED = 5  # labels up to which a picture shows the corrected intervals of their values
 
 
 @dataclass(frozen=True, eq=False)
@@ -456,22 +460,23 @@ class SweepResult(Result):
     # --- looks ------------------------------------------------------------------------------------------------------
 
     def plot(self, kind: Kind | None = None, ax: Any | None = None) -> Any:
-        """Draw the measure over the thresholds, the ROC curve, and precision over recall, with the best threshold.
+        """Draw the measure over the thresholds, the ROC curve, and precision over recall.
 
-        The best threshold is marked and written beside the corrected interval of the value there. AUC and average
-        precision stand above their curves, with their intervals. The default thresholds lie in the space of logits, and
-        so does their axis then.
+        The best threshold is marked in each of them, with its value. Legends show 95 % intervals
+        (:meth:`interval`): the corrected interval of the best value, for up to five labels because it takes draws, AUC,
+        and average precision. An interval that cannot be computed is left out, such as those of weighted counts. The
+        default thresholds are spaced evenly as logits, and so is their axis.
 
         Args:
-            kind: one of the three; by default all of them, beside each other.
-            ax: matplotlib axes for one of them, the measure over the thresholds unless ``kind`` says another; by
-                default a new figure.
+            kind: ``"value"``, ``"roc"`` or ``"precision_recall"``; by default all three, side by side.
+            ax: matplotlib axes for one of them, by default the measure over the thresholds; without axes a new figure
+                is made.
 
         Returns:
             Figure (None if axes were given) and axes.
 
         Raises:
-            ValueError: for an unknown ``kind``; for curves without targets of both classes.
+            ValueError: for an unknown ``kind``, and for curves if no label has targets of both classes.
         """
         kinds: tuple[Kind, ...] = get_args(Kind)
         check_choice("kind", kind, (None, *kinds))
@@ -487,15 +492,25 @@ class SweepResult(Result):
         thresholds, values = self.curve()
         rows = zip(self._reading.rows_of("threshold"), self._reading.rows_of("value"), strict=True)
         best = torch.stack([torch.stack([self._rows[row].cpu().double() for row in pair]) for pair in rows])
-        return plot_sweep(
+        binary = self._reading.counting.task == "binary"
+        few = len(best) <= MOST_CORRECTED
+        intervals = self._interval_texts("value") if few else [""] * len(best)
+        corrected = [f"corrected {text}" * bool(text) for text in intervals]
+        figure, ax = plot_sweep(
             thresholds,
             values,
             ax,
-            best=best[0] if self._reading.counting.task == "binary" else best,
+            best=best[0] if binary else best,
             labels=self._reading.class_names,
             name=self._reading.name,
             scale="logit" if self._reading.crowded else "linear",
         )
+        if not binary:
+            _add_to_legend(ax, corrected)
+        elif corrected[0]:
+            mark = next(line for line in reversed(ax.lines) if line.get_marker() == "o")
+            ax.legend([mark], corrected, fontsize="small")
+        return figure, ax
 
     def _plot_curve(self, roc: bool, ax: Any | None) -> tuple[Any, Any]:
         """Draw the ROC curve, or precision over recall, of each label that has targets of both classes."""
@@ -504,16 +519,48 @@ class SweepResult(Result):
         if bool(one_class.all()):
             raise ValueError(self._one_class_text(one_class, "there is no curve"))
         areas = (self.auc() if roc else self.average_precision()).cpu().reshape(-1).tolist()
-        models, marked = {}, {}
+        intervals = self._interval_texts("auc" if roc else AP)
+        models, marked, texts, chosen = {}, {}, [], []
         for index, row in enumerate(self._reading.rows_of("threshold")):
             if not one_class[index]:
-                name = f"{row.of} ({'AUC' if roc else 'AP'} {areas[index]:.3f})".strip()
-                models[name] = self._reading.matrices(histograms[index])
-                marked[name] = int(torch.searchsorted(self._reading.thresholds, self._rows[row].cpu()))
-        return (plot_roc if roc else plot_precision_recall)(models, ax, marked=marked)
+                models[row.of] = self._reading.matrices(histograms[index])
+                marked[row.of] = int(torch.searchsorted(self._reading.thresholds, self._rows[row].cpu()))
+                texts.append(f"{'AUC' if roc else 'AP'} {intervals[index] or f'{areas[index]:.3f}'}")
+                chosen.append(f"threshold {probability(self._rows[row].item())}")
+        read = roc_points if roc else precision_recall_points
+        points = [read(counts)[marked[name]].tolist() for name, counts in models.items()]
+        shares = [torch.tensor(class_totals(counts)) for counts in models.values()]
+        if roc or all(torch.allclose(each / each.sum(), shares[0] / shares[0].sum(), atol=1e-6) for each in shares):
+            figure, ax = (plot_roc if roc else plot_precision_recall)(models, ax, marked=marked)
+        else:
+            figure, ax = figure_and_axes(ax, (5.0, 5.0))
+            draw_precision_recall(ax, models, marked)
+            ax.legend(fontsize="small", framealpha=0.95)
+        _add_to_legend(ax, texts)
+        for (x, y), text in zip(points, chosen, strict=True):
+            if x == x and y == y:  # precision is nan without positive predictions
+                side, aside = ("right", -9) if x > NEAR_THE_EDGE else ("left", 9)
+                ax.annotate(text, (x, y), (aside, -9 if roc else 5), textcoords="offset points", ha=side)
+        return figure, ax
+
+    def _interval_texts(self, name: str) -> list[str]:
+        """Return a value with its 95 % interval for each label; empty where there is none."""
+        labels = len(self._reading.class_names)
+        try:
+            found = self.interval(name, generator=torch.Generator().manual_seed(0))  # torch's own state stays
+        except ValueError:  # no interval of weighted counts, or without targets of both classes
+            return [""] * labels
+        ends = zip(*(part.reshape(-1).tolist() for part in (found.estimate, found.low, found.high)), strict=True)
+        return [f"{value:.3f} [{low:.3f}, {high:.3f}]" * (value == value) for value, low, high in ends]
 
     def _repr_html_(self) -> str:
         """Return the values as a table for notebooks."""
         return html_table(
             [["", type(self).__name__], *([row.name, f"{value:.4f}"] for row, value in self._rows.items())]
         )
+
+
+def _add_to_legend(ax: Any, texts: Sequence[str]) -> None:
+    """Write a text behind each name in a legend."""
+    for shown, text in zip(ax.get_legend().get_texts(), texts, strict=True):
+        shown.set_text(": ".join(part for part in (shown.get_text().strip(), text) if part))

@@ -110,12 +110,6 @@ def plot_precision_recall(
     named = _named(models)
     places = _places(marked, named)
     negatives, positives = _common_totals(named)
-    curves = {}
-    for name, counts in named.items():
-        curve = _rising(counts, precision_recall_points(counts))
-        curve = curve[~curve[:, 1].isnan()]  # thresholds that nothing is above
-        curves[name] = torch.cat((curve[:1] * torch.tensor([0.0, 1.0]), curve))
-    points = {name: precision_recall_points(named[name])[index] for name, index in places.items()}
     lines = None if measure is None else precision_recall_isometrics(measure, negatives, positives)
     fig, ax = figure_and_axes(ax, (5.0, 5.0))
     share, recall = positives / (negatives + positives), torch.linspace(0, 1, 201, dtype=torch.float64)
@@ -123,10 +117,27 @@ def plot_precision_recall(
     if measure is not None and lines is not None:
         _draw_isometrics(ax, lines, _levels(levels, measure, named, places, lines))
     ax.axhline(share, color="0.6", linestyle=":", linewidth=1, zorder=1)
-    _draw_curves(ax, curves, points, drawstyle="steps-pre")
-    ax.set(xlabel="Recall", ylabel="Precision", xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    draw_precision_recall(ax, named, places)
     _add_legend(ax, models, "upper right")
     return fig, ax
+
+
+def draw_precision_recall(ax: Axes, named: Mapping[str, Tensor], places: Mapping[str, int]) -> None:
+    """Draw precision over recall of each model, with its operating point; class shares may differ between them.
+
+    Args:
+        ax: axes to draw into.
+        named: name -> counts ``[T, 2, 2]`` at each threshold.
+        places: name -> index of the operating point.
+    """
+    curves = {}
+    for name, counts in named.items():
+        curve = _rising(counts, precision_recall_points(counts))
+        curve = curve[~curve[:, 1].isnan()]  # thresholds that nothing is above
+        curves[name] = torch.cat((curve[:1] * torch.tensor([0.0, 1.0]), curve))
+    points = {name: precision_recall_points(named[name])[index] for name, index in places.items()}
+    _draw_curves(ax, curves, points, drawstyle="steps-pre")
+    ax.set(xlabel="Recall", ylabel="Precision", xlim=(0, 1), ylim=(0, 1), aspect="equal")
 
 
 def plot_dominance_curve(

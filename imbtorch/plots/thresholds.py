@@ -53,6 +53,7 @@ def plot_sweep(
     ax.set(xlabel="Threshold", ylabel=literal(name), xlim=(0, 1))
     if scale == "logit":
         ax.set_xscale("logit")
+        ax.tick_params(axis="x", which="minor", labelsize=6)  # 0.2, 0.3 and 0.4 would run into one another
         ax.set_xlim(_span(thresholds, lines))
     for index, (line, label) in enumerate(zip(lines, names, strict=True)):
         color, shown = COLORS[index % len(COLORS)], None if len(lines) == 1 else label

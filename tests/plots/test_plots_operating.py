@@ -1,6 +1,7 @@
 """Pictures of classifiers over their thresholds: each is rendered and read back, and set beside scikit-learn."""
 
 import functools
+import io
 
 import numpy as np
 import pytest
@@ -173,3 +174,72 @@ def test_a_sweep_is_drawn_like_its_counts(draw):
         TypeError, match=r"must be counts \[T, 2, 2\] at each threshold, or a ThresholdSweep, got a list"
     ):
         draw([1, 2])
+
+
+def written(ax):
+    """Texts beside the points of a picture."""
+    return [text.get_text() for text in ax.texts]
+
+
+def bracketed(name, interval, label=0):
+    """What a legend says of a value with its interval."""
+    value, low, high = (part.reshape(-1)[label].item() for part in (interval.estimate, interval.low, interval.high))
+    return f"{name} {value:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def test_a_result_of_a_sweep_shows_areas_intervals_and_the_best_threshold():
+    target = torch.tensor([0, 0, 0, 0, 0, 0, 1, 0, 1, 1])
+    scores = torch.tensor([0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.7, 0.8, 0.9])
+    sweep = imbtorch.ThresholdSweep("f1", thresholds=21)  # best between .3 and .35: 3 hits, one false alarm
+    sweep.update(scores, target)
+    result, state = sweep.result(), torch.get_rng_state()
+    fig, (value, roc, pr) = result.plot()
+    fig.savefig(io.BytesIO())
+    assert torch.equal(torch.get_rng_state(), state)
+    assert written(value) == ["0.857 at 0.30"]
+    assert written(roc) == written(pr) == ["threshold 0.30"]
+    assert roc.texts[0].xy == pytest.approx((1 / 7, 1))
+    assert pr.texts[0].xy == pytest.approx((1, 3 / 4))
+    auc, ap = result.interval("auc"), result.interval("average_precision")
+    assert auc.estimate.item() == pytest.approx(roc_auc_score(target, scores))
+    assert ap.estimate.item() == pytest.approx(average_precision_score(target, scores))
+    assert legend(roc) == [bracketed("AUC", auc)]
+    assert legend(pr) == [bracketed("AP", ap)]
+    drawn = result.interval("value", generator=torch.Generator().manual_seed(0))
+    assert legend(value) == [bracketed("corrected", drawn)]
+    assert drawn.low < drawn.estimate < 6 / 7
+
+
+def test_labels_of_other_class_shares_are_drawn_beside_each_other():
+    scores = torch.arange(1, 21).view(10, 2) / 21
+    target = torch.tensor([[0, 1]] * 6 + [[1, 0], [0, 1], [1, 1], [1, 1]])
+    sweep = imbtorch.ThresholdSweep("f1", 21, "multilabel", num_labels=2, class_names=["cat", "dog"])
+    sweep.update(scores, target)
+    result = sweep.result()
+    fig, (value, roc, pr) = result.plot()
+    fig.savefig(io.BytesIO())
+    auc, ap = result.interval("auc"), result.interval("average_precision")
+    assert legend(roc) == [f"{name}: {bracketed('AUC', auc, label)}" for label, name in enumerate(("cat", "dog"))]
+    assert legend(pr) == [f"{name}: {bracketed('AP', ap, label)}" for label, name in enumerate(("cat", "dog"))]
+    assert [text.split(" 0")[0] for text in legend(value)] == ["cat: corrected", "dog: corrected"]
+    recall, precision = line(pr, "dog").get_xydata().T
+    expected = average_precision_score(target[:, 1], scores[:, 1])
+    assert np.sum(np.diff(recall) * precision[1:]) == pytest.approx(expected)
+    assert not pr.collections  # the part out of reach differs from label to label
+
+
+def test_values_without_an_interval_are_shown_alone():
+    scores, target = torch.tensor([0.2, 0.7, 0.9, 0.8]), torch.tensor([0, 1, 1, 0])
+    weighted = imbtorch.ThresholdSweep("f1", weighted=True)
+    weighted.update(scores, target, weight=torch.ones(4))
+    _, (value, roc, pr) = weighted.result().plot()
+    assert (value.get_legend(), legend(roc), legend(pr)) == (None, ["AUC 0.750"], ["AP 0.833"])
+    rare = imbtorch.ThresholdSweep("f1", prevalence=[9, 1])
+    rare.update(scores, target)
+    _, (_, roc, pr) = rare.result().plot()
+    assert legend(roc) == [bracketed("AUC", rare.result().interval("auc"))]
+    precisions = [1.0, 1 / (1 + 9 * 0.5)]  # at the two positives, with none and half of the negatives above
+    assert legend(pr) == [f"AP {sum(precisions) / 2:.3f}"]
+    many = imbtorch.ThresholdSweep("f1", 11, "multilabel", num_labels=6)
+    many.update(scores.view(4, 1).expand(4, 6), target.view(4, 1).expand(4, 6))
+    assert legend(many.result().plot("value")[1]) == list("012345")
