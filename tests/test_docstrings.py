@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from imbtorch import ConfusionMatrixMetric
+from imbtorch.metrics.base import MetricArguments, TorchmetricsArguments
+
 ROOT = Path(__file__).parents[1]
 MODULES = "measures metrics analysis plots lightning huggingface"
 VALUES = {"Counts", "SOKOLOVA"}  # exported names that are neither classes nor functions
@@ -34,14 +37,6 @@ WITHOUT_EXAMPLE = """
 Margins
 plot_accuracy_dominance plot_confusion_matrix plot_correlations plot_dominance_curve plot_precision_recall
 plot_prevalence plot_roc plot_selection plot_sensitivity plot_skew_map plot_sweep plot_values
-
-ConfusionMatrixMetric
-"""
-WITHOUT_PARAMETERS = """
-Accuracy AccuracyDominanceArea AdjustedBalancedAccuracy BalancedAccuracy BottomLine ClassBalanceAccuracy
-ConfusionEntropy Dominance FowlkesMallows ImbalanceAccuracy Jaccard MacroAveragedAbsoluteError Markedness
-MatthewsCorrCoef NegativePredictiveValue NetBenefit OptimizedPrecision P4 Precision Recall
-RelativeClassifierInformation Specificity
 """
 UNREAD = """
 arguments.py batches.py bins.py counts.py errors.py functional.py kernels.py log_odds.py sampler.py soft.py
@@ -52,8 +47,7 @@ plots/style.py plots/thresholds.py plots/values.py
 
 huggingface.py
 
-metrics/averaging.py metrics/base.py metrics/bounds.py metrics/catalogue.py metrics/class_groups.py
-metrics/compat.py metrics/confusion_matrix.py metrics/groups.py metrics/hand_till.py
+metrics/averaging.py metrics/bounds.py metrics/class_groups.py metrics/compat.py metrics/groups.py metrics/hand_till.py
 metrics/histogram.py metrics/limits.py metrics/report.py metrics/report_result.py
 metrics/report_table.py metrics/resolving.py metrics/result.py metrics/rows.py metrics/shared_result.py
 metrics/state.py metrics/superclasses.py metrics/sweep.py metrics/sweep_result.py
@@ -68,21 +62,41 @@ def exported():
 
 
 EXPORTED = exported()
+OWN_CONSTRUCTORS = [
+    name
+    for name, each in EXPORTED.items()
+    if each is not ConfusionMatrixMetric
+    and inspect.isclass(each)
+    and issubclass(each, ConfusionMatrixMetric)
+    and "__init__" in vars(each)
+]
 
 
 def test_all_else_that_is_exported_is_a_class_or_a_function():
     assert all(inspect.isclass(each) or inspect.isfunction(each) for each in EXPORTED.values())
 
 
-@pytest.mark.parametrize("name", sorted(EXPORTED.keys() - set(WITHOUT_PARAMETERS.split())))
+def documented_names(text):
+    """Return the names of the entries of a docstring's sections."""
+    entries = re.findall(r"^ *((?:\*{0,2}\w+, )*\*{0,2}\w+)(?: \([^)]*\))?:", text or "", re.MULTILINE)
+    return {each.strip("* ") for entry in entries for each in entry.split(",")}
+
+
+@pytest.mark.parametrize("name", sorted(EXPORTED))
 def test_every_parameter_is_documented(name):
     documented = EXPORTED[name]
-    text = inspect.getdoc(documented) or ""
+    known = documented_names(inspect.getdoc(documented))
     if inspect.isclass(documented):
-        text += "\n" + (inspect.getdoc(documented.__init__) or "")
-    entries = re.findall(r"^ *((?:\*{0,2}\w+, )*\*{0,2}\w+)(?: \([^)]*\))?:", text, re.MULTILINE)
-    known = {each.strip("* ") for entry in entries for each in entry.split(",")}
+        known |= documented_names(inspect.getdoc(documented.__init__))
     assert [each for each in inspect.signature(documented).parameters if each not in known] == []
+
+
+@pytest.mark.parametrize("name", OWN_CONSTRUCTORS)
+def test_a_metric_with_arguments_of_its_own_documents_all_of_them_in_its_source(name):
+    constructor = vars(EXPORTED[name])["__init__"]
+    known = documented_names(constructor.__doc__)
+    inherited = MetricArguments.__annotations__.keys() - TorchmetricsArguments.__annotations__.keys()
+    assert {*inspect.signature(constructor).parameters, *inherited} - known == {"self"}
 
 
 @pytest.mark.parametrize("name", sorted(EXPORTED.keys() - set(WITHOUT_EXAMPLE.split())))

@@ -1,4 +1,4 @@
-"""Metrics that accumulate counts: update, forward, and what there is to say of what was counted."""
+"""Base classes of the metrics that accumulate counts: update, forward, errors and warnings."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TorchmetricsArguments(TypedDict, total=False):
 
 
 class MetricArguments(TorchmetricsArguments, total=False):
-    """Keyword arguments of :class:`ConfusionMatrixMetric`, for metrics with a parameter of their own."""
+    """Keyword arguments that metrics with an argument of their own pass on to :class:`ConfusionMatrixMetric`."""
 
     num_labels: int | None
     average: Average | Literal["auto"] | None
@@ -54,16 +54,16 @@ class MetricArguments(TorchmetricsArguments, total=False):
 
 
 Listener: TypeAlias = Callable[[Tensor, Tensor, Tensor], object]
-"""Takes predicted classes, targets, and which of them were counted."""
+"""Function of the predicted classes, the targets, and a mask of the samples that were counted."""
 
 UNSURE = (
-    "intervals take counts as numbers of independent samples, which sums of weights are not; count without "
-    "weighted=True, or resample the samples themselves with their weights"
+    "intervals need numbers of independent samples, and sums of weights are not such numbers; count without "
+    "weighted=True, or resample the samples themselves together with their weights"
 )
 
 
 class Counter(Protocol):
-    """Counter of a metric: :class:`~imbtorch.tasks.Counting`, or something that is made of one."""
+    """Interface of the objects that count the batches of a metric, such as :class:`~imbtorch.tasks.Counting`."""
 
     @property
     def name(self) -> str: ...
@@ -77,25 +77,25 @@ class Counter(Protocol):
 
 
 class CountsMetric(SummedState):
-    """Accumulates counts of predictions and targets; subclasses say what of them is reported.
+    """Base of the metrics that accumulate counts of predictions and targets; subclasses define the reported values.
 
-    Constructor arguments are those of :class:`ConfusionMatrixMetric`.
+    Users' arguments are documented in :class:`ConfusionMatrixMetric`.
     """
 
     warns_of_unseen: ClassVar[bool] = True
-    """Classes without targets are worth a warning at compute."""
+    """True if ``compute`` warns about classes without targets."""
 
-    counting = Setting[Counting]("_counting", "How samples become counts.")
-    task = Setting[Task]("_counting.task", "What is classified.")
+    counting = Setting[Counting]("_counting", "Task and options by which samples are counted.")
+    task = Setting[Task]("_counting.task", "Task: binary, multiclass or multilabel.")
     num_classes = Setting[int | None]("_counting.num_classes", "Number of classes; None for multilabel.")
-    num_labels = Setting[int | None]("_counting.num_labels", "Number of labels of multilabel.")
+    num_labels = Setting[int | None]("_counting.num_labels", "Number of labels; None for other tasks than multilabel.")
     threshold = Setting[float | tuple[float, ...]](
-        "_counting.threshold", "Probability strictly above which 1 is predicted; a tuple of one for each label."
+        "_counting.threshold", "Probability strictly above which 1 is predicted; a tuple if each label has its own."
     )
-    logits = Setting[bool]("_counting.logits", "Whether scores are logits.")
-    ignore_index = Setting[int | None]("_counting.ignore_index", "Target of the samples that are left out.")
-    weighted = Setting[bool]("_counting.weighted", "Whether samples may have weights.")
-    on_invalid = Setting[OnInvalid]("_on_invalid", "What becomes of samples that cannot be counted.")
+    logits = Setting[bool]("_counting.logits", "True if scores are logits.")
+    ignore_index = Setting[int | None]("_counting.ignore_index", "Target of the samples that are not counted.")
+    weighted = Setting[bool]("_counting.weighted", "True if samples may have weights.")
+    on_invalid = Setting[OnInvalid]("_on_invalid", "Response to samples that cannot be counted.")
 
     def __init__(
         self,
@@ -109,30 +109,30 @@ class CountsMetric(SummedState):
         super().__init__(counter.name, counter.cells + len(FAULTS), counting.dtype, **kwargs)
         self._counting, self._counter, self._on_invalid = counting, counter, on_invalid
         self._set_counting(counting.on(self._state.device))
-        self.quiet = False  # in Lightning's sanity check, whose few batches miss classes for no fault of anybody's
+        self.quiet = False  # True in Lightning's sanity check, whose few batches often lack classes
         self._already_warned: set[str] = set()
         self._listeners: list[Listener] = []
 
     def _apply(  # type: ignore[override]
         self, fn: Callable[[Tensor], Tensor], exclude_state: Any = (), recurse: bool = True
     ) -> torch.nn.Module:
-        """Follow moves to another device, with the thresholds of labels."""
+        """Move counts and thresholds to another device."""
         super()._apply(fn, exclude_state, recurse)
         self._set_counting(self._counting.on(self._state.device))
         return self
 
     def _set_counting(self, counting: Counting) -> None:
-        """Take settings that say the same on another device."""
+        """Replace the settings by the same ones on another device."""
         if self._counter is self._counting:
             self._counter = counting
         self._counting = counting
 
     def _reported(self, counts: Counts) -> Any:
-        """Return the values that are reported of counts."""
+        """Return the values that the metric reports for counts."""
         raise NotImplementedError
 
     def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> Any:
-        """Return the values that are reported of the state of one batch."""
+        """Return the values that the metric reports for the state of one batch."""
         return self._reported(counter.counts(state))
 
     # --- counting ---------------------------------------------------------------------------------------------------
@@ -146,16 +146,16 @@ class CountsMetric(SummedState):
             preds: class indices ``[N, ...]`` or scores ``[N, C, ...]`` (multiclass); 0/1, probabilities or logits
                 ``[N, ...]``, or those of both classes ``[N, 2, ...]`` (binary); ``[N, L, ...]`` (multilabel).
             target: class indices or 0/1, ``[N, ...]`` or ``[N, L, ...]``, of any integer or bool dtype.
-            group: index of each sample's group, integers ``[N]``, or one for all of them; for the ``groups`` of a
-                report.
-            weight: what each sample weighs, ``[N]`` or one for each target, finite and not negative; for
-                ``weighted=True``, where samples without it weigh 1.
+            group: index of the group of each sample, integers ``[N]``, or one index for the whole batch; needed if the
+                report was built with ``groups``.
+            weight: weight of each sample, ``[N]``, or of each target, finite and not negative; needs
+                ``weighted=True``. The default weight is 1.
 
         Raises:
-            ValueError: for shapes or devices that do not fit, groups or weights for which the metric was not made; on
-                the CPU of a single process also for values that cannot be counted (see ``on_invalid``). The counts are
-                then as before.
-            TypeError: for what is no dense tensor, or floating targets.
+            ValueError: for mismatched shapes or devices, and for groups or weights if the metric was built without
+                them; on the CPU of a single process also for values that cannot be counted (see ``on_invalid``). The
+                counts then stay as they were.
+            TypeError: for anything but dense tensors, and for floating targets.
         """
         batch = self._read(self._counter, preds, target, group, weight)
         self._counter.add_(self._writable(exclusive=not self._leads), batch, defer=self._defer)
@@ -163,7 +163,7 @@ class CountsMetric(SummedState):
             self._notify_listeners(batch)
 
     def _notify_listeners(self, batch: Batch) -> None:
-        """Hand on what was counted."""
+        """Call the listeners with the predictions and targets of a batch."""
         predicted = self._counting.predicted(batch)
         for listener in self._listeners:
             listener(*predicted)
@@ -171,26 +171,26 @@ class CountsMetric(SummedState):
     def _read(
         self, counter: Counter, preds: Tensor, target: Tensor, group: Tensor | int | None, weight: Tensor | None
     ) -> Batch:
-        """Check and read a batch, with what else is known of its samples."""
+        """Check and read a batch, including the groups and weights of its samples."""
         batch = counter.read(preds, target)
         if group is None and weight is None and self._counting.groups is None:
             return batch
         return self._counting.with_axes(batch, target, group, weight)
 
     def _defer(self) -> bool:
-        """Return whether samples that cannot be counted are tallied rather than raised about at once."""
+        """Return whether an error about samples that cannot be counted is left to ``compute``."""
         return self._on_invalid == "warn" or not reading_is_free(self._state) or self._distributed()
 
     def _counter_of_a_batch(self) -> Counter:
-        """Return the counter of one batch for its value; it may keep less than the state does."""
+        """Return the counter for the value of one batch, which may keep less than the state does."""
         return self._counter
 
     def forward(
         self, preds: Tensor, target: Tensor, *, group: Tensor | int | None = None, weight: Tensor | None = None
     ) -> Any:
-        """Count a batch and return its own value; arguments as for :meth:`update`.
+        """Count a batch and return the value of this batch; arguments as for :meth:`update`.
 
-        With ``dist_sync_on_step=True`` the value is that of the batches of all processes.
+        With ``dist_sync_on_step=True`` the value covers the current batches of all processes.
         """
         if self._is_synced:
             raise TorchMetricsUserError("The metric is synced; call unsync() before forward().")
@@ -216,11 +216,11 @@ class CountsMetric(SummedState):
         super().reset()
         self._already_warned = set()
 
-    # --- what there is to say ---------------------------------------------------------------------------------------
+    # --- errors and warnings ----------------------------------------------------------------------------------------
 
     @contextmanager
     def _counts_of_all(self) -> Iterator[Counts]:
-        """Counts of all processes, for the length of a ``with`` block; refuses what :meth:`compute` refuses."""
+        """Yield the counts of all processes for a ``with`` block; raise as :meth:`compute` does."""
         with self.sync_context(dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync):
             self._report_uncounted(self._counter.faults(self._state).tolist())
             yield self._counter.counts(self._state)
@@ -231,7 +231,7 @@ class CountsMetric(SummedState):
             return False
         text = uncounted_text(type(self).__name__, tally)
         if self._on_invalid == "raise":
-            raise ValueError(f"{text}; mend the input and call reset() to start anew (on_invalid='warn' goes on)")
+            raise ValueError(f"{text}; correct the input and call reset(), or leave them out by on_invalid='warn'")
         self._warn_once("invalid", text)
         return True
 
@@ -239,9 +239,9 @@ class CountsMetric(SummedState):
         """Raise or warn about samples that were not counted; warn once about classes without targets.
 
         Args:
-            actual: targets of each class ``[K]`` over all processes, for labels ``[L, 2]``.
-            priors: share of each class (``[L, 2]`` for multilabel) in the population that the counts are read at.
-            needed: raise about classes without targets.
+            actual: number of targets of each class over all processes, ``[K]``; ``[L, 2]`` for multilabel.
+            priors: share of each class (``[L, 2]`` for multilabel) in the population that the values describe.
+            needed: raise, instead of warning, about classes without targets.
         """
         unseen = self._unseen(actual, priors)
         *tally, total, missing = torch.cat(
@@ -256,7 +256,7 @@ class CountsMetric(SummedState):
             self._warn_once("unseen", self._unseen_text(unseen, read_at=priors is not None))
 
     def _unseen(self, actual: Tensor, priors: Tensor | None) -> Tensor:
-        """Return which classes, or labels, have no targets; with priors, only those that should have some."""
+        """Return a mask of the classes or labels without targets; given priors, only of those with a positive prior."""
         if priors is not None:
             lacking = (actual == 0) & (priors > 0).to(actual.device)
             return lacking.any(-1) if self.task == "multilabel" else lacking
@@ -271,12 +271,12 @@ class CountsMetric(SummedState):
         what = "classes had no target"
         if self.task == "multilabel":
             what = "labels had no positive or no negative target" if read_at else "labels had no positive target"
-        then = "means over classes and their intervals leave absent ones out, which flatters a partial validation"
+        then = "means over classes and their intervals leave them out, so that missing classes cannot lower the value"
         if needed:
             prior = "prior 0 or 1" if self.task == "multilabel" else "prior 0"
-            then = f"what becomes of them in another population is unknown; give them {prior}"
+            then = f"their predictions in another population are unknown; give them {prior}"
         elif read_at:
-            then = f"their share of the prevalence goes to the others, and {then}"
+            then = f"their prevalence is shared among the others; {then}"
         return f"{type(self).__name__}: {len(names)} of {unseen.numel()} {what}: {shown}; {then}"
 
     def _label(self, index: int) -> str:
@@ -284,24 +284,24 @@ class CountsMetric(SummedState):
         return str(index)
 
     def _may_warn(self, kind: str) -> bool:
-        """Return whether a warning of this kind would be given."""
+        """Return whether a warning of this kind would be shown."""
         return kind not in self._already_warned and not self.quiet and rank_zero()
 
     def _warn_once(self, kind: str, text: str) -> None:
-        """Warn once of each kind between resets, on rank zero."""
+        """Warn on rank zero, once for each kind of warning between resets."""
         if self._may_warn(kind):
             self._already_warned.add(kind)
             warn_caller(text)
 
-    # --- looks ------------------------------------------------------------------------------------------------------
+    # --- values and text --------------------------------------------------------------------------------------------
 
     def _narrow(self, value: Tensor) -> Tensor:
-        """Convert to float32, or float64 where that is the default dtype: half precision would hide differences."""
+        """Convert to float32, or to float64 if that is the default dtype; half precision would hide differences."""
         wide = torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32
         return value.to(device=self._state.device, dtype=wide)
 
     def _shown_arguments(self) -> dict[str, Any]:
-        """Arguments that differ from the defaults."""
+        """Return the arguments that differ from the defaults."""
         shown: dict[str, Any] = {"task": self.task}
         if self.task != "binary":
             shown["num_labels" if self.task == "multilabel" else "num_classes"] = self._counting.size
@@ -315,23 +315,23 @@ class CountsMetric(SummedState):
         return f"{super()._settings_text()} {canonical(self._shown_arguments())}"
 
     def extra_repr(self) -> str:
-        """Arguments that differ from the defaults."""
+        """Return the arguments that differ from the defaults, as text."""
         shown = self._shown_arguments().items()
         return ", ".join(f"{name}={getattr(value, '__name__', None) or repr(value)}" for name, value in shown)
 
     def __repr__(self) -> str:
-        """One line, as the metric was made."""
+        """Return the call that builds the metric, in one line."""
         return f"{type(self).__name__}({self.extra_repr()})"
 
 
 def uncounted_text(name: str, tally: Sequence[float]) -> str:
-    """Describe samples that a metric did not count, given how many have each of :data:`FAULTS`."""
+    """Describe the samples that a metric did not count, given their number for each of :data:`FAULTS`."""
     found = ", ".join(f"{int(count)} {fault}" for count, fault in zip(tally, FAULTS, strict=True) if count)
     return f"{name} did not count {sum(map(int, tally))} of the samples it was given: {found}"
 
 
 def canonical(value: object) -> str:
-    """Text of a setting that is equal in every process: no address of an object, no order of a set."""
+    """Convert a setting to a text that is equal in every process, without addresses of objects or the order of sets."""
     if isinstance(value, (Tensor, np.ndarray, np.generic)):
         return canonical(value.tolist())
     if isinstance(value, Mapping):
@@ -347,24 +347,25 @@ def canonical(value: object) -> str:
 
 
 class LocalCounts(CountsMetric):
-    """A metric that counts into a matrix or its margins, of which this process's part can be read."""
+    """Metric that accumulates a matrix or its margins, and also shows the counts of this process alone."""
 
     @property
     def local_confmat(self) -> Tensor:
-        """Copy of the counts of this process: int64 (float64 of weights) ``[K, K]``, for multilabel ``[L, 2, 2]``."""
+        """Copy of this process's counts: int64 (float64 if weighted) ``[K, K]``, for multilabel ``[L, 2, 2]``."""
         return confusion_counts(self._counter.counts(self._state)).clone()
 
     @property
     def local_margins(self) -> Margins:
-        """Copy of the diagonal, row sums and column sums of this process: int64 (float64 of weights) ``[K]`` each."""
+        """Copy of this process's diagonal, row sums and column sums: int64 (float64 if weighted) ``[K]`` each."""
         return Margins(*(part.clone() for part in sums(self._counter.counts(self._state))))
 
     def add_listener(self, listener: Listener) -> None:
-        """Hand every batch, once it is counted, to a function as well, until :meth:`remove_listener`.
+        """Call a function after each batch, until :meth:`remove_listener`.
 
-        It is called with the predicted classes, the targets and a mask of the samples that were counted: int64, int64
-        and bool ``[n]`` on the device of the batch, the samples of ``ignore_index`` among those that were not. A device
-        is not waited for. Of a metric that counts as a follower in a compute group it hears nothing.
+        Its arguments are the predicted classes, the targets and a mask of the samples that were counted: int64, int64
+        and bool ``[n]``, on the device of the batch. The mask is False for samples of ``ignore_index``. The call does
+        not wait for the device. If the metric follows another one in a compute group of a ``MetricCollection``, the
+        function is not called.
 
         >>> from imbtorch import ImbalanceAccuracy
         >>> metric, heard = ImbalanceAccuracy("binary"), []
@@ -376,24 +377,24 @@ class LocalCounts(CountsMetric):
         self._listeners.append(listener)
 
     def remove_listener(self, listener: Listener) -> None:
-        """Call a function no more that :meth:`add_listener` was given; do nothing about any other."""
+        """Stop calling a function that :meth:`add_listener` was given; unknown functions are ignored."""
         self._listeners = [known for known in self._listeners if known is not listener]
 
-    soft = Setting[float]("_counting.soft", "Share of the value of soft counts; 0 where they are not kept.")
+    soft = Setting[float]("_counting.soft", "Share of soft counts in the value; 0 if they are not kept.")
 
     def soft_counts(self) -> Counts:
-        """Counts of all processes in which each sample adds its probabilities (a collective step).
+        """Return the counts of all processes in which each sample adds its probabilities (a collective step).
 
-        They are those of :func:`imbtorch.soft_confusion_matrix`; the share ``soft`` of their value is reported. Given
-        the same probabilities they do not depend on the number of processes, the order of samples or how they fall
-        into batches, to the last bit.
+        They equal :func:`imbtorch.soft_confusion_matrix`; their value enters the reported one with the share ``soft``.
+        Given the same probabilities, they are equal to the last bit for any number of processes, order of samples and
+        division into batches.
 
         Returns:
             float64 ``[K, K]``, for multilabel ``[L, 2, 2]``; :class:`~imbtorch.counts.Margins` of ``[K]`` for
             ``state="margins"``.
 
         Raises:
-            ValueError: where ``soft`` was not asked for, and as ``compute``.
+            ValueError: if the metric was built without ``soft``, and as ``compute``.
 
         >>> from imbtorch import ImbalanceAccuracy
         >>> metric = ImbalanceAccuracy("binary", soft=0.5)
@@ -414,12 +415,12 @@ class LocalCounts(CountsMetric):
 
 
 def targets(counts: Counts) -> Tensor:
-    """Number of targets of each class."""
+    """Return the number of targets of each class."""
     return counts.actual if isinstance(counts, Margins) else counts.sum(-1)
 
 
 def confusion_counts(counts: Counts) -> Tensor:
-    """Return counts if they are a whole matrix, else raise."""
+    """Return counts if they are a whole matrix, otherwise raise."""
     if isinstance(counts, Margins):
         raise ValueError("state='margins' keeps no confusion matrix; use state='matrix', or .local_margins")
     return counts

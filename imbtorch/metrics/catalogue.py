@@ -1,4 +1,4 @@
-"""One small metric class for each measure; constructor arguments are documented on :class:`ConfusionMatrixMetric`."""
+"""Metric classes, one for each measure; the constructor of :class:`ConfusionMatrixMetric` documents the arguments."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ __all__ = [
 ]
 
 
-# --- of all classes -------------------------------------------------------------------------------------------------
+# --- measures of all classes ----------------------------------------------------------------------------------------
 
 
 class Accuracy(ConfusionMatrixMetric):
     """Accuracy; formula: :func:`imbtorch.measures.accuracy`.
 
-    One value of all samples. torchmetrics' ``MulticlassAccuracy`` averages recalls by default: that is
-    :class:`BalancedAccuracy` here.
+    It is the share of correct predictions among all samples. torchmetrics' ``MulticlassAccuracy`` by default averages
+    recalls instead, as :class:`BalancedAccuracy` does.
 
     >>> metric = Accuracy("multiclass", num_classes=3)
     >>> metric(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]))
@@ -79,13 +79,7 @@ class BalancedAccuracy(ConfusionMatrixMetric):
 
 
 class GeometricMean(ConfusionMatrixMetric):
-    """G-mean of the recalls; formula: :func:`imbtorch.measures.geometric_mean`.
-
-    Args:
-        task: see :class:`ConfusionMatrixMetric`, like the keyword arguments.
-        num_classes: number of classes.
-        correction: takes the place of a recall of 0, in [0, 1].
-        kwargs: arguments of :class:`ConfusionMatrixMetric`.
+    """G-mean, the geometric mean of the recalls; formula: :func:`imbtorch.measures.geometric_mean`.
 
     >>> metric = GeometricMean("multiclass", num_classes=3)
     >>> metric(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]))
@@ -102,6 +96,23 @@ class GeometricMean(ConfusionMatrixMetric):
         correction: float = 0.0,
         **kwargs: Unpack[MetricArguments],
     ) -> None:
+        """Set the correction, and the arguments that :class:`ConfusionMatrixMetric` explains in full.
+
+        Args:
+            task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+            num_classes: number of classes; required for multiclass.
+            correction: value in [0, 1] that replaces a recall of 0.
+            num_labels: number of labels; required for multilabel.
+            average: average over labels in the multilabel task; ``"auto"`` is ``"macro"``.
+            threshold: probability strictly above which 1 is predicted (binary and multilabel).
+            logits: True if floating ``preds`` of the binary and multilabel tasks are logits.
+            ignore_index: target of the samples that are not counted.
+            on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
+            state: ``"matrix"``, or ``"margins"`` to use less memory for many classes.
+            soft: share of soft counts in the value; True for 0.02.
+            weighted: True if ``update`` takes the weights of samples.
+            kwargs: arguments of :class:`torchmetrics.Metric`.
+        """
         super().__init__(task, num_classes, **kwargs)
         self._set_measure_arguments(correction=correction)
 
@@ -140,7 +151,7 @@ class ConfusionEntropy(ConfusionMatrixMetric):
 
 
 class AdjustedBalancedAccuracy(ConfusionMatrixMetric):
-    """Balanced accuracy adjusted for chance; with two classes informedness, Youden's J.
+    """Balanced accuracy adjusted for chance; for two classes it is informedness, or Youden's J.
 
     Formula: :func:`imbtorch.measures.adjusted_balanced_accuracy`.
 
@@ -166,7 +177,7 @@ class BottomLine(ConfusionMatrixMetric):
 
 
 class MacroAveragedAbsoluteError(ConfusionMatrixMetric):
-    """Macro-averaged absolute error of classes in an order, lower is better.
+    """Macro-averaged absolute error of ordered classes, lower is better.
 
     Formula: :func:`imbtorch.measures.macro_averaged_absolute_error`.
 
@@ -180,12 +191,6 @@ class MacroAveragedAbsoluteError(ConfusionMatrixMetric):
 
 class CohenKappa(ConfusionMatrixMetric):
     """Cohen's kappa; formula: :func:`imbtorch.measures.cohen_kappa`.
-
-    Args:
-        task: see :class:`ConfusionMatrixMetric`, like the keyword arguments.
-        num_classes: number of classes.
-        weights: None, or ``"linear"`` or ``"quadratic"`` for classes in an order, which needs the matrix.
-        kwargs: arguments of :class:`ConfusionMatrixMetric`.
 
     >>> metric = CohenKappa("multiclass", num_classes=3)
     >>> metric(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]))
@@ -202,20 +207,30 @@ class CohenKappa(ConfusionMatrixMetric):
         weights: Literal["linear", "quadratic"] | None = None,
         **kwargs: Unpack[MetricArguments],
     ) -> None:
+        """Set the weights of errors, and the arguments that :class:`ConfusionMatrixMetric` explains in full.
+
+        Args:
+            task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+            num_classes: number of classes; required for multiclass.
+            weights: ``"linear"`` or ``"quadratic"`` weights of errors between ordered classes, which need the matrix;
+                None to weigh all errors alike.
+            num_labels: number of labels; required for multilabel.
+            average: average over labels in the multilabel task; ``"auto"`` is ``"macro"``.
+            threshold: probability strictly above which 1 is predicted (binary and multilabel).
+            logits: True if floating ``preds`` of the binary and multilabel tasks are logits.
+            ignore_index: target of the samples that are not counted.
+            on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
+            state: ``"matrix"``, or ``"margins"`` to use less memory for many classes.
+            soft: share of soft counts in the value; True for 0.02.
+            weighted: True if ``update`` takes the weights of samples.
+            kwargs: arguments of :class:`torchmetrics.Metric`.
+        """
         super().__init__(task, num_classes, **kwargs)
         self._set_measure_arguments(weights=weights)
 
 
 class ExpectedCost(ConfusionMatrixMetric):
     """Expected misclassification cost, lower is better; formula: :func:`imbtorch.measures.expected_cost`.
-
-    Args:
-        task: see :class:`ConfusionMatrixMetric`, like the keyword arguments.
-        num_classes: number of classes.
-        costs: ``[K, K]``, what a sample of the row's class costs when predicted as the column's.
-        normalize: report the mean of a sample rather than the total; ``"trivial"``: in shares of what the best constant
-            prediction costs.
-        kwargs: arguments of :class:`ConfusionMatrixMetric`.
 
     >>> metric = ExpectedCost("binary", costs=[[0.0, 1.0], [5.0, 0.0]])
     >>> metric(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 0, 1]))
@@ -233,6 +248,28 @@ class ExpectedCost(ConfusionMatrixMetric):
         normalize: bool | Literal["trivial"] = True,
         **kwargs: Unpack[MetricArguments],
     ) -> None:
+        """Set the costs, and the arguments that :class:`ConfusionMatrixMetric` explains in full.
+
+        Args:
+            task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+            num_classes: number of classes; required for multiclass.
+            costs: ``[K, K]`` costs of a sample, rows its true class, columns its predicted class.
+            normalize: True for the mean cost of a sample, False for the total, ``"trivial"`` for the ratio to the cost
+                of the best constant prediction.
+            num_labels: number of labels; required for multilabel.
+            average: average over labels in the multilabel task; ``"auto"`` is ``"macro"``.
+            threshold: probability strictly above which 1 is predicted (binary and multilabel).
+            logits: True if floating ``preds`` of the binary and multilabel tasks are logits.
+            ignore_index: target of the samples that are not counted.
+            on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
+            state: ``"matrix"``; the measure needs all of it.
+            soft: share of soft counts in the value; True for 0.02.
+            weighted: True if ``update`` takes the weights of samples.
+            kwargs: arguments of :class:`torchmetrics.Metric`.
+
+        Raises:
+            ValueError: for costs that are not finite or do not fit the classes, and as the base class.
+        """
         super().__init__(task, num_classes, **kwargs)
         weights = torch.as_tensor(costs, dtype=torch.float64, device="cpu")
         size = self._counting.classes
@@ -242,7 +279,7 @@ class ExpectedCost(ConfusionMatrixMetric):
         self._arguments = {"costs": weights.clone(), "normalize": normalize}
 
 
-# --- of each class, averaged ----------------------------------------------------------------------------------------
+# --- measures of each class, averaged -------------------------------------------------------------------------------
 
 
 class Precision(ConfusionMatrixMetric):
@@ -281,12 +318,6 @@ class Specificity(ConfusionMatrixMetric):
 class FScore(ConfusionMatrixMetric):
     """F-score; formula: :func:`imbtorch.measures.f_score`.
 
-    Args:
-        task: see :class:`ConfusionMatrixMetric`, like the keyword arguments.
-        num_classes: number of classes.
-        beta: how many times as much recall counts as precision; 1 for F1.
-        kwargs: arguments of :class:`ConfusionMatrixMetric`.
-
     >>> metric = FScore("binary", beta=2.0)
     >>> metric(torch.tensor([0.1, 0.7, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
     tensor(0.5000)
@@ -302,6 +333,23 @@ class FScore(ConfusionMatrixMetric):
         beta: float = 1.0,
         **kwargs: Unpack[MetricArguments],
     ) -> None:
+        """Set beta, and the arguments that :class:`ConfusionMatrixMetric` explains in full.
+
+        Args:
+            task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+            num_classes: number of classes; required for multiclass.
+            beta: weight of recall relative to precision; 1 for F1.
+            num_labels: number of labels; required for multilabel.
+            average: average over classes or labels; ``"auto"`` is ``"binary"`` in the binary task, else ``"macro"``.
+            threshold: probability strictly above which 1 is predicted (binary and multilabel).
+            logits: True if floating ``preds`` of the binary and multilabel tasks are logits.
+            ignore_index: target of the samples that are not counted.
+            on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
+            state: ``"matrix"``, or ``"margins"`` to use less memory for many classes.
+            soft: share of soft counts in the value; True for 0.02.
+            weighted: True if ``update`` takes the weights of samples.
+            kwargs: arguments of :class:`torchmetrics.Metric`.
+        """
         super().__init__(task, num_classes, **kwargs)
         self._set_measure_arguments(beta=beta)
 
@@ -351,7 +399,7 @@ class ClassBalanceAccuracy(ConfusionMatrixMetric):
 
 
 class ImbalanceAccuracy(ConfusionMatrixMetric):
-    """Imbalance accuracy metric (IAM); formula and what to know of it: :func:`imbtorch.measures.imbalance_accuracy`.
+    """Imbalance accuracy metric (IAM); formula and properties: :func:`imbtorch.measures.imbalance_accuracy`.
 
     >>> metric = ImbalanceAccuracy("multiclass", num_classes=3)
     >>> metric(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]))
@@ -361,17 +409,11 @@ class ImbalanceAccuracy(ConfusionMatrixMetric):
     measure = staticmethod(measures.imbalance_accuracy)
 
 
-# --- of two classes ---------------------------------------------------------------------------------------------------
+# --- measures of two classes ----------------------------------------------------------------------------------------
 
 
 class WeightedAccuracy(ConfusionMatrixMetric):
     """Weighted accuracy; formula: :func:`imbtorch.measures.weighted_accuracy`.
-
-    Args:
-        task: see :class:`ConfusionMatrixMetric`, like the keyword arguments.
-        num_classes: number of classes.
-        alpha: weight of the positive class in [0, 1].
-        kwargs: arguments of :class:`ConfusionMatrixMetric`.
 
     >>> metric = WeightedAccuracy("binary", alpha=0.75)
     >>> metric(torch.tensor([0.1, 0.2, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
@@ -388,12 +430,29 @@ class WeightedAccuracy(ConfusionMatrixMetric):
         alpha: float = 0.5,
         **kwargs: Unpack[MetricArguments],
     ) -> None:
+        """Set the weight, and the arguments that :class:`ConfusionMatrixMetric` explains in full.
+
+        Args:
+            task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+            num_classes: number of classes; required for multiclass.
+            alpha: weight of the positive class in [0, 1].
+            num_labels: number of labels; required for multilabel.
+            average: average over classes, each against the rest, or over labels; not needed for two classes.
+            threshold: probability strictly above which 1 is predicted (binary and multilabel).
+            logits: True if floating ``preds`` of the binary and multilabel tasks are logits.
+            ignore_index: target of the samples that are not counted.
+            on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
+            state: ``"matrix"``, or ``"margins"`` to use less memory for many classes.
+            soft: share of soft counts in the value; True for 0.02.
+            weighted: True if ``update`` takes the weights of samples.
+            kwargs: arguments of :class:`torchmetrics.Metric`.
+        """
         super().__init__(task, num_classes, **kwargs)
         self._set_measure_arguments(alpha=alpha)
 
 
 class Dominance(ConfusionMatrixMetric):
-    """Dominance of the positive class; formula: :func:`imbtorch.measures.dominance`. No direction is better.
+    """Dominance of the positive class; formula: :func:`imbtorch.measures.dominance`. Neither direction is better.
 
     >>> metric = Dominance("binary")
     >>> metric(torch.tensor([0.1, 0.2, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
@@ -450,12 +509,6 @@ class P4(ConfusionMatrixMetric):
 class LikelihoodRatio(ConfusionMatrixMetric):
     """Likelihood ratio of a positive (or negative) prediction; formula: :func:`imbtorch.measures.likelihood_ratio`.
 
-    Args:
-        task: see :class:`ConfusionMatrixMetric`, like the keyword arguments.
-        num_classes: number of classes.
-        positive: of a positive prediction, higher is better; False: of a negative one, lower is better.
-        kwargs: arguments of :class:`ConfusionMatrixMetric`.
-
     >>> metric = LikelihoodRatio("binary")
     >>> metric(torch.tensor([0.1, 0.7, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
     tensor(1.)
@@ -471,16 +524,34 @@ class LikelihoodRatio(ConfusionMatrixMetric):
         positive: bool = True,
         **kwargs: Unpack[MetricArguments],
     ) -> None:
+        """Set the kind of ratio, and the arguments that :class:`ConfusionMatrixMetric` explains in full.
+
+        Args:
+            task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+            num_classes: number of classes; required for multiclass.
+            positive: True for the ratio of a positive prediction, higher is better; False for a negative prediction,
+                lower is better.
+            num_labels: number of labels; required for multilabel.
+            average: average over classes, each against the rest, or over labels; not needed for two classes.
+            threshold: probability strictly above which 1 is predicted (binary and multilabel).
+            logits: True if floating ``preds`` of the binary and multilabel tasks are logits.
+            ignore_index: target of the samples that are not counted.
+            on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
+            state: ``"matrix"``, or ``"margins"`` to use less memory for many classes.
+            soft: share of soft counts in the value; True for 0.02.
+            weighted: True if ``update`` takes the weights of samples.
+            kwargs: arguments of :class:`torchmetrics.Metric`.
+        """
         super().__init__(task, num_classes, **kwargs)
         self._set_measure_arguments(positive=positive)
 
 
 class NetBenefit(ConfusionMatrixMetric):
-    """Net benefit at the metric's ``threshold``, which sets the price of a false alarm as well as the predictions.
+    """Net benefit at the metric's ``threshold``, which sets the predictions and the price of a false alarm.
 
-    Formula: :func:`imbtorch.measures.net_benefit`. Labels with thresholds of their own have prices of their own, and
-    no ``average="micro"``, which would sum their counts before they are priced. A sweep over thresholds needs one price
-    for all of them: ``ThresholdSweep(functools.partial(NetBenefit, threshold=0.2))``.
+    Formula: :func:`imbtorch.measures.net_benefit`. If labels have different thresholds, their prices differ too, and
+    ``average="micro"``, which sums counts before they are priced, is an error. A sweep over thresholds needs the same
+    price at all of them: ``ThresholdSweep(functools.partial(NetBenefit, threshold=0.2))``.
 
     >>> metric = NetBenefit("binary", threshold=0.2)
     >>> metric(torch.tensor([0.1, 0.7, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
@@ -492,25 +563,33 @@ class NetBenefit(ConfusionMatrixMetric):
     def __init__(
         self, task: Task | None = None, num_classes: int | None = None, **kwargs: Unpack[MetricArguments]
     ) -> None:
+        """Set the threshold, and the arguments that :class:`ConfusionMatrixMetric` explains in full.
+
+        Args:
+            task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+            num_classes: number of classes; required for multiclass.
+            num_labels: number of labels; required for multilabel.
+            average: average over classes, each against the rest, or over labels; not needed for two classes.
+            threshold: probability strictly above which 1 is predicted; it also sets the price of a false alarm.
+            logits: True if floating ``preds`` of the binary and multilabel tasks are logits.
+            ignore_index: target of the samples that are not counted.
+            on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
+            state: ``"matrix"``, or ``"margins"`` to use less memory for many classes.
+            soft: share of soft counts in the value; True for 0.02.
+            weighted: True if ``update`` takes the weights of samples.
+            kwargs: arguments of :class:`torchmetrics.Metric`.
+        """
         super().__init__(task, num_classes, **kwargs)
         self._set_measure_arguments(threshold=self._counting.threshold)
         if self.average == "micro" and isinstance(self._counting.threshold, tuple):
             raise ValueError(
-                f"average='micro' sums the counts of labels, which threshold={self._counting.threshold!r} prices "
-                "apart; use average='macro' or one threshold"
+                f"average='micro' sums the counts of labels, but threshold={self._counting.threshold!r} prices each "
+                "label differently; use average='macro' or one threshold"
             )
 
 
 class IndexBalancedAccuracy(ConfusionMatrixMetric):
     """Index of balanced accuracy (IBA); formula: :func:`imbtorch.measures.index_balanced_accuracy`.
-
-    Args:
-        task: see :class:`ConfusionMatrixMetric`, like the keyword arguments.
-        num_classes: number of classes.
-        measure: what is weighted by dominance: a function of the counts, a metric class, or the name of either in
-            reports or in :mod:`imbtorch.measures`; read with its defaults.
-        alpha: influence of dominance, >= 0.
-        kwargs: arguments of :class:`ConfusionMatrixMetric`.
 
     >>> metric = IndexBalancedAccuracy("binary")
     >>> metric(torch.tensor([0.1, 0.2, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
@@ -528,11 +607,30 @@ class IndexBalancedAccuracy(ConfusionMatrixMetric):
         alpha: float = 0.05,
         **kwargs: Unpack[MetricArguments],
     ) -> None:
+        """Set the measure and alpha, and the arguments that :class:`ConfusionMatrixMetric` explains in full.
+
+        Args:
+            task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+            num_classes: number of classes; required for multiclass.
+            measure: measure that dominance weighs: a function of the counts, a metric class, or the name of either in
+                reports or in :mod:`imbtorch.measures`; its other arguments keep their defaults.
+            alpha: influence of dominance, >= 0.
+            num_labels: number of labels; required for multilabel.
+            average: average over classes, each against the rest, or over labels; not needed for two classes.
+            threshold: probability strictly above which 1 is predicted (binary and multilabel).
+            logits: True if floating ``preds`` of the binary and multilabel tasks are logits.
+            ignore_index: target of the samples that are not counted.
+            on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
+            state: ``"matrix"``, or ``"margins"`` to use less memory for many classes.
+            soft: share of soft counts in the value; True for 0.02.
+            weighted: True if ``update`` takes the weights of samples.
+            kwargs: arguments of :class:`torchmetrics.Metric`.
+        """
         super().__init__(task, num_classes, **kwargs)
         self._set_measure_arguments(measure=measure_function(measure), alpha=alpha)
 
 
 BY_KEY: dict[str, type[ConfusionMatrixMetric]] = {key: METRICS[measure] for key, measure in by_key().items()}
-"""Metrics by the name that a report gives them."""
+"""Metrics by the name of their measure in reports."""
 BY_ANY_NAME = {name: METRICS[measure] for name, measure in by_any_name().items()}
-"""Those, and by the name of their function."""
+"""Metrics by the name of their measure in reports, and by the name of its function."""

@@ -1,4 +1,4 @@
-"""The metric that reports one measure of a confusion matrix, and the matrix itself."""
+"""Metric that reports one measure of a confusion matrix, and metric that reports the matrix itself."""
 
 from __future__ import annotations
 
@@ -36,63 +36,27 @@ __all__ = ["ConfusionMatrix", "ConfusionMatrixMetric"]
 
 
 class ConfusionMatrixMetric(LocalCounts):
-    """Accumulates a confusion matrix on the device, over all processes, and reports one measure of it.
+    """Base of the metrics of one measure: it accumulates a confusion matrix on the device, exact across processes.
 
-    Subclasses set :attr:`measure`. Anything that can be computed from a confusion matrix is a few lines away::
+    A subclass sets :attr:`measure`, any function of a confusion matrix. The constructor documents the arguments. States
+    are not part of ``state_dict`` unless ``persistent(True)`` is called.
 
-        class ErrorRate(ConfusionMatrixMetric):
-            higher_is_better = False
-            measure = staticmethod(lambda counts: 1 - accuracy(counts))
-
-    Args:
-        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
-        num_classes: number of classes; required for multiclass.
-        num_labels: number of labels; required for multilabel.
-        average: how values of classes (or labels) become one: ``"macro"``, ``"weighted"`` by targets, ``"none"`` for
-            one value each, ``"micro"`` (sums before it divides), ``"binary"`` (the positive class alone). ``"auto"``
-            is ``"binary"`` for precision, recall, specificity, F-score, Fowlkes-Mallows, Jaccard and negative
-            predictive value in the binary task, else ``"macro"``. Measures of the whole matrix take none but in the
-            multilabel task, where it says how labels are averaged; binary measures are averaged over classes, each
-            against the rest, in the multiclass task.
-        threshold: a probability strictly above it predicts 1 (binary and multilabel). For multilabel also one for each
-            label, such as those that a :class:`~imbtorch.ThresholdSweep` of the labels finds.
-        logits: whether floating ``preds`` of the binary and multilabel tasks are logits; never guessed.
-        ignore_index: samples with this target are left out; any integer. If it is one of the classes, that class also
-            takes no part in a mean over classes.
-        on_invalid: what becomes of a class out of range, a NaN score, or a probability outside [0, 1], none of which
-            is ever counted: ``"raise"`` raises at once on the CPU of a single process, leaving the counts as they were,
-            and else in ``compute`` on all processes alike, so that no device waits for the check; after that error
-            call ``reset``. ``"warn"`` says in ``compute`` how many were left out.
-        state: ``"matrix"`` keeps K x K counts, ``"margins"`` 3 x K (multiclass): 3 MB in place of 123 GB for 128,256
-            classes. Measures that need the matrix refuse it.
-        soft: let probabilities count a little: report (1 - share) times the value of the counts plus share times that
-            of :meth:`soft_counts`; a share above 0 and below 1, or True for 0.02. So it differs from the value of the
-            counts by at most the share of what the measure can differ by, and breaks the ties of a small validation
-            set, of which Lightning's checkpoint keeps the earliest. Where soft counts have no finite value, that of the
-            counts stands. ``preds`` must be floating then: multiclass scores are probabilities that sum to 1 within
-            0.01, or ``logits=True``; binary and multilabel ones count as 1 - p and p and take no threshold but 0.5. The
-            state is twice as large. :attr:`local_confmat`, :attr:`local_margins` and :meth:`interval` stay of
-            hard counts.
-        weighted: whether ``update`` takes ``weight``, what each sample weighs. Counts are then float64 sums of weights
-            (not on MPS devices): exact for whole weights with sums below 2**53, which count like repeated samples, else
-            up to rounding, whose last digits depend on the order of samples. Such counts have no intervals.
-        kwargs: arguments of :class:`torchmetrics.Metric`: ``process_group``, ``dist_sync_on_step``,
-            ``sync_on_compute``, ``dist_sync_fn``, ``distributed_available_fn``. Values are computed anew each time.
-
-    Raises:
-        ValueError: for an argument that is missing, unknown, or has no meaning for the task or measure.
-        TypeError: for an argument of the wrong type.
-
-    States are not part of ``state_dict`` unless ``persistent(True)`` is called.
+    >>> from imbtorch import accuracy
+    >>> class ErrorRate(ConfusionMatrixMetric):
+    ...     higher_is_better = False
+    ...     measure = staticmethod(lambda counts: 1 - accuracy(counts))
+    >>> metric = ErrorRate("multiclass", num_classes=3)
+    >>> metric(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]))
+    tensor(0.2500)
     """
 
-    average = Setting[str]("_average", "How values of classes or labels become one.")
+    average = Setting[str]("_average", "Average over classes or labels.")
     measure_arguments = Setting[dict[str, Any]](
-        lambda metric: copy.deepcopy(metric._arguments), "What the measure takes beside the counts."
+        lambda metric: copy.deepcopy(metric._arguments), "Arguments of the measure beside the counts."
     )
 
     measure: ClassVar[Callable[..., Tensor]]
-    """The function of counts that is reported; one of the catalogue brings the attributes that a class leaves out."""
+    """Function of counts that is reported; a measure of the catalogue supplies the attributes that a class omits."""
     averages: ClassVar[tuple[str, ...]] = ()
     """Averages that the measure takes; empty for measures of the whole matrix."""
     binary_only: ClassVar[bool] = False
@@ -100,12 +64,12 @@ class ConfusionMatrixMetric(LocalCounts):
     reads_threshold: ClassVar[bool] = False
     """True for a measure that reads the threshold at which predictions were made."""
     key: ClassVar[str] = ""
-    """Name that a report gives it."""
+    """Name of the measure in reports."""
     needs_matrix: bool = True
-    """True for a measure that must see the whole matrix; False if it takes :class:`~imbtorch.counts.Margins` too."""
+    """True for a measure that needs the whole matrix; False if it takes :class:`~imbtorch.counts.Margins` too."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Take what the class does not declare from the traits of its measure, if that is of the catalogue."""
+        """Set the attributes that the class does not declare from the traits of its measure."""
         super().__init_subclass__(**kwargs)
         traits = traits_of(cls.measure) if "measure" in vars(cls) else None
         if traits is None:
@@ -135,6 +99,52 @@ class ConfusionMatrixMetric(LocalCounts):
         weighted: bool = False,
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
+        """Set the task, the way of counting samples, and the average.
+
+        Args:
+            task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+            num_classes: number of classes; required for multiclass.
+            num_labels: number of labels; required for multilabel.
+            average: average over classes or labels: ``"macro"``, ``"weighted"`` by targets, ``"none"``
+                for one value each, ``"micro"`` (sums counts before it divides), ``"binary"`` (the positive class
+                alone), or ``"min"`` for the lowest value, if the measure has it. ``"auto"`` is ``"binary"`` for
+                precision, recall, specificity, F-score, Fowlkes-Mallows, Jaccard and negative predictive value in the
+                binary task, and otherwise ``"macro"``. Measures of the whole matrix take an average in the multilabel
+                task only, over labels; measures of two classes are averaged over classes, each against the rest, in
+                the multiclass task.
+            threshold: probability strictly above which 1 is predicted (binary and multilabel). For multilabel also a
+                sequence of one threshold for each label, such as those that a :class:`~imbtorch.ThresholdSweep` finds.
+            logits: True if floating ``preds`` of the binary and multilabel tasks are logits; never guessed.
+            ignore_index: target of the samples that are not counted; any integer. If it is one of the classes, that
+                class also takes no part in a mean over classes.
+            on_invalid: response to a class out of range, a NaN score, or a probability outside [0, 1]; such samples are
+                never counted. ``"raise"``: on the CPU of a single process ``update`` raises an error and leaves the
+                counts as they were; on other devices and with several processes ``compute`` raises it, on all processes
+                alike, so that no update waits for the check; then call ``reset``. ``"warn"``: ``compute`` warns and
+                gives the number of such samples.
+            state: ``"matrix"`` keeps K x K counts, ``"margins"`` 3 x K (multiclass): 3 MB in place of 123 GB for
+                128,256 classes. Measures that need the matrix refuse it.
+            soft: share of soft counts in the value, above 0 and below 1, or True for 0.02. The value is then
+                (1 - share) times the value of the counts plus share times the value of :meth:`soft_counts`, in which
+                each sample adds its probabilities. It differs from the value of the counts by at most the share of the
+                measure's range, and so breaks ties between epochs of a small validation set, of which Lightning's
+                ``ModelCheckpoint`` keeps the earliest. If soft counts have no finite value, the value of the counts is
+                reported. Needs floating ``preds``: multiclass scores are probabilities that sum to 1 within 0.01, or
+                logits with ``logits=True``; binary and multilabel scores p count as 1 - p and p, and the threshold must
+                be 0.5. The state is twice as large. :attr:`local_confmat`, :attr:`local_margins` and :meth:`interval`
+                use the hard counts.
+            weighted: True if ``update`` takes ``weight``, the weights of samples. Counts are then float64 sums of
+                weights (not on MPS devices): exact for whole weights with sums below 2**53, which count like repeated
+                samples; otherwise rounded, with last digits that depend on the order of samples. Weighted counts have
+                no intervals.
+            kwargs: arguments of :class:`torchmetrics.Metric`: ``process_group``, ``dist_sync_on_step``,
+                ``sync_on_compute``, ``dist_sync_fn``, ``distributed_available_fn``. ``compute_with_cache`` has no
+                effect: values are always computed anew.
+
+        Raises:
+            ValueError: for an argument that is missing, unknown, or has no meaning for the task or measure.
+            TypeError: for an argument of the wrong type.
+        """
         counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index, state, soft, weighted)
         if state == "margins" and self.needs_matrix:
             raise ValueError(
@@ -146,7 +156,7 @@ class ConfusionMatrixMetric(LocalCounts):
         self._average, self._arguments = chosen, dict[str, Any]()
 
     def _set_measure_arguments(self, **arguments: Any) -> None:
-        """Keep what the measure takes beside the counts, let it check that at once, and take the traits it then has."""
+        """Set the arguments of the measure, which checks them at once, and take its traits given these arguments."""
         measure = type(self).measure
         measure(torch.ones(2, 2, device="cpu"), **arguments)
         self._arguments = arguments
@@ -164,20 +174,20 @@ class ConfusionMatrixMetric(LocalCounts):
 
     @classmethod
     def _arguments_in(cls, counting: Counting) -> dict[str, Any]:
-        """Return what the measure takes beside the counts where the user gives no argument."""
+        """Return the default arguments of the measure in a task."""
         threshold = {"threshold": counting.threshold} if cls.reads_threshold else {}
         return {**defaults_of(cls.measure), **threshold}
 
     @classmethod
     def _measure_in(cls, counting: Counting) -> AveragedMeasure:
-        """Return the measure as a metric of this class would read it, for classes of the catalogue."""
+        """Return the measure with the average and arguments that a metric of this class has by default in a task."""
         name, traits = cls.__name__, declared_traits(cls)
         average = chosen_average(name, traits, counting, "auto")
         return AveragedMeasure(name, cls.measure, traits, counting, average, cls._arguments_in(counting))
 
     @property
     def _measure(self) -> AveragedMeasure:
-        """The measure as it is read here; made anew, since a function of one's own may not be pickled."""
+        """Measure with this metric's average and arguments; not stored, since a user's function may not pickle."""
         name, function = type(self).__name__, type(self).measure
         return AveragedMeasure(name, function, declared_traits(self), self._counting, self._average, self._arguments)
 
@@ -185,7 +195,7 @@ class ConfusionMatrixMetric(LocalCounts):
         return self._counting.of_a_batch(self.needs_matrix)
 
     def compute(self) -> Tensor:
-        """Value of all counts, of all processes; see the measure for its range and undefined cases.
+        """Return the value of the counts of all processes; the measure documents its range and undefined cases.
 
         Raises:
             ValueError: if samples could not be counted and ``on_invalid="raise"``.
@@ -199,17 +209,17 @@ class ConfusionMatrixMetric(LocalCounts):
         return self._reported(self._needed(counter.counts(state)), soft)
 
     def _needed(self, counts: Counts) -> Counts:
-        """Counts, or their margins where the measure needs no more: taken once, they serve warnings too."""
+        """Return the counts, or their margins if the measure needs no more; warnings then use the same sums."""
         return counts if self.needs_matrix else sums(counts)
 
     def evaluate(self, counts: Counts) -> Tensor:
-        """Value of the measure for any counts of this task: pure, batched and differentiable.
+        """Compute the measure of any counts of this task: pure, batched and differentiable.
 
         Args:
             counts: ``[..., K, K]`` or :class:`~imbtorch.counts.Margins`; ``[..., L, 2, 2]`` for multilabel.
 
         Returns:
-            ``[...]``, or ``[..., K]`` under ``average="none"``.
+            ``[...]``, or ``[..., K]`` with ``average="none"``.
         """
         return self._measure(counts)
 
@@ -217,37 +227,39 @@ class ConfusionMatrixMetric(LocalCounts):
         return self._narrow(self._blended(counts, soft))
 
     def _blended(self, counts: Counts, soft: Counts | None) -> Tensor:
-        """Value of counts, of which that of soft counts is a part where they are given."""
+        """Return the value of counts, blended with the value of soft counts if they are given."""
         value = self.evaluate(counts)
         return value if soft is None else blended(value, self.evaluate(soft), self.soft)
 
     def at_prevalence(self, priors: Tensor | Sequence[float]) -> Tensor:
-        """Value in a population with other class shares, from the counts of all processes (a collective step).
+        """Return the value in a population with other class shares, from the counts of all processes.
 
-        What the classifier does to each true class stays, how often the class comes changes
-        (:func:`imbtorch.at_prevalence`): what a validation set that was rebalanced says about deployment. Recall and
-        what is made of recalls alone (balanced accuracy, G-mean; for two classes specificity, dominance, IBA too) do
-        not move; precision, F-score, accuracy, CBA, IAM and MCC do. For an interval there, give
-        :func:`imbtorch.analysis.posterior` ``lambda counts: metric.evaluate(at_prevalence(counts, priors))``.
+        This is a collective step. It predicts the value in deployment from a rebalanced validation set, assuming that
+        the predictions for each true class keep their distribution and only the class shares differ
+        (:func:`imbtorch.at_prevalence`). Recall and the measures that depend on recalls alone (balanced accuracy,
+        G-mean; for two classes also specificity, dominance and IBA) keep their values; precision, F-score, accuracy,
+        CBA, IAM and MCC change. To get an interval of the value in that population, pass
+        ``lambda counts: metric.evaluate(at_prevalence(counts, priors))`` to :func:`imbtorch.analysis.posterior`.
 
         Args:
-            priors: ``[K]`` shares of the classes there, in any unit (``[1000, 1]``); for multilabel ``[L]``, for each
-                label the share of its positives in [0, 1], to which its 2x2 counts are rescaled.
+            priors: ``[K]`` shares of the classes in that population, in any unit (``[1000, 1]``); for multilabel
+                ``[L]`` shares of each label's positives, in [0, 1], to which the label's 2x2 counts are rescaled.
 
         Returns:
-            What ``compute`` returns, of the same shape and dtype; :class:`ConfusionMatrix` gives rates for counts.
+            Value of the same shape and dtype as from ``compute``; :class:`ConfusionMatrix` returns rates instead of
+            counts.
 
         Raises:
             ValueError: for priors that do not fit the classes, are negative, not finite or all 0; for a positive prior
                 of a class without targets or of ``ignore_index``; for ``state="margins"`` of more than two classes,
-                which does not keep what is rescaled; and as ``compute``.
-            TypeError: for priors that are no numbers.
+                which does not keep the matrix to rescale; and as ``compute``.
+            TypeError: for priors that are not numbers.
 
         >>> from imbtorch import Precision
         >>> metric = Precision("binary")
         >>> metric(torch.tensor([0, 0, 0, 1, 1, 1, 1, 1]), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
         tensor(0.8000)
-        >>> metric.at_prevalence([1000, 1])  # each positive is found, among 250 false alarms
+        >>> metric.at_prevalence([1000, 1])  # all positives are found, but 250 false alarms for each
         tensor(0.0040)
         """
         with self._counts_of_all() as counts:
@@ -256,7 +268,7 @@ class ConfusionMatrixMetric(LocalCounts):
             soft = rescaled(self._counting.counts(self._state, soft=True), there) if self.soft else None
             return self._narrow(self._blended(rescaled(counts, there), soft))
 
-    # --- looks ------------------------------------------------------------------------------------------------------
+    # --- intervals and text -----------------------------------------------------------------------------------------
 
     def interval(
         self,
@@ -265,10 +277,10 @@ class ConfusionMatrixMetric(LocalCounts):
         level: float = 0.95,
         generator: torch.Generator | None = None,
     ) -> Interval:
-        """Estimate how sure the value is, from the counts of all processes, hard ones always (a collective step).
+        """Compute the interval of the value from the hard counts of all processes (a collective step).
 
-        Processes draw each for themselves: give all of them a generator of one seed where they must agree. Like the
-        value, the interval of a mean over classes is of the classes that have targets; a warning names the others.
+        Each process draws its own random numbers; give all of them generators of the same seed if they must agree. Like
+        the value, the interval of a mean over classes covers the classes that have targets; a warning names the others.
 
         Args:
             method: :func:`imbtorch.analysis.posterior` or :func:`imbtorch.analysis.bootstrap`.
@@ -280,9 +292,9 @@ class ConfusionMatrixMetric(LocalCounts):
             :class:`imbtorch.analysis.Interval` of the shape of ``compute()``.
 
         Raises:
-            ValueError: for ``state="margins"``, which does not keep what is drawn; for ``average="min"``, since an
+            ValueError: for ``state="margins"``, which does not keep the matrix to draw; for ``average="min"``, since an
                 interval of the lowest of several uncertain values does not cover it; for weighted counts, which do not
-                say how many samples there were.
+                hold the number of samples.
         """
         from imbtorch.inference.intervals import bootstrap, posterior
 
@@ -298,7 +310,7 @@ class ConfusionMatrixMetric(LocalCounts):
             self._report_problems(counts.sum(-1))
         draw = posterior if method == "posterior" else bootstrap
         own = type(self).evaluate is not ConfusionMatrixMetric.evaluate
-        measure = self.evaluate if own else self._measure  # which says whether margins will do
+        measure = self.evaluate if own else self._measure  # it tells posterior and bootstrap if margins suffice
         return draw(measure, counts, samples=samples, level=level, generator=generator, event_dims=counts.ndim)
 
     def _shown_arguments(self) -> dict[str, Any]:
@@ -309,11 +321,11 @@ class ConfusionMatrixMetric(LocalCounts):
 
 
 METRICS: dict[Callable[..., Tensor], type[ConfusionMatrixMetric]] = {}
-"""The first class of each measure of the catalogue, which is that of this package."""
+"""First metric class of each measure of the catalogue, the one of this package."""
 
 
 def declared_traits(metric: ConfusionMatrixMetric | type[ConfusionMatrixMetric]) -> Traits:
-    """Return what a metric or its class says of its measure."""
+    """Return the traits that a metric or its class declares for its measure."""
     bounds = metric.plot_lower_bound, metric.plot_upper_bound
     return Traits(
         metric.key,
@@ -327,14 +339,7 @@ def declared_traits(metric: ConfusionMatrixMetric | type[ConfusionMatrixMetric])
 
 
 class ConfusionMatrix(ConfusionMatrixMetric):
-    """Confusion matrix, rows true and columns predicted: the counts that all other metrics read.
-
-    Args:
-        task: see :class:`ConfusionMatrixMetric`, like the keyword arguments.
-        num_classes: number of classes.
-        normalize: ``"true"`` for shares of the true class, ``"pred"`` of the predicted class, ``"all"`` of all samples;
-            None for int64 counts.
-        kwargs: arguments of :class:`ConfusionMatrixMetric`, but for ``average``.
+    """Confusion matrix, rows true and columns predicted: the counts from which the measures are computed.
 
     >>> metric = ConfusionMatrix("multiclass", num_classes=3)
     >>> metric(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]))
@@ -344,7 +349,7 @@ class ConfusionMatrix(ConfusionMatrixMetric):
     """
 
     warns_of_unseen = False
-    normalize = Setting[Normalize | None]("_normalize", "What counts are divided by.")
+    normalize = Setting[Normalize | None]("_normalize", "Total by which counts are divided.")
     measure = staticmethod(check_square)
 
     def __init__(
@@ -355,6 +360,24 @@ class ConfusionMatrix(ConfusionMatrixMetric):
         normalize: Normalize | None = None,
         **kwargs: Unpack[MetricArguments],
     ) -> None:
+        """Set the normalization and the task.
+
+        Args:
+            task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+            num_classes: number of classes; required for multiclass.
+            normalize: ``"true"`` for shares of the true class, ``"pred"`` of the predicted class, ``"all"`` of all
+                samples; None for int64 counts.
+            num_labels: number of labels; required for multilabel.
+            average: not accepted, since a matrix is not averaged.
+            threshold: probability strictly above which 1 is predicted (binary and multilabel).
+            logits: True if floating ``preds`` of the binary and multilabel tasks are logits.
+            ignore_index: target of the samples that are not counted.
+            on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
+            state: ``"matrix"``; a matrix cannot be kept as margins.
+            soft: share of soft counts in the matrix; True for 0.02.
+            weighted: True if ``update`` takes the weights of samples.
+            kwargs: arguments of :class:`torchmetrics.Metric`.
+        """
         check_choice("normalize", normalize, (None, *get_args(Normalize)))
         if "average" in kwargs:
             raise ValueError("ConfusionMatrix reports counts and takes no average; use normalize")
@@ -362,9 +385,9 @@ class ConfusionMatrix(ConfusionMatrixMetric):
         self._normalize = normalize
 
     def evaluate(self, counts: Counts) -> Tensor:
-        """Return the counts, or rates of them: ``[..., K, K]``, for multilabel ``[..., L, 2, 2]``."""
+        """Return the counts, normalized if asked for: ``[..., K, K]``, for multilabel ``[..., L, 2, 2]``."""
         if isinstance(counts, Margins):
-            raise TypeError("a confusion matrix cannot be read off Margins")
+            raise TypeError("a confusion matrix cannot be derived from Margins; pass a [..., K, K] tensor")
         return counts if self.normalize is None else normalized(counts, self.normalize)
 
     def _reported(self, counts: Counts, soft: Counts | None = None) -> Tensor:
@@ -383,7 +406,7 @@ class ConfusionMatrix(ConfusionMatrixMetric):
         """Draw the matrix with counts and rates.
 
         Args:
-            val: a value of ``compute`` or ``forward``; by default ``compute()``.
+            val: value of ``compute`` or ``forward``; by default ``compute()``.
             ax: matplotlib axes to draw into; by default a new figure.
             labels: class names.
 

@@ -474,7 +474,7 @@ def test_a_class_without_targets_leaves_its_share_to_the_others():
     preds, target = torch.tensor([0, 0, 1, 1, 0, 1]), torch.tensor([0, 0, 0, 1, 1, 1])
     report = ImbalanceReport("multiclass", class_names=["cat", "dog", "owl"], prevalence=[6, 2, 2])
     report.update(preds, target)
-    with pytest.warns(UserWarning, match=r"1 of 3 .* no target: owl; their share of the prevalence goes to the others"):
+    with pytest.warns(UserWarning, match=r"1 of 3 .* no target: owl; their prevalence is shared among the others"):
         values = report.compute()
     present = weighted(preds, target, [3, 1])
     assert_holds(values, {"accuracy": present["accuracy"], "mcc": present["mcc"], "recall/cat": present["recall/0"]})
@@ -715,7 +715,7 @@ def test_labels_with_thresholds_of_their_own_have_prices_of_their_own():
     assert values["net_benefit/emu"].item() == pytest.approx(expected[2], abs=1e-6)
     assert values["net_benefit/tail"].item() == pytest.approx(sum(expected[2:]) / 2, abs=1e-6)
     assert report.measure("net_benefit/tail")(report.counts()).item() == pytest.approx(sum(expected[2:]) / 2)
-    with pytest.raises(ValueError, match="average='micro' sums the counts of labels, which threshold="):
+    with pytest.raises(ValueError, match="average='micro' sums the counts of labels, but threshold="):
         imbtorch.NetBenefit("multilabel", **arguments, average="micro")
     with pytest.raises(ValueError, match=r"threshold must lie in \[0, 1\)"):
         imbtorch.NetBenefit("multilabel", num_labels=2, threshold=[0.2, 1.0])

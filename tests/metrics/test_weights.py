@@ -233,7 +233,7 @@ def test_intervals_of_weighted_counts_are_refused():
     metric = imbtorch.Accuracy("multiclass", num_classes=3, weighted=True)
     metric.update(preds, target, weight=weight)
     for method in ("posterior", "bootstrap"):
-        with pytest.raises(ValueError, match="numbers of independent samples, which sums of weights are not"):
+        with pytest.raises(ValueError, match="numbers of independent samples, and sums of weights are not"):
             metric.interval(method)
     with pytest.raises(ValueError, match="numbers of independent samples"):
         ImbalanceReport("binary", weighted=True, intervals=True)
