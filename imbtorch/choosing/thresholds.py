@@ -60,7 +60,7 @@ class OperatingPoint:
 
     >>> point = OperatingPoint(0.3, 0.8, torch.tensor([[90, 10], [1, 9]]), 0.9, 9 / 19, 19 / 110, {"recall": 0.86})
     >>> print(point)
-    threshold 0.3: value 0.800, recall 0.900, precision 0.474, alerts 0.173; recall with probability 0.86
+    threshold 0.3: value 0.800, recall 0.900, precision 0.474, alerts 0.173; limit of recall holds with probability 0.86
     """
 
     threshold: float
@@ -75,7 +75,7 @@ class OperatingPoint:
     def __str__(self) -> str:
         """Return one line."""
         flags = {0.0: ", which flags nobody", 1.0: ", which flags everybody"}.get(self.alerts, "")
-        held = "".join(f"; {name} with probability {chance:.2f}" for name, chance in self.holds.items())
+        held = "".join(f"; limit of {name} holds with probability {chance:.2f}" for name, chance in self.holds.items())
         level = "" if self.sure is None else f"; promised at sure={self.sure:g}"
         return (
             f"threshold {self.threshold:.6g}{flags}: value {self.value:.3f}, recall {self.recall:.3f}, precision "

@@ -161,8 +161,8 @@ class SelectionTable:
     def __str__(self) -> str:
         """Return text of at most 100 columns: all values, those corrected for the choice, and the notes."""
         number = len(self.validations)
-        among = f"{number} validation{'s' * (number != 1)} of the report {_shortened(self.report, MEASURE)!r}"
-        lines = [f"Kept and best epochs among {among} (* best value of a column)"]
+        of = f"{number} validation{'s' * (number != 1)} of self.{_shortened(self.report, MEASURE)}"
+        lines = [f"Kept and best epochs of {of} (epochs count from 0; * best of all epochs)"]
         lines += _blocks(self._values())
         corrected = self._corrected()
         if len(corrected) > 1:
@@ -279,7 +279,7 @@ def _notes(
     number = len(history.epochs)
     if any(len(places) > 1 for places in history.best.values()):
         keeper = "imbtorch.lightning.ModelCheckpoint keeps the latest"
-        yield f"tied: number of {history.unit}s with the same best value; the {followed.ties} of them is shown" + (
+        yield f"tied: number of {history.unit}s that share the best value; the {followed.ties} of them is shown" + (
             f", which Lightning's ModelCheckpoint keeps ({keeper})" if followed.ties == "earliest" else ""
         )
     if "bottom_line" in followed.columns:
@@ -298,7 +298,7 @@ def _notes(
             yield from _notes_on_choices(followed, history, choices, resampled)
         else:
             yield f"The best of {number} values is too optimistic, since it was selected as the best; {remedy}"
-        yield f"Advice from two studies: {_advice(followed, history)}"
+        yield f'Advice (README, "What to monitor"): {_advice(followed, history)}'
 
 
 def _caveats(followed: FollowedReport, history: ValidationHistory) -> Iterator[str]:
@@ -326,14 +326,14 @@ def _notes_on_choices(
     resampled: Sequence[int],
 ) -> Iterator[str]:
     """Yield the meaning of the corrected values, choices that are arbitrary, and what was left out."""
-    yield "corrected: an estimate; report the value on test data"
+    yield "corrected: estimated value on new data; measure it on test data"
     yield (
-        f"stability: share of the halves that select the same {history.unit} (- if it ties with others); not the "
-        "probability that it is the best"
+        f'stability: share of the halves that select this {history.unit} ("-": tied with others); not the probability '
+        "that it is the best"
     )
     yield (
-        f"indistinguishable: number of other {history.unit}s whose difference from the best may be noise, and an upper "
-        "bound of how much worse they are"
+        f"indistinguishable: number of other {history.unit}s that may be as good as the best, and how much worse they "
+        "may be at most"
     )
     arbitrary: dict[str, list[str]] = {}
     for name, choice in choices.items():

@@ -123,7 +123,7 @@ def test_the_kept_value_is_corrected_by_what_the_other_half_says():
     line = next(each for each in lines if each.startswith("best accuracy "))
     assert re.search(r"corrected \[95 % interval\] +stability +indistinguishable$", header)
     assert f"{row.choice.corrected:.4f}" in line
-    assert "stability: share of the halves that select the same epoch" in text
+    assert "stability: share of the halves that select this epoch" in text
     assert "SelectionSummary(predictions=True)" not in text
     assert {row.choice is not None for row in made.table().rows} == {True}
 

@@ -204,7 +204,7 @@ def test_a_report_whose_name_is_no_file_name(tmp_path):
     assert list(stand_in.figures) == [f"figures/{name}" for name in wanted]
     text = (tmp_path / "reports.a_b_selection_table.txt").read_text(encoding="utf-8")
     assert text == stand_in.tables["reports.a_b_selection_table.txt"]
-    assert text.startswith("Kept and best epochs among 1 validation of the report 'reports.a/b' ")
+    assert text.startswith("Kept and best epochs of 1 validation of self.reports.a/b ")
 
 
 def test_the_choice_of_an_epoch_in_tensorboard_weights_and_biases_and_comet(tmp_path, capsys):

@@ -170,7 +170,7 @@ def test_each_row_is_the_epoch_that_exact_values_select(package, capsys):
     assert table["accuracy"].tied == 1
     printed = capsys.readouterr().out
     assert printed == f"\n{table}\n"
-    assert "Kept and best epochs among 5 validations of the report 'val' (* best value of a column)\n" in printed
+    assert "Kept and best epochs of 5 validations of self.val (epochs count from 0; * best of all epochs)\n" in printed
     assert re.search(r"\n +epoch  tied  +iam ", printed)
     assert re.search(r"\nbest accuracy +3 +2 ", printed)
     assert max(map(len, printed.splitlines())) <= 100
@@ -204,7 +204,7 @@ def test_an_interrupted_run_prints_what_was_counted_until_then(error, capsys):
     with pytest.raises((error, SystemExit)):
         run(Interrupted(), made)
     printed = capsys.readouterr().out
-    assert "Kept and best epochs among 3 validations" in printed
+    assert "Kept and best epochs of 3 validations" in printed
     assert printed == f"\n{made.table()}\n"
     assert made.table()["iam"].epoch == 2
 
@@ -212,7 +212,7 @@ def test_an_interrupted_run_prints_what_was_counted_until_then(error, capsys):
 def advised(*callbacks, **options):
     """The advice at the end of the printed text, as one line."""
     text = " ".join(str(summary(*callbacks, **options).table()).split())
-    return text.partition("- Advice from two studies: ")[2]
+    return text.partition('- Advice (README, "What to monitor"): ')[2]
 
 
 def test_the_advice_is_that_of_the_studies_word_for_word_and_of_this_run(tmp_path):
@@ -285,7 +285,7 @@ def test_without_predictions_ties_and_what_would_help_are_told():
         "The best of 5 values is too optimistic, since it was selected as the best; SelectionSummary(predictions=True) "
         "corrects it"
     )
-    assert notes[1] == "tied: number of epochs with the same best value; the latest of them is shown"
+    assert notes[1] == "tied: number of epochs that share the best value; the latest of them is shown"
     assert "good" not in "".join(notes)
     same = [[[20, 0, 0], [12, 0, 0], [2, 0, 6]]] * 3
     notes = summary(module=scripted(lightning)(same), measures=("iam",)).table().notes
@@ -944,7 +944,7 @@ def failing(rank, world, folder, failing_rank, error):
 def test_where_one_of_two_processes_fails_rank_zero_prints_what_it_counted(failing_rank, error, tmp_path):
     zero, one = launch(2, failing, str(tmp_path), failing_rank, error, timeout=60.0)
     assert None not in (zero.raised, one.raised)
-    assert "Kept and best epochs among 3 validations of the report 'val'" in zero.table
+    assert "Kept and best epochs of 3 validations of self.val " in zero.table
     assert zero.printed == f"\n{zero.table}\n"
     assert one.printed == ""
     assert zero.calls == one.calls == []  # nobody else is asked
