@@ -48,9 +48,7 @@ plots/style.py plots/thresholds.py plots/values.py
 huggingface.py
 
 metrics/averaging.py metrics/bounds.py metrics/class_groups.py metrics/compat.py metrics/groups.py metrics/hand_till.py
-metrics/histogram.py metrics/limits.py metrics/report.py metrics/report_result.py
-metrics/report_table.py metrics/resolving.py metrics/result.py metrics/rows.py metrics/shared_result.py
-metrics/state.py metrics/superclasses.py metrics/sweep.py metrics/sweep_result.py
+metrics/histogram.py metrics/limits.py metrics/state.py metrics/superclasses.py
 """
 
 

@@ -647,9 +647,13 @@ def test_raw_scores_say_what_to_do():
         (
             {"soft": True, "measures": {"iam": Accuracy, "iam_soft": Accuracy}},
             ValueError,
-            "measures already holds 'iam_soft', which soft=True adds",
+            "measures already contains 'iam_soft', which soft=True adds",
         ),
-        ({"measures": {"iam": ImbalanceAccuracy("binary", soft=0.1)}}, ValueError, "was made to count otherwise"),
+        (
+            {"measures": {"iam": ImbalanceAccuracy("binary", soft=0.1)}},
+            ValueError,
+            "was made with .*, but the counts have",
+        ),
     ],
 )
 def test_arguments_that_do_not_fit(arguments, error, text):

@@ -1,4 +1,4 @@
-"""One state, many names: the report that a training loop logs."""
+"""Report of many measures of one confusion matrix, for training loops to log."""
 
 from __future__ import annotations
 
@@ -34,97 +34,111 @@ __all__ = ["ImbalanceReport"]
 
 DEFAULT = ("iam", "cba", "accuracy", "balanced_accuracy", "precision", "recall", "f1", "gmean", "mcc")
 DEFAULT_OF_TWO_CLASSES = ("iba",)
-FEW_CLASSES = 20  # classes up to which per-class values are reported without being asked for
+FEW_CLASSES = 20  # number of classes up to which per-class values are reported by default
 
 
 class ImbalanceReport(SharedResult, LocalCounts):
-    """Many measures of one state: one update, one all_reduce, as many logged values as wanted.
+    """Report of many measures from one confusion matrix: update it once per batch, log all values.
 
-    In Lightning each name is a metric of its own, so that values are computed once at the end of the epoch, exact over
-    all processes, and reset::
+    Counts are exact across processes. In plain PyTorch and Fabric, ``compute()`` returns a dict of scalars::
+
+        report = ImbalanceReport("multiclass", class_names=["cat", "dog", "emu"])
+        report.update(logits, y)  # for each batch
+        fabric.log_dict(report.compute())  # iam, cba, accuracy, ..., recall/cat, ...
+        print(report.table())  # and report.plot(), report.interval("iam")
+        report.reset()
+
+    In Lightning, log the report itself; it computes its values at the end of the epoch and resets itself::
 
         self.val = ImbalanceReport("multiclass", class_names=["cat", "dog", "emu"], prefix="val_")
         self.val.update(logits, y)  # in validation_step
         self.log_dict(self.val)  # in on_validation_epoch_end: val_iam, val_cba, ..., val_recall/cat, ...
 
-    In plain PyTorch and Fabric ``compute()`` returns a dict of scalars: ``fabric.log_dict(report.compute())``.
+    Most programs need only ``task``, ``class_names`` (or ``num_classes``), ``measures`` and ``prefix``;
+    ``intervals=True`` adds a 95 % interval to each value. :meth:`update` takes predictions and targets as in
+    :class:`ConfusionMatrixMetric`.
 
-    Where validation was rebalanced, ``prevalence`` reads every value at the class shares of deployment: what the
-    classifier does to each true class stays, how often the class comes changes (:func:`imbtorch.at_prevalence`).
-    Precision, F-score, accuracy, CBA, IAM and MCC then differ; recall, balanced accuracy and G-mean do not::
+    If the validation set was rebalanced, ``prevalence`` gives the class shares of deployment. The report then keeps the
+    rates at which each true class is predicted as each class, and weights the classes by these shares
+    (:func:`imbtorch.at_prevalence`). This changes precision, F-score, accuracy, CBA, IAM and MCC, but not recall,
+    balanced accuracy and G-mean::
 
         ImbalanceReport("binary", class_names=["ok", "fraud"], prevalence={"ok": 1000, "fraud": 1})
 
+    ``compute()`` and reading a single value (``report["iam"].compute()``, or logging it) sum the counts of all
+    processes, so all processes must read the same names in the same order, one after the other. :meth:`table` and
+    :meth:`plot` show the last computed result and never communicate.
+
     Args:
         task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
-        num_classes: number of classes; from ``class_names`` if those are given.
-        num_labels: number of labels; from ``class_names`` if those are given.
-        class_names: names of the classes (labels for multilabel), in the order of their indices.
-        measures: names of the catalogue, as in ``["iam", "mcc"]``; or name -> such a name, a metric class, an instance
-            or ``functools.partial`` of one, a function of the counts, or ``(function, higher_is_better)``; by default
-            those of :meth:`default_measures`. An instance gives its arguments, not its counts; it must be made to
-            count alike. A function sees ``[K, K]`` (each label's ``[2, 2]`` for multilabel, averaged), or
-            :class:`~imbtorch.counts.Margins` under ``state="margins"``, and returns one value.
-        intervals: report ``<name>_low`` and ``<name>_high`` as well, the limits of the 95 % posterior interval
-            (:func:`imbtorch.analysis.posterior`, 2,000 draws with a fixed seed, so that all processes agree), of these
-            names, such as ``["iam", "recall/fraud"]``; True for all ``measures``. Not for lowest values
-            (``average="min"``), and not for the values of a batch that ``forward`` returns. nan, with a warning, where
-            they depend on classes without targets. The cost grows with K * K.
-        prevalence: shares of the classes, in any unit, in the population that all values are read at, those of
-            ``forward`` included: one for each class, or name -> share. For multilabel the share of positives of each
-            label, in [0, 1]. A class that is ``ignore_index`` gets share 0 (a name can be left out). The share of a
-            class without targets goes to the others, and a warning names it. ``counts()`` and ``plot()`` show the
-            counts; functions in ``measures`` see rates. By default values are read off the counts as they are.
-        soft: report ``<name>_soft`` beside each of ``measures``, in which probabilities count a little: (1 - share)
-            times its value plus share times that of :meth:`soft_counts`, so that the two differ by at most the share of
-            what the measure can differ by; a share above 0 and below 1, or True for 0.02. On a small validation set
-            many epochs tie for the best value, and Lightning's ``ModelCheckpoint`` keeps the earliest, often the worst
-            of them. Where :class:`imbtorch.lightning.ModelCheckpoint` cannot stand in its place,
-            ``ModelCheckpoint(monitor="val_iam_soft", mode="max")`` breaks ties by probability. ``preds`` must be
-            floating then: multiclass scores are probabilities that sum to 1 within 0.01, or ``logits=True``; binary and
-            multilabel ones take no threshold but 0.5. All else stays of hard counts.
-        per_class: measures to report for each class as ``<measure>/<class>``, among recall, precision, specificity, f1,
-            fowlkes_mallows, iou, npv, cba, iam, and those of two classes such as dominance, of each class against the
-            rest; by default recall and precision where names were given or up to 20 classes. Or name -> such a name,
-            a metric as in ``measures``, or a function that makes ``[K]`` of ``[K, K]`` (for multilabel one value of
-            each label's ``[2, 2]``), as in ``{"iou": jaccard}``.
-        class_groups: name -> some classes, by name or index, as in ``{"tail": ["emu", 7]}``: reports the mean of each
-            measure in ``per_class`` over them as ``<measure>/<group>``. Classes with neither targets nor predictions
-            take no part in it. A class may be in several groups. :func:`~imbtorch.shot_groups` makes those of
-            long-tailed recognition. Where ``per_class`` is left out and there are more than 20 classes without names,
-            recall and precision are reported for the groups alone.
-        superclasses: name -> names of the classes that a superclass is made of, as in ``{"animal": ["cat", "dog"]}``:
-            reports ``<measure>/superclasses`` of each of ``measures``, for which taking one class for another of the
-            same superclass is right, and ``<measure>/<superclass>`` of each in ``per_class``. Both are read off the
-            same counts (:func:`~imbtorch.merge_classes`). For ``task="multiclass"`` with ``state="matrix"``; of hard
-            counts, all groups together, without intervals.
-        prefix: comes before each name.
-        postfix: comes after each name.
-        threshold: see :class:`ConfusionMatrixMetric`, like the following.
-        logits: whether floating ``preds`` are logits.
+        num_classes: number of classes; by default the length of ``class_names``.
+        num_labels: number of labels in the multilabel task; by default the length of ``class_names``.
+        class_names: names of the classes (of the labels in the multilabel task), in the order of their indices; by
+            default their indices.
+        measures: names of the catalogue, such as ``["iam", "mcc"]``, or a dict that maps your names to such a name, a
+            metric class, an instance or ``functools.partial`` of one, a function of the counts, or
+            ``(function, higher_is_better)``; by default :meth:`default_measures`. An instance must have the same task
+            and settings as the report, and its own counts are not used. A function takes counts ``[K, K]`` and returns
+            one value; in the multilabel task it takes the ``[2, 2]`` counts of each label and its values are averaged;
+            with ``state="margins"`` it takes :class:`~imbtorch.counts.Margins`.
+        per_class: measures to report for each class as ``<measure>/<class>``: precision, recall, specificity, f1,
+            fowlkes_mallows, iou, npv, cba, iam, or a measure of two classes such as dominance, computed for each class
+            against the rest. By default recall and precision, if there are ``class_names`` or at most 20 classes. Or a
+            dict that maps your names to such a name, a metric as in ``measures``, or a function that takes ``[K, K]``
+            and returns ``[K]`` (in the multilabel task one value from the ``[2, 2]`` of each label), such as
+            ``{"iou": jaccard}``.
+        class_groups: dict that maps the name of a group to its classes, by name or index, such as
+            ``{"tail": ["emu", 7]}``. Each measure in ``per_class`` is averaged over the group and reported as
+            ``<measure>/<group>``; classes with neither targets nor predictions are skipped. A class may be in several
+            groups. :func:`~imbtorch.shot_groups` makes the many-, medium- and few-shot groups of long-tailed
+            recognition. With more than 20 classes without names, and without ``per_class``, recall and precision are
+            reported for the groups only.
+        superclasses: dict that maps the name of a superclass to the names of its classes, such as
+            ``{"animal": ["cat", "dog"]}``. Confusions within a superclass then count as correct
+            (:func:`~imbtorch.merge_classes`). Each measure is reported as ``<measure>/superclasses``, and each measure
+            in ``per_class`` as ``<measure>/<superclass>``. Requires ``task="multiclass"`` and ``state="matrix"``. These
+            values use the hard counts of all groups together and have no intervals.
+        intervals: True to report ``<name>_low`` and ``<name>_high`` for all ``measures``, or a list of names such as
+            ``["iam", "recall/fraud"]``; False by default. They are the bounds of the 95 % posterior interval
+            (:func:`imbtorch.analysis.posterior`) from 2,000 draws with a fixed seed, so all processes agree. Their cost
+            grows with K * K. They are nan, with a warning, for values that depend on classes without targets. Minimum
+            values (``average="min"``) have no intervals, and :meth:`forward` returns none for a batch.
+        prevalence: class shares of the population for which all values are computed, in any unit: one for each class,
+            or a dict of class names; in the multilabel task the share of positives of each label, in [0, 1]. By default
+            the values are those of the counted samples. A class that is the ``ignore_index`` has share 0 and can be
+            left out of the dict. The share of a class without targets goes to the other classes, with a warning.
+            Functions in ``measures`` then take rates, while :meth:`counts` and :meth:`plot` show the counts.
+        prefix: text before each name, such as ``"val_"``.
+        postfix: text after each name.
+        threshold: probability strictly above which 1 is predicted, 0.5 by default; in the multilabel task also one for
+            each label. See :class:`ConfusionMatrixMetric` for this argument and the next three.
+        logits: whether floating ``preds`` are logits rather than probabilities.
         ignore_index: target of the samples to leave out.
-        on_invalid: ``"raise"`` or ``"warn"``.
-        state: ``"matrix"`` or ``"margins"``.
-        weighted: whether ``update`` takes ``weight``.
-        groups: names of the groups of the samples (sites, dataloaders, subgroups), or their number, which makes them
-            ``group 0``, ``group 1``, ...; ``update(preds, target, group=ids)`` then takes the index of each sample's
-            group. All values are as without groups, and ``<measure>/<group>`` and ``<measure>_worst`` come with them:
-            the worst value (by the measure's direction; none without one) over the groups that have targets of every
-            class that all groups together have. The others are named once in a warning; without any it is nan. The
-            state is as many times as large, and the constructor warns from 100 MB on. With ``soft`` there are
-            ``<measure>_soft/<group>`` and ``<measure>_soft_worst`` too. With ``intervals`` the values in ``per_group``
-            have theirs, the worst has none: an interval of a minimum would rarely hold it.
-        per_group: measures whose value is reported for each group; by default all of ``measures`` up to 20 groups, else
-            none, so that the worst stand alone.
+        on_invalid: ``"raise"`` or ``"warn"``, the reaction to invalid samples.
+        groups: names of groups of samples, such as sites, dataloaders or subgroups, or their number, which names them
+            ``group 0``, ``group 1``, ...; :meth:`update` then takes ``group=ids``, the index of each sample's group.
+            The report adds ``<measure>/<group>`` and ``<measure>_worst``, the worst value over the groups, for measures
+            with a direction; with ``soft`` also ``<measure>_soft/<group>`` and ``<measure>_soft_worst``. A group that
+            lacks targets of a class that occurs in others is left out of the worst value, with a warning; if all are
+            left out, the worst value is nan. With ``intervals``, the values in ``per_group`` have intervals, but the
+            worst value has none, because an interval of a minimum rarely holds it. The state takes memory for each
+            group; the constructor warns from 100 MB on.
+        per_group: measures to report for each group; by default all ``measures`` up to 20 groups, and none for more,
+            where only the worst values are reported.
+        state: ``"matrix"`` keeps K x K counts; ``"margins"`` keeps 3 x K, for many classes.
+        soft: True, or a weight w in (0, 1), to report ``<name>_soft`` for each of ``measures``: 1 - w times its value
+            plus w times its value on soft counts, which sum probabilities (:meth:`soft_counts`). True is 0.02; False,
+            the default, reports none. On a small validation set many epochs tie for the best value, and Lightning's
+            ``ModelCheckpoint`` keeps the earliest, often the worst of them on test data; with
+            ``monitor="val_iam_soft"`` probabilities break the ties. :class:`imbtorch.lightning.ModelCheckpoint`, which
+            keeps the latest, does not need this. ``preds`` must be floating: multiclass probabilities that sum to 1
+            within 0.01, or logits with ``logits=True``; the binary and multilabel tasks require ``threshold=0.5``.
+        weighted: whether :meth:`update` takes ``weight``, the weight of each sample.
         kwargs: arguments of :class:`torchmetrics.Metric`.
 
     Raises:
-        ValueError: for arguments that do not fit each other, and names that occur twice.
+        ValueError: for arguments that do not fit each other, and two values with the same name.
         TypeError: for arguments of the wrong type.
-
-    Reading a value (``report["iam"].compute()``, logging it) is a collective step like ``compute()``: all processes, in
-    the same order, all names in one go. :meth:`table` and :meth:`plot` show the last computed result and never
-    communicate.
 
     >>> report = ImbalanceReport("multiclass", class_names=["cat", "dog"], num_classes=2)
     >>> report.update(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 0, 0, 1]))
@@ -139,14 +153,14 @@ class ImbalanceReport(SharedResult, LocalCounts):
         lambda report: tuple(report._reading.measures), "Keys of the measures of all classes."
     )
     per_class = Setting[tuple[str, ...]](
-        lambda report: tuple(report._reading.per_class), "Keys of the measures that are reported for each class."
+        lambda report: tuple(report._reading.per_class), "Keys of the measures of each class."
     )
     class_groups = Setting[dict[str, tuple[int, ...]]](
         lambda report: dict(report._class_groups.groups), "Indices of the classes of each class group."
     )
     superclasses = Setting[dict[str, tuple[str, ...]]](
         lambda report: {} if report._superclasses is None else dict(report._superclasses.merged),
-        "Names of the classes that each superclass is made of.",
+        "Names of the classes of each superclass.",
     )
     groups = Setting[tuple[str, ...] | None](
         lambda report: None if report._reading.groups is None else report._reading.groups.names,
@@ -154,9 +168,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
     )
     per_group = Setting[tuple[str, ...]](
         lambda report: () if report._reading.groups is None else report._reading.groups.each,
-        "Keys of the measures whose value is reported for each group.",
+        "Keys of the measures of each group.",
     )
-    intervals = Setting[tuple[str, ...]]("_intervals", "Names of the values whose intervals are reported.")
+    intervals = Setting[tuple[str, ...]]("_intervals", "Names of the values that are reported with intervals.")
 
     def __init__(
         self,
@@ -200,12 +214,14 @@ class ImbalanceReport(SharedResult, LocalCounts):
         given = named_measures(self.default_measures(counting.task) if measures is None else measures)
         overall = {name: resolved(name, measured, counting) for name, measured in given.items()}
         some_classes = checked_class_groups(class_groups, class_names)
-        # where nothing is said, the groups of many classes are reported without each of these
+        # by default many classes without names are reported by group only
         of_classes = per_class_measures(("recall", "precision") if per_class is None else per_class, counting)
         few = per_class is not None or names is not None or counting.size <= FEW_CLASSES
         of_each = of_classes if few else {}
         if some_classes and not of_classes:
-            raise ValueError("class_groups are averages of the measures in per_class, which names none")
+            raise ValueError(
+                "class_groups averages the measures in per_class, which is empty; use per_class=['recall']"
+            )
 
         bounds = checked_intervals(intervals, overall, of_each, class_names)
         self._intervals = tuple(row.name for row in bounds.measured)
@@ -225,12 +241,12 @@ class ImbalanceReport(SharedResult, LocalCounts):
 
     @staticmethod
     def default_measures(task: Task) -> dict[str, Measured]:
-        """Names and metrics that are reported unless told otherwise, to add to or take from."""
+        """Return the default measures, name -> metric class, for you to add to or remove from."""
         names = DEFAULT + DEFAULT_OF_TWO_CLASSES * (task == "binary")
         return {name: BY_KEY[name] for name in names}
 
     def _check_names(self) -> None:
-        """Raise where two values have one name, and where there is none."""
+        """Raise if two values have the same name, or if there is no value."""
         taken: set[str] = set()
         for view in self._reading.views:
             for row in view.rows:
@@ -238,7 +254,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
                     raise ValueError(_collision(row.name, view.argument))
                 taken.add(row.name)
         if not taken:
-            raise ValueError("measures and per_class are both empty, so there is nothing to report")
+            raise ValueError(
+                "measures and per_class are both empty, so there is nothing to report; name at least one measure"
+            )
 
     # --- computing --------------------------------------------------------------------------------------------------
 
@@ -248,7 +266,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         return self._counting.of_a_batch(at_once or any(measure.needs_matrix for measure in read))
 
     def _snapshot(self, counting: Counting, state: Tensor) -> Snapshot:
-        """View a state as counts."""
+        """Return a state as counts."""
         groups, soft = counting.groups is not None, counting.soft > 0
         return Snapshot(
             counting.counts(state),
@@ -264,10 +282,10 @@ class ImbalanceReport(SharedResult, LocalCounts):
         return self._by_full_name({row.name: value for row, value in values.items()})
 
     def compute(self) -> dict[str, Tensor]:
-        """All values of all counts, of all processes, by name.
+        """Compute all values from the counts of all processes, by name (a collective step).
 
         Raises:
-            ValueError: if samples could not be counted and ``on_invalid="raise"``.
+            ValueError: if there were invalid samples and ``on_invalid="raise"``.
         """
         at = self._snapshot(self._counting, self._own(self._state))
         self._report_problems(sums(at.counts).actual, self._priors)
@@ -281,19 +299,20 @@ class ImbalanceReport(SharedResult, LocalCounts):
             names = [replace(row, bound="").name for row, value in low.items() if bool(value.isnan())]
             if names:
                 shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-                text = f"bounds are nan of values that depend on classes without targets: {shown}"
+                text = f"bounds are nan for values that depend on classes without targets: {shown}"
                 self._warn_once("no interval", f"{type(self).__name__}: {text}")
         return self._keep(ReportResult(values, at, self._reading))
 
     def measure(self, name: str) -> AveragedMeasure | MergedMeasure:
-        """A measure as this report reads it, or would: a function of counts that knows its direction.
+        """Return a measure as this report computes it: a function of counts that knows its direction.
 
         Args:
-            name: of the report, with prefix and postfix or without both; or of a metric or function of the catalogue.
+            name: name in the report, with or without prefix and postfix, or of a metric or function of the catalogue,
+                whether reported or not.
 
         Raises:
-            ValueError: for a name that neither has, and for values of groups of samples, soft counts and bounds, which
-                are no function of the counts of all samples.
+            ValueError: for an unknown name, and for values of groups of samples, values of soft counts and bounds of
+                intervals, because these are not functions of the counts of all samples.
         """
         if name not in self:
             if name not in BY_ANY_NAME:
@@ -303,7 +322,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             return resolved(name, BY_ANY_NAME[name], self._counting)
         row, reading = self[name].row, self._reading
         if row.soft or row.bound or row.kind in ("group", "worst"):
-            raise ValueError(f"{name!r} is no function of the counts of all samples, but of their {_source(row)}")
+            raise ValueError(f"{name!r} is not a function of the counts of all samples, but of {_source(row)}")
         if row.kind == "superclass":
             assert self._superclasses is not None
             return self._superclasses.measure(row)
@@ -314,7 +333,10 @@ class ImbalanceReport(SharedResult, LocalCounts):
         return replace(reading.per_class[row.measure], of_class=reading.class_names.index(row.of))
 
     def counts(self) -> Counts:
-        """Copy of the counts of all processes (a collective step): int64 ``[K, K]``, ``[L, 2, 2]``, or Margins."""
+        """Return a copy of the counts of all processes (a collective step).
+
+        They are int64 ``[K, K]`` or ``[L, 2, 2]``, or :class:`~imbtorch.counts.Margins`; float64 if ``weighted``.
+        """
         with self._counts_of_all() as counts:
             return mapped(counts, Tensor.clone)
 
@@ -327,21 +349,32 @@ class ImbalanceReport(SharedResult, LocalCounts):
         clusters: bool = False,
         samples: int = 10_000,
     ) -> Interval:
-        """How sure a value is, from the counts of all processes, hard ones always (a collective step).
+        """Compute the interval of a value from the counts of all processes (a collective step).
 
-        Arguments, prefix and postfix of the name being left out or not, and errors as :meth:`ReportResult.interval` of
-        the last result, which never communicates. Processes draw each for themselves: give all of them a generator of
-        one seed where they must agree. Like the value, the interval of a mean over classes is of the classes that have
-        targets; a warning names the others.
+        :meth:`ReportResult.interval` does the same for the last result, without communication. Each process draws by
+        itself, so pass generators with the same seed if all processes must agree. Soft counts are not used.
+
+        Args:
+            name: measure of the report, or value of a class such as ``recall/fraud``, with or without prefix and
+                postfix.
+            level: probability that the interval holds the value, in (0, 1).
+            generator: source of randomness, on the device of the counts; by default torch's.
+            clusters: whether the ``groups`` are clusters of similar samples, to be resampled as wholes.
+            samples: number of draws.
+
+        Raises:
+            ValueError: as :meth:`ReportResult.interval`.
         """
         row = self[name].row if name in self else None
         if row is not None and (row.kind not in ("overall", "class") or row.soft or row.bound):
             raise ValueError(
-                f"{name!r} has no interval here, but overall values and those of single classes; bounds of the values "
-                "of groups come with intervals=[...] of the report"
+                f"{name!r} has no interval; overall values and values of single classes have one. For values of groups "
+                "of samples pass intervals=[...] to the report"
             )
         short, reading = name if row is None else row.name, self._reading
-        checked_intervals([short], reading.measures, reading.per_class, reading.class_names)  # before anybody waits
+        checked_intervals(
+            [short], reading.measures, reading.per_class, reading.class_names
+        )  # raises before any process waits
         with self._counts_of_all():
             at = self._snapshot(self._counting, self._state.clone())
             self._report_problems(sums(at.counts).actual, self._priors)
@@ -351,20 +384,24 @@ class ImbalanceReport(SharedResult, LocalCounts):
     def _label(self, index: int) -> str:
         return self.class_names[index]
 
-    # --- looks ------------------------------------------------------------------------------------------------------
+    # --- results ----------------------------------------------------------------------------------------------------
 
     def result(self) -> ReportResult:
-        """Return the last computed result, which can be shown, asked and pickled; never communicates.
+        """Return the last computed result, with table, plot and intervals; it can be pickled. Never communicates.
 
-        On a single process it is computed anew if counts came since; after ``reset`` the last result stays.
+        On a single process it is computed again if samples were counted since. After ``reset`` the last result stays.
 
         Raises:
-            RuntimeError: if several processes count and nothing was computed yet.
+            RuntimeError: on several processes, if nothing was computed yet.
         """
         return cast(ReportResult, super().result())
 
     def table(self, sort: str | None = None, head: int | None = None) -> ReportTable:
-        """Return the last computed result as a table; never communicates. Arguments as :meth:`ReportResult.table`.
+        """Return the last computed result as a table; print it. Never communicates.
+
+        Args:
+            sort: column by which classes are sorted, the worst first; see :meth:`ReportResult.table`.
+            head: number of classes to print; by default all.
 
         >>> report = ImbalanceReport("binary", class_names=["ok", "fraud"], per_class=())
         >>> report.update(torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 1, 1]))
@@ -377,8 +414,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
         """Draw the last computed result as :meth:`ReportResult.plot` does; never communicates.
 
         Args:
-            val: results of ``compute``, one or a sequence: draws the course of each value over epochs instead, and
-                dotted lines at what always predicting the most common class is worth, at the targets of the last one.
+            val: a result of ``compute``, or a sequence of them: each value is then drawn over the epochs instead, with
+                dotted lines for always predicting the most common class of the last result.
             ax: matplotlib axes to draw into; by default a new figure.
 
         Returns:
@@ -420,7 +457,7 @@ def _views(
     superclasses: Superclasses | None,
     groups: Groups | None,
 ) -> Iterator[View]:
-    """Yield what is reported, in the order of the names."""
+    """Yield the views of a report, in the order in which their values are reported."""
     yield overall
     yield bounds
     if soft:
@@ -440,20 +477,20 @@ def _views(
 
 
 def _source(row: Row) -> str:
-    """Name what a value is read off that is no function of the counts of all samples."""
+    """Name the origin of a value that is not a function of the counts of all samples."""
     if row.bound:
-        return "interval"
-    return "soft counts" if row.soft else "groups"
+        return "an interval"
+    return "soft counts" if row.soft else "the groups of samples"
 
 
 def _checked_prevalence(
     prevalence: Mapping[str, float] | Sequence[float] | Tensor, counting: Counting, class_names: Sequence[str]
 ) -> Tensor:
-    """Class priors of the population that values are read at, in the order of classes."""
+    """Return the class priors of the population, in the order of the classes."""
     if counting.layout == "margins" and counting.size > 2:
         raise ValueError(
-            "prevalence needs the whole matrix for more than two classes: margins do not say where the errors of "
-            "each class went; use state='matrix'"
+            "prevalence needs the whole matrix for more than two classes, because margins do not show which classes "
+            "the errors of each class were predicted as; use state='matrix'"
         )
     if isinstance(prevalence, Mapping):
         ignored = None if counting.task == "multilabel" else counting.ignored_class
@@ -476,21 +513,21 @@ def _check_together(
     groups: Sequence[str] | None,
     per_group: Sequence[str] | None,
 ) -> None:
-    """Raise for arguments of a report that do not go together."""
+    """Raise for arguments that do not fit each other."""
     if intervals and state == "margins":
-        raise ValueError("intervals draws whole matrices; use state='matrix'")
+        raise ValueError("intervals need the whole matrix; use state='matrix'")
     if intervals and weighted:
         raise ValueError(UNSURE)
     if per_group is not None and groups is None:
-        raise ValueError("per_group names measures of each group, but no groups are given; use groups=[...]")
+        raise ValueError("per_group needs groups; pass groups=[...]")
     if groups is not None and soft and state == "margins":
-        raise ValueError("state='margins' keeps no soft counts of each group; use state='matrix', or leave soft out")
+        raise ValueError("state='margins' has no soft counts for each group; use state='matrix', or leave soft out")
 
 
 def _sized(
     task: Task | None, num_classes: int | None, num_labels: int | None, names: Sequence[str] | None
 ) -> tuple[int | None, int | None]:
-    """Number of classes and of labels, where names say what was not given."""
+    """Return the number of classes and of labels, by default the number of names."""
     named = None if names is None else len(names)
     if task == "multilabel":
         return num_classes, named if num_labels is None else num_labels
@@ -498,8 +535,8 @@ def _sized(
 
 
 def _collision(name: str, cause: str) -> str:
-    """What is wrong where an argument adds a name that is reported already."""
+    """Return the error message for a name that another argument already reports."""
     if "groups" in cause or cause == "superclasses":
-        what = "superclass" if cause == "superclasses" else "group"
-        return f"{name!r} is reported already, and {cause} adds it once more; give that {what} another name"
-    return f"measures already holds {name!r}, which {cause} adds; rename it there"
+        kind = "superclass" if cause == "superclasses" else "group"
+        return f"{name!r} is already reported, and {cause} adds it again; give that {kind} another name"
+    return f"measures already contains {name!r}, which {cause} adds; rename it in measures"

@@ -1,4 +1,4 @@
-"""What a report computed: values by row, and all that can be read off them without the report."""
+"""Results of reports: values by row, with table, picture and intervals, independent of the report."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ __all__ = ["Reading", "ReportResult"]
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """The way a report reads counts, which its results share.
+    """Settings by which a report computes values from counts; its results share them.
 
     Attributes:
         counting: how samples are counted.
-        class_names: names of the classes, or labels.
+        class_names: names of the classes or labels.
         measures: key -> measure of all classes.
         per_class: key -> measure of each class.
-        views: values that are reported.
-        groups: the view of the groups of samples; None without groups.
+        views: views of the reported values.
+        groups: view of the groups of samples; None without groups.
     """
 
     counting: Counting
@@ -58,7 +58,7 @@ class Reading:
 
         Args:
             at: counts.
-            drawn: whether values that take draws are among them.
+            drawn: whether to include values that need random draws (bounds of intervals).
         """
         rows, values = list[Row](), list[Tensor]()
         for view in self.views:
@@ -68,7 +68,10 @@ class Reading:
         return dict(zip(rows, at.shown(values), strict=True))
 
     def baseline(self, at: Snapshot) -> tuple[str, dict[str, float]]:
-        """Name of majority-class prediction, and key -> value of each directed measure for it; none without samples."""
+        """Return the name of majority-class prediction, and key -> its value for each measure with a direction.
+
+        Both are empty without samples.
+        """
         directed = {key: each for key, each in self.measures.items() if each.higher_is_better is not None}
         if not directed or not bool(sums(at.counts).actual.any()):
             return "", {}
@@ -79,11 +82,12 @@ class Reading:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReportResult(Result):
-    """Values that a report computed, with the counts that they were read off; it never changes and never communicates.
+    """Result of a report: its values and the counts behind them, with table, picture and intervals.
 
-    :meth:`ImbalanceReport.result` returns it. It pickles, so that it can be saved beside a checkpoint and shown later,
-    in another process and without the report. Functions among the measures must then be defined at the top level of a
-    module.
+    :meth:`ImbalanceReport.result` returns it. ``result["iam"]`` is one value, :attr:`values` is a dict of all,
+    without prefix and postfix. A result never changes and never communicates. It can be pickled, beside a checkpoint
+    for example, and read later without the report; functions among the measures must then be defined at the top level
+    of a module.
 
     >>> from imbtorch import ImbalanceReport
     >>> report = ImbalanceReport("binary", measures=["iam", "accuracy"], class_names=["ok", "fraud"])
@@ -111,10 +115,10 @@ class ReportResult(Result):
         """Return the values of a measure for each class ``[K]``, or label ``[L]``.
 
         Args:
-            key: measure of ``per_class``, or of the catalogue.
+            key: name of a measure in ``per_class`` or in the catalogue, whether reported or not.
 
         Raises:
-            ValueError: for a measure without a value for each class.
+            ValueError: for an unknown measure, and one without values of single classes.
         """
         measure = self._reading.per_class.get(key) or of_name(key, self._reading.counting)
         return torch.stack(self._at.shown([self._at.of_classes(key, measure)]))
@@ -128,30 +132,29 @@ class ReportResult(Result):
         clusters: bool = False,
         samples: int = 10_000,
     ) -> Interval:
-        """Return how sure a value is.
+        """Compute the interval of a value.
 
-        Like the value, the interval of a mean over classes is of the classes that have targets.
+        A mean over classes and its interval include only classes that have targets.
 
         Args:
             name: measure of the report, or value of a class such as ``recall/fraud``, without prefix and postfix.
             level: probability that the interval holds the value, in (0, 1).
-            generator: source of randomness, on the device of the counts.
-            clusters: whether the ``groups`` of the report are clusters of samples that resemble one another (pixels of
-                an image, visits of a patient), which :func:`imbtorch.analysis.bootstrap` then resamples whole; groups
-                without samples take no part. Otherwise samples are independent, as
-                :func:`imbtorch.analysis.posterior` has it.
+            generator: source of randomness, on the device of the counts; by default torch's.
+            clusters: False if samples are independent (:func:`imbtorch.analysis.posterior`). True if the ``groups`` of
+                the report are clusters of similar samples, such as the pixels of an image or the visits of a patient:
+                whole groups are then resampled (:func:`imbtorch.analysis.bootstrap`); groups without samples are
+                skipped.
             samples: number of draws.
 
         Raises:
-            ValueError: for an unknown name, one of a lowest value, one that depends on classes without targets,
-                ``clusters`` without two groups that have samples,
-                ``state="margins"`` and weighted counts.
+            ValueError: for an unknown name, a minimum over classes, a value that depends on classes without targets,
+                ``clusters`` with fewer than two groups that have samples, ``state="margins"``, and weighted counts.
         """
         if self._reading.counting.weighted:
             raise ValueError(UNSURE)
         if clusters and self._at.groups is None:
             raise ValueError(
-                "clusters=True resamples the groups of the report, which has none; make it with groups=..."
+                "clusters=True resamples the groups of the report, but it has none; make the report with groups=..."
             )
         bounds = checked_intervals([name], self._reading.measures, self._reading.per_class, self._reading.class_names)
         counts, measures = confusion_counts(self._at.counts), bounds.to_draw(self._at.priors)
@@ -166,22 +169,23 @@ class ReportResult(Result):
         interval = next(iter(bounds.by_row(found).values()))
         if bool(interval.low.isnan()):
             raise ValueError(
-                f"{name!r} has no interval, since it depends on classes without targets; count samples of every class"
+                f"{name!r} has no interval, because it depends on classes without targets; count samples of every class"
             )
         return interval
 
     def table(self, sort: str | None = None, head: int | None = None) -> ReportTable:
-        """Return the values of classes, superclasses, class groups, groups of samples, and all together, as a table.
+        """Return all values as a table, to print, show in a notebook or write as CSV.
 
-        Columns are the measures of ``per_class`` (precision and recall where it names none), and for groups of samples
-        the ``measures``; support and predictions are as counted, all else is read at the ``prevalence``. Groups of
-        samples come worst first.
+        It has a row for each class, superclass, class group and group of samples, and the overall values below. Columns
+        are the measures of ``per_class`` (recall and precision if it is empty), for groups of samples the ``measures``.
+        Groups of samples are sorted, the worst first. ``support`` and ``predicted`` are counts of samples, also with
+        ``prevalence``.
 
         Args:
-            sort: column by which classes are sorted, the worst first: of ``"support"`` the fewest. By default they
-                come in the order of their indices.
-            head: number of classes that are printed; all others stay in :meth:`~ReportTable.to_dict` and
-                :meth:`~ReportTable.to_csv`.
+            sort: column by which classes are sorted, the worst first; ``"support"`` sorts the rarest first. By default
+                classes stay in the order of their indices.
+            head: number of classes to print, by default all; :meth:`~ReportTable.to_dict` and
+                :meth:`~ReportTable.to_csv` always hold all of them.
 
         Raises:
             ValueError: for an unknown column, and a ``head`` below 1.
@@ -225,10 +229,10 @@ class ReportResult(Result):
         return ReportTable.of(parts, _bounds(rows), directions, trivial_line(*reading.baseline(self._at)), sort, head)
 
     def plot(self, ax: Any | None = None) -> tuple[Any, Any]:
-        """Draw the confusion matrix with the class names and the recalls.
+        """Draw the confusion matrix with class names and recalls.
 
-        Multilabel draws one bar a label, its recall; so does ``state="margins"``, which keeps no matrix. Where
-        ``intervals`` names recalls of classes, such as ``recall/fraud``, error bars show them, beside a matrix too.
+        The multilabel task, and ``state="margins"``, which keeps no matrix, draw a bar for the recall of each label or
+        class. If ``intervals`` names recalls of classes, such as ``recall/fraud``, error bars show them.
 
         Args:
             ax: matplotlib axes to draw into; by default a new figure.
@@ -258,7 +262,7 @@ KINDS = ("overall", "class", "superclass", "class group", "group")
 
 
 def _bounds(rows: Mapping[Row, Any]) -> dict[tuple[str, str, str], tuple[float, float]]:
-    """Return kind, name and measure of each value that has an interval -> its bounds."""
+    """Return the bounds of each value that has an interval, by kind, name and measure."""
     low = {(row.kind, row.of, row.measure): float(value) for row, value in rows.items() if row.bound == "low"}
     high = {(row.kind, row.of, row.measure): float(value) for row, value in rows.items() if row.bound == "high"}
     return {value: (low[value], high[value]) for value in low}

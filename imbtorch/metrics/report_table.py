@@ -1,4 +1,4 @@
-"""The values of a report as a table: text, HTML, CSV, pandas."""
+"""Table of the values of a report, as text, HTML, CSV or pandas."""
 
 from __future__ import annotations
 
@@ -15,23 +15,26 @@ from imbtorch.tables import aligned, html_table, write_csv
 __all__ = ["ReportTable"]
 
 Rows = dict[str, dict[str, float]]
-FEW = 20  # groups of samples that are printed
+FEW = 20  # number of groups of samples to print
 
 
 @dataclass(frozen=True)
 class ReportTable:
-    """Values of a report, a row for each class, superclass, class group and group of samples; print it for text.
+    """Table of a report, with a row for each class, superclass, class group and group of samples; print it for text.
+
+    :meth:`imbtorch.ImbalanceReport.table` makes it.
 
     Attributes:
-        overall: measure -> value of all classes.
-        classes: class -> ``"support"`` (targets) and ``"predicted"``, as counted, and its measures.
-        superclasses: superclass -> its measures; ``"superclasses"`` is all of them together.
-        class_groups: class group -> its measures.
-        groups: group of samples -> its ``"support"`` and measures, the worst first.
-        bounds: kind of row (``"overall"``, ``"class"``, ``"group"``), its name and a measure -> low and high end of the
-            interval.
-        baseline: text of what majority-class prediction is worth.
-        head: number of classes that are printed; None for all.
+        overall: measure -> value over all classes.
+        classes: class -> column -> value. Columns are ``"support"`` (number of targets), ``"predicted"`` (number of
+            predictions) and the measures.
+        superclasses: superclass -> measure -> value; ``"superclasses"`` holds the values over all superclasses.
+        class_groups: class group -> measure -> value.
+        groups: group of samples -> ``"support"`` and measures -> value, the worst group first.
+        bounds: (kind of row, name of row, measure) -> (low, high) of the interval; kinds are ``"overall"`` (whose name
+            is empty), ``"class"`` and ``"group"``.
+        baseline: sentence with the values of majority-class prediction.
+        head: number of classes to print; None for all.
     """
 
     overall: dict[str, float]
@@ -53,7 +56,16 @@ class ReportTable:
         sort: str | None,
         head: int | None,
     ) -> ReportTable:
-        """Sort the rows; arguments as :meth:`imbtorch.ImbalanceReport.table` and the attributes."""
+        """Make a table and sort its rows.
+
+        Args:
+            parts: kind of row -> name -> column -> value.
+            bounds: as the attribute.
+            directions: measure -> whether higher is better; None without a direction.
+            baseline: as the attribute.
+            sort: column by which classes are sorted; None to keep their order.
+            head: number of classes to print; None for all.
+        """
         if head is not None and (isinstance(head, bool) or not isinstance(head, int) or head < 1):
             raise ValueError(f"head must be the number of classes to print, 1 or more, got {head!r}")
         classes, groups = parts["class"], parts["group"]
@@ -69,7 +81,7 @@ class ReportTable:
         return cls(overall, classes, parts["superclass"], parts["class group"], groups, bounds, baseline, head)
 
     def _parts(self) -> Iterator[tuple[str, Rows]]:
-        """Yield the kinds of rows that there are."""
+        """Yield each kind of row that the table has, with its rows."""
         parts = ("class", self.classes), ("superclass", self.superclasses)
         yield from ((kind, rows) for kind, rows in (*parts, ("class group", self.class_groups)) if rows)
         if self.groups:
@@ -78,8 +90,8 @@ class ReportTable:
     def to_dict(self) -> dict[str, Any]:
         """Return nested dicts: ``["overall"][measure]``, ``["classes"][name][column]``.
 
-        Likewise ``"superclasses"``, ``"class_groups"`` and ``"groups"``, where there are some. Where there are
-        intervals, ``["bounds"]`` has the kinds, names and measures of the values, each with a pair of bounds.
+        ``"superclasses"``, ``"class_groups"`` and ``"groups"`` are added if the report has them, and
+        ``["bounds"][kind][name][measure]``, a pair (low, high), if it has intervals.
         """
         found: dict[str, Any] = {"overall": dict(self.overall)}
         plural = {"class": "classes", "superclass": "superclasses", "class group": "class_groups", "group": "groups"}
@@ -89,15 +101,16 @@ class ReportTable:
         return found
 
     def to_csv(self, to: str | PathLike[str] | TextIO) -> None:
-        """Write all values as CSV, one a line: kind of row, its name, measure, value and bounds.
+        """Write all values as CSV, one value in each line.
 
-        The kind is ``overall`` (whose name is empty), ``class``, ``superclass``, ``class group`` or ``group``; ``low``
-        and ``high`` are empty where a value has no interval, and so is a value that is nan. Equal columns let tables of
-        many runs be joined, and ``pandas.read_csv(to).pivot(index="name", columns="measure", values="value")`` of one
-        kind is wide.
+        The columns are ``kind``, ``name``, ``measure``, ``value``, ``low`` and ``high``. The kind is ``overall`` (whose
+        name is empty), ``class``, ``superclass``, ``class group`` or ``group``. A value that is nan is left empty, and
+        so are ``low`` and ``high`` without an interval. The columns are the same for all reports, so tables of several
+        runs can be joined. To get one column for each measure, select a kind in pandas and call
+        ``pivot(index="name", columns="measure", values="value")``.
 
         Args:
-            to: path of a file that is written anew, or a text file that is open (with ``newline=""``).
+            to: path of a file, which is overwritten, or an open text file (opened with ``newline=""``).
         """
         lines: list[tuple[Any, ...]] = [("kind", "name", "measure", "value", "low", "high")]
         for kind, rows in (("overall", {"": self.overall}), *self._parts()):
@@ -111,7 +124,7 @@ class ReportTable:
         return importlib.import_module("pandas").DataFrame.from_dict(self.classes, orient="index")
 
     def _cells(self) -> Iterator[tuple[list[list[str]], str]]:
-        """Yield head and rows of each kind as text, and what is not shown of them."""
+        """Yield header and rows of each kind as text, and a line that counts the rows left out."""
         for kind, rows in self._parts():
             shown = {"class": self.head, "group": FEW}.get(kind) or len(rows)
             columns = list(dict.fromkeys(column for row in rows.values() for column in row))
@@ -136,20 +149,20 @@ class ReportTable:
         return text if math.isnan(low) else f"{text} [{low:.4f}, {high:.4f}]"
 
     def __str__(self) -> str:
-        """Return aligned text, with the bounds of intervals in brackets."""
+        """Return aligned text, with intervals in brackets."""
         blocks = []
         for lines, rest in self._cells():
             blocks.append("\n".join([*aligned(lines, names_left=True), *([rest] if rest else [])]))
         return "\n\n".join(blocks) + (f"\n{self.baseline}" if self.baseline else "")
 
     def _repr_html_(self) -> str:
-        """Return the same for notebooks; names are escaped."""
+        """Return HTML for notebooks; names are escaped."""
         blocks = [html_table(lines) + f"<p>{escape(rest)}</p>" * bool(rest) for lines, rest in self._cells()]
         return "".join(blocks) + f"<p>{escape(self.baseline)}</p>" * bool(self.baseline)
 
 
 def _worst_first(rows: Rows, column: str, higher_is_better: bool | None) -> Rows:
-    """Sort rows by a column, the worst first: without a direction the lowest; nan comes last."""
+    """Sort rows by a column, the worst first, nan last; the lowest counts as worst without a direction."""
     sign = -1 if higher_is_better is False else 1
 
     def rank(name: str) -> tuple[bool, float]:

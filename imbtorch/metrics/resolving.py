@@ -1,4 +1,4 @@
-"""Measures as a user gives them, and as they are read."""
+"""Resolution of measures, in every form in which users pass them, to functions of counts."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ PER_CLASS = tuple(name for name, traits in TRAITS.items() if "none" in traits.av
 
 
 def named_measures(measures: Mapping[str, Measured] | Sequence[str]) -> Mapping[str, Measured]:
-    """Name -> measure, of a mapping or of names of the catalogue.
+    """Return name -> measure, given such a mapping or names of the catalogue.
 
     Raises:
-        ValueError: for unknown names and one that occurs twice.
+        ValueError: for an unknown name, and one that occurs twice.
         TypeError: for anything else.
     """
     if isinstance(measures, Mapping):
@@ -68,23 +68,23 @@ def named_measures(measures: Mapping[str, Measured] | Sequence[str]) -> Mapping[
 
 
 def per_class_measures(given: Sequence[str] | Mapping[str, Measured], counting: Counting) -> dict[str, AveragedMeasure]:
-    """Resolve the measures of each class, by the names that they are reported under.
+    """Resolve the measures of each class; return key -> measure.
 
     Args:
-        given: names among :data:`PER_CLASS`, or of a measure of two classes, which is then read of each class against
-            the rest (dominance: how much better the class is recognised than the others); or name -> such a name,
-            metric, or function of the counts.
-        counting: what is counted.
+        given: names in :data:`PER_CLASS`, or of measures of two classes, which are then computed for each class against
+            the rest (dominance: the recall of the class minus that of the rest); or key -> such a name, a metric, or a
+            function of the counts.
+        counting: way in which samples are counted.
 
     Raises:
-        ValueError: for unknown names, a name that occurs twice, and measures that have no value for each class.
-        TypeError: for a string, and what is no measure.
+        ValueError: for an unknown name, a name that occurs twice, and a measure without values of single classes.
+        TypeError: for a string, and for something that is not a measure.
     """
     if isinstance(given, str):
         raise TypeError(f"per_class must be a sequence of names such as ({given!r},), got a string")
     if not isinstance(given, Mapping):
         fit = (name for name, traits in TRAITS.items() if "none" in allowed_averages(traits, counting))
-        allowed = tuple(dict.fromkeys((*PER_CLASS, *fit)))  # in an error the usual ones come first
+        allowed = tuple(dict.fromkeys((*PER_CLASS, *fit)))  # error messages list the common ones first
         for each in given:
             check_choice("per_class", each, allowed)
         if len(set(given)) < len(given):
@@ -103,30 +103,31 @@ def _of_one(name: object, measured: Measured, counting: Counting) -> AveragedMea
     if not isinstance(name, str) or not name:
         raise TypeError(f"per_class must map names to measures, got the name {name!r}")
     measure = resolved(name, measured, counting)
-    own = not measure.batched  # a function of the user's
+    own = not measure.batched  # a function of the user
     if not own and "none" not in allowed_averages(measure.traits, counting):
         raise ValueError(
-            f"per_class[{name!r}] has one value of all classes in task={counting.task!r} and none of each; it belongs "
-            f"among measures. Measures of each class are {', '.join(PER_CLASS)}"
+            f"per_class[{name!r}] has one value for all classes in task={counting.task!r}, not one for each; name it "
+            f"in measures instead. Measures with a value for each class are {', '.join(PER_CLASS)}"
         )
     return replace(measure, average="none")
 
 
 def resolved(name: str, measured: Measured, counting: Counting, batched: bool = False) -> AveragedMeasure:
-    """Resolve a measure, whichever way it was given, to what reads it off the counts of a task.
+    """Resolve a measure to an object that computes it from the counts of a task.
 
-    Functions of this package are read like their metrics: in the binary task for the positive class, if they have one.
+    Functions of this package are averaged like their metrics: in the binary task they are computed for the positive
+    class, if they have one.
 
     Args:
-        name: what messages call it.
+        name: name of the measure in error messages.
         measured: name in the catalogue; metric class, instance, or ``functools.partial`` of a class; function of the
             counts or ``partial`` of one; or ``(function, higher_is_better)``.
-        counting: what is counted.
-        batched: whether a user's own function takes leading dimensions.
+        counting: way in which samples are counted.
+        batched: whether a function of the user takes leading dimensions.
 
     Raises:
         ValueError: for a metric whose settings do not fit, and an unknown name.
-        TypeError: for what is no measure.
+        TypeError: for something that is not a measure.
     """
     measured, direction = as_given(name, measured)
     metric, keywords = metric_class(measured)
@@ -148,7 +149,7 @@ def resolved(name: str, measured: Measured, counting: Counting, batched: bool = 
 
 
 def as_given(name: str, measured: Measured) -> tuple[Any, bool | None]:
-    """Return a measure without its name, and the direction that came with it; None without one."""
+    """Look up a measure given by name, and split a pair; return measure and direction, None without one."""
     if isinstance(measured, str):
         check_choice(name, measured, tuple(BY_KEY))
         return BY_KEY[measured], None
@@ -156,7 +157,10 @@ def as_given(name: str, measured: Measured) -> tuple[Any, bool | None]:
 
 
 def metric_class(measured: object) -> tuple[type[ConfusionMatrixMetric] | None, dict[str, Any]]:
-    """Return the class that is given, alone, as a partial, or by its function, and its arguments; None for no class."""
+    """Return the metric class of a class, partial or function of the catalogue, with its arguments.
+
+    The class is None for anything else.
+    """
     given: Any = measured
     keywords: dict[str, Any] = {}
     if isinstance(measured, partial) and not measured.args:
@@ -169,7 +173,7 @@ def metric_class(measured: object) -> tuple[type[ConfusionMatrixMetric] | None, 
 
 
 def _is_pair(measured: Measured) -> TypeGuard[tuple[Callable[..., Tensor], bool | None]]:
-    """Return whether a function comes with its direction."""
+    """Return whether a measure is given as ``(function, higher_is_better)``."""
     if not isinstance(measured, tuple) or len(measured) != 2 or isinstance(measured[0], (type, Metric)):
         return False
     return measured[1] in (True, False, None)
@@ -178,7 +182,7 @@ def _is_pair(measured: Measured) -> TypeGuard[tuple[Callable[..., Tensor], bool 
 def _of_class(
     name: str, metric: type[ConfusionMatrixMetric], keywords: Mapping[str, Any], counting: Counting
 ) -> AveragedMeasure:
-    """Read a measure as metrics of a class do; only for arguments, and for a class of one's own, is a metric made."""
+    """Resolve a metric class; an instance is made only if there are arguments or the class is not in the catalogue."""
     missing = [
         each.name
         for each in signature(metric).parameters.values()
@@ -186,8 +190,8 @@ def _of_class(
     ]
     if missing:
         raise TypeError(
-            f"{metric.__name__} takes arguments of its own; give {name!r} functools.partial({metric.__name__}, "
-            f"{missing[0]}=...)"
+            f"{metric.__name__} requires {missing[0]}; pass functools.partial({metric.__name__}, {missing[0]}=...) "
+            f"for {name!r}"
         )
     if not keywords and metric in METRICS.values():
         return metric._measure_in(counting)
@@ -199,12 +203,20 @@ def _of_class(
     return _of_instance(name, made, counting)
 
 
-MEANING = ("task", "num_classes", "num_labels", "threshold", "logits", "ignore_index", "soft")  # of counts
-STATE_ALONE = ("layout", "weighted", "groups")  # what says how counts are kept, not what they mean
+MEANING = (
+    "task",
+    "num_classes",
+    "num_labels",
+    "threshold",
+    "logits",
+    "ignore_index",
+    "soft",
+)  # settings that change counts
+STATE_ALONE = ("layout", "weighted", "groups")  # settings of the state, which do not change the meaning of counts
 
 
 def _of_instance(name: str, metric: ConfusionMatrixMetric, counting: Counting) -> AveragedMeasure:
-    """Read a measure as a metric does that counts alike; its state plays no part."""
+    """Resolve a metric instance, whose settings must equal those of the counts; its state is ignored."""
     counted = replace(metric._counting, **{name: getattr(counting, name) for name in STATE_ALONE})
     counted = replace(counted, soft=counted.soft or counting.soft)  # a report may be soft where a metric is not
     if counted != counting:
@@ -213,7 +225,7 @@ def _of_instance(name: str, metric: ConfusionMatrixMetric, counting: Counting) -
             ", ".join(f"{each}={getattr(some, each)!r}" for each in differing) for some in (counted, counting)
         )
         raise ValueError(
-            f"{name!r} was made to count otherwise: {own}, where it is to be read off counts of {others}; give both "
-            f"the same, or a class ({type(metric).__name__}, or functools.partial of it) without {', '.join(differing)}"
+            f"{name!r} was made with {own}, but the counts have {others}; use the same settings for both, or pass the "
+            f"class ({type(metric).__name__}, or functools.partial of it) without {', '.join(differing)}"
         )
     return replace(metric._measure, counting=counting)

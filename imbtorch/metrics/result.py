@@ -1,4 +1,4 @@
-"""Results of metrics with several values: frozen when they are computed, read without the metric."""
+"""Base of results of metrics with several values, which are frozen and independent of the metric."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from imbtorch.metrics.rows import Row
 
 __all__ = ["Result"]
 
-SCHEMA = 1  # of pickled results; a change of what they hold makes it another
+SCHEMA = 1  # version of pickled results; raise it when their contents change
 R = TypeVar("R", bound="Result")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """Base of the results of reports and sweeps, over all processes.
+    """Base class of the results of reports and sweeps, computed from the counts of all processes.
 
-    A result never changes and never communicates; tensors are handed out as copies. It can be pickled, and opened where
-    there is neither the metric nor the device on which it counted.
+    A result never changes and never communicates; it returns copies of its tensors. It can be pickled, and unpickled
+    without the metric and without the device that counted.
     """
 
     _rows: Mapping[Row, Tensor]
@@ -35,17 +35,17 @@ class Result:
 
     @property
     def rows(self) -> dict[Row, Tensor]:
-        """Row -> value."""
+        """Dict of row -> value."""
         return {row: value.clone() for row, value in self._rows.items()}
 
     @property
     def values(self) -> dict[str, Tensor]:
-        """Name, without prefix and postfix -> value."""
+        """Dict of name -> value; names are without prefix and postfix."""
         return {row.name: value.clone() for row, value in self._rows.items()}
 
     @property
     def counts(self) -> Counts:
-        """Counts that the values were read off."""
+        """Counts from which the values were computed."""
         return mapped(self._counted, Tensor.clone)
 
     @cached_property
@@ -53,33 +53,33 @@ class Result:
         return {row.name: value for row, value in self._rows.items()}
 
     def __getitem__(self, name: str) -> Tensor:
-        """Value of a name, without prefix and postfix."""
+        """Return the value of a name, without prefix and postfix."""
         if name not in self._by_name:
             raise KeyError(f"{name!r} was not computed; names are {', '.join(self._by_name)}")
         return self._by_name[name].clone()
 
     def __deepcopy__(self: R, memo: dict[int, Any]) -> R:
-        """Return the same object, since nothing of it can change."""
+        """Return the same object, because it never changes."""
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled, on the CPU."""
+        """Return the state to pickle, on the CPU."""
         own = {name: part for name, part in vars(self).items() if name != "_by_name"}
         rows = {row: value.cpu() for row, value in self._rows.items()}
         return own | {"schema": SCHEMA, "_rows": rows}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take what was pickled, if this version knows it."""
+        """Restore a pickled state of the same schema."""
         schema = state.get("schema")
         if schema != SCHEMA:
             raise UnpicklingError(
                 f"this {type(self).__name__} was saved with schema {schema!r}, and this version of imbtorch reads "
-                f"schema {SCHEMA}; open it with the version that saved it, or compute it anew"
+                f"schema {SCHEMA}; open it with the version that saved it, or compute it again"
             )
         vars(self).update({name: part for name, part in state.items() if name != "schema"})
 
     def __repr__(self) -> str:
-        """Values in one line."""
+        """Return the first values in one line."""
         shown = ", ".join(f"{name}={value:.4f}" for name, value in list(self._by_name.items())[:10])
         more = f", and {len(self._rows) - 10} more" if len(self._rows) > 10 else ""
         return f"{type(self).__name__}({shown}{more})"

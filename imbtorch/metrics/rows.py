@@ -1,4 +1,4 @@
-"""Values of a report as rows, which stay structured until they are printed, and the views that read them off counts."""
+"""Rows of a report, which stay structured until they are printed, and views that compute their values from counts."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ Bound: TypeAlias = Literal["", "low", "high"]
 
 @dataclass(frozen=True)
 class Row:
-    """One value that a report gives.
+    """Identity of one value of a report.
 
     Attributes:
         measure: key of the measure in the report.
         better: whether higher is better; None without a direction.
-        kind: what the value is of: all classes, one class, a class group, a superclass, a group of samples, or the
-            worst of those groups.
-        of: name of that class or group; empty for all of them.
-        soft: whether it is of soft counts.
-        bound: end of its interval that is meant; empty for the value itself.
+        kind: scope of the value: all classes, one class, a class group, a superclass, a group of samples, or the worst
+            of these groups.
+        of: name of that class or group; empty for all classes.
+        soft: whether it includes soft counts.
+        bound: ``"low"`` or ``"high"`` for a bound of its interval; empty for the value itself.
     """
 
     measure: str
@@ -42,7 +42,7 @@ class Row:
 
     @cached_property
     def name(self) -> str:
-        """Name in the report, without prefix and postfix; written here alone, and never taken apart.
+        """Name in the report, without prefix and postfix. Names are composed only here and never parsed.
 
         >>> Row("recall", True, "class", "cat", bound="low").name
         'recall/cat_low'
@@ -54,7 +54,7 @@ class Row:
 
 
 class Read(NamedTuple):
-    """Counts, or rates at other class priors, and their margins, which are taken once."""
+    """Counts, or rates at other class priors, with their margins."""
 
     counts: Counts
     marginal: Margins
@@ -66,10 +66,10 @@ class Snapshot:
 
     Attributes:
         counts: hard counts, ``[K, K]``, ``[L, 2, 2]``, or their margins.
-        soft: soft counts; None where none are kept.
+        soft: soft counts; None if none are kept.
         groups: hard counts of each group of samples, ``[G, ...]``; None without groups.
-        soft_groups: soft counts of each group; None without either.
-        priors: class shares of the population that values are read at; None for those that were counted.
+        soft_groups: soft counts of each group; None without groups or soft counts.
+        priors: class shares of the population for which values are computed; None for those of the counts.
     """
 
     counts: Counts
@@ -80,18 +80,18 @@ class Snapshot:
     _read: dict[tuple[bool, bool], Read] = field(default_factory=dict, init=False, repr=False)
 
     def read(self, *, soft: bool = False, of_groups: bool = False) -> Read:
-        """Return the counts as values are read off them: at the class priors, with margins."""
+        """Return the counts, rescaled to the class priors, with their margins; cached."""
         if (soft, of_groups) not in self._read:
             hard, blended = (self.groups, self.soft_groups) if of_groups else (self.counts, self.soft)
             counts = blended if soft else hard
             assert counts is not None
             rates = counts if self.priors is None else rescaled(counts, self.priors)
-            counted = sums(rates) if rates is counts and not soft else rates  # of a state, which needs no check
+            counted = sums(rates) if rates is counts and not soft else rates  # counts of a state need no check
             self._read[soft, of_groups] = Read(rates, margins(counted))
         return self._read[soft, of_groups]
 
     def value(self, measure: AveragedMeasure, *, soft: float = 0.0, of_groups: bool = False) -> Tensor:
-        """Return the value of a measure, a share of it that of the soft counts: ``[]``, or ``[G]`` of groups."""
+        """Return the value of a measure, ``[]``, or ``[G]`` for groups; ``soft`` is the weight of the soft counts."""
         value = measure.value_of(*self.read(of_groups=of_groups))
         if not soft:
             return value
@@ -101,7 +101,7 @@ class Snapshot:
         """Return the values of a measure for each class ``[K]``, or label ``[L]``.
 
         Raises:
-            ValueError: if a function of the user's own returns something else; the error names its key.
+            ValueError: if a function of the user returns another shape.
         """
         counts, marginal = self.read()
         values = measure.value_of(counts, marginal)
@@ -115,16 +115,16 @@ class Snapshot:
         return values
 
     def shown(self, values: Sequence[Tensor]) -> list[Tensor]:
-        """Return values one by one, on the device of the counts, in float32, or float64 if that is the default dtype.
+        """Return values as scalars on the device of the counts, in float32, or float64 if that is the default dtype.
 
-        Half precision would hide differences.
+        Half precision would hide differences between epochs.
         """
         counts = self.counts.actual if isinstance(self.counts, Margins) else self.counts
         wide = torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32
         return [part for value in values for part in value.to(counts.device, wide).reshape(-1).unbind()]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled: on the CPU, without what can be read again."""
+        """Return the state to pickle, on the CPU and without the cache."""
         counted = {name: part for name, part in vars(self).items() if name != "_read"}
         return {name: None if part is None else mapped(part, Tensor.cpu) for name, part in counted.items()} | {
             "_read": {}
@@ -132,19 +132,19 @@ class Snapshot:
 
 
 class View(Protocol):
-    """Some values of a report: their rows, and how they are read."""
+    """Protocol of some values of a report: their rows, and their computation from counts."""
 
     argument: ClassVar[str]
     """Argument of the report that adds these rows."""
     drawn: ClassVar[bool]
-    """Whether values take draws, which the values of a single batch go without."""
+    """True if values need random draws; :meth:`forward` leaves them out of the values of a batch."""
 
     @property
     def rows(self) -> tuple[Row, ...]:
         """Rows in the order in which they are reported."""
 
     def values(self, at: Snapshot) -> Sequence[Tensor]:
-        """Return one value for each row, in their order, one ``[]`` or several ``[n]`` in a tensor."""
+        """Return one value for each row, in their order; a tensor may hold one ``[]`` or several ``[n]`` of them."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class Overall:
 
     Attributes:
         measures: key -> measure.
-        soft: share of the value of the soft counts; 0 for the hard ones alone.
+        soft: weight of the soft counts; 0 for the hard counts alone.
     """
 
     measures: Mapping[str, AveragedMeasure]
@@ -163,7 +163,7 @@ class Overall:
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
-        """One for each measure."""
+        """Rows, one for each measure."""
         return tuple(Row(key, each.higher_is_better, soft=self.soft > 0) for key, each in self.measures.items())
 
     def values(self, at: Snapshot) -> Sequence[Tensor]:
@@ -177,7 +177,7 @@ class PerClass:
 
     Attributes:
         measures: key -> measure with one value for each class.
-        class_names: names of the classes.
+        class_names: names of the classes or labels.
     """
 
     measures: Mapping[str, AveragedMeasure]
@@ -187,7 +187,7 @@ class PerClass:
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
-        """One for each measure and class."""
+        """Rows, one for each measure and class."""
         directions = ((key, measure.higher_is_better) for key, measure in self.measures.items())
         return tuple(Row(key, better, "class", name) for key, better in directions for name in self.class_names)
 

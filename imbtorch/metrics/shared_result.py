@@ -1,4 +1,4 @@
-"""One shared result under many names: the base of metrics that report more than one value."""
+"""Base of metrics that report several values from one shared result."""
 
 from __future__ import annotations
 
@@ -20,25 +20,28 @@ from imbtorch.suggestions import did_you_mean
 
 __all__ = ["ReportedValue", "SharedResult"]
 
-NESTED = ". A MetricCollection sets it of what is in another one inside it: add the report to the outer one itself"
+NESTED = (
+    ". A MetricCollection sets it on members of a collection inside it; add the report to the outer collection itself"
+)
 
 
 class SharedResult(CountsMetric):
-    """A metric with many values, each of them a :class:`ReportedValue` that reads one shared result.
+    """Metric with several values, each of them a :class:`ReportedValue` that reads one shared result.
 
-    One rule says how long a result serves: each name once, and on a single process only while nothing was counted
-    since. Several processes must not ask the latter, since one of them alone may have counted in between: it would
-    wait for a sum that the others do not see the need for.
+    A result is computed for the first name that is read and serves each other name once; a second reading of a name
+    computes it again. On a single process it is also computed again if samples were counted since. Several processes
+    skip this check: if only one of them had counted more, it would wait for a sum in which the others take no part.
     """
 
-    prefix = Setting[str]("_prefix", "What comes before each name.", NESTED)
-    postfix = Setting[str]("_postfix", "What comes after each name.", NESTED)
+    prefix = Setting[str]("_prefix", "Text before each name.", NESTED)
+    postfix = Setting[str]("_postfix", "Text after each name.", NESTED)
     prevalence = Setting[tuple[float, ...] | None](
-        lambda metric: metric._prevalence(), "Class shares that values are read at, for labels those of the positives."
+        lambda metric: metric._prevalence(),
+        "Class shares for which values are computed; for labels the shares of positives. None for those of the counts.",
     )
 
     _priors: Tensor | None
-    """The prevalence as :meth:`imbtorch.tasks.Counting.class_priors` has it."""
+    """Class priors, as returned by :meth:`imbtorch.tasks.Counting.class_priors`; None without ``prevalence``."""
 
     def _prevalence(self) -> tuple[float, ...] | None:
         if self._priors is None:
@@ -46,7 +49,7 @@ class SharedResult(CountsMetric):
         return tuple((self._priors[:, 1] if self.task == "multilabel" else self._priors).tolist())
 
     def _name(self, rows: Sequence[Row], prefix: str, postfix: str) -> None:
-        """Make a metric of each row."""
+        """Make a metric for each row."""
         for argument, affix in (("prefix", prefix), ("postfix", postfix)):
             if not isinstance(affix, str):
                 raise TypeError(f"{argument} must be a string such as 'val_', got {affix!r}")
@@ -55,36 +58,36 @@ class SharedResult(CountsMetric):
         self._index = {row.name: index for index, row in enumerate(rows)}
         self._index |= {f"{prefix}{row.name}{postfix}": index for index, row in enumerate(rows)}
         self._last: Result | None = None
-        self._served: set[str] | None = None  # names that were read of the last result; None once it serves no more
+        self._served: set[str] | None = None  # names read from the last result; None if it must be computed again
         self._stale = False
 
     def keys(self) -> list[str]:
-        """All names, with prefix and postfix."""
+        """Return all names, with prefix and postfix."""
         return [value.full_name for value in self.values()]
 
     def values(self) -> Iterator[ReportedValue]:
-        """All values, each a metric that reads this report."""
+        """Iterate over all values, each a metric that reads this report."""
         yield from self._values  # type: ignore[misc]
 
     def items(self) -> Iterator[tuple[str, ReportedValue]]:
-        """Names with prefix and postfix, and the metric of each: what ``self.log_dict(report)`` logs."""
+        """Iterate over names, with prefix and postfix, and their metrics, which ``self.log_dict(report)`` logs."""
         for value in self.values():
             yield value.full_name, value
 
     def __contains__(self, name: object) -> bool:
-        """Whether a name is reported, with prefix and postfix or without both."""
+        """Return whether a name is reported, with or without prefix and postfix."""
         return name in self._index
 
     def __iter__(self) -> Iterator[str]:  # type: ignore[override]
-        """Names with prefix and postfix."""
+        """Iterate over names, with prefix and postfix."""
         return iter(self.keys())
 
     def __len__(self) -> int:
-        """Number of values."""
+        """Return the number of values."""
         return len(self._values)
 
     def __getitem__(self, name: str) -> ReportedValue:  # type: ignore[override]
-        """Metric of one name, with prefix and postfix or without both."""
+        """Return the metric of a name, with or without prefix and postfix."""
         if name not in self._index:
             names = [value.name for value in self.values()]
             raise KeyError(f"{name!r} is not reported; names are {', '.join(names)}{did_you_mean(name, names)}")
@@ -94,26 +97,26 @@ class SharedResult(CountsMetric):
         return {f"{self._prefix}{name}{self._postfix}": value for name, value in values.items()}
 
     def _own(self, state: Tensor) -> Tensor:
-        """Return the state of a result, which goes on being shown when the metric counts on."""
-        if self._is_synced:  # it is of this call alone
+        """Return a state that a result can keep while the metric goes on counting."""
+        if self._is_synced:  # only this call uses it
             return state
-        self._last = None  # its memory will do; of new memory each page would have to be asked for
+        self._last = None  # frees its memory for the copy, which is faster than new memory
         return state.clone()
 
     def _keep(self, result: Result) -> dict[str, Tensor]:
-        """Keep a result for those who read or show it later, and return its values by full name."""
+        """Keep a result for later reading, and return its values by full name."""
         self._last, self._served, self._stale = result, None, False
         return self._by_full_name(result.values)
 
     def _value_of(self, name: str) -> Tensor:
-        """One value for a :class:`ReportedValue`, from the result that all of them share."""
+        """Return one value from the shared result; compute the result first if it must be."""
         if self._served is None or name in self._served or (self._stale and not self._distributed()):
             self.compute()
             self._served = set()
         elif self._stale:
             warn_caller(
-                f"{name!r} is read from the same sum over processes as the names before it, although counts came "
-                "since; read all names in one go, or call compute() for new ones",
+                f"{name!r} is read from the same sum over processes as the names before it, although samples were "
+                "counted since; read all names one after the other, or call compute() for a new sum",
             )
         assert self._last is not None
         self._served.add(name)
@@ -121,16 +124,16 @@ class SharedResult(CountsMetric):
 
     @property
     def last_result(self) -> Result | None:
-        """What was computed last, another object after each computation; None before. Never computes."""
+        """Result computed last, a new object after each computation; None before the first. Never computes."""
         return self._last
 
     def result(self) -> Result:
-        """Last computed counts and values; never communicates.
+        """Return the last computed result; never communicates.
 
-        On a single process they are computed anew if counts came since; after ``reset`` the last result stays.
+        On a single process it is computed again if samples were counted since. After ``reset`` the last result stays.
 
         Raises:
-            RuntimeError: if several processes count and nothing was computed yet.
+            RuntimeError: on several processes, if nothing was computed yet.
         """
         if (self._last is None or self._stale) and not self._distributed():
             self.compute()
@@ -141,22 +144,24 @@ class SharedResult(CountsMetric):
         return self._last
 
     def reset(self) -> None:
-        """Set all counts to zero and start anew; the last result can still be shown."""
+        """Set all counts to zero; the last result stays available."""
         super().reset()
         self._served, self._stale = None, False
 
     def _reset_by_value(self) -> None:
-        """Reset once, however many values are told to."""
+        """Reset once, even if every value asks for it."""
         if self._served is not None or not self._empty:
             self.reset()
 
 
 class ReportedValue(Metric):
-    """One name of a report: a metric without a state that reads the report's one result.
+    """Single value of a report: a metric without a state, which reads the shared result of the report.
+
+    ``report["iam"]`` returns it.
 
     Args:
-        report: where the counts are.
-        row: value that is meant.
+        report: report or sweep that counts.
+        row: identity of the value.
     """
 
     full_state_update = False
@@ -164,7 +169,7 @@ class ReportedValue(Metric):
 
     def __init__(self, report: SharedResult, row: Row) -> None:
         super().__init__()
-        object.__setattr__(self, "report", report)  # not a submodule: the report holds its values, not they it
+        object.__setattr__(self, "report", report)  # not as a submodule: the values are submodules of the report
         self.row = row
 
     report: SharedResult
@@ -176,12 +181,12 @@ class ReportedValue(Metric):
 
     @property
     def full_name(self) -> str:
-        """Name with prefix and postfix, as it is logged."""
+        """Name with prefix and postfix, as logged."""
         return f"{self.report.prefix}{self.name}{self.report.postfix}"
 
     @property
     def higher_is_better(self) -> bool | None:  # type: ignore[override]
-        """Whether higher is better; None without a direction."""
+        """Direction of the value: True if higher is better, None without a direction."""
         return self.row.better
 
     @property  # type: ignore[override]
@@ -198,24 +203,24 @@ class ReportedValue(Metric):
         return compute
 
     def _apply(self, *_: Any, **__: Any) -> ReportedValue:
-        """Nothing to move; Lightning asks for it with every value that is logged."""
+        """Return the metric unchanged: it has no tensors, but Lightning moves every logged value."""
         return self
 
     @property
     def device(self) -> torch.device:
-        """Where the report counts."""
+        """Device on which the report counts."""
         return self.report.device
 
     def update(self, *_: Any, **__: Any) -> None:
-        """Refuse with a TypeError: the report counts for all its values."""
-        raise TypeError(f"{self.name!r} is read off a report; call update of the report itself, once for all values")
+        """Raise a TypeError: only the report itself counts."""
+        raise TypeError(f"{self.name!r} is a value of a report; call update of the report itself, once for all values")
 
     def forward(self, *_: Any, **__: Any) -> Tensor:
-        """Refuse with a TypeError: the report counts for all its values."""
-        raise TypeError(f"{self.name!r} is read off a report; call the report itself, once for all values")
+        """Raise a TypeError: only the report itself counts."""
+        raise TypeError(f"{self.name!r} is a value of a report; call the report itself, once for all values")
 
     def compute(self) -> Tensor:
-        """Value of all counts, of all processes (a collective step)."""
+        """Compute the value from the counts of all processes (a collective step)."""
         return self.report._value_of(self.name)
 
     def reset(self) -> None:
@@ -223,14 +228,14 @@ class ReportedValue(Metric):
         self.report._reset_by_value()
 
     def merge_state(self, incoming_state: object) -> None:
-        """Refuse with a TypeError: the report counts for all its values."""
-        raise TypeError(f"{self.name!r} is read off a report; call merge_state of the report itself")
+        """Raise a TypeError: only the report itself counts."""
+        raise TypeError(f"{self.name!r} is a value of a report; call merge_state of the report itself")
 
     def plot(self, val: Tensor | Sequence[Tensor] | None = None, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw the value, or the course of values over epochs.
 
         Args:
-            val: a value, or a sequence of them; by default that of the last result, which never communicates.
+            val: a value or a sequence of values; by default the value of the last result, without communication.
             ax: matplotlib axes to draw into; by default a new figure.
 
         Returns:
@@ -245,18 +250,18 @@ class ReportedValue(Metric):
         return hash((type(self).__name__, id(self)))
 
     def __repr__(self) -> str:
-        """One line."""
+        """Return one line."""
         return f"{type(self).__name__}({self.full_name!r}, higher_is_better={self.row.better})"
 
 
 def checked_names(class_names: Sequence[str]) -> list[str]:
-    """Return class names as a list if they are strings that differ, else raise."""
+    """Return class names as a list; raise unless they are distinct strings."""
     if isinstance(class_names, str):
         raise TypeError(f"class_names must be a sequence of names, got the string {class_names!r}")
     if isinstance(class_names, (AbstractSet, Mapping)) or not isinstance(class_names, Iterable):
         raise TypeError(
-            f"class_names must be a sequence in the order of the classes, got a {type(class_names).__name__}, whose "
-            "order may differ from process to process; use a list"
+            "class_names must be a sequence in the order of the classes, such as a list, got a "
+            f"{type(class_names).__name__}"
         )
     names = list(class_names)
     if not all(isinstance(name, str) and name for name in names):

@@ -1,4 +1,4 @@
-"""Any binary measure at every threshold, from one histogram of scores."""
+"""Sweep of a binary measure over all thresholds, from one histogram of scores."""
 
 from __future__ import annotations
 
@@ -28,74 +28,85 @@ __all__ = ["ThresholdSweep"]
 
 
 class ThresholdSweep(SharedResult):
-    """A binary measure at every threshold, and the threshold where it is best.
+    """Sweep of a binary measure over all thresholds: it logs the best threshold and the value there.
 
-    The state is a histogram of the scores of either class between the thresholds: an update costs O(batch), all
-    processes are summed by one ``all_reduce``, and every measure, the ROC curve and its area come from it. A score
-    strictly above the threshold predicts 1, as in all metrics here (torchmetrics' binned curves take ``>=``).
+    Update it with scores like any metric; the default thresholds suit probabilities of rare events and logits alike::
 
-    The default thresholds lie in the space of logits, 4,097 edges to +-100, so that they are dense wherever scores
-    crowd: near 0 for rare events, near 0 and 1 for over-confident models. On calibrated scores at prevalences from .5
-    to 1e-4, and with logits of a quarter or four times their size, AUC, average precision, best F1 and best G-mean are
-    within .002 of scikit-learn's exact ones (101 even thresholds: AUC off by .18 at a prevalence of .001). ``compute``
-    warns where a bin holds so many samples that this may not hold. Give ``logits=True`` where there are logits: in
-    float32 probabilities of logits from 17 on are all 1. Half precision is read as float32. With many labels or classes
-    a smaller number of thresholds saves memory: the default takes 64 kB for each::
+        sweep = ThresholdSweep("f1")
+        sweep.update(scores, y)  # for each batch of the validation set
+        sweep.compute()  # {"threshold": ..., "value": ...}
+        print(sweep.best(at_least={"recall": 0.8}))  # best F1 with a recall of at least .8
+        test = sweep.metric(imbtorch.FScore)  # metric with the best threshold, for the test set
+        sweep.result().plot()  # F1 over the thresholds, ROC and precision-recall curves
 
-        self.sweep = ThresholdSweep(imbtorch.IndexBalancedAccuracy, prefix="val_")
+    In Lightning, log the sweep itself::
+
+        self.sweep = ThresholdSweep("f1", prefix="val_")
         self.sweep.update(scores, y)  # in validation_step
-        self.log_dict(self.sweep)  # val_threshold and val_value, in on_validation_epoch_end
+        self.log_dict(self.sweep)  # in on_validation_epoch_end: val_threshold and val_value
 
-    The best threshold is chosen on the data that it is measured on, so its value there flatters:
-    ``interval("value")`` corrects it. Choose on validation data, measure on test data::
+    The best value looks better than it is, because the threshold was chosen on the same samples; ``interval("value")``
+    corrects it. Choose the threshold on validation data and measure on test data. A score strictly above the threshold
+    predicts 1, as in all metrics of this package (torchmetrics' binned curves take ``>=``).
 
-        sweep.compute()
-        test = sweep.metric(imbtorch.FScore)  # with the best threshold
-        test = sweep.metric(imbtorch.FScore, at=sweep.best(at_least={"recall": 0.8}, sure=0.9))
+    **Accuracy and memory.** The state is a histogram of the scores of each class between the thresholds. An update
+    takes time proportional to the batch, and one ``all_reduce`` sums the histograms of all processes. The 4,097 default
+    thresholds are spaced by logits from -100 to 100, so they are dense where scores of rare events and of overconfident
+    models crowd. For calibrated scores with prevalences from .5 to 1e-4, and for logits divided or multiplied by four,
+    AUC, average precision, best F1 and best G-mean differ from scikit-learn's exact values by at most .002 (with 101
+    evenly spaced thresholds, AUC is off by .18 at a prevalence of .001). ``compute`` warns if a bin holds so many
+    samples that the error may be larger. Pass logits with ``logits=True`` if you have them: in float32 the
+    probabilities of all logits from 17 on are 1. Half precision is converted to float32. The default takes 64 kB for
+    each label or class; fewer thresholds take less.
 
-    By ``also`` values without a threshold are logged beside it, all of which :meth:`interval` knows:
+    **Further values.** ``also`` adds values that do not belong to a single threshold; :meth:`interval` knows them:
 
-    - ``"auc"``: area under the ROC curve.
-    - ``"average_precision"``: mean precision at the score of each positive, which falls with the prevalence.
-      Like ``"auc"`` it comes for several labels or classes as ``<name>/<label>``, and as ``<name>``, their mean (macro
-      average) over those that have targets of both classes.
-    - ``"partial_auc"``: what the point at the best threshold contributes to the area with its two neighbours on the
-      curve (Liu, Ghosh and Martin 2007, eq. 3). It is not McClish's partial area (1989), which cuts the curve at a
-      greatest false positive rate and is what scikit-learn's ``max_fpr`` means. It depends on how near the neighbouring
-      points are, hence on the number of samples: compare models on the same samples only.
+    - ``"auc"``: area under the ROC curve (AUC).
+    - ``"average_precision"``: mean precision at the score of each positive (AP). It falls with the prevalence.
+    - ``"partial_auc"``: contribution of the point at the best threshold to the AUC: two trapezoids, between the point
+      and its two neighbours on the curve (Liu, Ghosh and Martin 2007, eq. 3). It depends on the distance of the
+      neighbours and so on the number of samples; compare models on the same samples only. It is not McClish's partial
+      area (1989) up to a greatest false positive rate, which is scikit-learn's ``max_fpr``.
+
+    With several labels or classes, AUC and average precision are reported as ``<name>/<label>`` and, as ``<name>``,
+    their mean over the labels that have targets of both classes (macro average).
 
     Args:
-        measure: metric class, instance or ``functools.partial`` of a class, or function of ``[..., 2, 2]`` counts. What
-            has a positive class is read for it, functions of this package like their metrics. Net benefit needs the
-            one price at which all thresholds are compared, as in ``functools.partial(NetBenefit, threshold=0.2)``.
-        thresholds: their number, spaced evenly from 0 to 1, or a sorted tensor of thresholds in [0, 1]; by default
-            those above. They are probabilities even with ``logits=True``, where logits are compared with theirs. They
-            are rounded once to the dtype of the scores.
-        task: ``"binary"``; ``"multilabel"``, each label apart; or ``"multiclass"`` with ``per_class=True``, each class
-            against the rest.
-        num_labels: number of labels.
-        num_classes: number of classes.
-        per_class: must be True for multiclass scores, which have no threshold of their own.
-        class_names: names of labels or classes, for the names of the values.
-        also: names of further values, see above.
-        prevalence: shares of the classes in the population that everything is read at, in any unit: of the negatives
-            and positives, ``[0.999, 0.001]``; of each class; for multilabel the share of positives of each label. By
-            default those that were counted. Counts, ROC curve and AUC do not move. The classes that make up the rest
-            beside one class keep their shares among themselves.
-        higher_is_better: direction of a function of your own; measures of this package know theirs, and one without a
-            direction (dominance) is refused unless given as ``(function, True)``.
-        prefix: comes before each name.
-        postfix: comes after each name.
-        logits: whether scores are logits (softmax over classes for multiclass, else sigmoid); never guessed.
+        measure: name in the catalogue such as ``"f1"``, metric class, instance or ``functools.partial`` of a class, or
+            function of ``[..., 2, 2]`` counts. Measures that can be computed for the positive class alone are, as in
+            binary metrics. Net benefit needs one price for all thresholds:
+            ``functools.partial(NetBenefit, threshold=0.2)``.
+        thresholds: number of thresholds, evenly spaced from 0 to 1, or a sorted tensor of thresholds in [0, 1]; by
+            default the 4,097 described above. They are probabilities even with ``logits=True``; logits are compared
+            with the logits of the thresholds.
+        task: ``"binary"``; ``"multilabel"``, with a sweep for each label; or ``"multiclass"`` with ``per_class=True``,
+            with a sweep for each class against the rest.
+        num_labels: number of labels; required for multilabel.
+        num_classes: number of classes; required for multiclass.
+        per_class: must be True for multiclass, to confirm that each class is swept against the rest.
+        class_names: names of the labels or classes, which appear in the names of the values; by default their indices.
+        also: names of further values, see above; by default none.
+        prevalence: class shares of the population for which all values are computed, in any unit:
+            ``[negatives, positives]`` such as ``[0.999, 0.001]``; one share for each class for multiclass; the share of
+            positives of each label, in [0, 1], for multilabel. By default values are those of the counted samples.
+            Counts, ROC curve and AUC do not depend on it. For a class against the rest, the other classes keep their
+            proportions.
+        higher_is_better: direction of a function of your own, True by default. Measures of this package have their own
+            direction; one without a direction (dominance) is refused unless given as ``(function, True)``.
+        prefix: text before each name, such as ``"val_"``.
+        postfix: text after each name.
+        logits: whether scores are logits (softmax over classes for multiclass, sigmoid otherwise) rather than
+            probabilities; never guessed.
         ignore_index: target of the samples to leave out.
-        on_invalid: see :class:`ConfusionMatrixMetric`; scores outside [0, 1] are refused as there.
-        weighted: whether ``update`` takes ``weight``, see there.
+        on_invalid: ``"raise"`` or ``"warn"``, the reaction to invalid samples such as scores outside [0, 1]; see
+            :class:`ConfusionMatrixMetric`.
+        weighted: whether :meth:`update` takes ``weight``, see there.
         kwargs: arguments of :class:`torchmetrics.Metric`.
 
     Raises:
         ValueError: for thresholds outside [0, 1] or not sorted, arguments that do not fit the task, a measure without a
             direction, and net benefit without a price.
-        TypeError: for a measure that is none.
+        TypeError: for something that is not a measure.
 
     >>> from imbtorch import balanced_accuracy
     >>> sweep = ThresholdSweep(balanced_accuracy, thresholds=11)
@@ -132,16 +143,16 @@ class ThresholdSweep(SharedResult):
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
         if isinstance(thresholds, str):
-            raise TypeError(f"thresholds must be their number or a tensor, got {thresholds!r}; use task={thresholds!r}")
+            raise TypeError(f"thresholds must be a number or a tensor, got {thresholds!r}; use task={thresholds!r}")
         if per_class != (task == "multiclass"):
             raise ValueError(
-                "task='multiclass' needs per_class=True (each class against the rest); other tasks have no classes"
+                "task='multiclass' needs per_class=True (each class against the rest); other tasks must leave it out"
             )
         counting = Counting.of(task, num_classes, num_labels, 0.5, logits, ignore_index, weighted=weighted)
         if class_names is not None and task == "binary":
             raise ValueError(
-                "class_names have no place in task='binary', whose values are one threshold and one value; leave them "
-                "out, or name another task"
+                "class_names must be left out in task='binary', which reports one threshold and one value; or use "
+                "another task"
             )
         grid = Grid.of(thresholds, counting.logits)
         histogram = Histogram(counting, grid, grid.edges)
@@ -199,12 +210,13 @@ class ThresholdSweep(SharedResult):
         return self._by_full_name({row.name: value for row, value in values.items()})
 
     def compute(self) -> dict[str, Tensor]:
-        """Best threshold and the value there, of all scores of all processes; ``<name>/<label>`` for several labels.
+        """Compute the best threshold and its value from the scores of all processes (a collective step).
 
-        Of equal values the lowest threshold is taken. Thresholds are float64: round them to the dtype of the scores.
+        With several labels or classes the names are ``threshold/<label>`` and ``value/<label>``. Of tied thresholds the
+        lowest is taken. Thresholds are float64; round them to the dtype of the scores before you compare.
 
         Raises:
-            ValueError: if samples could not be counted and ``on_invalid="raise"``.
+            ValueError: if there were invalid samples and ``on_invalid="raise"``.
         """
         counts = self._histogram.counts(self._own(self._state))
         actual = counts.sum(-1)
@@ -213,7 +225,7 @@ class ThresholdSweep(SharedResult):
         return self._keep(SweepResult(self._reading.values(counts), counts, self._reading))
 
     def _warn_of_crowds(self, histogram: Tensor) -> None:
-        """Warn where the samples of a bin could move an area by too much, if their scores differ."""
+        """Warn if the samples of one bin could change AUC or average precision too much."""
         if self._histogram.grid.name != DEFAULT or not self._may_warn("crowded"):
             return
         lost, held = unresolved(histogram), double(histogram).sum(-2)
@@ -229,27 +241,33 @@ class ThresholdSweep(SharedResult):
             above = f"above {grid.thresholds[index - 1]:.10g}"
         else:
             above = f"of a logit above {grid.edges[index - 1]:.4g}"
-        remedy = "" if self.logits else "; pass logits with logits=True, of which float32 tells more apart"
+        remedy = "" if self.logits else "; pass logits with logits=True, which float32 resolves better"
         self._warn_once(
             "crowded",
             f"{type(self).__name__}: {samples:g} scores {above} fall between two thresholds; unless they are equal, "
             f"AUC or average precision may be off by {most:.3f}{remedy}",
         )
 
-    # --- of the last result -----------------------------------------------------------------------------------------
+    # --- the last result --------------------------------------------------------------------------------------------
 
     def result(self) -> SweepResult:
-        """Return the last computed result, which has the curves, and can be asked and pickled; never communicates.
+        """Return the last computed result, with curves, intervals and plots; it can be pickled. Never communicates.
 
-        On a single process it is computed anew if counts came since; after ``reset`` the last result stays.
+        On a single process it is computed again if samples were counted since. After ``reset`` the last result stays.
 
         Raises:
-            RuntimeError: if several processes count and nothing was computed yet.
+            RuntimeError: on several processes, if nothing was computed yet.
         """
         return cast(SweepResult, super().result())
 
     def interval(self, name: str, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
-        """Return how sure a value of the last result is, as :meth:`SweepResult.interval` does; never communicates."""
+        """Compute the interval of a value of the last result with :meth:`SweepResult.interval`; never communicates.
+
+        Args:
+            name: ``"threshold"``, ``"value"``, ``"auc"``, ``"average_precision"`` or ``"partial_auc"``, logged or not.
+            level: probability that the interval holds, in (0, 1).
+            generator: source of randomness, on the CPU; by default torch's.
+        """
         return self.result().interval(name, level, generator)
 
     def best(
@@ -261,7 +279,15 @@ class ThresholdSweep(SharedResult):
         sure: float | None = None,
         generator: torch.Generator | None = None,
     ) -> OperatingPoint | dict[str, OperatingPoint]:
-        """Return the best threshold of the last result within limits, as :meth:`SweepResult.best` does."""
+        """Find the best threshold of the last result within limits, with :meth:`SweepResult.best`.
+
+        Args:
+            at_least: name of a measure -> least value, such as ``{"recall": 0.8}``.
+            alerts: greatest share of samples that may be predicted positive.
+            costs: ``[[0, fp], [fn, 0]]``, costs to minimise instead of maximising the measure.
+            sure: level of the promise that all limits hold; by default no promise is made.
+            generator: source of randomness, on the CPU; by default torch's.
+        """
         return self.result().best(at_least, alerts=alerts, costs=costs, sure=sure, generator=generator)
 
     def metric(
@@ -270,14 +296,20 @@ class ThresholdSweep(SharedResult):
         at: OperatingPoint | Mapping[str, OperatingPoint] | None = None,
         **arguments: Any,
     ) -> M:
-        """Make a metric with the best threshold of the last result, as :meth:`SweepResult.metric` does."""
+        """Make a metric with the best threshold of the last result, with :meth:`SweepResult.metric`.
+
+        Args:
+            cls: metric class, :class:`~imbtorch.ImbalanceReport` or ``functools.partial`` of one.
+            at: operating point of :meth:`best`, to use its threshold instead.
+            arguments: further arguments of the metric.
+        """
         return self.result().metric(cls, at, **arguments)
 
     def plot(self, val: Any | None = None, ax: Any | None = None) -> tuple[Any, Any]:
-        """Draw the measure over the thresholds of the last result; :meth:`SweepResult.plot` draws the curves as well.
+        """Draw the measure of the last result over the thresholds; :meth:`SweepResult.plot` draws the curves as well.
 
         Args:
-            val: not used; the curve is that of the last computed result.
+            val: not used; the last computed result is drawn.
             ax: matplotlib axes to draw into; by default a new figure.
 
         Returns:
@@ -288,18 +320,20 @@ class ThresholdSweep(SharedResult):
 
 M = TypeVar("M")
 DEFAULT = Grid.of(None, False).name
-TOLERANCE = 0.002  # of an area
-CROWD = 100  # samples of a bin from which a warning is worth its line
+TOLERANCE = 0.002  # error of an area that needs no warning
+CROWD = 100  # number of samples in a bin from which to warn
 
 
 def _swept_measure(measured: Measured, higher_is_better: bool) -> AveragedMeasure:
-    """The measure as it is read of binary counts, with a direction; tried at once, not at the end of an epoch."""
+    """Resolve a measure of binary counts with a direction, and try it before the first epoch."""
     bare, direction = as_given("measure", measured)
     metric, keywords = metric_class(bare)
     binary = Counting.of("binary")
     if isinstance(bare, ConfusionMatrixMetric):
         if bare.task != "binary":
-            raise ValueError(f"a sweep reads binary counts; make the metric with task='binary', got {bare!r}")
+            raise ValueError(
+                f"a sweep needs a measure of binary counts; make the metric with task='binary', got {bare!r}"
+            )
         binary = bare._counting
     elif metric is None:  # a function of the user's own
         direction = higher_is_better if direction is None else direction
@@ -312,15 +346,15 @@ def _swept_measure(measured: Measured, higher_is_better: bool) -> AveragedMeasur
         found = found.towards(direction)
     if found.higher_is_better is None:
         raise ValueError(
-            f"measure {found.name} has no direction in which it could be best; give a function that has one, such as "
-            "lambda counts: -imbtorch.dominance(counts).abs(), or (function, True)"
+            f"measure {found.name} has no direction, so no threshold is best; pass a function of which higher is "
+            "better, such as lambda counts: -imbtorch.dominance(counts).abs(), or (function, True)"
         )
     evaluated(found, torch.ones(3, 2, 2, dtype=torch.float64, device="cpu"))
     return found
 
 
 def _checked_also(also: Sequence[Also]) -> tuple[str, ...]:
-    """Names of further values."""
+    """Check the names of further values and drop repeated ones."""
     if isinstance(also, str):
         raise TypeError(f"also must be a sequence of names, got the string {also!r}; write also=({also!r},)")
     for name in also:

@@ -1,4 +1,4 @@
-"""What a sweep computed: a histogram of scores, and all that can be read off it without the sweep."""
+"""Results of sweeps: values, curves, intervals and best thresholds, independent of the sweep."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ MOST_CORRECTED = 5  # labels up to which a picture shows the corrected intervals
 
 @dataclass(frozen=True, eq=False)
 class SweepReading:
-    """The way a sweep reads a histogram of scores, which its results share.
+    """Settings by which a sweep computes values from a histogram of scores; its results share them.
 
     Attributes:
         counting: how samples are counted.
         class_names: names of the labels or classes; ``("0",)`` in the binary task.
-        measure: the one that is swept, with a direction.
-        name: what pictures call it.
+        measure: swept measure, with a direction.
+        name: name of the measure in pictures.
         thresholds: float64 ``[T]`` on the CPU, sorted.
-        also: further values.
-        priors: class shares of the population that everything is read at; None for those that were counted.
+        also: names of further values.
+        priors: class shares of the population for which values are computed; None for those of the counts.
         crowded: whether the thresholds crowd near 0 and 1, so that pictures show them as logits.
     """
 
@@ -75,7 +75,7 @@ class SweepReading:
     crowded: bool
 
     def rows_of(self, name: str) -> list[Row]:
-        """Rows of a value, one for each label or class, behind them their mean where there is one."""
+        """Return the rows of a value: one for each label or class, then their mean if it has one."""
         better = {"threshold": None, "value": self.measure.higher_is_better}.get(name, True)
         if self.counting.task == "binary":
             return [Row(name, better)]
@@ -84,11 +84,11 @@ class SweepReading:
 
     @property
     def rows(self) -> list[Row]:
-        """Rows that are reported."""
+        """Rows of all reported values."""
         return [row for name in ("threshold", "value", *self.also) for row in self.rows_of(name)]
 
     def values(self, histogram: Tensor) -> dict[Row, Tensor]:
-        """Return the value of each row, given samples of either class between the thresholds, ``[..., 2, B]``."""
+        """Return the value of each row, given a histogram ``[..., 2, B]`` of the scores of negatives and positives."""
         at_each, higher = self.at_each_threshold(histogram), self.measure.higher_is_better
         ranked = at_each.nan_to_num(nan=-torch.inf if higher else torch.inf)
         best = ranked.argmax(-1) if higher else ranked.argmin(-1)
@@ -112,48 +112,51 @@ class SweepReading:
         }
 
     def rates(self, histogram: Tensor) -> Tensor:
-        """Return a histogram at the class priors, as counted without any."""
+        """Rescale a histogram to the class priors; without priors it stays as it is."""
         shares = self.shares()
         return histogram if shares is None else rescaled_rows(double(histogram), shares)
 
     def shares(self) -> Tensor | None:
-        """Shares ``[2]`` or ``[L, 2]`` of negatives and positives at the class priors."""
+        """Return the shares of negatives and positives at the class priors, ``[2]`` or ``[L, 2]``."""
         if self.priors is None:
             return None
         priors = self.priors / self.priors.sum(-1, keepdim=True)
         return torch.stack((1 - priors, priors), -1) if self.counting.task == "multiclass" else priors
 
     def matrices(self, histogram: Tensor) -> Tensor:
-        """Return the counts at each threshold, ``[..., T, 2, 2]``; edges that no threshold can name are left out."""
+        """Return the counts at each threshold, ``[..., T, 2, 2]``, without edges beyond the last threshold."""
         return matrices_of(histogram)[..., : len(self.thresholds), :, :]
 
     def at_each_threshold(self, histogram: Tensor) -> Tensor:
-        """Return the value of the measure at each threshold, ``[..., T]``."""
+        """Compute the measure at each threshold, ``[..., T]``."""
         return evaluated(self.measure, double(self.matrices(self.rates(histogram))))  # int64 divides in float32
 
     def shares_of(self, index: int) -> Tensor | None:
-        """Shares ``[2]`` of negatives and positives of a label at the class priors."""
+        """Return the shares ``[2]`` of negatives and positives of a label at the class priors."""
         shares = self.shares()
         return None if shares is None else shares.reshape(-1, 2)[index]
 
     def objective(self, index: int | None = None) -> Measure:
-        """Return the measure so that higher is better, of a label at the class priors, or of rates."""
+        """Return the measure as a function to maximise: at the class priors of a label, or without ``index`` as is."""
         shares = None if index is None else self.shares_of(index)
         measure: Measure = self.measure if shares is None else AtPrevalence(self.measure, shares)
         return measure if self.measure.higher_is_better else negated(measure)
 
 
 def negated(measure: Measure) -> Measure:
-    """Turn a measure round, so that higher is better."""
+    """Return the negative of a measure."""
     return lambda counts: -measure(counts)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SweepResult(Result):
-    """Values that a sweep computed, with the histogram of scores; it never changes and never communicates.
+    """Result of a sweep: its values and the histogram of scores, with curves, intervals and the choice of a threshold.
 
-    :meth:`ThresholdSweep.result` returns it. It pickles, so that thresholds can be chosen later, in another process and
-    without the sweep. A function that is swept must then be defined at the top level of a module.
+    :meth:`ThresholdSweep.result` returns it. ``result["value"]`` is one value, :attr:`values` is a dict of all, without
+    prefix and postfix. A result never changes and never communicates. It can be pickled, so that you can choose a
+    threshold later without the sweep; a function that is swept must then be defined at the top level of a module.
+
+    Shapes are those of the binary task; with L labels or classes, L is the first dimension of each.
 
     >>> from imbtorch import ThresholdSweep
     >>> sweep = ThresholdSweep("f1", thresholds=5)
@@ -171,89 +174,93 @@ class SweepResult(Result):
         return self._histogram
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled, on the CPU."""
+        """Return the state to pickle, on the CPU."""
         return super().__getstate__() | {"_histogram": self._histogram.cpu()}
 
     # --- curves -----------------------------------------------------------------------------------------------------
 
     def matrices(self) -> Tensor:
-        """Counts at each threshold, ``[T, 2, 2]`` (``[L, T, 2, 2]``)."""
+        """Return the counts at each threshold, ``[T, 2, 2]`` or ``[L, T, 2, 2]``."""
         return self._reading.matrices(self._histogram)
 
     def rates(self) -> Tensor:
-        """Samples of either class in each bin of scores, ``[2, B]`` (``[L, 2, B]``), as values are read.
+        """Return the number of negatives and positives in each bin of scores, ``[2, B]`` or ``[L, 2, B]``.
 
-        At the ``prevalence`` rates whose rows sum to it, else counts.
+        With ``prevalence`` they are rates whose rows sum to the class shares.
         """
         return self._reading.rates(self._histogram).clone()
 
     def curve(self) -> tuple[Tensor, Tensor]:
-        """Thresholds ``[T]`` and the values of the measure there, ``[T]`` (``[L, T]``)."""
+        """Return the thresholds ``[T]`` and the measure at each of them, ``[T]`` or ``[L, T]``."""
         return self._reading.thresholds.clone(), self._reading.at_each_threshold(self._histogram).cpu()
 
     def roc(self) -> tuple[Tensor, Tensor]:
-        """False and true positive rates ``[B + 1]`` (``[L, B + 1]``) around B bins, rising from (0, 0) to (1, 1).
+        """Return false and true positive rates, each ``[B + 1]`` or ``[L, B + 1]``, rising from (0, 0) to (1, 1).
 
-        nan for a class without targets.
+        Rates of a class without targets are nan.
         """
         return roc_curve(self._histogram)
 
     def precision_recall(self) -> tuple[Tensor, Tensor]:
-        """Recalls and precisions ``[B]`` (``[L, B]``), from the highest threshold to one below all scores.
+        """Return recalls and precisions, each ``[B]`` or ``[L, B]``, from the highest threshold to the lowest.
 
-        At the ``prevalence``. Precisions are nan where nothing is predicted.
+        The lowest is below all scores. Precisions without positive predictions are nan. They are those at the
+        ``prevalence``, if there is one.
         """
         return precision_recall_curve(self.rates())
 
     def auc(self) -> Tensor:
-        """Area under the ROC curve through :meth:`roc` by the trapezoid rule, ``[]`` or ``[L]``."""
+        """Compute the area under the ROC curve by the trapezoid rule, ``[]`` or ``[L]``."""
         return area(self._histogram)
 
     def average_precision(self) -> Tensor:
-        """Mean precision at the score of each positive, as scikit-learn's and torchmetrics', ``[]`` or ``[L]``.
+        """Compute the mean precision at the score of each positive, ``[]`` or ``[L]``.
 
-        At the ``prevalence``.
+        The definition is that of scikit-learn and torchmetrics. It is computed at the ``prevalence``, if there is one.
         """
         return average_precision(self.rates())
 
     def partial_auc(self) -> Tensor:
-        """What the point of each threshold contributes to the area with its two neighbours, ``[T]`` or ``[L, T]``.
+        """Compute the contribution of the point at each threshold to the AUC, ``[T]`` or ``[L, T]``.
 
-        In the order of the thresholds, a neighbour being that at the next threshold, which often predicts the same; the
-        value ``partial_auc`` goes by the next points that differ, and :func:`imbtorch.analysis.partial_auc` by
-        neighbours of your own. Source: Liu, Ghosh and Martin (2007), eq. 3.
+        It consists of two trapezoids, between the point and those at the next thresholds on both sides, which often
+        predict the same. In contrast, the reported value ``partial_auc`` uses the next points that differ, and
+        :func:`imbtorch.analysis.partial_auc` takes neighbours of your choice. Source: Liu, Ghosh and Martin (2007),
+        eq. 3.
         """
         return partial_areas(self._histogram)[..., : len(self._reading.thresholds)]
 
-    # --- how sure, and which threshold ------------------------------------------------------------------------------
+    # --- intervals and thresholds -----------------------------------------------------------------------------------
 
     def interval(self, name: str, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
-        """Return how sure a value is. Samples must be independent.
+        """Compute the interval of a value. Samples must be independent.
 
-        - ``"value"``: corrected for the threshold having been chosen by it, so the estimate lies below what is logged.
-          The samples are halved by coins, the threshold of one half is counted on the other, and the limits are the
-          :func:`~imbtorch.analysis.posterior`'s of these counts. F1 of 10, 20, 50 positives flatters by .10, .07, .04,
-          the estimate by -.01, .01, .00 (normal scores, 300 simulated samples each), and its limits held the true value
-          in .95 or more.
-        - ``"auc"``: method 5 of Newcombe (2006), widened where DeLong's variance is larger. Close to 1 it is too wide,
-          at .998 three times or more.
-        - ``"average_precision"``: limits of a share that varies as much as average precision does. Not at a
-          ``prevalence``.
-        - ``"partial_auc"``, at the threshold as it is, and ``"threshold"``: percentiles of 400 resamples of the scores
-          of each class. They say what comes of other samples of this size, not how often the best threshold is covered.
+        - ``"value"``: interval of the best value, corrected for the choice of the threshold on the same samples; the
+          estimate is therefore lower than the logged value. The samples are divided at random into halves, and the best
+          threshold of each half is counted on the other; the bounds are those of the
+          :func:`~imbtorch.analysis.posterior` of these counts. In simulations with 10, 20 and 50 positives (normal
+          scores, 300 samples each) the logged F1 is too high by .10, .07 and .04, the estimate by -.01, .01 and .00,
+          and the interval holds the true value in .95 or more of the samples.
+        - ``"auc"``: method 5 of Newcombe (2006), widened if DeLong's variance is larger. It is too wide for an AUC
+          close to 1, three times or more at .998.
+        - ``"average_precision"``: bounds of a proportion with the same variance as the average precision; not
+          available with ``prevalence``.
+        - ``"threshold"`` and ``"partial_auc"`` (at the present threshold): percentiles over 400 resamples of the scores
+          of each class. They show how much other samples of this size would differ; the interval is not guaranteed to
+          hold the best threshold of the population.
 
         Args:
             name: ``"threshold"``, ``"value"``, ``"auc"``, ``"average_precision"`` or ``"partial_auc"``, logged or not.
-            level: share within, in (0, 1).
+            level: probability that the interval holds, in (0, 1).
             generator: source of randomness, on the CPU; by default torch's.
 
         Returns:
-            :class:`~imbtorch.analysis.Interval` of ``[]``, for several labels ``[L]``: nan for those that have targets
-            of one class alone.
+            :class:`~imbtorch.analysis.Interval` of shape ``[]``, or ``[L]`` for several labels, with nan for labels
+            that have targets of one class only.
 
         Raises:
-            ValueError: for another name, a level outside (0, 1), weighted counts, average precision at a
-                ``prevalence``, and where no label has targets of both classes.
+            ValueError: for an unknown name, a level outside (0, 1), weighted counts, average precision with
+                ``prevalence``, and if no label has targets of both classes.
         """
         check_choice("name", name, ("threshold", "value", *get_args(Also)))
         check_level(level)
@@ -268,8 +275,9 @@ class SweepResult(Result):
         if name == AP:
             if self._reading.priors is not None:
                 raise ValueError(
-                    "average precision has no interval at another prevalence, where it is as uncertain as the few "
-                    "negatives above the positives; sweep without prevalence=, or ask for 'auc', which does not move"
+                    "average precision has no interval at another prevalence, because it then depends on the few "
+                    "negatives that score above the positives; sweep without prevalence=, or use 'auc', which does not "
+                    "depend on the prevalence"
                 )
             return average_precision_interval(histogram, level)
         of_label = self._value_interval if name == "value" else partial(self._resampled, name)
@@ -286,7 +294,7 @@ class SweepResult(Result):
     def _value_interval(
         self, index: int, histogram: Tensor, level: float, generator: torch.Generator | None
     ) -> Interval:
-        """Interval of the best value, corrected for the choice."""
+        """Compute the interval of the best value of one label, corrected for the choice."""
         shares, number = self._reading.shares_of(index), len(self._reading.thresholds)
         measure = self._reading.measure if shares is None else AtPrevalence(self._reading.measure, shares)
         counts = corrected_counts(histogram, number, self._reading.objective(index), generator=generator)
@@ -296,7 +304,7 @@ class SweepResult(Result):
     def _resampled(
         self, name: str, index: int, histogram: Tensor, level: float, generator: torch.Generator | None
     ) -> Interval:
-        """Percentiles of the best threshold, or of what the point of the present one contributes to the area."""
+        """Compute percentiles over resamples of the best threshold, or of the partial AUC at the present one."""
         objective, number = self._reading.objective(index), len(self._reading.thresholds)
 
         def best(swept: Tensor) -> Tensor:
@@ -322,57 +330,61 @@ class SweepResult(Result):
         sure: float | None = None,
         generator: torch.Generator | None = None,
     ) -> OperatingPoint | dict[str, OperatingPoint]:
-        """Return the best threshold within limits.
+        """Find the best threshold that keeps the limits you set; without limits, the best of all.
 
-        Flagging nobody is a candidate, by a threshold of 1 if no other flags nobody.
+        Predicting no positives at all is always a candidate, with a threshold of 1 if no other does so.
 
-        A limit that is just met on validation data is truly met about half the time: the threshold of the best F1 with
-        recall .8 there truly has it in .59, .45, .51 of simulated samples with 10, 20, 50 positives. ``holds`` of the
-        result is the posterior probability (.56, .56, .55 on average there). Except for recall it does not know that
-        the threshold was chosen, and is much too high for limits that are hard to reach.
+        **Limits may fail on new data.** A limit that is just met on validation data holds in the population about half
+        of the time. In simulations with 10, 20 and 50 positives, the threshold with the best F1 among those with a
+        recall of .8 has that recall in the population in .59, .45 and .51 of the samples. ``holds`` of the result gives
+        the posterior probability of each limit, .56, .56 and .55 on average in these simulations. For limits other than
+        recall it ignores that the threshold was chosen, and is much too high if the limit is hard to reach.
 
-        ``sure`` asks for a promise: **in at most 1 - sure of samples all limits are promised although one of them does
-        not hold.** Nothing can be said of the promises that are made: where a limit cannot be reached, all of them are
-        wrong. Samples must be independent, and drawn from the population that the promise is about; each label or class
-        has a promise of its own. By exact binomial tests these limits can be promised, other measures are refused:
+        **Promises.** ``sure`` restricts the choice to thresholds for which all limits can be promised: in at most
+        1 - ``sure`` of all samples, limits are promised of which one does not hold. This is not the probability that a
+        promise holds once it is made: if a limit cannot be reached, every promise of it is false. Samples must be
+        independent and drawn from the population in question. Each label or class has its own promise. Promises rest on
+        exact binomial tests and are available for:
 
-        - ``"recall"``, ``"specificity"`` and ``alerts``, which are monotone over the thresholds: as many as possible.
-        - ``"precision"``, ``"npv"``, ``"accuracy"``, ``"iou"`` and ``"f1"``, at the thresholds that a walk from several
-          starts reaches, so that fewer are promised than could be. That promises err no more often is exact for a
-          precision that falls with the number of alerts, and simulated for the others.
+        - ``"recall"``, ``"specificity"`` and ``alerts``, which are monotone over the thresholds. Every threshold that
+          passes the test is promised.
+        - ``"precision"``, ``"npv"``, ``"accuracy"``, ``"iou"`` and ``"f1"``. They are tested from several starting
+          thresholds onward until a test fails, so fewer thresholds are promised than could be. The guarantee is exact
+          for a precision that falls with the number of alerts, and otherwise checked by simulation.
 
-        Each of several limits is promised at the full level: at a threshold given beforehand all are promised wrongly
-        no more often than the one that fails there. Simulated (``examples/coverage.md``: useless scores, floors that
-        are easy, hard and out of reach, several limits, budgets and costs), wrong promises came in 1 - sure of samples
-        or fewer, up to the error of the simulation.
+        Each of several limits is tested at the full level, because a false promise of all of them needs a false promise
+        of the one that fails. In simulations (``examples/coverage.md``: useless scores, easy, hard and unreachable
+        floors, several limits, alert budgets and costs) false promises occurred in 1 - ``sure`` of the samples or
+        fewer, within simulation error.
 
-        Everything is read at the ``prevalence`` if there is one.
+        All values are those at the ``prevalence``, if there is one.
 
         Args:
-            at_least: floors, name of a measure -> least value, ``{"recall": 0.8}``.
-            alerts: budget, greatest share of samples that are predicted positive: .005 for 50 in 10,000.
-            costs: ``[[0, fp], [fn, 0]]``, what a sample of the row's class costs when predicted as the column's; the
-                threshold of the lowest expected cost is then taken in the place of that with the best measure.
-            sure: level of the promise that all limits hold, in (0, 1): see above.
+            at_least: name of a measure -> least value, such as ``{"recall": 0.8}``; by default no floors.
+            alerts: greatest share of samples that may be predicted positive, in (0, 1], such as .005 for 50 in 10,000;
+                by default no budget.
+            costs: ``[[0, fp], [fn, 0]]``, cost of a sample of the row's class that is predicted as the column's class.
+                The threshold with the lowest expected cost is then chosen, instead of the best value of the measure.
+            sure: level of the promise that all limits hold, in (0, 1); by default no promise is made.
             generator: source of randomness, on the CPU; by default torch's.
 
         Returns:
-            :class:`~imbtorch.analysis.OperatingPoint`; name of label or class -> point for several. A warning says
-            where it flags all samples or none.
+            :class:`~imbtorch.analysis.OperatingPoint`, or for several labels or classes a dict of their names. A
+            warning names points that predict all samples positive, or none.
 
         Raises:
-            ValueError: where no threshold keeps the limits (the error says what can be reached), limits out of range,
-                none can be promised, an unknown name, a measure of which less is better, ``sure`` with a measure that
-                cannot be promised, with weighted counts or at a ``prevalence``, and where targets of one class alone
-                were counted.
+            ValueError: if no threshold keeps the limits (the error says what is achievable) or none can be promised;
+                for limits out of range, an unknown measure or one of which lower is better; for ``sure`` with a measure
+                that cannot be promised or with ``prevalence``; for limits with weighted counts; and if only one class
+                has targets.
         """
         limits = checked_limits({} if at_least is None else at_least, alerts, sure)
         if self._reading.counting.weighted and limits:
             raise ValueError(f"limits need probabilities, and {UNSURE}")
         if self._reading.priors is not None and sure is not None:
             raise ValueError(
-                "sure= promises what holds in the population that was sampled, not at other class shares; sweep "
-                "without prevalence=, or leave sure out"
+                "sure= makes promises about the population of the samples, not about other class shares; sweep without "
+                "prevalence=, or leave sure out"
             )
         objective = self._reading.objective()
         if costs is not None:
@@ -385,7 +397,7 @@ class SweepResult(Result):
                 histogram, thresholds, self._reading.measure, objective, limits, shares, sure, generator, where
             )
             if point.alerts in (0, 1):
-                warn_caller(f"ThresholdSweep: the best threshold tells no samples apart: {point}")
+                warn_caller(f"ThresholdSweep: the best threshold predicts the same for all samples: {point}")
             points[self._reading.class_names[index]] = point
         return points["0"] if self._reading.counting.task == "binary" else points
 
@@ -395,21 +407,21 @@ class SweepResult(Result):
         at: OperatingPoint | Mapping[str, OperatingPoint] | None = None,
         **arguments: Any,
     ) -> M:
-        """Make a metric with the best threshold, for multilabel with one for each label.
+        """Make a metric with the best threshold, or with the best threshold of each label for multilabel.
 
         Args:
             cls: metric class, :class:`~imbtorch.ImbalanceReport` or ``functools.partial`` of one.
-            at: what :meth:`best` found, to take its thresholds instead.
-            arguments: further arguments of it.
+            at: operating point of :meth:`best` (for multilabel its dict), to use its threshold instead.
+            arguments: further arguments of the metric.
 
         Raises:
-            ValueError: for ``task="multiclass"``, whose metrics predict the class of the highest score, and where
-                targets of one class alone were counted.
+            ValueError: for ``task="multiclass"``, whose metrics predict the class with the highest score and have no
+                threshold, and if only one class has targets.
         """
         if self._reading.counting.task == "multiclass":
             raise ValueError(
-                "metrics of task='multiclass' have no thresholds; make one with task='binary' for a class, and give it "
-                "that class against the rest"
+                "metrics of task='multiclass' have no thresholds; make one with task='binary' for a single class, and "
+                "update it with that class against the rest"
             )
         if at is None:
             self._to_choose_from()
@@ -429,15 +441,15 @@ class SweepResult(Result):
         return cls(self._reading.counting.task, **({"threshold": chosen[0]} | same | arguments))
 
     def _of_labels(self, histogram: Tensor) -> Sequence[Tensor]:
-        """Histogram ``[2, B]`` of each label or class."""
+        """Return the histogram ``[2, B]`` of each label or class."""
         return histogram.reshape(-1, *histogram.shape[-2:]).unbind()
 
     def _of_one_class(self, histogram: Tensor) -> Tensor:
-        """Return which labels lack positive or negative targets, ``[L]``."""
+        """Return a bool ``[L]``, True for labels that lack positive or negative targets."""
         return (histogram.sum(-1) == 0).any(-1).reshape(-1)
 
     def _one_class_text(self, one_class: Tensor, consequence: str) -> str:
-        """Say which labels lack positive or negative targets."""
+        """Return the message about labels that lack positive or negative targets."""
         names = [self._reading.class_names[index] for index in one_class.nonzero().flatten().tolist()]
         of_labels = (
             ""
@@ -447,7 +459,7 @@ class SweepResult(Result):
         return f"{consequence} without positive and negative targets{of_labels}; count samples of both"
 
     def _to_choose_from(self) -> list[tuple[int, Tensor]]:
-        """Index and histogram of each label or class but an ignored one; raise if one has no two classes."""
+        """Return index and histogram of each label or class except an ignored one; raise if one lacks a class."""
         histogram, ignored = self._histogram.cpu(), self._reading.counting.ignored_class
         one_class = self._of_one_class(histogram)
         left_out = ignored if self._reading.counting.task == "multiclass" else None
@@ -457,7 +469,7 @@ class SweepResult(Result):
             raise ValueError(self._one_class_text(one_class, "no threshold can be chosen"))
         return [(index, each) for index, each in enumerate(self._of_labels(histogram)) if index != left_out]
 
-    # --- looks ------------------------------------------------------------------------------------------------------
+    # --- pictures ---------------------------------------------------------------------------------------------------
 
     def plot(self, kind: Kind | None = None, ax: Any | None = None) -> Any:
         """Draw the measure over the thresholds, the ROC curve, and precision over recall.

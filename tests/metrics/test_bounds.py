@@ -147,7 +147,7 @@ def test_groups_are_clusters():
 
 
 def test_an_interval_needs_what_it_is_of():
-    with pytest.raises(ValueError, match=r"clusters=True resamples the groups of the report, which has none"):
+    with pytest.raises(ValueError, match=r"clusters=True resamples the groups of the report, but it has none"):
         filled().interval("iam", clusters=True)
     with pytest.raises(ValueError, match="which are not reported"):
         filled().interval("mcc")
@@ -172,7 +172,9 @@ def test_an_absent_class_has_no_interval():
     low, high = scipy.stats.beta.ppf([0.025, 0.975], 180.5, 20.5)
     assert values["recall/ok_low"].item() == pytest.approx(low, abs=0.01)
     assert values["recall/ok_high"].item() == pytest.approx(high, abs=0.01)
-    with pytest.raises(ValueError, match="'recall/late' has no interval, since it depends on classes without targets"):
+    with pytest.raises(
+        ValueError, match="'recall/late' has no interval, because it depends on classes without targets"
+    ):
         report.interval("recall/late")
     assert report.interval("recall/ok").high < 1
 
@@ -269,9 +271,9 @@ def test_a_report_with_intervals():
         expected.tolist(), abs=0.01
     )
     assert set(report(preds, target)) == {f"val_{name}" for name in imbtorch.ImbalanceReport.default_measures("binary")}
-    with pytest.raises(ValueError, match="intervals draws whole matrices"):
+    with pytest.raises(ValueError, match="intervals need the whole matrix"):
         imbtorch.ImbalanceReport("multiclass", num_classes=3, intervals=True, state="margins")
-    with pytest.raises(ValueError, match="measures already holds 'a_low'"):
+    with pytest.raises(ValueError, match="measures already contains 'a_low'"):
         imbtorch.ImbalanceReport("binary", intervals=True, measures={"a": imbtorch.Accuracy, "a_low": imbtorch.Recall})
 
 
@@ -303,7 +305,7 @@ def test_reported_values_without_an_interval_are_not_called_unknown():
     report.update(torch.eye(4)[target], target, group=torch.arange(8) // 4)
     for name in ("iam/x", "iam_worst", "iam_soft", "iam/superclasses", "recall/tail"):
         assert name in report
-        with pytest.raises(ValueError, match=f"{name!r} has no interval here, but overall values and those of single"):
+        with pytest.raises(ValueError, match=f"{name!r} has no interval; overall values and values of single"):
             report.interval(name)
     with pytest.raises(ValueError, match=r"names \['iam/z'\], which are not reported"):
         report.interval("iam/z")

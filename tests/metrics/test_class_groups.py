@@ -93,7 +93,7 @@ def test_shot_groups_have_the_limits_of_the_literature():
 @pytest.mark.parametrize(
     ("groups", "error", "text"),
     [
-        ({"cat": ["dog"]}, ValueError, "'recall/cat' is reported already, and class_groups adds it once more"),
+        ({"cat": ["dog"]}, ValueError, "'recall/cat' is already reported, and class_groups adds it again"),
         ({"a:b": ["dog"]}, ValueError, "cannot bear :"),
         ({"{x}": ["dog"]}, ValueError, "cannot bear { }"),
         ({"[x]": ["dog"]}, ValueError, r"cannot bear \[ \]"),
@@ -114,7 +114,7 @@ def test_class_groups_that_do_not_fit(groups, error, text):
 
 
 def test_class_groups_need_a_measure():
-    with pytest.raises(ValueError, match="per_class, which names none"):
+    with pytest.raises(ValueError, match="per_class, which is empty"):
         ImbalanceReport("multiclass", class_names=ANIMALS, class_groups=GROUPS, per_class=())
 
 

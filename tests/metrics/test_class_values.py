@@ -60,7 +60,7 @@ def test_measures_of_each_class_may_be_of_one_against_the_rest():
 @pytest.mark.parametrize(
     ("per_class", "error", "text"),
     [
-        ({"g": "gmean"}, ValueError, r"per_class\['g'\] has one value of all classes .* belongs among measures"),
+        ({"g": "gmean"}, ValueError, r"per_class\['g'\] has one value for all classes .* name it in measures"),
         ({"": "recall"}, TypeError, "got the name ''"),
         ({"r": 3}, TypeError, r"measures\['r'\] must be a metric class of imbtorch, its name"),
         (["f2"], ValueError, "per_class must be one of .*'recall'.*got 'f2'"),

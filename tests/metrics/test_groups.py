@@ -266,11 +266,11 @@ def test_many_groups_report_the_worst_alone_unless_asked():
         (
             {"groups": ["1", "2"], "measures": ["recall"]},
             ValueError,
-            "'recall/1' is reported already, and groups adds it",
+            "'recall/1' is already reported, and groups adds it",
         ),
         ({"groups": 2, "per_group": ["mcc"], "measures": ["iam"]}, ValueError, r"per_group holds \['mcc'\]"),
         ({"groups": 2, "per_group": "iam"}, TypeError, r"such as \('iam',\)"),
-        ({"per_group": ["iam"]}, ValueError, "no groups are given"),
+        ({"per_group": ["iam"]}, ValueError, "per_group needs groups"),
     ],
 )
 def test_arguments_that_do_not_fit(arguments, error, text):
@@ -599,7 +599,7 @@ def test_directions_of_soft_groups():
     names = set(report.keys())
     assert {"iam_soft/a", "mcc_soft/b", "iam_soft_worst", "iam_worst", "iam/a"} <= names
     assert report["iam_soft_worst"].higher_is_better
-    with pytest.raises(ValueError, match="keeps no soft counts of each group"):
+    with pytest.raises(ValueError, match="has no soft counts for each group"):
         soft_report("multiclass", 3, groups=["a", "b"], state="margins")
 
 

@@ -141,7 +141,7 @@ def test_a_prefix_that_begins_a_name_hides_nothing():
         ({}, ValueError, "needs num_classes"),
         ({"num_classes": 3, "per_class": "recall"}, TypeError, r"such as \('recall',\)"),
         ({"num_classes": 3, "per_class": ("gmean",)}, ValueError, "per_class must be one of .*'recall', .*'gmean'"),
-        ({"num_classes": 3, "measures": {"recall/1": error_rate}}, ValueError, "already holds 'recall/1'.*rename"),
+        ({"num_classes": 3, "measures": {"recall/1": error_rate}}, ValueError, "already contains 'recall/1'.*rename"),
         ({"num_classes": 3, "measures": {}, "per_class": ()}, ValueError, "nothing to report"),
         ({"num_classes": 3, "state": "rows"}, ValueError, "state must be one of"),
         ({"num_classes": 3, "on_invalid": "skip"}, ValueError, "on_invalid must be one of"),
@@ -680,7 +680,7 @@ def test_a_value_of_a_report_as_a_function_of_counts():
         assert read(report.counts().expand(3, 4, 4)).shape == (3,)
         assert read.higher_is_better is True
     for name in ("iam/x", "iam_worst", "iam_low"):
-        with pytest.raises(ValueError, match=f"'{name}' is no function of the counts of all samples, but of their"):
+        with pytest.raises(ValueError, match=f"'{name}' is not a function of the counts of all samples, but of"):
             report.measure(name)
     with pytest.raises(ValueError, match="'recall/nobody', which is unknown"):
         report.measure("recall/nobody")

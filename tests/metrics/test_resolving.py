@@ -128,12 +128,12 @@ def test_a_metric_of_ones_own_may_read_any_cell():
         (
             metrics.ExpectedCost,
             TypeError,
-            r"ExpectedCost takes arguments of its own; give 'x' functools.partial\(.*costs=",
+            r"ExpectedCost requires costs; pass functools.partial\(.*costs=",
         ),
         (
             metrics.Accuracy("binary"),
             ValueError,
-            "'x' was made to count otherwise: task='binary', num_classes=2, where .*num_classes=3",
+            "'x' was made with task='binary', num_classes=2, but the counts have .*num_classes=3",
         ),
         (MulticlassAccuracy, TypeError, "must be a metric class of imbtorch"),
         (MulticlassAccuracy(num_classes=3), TypeError, "must be a metric class of imbtorch"),
@@ -227,7 +227,7 @@ def test_a_sweep_takes_a_name():
         ("iam", TypeError, r"names such as \['iam', 'mcc'\].*got 'iam'"),
         ([imbtorch.ImbalanceAccuracy], TypeError, r"or map names to measures, as in \{'iam': ImbalanceAccuracy\}"),
         ({1: "iam"}, TypeError, "got the name 1"),
-        ({"f2": FScore("multiclass", num_classes=4, beta=2)}, ValueError, "'f2' was made to count otherwise"),
+        ({"f2": FScore("multiclass", num_classes=4, beta=2)}, ValueError, "'f2' was made with num_classes=4, but"),
     ],
 )
 def test_words_that_name_no_measure(measures, error, text):
@@ -304,7 +304,7 @@ def test_a_name_is_read_like_the_metric_that_it_names(name, task):
     counting = Counting.of(task, *{"binary": (), "multiclass": (3,), "multilabel": (None, 3)}[task])
     metric = BY_KEY[name]
     if metric is imbtorch.ExpectedCost:
-        with pytest.raises(TypeError, match="ExpectedCost takes arguments of its own"):
+        with pytest.raises(TypeError, match="ExpectedCost requires costs"):
             resolved(name, name, counting)
         return
     made = metric(task, counting.num_classes if task == "multiclass" else None, num_labels=counting.num_labels)
@@ -378,9 +378,9 @@ def test_costs_of_several_classes_and_against_the_trivial_prediction():
 def test_costs_that_do_not_fit_the_report():
     with pytest.raises(ValueError, match=r"costs must be 3 x 3 finite numbers, got shape \[2, 2\]"):
         ImbalanceReport("multiclass", 3, measures={"cost": partial(imbtorch.ExpectedCost, costs=COSTS)})
-    with pytest.raises(TypeError, match=r"give 'expected_cost' functools.partial\(ExpectedCost, costs="):
+    with pytest.raises(TypeError, match=r"pass functools.partial\(ExpectedCost, costs="):
         ImbalanceReport("multiclass", 3, measures=["expected_cost"])
-    with pytest.raises(ValueError, match="'cost' was made to count otherwise"):
+    with pytest.raises(ValueError, match=r"'cost' was made with .*, but the counts have"):
         ImbalanceReport("multiclass", 3, measures={"cost": imbtorch.ExpectedCost("binary", costs=COSTS)})
 
 
@@ -439,5 +439,5 @@ def test_parameters_of_instances_and_partials_count():
     sweep = ThresholdSweep(functools.partial(imbtorch.ExpectedCost, costs=costs), torch.tensor([0.5]))
     assert sweep(scores, target)["value"].item() == pytest.approx((1 + 5) / 5)
     assert sweep["value"].higher_is_better is False
-    with pytest.raises(TypeError, match=r"ExpectedCost takes arguments of its own; .*functools.partial\(ExpectedCost"):
+    with pytest.raises(TypeError, match=r"ExpectedCost requires costs; .*functools.partial\(ExpectedCost"):
         ThresholdSweep(imbtorch.ExpectedCost)

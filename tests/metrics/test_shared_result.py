@@ -21,9 +21,9 @@ from imbtorch.metrics.rows import Overall
 def test_children_refuse_to_count():
     report = filled("multiclass")
     before = report.counts()
-    with pytest.raises(TypeError, match="'iam' is read off a report; call update of the report itself"):
+    with pytest.raises(TypeError, match="'iam' is a value of a report; call update of the report itself"):
         report["iam"].update(*data("multiclass"))
-    with pytest.raises(TypeError, match="'iam' is read off a report; call the report itself"):
+    with pytest.raises(TypeError, match="'iam' is a value of a report; call the report itself"):
         report["iam"](*data("multiclass"))
     assert torch.equal(report.counts(), before)
 

@@ -158,18 +158,18 @@ def test_a_coarse_value_can_be_read_off_any_counts():
         (
             {"superclasses": {"cat": ["cat", "dog"]}},
             ValueError,
-            "'recall/cat' is reported already, and superclasses adds it",
+            "'recall/cat' is already reported, and superclasses adds it",
         ),
         (
             {"class_groups": {"animal": ["cat", "dog"]}},
             ValueError,
-            "'recall/animal' is reported already, and superclasses",
+            "'recall/animal' is already reported, and superclasses",
         ),
-        ({"measures": {"iam": "iam", "iam/superclasses": "mcc"}}, ValueError, "'iam/superclasses' is reported already"),
+        ({"measures": {"iam": "iam", "iam/superclasses": "mcc"}}, ValueError, "'iam/superclasses' is already reported"),
         (
             {"groups": ["superclasses", "b"]},
             ValueError,
-            "'iam/superclasses' is reported already, and groups adds it once more",
+            "'iam/superclasses' is already reported, and groups adds it again",
         ),
         ({"state": "margins"}, ValueError, "need task='multiclass' and state='matrix', got state='margins'"),
         (

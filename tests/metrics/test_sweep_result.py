@@ -186,7 +186,7 @@ def test_an_ignored_class_has_no_operating_point():
 @pytest.mark.parametrize(("costs", "words"), [([[0, 1], [0, 1]], "nobody"), ([[1, 0], [1, 0]], "everybody")])
 def test_a_threshold_that_tells_nothing_apart_says_so(costs, words):
     sweep, _, _ = swept(samples=300)
-    with pytest.warns(UserWarning, match=f"tells no samples apart: .*flags {words}"):
+    with pytest.warns(UserWarning, match=f"predicts the same for all samples: .*flags {words}"):
         point = sweep.best(costs=costs)
     assert f"which flags {words}" in str(point)
 

@@ -609,5 +609,5 @@ def test_a_failed_update_of_a_group_is_not_made_up_for_later():
 
 
 def test_a_collection_within_a_collection_is_told_where_a_report_goes():
-    with pytest.raises(AttributeError, match="add the report to the outer one itself"):
+    with pytest.raises(AttributeError, match="add the report to the outer collection itself"):
         MetricCollection({"in": MetricCollection({"report": ImbalanceReport("binary")})})
