@@ -1,28 +1,39 @@
 """The recipes for trainers and loggers are run against the packages they name, offline."""
 
 import re
+import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
+import numpy as np
+import oracles
 import pytest
+import sklearn.metrics
 import torch
 import torchmetrics.segmentation
+from sklearn.model_selection import cross_val_score
 from versions import import_or_skip
 
 import imbtorch
 from imbtorch import ImbalanceReport, functional
 
 GUIDE = (Path(__file__).parents[2] / "examples" / "trainers.md").read_text(encoding="utf-8")
+SECTIONS = {section.splitlines()[0]: section for section in GUIDE.split("\n## ")[1:]}
+STAND_INS = {"ultralytics", "timm"}  # which cannot be imported beside torch for CPUs alone
 SNIPPETS = [
-    (section.splitlines()[0], snippet)
-    for section in GUIDE.split("\n## ")[1:]
+    (name, snippet)
+    for name, section in SECTIONS.items()
     for snippet in re.findall(r"^```python\n(.*?)^```", section, flags=re.DOTALL | re.MULTILINE)
 ]
+TESTED = [(name, snippet) for name, snippet in SNIPPETS if name not in STAND_INS]
 TABLE = re.findall(r"^\| `(.*)` \| `(.*)` \|$", GUIDE, flags=re.MULTILINE)
 PACKAGES = {
     "transformers": "transformers",
     "accelerate": "accelerate",
     "Ignite": "ignite",
+    "MONAI": "monai",
     "Fabric": "lightning",
+    "skorch": "skorch",
     "LightningCLI": "typeshed_client",  # of jsonargparse[signatures]
     "Weights & Biases": "wandb",
     "MLflow": "mlflow",
@@ -42,7 +53,7 @@ PACKAGES = {
 )
 @pytest.mark.usefixtures("_offline")
 @pytest.mark.parametrize(
-    ("section", "snippet"), SNIPPETS, ids=[f"{section}-{i}" for i, (section, _) in enumerate(SNIPPETS)]
+    ("section", "snippet"), TESTED, ids=[f"{section}-{i}" for i, (section, _) in enumerate(TESTED)]
 )
 def test_snippets_run_and_print_what_they_say(section, snippet):
     if section in PACKAGES:
@@ -56,7 +67,15 @@ def test_snippets_run_and_print_what_they_say(section, snippet):
 
 
 def test_every_tool_of_the_guide_has_its_snippet():
-    assert set(PACKAGES) | {"Plain torch and DDP", "CSV", "Coming from torchmetrics"} == {each for each, _ in SNIPPETS}
+    untied = {"Plain torch and DDP", "CSV", "Coming from torchmetrics"}
+    assert set(PACKAGES) | STAND_INS | untied == {each for each, _ in SNIPPETS} == set(SECTIONS)
+
+
+def test_the_contents_list_every_section_in_order():
+    contents = GUIDE.partition("\n## ")[0].rpartition("\n\n")[2]
+    assert re.findall(r"\]\(#([^)]+)\)", contents) == [
+        re.sub(r"[^\w -]", "", section.lower()).replace(" ", "-") for section in SECTIONS
+    ]
 
 
 def test_links_lead_somewhere():
@@ -64,6 +83,240 @@ def test_links_lead_somewhere():
     for link in re.findall(r"\]\(([^)]+)\)", GUIDE):
         file = Path(__file__).parents[2] / "examples" / link.partition("#")[0]
         assert link[1:] in anchors if link.startswith("#") else file.exists(), link
+
+
+# --- what the guide says of single tools ----------------------------------------------------------------------------
+
+
+def skorch_history(values, *callbacks, **scoring):
+    """Fit a skorch net whose IAM takes the given values over the epochs, and return its history."""
+    skorch = import_or_skip("skorch")
+    left = iter(values)
+    epoch_scoring = skorch.callbacks.EpochScoring(lambda net, inputs, target: next(left), name="iam", **scoring)
+    net = skorch.NeuralNetClassifier(
+        torch.nn.Linear,
+        module__in_features=1,
+        module__out_features=2,
+        criterion=torch.nn.CrossEntropyLoss,
+        max_epochs=len(values),
+        callbacks=[epoch_scoring, *callbacks],
+        verbose=0,
+    )
+    return net.fit(np.zeros((20, 1), np.float32), np.arange(20) % 2).history
+
+
+def test_skorch_marks_the_worst_epoch_unless_told():
+    assert skorch_history([0.3, 0.1, 0.2])[:, "iam_best"] == [True, True, False]
+    assert skorch_history([0.3, 0.1, 0.2], lower_is_better=False)[:, "iam_best"] == [True, False, False]
+
+
+def test_early_stopping_of_skorch_needs_its_direction_and_an_absolute_threshold():
+    stopping = import_or_skip("skorch.callbacks").EarlyStopping
+    assert len(skorch_history([0.1, 0.2, 0.3, 0.4, 0.5], stopping("iam", patience=2))) == 3
+    told = {"monitor": "iam", "patience": 2, "lower_is_better": False}
+    assert len(skorch_history([0.1, 0.2, 0.3, 0.4, 0.5], stopping(**told))) == 5
+    assert len(skorch_history([-0.5] * 5, stopping(**told))) == 5  # no tie ever counts as a miss
+    assert len(skorch_history([-0.5] * 5, stopping(**told, threshold_mode="abs"))) == 3
+
+
+@pytest.mark.usefixtures("_offline")
+def test_a_function_makes_skorch_keep_the_latest_of_tied_epochs():
+    checkpoint = import_or_skip("skorch.callbacks").Checkpoint
+
+    def latest(net):
+        return eval(re.search(r'`(net.history\[-1, "iam"\] == [^`]*)`', GUIDE)[1], {"net": net})
+
+    ties = [0.2, 0.4, 0.4, 0.3]
+    assert skorch_history(ties, checkpoint(latest), lower_is_better=False)[:, "event_cp"] == [True, True, True, False]
+    kept = skorch_history(ties, checkpoint("iam_best"), lower_is_better=False)
+    assert kept[:, "event_cp"] == [True, True, False, False]
+    with pytest.warns(UserWarning, match="Perhaps you meant to set the parameter to 'iam_best'"):
+        assert all(skorch_history(ties, checkpoint("iam"), lower_is_better=False)[:, "event_cp"])
+
+
+@pytest.mark.usefixtures("_offline")
+def test_the_scoring_of_skorch_serves_scikit_learn():
+    import_or_skip("skorch")
+    names = {"print": lambda *values: None}
+    exec(dict(TESTED)["skorch"], names)
+    inputs, target = (tensor.numpy() for tensor in names["valid"].tensors)
+    net = names["net"].set_params(train_split=None, callbacks=None, max_epochs=1)
+    expected = []
+
+    def scoring(net, inputs, target):
+        matrix = sklearn.metrics.confusion_matrix(target, net.predict(inputs), labels=[0, 1, 2])
+        expected.append(float(oracles.imbalance_accuracy(matrix.tolist())))
+        return names["iam"](net, inputs, target)
+
+    assert cross_val_score(net, inputs, target, scoring=scoring, cv=2).tolist() == pytest.approx(expected)
+
+
+def monai_evaluator(handler, **options):
+    """Make an evaluator of MONAI on five samples, whose model is right about all but one."""
+    engines = import_or_skip("monai.engines")
+    target = torch.tensor([0, 0, 0, 1, 2])
+    images = torch.eye(3)[torch.tensor([0, 0, 0, 1, 1])]
+    data = [{"image": image, "label": label} for image, label in zip(images, target, strict=True)]
+    loader = torch.utils.data.DataLoader(data, batch_size=2)
+    return engines.SupervisedEvaluator(
+        torch.device("cpu"), loader, torch.nn.Identity(), key_val_metric={"iam": handler}, **options
+    )
+
+
+def test_monai_hands_out_samples_as_the_guide_says():
+    events, seen, counts = import_or_skip("ignite.engine").Events, [], []
+
+    class Handler:
+        def attach(self, engine, name):
+            engine.add_event_handler(events.ITERATION_COMPLETED, self.count)
+            engine.state.metrics[name] = 0.0
+
+        def count(self, engine):
+            codes = re.findall(r"`(torch\.\w+\(\[sample[^`]*)`", GUIDE)
+            preds, target = (eval(code, {"torch": torch, "engine": engine}) for code in codes)
+            seen.extend(sample["label"] for sample in engine.state.output)
+            counts.append(imbtorch.confusion_matrix(preds, target, "multiclass", num_classes=3))
+
+    monai_evaluator(Handler()).run()
+    assert all(type(label) is int for label in seen)
+    assert sum(counts).tolist() == [[3, 0, 0], [0, 1, 0], [0, 1, 0]]
+
+
+def test_monai_takes_lower_for_better_if_told(tmp_path):
+    events, handlers = import_or_skip("ignite.engine").Events, import_or_skip("monai.handlers")
+
+    class Handler:
+        values = (0.3, 0.1, 0.2)
+
+        def attach(self, engine, name):
+            engine.add_event_handler(events.EPOCH_COMPLETED, self.read)
+
+        def read(self, engine):
+            engine.state.metrics["iam"] = self.values[engine.state.epoch - 1]
+
+    lower = eval(re.search(r"metric_cmp_fn=(lambda [^`]*)`", GUIDE)[1])
+    for told, best in (({}, 1), ({"metric_cmp_fn": lower}, 2)):
+        marks = [torch.zeros(()), *(torch.tensor(epoch) for epoch in (1, 2, 3))]
+        model = torch.nn.Module()
+        model.register_buffer("epoch", marks[0])
+        keeper = handlers.CheckpointSaver(
+            tmp_path,
+            {"model": model},
+            save_key_metric=True,
+            key_metric_filename=f"{best}.pt",
+            key_metric_negative_sign=bool(told),
+        )
+        evaluator = monai_evaluator(Handler(), val_handlers=[keeper], **told)
+        for epoch in (1, 2, 3):
+            model.epoch = marks[epoch]
+            evaluator.run(epoch)
+        assert evaluator.state.best_metric_epoch == best
+        assert torch.load(tmp_path / f"{best}.pt")["epoch"] == best
+
+
+# --- with stand-ins of the same interface ---------------------------------------------------------------------------
+
+
+def module_with(monkeypatch, name, **members):
+    module = ModuleType(name)
+    vars(module).update(members)
+    monkeypatch.setitem(sys.modules, name, module)
+
+
+def test_the_recipe_for_ultralytics_counts_true_classes_in_rows(monkeypatch):
+    class ClassificationValidator:  # of ultralytics 8.4.190: the best five classes of each sample
+        def __init__(self, dataloader=None, save_dir=None, args=None, _callbacks=None):
+            self.args, self.names = args, {0: "cat", 1: "dog", 2: "emu"}
+            self.targets = [torch.tensor([0, 0, 0], dtype=torch.int32), torch.tensor([1, 1, 2], dtype=torch.int32)]
+            best = torch.tensor([0, 0, 1, 1, 1, 0], dtype=torch.int32)
+            self.pred = [*torch.stack([best, (best + 1) % 3, (best + 2) % 3], 1).split(3)]
+
+        def get_stats(self):
+            return {"metrics/accuracy_top1": 4 / 6, "metrics/accuracy_top5": 1.0, "fitness": 5 / 6}
+
+        @property
+        def confusion_matrix(self):
+            matrix = np.zeros((3, 3))
+            for preds, target in zip(torch.cat(self.pred)[:, 0], torch.cat(self.targets), strict=True):
+                matrix[preds][target] += 1
+            return SimpleNamespace(matrix=matrix)
+
+    class ClassificationTrainer:
+        test_loader, save_dir, args, callbacks = [], "out", SimpleNamespace(data="images"), {}
+
+    class YOLO:
+        def __init__(self, model):
+            pass
+
+        def train(self, data, trainer):
+            self.validator = trainer().get_validator()
+
+        def val(self, data, split):
+            return self.validator
+
+    classify = {"ClassificationValidator": ClassificationValidator, "ClassificationTrainer": ClassificationTrainer}
+    for name, members in {
+        "ultralytics": {"YOLO": YOLO},
+        "ultralytics.models": {},
+        "ultralytics.models.yolo": {},
+        "ultralytics.models.yolo.classify": classify,
+    }.items():
+        module_with(monkeypatch, name, **members)
+    printed = []
+    names = {"__name__": "trainers", "print": printed.append}
+    exec(dict(SNIPPETS)["ultralytics"], names)
+    stats = names["model"].validator.get_stats()
+    assert stats["fitness"] == stats["metrics/cba"] == pytest.approx((2 / 3 + 2 / 3 + 0) / 3)
+    assert list(stats)[:2] == ["metrics/accuracy_top1", "metrics/accuracy_top5"]
+    assert names["counts"].tolist() == [[2, 1, 0], [0, 2, 0], [1, 0, 0]]
+    assert printed == [pytest.approx(2 * 4 / 9 - 1)]
+    assert names["model"].validator.args is not ClassificationTrainer.args
+
+
+def test_a_transposed_matrix_changes_the_measures_that_the_guide_names():
+    matrix = torch.tensor([[20, 3, 1], [2, 7, 4], [0, 1, 5]])
+    for same in (imbtorch.imbalance_accuracy, imbtorch.class_balance_accuracy, imbtorch.matthews_corrcoef):
+        assert same(matrix.mT) == pytest.approx(float(same(matrix)))
+    assert imbtorch.accuracy(matrix.mT) == imbtorch.accuracy(matrix)
+    for other in (imbtorch.balanced_accuracy, imbtorch.geometric_mean):
+        assert abs(other(matrix.mT) - other(matrix)) > 0.01
+    assert torch.equal(imbtorch.recall(matrix.mT, average="none"), imbtorch.precision(matrix, average="none"))
+
+
+def test_the_recipe_for_timm_leaves_out_what_its_sampler_repeats(monkeypatch):
+    class ClassificationEvaluator:  # of timm 1.0.31
+        metric_names = ("loss", "top1", "top5")
+
+        def __init__(self, device=None, *, max_samples=None, criterion=None):
+            self.max_samples = max_samples
+            self.reset()
+
+        def reset(self):
+            self.num_samples = 0
+
+        def update(self, output, target):
+            left = len(target) if self.max_samples is None else max(0, self.max_samples - self.num_samples)
+            self.num_samples += len(target[:left])
+
+        def compute(self, distributed=False):
+            return dict.fromkeys(self.metric_names[:3], 50.0)
+
+    module_with(monkeypatch, "timm")
+    module_with(monkeypatch, "timm.task", ClassificationEvaluator=ClassificationEvaluator)
+    names = {"__name__": "trainers"}
+    exec(dict(SNIPPETS)["timm"], names)
+    assert SECTIONS["timm"].count("max_samples=evaluation_sample_limit(loader_eval)") == 2
+    report = imbtorch.ImbalanceReport("multiclass", num_classes=3, logits=True, measures=["iam"], per_class=())
+    evaluator = names["ImbalanceEvaluator"](report, device="cpu", max_samples=5)
+    logits, target = torch.eye(3)[torch.tensor([0, 1, 2, 0, 1, 0, 0])] - 0.5, torch.tensor([0, 1, 2, 0, 2, 0, 0])
+    for _ in range(2):  # epochs
+        evaluator.reset()
+        for batch in torch.arange(7).split(3):
+            evaluator.update(logits[batch], target[batch])
+        assert report.result().counts.tolist() == [[2, 0, 0], [0, 1, 0], [0, 1, 1]]
+    metrics = evaluator.compute()
+    assert tuple(metrics) == evaluator.metric_names == ("loss", "top1", "top5", "iam")
+    assert metrics["iam"] == pytest.approx((1 + 0 + 0) / 3)
 
 
 # --- coming from torchmetrics ---------------------------------------------------------------------------------------
