@@ -306,7 +306,7 @@ def test_the_recipe_for_timm_leaves_out_what_its_sampler_repeats(monkeypatch):
     names = {"__name__": "trainers"}
     exec(dict(SNIPPETS)["timm"], names)
     assert SECTIONS["timm"].count("max_samples=evaluation_sample_limit(loader_eval)") == 2
-    report = imbtorch.ImbalanceReport("multiclass", num_classes=3, logits=True, measures=["iam"], per_class=())
+    report = imbtorch.ImbalanceReport("multiclass", num_classes=3, measures=["iam"], per_class=())
     evaluator = names["ImbalanceEvaluator"](report, device="cpu", max_samples=5)
     logits, target = torch.eye(3)[torch.tensor([0, 1, 2, 0, 1, 0, 0])] - 0.5, torch.tensor([0, 1, 2, 0, 2, 0, 0])
     for _ in range(2):  # epochs
