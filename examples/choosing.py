@@ -6,7 +6,7 @@
 
 Each run draws a validation set and the predictions of 40 epochs on it, of which the true confusion rates are known. The
 epochs see the same samples, and a sample that is hard in one epoch is hard in the next. One epoch is chosen by the
-value; its value, the corrected one, its interval, the set of epochs that cannot be told from it and the limit of how
+value; its value, the corrected one, its interval, the set of indistinguishable epochs and the limit of how
 far these lie below the best are held against the true value of the chosen epoch and against the epoch that is truly
 the best. The second table is of G-mean where a class has few hits: one recall of 0 makes it 0.
 """

@@ -1,4 +1,4 @@
-"""Choice of the epoch to keep, with its corrected value and the epochs that it cannot be told from."""
+"""Choice of the epoch to keep, with its corrected value and the epochs indistinguishable from it."""
 
 from __future__ import annotations
 
@@ -31,36 +31,36 @@ __all__ = ["ChosenEpoch", "select_epoch"]
 
 T = TypeVar("T")
 
-CELLS_IN_ALL = 100_000_000  # cells of matrices that a measure reads, some seconds; margins have no such bound
-CROSSED = 9 / 10  # weight of the halves; a half has half of the samples to choose by, and so chooses a little worse
+CELLS_IN_ALL = 100_000_000  # most cells of matrices that a measure reads, some seconds; margins have no such limit
+CROSSED = 9 / 10  # weight of the halves, below 1 because half of the samples choose a little worse than all
 FEW_CLASSES = 12  # number of classes up to which matrices are as fast as margins
-FEWEST = 7  # epochs and repeats that remain, however many classes there are
-DRAWN_CELLS = 10_000_000  # cells that the interval draws by default
-NAMES = 5  # candidates that a text lists
-FEW_SAMPLES = 10  # samples of a class; with fewer, measures that one recall of 0 makes 0 are not corrected
+FEWEST = 7  # least number of epochs and of repeats, however many classes there are
+DRAWN_CELLS = 10_000_000  # number of cells that the interval draws by default
+NAMES = 5  # number of candidates that a text lists
+FEW_SAMPLES = 10  # samples of a class below which measures that one recall of 0 makes 0 are not corrected
 
 
 @dataclass(frozen=True)
 class ChosenEpoch:
-    """The epoch, model or trial that a measure keeps, and the uncertainty of that choice.
+    """Epoch, model or trial that a measure keeps, with the uncertainty of the choice; print it for a line of text.
 
-    Candidates are numbered from 0 in the order in which they were given. :func:`select_epoch` chooses.
+    :func:`select_epoch` returns it. Candidates are numbered from 0, in the order in which they were given.
 
     Attributes:
         epoch: number of the candidate with the best value.
-        value: its value as counted, which looks better than it is because the candidate was chosen by it.
-        corrected: the value corrected for the choice; None if ``sparse`` names classes.
+        value: its value on all samples; it looks better than it is, because the candidate was chosen by it.
+        corrected: value corrected for the choice; None if ``sparse`` names classes.
         interval: interval of the corrected value; None if the value is not corrected.
-        stability: share of the half-samples that keep the same candidate; not a probability of being the best. None if
-            candidates tie, because the rule for ties always keeps the same one.
+        stability: share of the half-samples that keep the same candidate. It is not the probability that the candidate
+            is the best. None if other candidates tie with the kept one, because the rule for ties decides then.
         tied: other candidates with the same value.
-        identical: tied candidates with the same prediction for every sample; a choice among them is arbitrary.
-        indistinguishable: candidates that cannot be told from the best one, the kept one included.
-        shortfall: upper limit, at the level of the interval, of how far the worst of the indistinguishable candidates
-            lies below the best one.
+        identical: tied candidates with the same prediction for every sample; the choice among them is arbitrary.
+        indistinguishable: candidates whose difference from the best one may be noise, including the kept one.
+        shortfall: upper bound of the distance between the best candidate and the worst indistinguishable one, in units
+            of the measure, at the level of the interval.
         sparse: classes with so few hits that the value is not corrected.
-        compared: candidates that were resampled: all, or the best ones if the number of classes forbids all.
-        repeats: number of times that the samples were halved.
+        compared: candidates that were resampled: all, or only the best if there are too many classes to resample all.
+        repeats: number of times that the samples were divided into halves.
         names: names of the candidates; None for epochs, whose numbers are their names.
 
     >>> from imbtorch import accuracy
@@ -96,15 +96,15 @@ class ChosenEpoch:
             corrected = f"corrected for having been chosen {corrected}"
         ties = f" (tied with {tied})" if tied else ""
         every = "epochs" if self.names is None else "candidates"
-        told = f"cannot be told from {others}" if others else f"told from all other {every}"
+        told = f"indistinguishable from {others}" if others else f"distinguishable from all other {every}"
         return f"{self.name}: {value}, {corrected}, stability {stability}{ties}; {told}"
 
     def _repr_html_(self) -> str:
-        """Return the same as a table for notebooks; names are escaped."""
+        """Return HTML for notebooks; names are escaped."""
         value, corrected, stability, tied, others = self._texts()
         rows = [["", str(self.name)], ["value", value], ["corrected", corrected], ["stability", stability]]
         rows += [["tied with", tied]] * bool(tied)
-        return html_table([*rows, ["cannot be told from", others or "no other"]])
+        return html_table([*rows, ["indistinguishable from", others or "none"]])
 
     def _texts(self) -> tuple[str, str, str, str, str]:
         """Return value, corrected value, stability, tied and indistinguishable candidates as texts."""
@@ -171,66 +171,83 @@ def select_epoch(
     positions: Tensor | None = None,
     sum_counts: SumCounts | None = None,
 ) -> ChosenEpoch | dict[str, ChosenEpoch]:
-    r"""Choose the epoch of the best value, correct that value, and find the epochs that cannot be told from it.
+    r"""Choose the epoch with the best value, correct that value, and find the epochs indistinguishable from it.
 
-    **Corrected value.** The best of many epochs looks better than it is: on real trainings by .013 to .055, in
-    simulations of epochs that differ more by up to .16. To correct the value, samples are divided at random into two
-    halves; the epoch is chosen on one half and counted on the other, and then the halves change places. With X the mean
-    counts of ``repeats`` such divisions,
+    Pass the classes that each epoch predicted for the same validation samples; models or trials of a search work the
+    same way. The result, a :class:`ChosenEpoch`, holds the kept epoch with
 
-    .. math:: C' = \tfrac1{10} C_{\text{kept}} + \tfrac9{10} X
+    - its **value**, and the value **corrected** for being the best of many, with an interval;
+    - its **stability**: the share of random halves of the samples that keep the same epoch;
+    - the **indistinguishable** epochs, whose difference from the best one may be noise, and the **shortfall**, an upper
+      bound of how far below the best one they may lie.
 
-    has the corrected value and, by :func:`posterior`, its interval. Rows keep their sums. Measures that one recall of 0
-    makes 0, such as G-mean (the geometric mean of recalls), are not corrected if a class has fewer than ten samples, or
-    less than one hit in C': a recall of 0 by chance lowers them far below their value in the population, and halves
-    have such zeros more often than all samples.
+    Print it to see all of them in one line. The following paragraphs explain how they are computed.
 
-    **Indistinguishable epochs.** An epoch e is told from the best one if
-    :math:`T_e = \max_j (v_j - v_e) / s_{je}` exceeds the ``level`` quantile of its centred distribution over the
-    half-samples. There s is the standard deviation of the difference, at least a quarter of the median one. The set
-    holds all other epochs. With few rare samples it holds most epochs, and its worst ones can be much worse than the
-    best: on real trainings it holds 65 to 98 % of the epochs, and its worst member lies 3 to 30 percentage points below
-    the best one. ``shortfall`` limits that distance: for each member, the difference from the best value plus the
-    ``level`` quantile of its deviations over the half-samples; the largest of them is the limit.
+    **Corrected value.** The best of many epochs looks better than it is: by .013 to .055 in real training runs, and by
+    up to .16 in simulations in which epochs differ more. For the correction, the samples are divided at random into two
+    halves; the epoch that is best on one half is counted on the other, and vice versa. Let X be the mean counts over
+    ``repeats`` such divisions. The corrected value is the measure of
 
-    **Accuracy, simulated** (``examples/choosing.py``: 40 correlated epochs that stay, learn, drift, overfit, jitter,
-    swing or collapse; two, five and ten classes, 5 to 100 samples of the rarest; balanced accuracy, the imbalance
-    accuracy measure IAM, G-mean, macro F1). The corrected value is off by at most .02 on average over the scenarios and
-    by up to .05 in one. Its interval covers .94 or more on average, and .85 or more in each. The set holds the best
-    epoch in .94 or more on average, at worst in .7 to .8 (balanced accuracy with 5 samples of the rarer of two
-    classes). Its worst member lies within the limit in .97 or more on average, at worst in .88. If few hits allow
-    G-mean to be corrected in some samples only, these are the lucky ones: with ten samples and a recall of .1 it is
-    then too high by up to .1.
+    .. math:: C' = \tfrac1{10} C_{\text{kept}} + \tfrac9{10} X,
 
-    **Several processes.** Each process passes its own samples and the same other arguments, and all get the same result
-    (except for the draws of the interval, which come from their own generators). ``sum_counts`` adds an integer tensor
-    over the processes, such as an ``all_reduce``. It is called equally often and with equal shapes on all processes,
-    and nothing is gathered. Either the generators of the processes differ, or ``positions`` identifies the samples.
+    and its interval is the :func:`posterior` of these counts. Some measures are 0 if one class has a recall of 0, such
+    as G-mean, the geometric mean of recalls. They are not corrected if a class has fewer than ten samples, or less than
+    one hit in C': a recall of 0 by chance lowers them far below their value in the population, and it occurs more often
+    in halves than in all samples.
 
-    **Time and memory.** Counts are halved in parts. With 13 or more classes, and if matrices would take too long, the
-    measure reads :class:`~imbtorch.Margins` if it can. Otherwise only the epochs of the best values are resampled, and
-    fewer times (``compared`` and ``repeats`` of the result).
+    **Indistinguishable epochs.** The test statistic of an epoch e is :math:`T_e = \max_j (v_j - v_e) / s_{je}`, with
+    the values v of the epochs and the standard deviation s of the difference over the half-samples (at least a quarter
+    of the median one). The epoch is worse than the best if T exceeds the ``level`` quantile of its centred distribution
+    over the half-samples; all other epochs are indistinguishable from the best. Indistinguishable does not mean equally
+    good: in real training runs with few samples of the rare class, 65 to 98 % of the epochs are indistinguishable, and
+    the worst of them lie 3 to 30 percentage points below the best. The shortfall bounds this distance. For each of
+    these epochs, take its difference from the best value plus the ``level`` quantile of the deviations of this
+    difference over the half-samples; the shortfall is the largest of these sums.
+
+    **Accuracy in simulations** (``examples/choosing.py``: 40 correlated epochs that stay, learn, drift, overfit,
+    jitter, swing or collapse; two, five and ten classes with 5 to 100 samples of the rarest; balanced accuracy, the
+    imbalance accuracy measure IAM, G-mean and macro F1). The error of the corrected value is at most .02 on average
+    over the scenarios, and .05 in the worst one. Its interval holds the true value in .94 of the samples or more on
+    average, and in .85 or more in each scenario. The best epoch is among the indistinguishable ones in .94 or more on
+    average, and in .7 to .8 in the worst scenarios (balanced accuracy of two classes with 5 samples of the rarer one).
+    The shortfall holds in .97 or more on average, and in .88 in the worst scenario. G-mean with few hits is corrected
+    in lucky samples only: with ten samples and a recall of .1 it is then too high by up to .1.
+
+    **Several processes.** Each process passes its own samples, and all pass the same other arguments. All get the same
+    result, except that the interval is drawn by the generator of each process. ``sum_counts`` sums an integer tensor
+    over the processes, such as an ``all_reduce``; it is called equally often and with equal shapes on all of them, and
+    no predictions are gathered. Either the generators of the processes must differ, or ``positions`` must identify the
+    samples.
+
+    **Time and memory.** Memory is limited, because the halves are counted in parts. With 13 or more classes, and if
+    matrices would take too long, the measure is computed from :class:`~imbtorch.Margins` if it allows that. If it does
+    not, only the best epochs are resampled, and fewer times; see ``compared`` and ``repeats`` of the result.
 
     Args:
-        predictions: ``[M, N]`` class indices predicted in M epochs, of any integer dtype; uint8 is enough for 256
-            classes. For other candidates, such as the trials of a search, name -> ``[N]``; the result uses these names.
+        predictions: ``[M, N]`` class indices of N samples predicted in M epochs, of any integer dtype (uint8 suffices
+            for 256 classes). For other candidates, such as models or the trials of a search, a dict of name -> ``[N]``;
+            the result uses these names.
         target: ``[N]`` class indices.
-        measure: function of ``[..., K, K]`` with a value ``[...]``, or name -> function; all measures share the halves.
+        measure: function of ``[..., K, K]`` counts that returns ``[...]``, such as :func:`imbtorch.balanced_accuracy`,
+            or a dict of name -> function; all measures then share the halves.
         num_classes: number of classes K; by default the largest index plus one. Required with ``sum_counts``.
-        higher_is_better: direction of the measure, or name -> direction.
-        ties: ``"latest"`` or ``"earliest"``, the epoch to keep among those with the same value.
-        tie_break: ``[M]`` values that decide between tied epochs before ``ties`` does, in the direction of the measure,
-            such as values of soft counts; or name -> values (None for a measure without them).
-        repeats: number of times that the samples are halved, at least 2.
-        samples: draws of the posterior; by default 10,000 for up to 31 classes, fewer for more, but at least 100.
-        level: probability that the interval holds, that the set holds the best epoch, and that ``shortfall`` holds.
+        higher_is_better: direction of the measure, True by default, or name -> direction.
+        ties: epoch to keep among those with the same value, ``"latest"`` (default) or ``"earliest"``.
+        tie_break: ``[M]`` values that decide between tied epochs before ``ties`` does, such as values of soft counts,
+            in the direction of the measure; or name -> values (None for a measure without them).
+        repeats: number of times that the samples are divided into halves, 100 by default and at least 2.
+        samples: number of draws for the interval; by default 10,000 for up to 31 classes, fewer for more classes, but
+            at least 100.
+        level: probability that the interval holds, that the best epoch is among the indistinguishable ones, and that
+            the shortfall holds; .95 by default.
         generator: source of randomness, on the CPU; by default torch's.
-        positions: ``[N]`` indices of the samples in the whole validation set. The generators of all processes must then
-            be in the same state, and the result is the same to the last digit for any number of processes.
-        sum_counts: function that sums an integer tensor over processes; by default there is one process.
+        positions: ``[N]`` indices of this process's samples in the whole validation set, for several processes. The
+            generators of all processes must then be in the same state; the result is the same to the last digit for any
+            number of processes.
+        sum_counts: function that sums an integer tensor over the processes; by default there is one process.
 
     Returns:
-        :class:`ChosenEpoch`, or name -> the epoch that each measure keeps.
+        :class:`ChosenEpoch`, or for several measures a dict of name -> :class:`ChosenEpoch`.
 
     Raises:
         ValueError: for shapes that do not fit, classes out of range, no epochs or no samples, a measure that has no
@@ -238,8 +255,8 @@ def select_epoch(
             and ``sum_counts`` without ``num_classes``.
         TypeError: for predictions or targets that are not integers.
 
-    Source: half-sampling and the studentised set are built on Shao and Tu (1995), The jackknife and bootstrap, and
-    Hansen, Lunde and Nason (2011), The model confidence set; the weights 1/10 and 9/10 were found by simulation.
+    Source: the methods build on half-sampling (Shao and Tu 1995, The jackknife and bootstrap) and on the model
+    confidence set (Hansen, Lunde and Nason 2011); the weights 1/10 and 9/10 were found by simulation.
 
     >>> from imbtorch import balanced_accuracy
     >>> generator = torch.Generator().manual_seed(0)
@@ -275,12 +292,12 @@ def select_epoch(
 
 @dataclass(frozen=True)
 class _Way:
-    """One way of choosing: a measure and its values on all samples."""
+    """Choice by one measure on all samples."""
 
     measure: Measure
     sign: float  # -1 if lower is better
-    tie_values: Tensor  # [M], they decide between tied epochs first; higher is better
-    ranks: Tensor  # [M], of tied epochs the one of the highest rank is kept
+    tie_values: Tensor  # [M], decide between tied epochs before their order does; higher is better
+    ranks: Tensor  # [M], the tied epoch with the highest rank is kept
     values: Tensor  # [M], higher is better
     kept: int
 
@@ -311,7 +328,7 @@ class _Way:
         return cls(measure, sign, tie_values, ranks, values, int(_best(values, ranks)))
 
     def read(self, layout: Layout, counts: Tensor, epochs: Tensor) -> Tensor:
-        """Compute values ``[m, R]``, higher is better; nan for an epoch without a value on all samples."""
+        """Compute values ``[m, R]``, higher is better; nan for epochs whose value on all samples is nan."""
         values = self.sign * measure_counts(self.measure, layout, counts)
         return torch.where(self.values[epochs].isnan().unsqueeze(-1), torch.nan, values)
 
@@ -323,7 +340,7 @@ class _Halves:
     epochs: Tensor  # [m]
     values: Tensor  # [m, 2 R] of each half, higher is better
     choices: Tensor  # [2 R], indices of epochs
-    crossed: Tensor  # [K * K] of this process: each half counted at the epoch that the other half chose, summed
+    crossed: Tensor  # [K * K] of this process: counts of each half at the epoch that is best on the other, summed
 
 
 def _stacked(predictions: Mapping[str, Tensor], target: Tensor) -> Tensor:
@@ -402,7 +419,7 @@ def _halved(
         for name, way in ways.items():
             pair = torch.stack([way.read(layout, half, epochs) for half in (first, second)], -1)  # [m, R, 2]
             choice = _best(pair.movedim(0, -1), way.ranks[epochs])  # [R, 2]
-            choice = torch.where(pair.isnan().all(0), every.index(way.kept), choice)  # a half without any value
+            choice = torch.where(pair.isnan().all(0), every.index(way.kept), choice)  # no value on this half
             sums[name] += crossed(held, every, coins, choice)
             values[name].append(pair.flatten(1))
             choices[name].append(epochs[choice].flatten())
@@ -418,7 +435,7 @@ def _told(
     level: float,
     generator: torch.Generator | None,
 ) -> ChosenEpoch:
-    """Combine the results of one way of choosing."""
+    """Combine the results for one measure."""
     size, repeats = held.classes, len(halves.choices) // 2
     cross = held.sum(halves.crossed).view(size, size).double() / repeats
     counts = (1 - CROSSED) * held.matrix(way.kept).double() + CROSSED * cross
@@ -427,7 +444,9 @@ def _told(
     if not sparse:
         draws = samples or max(200 if layout.margins else 100, min(10_000, DRAWN_CELLS // size**2))
         interval = posterior(way.measure, counts, samples=draws, level=level, generator=generator)
-        interval = replace(interval, method="posterior")  # counts are not whole because they are means over halves
+        interval = replace(
+            interval, method="posterior"
+        )  # drop the note on counts that are not whole: these are means over halves
     tied = as_good_as_best(way.values)
     tied[way.kept] = False
     identical = tied & (held.differences(way.kept) == 0) & (way.tie_values == way.tie_values[way.kept])
@@ -454,12 +473,12 @@ def _told(
 
 
 def _best(values: Tensor, ranks: Tensor) -> Tensor:
-    """Find the index ``[...]`` of the highest of ``[..., M]``, of tied ones the highest rank; 0 if all are nan."""
+    """Find the index ``[...]`` of the highest of ``[..., M]``; ties go to the highest rank; 0 if all are nan."""
     return torch.where(as_good_as_best(values), ranks, -1).argmax(-1)
 
 
 def _sparse_classes(measure: Measure, counts: Tensor) -> tuple[int, ...]:
-    """Find the classes of corrected counts ``[K, K]`` with too few hits to correct a measure; none for most measures.
+    """Find the classes of corrected counts ``[K, K]`` with too few hits to correct a measure (none for most measures).
 
     Some measures are 0 if one class has no hit. That happens by chance, in halves more often than in all samples. Then
     the measure lies far below its value in the population, and one half predicts nothing about the other.
@@ -477,15 +496,15 @@ def _sparse_classes(measure: Measure, counts: Tensor) -> tuple[int, ...]:
 
 
 def _indistinguishable(values: Tensor, resampled: Tensor, level: float) -> tuple[Tensor, float]:
-    """Find the epochs that cannot be told from the best one, and limit how far below it the worst of them lies.
+    """Find the epochs indistinguishable from the best one, and bound how far below it the worst of them lies.
 
     Args:
         values: ``[m]`` values on all samples, higher is better.
         resampled: ``[m, B]`` values on resamples.
-        level: probability that the best epoch is among them, and that the limit holds.
+        level: probability that the best epoch is among them, and that the bound holds.
 
     Returns:
-        bool ``[m]``, and the limit.
+        bool ``[m]``, and the bound.
     """
     resampled = resampled[:, resampled.isfinite().all(0)]
     if resampled.shape[1] < 2 or not bool(values.isfinite().all()):  # infinite values have no differences

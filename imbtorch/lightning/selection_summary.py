@@ -48,7 +48,7 @@ class SelectionSummary(Callback):
     **Correction for the choice.** The best of many epochs looks better than it is. With ``predictions=True`` the choice
     is repeated on random halves of the samples (:func:`imbtorch.analysis.select_epoch`). For each measure the table
     then adds the corrected value with its interval, the share of the halves that select the same epoch (``-`` where
-    epochs tie), the number of epochs that cannot be told from it, and how much worse than the best these may be. If a
+    epochs tie), the number of epochs indistinguishable from it, and how much worse than the best these may be. If a
     checkpoint callback monitors soft values, the halves are read by hard counts and the soft values break ties.
 
     Each process keeps the predicted classes of its own samples on the CPU and in checkpoints, in the smallest integer

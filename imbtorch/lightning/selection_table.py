@@ -51,7 +51,7 @@ class SelectedEpoch:
         best: measures whose best value this is.
         tied: number of other epochs of the same value.
         choice: with ``predictions=True`` the result of resampling: the value corrected for having been chosen, its
-            interval, its stability, the epochs that cannot be told from this one, and how far below the best these may
+            interval, its stability, the epochs indistinguishable from this one, and how far below the best these may
             lie. Its epochs are indices of the validations.
     """
 

@@ -38,7 +38,7 @@ FEW_CLASSES = 20  # number of classes up to which per-class values are reported 
 
 
 class ImbalanceReport(SharedResult, LocalCounts):
-    """Report of many measures from one confusion matrix: update it once per batch, log all values.
+    """Report of many measures from one confusion matrix: update it once for each batch, and log all values.
 
     Counts are exact across processes. In plain PyTorch and Fabric, ``compute()`` returns a dict of scalars::
 
@@ -48,20 +48,22 @@ class ImbalanceReport(SharedResult, LocalCounts):
         print(report.table())  # and report.plot(), report.interval("iam")
         report.reset()
 
-    In Lightning, log the report itself; it computes its values at the end of the epoch and resets itself::
+    In Lightning, log the report itself. Lightning then computes the values at the end of the epoch and resets it::
 
         self.val = ImbalanceReport("multiclass", class_names=["cat", "dog", "emu"], prefix="val_")
         self.val.update(logits, y)  # in validation_step
         self.log_dict(self.val)  # in on_validation_epoch_end: val_iam, val_cba, ..., val_recall/cat, ...
 
     Most programs need only ``task``, ``class_names`` (or ``num_classes``), ``measures`` and ``prefix``;
-    ``intervals=True`` adds a 95 % interval to each value. :meth:`update` takes predictions and targets as in
-    :class:`ConfusionMatrixMetric`.
+    ``intervals=True`` adds the bounds of a 95 % interval to each value. :meth:`update` takes class indices or scores,
+    like the single metrics. By default the report computes imbalance accuracy (``iam``), class balance accuracy
+    (``cba``), ``accuracy``, ``balanced_accuracy``, ``precision``, ``recall``, ``f1``, the geometric mean of recalls
+    (``gmean``) and the Matthews correlation coefficient (``mcc``); in the binary task also the index of balanced
+    accuracy (``iba``).
 
-    If the validation set was rebalanced, ``prevalence`` gives the class shares of deployment. The report then keeps the
-    rates at which each true class is predicted as each class, and weights the classes by these shares
-    (:func:`imbtorch.at_prevalence`). This changes precision, F-score, accuracy, CBA, IAM and MCC, but not recall,
-    balanced accuracy and G-mean::
+    If the validation set was rebalanced, pass the class shares of deployment as ``prevalence``. All values are then
+    those that the same classifier would have at these shares (:func:`imbtorch.at_prevalence`). Precision, F-score,
+    accuracy, CBA, IAM and MCC change; recall, balanced accuracy and G-mean do not::
 
         ImbalanceReport("binary", class_names=["ok", "fraud"], prevalence={"ok": 1000, "fraud": 1})
 
@@ -75,18 +77,19 @@ class ImbalanceReport(SharedResult, LocalCounts):
         num_labels: number of labels in the multilabel task; by default the length of ``class_names``.
         class_names: names of the classes (of the labels in the multilabel task), in the order of their indices; by
             default their indices.
-        measures: names of the catalogue, such as ``["iam", "mcc"]``, or a dict that maps your names to such a name, a
-            metric class, an instance or ``functools.partial`` of one, a function of the counts, or
-            ``(function, higher_is_better)``; by default :meth:`default_measures`. An instance must have the same task
-            and settings as the report, and its own counts are not used. A function takes counts ``[K, K]`` and returns
-            one value; in the multilabel task it takes the ``[2, 2]`` counts of each label and its values are averaged;
-            with ``state="margins"`` it takes :class:`~imbtorch.counts.Margins`.
-        per_class: measures to report for each class as ``<measure>/<class>``: precision, recall, specificity, f1,
+        measures: measures of all classes, by default :meth:`default_measures`. Either a list of names in the catalogue,
+            such as ``["iam", "mcc"]``, or a dict of your name -> measure. A measure is a name in the catalogue, a
+            metric class, an instance or ``functools.partial`` of one, a function of the counts, or a pair
+            ``(function, higher_is_better)``. An instance must have the same task and settings as the report; its own
+            counts are not used. A function takes counts ``[K, K]`` and returns one value. In the multilabel task it
+            takes the ``[2, 2]`` counts of each label, and its values are averaged; with ``state="margins"`` it takes
+            :class:`~imbtorch.counts.Margins`.
+        per_class: measures to report for each class as ``<measure>/<class>``, by default recall and precision if there
+            are ``class_names`` or at most 20 classes. Either a list of names: precision, recall, specificity, f1,
             fowlkes_mallows, iou, npv, cba, iam, or a measure of two classes such as dominance, computed for each class
-            against the rest. By default recall and precision, if there are ``class_names`` or at most 20 classes. Or a
-            dict that maps your names to such a name, a metric as in ``measures``, or a function that takes ``[K, K]``
-            and returns ``[K]`` (in the multilabel task one value from the ``[2, 2]`` of each label), such as
-            ``{"iou": jaccard}``.
+            against the rest. Or a dict of your name -> such a name, a metric as in ``measures``, or a function that
+            takes ``[K, K]`` and returns ``[K]``, such as ``{"iou": jaccard}`` (in the multilabel task it takes the
+            ``[2, 2]`` of each label and returns one value).
         class_groups: dict that maps the name of a group to its classes, by name or index, such as
             ``{"tail": ["emu", 7]}``. Each measure in ``per_class`` is averaged over the group and reported as
             ``<measure>/<group>``; classes with neither targets nor predictions are skipped. A class may be in several

@@ -30,7 +30,7 @@ __all__ = ["ThresholdSweep"]
 class ThresholdSweep(SharedResult):
     """Sweep of a binary measure over all thresholds: it logs the best threshold and the value there.
 
-    Update it with scores like any metric; the default thresholds suit probabilities of rare events and logits alike::
+    Update it with the scores of a validation set, like any metric::
 
         sweep = ThresholdSweep("f1")
         sweep.update(scores, y)  # for each batch of the validation set
@@ -73,8 +73,8 @@ class ThresholdSweep(SharedResult):
 
     Args:
         measure: name in the catalogue such as ``"f1"``, metric class, instance or ``functools.partial`` of a class, or
-            function of ``[..., 2, 2]`` counts. Measures that can be computed for the positive class alone are, as in
-            binary metrics. Net benefit needs one price for all thresholds:
+            function of ``[..., 2, 2]`` counts. Precision, recall and other measures of single classes are computed
+            for the positive class, as in binary metrics. Net benefit needs one price for all thresholds:
             ``functools.partial(NetBenefit, threshold=0.2)``.
         thresholds: number of thresholds, evenly spaced from 0 to 1, or a sorted tensor of thresholds in [0, 1]; by
             default the 4,097 described above. They are probabilities even with ``logits=True``; logits are compared
@@ -100,7 +100,7 @@ class ThresholdSweep(SharedResult):
         ignore_index: target of the samples to leave out.
         on_invalid: ``"raise"`` or ``"warn"``, the reaction to invalid samples such as scores outside [0, 1]; see
             :class:`ConfusionMatrixMetric`.
-        weighted: whether :meth:`update` takes ``weight``, see there.
+        weighted: whether :meth:`update` takes ``weight``, the weight of each sample.
         kwargs: arguments of :class:`torchmetrics.Metric`.
 
     Raises:

@@ -156,7 +156,8 @@ class SweepResult(Result):
     prefix and postfix. A result never changes and never communicates. It can be pickled, so that you can choose a
     threshold later without the sweep; a function that is swept must then be defined at the top level of a module.
 
-    Shapes are those of the binary task; with L labels or classes, L is the first dimension of each.
+    In shapes, T is the number of thresholds, B the number of bins around them, and L the number of labels or classes;
+    the binary task has no dimension L.
 
     >>> from imbtorch import ThresholdSweep
     >>> sweep = ThresholdSweep("f1", thresholds=5)
@@ -204,8 +205,8 @@ class SweepResult(Result):
     def precision_recall(self) -> tuple[Tensor, Tensor]:
         """Return recalls and precisions, each ``[B]`` or ``[L, B]``, from the highest threshold to the lowest.
 
-        The lowest is below all scores. Precisions without positive predictions are nan. They are those at the
-        ``prevalence``, if there is one.
+        The lowest threshold is below all scores. Precisions without positive predictions are nan. Precisions are those
+        at the ``prevalence``, if there is one.
         """
         return precision_recall_curve(self.rates())
 

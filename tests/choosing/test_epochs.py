@@ -136,14 +136,14 @@ def test_of_equal_epochs_the_latest_is_kept_unless_something_breaks_the_tie():
     cost = choose(higher_is_better=False, tie_break=torch.arange(4.0))
     assert (cost.epoch, cost.stability) == (1, 1.0)
     ties = choose()
-    assert ties.indistinguishable == (0, 2, 3)  # equal predictions cannot be told apart, the wrong ones can
+    assert ties.indistinguishable == (0, 2, 3)  # equal predictions are indistinguishable, the wrong ones differ
     assert (ties.tied, ties.identical, ties.stability) == ((0, 2), (0, 2), None)  # every half keeps what the rule says
     assert ties.shortfall == 0.0  # they are the same
     assert ties.corrected == ties.value == pytest.approx(0.95)
     assert str(ties).startswith("epoch 3: 0.950, corrected for having been chosen 0.950 [")
     assert str(ties).endswith(
         "stability - (tied with epochs 0, 2, which predict the same: an arbitrary choice); "
-        "cannot be told from 2 others (0, 2), which may lie up to 0.000 below the best"
+        "indistinguishable from 2 others (0, 2), which may lie up to 0.000 below the best"
     )
     soft = choose(tie_break=torch.tensor([0.3, 0.9, 0.5, 0.4]))  # probabilities differ: a choice, but no stability
     assert (soft.tied, soft.identical, soft.stability) == ((0, 3), (), None)
@@ -155,7 +155,7 @@ def test_of_tied_epochs_only_equal_predictions_make_the_choice_arbitrary():
     first[:2], second[2:4] = 1, 1
     found = select_epoch(torch.stack([first, first, second]), target, balanced_accuracy, samples=50, generator=seeded())
     assert (found.epoch, found.tied, found.identical) == (2, (0, 1), ())
-    assert "stability - (tied with epochs 0 to 1); cannot" in str(found)
+    assert "stability - (tied with epochs 0 to 1); indistinguishable" in str(found)
     found = select_epoch(torch.stack([first, second, first]), target, balanced_accuracy, samples=50, generator=seeded())
     assert (found.epoch, found.tied, found.identical) == (2, (0, 1), (0,))
     assert "(tied with epochs 0 to 1, epoch 0 predicts the same: an arbitrary choice)" in str(found)
@@ -201,10 +201,10 @@ def test_named_candidates_are_chosen_like_epochs_and_called_by_their_names():
     first[:2], second[2:4] = 1, 1
     found = choose(dict.fromkeys("abcdef", first) | {"g": second, "h": first})
     assert "(tied with a, b, c, d, e, 2 more, a, b, c, d, e, 1 more predict the same: an arbitrary" in str(found)
-    assert "cannot be told from 7 others (a, b, c, d, e, 2 more), which" in str(found)
+    assert "indistinguishable from 7 others (a, b, c, d, e, 2 more), which" in str(found)
     found = choose({"a": first, "b": second, "c": first})
     assert "(tied with a, b, a predicts the same: an arbitrary choice)" in str(found)
-    assert "told from all other candidates" in str(choose({"only": first}))
+    assert "; distinguishable from all other candidates" in str(choose({"only": first}))
 
     with pytest.raises(ValueError, match=r"predictions\['b'\] must hold .* each target, \[80\], got shape \[3\]"):
         choose({"a": target, "b": target[:3]})
@@ -225,7 +225,7 @@ def test_a_single_epoch_is_kept_as_it_is():
     found = select_epoch(predictions, target, balanced_accuracy, generator=seeded())
     assert found.corrected == pytest.approx(found.value)
     assert (found.stability, found.indistinguishable) == (1.0, (0,))
-    assert "told from all other epochs" in str(found)
+    assert "; distinguishable from all other epochs" in str(found)
 
 
 def test_a_notebook_shows_a_choice_as_a_table():
@@ -234,7 +234,7 @@ def test_a_notebook_shows_a_choice_as_a_table():
     others = [epoch for epoch in found.indistinguishable if epoch != found.epoch]
     assert found.corrected < found.value
     rows, notes = shown_in_notebook(found)
-    assert [row[0] for row in rows] == ["", "value", "corrected", "stability", "cannot be told from"]
+    assert [row[0] for row in rows] == ["", "value", "corrected", "stability", "indistinguishable from"]
     assert rows[0][1] == f"epoch {found.epoch}"
     assert rows[1][1] == f"{found.value:.3f}"
     assert rows[2][1] == f"{found.corrected:.3f} [{found.interval.low:.3f}, {found.interval.high:.3f}] (95 % posterior)"
@@ -251,14 +251,14 @@ def test_a_notebook_shows_a_choice_as_a_table():
     assert rows[3:] == [
         ["stability", "-"],
         ["tied with", "<a>, which predicts the same: an arbitrary choice"],
-        ["cannot be told from", "1 other (<a>), which may lie up to 0.000 below the best"],
+        ["indistinguishable from", "1 other (<a>), which may lie up to 0.000 below the best"],
     ]
     found = select_epoch(predictions[:1, :65], target[:65], imbtorch.geometric_mean, generator=seeded())
     rows, _ = shown_in_notebook(found)
     assert rows[2:] == [
         ["corrected", "not corrected, too few hits of class 1"],
         ["stability", "1.00"],
-        ["cannot be told from", "no other"],
+        ["indistinguishable from", "none"],
     ]
 
 
@@ -318,7 +318,7 @@ def test_many_samples_leave_the_value_and_tell_epochs_apart():
 
 
 @pytest.mark.parametrize("gap", [0.0, 0.15])
-def test_the_worst_of_those_that_cannot_be_told_apart_lies_no_further_below_than_is_said(gap):
+def test_the_worst_indistinguishable_epoch_lies_no_further_below_than_is_said(gap):
     recalls, totals = [[0.9, 0.6 - gap * (epoch % 3)] for epoch in range(15)], [150, 15]
     true, held, said = torch.tensor(recalls).mean(-1), [], []
     for run in range(40):
