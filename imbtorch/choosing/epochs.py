@@ -96,8 +96,8 @@ class ChosenEpoch:
             corrected = f"corrected for having been chosen {corrected}"
         ties = f" (tied with {tied})" if tied else ""
         every = "epochs" if self.names is None else "candidates"
-        told = f"indistinguishable from {others}" if others else f"distinguishable from all other {every}"
-        return f"{self.name}: {value}, {corrected}, stability {stability}{ties}; {told}"
+        compared = f"indistinguishable from {others}" if others else f"distinguishable from all other {every}"
+        return f"{self.name}: {value}, {corrected}, stability {stability}{ties}; {compared}"
 
     def _repr_html_(self) -> str:
         """Return HTML for notebooks; names are escaped."""
@@ -285,7 +285,7 @@ def select_epoch(
         }
         epochs, times = _affordable(ways, layout, repeats)
         for name, halves in _halved(held, layout, ways, epochs, times, generator).items():
-            choice = _told(held, layout, ways[name], halves, samples, level, generator)
+            choice = _chosen(held, layout, ways[name], halves, samples, level, generator)
             found[name] = replace(choice, names=names)
     return {name: found[name] for name in measures} if isinstance(measure, Mapping) else found[""]
 
@@ -426,7 +426,7 @@ def _halved(
     return {name: _Halves(epochs, torch.cat(values[name], 1), torch.cat(choices[name]), sums[name]) for name in ways}
 
 
-def _told(
+def _chosen(
     held: Samples,
     layout: Layout,
     way: _Way,
@@ -444,9 +444,8 @@ def _told(
     if not sparse:
         draws = samples or max(200 if layout.margins else 100, min(10_000, DRAWN_CELLS // size**2))
         interval = posterior(way.measure, counts, samples=draws, level=level, generator=generator)
-        interval = replace(
-            interval, method="posterior"
-        )  # drop the note on counts that are not whole: these are means over halves
+        # counts are not whole, because they are means over halves, which the name of the method need not say
+        interval = replace(interval, method="posterior")
     tied = as_good_as_best(way.values)
     tied[way.kept] = False
     identical = tied & (held.differences(way.kept) == 0) & (way.tie_values == way.tie_values[way.kept])

@@ -375,9 +375,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
                 "of samples pass intervals=[...] to the report"
             )
         short, reading = name if row is None else row.name, self._reading
-        checked_intervals(
-            [short], reading.measures, reading.per_class, reading.class_names
-        )  # raises before any process waits
+        # raise before any process waits
+        checked_intervals([short], reading.measures, reading.per_class, reading.class_names)
         with self._counts_of_all():
             at = self._snapshot(self._counting, self._state.clone())
             self._report_problems(sums(at.counts).actual, self._priors)

@@ -203,16 +203,10 @@ def _of_class(
     return _of_instance(name, made, counting)
 
 
-MEANING = (
-    "task",
-    "num_classes",
-    "num_labels",
-    "threshold",
-    "logits",
-    "ignore_index",
-    "soft",
-)  # settings that change counts
-STATE_ALONE = ("layout", "weighted", "groups")  # settings of the state, which do not change the meaning of counts
+# settings that change counts
+MEANING = ("task", "num_classes", "num_labels", "threshold", "logits", "ignore_index", "soft")
+# settings of the state, which do not change the meaning of counts
+STATE_ALONE = ("layout", "weighted", "groups")
 
 
 def _of_instance(name: str, metric: ConfusionMatrixMetric, counting: Counting) -> AveragedMeasure:

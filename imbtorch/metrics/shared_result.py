@@ -197,7 +197,7 @@ class ReportedValue(Metric):
 
     @_forward_cache.setter
     def _forward_cache(self, value: object) -> None:
-        """Ignore what torchmetrics sets: the report keeps the batch values."""
+        """Ignore values that torchmetrics sets: the report keeps the batch values."""
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
         return compute

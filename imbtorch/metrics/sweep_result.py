@@ -342,10 +342,10 @@ class SweepResult(Result):
         recall it ignores that the threshold was chosen, and is much too high if the limit is hard to reach.
 
         **Promises.** ``sure`` restricts the choice to thresholds for which all limits can be promised: in at most
-        1 - ``sure`` of all samples, limits are promised of which one does not hold. This is not the probability that a
-        promise holds once it is made: if a limit cannot be reached, every promise of it is false. Samples must be
-        independent and drawn from the population in question. Each label or class has its own promise. Promises rest on
-        exact binomial tests and are available for:
+        1 - ``sure`` of all samples, limits are promised although one of them does not hold. This is not the probability
+        that a promise holds once it is made: if a limit cannot be reached, every promise of it is false. Samples must
+        be independent and drawn from the population in question. Each label or class has its own promise. Promises rest
+        on exact binomial tests and are available for:
 
         - ``"recall"``, ``"specificity"`` and ``alerts``, which are monotone over the thresholds. Every threshold that
           passes the test is promised.
