@@ -209,10 +209,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
         counting = Counting.of(
             task, num_classes, num_labels, threshold, logits, ignore_index, state, soft, weighted, number
         )
-        if names is not None and len(names) != counting.size:
-            raise ValueError(f"class_names holds {len(names)} names for {counting.size} classes; name each, in order")
+        class_names = _a_name_each(names, counting.size)
         super().__init__(counting, on_invalid, **kwargs)
-        class_names = tuple(names or map(str, range(counting.size)))
         self._priors = None if prevalence is None else _checked_prevalence(prevalence, counting, class_names)
         given = named_measures(self.default_measures(counting.task) if measures is None else measures)
         overall = {name: resolved(name, measured, counting) for name, measured in given.items()}
@@ -534,6 +532,15 @@ def _sized(
     if task == "multilabel":
         return num_classes, named if num_labels is None else num_labels
     return named if num_classes is None else num_classes, num_labels
+
+
+def _a_name_each(names: Sequence[str] | None, classes: int) -> tuple[str, ...]:
+    """Return the names of the classes, by default their indices; raise unless there is one for each."""
+    if names is None:
+        return tuple(map(str, range(classes)))
+    if len(names) != classes:
+        raise ValueError(f"class_names holds {len(names)} names for {classes} classes; name each, in order")
+    return tuple(names)
 
 
 def _collision(name: str, cause: str) -> str:
