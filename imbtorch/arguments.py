@@ -1,4 +1,4 @@
-"""Checks of what a user gives to be counted: numbers, thresholds, tensors, groups and weights."""
+"""Checks of a user's arguments: numbers, thresholds, tensors, groups and weights."""
 
 from __future__ import annotations
 
@@ -26,23 +26,24 @@ Threshold: TypeAlias = float | Sequence[float] | Tensor
 P = ParamSpec("P")
 R = TypeVar("R")
 
-SOFT = 0.02  # share of soft counts that soft=True stands for: it breaks ties and near-ties, and little else
+SOFT = 0.02  # the share of soft counts that soft=True means: it breaks ties and near-ties, and changes little else
 
 ELSEWHERE = {
-    "average": "an average belongs to a measure, as in measures={'f1': functools.partial(FScore, average='weighted')}",
-    "multidim_average": "all samples are counted together, as by 'global', so leave it out; for a value of each sample "
-    "('samplewise') give the functions of measures a stack of matrices, [N, K, K], one confusion_matrix for each",
-    "top_k": "the highest score alone is predicted, so leave out 1; to count one of the k highest as right, as "
-    "torchmetrics does, pass preds=torch.where((scores.topk(k, 1).indices == target.unsqueeze(1)).any(1), target, "
-    "scores.argmax(1))",
-    "validate_args": "every input is checked, without waiting for the device, so leave it out; on_invalid='warn' of a "
-    "metric or report leaves out the samples that cannot be counted, and says how many",
-    "zero_division": "each measure has one rule for 0/0, which its docstring tells, so leave it out",
-}  # arguments of torchmetrics and scikit-learn, and what to do instead
+    "average": "the average is an argument of a measure, as in "
+    "measures={'f1': functools.partial(FScore, average='weighted')}",
+    "multidim_average": "all samples are counted together, as with 'global', so leave it out; for one value per "
+    "sample ('samplewise'), pass a stack of confusion matrices [N, K, K] to the functions of measures",
+    "top_k": "the class of the highest score is predicted, as with top_k=1; to count the target as predicted where it "
+    "is among the k highest scores, as torchmetrics does, pass "
+    "preds=torch.where((scores.topk(k, 1).indices == target.unsqueeze(1)).any(1), target, scores.argmax(1))",
+    "validate_args": "every input is checked, without waiting for the device, so leave it out; a metric or report with "
+    "on_invalid='warn' skips invalid samples and warns how many there were",
+    "zero_division": "each measure has one rule for 0/0, stated in its docstring, so leave it out",
+}  # arguments of torchmetrics and scikit-learn, each with the remedy for a user who passes it
 
 
 def refuse_arguments_of_others(name: str, given: Iterable[str]) -> None:
-    """Raise for arguments that torchmetrics or scikit-learn have, saying what to do instead."""
+    """Raise TypeError for arguments of torchmetrics or scikit-learn that imbtorch lacks; the error names the remedy."""
     known = [argument for argument in given if argument in ELSEWHERE]
     if known:
         remedies = "; ".join(f"{argument}: {ELSEWHERE[argument]}" for argument in known)
@@ -50,7 +51,7 @@ def refuse_arguments_of_others(name: str, given: Iterable[str]) -> None:
 
 
 def refuses_arguments_of_others(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function say what to do in place of arguments that it does not have, such as those of torchmetrics."""
+    """Wrap a function such that unknown arguments, such as torchmetrics' own, raise an error with a remedy."""
     parameters = inspect.signature(function).parameters
 
     @functools.wraps(function)
@@ -65,14 +66,14 @@ def refuses_arguments_of_others(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def real_number(name: str, value: object) -> float:
-    """Return a real number of any kind (of NumPy's, say) as a float."""
+    """Return a real number of any type, NumPy's included, as a float; raise TypeError for anything else."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.floating, np.integer)):
         raise TypeError(f"{name} must be a number, got {reprlib.repr(value)}")
     return float(value)
 
 
 def whole_number(name: str, value: object, expected: str = "an int") -> int:
-    """Return an integer of any kind (of NumPy's, say) as an int."""
+    """Return an integer of any type, NumPy's included, as an int; raise TypeError for anything else."""
     if isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be {expected}, got {value!r}")
     try:
@@ -82,13 +83,20 @@ def whole_number(name: str, value: object, expected: str = "an int") -> int:
 
 
 def spread(name: str, values: object, target: Tensor, counted: Tensor) -> Tensor:
-    """Return values of samples in the shape of what is counted of them.
+    """Expand values of samples, such as weights, to the shape in which the samples are counted.
 
     Args:
-        name: what errors call them.
-        values: one for each target, or for its first dimensions.
-        target: as the user gave it.
-        counted: as it is counted: of multiclass scores that are swept, with the classes in a dimension of their own.
+        name: name of the argument, for errors.
+        values: one value per element of ``target``, or per index of its leading dimensions.
+        target: targets as the user passed them, ``[N, ...]``.
+        counted: targets as they are counted: ``[N, ...]``; ``[N, C, ...]`` where each class is swept on its own.
+
+    Returns:
+        The values in the shape of ``counted``.
+
+    Raises:
+        TypeError: for values that are no dense, real tensor.
+        ValueError: for values on another device or of a shape that does not fit ``target``.
     """
     check_tensor(name, values)
     given = cast(Tensor, values)
@@ -97,8 +105,8 @@ def spread(name: str, values: object, target: Tensor, counted: Tensor) -> Tensor
     if given.shape != target.shape[: given.ndim] or given.ndim < min(1, target.ndim):
         fitting = [list(target.shape[:1]), list(target.shape)][: max(1, target.ndim)]
         raise ValueError(
-            f"{name} must hold one for each sample, {' or '.join(map(str, fitting))} for target "
-            f"{list(target.shape)}, got {list(given.shape)}"
+            f"{name} must hold one value per sample: shape {' or '.join(map(str, fitting))} for target of shape "
+            f"{list(target.shape)}, got {list(given.shape)}; reshape or expand it"
         )
     if given.shape == counted.shape:
         return given
@@ -107,11 +115,11 @@ def spread(name: str, values: object, target: Tensor, counted: Tensor) -> Tensor
 
 
 def group_of_each(group: Tensor | int, target: Tensor, counted: Tensor) -> Tensor | int:
-    """Return the group of each sample, int64 in the shape of what is counted, or of all; see :func:`spread`."""
+    """Return the group of each sample as int64 in the shape of ``counted``, or one int for all; see :func:`spread`."""
     if not isinstance(group, Tensor):
-        return whole_number("group", group, "a tensor [N] of indices of groups, or an int")
+        return whole_number("group", group, "a tensor [N] of group indices, or an int")
     if group.dtype == torch.int64 and group.shape == target.shape == counted.shape and group.device == target.device:
-        return group  # as it comes most often: to check all else costs as much as counting some
+        return group  # the usual case: the checks below take as long as counting a small batch
     if group.is_floating_point() or group.is_complex():
         raise TypeError(f"group must hold integers, got {group.dtype}; use group.long()")
     wide = group.expand(target.shape[:1]) if group.ndim == 0 else group
@@ -119,10 +127,10 @@ def group_of_each(group: Tensor | int, target: Tensor, counted: Tensor) -> Tenso
 
 
 def checked_task(task: Task | None) -> Task:
-    """Return the task, which must be given and known."""
+    """Return the task; raise ValueError if it is missing or unknown."""
     if task is None:
         raise ValueError(
-            "task=None is missing; the first argument must be 'binary', 'multiclass' or 'multilabel', as in "
+            "task must be 'binary', 'multiclass' or 'multilabel', got None; pass it as the first argument, as in "
             "ImbalanceAccuracy('multiclass', num_classes=3)"
         )
     check_choice("task", task, get_args(Task))
@@ -130,20 +138,20 @@ def checked_task(task: Task | None) -> Task:
 
 
 def check_flag(name: str, value: object) -> None:
-    """Raise for what is neither True nor False."""
+    """Raise TypeError unless a value is True or False."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False, got {value!r}")
 
 
 def checked_size(task: Task, num_classes: int | None, num_labels: int | None) -> int:
-    """Return the number of classes, or of labels for multilabel."""
+    """Return the number of classes (of labels for multilabel); raise if it is missing, too small or misplaced."""
     if task == "binary" and num_classes is None:
         num_classes = 2
     wanted, given, other, superfluous = ("num_classes", num_classes, "num_labels", num_labels)
     if task == "multilabel":
         wanted, given, other, superfluous = other, superfluous, wanted, given
     if superfluous is not None:
-        raise ValueError(f"task={task!r} takes {wanted}, got {other}={superfluous!r}")
+        raise ValueError(f"task={task!r} takes {wanted}, got {other}={superfluous!r}; pass {wanted} or change the task")
     if given is None:
         raise ValueError(f"task={task!r} needs {wanted}: the number of {wanted[4:]}, as in {wanted}=10")
     size, least = whole_number(wanted, given), 1 if task == "multilabel" else 2
@@ -155,37 +163,37 @@ def checked_size(task: Task, num_classes: int | None, num_labels: int | None) ->
 
 
 def checked_threshold(task: Task, threshold: object) -> float:
-    """Return the threshold as a float."""
+    """Return the threshold as a float; raise if it is no probability, or if the task has no threshold."""
     value = real_number("threshold", threshold)
     if not 0 <= value <= 1:
-        raise ValueError(f"threshold must be a probability in [0, 1] (for logits too), got {threshold!r}")
+        raise ValueError(f"threshold must be a probability in [0, 1], with logits=True too, got {threshold!r}")
     if task == "multiclass" and value != 0.5:
         raise ValueError(
-            f"threshold={threshold!r} has no meaning for task='multiclass', where the highest score is predicted; "
-            "use task='binary' or 'multilabel', or threshold the scores yourself"
+            f"threshold={threshold!r} has no meaning for task='multiclass', where the class of the highest score is "
+            "predicted; use task='binary' or 'multilabel', or apply the threshold yourself and pass class indices"
         )
     return value
 
 
 def checked_thresholds(task: Task, size: int, threshold: object) -> float | tuple[float, ...]:
-    """Return the threshold as a float, those of labels as a tuple of them."""
+    """Return one threshold as a float, or one per label as a tuple of floats."""
     if isinstance(threshold, (Tensor, np.ndarray)) and threshold.ndim > 0:
         threshold = threshold.tolist()
     if isinstance(threshold, str) or not isinstance(threshold, Sequence):
         return checked_threshold(task, threshold)
     if task != "multilabel":
         raise ValueError(
-            f"threshold={threshold!r} holds one for each label, which task={task!r} does not have; give one number, or "
-            "use task='multilabel'"
+            f"threshold must be one number for task={task!r}, got {threshold!r}; a threshold per label needs "
+            "task='multilabel'"
         )
     if len(threshold) != size:
-        raise ValueError(f"threshold must be one number, or one for each of {size} labels, got {len(threshold)}")
+        raise ValueError(f"threshold must be one number or one for each of {size} labels, got {len(threshold)} numbers")
     numbers = [each.item() if isinstance(each, Tensor) and each.ndim == 0 else each for each in threshold]
     return tuple(checked_threshold(task, each) for each in numbers)
 
 
 def checked_soft(soft: object) -> float:
-    """Return the share of soft counts; 0 for none."""
+    """Return the share of soft counts, 0 for none; raise if it does not lie in [0, 1)."""
     if isinstance(soft, (bool, np.bool_)):
         return SOFT if soft else 0.0
     if not isinstance(soft, (int, float, np.floating, np.integer)):
@@ -193,7 +201,7 @@ def checked_soft(soft: object) -> float:
     share = float(soft)
     if share != 0 and not 0 < share < 1:
         raise ValueError(
-            f"soft must be above 0 and below 1, got {soft!r}: it is the share of soft counts beside the hard ones; "
-            f"soft=True takes {SOFT}"
+            f"soft must be above 0 and below 1, got {soft!r}: it is the share of soft counts in the mixture with hard "
+            f"counts; soft=True means {SOFT}"
         )
     return share

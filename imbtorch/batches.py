@@ -1,4 +1,4 @@
-"""A batch of samples as they are counted, and adding one to a state."""
+"""Batches of samples, ready to be counted, and their addition to a state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from imbtorch.kernels import Table, add_masked, count_sound, integers, kept_targets, reading_is_free
+from imbtorch.kernels import Table, add_masked, count_valid, integers, kept_targets, reading_is_free
 
 __all__ = [
     "COMMON",
@@ -23,7 +23,7 @@ __all__ = [
     "wrong_device",
 ]
 
-# What can be wrong with a sample; each has a spare cell behind the counts, in this order (first match counts).
+# Faults of a sample. Each has a spare cell behind the counts, in this order; the first one that applies is tallied.
 FAULTS = (
     "targets out of range",
     "predictions out of range",
@@ -36,21 +36,21 @@ FAULTS = (
 
 
 class Batch(NamedTuple):
-    """Samples as they are counted.
+    """Samples, ready to be counted.
 
     Attributes:
         preds: predicted classes, integers or bools.
-        target: classes of the targets, integers or bools, in the same shape.
-        scores: for predictions that were read off scores, which are classes in any case, the numbers that show whether
-            a sample can be counted: in the same shape the highest score, the probability or the logit of class 1; or
-            class scores as they were given, ``[N, C, ...]``.
-        bounded: whether these are probabilities, which lie in [0, 1].
-        uneven: which probabilities do not sum to 1, in the same shape.
-        soft: where soft counts are wanted, of two classes the probability or the logit of class 1, in the same shape;
-            of several the scores as they were given, which stand for ``preds`` too, since what counts them reads both
-            at once.
+        target: true classes, integers or bools, in the same shape.
+        scores: the scores from which ``preds`` were derived, used to find invalid samples: the highest score, or the
+            probability or logit of class 1, in the same shape; or all class scores ``[N, C, ...]``. None if the user
+            passed classes. Predictions derived from scores are always valid classes.
+        bounded: whether ``scores`` are probabilities, which must lie in [0, 1].
+        uneven: bools in the same shape, true where the probabilities of a sample do not sum to 1.
+        soft: scores for soft counts, None without them. With two classes, the probability or logit of class 1, in the
+            same shape. With more, all class scores, which also stand for ``preds``: hard and soft counts are made in
+            one pass.
         weight: float64 weights, in the same shape; None for 1 each.
-        group: int64 indices of the groups, in the same shape, or one for all samples; None without groups.
+        group: int64 group indices, in the same shape, or one for all samples; None without groups.
     """
 
     preds: Tensor
@@ -76,29 +76,30 @@ def add_batch(
     Args:
         state: int64 or float64 ``[table.cells + ... + faults]``.
         table: shape of the counts.
-        batch: what is counted.
+        batch: samples to count.
         ignored: target of the samples to leave out.
-        defer: whether to tally samples that cannot be counted, without waiting for the device, instead of raising; not
-            asked where all samples are seen to be sound.
-        error_message: of a fault, its offending values, and the number of samples.
+        defer: function that returns whether to tally invalid samples, without waiting for the device, instead of
+            raising; not called if all samples are known to be valid.
+        error_message: function of the index of a fault, the offending values and the number of samples that returns the
+            text of an error.
 
     Returns:
-        Which samples were counted; None for all that are not ignored.
+        Bools, true for the samples that were counted; None if all that are not ignored were.
 
     Raises:
-        ValueError: for a state on another device and, unless deferred, values that cannot be counted; the state is then
-            as before.
+        ValueError: for a state on another device and, unless deferred, for invalid samples; the state is then
+            unchanged.
     """
     if batch.target.device != state.device:
         raise wrong_device(state, batch)
-    if batch.target.numel() == 0 or (reading_is_free(state) and _counted_at_once(state, table, batch, ignored)):
+    if batch.target.numel() == 0 or (reading_is_free(state) and _count_at_once(state, table, batch, ignored)):
         return None
     group = group_of_samples(batch)
     preds, target = integers(batch.preds), integers(batch.target)
     keep = None if ignored is None else target != ignored
     faults = _faults(batch, preds, target, group, table)
     if not defer():
-        read = (target, preds, *[_shown(batch)] * 3, batch.weight, group)
+        read = (target, preds, *[_score_per_sample(batch)] * 3, batch.weight, group)
         for place, (fault, values) in enumerate(zip(faults, read, strict=True)):
             if fault is None or values is None:
                 continue
@@ -109,22 +110,22 @@ def add_batch(
 
 
 def group_of_samples(batch: Batch) -> Tensor | None:
-    """Index of each sample's group, in the shape of the targets; None without groups."""
+    """Return the group index of each sample, in the shape of the targets; None without groups."""
     if not isinstance(batch.group, int):
         return batch.group
     return torch.full((), batch.group, dtype=torch.int64, device=batch.target.device).expand(batch.target.shape)
 
 
 def wrong_device(state: Tensor, batch: Batch) -> ValueError:
-    """Return the error of a batch on another device than the counts."""
+    """Return the error for a batch on another device than the counts."""
     return ValueError(
         f"preds are on {batch.target.device} but the counts are on {state.device}; move the metric: "
         f"metric.to({str(batch.target.device)!r})"
     )
 
 
-def _counted_at_once(state: Tensor, table: Table, batch: Batch, ignored: int | None) -> bool:
-    """Count a batch whose values can be read, if all of it is sound; else return False."""
+def _count_at_once(state: Tensor, table: Table, batch: Batch, ignored: int | None) -> bool:
+    """Count a batch on the CPU and return True if all its samples are valid; else count nothing, return False."""
     preds, target, scores, bounded, uneven, _, weight, group = batch
     if scores is not None and (not _lie_within(scores, 1) if bounded else _hold_nan(scores)):
         return False
@@ -135,7 +136,7 @@ def _counted_at_once(state: Tensor, table: Table, batch: Batch, ignored: int | N
             return False
         table = table._replace(groups=1)
         state, group = state[group * table.cells : (group + 1) * table.cells], None
-    return count_sound(
+    return count_valid(
         state,
         table,
         preds.numpy(),
@@ -143,28 +144,28 @@ def _counted_at_once(state: Tensor, table: Table, batch: Batch, ignored: int | N
         ignored,
         None if weight is None else weight.numpy(),
         None if group is None else group.numpy(),
-        preds_are_sound=scores is not None,
+        preds_are_valid=scores is not None,
     )
 
 
 def _hold_nan(scores: Tensor) -> bool:
-    """Return whether scores hold NaN, or are of half precision and hold infinities of both signs."""
+    """Return whether scores hold NaN; in half precision also whether they hold infinities of both signs."""
     if scores.dtype not in (torch.float32, torch.float64):
         return math.isnan(scores.sum().item())
-    return math.isnan(scores.numpy().max())  # after NumPy's argmax it takes a third of the time of a sum of torch
+    return math.isnan(scores.numpy().max())  # right after argmax, NumPy's max takes a third of the time of torch's sum
 
 
 LARGEST = torch.finfo(torch.float64).max
 
 
 def _lie_within(x: Tensor, limit: float) -> bool:
-    """Return whether all numbers lie between 0 and a limit, as NaN does not; extremes cost less than masks."""
+    """Return whether all numbers lie in [0, limit]; NaN does not. Finding the extremes is faster than masks."""
     least, most = torch.aminmax(x)
     return bool(0 <= least.item() <= most.item() <= limit)
 
 
-def _shown(batch: Batch) -> Tensor | None:
-    """Numbers that show whether each sample can be counted, one for each; NaN where one of several is."""
+def _score_per_sample(batch: Batch) -> Tensor | None:
+    """Return one score per sample that is NaN if any of its scores is: the highest; None for class predictions."""
     several = batch.scores is not None and batch.scores.ndim > batch.target.ndim
     return batch.scores.amax(1) if several and batch.scores is not None else batch.scores
 
@@ -172,19 +173,19 @@ def _shown(batch: Batch) -> Tensor | None:
 def _faults(
     batch: Batch, preds: Tensor, target: Tensor, group: Tensor | None, table: Table
 ) -> tuple[Tensor | None, ...]:
-    """Return which samples have which of :data:`FAULTS`; None where none can."""
-    outside, shown = (target < 0) | (target >= table.rows), _shown(batch)
+    """Return bools for each of :data:`FAULTS`, true for the samples that have it; None if no sample can have it."""
+    outside, scores = (target < 0) | (target >= table.rows), _score_per_sample(batch)
     weight = batch.weight
-    heavy = None if weight is None else ~((weight >= 0) & (weight < torch.inf))  # true for NaN
-    strange = None if group is None else (group < 0) | (group >= table.groups)
-    if shown is None:
-        return outside, (preds < 0) | (preds >= table.columns), None, None, None, heavy, strange
-    impossible = (shown < 0) | (shown > 1) if batch.bounded else None
-    return outside, None, shown.isnan(), impossible, batch.uneven, heavy, strange
+    bad_weight = None if weight is None else ~((weight >= 0) & (weight < torch.inf))  # true for NaN
+    bad_group = None if group is None else (group < 0) | (group >= table.groups)
+    if scores is None:
+        return outside, (preds < 0) | (preds >= table.columns), None, None, None, bad_weight, bad_group
+    impossible = (scores < 0) | (scores > 1) if batch.bounded else None
+    return outside, None, scores.isnan(), impossible, batch.uneven, bad_weight, bad_group
 
 
 def counted_samples(batch: Batch, table: Table, ignored: int | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return predicted classes and targets, int64, and which samples are counted; never wait for a device."""
+    """Return int64 predictions and targets, and bools of the samples that count, without waiting for a device."""
     preds, target = integers(batch.preds), integers(batch.target)
     counted = kept_targets(target, ignored)
     for fault in _faults(batch, preds, target, group_of_samples(batch), table):
@@ -194,20 +195,20 @@ def counted_samples(batch: Batch, table: Table, ignored: int | None) -> tuple[Te
 
 # --- reading predictions and targets --------------------------------------------------------------------------------
 
-FEW_CLASSES = 32  # for which a sum of all scores takes less time than to gather the highest of each sample
+FEW_CLASSES = 32  # up to this number, checking all scores for NaN is faster than gathering the highest ones
 
 
 def highest(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the class of the highest score ``[N, C, ...]``, and numbers of which one is NaN where a score is."""
+    """Return the class of the highest of scores ``[N, C, ...]``, and values that hold NaN if the scores do."""
     if scores.ndim == 2 and scores.dtype in (torch.float32, torch.float64) and reading_is_free(scores):
-        preds = torch.from_numpy(scores.numpy().argmax(1))  # ten times as fast for 1000 classes
+        preds = torch.from_numpy(scores.numpy().argmax(1))  # ten times as fast as torch for 1000 classes
         return preds, scores if scores.shape[1] <= FEW_CLASSES else scores.gather(1, preds.unsqueeze(1)).squeeze(1)
     best = torch.max(scores, 1)
     return best.indices, best.values
 
 
 def readable(labels: Tensor) -> Tensor:
-    """Return labels in a dtype that NumPy and torch compare alike."""
+    """Convert labels to int64 unless NumPy and torch handle their dtype alike; keep floats as they are."""
     return labels if labels.dtype in COMMON or labels.is_floating_point() else integers(labels)
 
 

@@ -1,4 +1,4 @@
-"""Counts to counts: confusion matrices, their margins, rates, one against the rest, other populations."""
+"""Operations on counts: margins, rates, one-vs-rest counts, merged classes, and other class shares."""
 
 from __future__ import annotations
 
@@ -14,16 +14,24 @@ __all__ = ["Counts", "Margins", "at_prevalence", "margins", "merge_classes", "no
 
 Normalize: TypeAlias = Literal["true", "pred", "all"]
 
-ROUNDING = 1e-9  # of the total: what differences of rates may leave below 0
+ROUNDING = 1e-9  # share of the total by which rounding may push a difference of rates below 0
 
 
 class Margins(NamedTuple):
-    """Margins of a confusion matrix, 3 x K numbers in place of K x K: all that the measures marked m need.
+    """Margins of a confusion matrix: 3 x K numbers in place of K x K.
+
+    They are enough for every measure that reads no single off-diagonal cell. :func:`margins` computes them from a
+    matrix.
 
     Attributes:
-        correct: ``[..., K]``, the diagonal: samples of each class that were predicted right.
-        actual: ``[..., K]``, row sums: targets of each class.
-        predicted: ``[..., K]``, column sums: predictions of each class.
+        correct: ``[..., K]``, the diagonal: correctly predicted samples of each class.
+        actual: ``[..., K]``, the row sums: targets of each class.
+        predicted: ``[..., K]``, the column sums: predictions of each class.
+
+    >>> from imbtorch import accuracy
+    >>> counts = Margins(torch.tensor([8, 1]), actual=torch.tensor([10, 2]), predicted=torch.tensor([9, 3]))
+    >>> accuracy(counts)  # of the matrix [[8, 2], [1, 1]]
+    tensor(0.7500, dtype=torch.float64)
     """
 
     correct: Tensor
@@ -32,9 +40,9 @@ class Margins(NamedTuple):
 
 
 class CountedMargins(Margins):
-    """Margins of one matrix or state, which cannot contradict one another: measures do not check them again.
+    """Margins computed from one matrix or state, which are consistent: measures do not check them again.
 
-    They stay inside: where a function is given to ``torch.vmap``, old versions know a NamedTuple but not its heirs.
+    They are internal, since ``torch.vmap`` of old versions accepts a NamedTuple but no subclass of it.
     """
 
     __slots__ = ()
@@ -42,18 +50,22 @@ class CountedMargins(Margins):
 
 Counts: TypeAlias = Tensor | Margins
 Measure: TypeAlias = Callable[[Any], Tensor]
-"""A function of counts; of a user's own it is not known whether it takes Margins."""
+"""Function of counts. Its argument has no type, because a user's own function may not accept Margins."""
 
 
 def normalized(counts: Tensor, by: Normalize) -> Tensor:
-    """Counts as rates: divided by row sums (``"true"``), column sums (``"pred"``) or the total (``"all"``); 0/0 is 0.
+    """Divide counts by row sums (``"true"``), column sums (``"pred"``) or the total (``"all"``); 0/0 is 0.
 
     Args:
         counts: ``[..., K, K]``.
-        by: what to divide by.
+        by: the divisor: ``"true"``, ``"pred"`` or ``"all"``.
 
     Returns:
-        ``[..., K, K]``, float64 for integer counts, else the dtype of the counts.
+        ``[..., K, K]`` rates, float64 for integer counts, else in the dtype of the counts.
+
+    Raises:
+        ValueError: for an unknown divisor, or counts of another shape.
+        TypeError: for counts that are no tensor.
 
     >>> normalized(torch.tensor([[3, 1], [0, 4]]), "true")
     tensor([[0.7500, 0.2500],
@@ -66,15 +78,19 @@ def normalized(counts: Tensor, by: Normalize) -> Tensor:
 
 
 def margins(counts: Counts) -> Margins:
-    """Diagonal, row sums and column sums of a confusion matrix, in float64.
+    """Compute the diagonal, row sums and column sums of a confusion matrix, in float64.
 
     Args:
-        counts: ``[..., K, K]`` counts or rates, or :class:`Margins`, which are passed on in float64.
+        counts: ``[..., K, K]`` counts or rates, or :class:`Margins`, which are converted to float64.
 
     Returns:
-        :class:`Margins` of float64 ``[..., K]`` (on the CPU where the device has no float64). All of them are nan where
-        the counts cannot be counts: a cell is nan or negative (below -1e-9 of the total), or margins contradict one
-        another (more right samples than targets or predictions of a class, other totals of targets and predictions).
+        :class:`Margins` of float64 ``[..., K]`` (on the CPU if the device has no float64). All are nan if the counts
+        are invalid: a cell is nan or negative (below -1e-9 of the total), or margins contradict one another (a class
+        has more correct samples than targets or predictions; targets and predictions differ in their totals).
+
+    Raises:
+        ValueError: for a shape other than ``[..., K, K]``, or margins of different shapes.
+        TypeError: for counts that are no tensor.
 
     >>> margins(torch.tensor([[8, 2], [1, 1]])).predicted
     tensor([9., 3.], dtype=torch.float64)
@@ -84,8 +100,8 @@ def margins(counts: Counts) -> Margins:
     if isinstance(counts, Margins):
         if not counts.correct.shape == counts.actual.shape == counts.predicted.shape:
             raise ValueError(
-                "the tensors of Margins must have one shape [..., K], got "
-                f"{[list(part.shape) for part in counts]} for correct, actual, predicted"
+                "correct, actual and predicted of Margins must have one shape [..., K], got "
+                f"{', '.join(str(list(part.shape)) for part in counts)}; margins(matrix) computes all three"
             )
         if isinstance(counts, CountedMargins):
             if counts.correct.dtype == torch.float64:
@@ -95,19 +111,23 @@ def margins(counts: Counts) -> Margins:
         possible = _consistent(parts, counts.correct.dtype)
     else:
         wide = double(counts) if check_square(counts).is_floating_point() else counts
-        parts = Margins(*(double(part) for part in sums(wide)))  # of integers 3 K conversions, not K * K
+        parts = Margins(*(double(part) for part in sums(wide)))  # converts 3 K integers, not K * K
         possible = _non_negative(wide, parts.actual.sum(-1))
     return Margins(*(torch.where(possible.unsqueeze(-1), part, torch.nan) for part in parts))
 
 
 def one_vs_rest(counts: Counts) -> Counts:
-    """Binary counts of each class against all others.
+    """Compute the binary counts of each class against all others.
 
     Args:
         counts: ``[..., K, K]`` counts or rates, or :class:`Margins` of ``[..., K]``.
 
     Returns:
         ``[..., K, 2, 2]`` (class 1 is the class itself, class 0 the rest), or :class:`Margins` of ``[..., K, 2]``.
+
+    Raises:
+        ValueError: for a shape other than ``[..., K, K]``.
+        TypeError: for counts that are no tensor.
 
     >>> one_vs_rest(torch.tensor([[8, 2], [1, 1]]))[0]
     tensor([[1, 1],
@@ -126,8 +146,8 @@ def one_vs_rest(counts: Counts) -> Counts:
 def of_each_class(counts: Counts, own: Margins) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Count the true positives, false negatives, false positives and true negatives of each class, ``[..., K]``.
 
-    Rates keep the digits of rare classes: nothing that is small is a difference of what is large, but for the errors of
-    more than two classes where margins are all that is given.
+    Rates keep their precision for rare classes, because no small number is computed as a difference of large ones. The
+    one exception are the errors of more than two classes, given margins alone.
 
     Args:
         counts: ``[..., K, K]`` counts or rates, or their margins.
@@ -145,7 +165,7 @@ def of_each_class(counts: Counts, own: Margins) -> tuple[Tensor, Tensor, Tensor,
         fn, fp = _zero_if_rounding(actual - tp, actual), _zero_if_rounding(predicted - tp, predicted)
     else:
         errors = double(counts).masked_fill(torch.eye(size, dtype=torch.bool, device=tp.device), 0.0)
-        known = tp - tp  # 0, and nan of what cannot be counts
+        known = tp - tp  # 0, or nan for invalid counts
         fn, fp = errors.sum(-1) + known, errors.sum(-2) + known
     targets, predictions = _sum_of_others(actual), _sum_of_others(predicted)
     few = targets <= predictions
@@ -154,7 +174,10 @@ def of_each_class(counts: Counts, own: Margins) -> tuple[Tensor, Tensor, Tensor,
 
 
 def _sum_of_others(x: Tensor) -> Tensor:
-    """Sum over the last dimension without each element itself, from both ends: a difference would lose rare classes."""
+    """Sum all other elements of the last dimension, for each element.
+
+    Cumulative sums from both ends replace the difference to the total, which would lose the digits of rare classes.
+    """
     none = torch.zeros_like(x[..., :1])
     before = torch.cat((none, x[..., :-1].cumsum(-1)), -1)
     return before + torch.cat((x[..., 1:].flip(-1).cumsum(-1).flip(-1), none), -1)
@@ -163,22 +186,23 @@ def _sum_of_others(x: Tensor) -> Tensor:
 def merge_classes(
     counts: Tensor, groups: Mapping[str, Sequence[str]], class_names: Sequence[str]
 ) -> tuple[Tensor, tuple[str, ...]]:
-    """Count groups of classes as one class each: counts of classes to those of superclasses.
+    """Merge each group of classes into one superclass.
 
-    Taking one class of a group for another is right then. The classes that no group names stay as they are.
+    Confusing two classes of a group is then no error. Classes outside all groups stay as they are.
 
     Args:
-        counts: ``[..., K, K]`` counts or rates. Margins do not do: they do not say which errors stay in a group.
-        groups: name of a new class -> names of the classes that it is made of.
+        counts: ``[..., K, K]`` counts or rates. Margins are not enough: they do not hold the errors within a group.
+        groups: name of each superclass -> names of its classes.
         class_names: K names, in the order of the counts.
 
     Returns:
-        The counts ``[..., M, M]``, int64 for integers, else in their dtype, and the M names: each new class stands
-        where the first of its classes stood.
+        The counts ``[..., M, M]``, int64 for integers, else in their dtype, and the M names. A superclass takes the
+        place of the first of its classes.
 
     Raises:
-        ValueError: for names that do not fit the counts or are not different, a group without classes, a class that
-            does not exist or is in two groups, and a new name that a class outside the group has.
+        ValueError: for ``class_names`` that are not K different names, a group without classes, a class that does not
+            exist or is in two groups, and a superclass named like a class outside its group.
+        TypeError: for margins.
 
     >>> counts = torch.tensor([[5, 2, 1], [1, 6, 0], [0, 1, 4]])
     >>> merge_classes(counts, {"animal": ["cat", "dog"]}, ["cat", "dog", "car"])
@@ -201,23 +225,23 @@ def _check_groups(groups: Mapping[str, Sequence[str]], names: Sequence[str]) -> 
     members = [name for group in groups.values() for name in group]
     if not set(members) <= set(names) or len(set(members)) != len(members) or not all(map(len, groups.values())):
         raise ValueError(
-            f"groups must hold classes of {list(names)}, each in one; no group may be empty; got {dict(groups)}"
+            f"groups must be non-empty and hold classes of {list(names)}, each in at most one group, got {dict(groups)}"
         )
     taken = [new for new, group in groups.items() if new in names and new not in group]
     if taken:
-        raise ValueError(f"groups must not have the names {taken}, which classes outside them have")
+        raise ValueError(f"groups must not be named like classes outside them, got {taken}; choose other names")
 
 
 def at_prevalence(counts: Counts, priors: Tensor | Sequence[float]) -> Counts:
-    """The same classifier in another population: rows rescaled to other class shares.
+    """Rescale the rows of counts to the class shares of another population.
 
-    What the classifier does to each true class stays, which is an assumption about that population; how often the
-    class comes changes. Every measure reads the result, since measures take rates as well as counts. Metrics do both
-    in one step: ``metric.at_prevalence(priors)``, ``ImbalanceReport(..., prevalence=...)``.
+    The result describes the same classifier in that population, assuming that its predictions for samples of each true
+    class are distributed as before. Every measure accepts the result, since measures take rates as well as counts.
+    Metrics do both in one step: ``metric.at_prevalence(priors)``, ``ImbalanceReport(..., prevalence=...)``.
 
     Args:
         counts: ``[..., K, K]``, or :class:`Margins` of two classes.
-        priors: ``[K]`` (or ``[..., K]``) shares of the classes there; normalised to sum to 1.
+        priors: ``[K]`` (or ``[..., K]``) class shares of the other population; normalised to sum to 1.
 
     Returns:
         Rates of the shape of ``counts`` whose rows sum to the priors: float64 for integer counts, else their dtype.
@@ -225,6 +249,7 @@ def at_prevalence(counts: Counts, priors: Tensor | Sequence[float]) -> Counts:
     Raises:
         ValueError: for a negative prior, priors that do not fit the classes or sum to 0, a positive prior for a class
             without targets, or margins of more than two classes, which do not determine the predictions.
+        TypeError: for counts that are neither a tensor nor margins.
 
     >>> at_prevalence(torch.tensor([[9, 1], [2, 8]]), [0.99, 0.01])
     tensor([[0.8910, 0.0990],
@@ -240,14 +265,14 @@ def at_prevalence(counts: Counts, priors: Tensor | Sequence[float]) -> Counts:
     missing = (actual == 0) & (share > 0)
     if bool(missing.any()):
         classes = missing.reshape(-1, missing.shape[-1]).any(0).nonzero().flatten().tolist()
-        raise ValueError(f"classes {classes} have no targets, so what becomes of them is unknown; give them prior 0")
+        raise ValueError(f"classes {classes} have no targets, so their predictions are unknown; give them prior 0")
     return rescaled(counts, share)
 
 
 def rescaled(counts: Counts, share: Tensor) -> Counts:
-    """Rates at the given class shares, unchecked and without waiting for a device.
+    """Rescale counts to class shares, unchecked and without waiting for a device.
 
-    The share of a class without targets goes to the others; where no class with a share has targets, all rates are 0.
+    The share of a class without targets goes to the others; if no class with a share has targets, all rates are 0.
     """
     if isinstance(counts, Margins):
         scaled = margins(rescaled(_of_margins(counts), share))
@@ -256,7 +281,7 @@ def rescaled(counts: Counts, share: Tensor) -> Counts:
 
 
 def rescaled_rows(rows: Tensor, share: Tensor) -> Tensor:
-    """Float64 rows ``[..., R, C]`` whose sums become the shares ``[R]`` or ``[..., R]``; see :func:`rescaled`."""
+    """Scale float64 rows ``[..., R, C]`` to sums ``share``, ``[R]`` or ``[..., R]``; see :func:`rescaled`."""
     actual = rows.sum(-1)
     there = torch.where(actual > 0, share.to(rows.device), 0.0)
     there = ratio(there, there.sum(-1, keepdim=True))
@@ -264,56 +289,61 @@ def rescaled_rows(rows: Tensor, share: Tensor) -> Tensor:
 
 
 def _of_margins(counts: Margins) -> Tensor:
-    """Matrix of two classes, in float64, from its margins, which determine it."""
+    """Compute the float64 matrix of two classes from its margins, which determine it."""
     if counts.correct.shape[-1] != 2:
         raise ValueError(
-            f"at_prevalence needs the whole matrix for {counts.correct.shape[-1]} classes: margins do not say "
-            "where the errors of each class went; count with state='matrix'"
+            f"at_prevalence needs the whole matrix for {counts.correct.shape[-1]} classes, got Margins, which do not "
+            "hold the predictions of each true class; count with state='matrix'"
         )
     (tn, tp), (negatives, positives), _ = (part.unbind(-1) for part in margins(counts))
     return two_by_two(tn, negatives - tn, positives - tp, tp)
 
 
-# --- small pieces that measures share -------------------------------------------------------------------------------
+# --- helpers that measures share --------------------------------------------------------------------------------
 
 
 def check_square(counts: Counts) -> Tensor:
-    """Return the tensor if it is ``[..., K, K]``, else raise."""
+    """Return counts if they are a tensor ``[..., K, K]``, else raise TypeError or ValueError."""
     if isinstance(counts, Margins):
-        raise TypeError("counts must be the whole matrix here: Margins do not say which class was taken for which")
+        raise TypeError(
+            "counts must be the whole matrix here, got Margins, which do not hold the confusions of single classes; "
+            "pass the confusion matrix [..., K, K], or count with state='matrix'"
+        )
     if not isinstance(counts, Tensor):
-        raise TypeError(f"counts must be a tensor [..., K, K] or Margins, got {type(counts).__name__}")
+        raise TypeError(
+            f"counts must be a tensor [..., K, K] or Margins, got {type(counts).__name__}; use torch.as_tensor"
+        )
     if counts.ndim < 2 or counts.shape[-1] != counts.shape[-2]:
         raise ValueError(
             f"counts must be a confusion matrix [..., K, K], got shape {list(counts.shape)}; "
-            "confusion_matrix(preds, target, task) makes one"
+            "confusion_matrix(preds, target, task) computes one"
         )
     return counts
 
 
 def two_by_two(tn: Tensor, fp: Tensor, fn: Tensor, tp: Tensor) -> Tensor:
-    """Confusion matrices ``[..., 2, 2]`` of their four cells ``[...]``."""
+    """Stack four cells ``[...]`` to confusion matrices ``[..., 2, 2]``."""
     return torch.stack((torch.stack((tn, fp), -1), torch.stack((fn, tp), -1)), -2)
 
 
 def matrix(counts: Counts) -> Tensor:
-    """Confusion matrix in float64; all of it is nan where a cell is nan or negative (below -1e-9 of the total)."""
+    """Convert a confusion matrix to float64, all nan if a cell is nan or negative (below -1e-9 of the total)."""
     wide = double(check_square(counts))
     return torch.where(_non_negative(wide, wide.sum((-2, -1)))[..., None, None], wide, torch.nan)
 
 
 def _non_negative(counts: Tensor, total: Tensor) -> Tensor:
-    """Return whether no cell of ``[..., K, K]`` is nan, or negative beyond rounding: bool ``[...]``."""
+    """Return bools ``[...]``: whether no cell of ``[..., K, K]`` is nan, or negative beyond rounding."""
     cells = counts.detach()
     if not cells.numel():
         return torch.ones_like(total, dtype=torch.bool)
-    # over all dimensions min is eight times as fast as amin for int64, but half as fast for floating counts
+    # for int64, min over all dimensions is eight times as fast as amin; for floating counts it is half as fast
     least = cells.min() if cells.ndim == 2 and not cells.is_floating_point() else cells.amin((-2, -1))
     return double(least) >= -ROUNDING * total.detach()  # false for nan
 
 
 def _consistent(parts: Margins, dtype: torch.dtype) -> Tensor:
-    """Return whether a confusion matrix can have these margins, which were rounded to a dtype: bool ``[...]``."""
+    """Return bools ``[...]``: whether some confusion matrix has these margins, up to the rounding of ``dtype``."""
     correct, actual, predicted = (part.detach() for part in parts)
     if not correct.numel():
         return torch.ones_like(correct[..., :1].sum(-1), dtype=torch.bool)
@@ -325,24 +355,24 @@ def _consistent(parts: Margins, dtype: torch.dtype) -> Tensor:
 
 
 def has_float64(device: torch.device | None) -> bool:
-    """Return whether a device (None for the default one) knows float64, which Apple's do not."""
+    """Return whether a device (None for the default one) has float64; Apple's (mps) have not."""
     return (torch.get_default_device() if device is None else device).type != "mps"
 
 
 def double(x: Tensor) -> Tensor:
-    """To float64, on the CPU where the device has none."""
+    """Convert to float64, on the CPU if the device has none."""
     if x.dtype == torch.float64:
         return x
     return (x if has_float64(x.device) else x.cpu()).double()
 
 
 def _wide_enough(x: Tensor) -> Tensor:
-    """To float64, or int64 for integers, so that sums and differences are exact."""
+    """Convert integers to int64, whose sums and differences are exact, and anything else to float64."""
     return double(x) if x.is_floating_point() else x.long()
 
 
 def _zero_if_rounding(difference: Tensor, total: Tensor) -> Tensor:
-    """Put 0 where a difference of rates is what rounding left of 0: a root or a ratio would make much of it.
+    """Replace differences of rates that are 0 up to rounding by 0, since a root or a ratio would amplify the rest.
 
     Gradients pass unchanged.
     """
@@ -353,54 +383,60 @@ def _zero_if_rounding(difference: Tensor, total: Tensor) -> Tensor:
 
 
 def restore(value: Tensor, counts: Counts) -> Tensor:
-    """Return a float64 value in the floating dtype and on the device of ``counts`` (float64 for integer counts)."""
+    """Convert a value to the dtype and device of ``counts``; leave it in float64 if they are integers."""
     like = counts.correct if isinstance(counts, Margins) else counts
     return value.to(like) if like.is_floating_point() else value
 
 
 def sums(counts: Counts) -> Margins:
-    """Margins in the dtype of the counts, which are those of a state and need no check."""
+    """Compute margins in the dtype of the counts, without the checks of :func:`margins`: for counts of a state."""
     if isinstance(counts, Margins):
         return CountedMargins(*counts)
     return CountedMargins(counts.diagonal(dim1=-2, dim2=-1), counts.sum(-1), counts.sum(-2))
 
 
 def mapped(counts: Counts, change: Callable[[Tensor], Tensor]) -> Counts:
-    """Counts of which the matrix, or each tensor of the margins, is changed alike."""
+    """Apply a function to the matrix, or to each tensor of the margins."""
     return Margins(*map(change, counts)) if isinstance(counts, Margins) else change(counts)
 
 
 def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
-    """Quotient with 0 where the denominator is 0, which is made infinite, so that gradients stay finite as well."""
+    """Divide, with 0 where the denominator is 0; gradients stay finite there, because the denominator becomes inf."""
     return numerator / denominator.masked_fill(denominator == 0, torch.inf)
 
 
 def evaluated(measure: Measure, counts: Counts, name: str = "measure") -> Tensor:
-    """Value of a measure, which must be one for each matrix; ``name`` is what an error calls it."""
+    """Evaluate a measure in float64; raise ValueError unless it returns one value per matrix.
+
+    Args:
+        measure: function of counts.
+        counts: ``[..., K, K]`` or :class:`Margins`.
+        name: name of the measure in errors.
+    """
     shape = counts.actual.shape[:-1] if isinstance(counts, Margins) else counts.shape[:-2]
     value = checked_function(measure, name)(counts)
     if not isinstance(value, Tensor) or value.shape != shape:
         got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
         raise ValueError(
-            f"{name} must return {list(shape)}, one value for each matrix, got {got}; choose an average "
-            "(a function of one's own indexes cells as counts[..., 0, 0])"
+            f"{name} must return one value for each matrix, {list(shape)}, got {got}; choose an average "
+            "(in your own function, index cells as counts[..., 0, 0])"
         )
     return double(value)
 
 
 def checked_function(measure: Measure, name: str = "measure") -> Measure:
-    """Return what is a function of counts; names and metrics, which reports take, are none."""
+    """Return a function of counts; raise TypeError for a name or a metric, which only reports accept."""
     if isinstance(measure, (str, type)) or not callable(measure) or hasattr(measure, "evaluate"):
         got = f"{measure!r}" if isinstance(measure, (str, type)) else f"a {type(measure).__name__}"
         raise TypeError(
-            f"{name} must be a function of counts such as imbtorch.imbalance_accuracy, got {got}; metric.evaluate is "
-            "that of a metric, report.measure(name) that of a name"
+            f"{name} must be a function of counts such as imbtorch.imbalance_accuracy, got {got}; for a metric "
+            "pass metric.evaluate, for a name report.measure(name)"
         )
     return measure
 
 
 def check_choice(name: str, value: object, allowed: Sequence[object]) -> None:
-    """Raise where an argument is none of the values that it can take."""
+    """Raise ValueError unless an argument has one of the allowed values."""
     if value not in allowed:
         choices = ", ".join(map(repr, allowed))
         raise ValueError(f"{name} must be one of {choices}, got {value!r}{did_you_mean(value, allowed)}")

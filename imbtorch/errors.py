@@ -1,4 +1,4 @@
-"""Checks of tensors, and texts of what is wrong with shapes and values of a batch, with the remedy."""
+"""Checks of tensors, and error messages about shapes and values of a batch, each with a remedy."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ __all__ = ["check_pair", "check_tensor", "misfit", "misfit_of_class_scores", "va
 
 
 def check_tensor(name: str, value: object) -> None:
-    """Raise for what is no dense tensor of real numbers that torch can compare."""
+    """Raise TypeError unless a value is a dense tensor of real numbers that torch can compare."""
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}; use torch.as_tensor({name})")
     kind = type(value).__name__
     if value.is_complex():
-        raise TypeError(f"{name} must be real, got {value.dtype}")
+        raise TypeError(f"{name} must be real, got {value.dtype}; use {name}.real or {name}.abs()")
     if value.layout is not strided:
         raise TypeError(f"{name} must be a dense tensor, got {value.layout}; use {name}.to_dense()")
     if kind in ("MaskedTensor", "DTensor", "NestedTensor"):
         remedy = {"MaskedTensor": f"{name}.to_tensor(ignore_index)", "DTensor": f"{name}.full_tensor()"}
         raise TypeError(f"{name} must be an ordinary tensor, got a {kind}; use {remedy.get(kind, 'a padded one')}")
     if value.is_floating_point() and value.itemsize == 1:
-        raise TypeError(f"{name} of {value.dtype} cannot be compared; use {name}.float()")
+        raise TypeError(f"{name} must have a dtype that torch can compare, got {value.dtype}; use {name}.float()")
 
 
 def check_pair(preds: Tensor, target: Tensor) -> None:
-    """Raise for predictions and targets of wrong types, or on two devices."""
+    """Raise TypeError for predictions or targets of a wrong type, ValueError if they are on different devices."""
     check_tensor("preds", preds)
     check_tensor("target", target)
     if target.is_floating_point():
         remedy = "use target.long()"
         if not preds.is_floating_point():
-            remedy += ", or change places if these are the scores: update(preds, target)"
+            remedy += ", or swap the arguments if these are the scores: update(preds, target)"
         if target.ndim > 1 and (target.shape == preds.shape or target.ndim > preds.ndim):
             remedy += ", or target.argmax(1) if it is one-hot"
         raise TypeError(f"target must hold integers or bools, got {target.dtype}; {remedy}")
@@ -44,43 +44,43 @@ def check_pair(preds: Tensor, target: Tensor) -> None:
 
 
 def misfit(preds: Tensor, target: Tensor, task: str) -> str:
-    """Describe predictions that are not of the shape of the targets."""
+    """Return the error message for predictions whose shape does not fit the targets."""
     remedy = ""
     if preds.numel() == target.numel():
-        remedy = "; use preds.reshape(target.shape) if the order of elements agrees"
+        remedy = "; use preds.reshape(target.shape) if their elements are in the same order"
     elif preds.ndim == target.ndim + 1 and task == "multiclass":
-        remedy = "; integer preds are class indices, scores must be floating: preds.float()"
+        remedy = "; integer preds are class indices; if they are scores, use preds.float()"
     elif target.ndim == preds.ndim + 1 and task != "multilabel":
         remedy = "; use target.argmax(1) if target is one-hot"
     elif preds.ndim == target.ndim + 1 and task == "binary":
-        remedy = " or of both classes, [N, 2, ...]; for one score a class use task='multiclass'"
+        remedy = " or scores of both classes, [N, 2, ...]; for one score per class use task='multiclass'"
         if preds.shape == (*target.shape, 2):
-            remedy = " or of both classes, which come second: use preds.movedim(-1, 1)"
+            remedy = " or scores of both classes, [N, 2, ...]; use preds.movedim(-1, 1)"
     return (
         f"preds and target do not fit: got shapes {list(preds.shape)} and {list(target.shape)}, expected preds of "
-        f"{list(target.shape)}{remedy}"
+        f"shape {list(target.shape)}{remedy}"
     )
 
 
 def misfit_of_class_scores(preds: Tensor, target: Tensor, classes: int) -> str:
-    """Describe scores that are not ``[N, C, ...]`` beside targets ``[N, ...]``."""
+    """Return the error message for scores that are not ``[N, C, ...]`` for targets ``[N, ...]``."""
     shapes = f"got shapes {list(preds.shape)} and {list(target.shape)}"
     if target.ndim == 0:
-        return f"scores need a batch dimension, {shapes}; use preds.unsqueeze(0) and target.unsqueeze(0)"
+        return f"preds and target need a batch dimension, {shapes}; use preds.unsqueeze(0) and target.unsqueeze(0)"
     if preds.ndim != target.ndim + 1:
-        remedy = "reshape one"
+        remedy = "reshape one of them"
         if preds.shape == target.shape:
-            remedy = "use preds.long() if they are class indices, target.argmax(1) if each target is a one in a row"
-        return f"floating preds are scores [N, C, ...] beside target [N, ...], {shapes}; {remedy}"
+            remedy = "use preds.long() if they are class indices, or target.argmax(1) if target is one-hot"
+        return f"floating preds must be scores [N, C, ...] for target [N, ...], {shapes}; {remedy}"
     if preds.ndim > 2 and preds.shape == (*target.shape, classes):
-        return f"scores hold the classes second, [N, C, ...], {shapes}; use preds.movedim(-1, 1)"
+        return f"preds must have the classes in dimension 1, [N, C, ...], {shapes}; use preds.movedim(-1, 1)"
     if preds.shape[1] != classes:
-        found, remedy = f"{preds.shape[1]} classes", f"make the metric with num_classes={preds.shape[1]}"
+        found, remedy = f"{preds.shape[1]} classes", f"pass num_classes={preds.shape[1]} to the metric"
         if preds.shape[1] == 1:
-            found, remedy = "1 class", "use task='binary' and preds.squeeze(1) for one score a sample"
+            found, remedy = "1 class", "use task='binary' and preds.squeeze(1) for one score per sample"
         return f"preds hold scores of {found} but num_classes={classes}; {remedy}, or check the last layer of the model"
     expected = [target.shape[0], classes, *target.shape[1:]]
-    return f"preds and target do not fit: {shapes}, expected preds of {expected}"
+    return f"preds and target do not fit: {shapes}, expected preds of shape {expected}; reshape one of them"
 
 
 # --- values ---------------------------------------------------------------------------------------------------------
@@ -89,37 +89,39 @@ def misfit_of_class_scores(preds: Tensor, target: Tensor, classes: int) -> str:
 def value_message(
     fault: int, values: Tensor, samples: int, *, task: str, classes: int, groups: int, logits: bool, soft: bool
 ) -> str:
-    """Describe what is wrong with a batch, by the first of the offending values.
+    """Return the error message for a fault of a batch; it quotes the first of the offending values.
 
     Args:
         fault: index into :data:`~imbtorch.batches.FAULTS`.
-        values: the offending ones.
+        values: the offending values.
         samples: number of values in the batch.
         task: task of the metric.
-        classes: number of its classes.
-        groups: number of its groups.
+        classes: number of classes of the metric.
+        groups: number of groups of the metric.
         logits: whether scores are logits.
-        soft: whether their probabilities are counted, which infinite logits of several classes do not have.
+        soft: whether probabilities are counted; infinite logits of several classes have none.
     """
     value, many = values.flatten()[0].item(), f"({values.numel()} of {samples} values)"
     remedy = "pass logits=True for raw scores"
-    if soft and task == "multiclass":  # hard counts take raw scores as they are
+    if soft and task == "multiclass":  # hard counts accept raw scores
         remedy += f", as in ImbalanceReport('multiclass', num_classes={classes}, soft=True, logits=True)"
     match FAULTS[fault]:
         case "NaN scores":
             wrong = "NaN scores" + ", or infinite logits whose probability is undefined" * logits
             if soft and logits and task == "multiclass":
                 wrong = "NaN or infinite logits"
-            return f"preds hold {wrong} {many}; a diverged model is the usual cause"
+            return f"preds hold {wrong} {many}; the usual cause is a diverged model: check its loss"
         case "probabilities outside [0, 1]":
-            return f"preds hold {value:.6g}, which is no probability {many}; {remedy}"
+            return f"preds must be probabilities in [0, 1], got {value:.6g} {many}; {remedy}"
         case "probabilities that do not sum to 1":
-            whose = "a sample" if task == "multiclass" else "both classes"
-            return f"preds of {whose} do not sum to 1 {many}; {remedy}"
+            over = "all classes" if task == "multiclass" else "both classes"
+            return f"preds must be probabilities that sum to 1 over {over}, got other sums {many}; {remedy}"
         case "weights that are negative or not finite":
-            return f"weight holds {value:.6g} {many}; weights must be finite and not negative"
+            return (
+                f"weight must be finite and not negative, got {value:.6g} {many}; pass weight 0 to leave a sample out"
+            )
         case "groups out of range":
-            return f"group holds {value} but the metric has groups 0..{groups - 1} {many}"
+            return f"group holds {value} but the metric has groups 0..{groups - 1} {many}; raise groups to include it"
     limit = f"num_classes={classes}" if task == "multiclass" else f"task={task!r}"
     allowed = f"holds class {value} but {limit} allows 0..{classes - 1} {many}"
     if FAULTS[fault] == "predictions out of range":
@@ -127,5 +129,5 @@ def value_message(
         return f"preds {allowed}; {remedy}"
     remedy = f"if {value} marks ignored samples, pass ignore_index={value}"
     return f"target {allowed}; {remedy}" + (
-        f"; if classes run from 1 to {value}, subtract 1" if value == classes else ""
+        f"; if classes run from 1 to {value}, pass target - 1" if value == classes else ""
     )

@@ -1,4 +1,4 @@
-"""Confusion matrices of one batch, without a metric."""
+"""Confusion matrices of one batch, computed without a metric."""
 
 from __future__ import annotations
 
@@ -27,20 +27,21 @@ def confusion_matrix(
     ignore_index: int | None = None,
     normalize: Normalize | None = None,
 ) -> Tensor:
-    """Confusion matrix of one batch; rows are true classes, columns predicted ones.
+    """Compute the confusion matrix of one batch; rows are true classes, columns predicted ones.
 
     Args:
-        preds: class indices ``[N, ...]`` or scores ``[N, C, ...]`` (multiclass); 0/1 or probabilities ``[N, ...]``, or
-            those of both classes ``[N, 2, ...]`` (binary); ``[N, L, ...]`` (multilabel). The class of the highest score
-            is predicted; a probability strictly above ``threshold`` predicts 1, as in torchmetrics.
+        preds: class indices ``[N, ...]`` or scores ``[N, C, ...]`` (multiclass); 0/1 or probabilities of class 1
+            ``[N, ...]``, or probabilities of both classes ``[N, 2, ...]`` (binary); 0/1 or probabilities
+            ``[N, L, ...]`` (multilabel). With several classes the one with the highest score is predicted; a
+            probability strictly above ``threshold`` predicts 1, as in torchmetrics.
         target: class indices or 0/1 of any integer or bool dtype: ``[N, ...]``; multilabel ``[N, L, ...]``.
         task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
         num_classes: number of classes, required for multiclass.
         num_labels: number of labels, required for multilabel.
         threshold: a probability in [0, 1], for multilabel also one for each label; binary and multilabel only. It is
-            rounded to the dtype of the scores, to float32 for those of half precision, which are read as float32.
-        logits: whether floating ``preds`` are logits rather than probabilities (binary and multilabel; never guessed).
-        ignore_index: samples with this target are left out; any integer, inside or outside the classes.
+            rounded to the dtype of the scores. Scores of half precision are converted to float32.
+        logits: whether floating ``preds`` are logits, not probabilities (binary and multilabel; never guessed).
+        ignore_index: target of samples to leave out; any integer, whether it is a class or not.
         normalize: ``"true"`` divides by the row sums, ``"pred"`` by the column sums, ``"all"`` by the total.
 
     Returns:
@@ -49,7 +50,7 @@ def confusion_matrix(
     Raises:
         ValueError: for shapes that do not fit, an argument that is missing or unknown, a class out of range, a NaN
             score, or a probability outside [0, 1].
-        TypeError: for floating targets and inputs that are no tensors.
+        TypeError: for floating targets, and inputs that are no tensors.
 
     >>> confusion_matrix(torch.tensor([0, 1, 1, 2]), torch.tensor([0, 0, 1, 2]), "multiclass", num_classes=3)
     tensor([[1, 1, 0],
@@ -73,32 +74,32 @@ def soft_confusion_matrix(
     logits: bool = False,
     ignore_index: int | None = None,
 ) -> Tensor:
-    """Confusion matrix of one batch in which each sample adds its probabilities along the row of its target.
+    """Compute the confusion matrix of one batch to which each sample adds its probabilities, in the row of its target.
 
-    :func:`confusion_matrix` adds one 1 at the predicted class. On a small validation set many epochs have the same
-    confusion matrix; this one tells them apart.
+    :func:`confusion_matrix` adds a 1 at the predicted class instead. On a small validation set many epochs have the
+    same confusion matrix, while their soft confusion matrices differ.
 
-    Each row is scaled to its number of targets, and classes with neither targets nor predictions get nothing, since a
-    mean over classes would take 1e-6 of probability for a class that is there. Probabilities are kept as whole numbers
-    of 2^-24.
+    Each row is scaled to its number of targets. Classes with neither targets nor predictions get 0, since a mean over
+    classes would count a class with a probability of 1e-6 as present. Probabilities are rounded to multiples of 2^-24.
 
     Args:
-        preds: floating scores: ``[N, C, ...]`` (multiclass), probabilities unless ``logits=True``; ``[N, ...]`` or
-            those of both classes ``[N, 2, ...]`` (binary); ``[N, L, ...]`` (multilabel). A binary score p counts as 1 -
-            p and p. Half precision is read as float32.
+        preds: floating scores, probabilities unless ``logits=True``: ``[N, C, ...]`` (multiclass); scores of class 1
+            ``[N, ...]`` or of both classes ``[N, 2, ...]`` (binary); ``[N, L, ...]`` (multilabel). A binary probability
+            p adds 1 - p to class 0 and p to class 1. Half precision is converted to float32.
         target: class indices or 0/1 of any integer or bool dtype: ``[N, ...]``; multilabel ``[N, L, ...]``.
         task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
         num_classes: number of classes, required for multiclass.
         num_labels: number of labels, required for multilabel.
-        logits: whether ``preds`` are logits: of a softmax for multiclass and two columns, else of a sigmoid.
-        ignore_index: samples with this target are left out; any integer, inside or outside the classes.
+        logits: whether ``preds`` are logits: of a softmax for multiclass and for both classes, else of a sigmoid.
+        ignore_index: target of samples to leave out; any integer, whether it is a class or not.
 
     Returns:
-        float64 ``[K, K]`` (``[2, 2]`` for binary, ``[L, 2, 2]`` for multilabel), whose rows sum to the targets.
+        float64 ``[K, K]`` (``[2, 2]`` for binary, ``[L, 2, 2]`` for multilabel); rows sum to the number of targets.
 
     Raises:
         ValueError: for shapes that do not fit, an argument that is missing or unknown, a target out of range, a NaN
-            score, probabilities outside [0, 1] or, for several classes, not summing to 1 within 0.01.
+            score, probabilities outside [0, 1], and probabilities of several classes whose sum differs from 1 by more
+            than 0.01.
         TypeError: for class indices as ``preds``, floating targets, and inputs that are no tensors.
 
     >>> preds, target = torch.tensor([[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]), torch.tensor([0, 0, 1])
@@ -111,7 +112,7 @@ def soft_confusion_matrix(
 
 
 def _state(counting: Counting, preds: Tensor, target: Tensor) -> Tensor:
-    """State of one batch; what cannot be counted raises."""
+    """Return the state of one batch; raise ValueError for invalid samples."""
     batch = counting.read(preds, target)
     state = counting.zeros(target.device)
     counting.add_(state, batch, defer=lambda: False)

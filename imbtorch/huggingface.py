@@ -1,4 +1,4 @@
-"""What ``transformers.Trainer`` takes: a report as ``compute_metrics``, checked against its TrainingArguments."""
+"""Reports as ``compute_metrics`` of a ``transformers.Trainer``, checked against its TrainingArguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["compute_metrics"]
 
 
 def compute_metrics(report: SharedResult, args: Any | None = None) -> Callable[..., dict[str, float]]:
-    """Make the ``compute_metrics`` of a ``transformers.Trainer`` from a report, and check what is monitored.
+    """Make the ``compute_metrics`` function of a ``transformers.Trainer`` from a report, and check its monitor.
 
     ::
 
@@ -24,35 +24,35 @@ def compute_metrics(report: SharedResult, args: Any | None = None) -> Callable[.
         args = TrainingArguments(..., metric_for_best_model="iam", load_best_model_at_end=True)
         Trainer(model, args, ..., compute_metrics=compute_metrics(report, args))
 
-    The Trainer logs ``eval_iam``, ``eval_recall/cat`` and so on: names come without the prefix of the report, since the
-    Trainer adds its own. It works with and without ``batch_eval_metrics``, which spares the memory of all predictions.
+    The Trainer logs ``eval_iam``, ``eval_recall/cat`` and so on. Names lack the prefix of the report, since the Trainer
+    adds its own. The function works with and without ``batch_eval_metrics``, which avoids keeping all predictions in
+    memory.
 
-    The Trainer hands the predictions of all processes to each of them. The report is therefore made to count for its
-    process alone from here on (``distributed_available_fn``), for it would sum the same samples over the processes
-    again. It keeps the counts of the last evaluation, so that ``report.table()`` and ``report.interval("iam")`` tell
-    more of that.
+    The Trainer passes the predictions of all processes to each process. To count them once, this function changes the
+    report: from now on it counts only in its own process (``distributed_available_fn``). The report keeps the counts of
+    the last evaluation, for ``report.table()`` and ``report.interval("iam")``.
 
-    Predictions may be arrays or tensors, the tuple that a model with further outputs returns (the first is taken), and
-    lists of batches (``eval_do_concat_batches=False``). Classes are expected last in logits of three dimensions, as of
-    tokens ``[B, T, C]``, else second, as of images ``[B, C, H, W]``. Floating labels, as models of several labels need
-    them, must be whole.
+    Predictions may be arrays or tensors, a tuple of several outputs (the first one is used), or a list of batches
+    (``eval_do_concat_batches=False``). Classes are expected in the last dimension of logits of tokens, ``[B, T, C]``,
+    else in dimension 1, as for images ``[B, C, H, W]``. Floating labels, as multilabel models need them, must be whole
+    numbers.
 
     Args:
-        report: an :class:`~imbtorch.ImbalanceReport` or :class:`~imbtorch.ThresholdSweep`. Models return logits:
-            ``logits=True`` for ``task="binary"`` and ``"multilabel"``. Padded tokens have label -100:
-            ``ignore_index=-100``.
-        args: the ``TrainingArguments``, for checks that a Trainer does not make. Without them nothing is checked. A
-            ``metric_for_best_model`` that the report lacks, that bears its prefix, or that has no direction, is worth a
-            warning.
+        report: an :class:`~imbtorch.ImbalanceReport` or :class:`~imbtorch.ThresholdSweep`. Models return logits, so
+            pass ``logits=True`` with ``task="binary"`` and ``"multilabel"``. Padded tokens have label -100, so pass
+            ``ignore_index=-100`` for tokens.
+        args: the ``TrainingArguments``, for checks that a Trainer does not make; by default nothing is checked. A
+            ``metric_for_best_model`` gives a warning if the report has no such value, if it begins with the prefix of
+            the report, or if it has no direction.
 
     Returns:
-        A function of an ``EvalPrediction`` (and ``compute_result``) that returns all values as floats by name; nothing
-        before the last batch.
+        A function of an ``EvalPrediction`` (and ``compute_result``). It returns all values as floats by name, and an
+        empty dict before the last batch.
 
     Raises:
         TypeError: for anything but a report, and for ``args`` that are no TrainingArguments.
-        ValueError: for a report with ``groups``; where ``greater_is_better`` or, for ``reduce_lr_on_plateau``, the mode
-            would take the worst value of the report for the best; with ``prediction_loss_only``.
+        ValueError: for a report with ``groups``; for ``prediction_loss_only``; and if ``greater_is_better``, or the
+            mode of ``reduce_lr_on_plateau``, would treat the worst value as the best.
 
     >>> from types import SimpleNamespace
     >>> from imbtorch import ImbalanceReport
@@ -65,14 +65,14 @@ def compute_metrics(report: SharedResult, args: Any | None = None) -> Callable[.
         _check_arguments(report, args)
     report.distributed_available_fn = _alone
     begins = True  # whether the next predictions are the first of an evaluation
-    evaluation: FrameType | None = None  # the one whose batches are counted
+    evaluation: FrameType | None = None  # call of the evaluation whose batches are counted
 
     def computed(evaluated: Any, compute_result: bool = True) -> dict[str, float]:
         nonlocal begins, evaluation
         before, evaluation = evaluation, evaluation_of_transformers()
-        if begins or evaluation is not before:  # after an interrupt or exception between batches no last one comes
+        if begins or evaluation is not before:  # an interrupted evaluation has no last batch
             report.reset()
-        begins = True  # an evaluation that raises does not go on
+        begins = True  # if this raises, the evaluation does not continue
         predictions, labels = evaluated.predictions, evaluated.label_ids
         batches = isinstance(predictions, list)
         for scores, target in zip(predictions, labels, strict=True) if batches else [(predictions, labels)]:
@@ -88,7 +88,7 @@ def compute_metrics(report: SharedResult, args: Any | None = None) -> Callable[.
 
 
 def _alone() -> bool:
-    """Whether other processes count into the same result: they count the same samples."""
+    """Return False: other processes count the same samples, so their counts are not added."""
     return False
 
 
@@ -96,15 +96,14 @@ def _alone() -> bool:
 
 
 def _count(report: SharedResult, predictions: Any, labels: Any) -> None:
-    """Count what a Trainer hands on."""
+    """Count the predictions and labels of a Trainer."""
     if isinstance(labels, (tuple, list)):
         raise ValueError(
-            f"a report takes one array of labels, got {len(labels)}; name one with TrainingArguments(label_names="
-            "['labels'])"
+            f"labels must be one array, got {len(labels)}; choose one with TrainingArguments(label_names=['labels'])"
         )
     if isinstance(predictions, Mapping):
         raise TypeError(
-            f"a report takes one array of predictions, got a dict of {sorted(predictions)}; choose one with "
+            f"predictions must be one array, got a dict of {sorted(predictions)}; choose one with "
             "Trainer(preprocess_logits_for_metrics=lambda outputs, labels: outputs['logits'])"
         )
     scores = torch.as_tensor(predictions[0] if isinstance(predictions, tuple) else predictions)
@@ -115,7 +114,7 @@ def _count(report: SharedResult, predictions: Any, labels: Any) -> None:
 
 
 def _classes_second(report: SharedResult, scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Move classes, or labels, from where models of transformers have them to where a report has them."""
+    """Move the dimension of classes, or of labels, from last, as in transformers, to dimension 1, as in reports."""
     if report.task == "multilabel":
         return (scores.movedim(-1, 1), target.movedim(-1, 1)) if scores.ndim == target.ndim == 3 else (scores, target)
     if scores.ndim != target.ndim + 1:
@@ -127,12 +126,14 @@ def _classes_second(report: SharedResult, scores: Tensor, target: Tensor) -> tup
 
 
 def _whole(labels: Tensor) -> Tensor:
-    """Return labels as integers, if floating ones are whole numbers."""
+    """Convert floating labels to integers; raise ValueError unless they are whole numbers."""
     if not labels.is_floating_point():
         return labels
     whole = labels.long()
     if not torch.equal(whole.to(labels.dtype), labels):
-        raise ValueError("labels must be whole numbers to be counted, got fractions, as of soft labels or regression")
+        raise ValueError(
+            "labels must be whole numbers, got fractions; a report cannot count soft labels or regression targets"
+        )
     return whole
 
 
@@ -142,60 +143,60 @@ def _whole(labels: Tensor) -> Tensor:
 def _check_report(report: object) -> None:
     if not isinstance(report, SharedResult):
         raise TypeError(
-            f"compute_metrics makes a function from a report, got {report!r:.80}; use "
-            "compute_metrics(ImbalanceReport('multiclass', num_classes=3, measures=['iam'])) and give a Trainer what "
-            "that returns"
+            f"report must be an ImbalanceReport or ThresholdSweep, got {report!r:.80}; use "
+            "Trainer(compute_metrics=compute_metrics(ImbalanceReport('multiclass', num_classes=3, measures=['iam'])))"
         )
     if getattr(report, "groups", None):
-        raise ValueError("a Trainer hands on no groups of samples; make the report without groups")
+        raise ValueError("report must have no groups, since a Trainer does not pass them on; leave groups out")
 
 
 def _check_arguments(report: SharedResult, args: Any) -> None:
-    """Raise about arguments by which a Trainer would compute nothing, or keep the worst epoch."""
+    """Raise if a Trainer would compute no values or keep the worst epoch; warn about doubtful arguments."""
     if not hasattr(args, "metric_for_best_model"):
         raise TypeError(f"args must be TrainingArguments, got {args!r:.80}; use compute_metrics(report, trainer.args)")
     if args.prediction_loss_only:
         raise ValueError(
-            "TrainingArguments(prediction_loss_only=True) hands no predictions to compute_metrics; leave it out"
+            "prediction_loss_only must be False, got True: the Trainer would pass no predictions to compute_metrics; "
+            "leave it out of TrainingArguments"
         )
     key = args.metric_for_best_model
     if report.prefix and key in {value.full_name for value in report.values()}:
         warn_caller(
-            f"metric_for_best_model={key!r} begins with the prefix of the report, which a Trainer's names lack; write "
-            f"metric_for_best_model={key.removeprefix(report.prefix)!r} unless the prefix names one of several "
-            "sets"
+            f"metric_for_best_model={key!r} begins with the prefix of the report, but the names of a Trainer do not; "
+            f"use metric_for_best_model={key.removeprefix(report.prefix)!r}, unless the prefix is the name of one of "
+            "several evaluation sets"
         )
     names = {value.name + report.postfix: value.higher_is_better for value in report.values()}
-    # the name of one of several sets comes before it, as in eval_night_iam
+    # with several evaluation sets, the name of a set precedes it, as in eval_night_iam
     named = [name for name in names if f"_{key}".endswith(f"_{name}")]
     if named:
         _check_direction(key, names[max(named, key=len)], args)
     elif key is not None and not key.endswith("loss"):
         warn_caller(
-            f"metric_for_best_model={key!r} is no name of the report, so the Trainer will stop after its first "
-            f"evaluation unless something else adds it; names are {', '.join(list(names)[:20])}"
+            f"metric_for_best_model={key!r} is no value of the report, so the Trainer will stop after its first "
+            f"evaluation unless other code logs it; the report has {', '.join(list(names)[:20])}"
         )
 
 
 def _check_direction(key: str, better: bool | None, args: Any) -> None:
-    """Raise where the worst value would be taken for the best; warn where nobody knows."""
+    """Raise ValueError if the worst value would be treated as the best; warn if the value has no direction."""
     if better is None:
         warn_caller(
             f"metric_for_best_model={key!r} has no direction, so greater_is_better={args.greater_is_better} cannot be "
-            "checked; monitor a measure that has one"
+            "checked; monitor a measure with a direction"
         )
         return
     direction, right = ("higher", "max") if better else ("lower", "min")
     if args.greater_is_better != better:
         raise ValueError(
-            f"of {key!r} {direction} is better, but greater_is_better={args.greater_is_better} (True is the default of "
-            "all names that do not end in 'loss'), so the Trainer would keep the worst epoch; write "
+            f"{direction} values of {key!r} are better, but greater_is_better={args.greater_is_better} (the default is "
+            "True for names that do not end in 'loss'), so the Trainer would keep the worst epoch; use "
             f"TrainingArguments(metric_for_best_model={key!r}, greater_is_better={better})"
         )
     mode = (args.lr_scheduler_kwargs or {}).get("mode", "min")
     if args.lr_scheduler_type == "reduce_lr_on_plateau" and mode != right:
         raise ValueError(
-            f"of {key!r} {direction} is better, but the mode of reduce_lr_on_plateau is {mode!r}, so it would lower "
-            "the learning rate while the model improves; write "
+            f"{direction} values of {key!r} are better, but the mode of reduce_lr_on_plateau is {mode!r}, so it would "
+            "lower the learning rate while the model improves; use "
             f"TrainingArguments(lr_scheduler_kwargs={{'mode': {right!r}}})"
         )

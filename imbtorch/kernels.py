@@ -1,8 +1,8 @@
-"""Counting on plain tensors and ints: in which cell a sample belongs, and one more there.
+"""Kernels of counting, on plain tensors and ints: find the cell of each sample and add 1 to it.
 
-The CPU can read values, so it looks at a whole batch first and counts without masks, with NumPy, whose reductions of
-integers take less than half the time of torch's. A device is never waited for: there each sample is routed to its cell
-or, if it cannot be counted, to a spare cell behind the counts.
+On the CPU, where values can be read, a whole batch is checked first and then counted without masks. NumPy does both,
+since its reductions of integers take less than half the time of torch's. On other devices nothing waits for a value:
+each valid sample goes to its cell, and each invalid one to a spare cell behind the counts.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ __all__ = [
     "Table",
     "add_masked",
     "below",
-    "count_sound",
+    "count_valid",
     "integers",
     "kept_targets",
     "reading_is_free",
 ]
 
 Integers: TypeAlias = npt.NDArray[Any]
-FEW = 4096  # samples that are added one by one, for a table of their own takes a third more time than they do
-BLOCK = 65_536  # samples that the CPU counts at a time, so that large batches need no memory for each sample
+FEW = 4096  # batches below this size are added one by one; a separate table would take a third more time
+BLOCK = 65_536  # samples that the CPU counts at a time, which bounds the memory that a large batch takes
 
 
 class Table(NamedTuple):
     """Shape of flat counts: ``[groups, labels, rows, columns]``, or ``[groups, 3, rows]`` for margins.
 
     Attributes:
-        rows: classes of a target.
-        columns: classes of a prediction, or bins of a score.
-        labels: tables beside each other, each with predictions and targets of its own.
-        margins: keep the diagonal, row sums and column sums alone.
-        groups: tables behind each other, of which each sample is counted in one.
+        rows: number of true classes.
+        columns: number of predicted classes, or of bins of a score.
+        labels: number of labels; each has its own predictions, targets and table.
+        margins: whether to keep only the diagonal, row sums and column sums.
+        groups: number of groups of samples; each sample is counted in the tables of one group.
     """
 
     rows: int
@@ -61,12 +61,12 @@ class Table(NamedTuple):
 
     @property
     def of_all_groups(self) -> Table:
-        """The same with a row for each class of each group."""
+        """The same counts as one table that has a row for each class of each group."""
         return self._replace(rows=self.groups * self.rows, groups=1) if self.groups > 1 else self
 
 
 class Samples(NamedTuple):
-    """Arrays of a batch, in one shape, as :func:`count_sound` takes them."""
+    """Arrays of a batch, all in one shape; :func:`count_valid` documents them."""
 
     preds: Integers
     target: Integers
@@ -80,12 +80,12 @@ class Samples(NamedTuple):
 
 
 def reading_is_free(x: Tensor) -> bool:
-    """Return whether a value can be read without waiting for a device or breaking a traced graph."""
+    """Return whether reading a value neither waits for a device nor breaks a traced graph."""
     return x.is_cpu and not torch.compiler.is_compiling()
 
 
 def integers(labels: Tensor) -> Tensor:
-    """Return labels as int64 of the same value; a uint64 beyond int64 becomes its largest, which is no class."""
+    """Convert labels to int64; a uint64 above the int64 range becomes the largest int64, which is no class."""
     if labels.dtype != torch.uint64:
         return labels.long()
     wrapped = labels.view(torch.int64)
@@ -93,14 +93,14 @@ def integers(labels: Tensor) -> Tensor:
 
 
 def kept_targets(target: Tensor, ignored: int | None) -> Tensor:
-    """Return which samples are not left out."""
+    """Return bools in the shape of the targets, true for the samples that are not ignored."""
     return torch.ones_like(target, dtype=torch.bool) if ignored is None else target != ignored
 
 
 # --- on the CPU -----------------------------------------------------------------------------------------------------
 
 
-def count_sound(
+def count_valid(
     state: Tensor,
     table: Table,
     preds: Integers,
@@ -109,27 +109,27 @@ def count_sound(
     weight: Integers | None,
     group: Integers | None,
     *,
-    preds_are_sound: bool,
+    preds_are_valid: bool,
 ) -> bool:
-    """Count a batch if all its samples are sound; else return False, with the state as before.
+    """Count a batch and return True if all its samples are valid; else leave the state unchanged and return False.
 
     The state changes in one operation at the very end, so that no error and no interrupt leaves half a batch in it.
 
     Args:
         state: flat counts on the CPU, ``[table.cells + ...]``.
-        table: their shape.
+        table: shape of the counts.
         preds: column of each sample; ``[N, labels, ...]`` if there are several labels.
         target: row of each sample, in the same shape.
-        ignored: row of the samples to leave out, which are not checked otherwise.
-        weight: float64 of each sample, finite, in the same shape; None for 1 each.
-        group: of each sample, in the same shape; None for the first.
-        preds_are_sound: whether all of them are known to be columns.
+        ignored: row of the samples to leave out, whose other values are not checked.
+        weight: finite float64 weight of each sample, in the same shape; None for 1 each.
+        group: group index of each sample, in the same shape; None for the first group.
+        preds_are_valid: whether all predictions are known to be valid columns.
     """
     counts, samples = state.numpy()[: table.cells], Samples(preds, target, weight, group)
     if target.ndim != 1 and table.labels == 1:
         samples = samples.mapped(np.ravel)
     if table.margins or target.size < max(len(counts), FEW):
-        found = _cells_and_weights(table, samples, ignored, preds_are_sound)
+        found = _cells_and_weights(table, samples, ignored, preds_are_valid)
         if found is None:
             return False
         cells, weights = found
@@ -137,7 +137,7 @@ def count_sound(
         return True
     total: Integers | None = None
     for block in _blocks(table, samples):
-        counted = _counts_of_a_block(table, block, ignored, preds_are_sound)
+        counted = _counts_of_a_block(table, block, ignored, preds_are_valid)
         if counted is None:
             return False
         total = counted if total is None else total + counted
@@ -147,20 +147,20 @@ def count_sound(
 
 
 def below(x: Integers, limit: int) -> bool:
-    """Return whether all values lie in ``0..limit - 1``; read as unsigned, negative ones are large."""
+    """Return whether all values lie in ``0..limit - 1``; negative values are large when read as unsigned."""
     unsigned, limits = _UNSIGNED[x.dtype]
     seen = x.view(unsigned)
-    return bool(seen.item(seen.argmax()) < min(limit, limits))  # of few values it takes a third of the time of max
+    return bool(seen.item(seen.argmax()) < min(limit, limits))  # for few values, a third of the time of max
 
 
-# of each dtype, the one that reads negative values as large, and the first value that it takes for negative
+# for each dtype, the unsigned dtype of the same size, and the smallest unsigned value that stands for a negative one
 _UNSIGNED = {np.dtype(f"i{size}"): (np.dtype(f"u{size}"), 1 << 8 * size - 1) for size in (1, 2, 4, 8)}
 _UNSIGNED |= {np.dtype(f"u{size}"): (np.dtype(f"u{size}"), 1 << 8 * size) for size in (1, 2, 4, 8)}
 _UNSIGNED[np.dtype(bool)] = (np.dtype(bool), 2)
 
 
 def _blocks(table: Table, samples: Samples) -> Iterator[Samples]:
-    """Yield parts of a batch; one alone where a table for each part would be larger than the part."""
+    """Yield parts of a batch; yield the batch whole if it is small, or if the table has more cells than a part."""
     target = samples.target
     if target.size <= BLOCK or table.cells > BLOCK:
         yield samples
@@ -170,11 +170,11 @@ def _blocks(table: Table, samples: Samples) -> Iterator[Samples]:
         yield samples.mapped(itemgetter(slice(start, start + rows)))
 
 
-def _counts_of_a_block(table: Table, samples: Samples, ignored: int | None, preds_are_sound: bool) -> Integers | None:
-    """Return counts of a block of samples, ``[table.cells]``; None if one of them is not sound.
+def _counts_of_a_block(table: Table, samples: Samples, ignored: int | None, preds_are_valid: bool) -> Integers | None:
+    """Return counts of a block of samples, ``[table.cells]``; None if a sample is invalid.
 
-    What is ignored is counted in a row of its own, which takes two thirds of the time of a mask, unless that row makes
-    the table large.
+    Ignored samples are counted in an extra row, which takes two thirds of the time of a mask, unless that row makes the
+    table large.
     """
     preds, target, weight, group = samples
     if ignored is not None and weight is None and group is None and table.labels == 1:
@@ -182,7 +182,7 @@ def _counts_of_a_block(table: Table, samples: Samples, ignored: int | None, pred
         rows = max(ignored + 1, table.rows) - low
         if rows * table.columns <= min(target.size, BLOCK):
             row = np.subtract(target, low, dtype=np.int64) if low else target
-            if not (below(row, rows) and (preds_are_sound or below(preds, table.columns))):
+            if not (below(row, rows) and (preds_are_valid or below(preds, table.columns))):
                 return None
             cells = np.multiply(row, table.columns, dtype=np.int64)
             cells += preds
@@ -190,29 +190,29 @@ def _counts_of_a_block(table: Table, samples: Samples, ignored: int | None, pred
             counts[ignored - low] = 0
             inside = counts[-low : table.rows - low]
             return inside.reshape(-1) if inside.sum() == counts.sum() else None
-    found = _cells_and_weights(table, samples, ignored, preds_are_sound)
+    found = _cells_and_weights(table, samples, ignored, preds_are_valid)
     return None if found is None else np.bincount(*found, table.cells)
 
 
 def _cells_and_weights(
-    table: Table, samples: Samples, ignored: int | None, preds_are_sound: bool
+    table: Table, samples: Samples, ignored: int | None, preds_are_valid: bool
 ) -> tuple[Integers, Integers | None] | None:
-    """Return cells and weights (None for 1 each) of samples; None if one of them is not sound."""
+    """Return cells and weights (None for 1 each) of samples; None if a sample is invalid."""
     preds, target, weight, group = samples
-    if ignored is not None:  # an ignored sample counts as one of weight 0
+    if ignored is not None:  # an ignored sample is counted with weight 0
         keep = (target != ignored).astype(np.int64)
         preds, target, group = preds * keep, target * keep, group if group is None else group * keep
         weight = keep if weight is None else weight * keep
-    sound = below(target, table.rows) and (preds_are_sound or below(preds, table.columns))
-    if not sound or (group is not None and not below(group, table.groups)):
+    valid = below(target, table.rows) and (preds_are_valid or below(preds, table.columns))
+    if not valid or (group is not None and not below(group, table.groups)):
         return None
     if table.margins:
         return _cells_of_margins(table, preds, target, weight, group)
-    if group is not None:  # in place, for memory takes more time than arithmetic
+    if group is not None:  # in place, since new memory takes more time than the arithmetic
         cells = group * (table.labels * table.rows)
         cells += target
         cells *= table.columns
-    elif target.dtype == np.int64:  # a dtype that NumPy has to be told takes as long again for few values
+    elif target.dtype == np.int64:  # for few values, passing a dtype to NumPy doubles the time
         cells = target * table.columns
     else:
         cells = np.multiply(target, table.columns, dtype=np.int64)
@@ -225,7 +225,7 @@ def _cells_and_weights(
 def _cells_of_margins(
     table: Table, preds: Integers, target: Integers, weight: Integers | None, group: Integers | None
 ) -> tuple[Integers, Integers | None]:
-    """Return cells and weights of hits, targets and predictions."""
+    """Return cells and weights (None for 1 each) of correct predictions, of targets and of predictions."""
     first = 0 if group is None else np.multiply(group, table.of_a_group, dtype=np.int64)
     own, predicted = np.add(target, first, dtype=np.int64), np.add(preds, first + 2 * table.rows, dtype=np.int64)
     hit = preds == target
@@ -246,37 +246,45 @@ def add_masked(
     weight: Tensor | None,
     group: Tensor | None,
 ) -> Tensor:
-    """Count a batch without reading a value: what is not sound adds to the spare cell of its first fault.
+    """Count a batch without reading a value; an invalid sample adds 1 to the spare cell of its first fault.
 
     Args:
         state: flat counts ``[table.cells + ... + len(faults)]``, the spare cells last.
-        table: their shape.
+        table: shape of the counts.
         preds: int64 column of each sample; ``[N, labels, ...]`` if there are several labels.
         target: int64 row of each sample, in the same shape.
-        keep: which samples count at all, in the same shape.
-        faults: for each spare cell, which samples have the fault; None where none can.
-        weight: of each sample, in the same shape; None for 1 each, which a faulty sample always adds to its tally.
-        group: int64 group of each sample, in the same shape; None for the first.
+        keep: bools in the same shape, false for ignored samples; None to keep all.
+        faults: for each spare cell, bools in the same shape, true for the samples with that fault; None if no sample
+            can have it.
+        weight: weight of each sample, in the same shape; None for 1 each. An invalid sample always adds 1.
+        group: int64 group index of each sample, in the same shape; None for the first group.
 
     Returns:
-        Which samples were counted, in the same shape.
+        Bools in the same shape, true for the samples that were counted.
     """
-    wrong, sound = _first_fault(len(state) - len(faults), target, faults)
+    wrong, valid = _first_fault(len(state) - len(faults), target, faults)
     kept = state.new_ones(()).expand_as(target) if keep is None else keep.to(state.dtype)
-    if weight is not None:  # of an ignored sample it may be NaN
-        kept = torch.where(kept > 0, torch.where(sound, weight, 1.0), 0.0)
+    if weight is not None:  # the weight of an ignored sample may be NaN
+        kept = torch.where(kept > 0, torch.where(valid, weight, 1.0), 0.0)
     (cell, _), *others = _parts(table, preds, target, group)
-    indices, weights = [torch.where(sound, cell, wrong).flatten()], [kept.flatten()]  # the first tallies the faults too
+    # the first part also tallies the faults of invalid samples
+    indices, weights = [torch.where(valid, cell, wrong).flatten()], [kept.flatten()]
     for cell, counted in others:
-        indices.append(torch.where(sound, cell, 0).flatten())
-        weights.append((kept * sound if counted is None else kept * sound * counted).flatten())
+        indices.append(torch.where(valid, cell, 0).flatten())
+        weights.append((kept * valid if counted is None else kept * valid * counted).flatten())
     one = len(others) == 0  # not `not others`, which torch 2.4 does not trace
     state.index_add_(0, indices[0] if one else torch.cat(indices), weights[0] if one else torch.cat(weights))
-    return sound if keep is None else sound & keep
+    return valid if keep is None else valid & keep
 
 
 def _first_fault(spare: int, target: Tensor, faults: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
-    """Return the spare cell (the first is ``spare``) of each sample's first fault (0: none), and which are sound."""
+    """Return the spare cell of each sample's first fault, 0 without one, and bools that are true for valid samples.
+
+    Args:
+        spare: index of the first spare cell.
+        target: row of each sample.
+        faults: see :func:`add_masked`.
+    """
     wrong = torch.zeros_like(target)
     for place, fault in reversed(list(enumerate(faults))):
         if fault is not None:
@@ -285,7 +293,7 @@ def _first_fault(spare: int, target: Tensor, faults: Sequence[Tensor | None]) ->
 
 
 def _parts(table: Table, preds: Tensor, target: Tensor, group: Tensor | None) -> list[tuple[Tensor, Tensor | None]]:
-    """Return cells and weights (None for 1 each) to add for each sample."""
+    """Return pairs of cells and weights (None for 1 each); each sample adds to one cell of each pair."""
     offset = None if group is None else group * table.of_a_group
     if table.margins:
         hits = (preds == target).long()

@@ -1,4 +1,4 @@
-"""Logits of two classes, read without a detour over probabilities, which are 1 in float32 from a logit of 17 on."""
+"""Log-odds from logits, computed without probabilities, which in float32 are rounded to 1 from a logit of 17 on."""
 
 from __future__ import annotations
 
@@ -11,12 +11,19 @@ __all__ = ["against_the_rest", "logit_limit", "of_class_one", "wide"]
 
 
 def wide(preds: Tensor) -> Tensor:
-    """Return scores in float32 or wider; of half precision, sums and sigmoids would lose digits."""
+    """Convert scores to float32 or wider, because sums and sigmoids in half precision lose digits."""
     return preds.to(torch.promote_types(preds.dtype, torch.float32))
 
 
 def of_class_one(logits: Tensor, dimensions: int) -> Tensor:
-    """Return log-odds of class 1 in the dimensions of the target: logits of a sigmoid, or two columns of a softmax.
+    """Compute the log-odds of class 1 from logits of a sigmoid or, with one more dimension, of a two-class softmax.
+
+    Args:
+        logits: ``[N, ...]``, or ``[N, 2, ...]`` for both classes.
+        dimensions: number of dimensions of the target ``[N, ...]``.
+
+    Returns:
+        ``[N, ...]`` in float32 or wider.
 
     >>> of_class_one(torch.tensor([[1.0, 3.0]]), dimensions=1)
     tensor([2.])
@@ -26,7 +33,13 @@ def of_class_one(logits: Tensor, dimensions: int) -> Tensor:
 
 
 def against_the_rest(logits: Tensor) -> Tensor:
-    """Return log-odds ``[N, C, ...]`` of each class against all others, of logits of a softmax; nan where one is nan.
+    """Compute the log-odds of each class against all others.
+
+    Args:
+        logits: logits of a softmax, ``[N, C, ...]``.
+
+    Returns:
+        ``[N, C, ...]`` in float32 or wider; nan for a sample with a nan logit.
 
     >>> against_the_rest(torch.tensor([[50.0, 0.0, 0.0]]))  # 50 - log 2, and -log(exp(50) + 1)
     tensor([[ 49.3069, -50.0000, -50.0000]])
@@ -37,13 +50,13 @@ def against_the_rest(logits: Tensor) -> Tensor:
     powers = shifted.exp()
     classes = torch.arange(scores.shape[1], device=scores.device).view(1, -1, *[1] * (scores.ndim - 2))
     is_best = classes == best
-    others = powers.masked_fill(is_best, 0.0).sum(1, keepdim=True)  # a difference of sums would lose them
-    against_best = shifted.masked_fill(is_best, -math.inf).logsumexp(1, keepdim=True)  # powers may be 0
+    others = powers.masked_fill(is_best, 0.0).sum(1, keepdim=True)  # a difference of sums would lose small powers
+    against_best = shifted.masked_fill(is_best, -math.inf).logsumexp(1, keepdim=True)  # since powers may be 0
     return shifted - torch.where(is_best, against_best, ((others - powers).clamp(min=0) + 1).log())
 
 
 def logit_limit(threshold: float | Tensor) -> float | Tensor:
-    """Return the logit of a threshold, which a logit must exceed to predict 1: -inf for 0, inf for 1.
+    """Return the logit of a probability threshold: -inf for 0, inf for 1. Logits above it predict class 1.
 
     >>> logit_limit(0.5), logit_limit(1.0)
     (0.0, inf)

@@ -1,7 +1,7 @@
-"""Soft counts on plain tensors: a sample adds its probabilities along the row of its target, in place of one 1.
+"""Soft counts on plain tensors: each sample adds its probabilities to the row of its target in place of a 1.
 
-They are kept as whole numbers of 2^-24, which add up to the same in any order. On the CPU those of a batch are summed
-in float64, which is exact for whole numbers below 2^53 and takes a third of the time of integers.
+Probabilities are rounded to multiples of 2^-24 and kept as integers, whose sum is the same in any order. On the CPU
+the integers of a batch are summed in float64, which is exact below 2^53 and takes a third of the time of int64.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ __all__ = [
     "with_totals_of",
 ]
 
-UNIT = 2**24  # parts of one sample: what float32 can tell apart below 1
-UNEVEN = 0.01  # how far the probabilities of a sample may be from summing to 1
-WIDE = 20  # classes from which samples are read one by one rather than side by side
-BLOCK = 1 << 18  # scores that the CPU reads at a time, so that there is never a copy of all of them
-SAMPLES = 4096  # of few classes that it reads at a time
-DEVICE_BLOCK = 1 << 22  # scores that a device reads at a time
+UNIT = 2**24  # units of one sample: float32 resolves multiples of 2^-24 below 1
+UNEVEN = 0.01  # largest deviation from 1 of the sum of a sample's probabilities
+WIDE = 20  # number of classes from which samples are added one by one, not by a matrix product
+BLOCK = 1 << 18  # scores that the CPU reads at a time, so that it never copies all of them
+SAMPLES = 4096  # samples that the CPU reads at a time, at most
+DEVICE_BLOCK = 1 << 22  # scores that other devices read at a time
 
 Block: TypeAlias = tuple[Tensor, Tensor]
 Floats: TypeAlias = npt.NDArray[Any]
@@ -51,25 +51,26 @@ def count_soft(
     logits: bool,
     group: Tensor | int | None,
 ) -> bool:
-    """Count a batch of class scores, hard and soft, if all its samples are sound; else return False.
+    """Count a batch of class scores, hard and soft, and return True if all its samples are valid.
 
-    The state changes in one call at the very end, so that no error and no interrupt leaves half a batch in it.
+    Else leave the state unchanged and return False. The state changes in one call at the very end, so that no error
+    and no interrupt leaves half a batch in it.
 
     Args:
         state: flat counts on the CPU: hard ones, then soft ones, ``[2 * table.cells + ...]``.
-        table: shape of either.
+        table: shape of the hard counts, and of the soft ones.
         scores: ``[N, K, ...]``, floating.
         target: class of each sample, ``[N, ...]``.
-        ignored: class of the samples to leave out.
+        ignored: target of the samples to leave out.
         logits: whether scores are logits; else they must be probabilities.
-        group: of each sample, in the shape of the targets, or of all; None for the first.
+        group: group index of each sample, in the shape of the targets, or one for all; None for the first group.
     """
     rows = target
-    if group is not None:  # each class of each group has a row
+    if group is not None:  # one row for each class of each group
         kept = kept_targets(target, ignored)
         groups = torch.as_tensor(group).expand(target.shape)
-        sound = (target >= 0) & (target < table.rows) & (groups >= 0) & (groups < table.groups)
-        if bool((kept & ~sound).any()):
+        valid = (target >= 0) & (target < table.rows) & (groups >= 0) & (groups < table.groups)
+        if bool((kept & ~valid).any()):
             return False
         rows = torch.where(kept, integers(target) + groups * table.rows, -1)
         table, ignored = table.of_all_groups, None if ignored is None else -1
@@ -111,15 +112,15 @@ def _samples_of_a_block(classes: int) -> int:
 
 
 def _summed_columns(blocks: Iterator[Block], classes: int, logits: bool) -> Tensor | None:
-    """Return hard and soft counts ``[2 * classes, classes]`` of samples side by side; None if one is not sound.
+    """Return hard and soft counts ``[2 * classes, classes]`` of few classes; None if a sample is invalid.
 
-    NumPy takes half the time of torch for so few classes.
+    NumPy takes half the time of torch for few classes.
     """
     few = np.arange(classes, dtype=np.uint8)
     sums = np.zeros((2 * classes, classes))
     for block, part in blocks:
         samples, target = len(part), part.numpy()
-        # rows of 4096 numbers would start at the same place of the cache: some space between them saves a fifth
+        # rows of exactly 4096 numbers would collide in the cache; padding them saves a fifth of the time
         scores = np.empty((classes, samples + 16), block.numpy().dtype)[:, :samples]
         factors = np.empty((2 * classes, samples + 16))[:, :samples]
         np.copyto(scores, block.numpy().T)
@@ -129,10 +130,10 @@ def _summed_columns(blocks: Iterator[Block], classes: int, logits: bool) -> Tens
         chosen = scores == most
         if np.count_nonzero(chosen) == samples:
             preds = np.einsum("kn,k->n", chosen.view(np.uint8), few)
-        else:  # ties, of which the first is predicted, or NaN
+        else:  # ties, where the first class is predicted, or NaN
             preds = scores.argmax(0)
         if logits:
-            with np.errstate(invalid="ignore"):  # of infinite ones
+            with np.errstate(invalid="ignore"):  # inf - inf
                 scores -= most
             np.exp(scores, out=scores)
             scores *= UNIT / _total(scores, 0)
@@ -147,7 +148,15 @@ def _summed_columns(blocks: Iterator[Block], classes: int, logits: bool) -> Tens
 
 
 def _count_rows(state: Tensor, table: Table, blocks: Iterator[Block], rows: Integers, logits: bool) -> bool:
-    """Count samples of many classes one by one, of which some have targets; return whether all are sound."""
+    """Count samples of many classes one by one; return False, with the state unchanged, if a sample is invalid.
+
+    Args:
+        state: see :func:`count_soft`.
+        table: see :func:`count_soft`.
+        blocks: scores and rows of the samples, in parts.
+        rows: the rows that have targets, in increasing order.
+        logits: see :func:`count_soft`.
+    """
     place = np.zeros(table.rows, np.int64)
     place[rows] = np.arange(len(rows))
     soft, chosen = torch.zeros(len(rows), table.columns, dtype=torch.float64), []
@@ -164,13 +173,13 @@ def _count_rows(state: Tensor, table: Table, blocks: Iterator[Block], rows: Inte
     cells = torch.cat(chosen) if chosen else torch.zeros(0, dtype=torch.int64)
     tables = state[: table.cells], state[table.cells : 2 * table.cells].view(table.rows, table.columns)
     added = torch.ones_like(cells), soft.long()
-    # one call for Python, so that no interrupt comes between the two
+    # a single call from Python, so that no interrupt comes between the two additions
     deque(map(Tensor.index_add_, tables, (0, 0), (cells, torch.from_numpy(rows)), added), maxlen=0)
     return True
 
 
 def _summed_margins(blocks: Iterator[Block], classes: int, logits: bool) -> Tensor | None:
-    """Return hard and soft margins ``[6, classes]``; None if a sample is not sound."""
+    """Return hard and soft margins ``[6, classes]``; None if a sample is invalid."""
     sums = torch.zeros(6, classes, dtype=torch.float64)
     space = torch.empty(_samples_of_a_block(classes), classes, dtype=torch.float64)
     for block, target in blocks:
@@ -189,9 +198,9 @@ def _summed_margins(blocks: Iterator[Block], classes: int, logits: bool) -> Tens
 
 
 def _preds_and_units(scores: Tensor, logits: bool, units: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return predicted classes ``[n]`` and probabilities in units ``[n, K]``; None if they are no probabilities.
+    """Return predicted classes ``[n]`` and probabilities in units ``[n, K]``; None if scores are no probabilities.
 
-    Units are written to memory that all blocks share: the system takes longer to give some than the rest of this.
+    The units are written to memory that all blocks share, since allocating it takes longer than the computation.
     """
     numbers = scores.numpy()
     if not (logits or _are_probabilities(numbers, numbers, 1)):
@@ -201,7 +210,10 @@ def _preds_and_units(scores: Tensor, logits: bool, units: Tensor) -> tuple[Tenso
 
 
 def _total(scores: Floats, axis: int) -> Floats:
-    """Sum along an axis, of each sample the same in any batch: a single column NumPy sums in another order."""
+    """Sum along an axis such that the sum of a sample does not depend on its batch.
+
+    NumPy sums a batch of a single sample in another order, so that case takes a cumulative sum.
+    """
     total: Floats = scores.sum(axis) if axis or scores.shape[1] > 1 else scores.cumsum(0)[-1]
     return total
 
@@ -230,12 +242,13 @@ def add_soft(
 
     Args:
         counts: flat int64 hard counts of the same samples, and soft counts behind them, ``[2 * table.cells]``.
-        table: shape of either.
-        scores: floating, ``[N, K, ...]``; of two classes those of class 1, in the shape of the targets.
+        table: shape of the hard counts, and of the soft ones.
+        scores: floating, ``[N, K, ...]``; with two classes the scores of class 1, in the shape of the targets.
         target: int64 class of each sample, ``[N, ...]``; ``[N, labels, ...]`` if there are several labels.
-        counted: which samples count, in the same shape; None for all.
-        logits: whether scores are logits; else they are probabilities where they count.
-        group: int64 group of each sample, in the same shape, anything where it does not count; None for the first.
+        counted: bools in the same shape, true for the samples that count; None for all.
+        logits: whether scores are logits; else those of the samples that count are probabilities.
+        group: int64 group index of each sample, in the same shape, arbitrary for samples that do not count; None for
+            the first group.
     """
     hard, soft = counts.view(2, -1)
     rows = target if group is None else target + group * (table.labels * table.rows)
@@ -246,9 +259,9 @@ def add_soft(
         rows, counted = rows.where(counted, 0), counted.flatten()
     of_two = scores.ndim == target.ndim
     rows, scores = rows.flatten(), scores.flatten() if of_two else scores.movedim(1, -1).flatten(0, -2)
-    added = soft.new_zeros(len(soft) // 2) if of_two else soft  # of two classes what class 1 gets of each row
+    added = soft.new_zeros(len(soft) // 2) if of_two else soft  # with two classes, those of class 1 by row
     step = max(1, (BLOCK if soft.is_cpu else DEVICE_BLOCK) // table.columns)
-    if len(rows) <= step:  # without a loop over a size, which a traced graph would be compiled for
+    if len(rows) <= step:  # no loop, because torch.compile would compile the graph again for each size
         _add_block(added, table, scores, rows, counted, logits)
     else:
         for start in range(0, len(rows), step):
@@ -259,7 +272,7 @@ def add_soft(
 
 
 def _add_block(soft: Tensor, table: Table, scores: Tensor, rows: Tensor, counted: Tensor | None, logits: bool) -> None:
-    """Add scores ``[n, K]`` to flat soft counts, or ``[n]`` of class 1 of two to those of that class ``[rows]``."""
+    """Add scores ``[n, K]`` to flat soft counts, or scores ``[n]`` of class 1 to its soft counts ``[rows]``."""
     if scores.ndim == 1:
         shares = scores.to(torch.float64 if has_float64(scores.device) else torch.float32)
         shares = _sigmoid(shares) if logits else shares
@@ -281,7 +294,7 @@ def _add_block(soft: Tensor, table: Table, scores: Tensor, rows: Tensor, counted
 
 
 def _sigmoid(logits: Tensor) -> Tensor:
-    """Return the probability of class 1, the same in any batch: the last bit of torch's depends on the place in it."""
+    """Return probabilities of class 1 that do not depend on the batch; the last bit of torch's sigmoid does."""
     if not reading_is_free(logits):
         return logits.sigmoid()
     powers = -logits.numpy()
@@ -292,25 +305,38 @@ def _sigmoid(logits: Tensor) -> Tensor:
 
 
 def impossible_and_uneven(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Return of class scores ``[N, K, ...]`` an impossible one of each sample, if any, and which do not sum to 1."""
+    """Check probabilities of classes ``[N, K, ...]``.
+
+    Returns:
+        Both ``[N, ...]``: the lowest score of each sample if it is negative, else the highest, NaN if any is; and
+        bools, true for samples whose scores do not sum to 1.
+    """
     scores = wide(scores)
     least, most = scores.amin(1), scores.amax(1)
-    return least.where(least < 0, most), (scores.sum(1) - 1).abs() > UNEVEN  # NaN where one is
+    return least.where(least < 0, most), (scores.sum(1) - 1).abs() > UNEVEN  # amin and amax keep NaN
 
 
-# --- reading them ---------------------------------------------------------------------------------------------------
+# --- reading soft counts --------------------------------------------------------------------------------------------
 
 
 def with_totals_of(hard: Counts, soft: Counts) -> Counts:
     """Scale each row of soft counts to its total in hard counts, in float64.
 
-    Classes with neither targets nor hard predictions get nothing, since measures would take the least probability for
-    a class that is there. Their part goes to the other cells of the row; margins do not say of which row it was, so
-    there it goes to the right predictions.
+    Classes with neither targets nor hard predictions get 0, since measures would count a class with the smallest
+    probability as present. Their probability goes to the other cells of the same row. Margins do not hold the row, so
+    there it goes to the correct predictions.
 
     Args:
         hard: ``[..., K, K]`` or :class:`Margins`.
-        soft: the same, in units of 2^-24.
+        soft: soft counts of the same type and shape, in units of 2^-24.
+
+    Returns:
+        Soft counts of the same type and shape, float64.
+
+    >>> hard, soft = torch.tensor([[2, 0], [0, 1]]), torch.tensor([[3, 1], [1, 1]])
+    >>> with_totals_of(hard, soft)
+    tensor([[1.5000, 0.5000],
+            [0.5000, 0.5000]], dtype=torch.float64)
     """
     if isinstance(hard, Margins):
         assert isinstance(soft, Margins)
@@ -324,10 +350,11 @@ def with_totals_of(hard: Counts, soft: Counts) -> Counts:
 
 
 def _scaled_margins(hard: Margins, soft: Margins) -> Margins:
-    """Scale soft margins to the totals of hard ones, such that a confusion matrix can have them.
+    """Scale soft margins to the totals of hard ones, such that some confusion matrix has them.
 
-    Errors are only ever taken away: as many missed as falsely predicted samples, and no class with more of both than
-    there are errors, since what is missed in a class is predicted as another.
+    Scaling never adds errors. It makes the numbers of false negatives and of false positives equal, and limits the sum
+    of both in each class to the number of errors, since every false negative of one class is a false positive of
+    another.
     """
     present = (hard.actual + hard.predicted) > 0
     missed = hard.actual * (1 - ratio(soft.correct, soft.actual).clamp(max=1))
@@ -335,7 +362,7 @@ def _scaled_margins(hard: Margins, soft: Margins) -> Margins:
     of_missed, of_false = missed.sum(-1, keepdim=True), false.sum(-1, keepdim=True)
     errors = torch.minimum(of_missed, of_false)
     missed, false = missed * ratio(errors, of_missed), false * ratio(errors, of_false)
-    excess = (missed + false - errors).clamp(min=0)  # of one class at most
+    excess = (missed + false - errors).clamp(min=0)  # positive in at most one class
     missed, false = (missed - excess).clamp(min=0), (false - excess).clamp(min=0)
     correct = hard.actual - missed
     return Margins(correct, hard.actual, correct + false)

@@ -1,4 +1,4 @@
-"""Names that a user may have meant, for errors about names that are unknown."""
+"""Suggestions of known names, for errors about unknown ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 __all__ = ["did_you_mean"]
 
-# names of one thing, here and elsewhere, without capitals and underscores; the first that is allowed is suggested
+# synonyms, in imbtorch and elsewhere, without capitals and underscores; the first one that is allowed is suggested
 SYNONYMS = (
     ("recall", "sensitivity", "truepositiverate", "tpr", "hitrate"),
     ("precision", "positivepredictivevalue", "ppv"),
@@ -29,12 +29,16 @@ SYNONYMS = (
     ("confusionmatrix", "confmat"),
 )
 OF_SCORES = ("auc", "auroc", "rocauc", "rocaucscore", "ap", "auprc", "aupr", "prauc", "averageprecision")
-SWEEP = "; an area under a curve is of scores: ThresholdSweep(..., also=('auc', 'average_precision')) reports it"
+SWEEP = "; areas under curves need scores: ThresholdSweep(..., also=('auc', 'average_precision')) reports them"
 AVERAGES = ("macro", "micro", "weighted")
 
 
 def did_you_mean(value: object, allowed: Iterable[object]) -> str:
-    """Return a clause for the end of an error that names the most likely of the allowed names; empty without one.
+    """Return a clause for the end of an error that suggests the most likely allowed name; empty if none is near.
+
+    Args:
+        value: the unknown name; anything but a string gives no suggestion.
+        allowed: allowed names; anything but strings is skipped.
 
     >>> did_you_mean("sensitivity", ["precision", "recall", "specificity"])
     "; did you mean 'recall'?"
@@ -44,7 +48,9 @@ def did_you_mean(value: object, allowed: Iterable[object]) -> str:
     if not isinstance(value, str):
         return ""
     strings = [name for name in allowed if isinstance(name, str)]
-    strings.sort(key=lambda name: name[:1].isupper() == value[:1].isupper())  # of Recall and recall the one alike
+    strings.sort(
+        key=lambda name: name[:1].isupper() == value[:1].isupper()
+    )  # of Recall and recall, keep the one in the case of value
     names = {_plain(name): name for name in strings}
     meant: dict[str, str] = {}
     for group in SYNONYMS:

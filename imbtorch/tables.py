@@ -1,4 +1,4 @@
-"""Tables as text."""
+"""Tables and lists as text: aligned columns, HTML and CSV."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ __all__ = ["aligned", "html_table", "spans", "trivial_line", "write_csv"]
 
 
 def aligned(rows: Sequence[Sequence[str]], names_left: bool = False) -> list[str]:
-    """Lines in which the cells of a column end at one place.
+    """Format rows as lines with right-aligned columns.
 
     Args:
-        rows: cells, equally many in each.
-        names_left: let the cells of the first column begin at one place instead.
+        rows: cells, the same number in each row.
+        names_left: whether to align the first column to the left.
+
+    >>> aligned([["class", "recall"], ["cat", "0.5"]], names_left=True)
+    ['class  recall', 'cat       0.5']
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
@@ -28,7 +31,7 @@ def aligned(rows: Sequence[Sequence[str]], names_left: bool = False) -> list[str
 
 
 def html_table(rows: Sequence[Sequence[str]]) -> str:
-    """Return an HTML table, the first row as its head; what cells hold is escaped.
+    """Format rows as an HTML table whose head is the first row; cells are escaped.
 
     >>> html_table([["class", "recall"], ["<cat>", "0.5"]])
     '<table><tr><th>class</th><th>recall</th></tr><tr><td>&lt;cat&gt;</td><td>0.5</td></tr></table>'
@@ -40,7 +43,11 @@ def html_table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def spans(indices: Sequence[int], names: Sequence[object] | None = None) -> str:
-    """Return text such as ``3, 5 to 9`` for increasing indices, by their names if those are given."""
+    """Format increasing indices as ranges, with names in place of indices if they are given.
+
+    >>> spans([3, 5, 6, 7])
+    '3, 5 to 7'
+    """
     runs: list[list[int]] = []
     for index in indices:
         if runs and index == runs[-1][-1] + 1:
@@ -52,16 +59,23 @@ def spans(indices: Sequence[int], names: Sequence[object] | None = None) -> str:
 
 
 def trivial_line(name: str, values: Mapping[str, float]) -> str:
-    """Return text such as ``Baseline: always predicting 'ok': accuracy 0.9900``; empty without values."""
+    """Format the values of a baseline; return an empty string without values.
+
+    >>> trivial_line("always predicting 'ok'", {"accuracy": 0.99})
+    "Baseline: always predicting 'ok': accuracy 0.9900"
+    """
     return f"Baseline: {name}: {', '.join(f'{key} {value:.4f}' for key, value in values.items())}" if values else ""
 
 
 def write_csv(rows: Iterable[Sequence[Any]], to: str | PathLike[str] | TextIO) -> None:
-    """Write cells as CSV with a comma between them; floats in full, None and nan as empty cells.
+    """Write rows as CSV, separated by commas; floats in full precision, None and nan as empty cells.
 
     Args:
-        rows: cells, those of the head first.
-        to: path of a file that is written anew, or a text file that is open (with ``newline=""``).
+        rows: cells of each row, the head first.
+        to: path of a file to write or overwrite, or an open text file (opened with ``newline=""``).
+
+    Raises:
+        TypeError: for anything but a path or an open file.
 
     >>> import sys
     >>> write_csv([["class", "recall"], ["cat, small", float("nan")], ["dog", 0.25]], sys.stdout)
@@ -74,6 +88,6 @@ def write_csv(rows: Iterable[Sequence[Any]], to: str | PathLike[str] | TextIO) -
             write_csv(rows, file)
         return
     if not hasattr(to, "write"):
-        raise TypeError(f"to must be a path or a text file that is open, such as sys.stdout, got {to!r}")
+        raise TypeError(f"to must be a path or an open text file such as sys.stdout, got {to!r}")
     known = (["" if cell is None or cell != cell else cell for cell in row] for row in rows)
     csv.writer(to, lineterminator="\n").writerows(known)

@@ -1,4 +1,4 @@
-"""Settings of the three tasks: how each reads a batch, and the layout of the state that it counts into."""
+"""Settings of the three tasks, their reading of batches, and the layout of their states."""
 
 from __future__ import annotations
 
@@ -49,30 +49,30 @@ KNOWN = (torch.float32, *COMMON, torch.float16, torch.bfloat16, torch.float64)  
 
 @dataclass(frozen=True)
 class Counting:
-    """Settings of a task: how its predictions and targets are read, and where they are counted.
+    """Settings of a task, for reading predictions and targets and for counting them in a state.
 
-    Counts live in a flat int64 state (float64 if samples have weights): the cells of the matrix (or correct, actual,
-    predicted for margins) of each group, where soft counts are wanted as many again for those, then one spare cell for
-    each of :data:`~imbtorch.batches.FAULTS`. Use :meth:`of`, which checks what a user gave.
+    The state is a flat int64 tensor (float64 if samples have weights). It holds the cells of the matrix (or correct,
+    actual, predicted for margins) of each group, the same number of cells for soft counts if they are kept, and one
+    spare cell for each of :data:`~imbtorch.batches.FAULTS`. Construct it by :meth:`of`, which checks its arguments.
     """
 
     task: ClassVar[Task]
 
     size: int  # classes, or labels for multilabel
-    threshold: float | tuple[float, ...] = 0.5  # several: one for each label
+    threshold: float | tuple[float, ...] = 0.5  # a tuple holds one for each label
     logits: bool = False
     ignore_index: int | None = None
     layout: Layout = "matrix"
     soft: float = 0.0  # share of soft counts; 0 for none
-    limits: Tensor | None = field(default=None, compare=False, repr=False)  # several thresholds, on a device
+    limits: Tensor | None = field(default=None, compare=False, repr=False)  # thresholds of labels, on a device
     weighted: bool = False
-    groups: int | None = None  # their number
+    groups: int | None = None  # number of groups; None without groups
     table: Table = field(init=False, compare=False, repr=False)  # shape of the counts
-    ignored_target: int | None = field(init=False, compare=False, repr=False)  # an ignore_index that int64 can equal
-    ignored_class: int | None = field(init=False, compare=False, repr=False)  # an ignore_index that is a class
+    ignored_target: int | None = field(init=False, compare=False, repr=False)  # ignore_index if it fits into int64
+    ignored_class: int | None = field(init=False, compare=False, repr=False)  # ignore_index if it is a class
 
     def __post_init__(self) -> None:
-        """Derive what each update needs."""
+        """Derive the fields that each update needs."""
         labels, index = self.num_labels or 1, self.ignore_index
         table = Table(self.classes, self.classes, labels, self.layout == "margins", self.groups or 1)
         object.__setattr__(self, "table", table)
@@ -94,30 +94,33 @@ class Counting:
         weighted: bool = False,
         groups: int | None = None,
     ) -> Counting:
-        """Check the arguments that say how to count, and return the settings of their task."""
+        """Check the arguments of a metric and return the settings of its task; raise ValueError or TypeError."""
         task = checked_task(task)
         check_choice("state", layout, get_args(Layout))
         size = checked_size(task, num_classes, num_labels)
         check_flag("logits", logits)
         if layout == "margins" and task != "multiclass":
-            raise ValueError(f"state='margins' is for task='multiclass'; task={task!r} keeps 4 counts a label anyway")
+            raise ValueError(
+                f"state='margins' is for task='multiclass', got task={task!r}, which keeps only 4 counts "
+                "per label; leave state out"
+            )
         ignored = None if ignore_index is None else whole_number("ignore_index", ignore_index, "an int or None")
         check_flag("weighted", weighted)
         chosen, share = checked_thresholds(task, size, threshold), checked_soft(soft)
         if share and (chosen != 0.5 or weighted):
-            other = "weights" if weighted else f"no threshold but 0.5, got threshold={threshold!r}"
-            raise ValueError(f"soft={soft!r} counts probabilities, which know {other}; leave one of them out")
+            other = "weighted=True" if weighted else f"threshold={threshold!r}"
+            raise ValueError(f"soft={soft!r} counts probabilities and cannot be combined with {other}; leave one out")
         kind = {"binary": Binary, "multilabel": Multilabel, "multiclass": Multiclass}[task]
         return kind(size, chosen, logits, ignored, layout, share, weighted=weighted, groups=groups).on(None)
 
     def on(self, device: torch.device | None) -> Counting:
-        """Return the same with the thresholds of labels on a device, so that no update has to bring them there."""
+        """Return the same settings with the thresholds of labels on a device, so that updates need not copy them."""
         if not isinstance(self.threshold, tuple):
             return self
         dtype = torch.float64 if has_float64(device) else torch.float32
         return replace(self, limits=torch.tensor(self.threshold, dtype=dtype, device=device))
 
-    # --- what is counted --------------------------------------------------------------------------------------------
+    # --- counts and classes -----------------------------------------------------------------------------------------
 
     @property
     def num_classes(self) -> int | None:
@@ -136,17 +139,17 @@ class Counting:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Dtype of the state: weights have digits."""
+        """Dtype of the state: float64 if samples have weights, else int64."""
         return torch.float64 if self.weighted else torch.int64
 
     @property
     def cells(self) -> int:
-        """Number of counts, hard and soft; the spare cells come behind them."""
+        """Number of counts, hard and soft, without the spare cells behind them."""
         return self.table.cells * (2 if self.soft else 1)
 
     @property
     def name(self) -> str:
-        """An identifier that differs wherever the counts would; the state of a metric bears it."""
+        """Identifier that differs between settings whose counts can differ; it is part of the state's name."""
         parts: list[object] = [self.layout, self.task, self.size, *self._name_of_reading()]
         if self.ignore_index is not None:
             parts += ["ignore", self.ignore_index]
@@ -156,25 +159,32 @@ class Counting:
         return re.sub(r"\W", "_", "_".join(map(str, parts)))
 
     def _name_of_reading(self) -> list[object]:
-        """Return what the name says of how scores become classes."""
+        """Return the parts of the name for settings that turn scores into classes."""
         return []
 
     def _name_of_soft_reading(self) -> list[object]:
-        """Return what the name says of how scores become probabilities, unless it says so already."""
+        """Return the parts of the name for settings that turn scores into probabilities and are not in it yet."""
         return []
 
     def class_priors(self, priors: Tensor | Sequence[float], name: str) -> Tensor:
-        """Check the class shares of another population and return them on the CPU: ``[K]``, for labels ``[L, 2]``.
+        """Check the class shares of another population and return them on the CPU, ``[K]`` or for labels ``[L, 2]``.
 
-        For multilabel a user gives the share of positives of each label, which makes that of its negatives.
+        Args:
+            priors: ``[K]`` shares of the classes; for multilabel ``[L]`` shares of positives.
+            name: name of the argument, for errors.
+
+        Raises:
+            ValueError: for another number of shares, negative or infinite ones, a sum of 0, shares of positives above
+                1, and a share of the class that ``ignore_index`` leaves out.
+            TypeError: for anything but a sequence of numbers.
         """
         there = self._priors_of_classes(self._one_for_each(priors, name), name)
         if not bool((there >= 0).all() & there.sum().isfinite() & (there.sum() > 0)):
             raise ValueError(f"{name} must be finite, non-negative and not all 0, got {priors!r}")
         if self.ignored_class is not None and bool(there[..., self.ignored_class].any()):
             raise ValueError(
-                f"{name} gives a share to class {self.ignored_class}, whose samples ignore_index leaves out; give it "
-                "share 0, and the others their shares among themselves"
+                f"{name} must be 0 for class {self.ignored_class}, whose samples ignore_index leaves out, got "
+                f"{priors!r}; give it 0, and the other classes their shares of the rest"
             )
         return there
 
@@ -182,7 +192,7 @@ class Counting:
         return given.clone()
 
     def _one_for_each(self, priors: Tensor | Sequence[float], name: str) -> Tensor:
-        """Return numbers, one for each class or label, as a float64 tensor, else raise."""
+        """Convert numbers, one for each class or label, to a float64 tensor; raise ValueError or TypeError."""
         try:
             given = torch.as_tensor(priors, dtype=torch.float64, device="cpu")
         except (TypeError, ValueError, RuntimeError) as error:
@@ -197,13 +207,13 @@ class Counting:
     # --- the state --------------------------------------------------------------------------------------------------
 
     def of_a_batch(self, needs_matrix: bool) -> Counting:
-        """Return what counts the value of one batch: a large matrix only if needed, for it takes K * K again."""
-        needs_matrix = needs_matrix or self.soft > 0  # margins do not say in which row a probability was
+        """Return the settings for counting one batch: margins in place of a large matrix, unless it is needed."""
+        needs_matrix = needs_matrix or self.soft > 0  # margins do not hold the row of a probability
         small = self.cells <= 4096 or needs_matrix or self.layout == "margins"
-        return self if small else self._into_margins
+        return self if small else self._margins_only
 
     @cached_property
-    def _into_margins(self) -> Counting:
+    def _margins_only(self) -> Counting:
         return replace(self, layout="margins")
 
     def zeros(self, device: torch.device | None = None) -> Tensor:
@@ -215,18 +225,18 @@ class Counting:
 
         Args:
             state: flat counts.
-            of_groups: whether to return those of each group, ``[..., G, K, K]``, rather than of all samples.
+            of_groups: whether to return the counts of each group, ``[..., G, K, K]``, not of all samples.
             soft: whether to return soft counts, float64; see :func:`imbtorch.soft.with_totals_of`.
 
         Returns:
-            ``[..., K, K]`` (for labels ``[..., L, 2, 2]``) or :class:`~imbtorch.counts.Margins`: a view where nothing
-            is summed or scaled.
+            ``[..., K, K]`` (for labels ``[..., L, 2, 2]``) or :class:`~imbtorch.counts.Margins`: a view of the state,
+            unless groups are summed or soft counts scaled.
         """
         hard = self._viewed(state, 0, of_groups)
         return with_totals_of(hard, self._viewed(state, 1, of_groups)) if soft else hard
 
     def _viewed(self, state: Tensor, part: int, of_groups: bool) -> Counts:
-        """View hard (part 0) or soft (part 1) counts of a state."""
+        """Return the hard (part 0) or soft (part 1) counts of a state, as a view if no groups are summed."""
         cells = state[..., part * self.table.cells : (part + 1) * self.table.cells]
         if self.groups is not None or of_groups:
             cells = cells.reshape(*state.shape[:-1], self.table.groups, self.table.of_a_group)
@@ -238,21 +248,21 @@ class Counting:
         return cells.reshape(*lead, *labels, self.classes, self.classes)
 
     def faults(self, state: Tensor) -> Tensor:
-        """Return the tally of the samples that were not counted, in the order of :data:`FAULTS`."""
+        """Return the tallies of invalid samples, in the order of :data:`FAULTS`."""
         return state[..., self.cells :]
 
     # --- a batch ----------------------------------------------------------------------------------------------------
 
     def check(self, preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Check types and shapes, which costs nothing, and return both in dtypes that are compared alike.
+        """Check types and shapes, and return both tensors in dtypes that NumPy and torch handle alike.
 
-        Values are checked while counting.
+        Values are checked later, while they are counted.
 
         Raises:
             ValueError: for shapes or devices that do not fit.
-            TypeError: for what is no dense tensor, or floating targets.
+            TypeError: for anything but dense tensors, for floating targets, and for class indices with soft counts.
         """
-        usual = (  # to check all else costs as much as counting some
+        usual = (  # the full check takes as long as counting a small batch
             type(preds) is type(target) is Tensor
             and preds.dtype in KNOWN
             and target.dtype in COMMON
@@ -265,43 +275,46 @@ class Counting:
         self._check_shapes(preds, target)
         if self.soft and not preds.is_floating_point():
             raise TypeError(
-                f"preds must be floating scores where soft={self.soft} counts probabilities, got {preds.dtype}; "
+                f"preds must be floating scores, since soft={self.soft} counts probabilities, got {preds.dtype}; "
                 "pass probabilities, or logits with logits=True"
             )
         return preds.detach() if preds.requires_grad else preds, target
 
     def _check_shapes(self, preds: Tensor, target: Tensor) -> None:
-        """Raise a ValueError for shapes that do not fit."""
+        """Raise ValueError for shapes that do not fit."""
         raise NotImplementedError
 
     def read(self, preds: Tensor, target: Tensor) -> Batch:
-        """Check a batch and read its predictions; raise as :meth:`check`."""
+        """Check a batch and read its predictions; raise the errors of :meth:`check`."""
         raise NotImplementedError
 
     def with_axes(self, batch: Batch, target: Tensor, group: Tensor | int | None, weight: Tensor | None) -> Batch:
-        """Add to each sample of a batch what it weighs, and its group.
+        """Add groups and weights to a batch.
 
         Args:
-            batch: what was read of the target.
-            target: as the user gave it.
-            group: ``[N]`` indices, or one for all samples.
-            weight: one for each target, or for its first dimensions, ``[N]`` for instance.
+            batch: the batch as :meth:`read` returns it.
+            target: targets as the user passed them.
+            group: group indices ``[N]``, or one for all samples; None without groups.
+            weight: one weight per element of ``target``, or per index of its leading dimensions, such as ``[N]``.
 
         Raises:
-            ValueError: for shapes or devices that do not fit, and what this metric was not made for, or lacks.
-            TypeError: for what is no tensor, and groups that are no integers.
+            ValueError: for shapes or devices that do not fit, for groups or weights that the metric does not take, and
+                for missing groups.
+            TypeError: for weights that are no tensor, and groups that are no integers.
         """
         if weight is not None and not self.weighted:
-            raise ValueError("weight was given to a metric that counts each sample once; make it with weighted=True")
+            raise ValueError(
+                "weight was passed to a metric without weights; construct it with weighted=True or leave weight out"
+            )
         if group is None and self.groups is not None:
             raise ValueError(
-                "the metric has groups and needs that of each sample; use update(preds, target, group=ids), ids "
-                "being indices of groups"
+                "group is missing, but the metric has groups; use update(preds, target, group=indices) with the index "
+                "of each sample's group"
             )
         if group is not None and self.groups is None:
             raise ValueError(
-                "group was given to a metric that has no groups; make an ImbalanceReport with groups=[...], or leave "
-                "group out"
+                "group was passed to a metric without groups; construct an ImbalanceReport with groups=[...], or "
+                "leave group out"
             )
         if weight is not None:
             batch = batch._replace(weight=spread("weight", weight, target, batch.target).detach().to(torch.float64))
@@ -315,12 +328,12 @@ class Counting:
             self._add_soft(state, batch, batch.soft, defer)
 
     def _add_soft(self, state: Tensor, batch: Batch, scores: Tensor, defer: Callable[[], bool]) -> None:
-        """Add a batch to hard and soft counts in one operation at the very end, so that no interrupt parts them."""
+        """Add a batch to hard and soft counts in one operation at the end, so that an interrupt changes neither."""
         if batch.target.device != state.device:
             raise wrong_device(state, batch)
-        if batch.target.numel() == 0 or (reading_is_free(state) and self._counted_at_once(state, batch, scores)):
+        if batch.target.numel() == 0 or (reading_is_free(state) and self._count_at_once(state, batch, scores)):
             return
-        fresh, table, batch = torch.zeros_like(state), self.table, self._judged(batch)
+        fresh, table, batch = torch.zeros_like(state), self.table, self._with_classes(batch)
         counted = add_batch(fresh, table, batch, self.ignored_target, defer, self.error_message)
         target = integers(batch.target)
         if counted is None and self.ignored_target is not None:
@@ -328,20 +341,22 @@ class Counting:
         add_soft(fresh[: self.cells], table, scores, target, counted, self.logits, group_of_samples(batch))
         state += fresh
 
-    def _counted_at_once(self, state: Tensor, batch: Batch, scores: Tensor) -> bool:
-        """Count a batch, if it is sound, where that takes less time than :func:`add_soft`; else return False."""
+    def _count_at_once(self, state: Tensor, batch: Batch, scores: Tensor) -> bool:
+        """Count a valid batch faster than :func:`add_soft` does and return True; else count nothing, return False."""
         return False
 
-    def _judged(self, batch: Batch) -> Batch:
-        """Return a batch with predicted classes, and what shows whether its samples can be counted."""
+    def _with_classes(self, batch: Batch) -> Batch:
+        """Return the batch with predicted classes, and with the scores that reveal invalid samples."""
         return batch
 
     def predicted(self, batch: Batch) -> tuple[Tensor, ...]:
-        """Return predicted classes and targets, and which samples are counted, flat; never wait for a device."""
-        return tuple(part.flatten() for part in counted_samples(self._judged(batch), self.table, self.ignored_target))
+        """Return flat predictions and targets, and bools of the samples that count, without waiting for a device."""
+        return tuple(
+            part.flatten() for part in counted_samples(self._with_classes(batch), self.table, self.ignored_target)
+        )
 
     def error_message(self, fault: int, values: Tensor, samples: int) -> str:
-        """Return what is wrong with a batch, by the first of the offending values."""
+        """Return the error message for a fault; see :func:`imbtorch.errors.value_message`."""
         return value_message(
             fault,
             values,
@@ -371,17 +386,17 @@ class TwoClasses(Counting):
         return ["thresholds" if several else "threshold", text, *["logits"] * self.logits]
 
     def read(self, preds: Tensor, target: Tensor) -> Batch:
-        """Check a batch and compare its scores with the threshold; raise as :meth:`check`."""
+        """Check a batch and compare its scores with the threshold; raise the errors of :meth:`check`."""
         preds, target = self.check(preds, target)
         if not preds.is_floating_point():
             return Batch(preds, target)
-        # logits beyond 17 have the same probability in float32, which a threshold could not tell apart
+        # logits are compared directly: in float32 the probability of every logit above 17 is 1
         scores, uneven = (of_class_one(preds, target.ndim), None) if self.logits else self.probabilities(preds, target)
         soft = scores if self.soft else None
         return Batch(scores > self._limit_of(scores), target, scores, not self.logits, uneven, soft)
 
     def probabilities(self, preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the probability of class 1, in float32 or wider; of both columns also which do not sum to 1."""
+        """Return probabilities of class 1, in float32 or wider, and bools of the samples whose two do not sum to 1."""
         scores = wide(preds)
         if preds.ndim == target.ndim:
             return scores, None
@@ -389,7 +404,7 @@ class TwoClasses(Counting):
         return scores[:, 1].masked_fill(total.isnan(), torch.nan), (total - 1).abs() > UNEVEN
 
     def _limit_of(self, scores: Tensor) -> float | Tensor:
-        """Return what scores must exceed, rounded once to their dtype; beside labels ``[N, L, ...]`` one for each."""
+        """Return the threshold, or its logit, for scores; several in their dtype, broadcast over ``[N, L, ...]``."""
         if not isinstance(self.threshold, tuple):
             return logit_limit(self.threshold) if self.logits else self.threshold
         assert self.limits is not None
@@ -398,7 +413,7 @@ class TwoClasses(Counting):
 
 
 class Binary(TwoClasses):
-    """Settings of ``task="binary"``: one score ``[N, ...]`` a sample, or two ``[N, 2, ...]``."""
+    """Settings of ``task="binary"``: one score per sample, ``[N, ...]``, or two, ``[N, 2, ...]``."""
 
     task = "binary"
 
@@ -411,7 +426,7 @@ class Binary(TwoClasses):
 
 
 class Multilabel(TwoClasses):
-    """Settings of ``task="multilabel"``: a score ``[N, L, ...]`` for each label, which are counted apart."""
+    """Settings of ``task="multilabel"``: one score per label, ``[N, L, ...]``; each label is counted on its own."""
 
     task = "multilabel"
 
@@ -433,7 +448,7 @@ class Multilabel(TwoClasses):
     def _check_shapes(self, preds: Tensor, target: Tensor) -> None:
         if target.ndim < 2 or target.shape[1] != self.size:
             raise ValueError(
-                f"target must be [N, {self.size}, ...] for num_labels={self.size}, got {list(target.shape)}"
+                f"target must have shape [N, {self.size}, ...] for num_labels={self.size}, got {list(target.shape)}"
             )
         if preds.shape != target.shape:
             raise ValueError(misfit(preds, target, self.task))
@@ -459,23 +474,23 @@ class Multiclass(Counting):
             raise ValueError(misfit(preds, target, self.task))
 
     def read(self, preds: Tensor, target: Tensor) -> Batch:
-        """Check a batch and find the classes of its highest scores; raise as :meth:`check`."""
+        """Check a batch and find the class of each sample's highest score; raise the errors of :meth:`check`."""
         preds, target = self.check(preds, target)
         if self.soft:
             return Batch(preds, target, soft=preds)
         if not preds.is_floating_point():
             return Batch(preds, target)
-        labels, shown = highest(preds)
-        return Batch(labels, target, shown)
+        classes, scores = highest(preds)
+        return Batch(classes, target, scores)
 
-    def _counted_at_once(self, state: Tensor, batch: Batch, scores: Tensor) -> bool:
+    def _count_at_once(self, state: Tensor, batch: Batch, scores: Tensor) -> bool:
         return count_soft(state, self.table, scores, batch.target, self.ignored_target, self.logits, batch.group)
 
-    def _judged(self, batch: Batch) -> Batch:
+    def _with_classes(self, batch: Batch) -> Batch:
         if batch.soft is None:
             return batch
         best = torch.max(batch.soft, 1)
-        if self.logits:  # a softmax of infinite ones is NaN
+        if self.logits:  # the softmax of infinite logits is NaN
             return batch._replace(preds=best.indices, scores=best.values.masked_fill(best.values.isinf(), torch.nan))
         impossible, uneven = impossible_and_uneven(batch.soft)
         return batch._replace(preds=best.indices, scores=impossible, bounded=True, uneven=uneven)

@@ -1,4 +1,4 @@
-"""A notice of long computations, given by one process."""
+"""Notices of long computations, logged by one process."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import torch
 __all__ = ["announced", "rank_zero"]
 
 LOG = logging.getLogger("imbtorch")
-SECONDS = 3.0  # above which a computation is announced
-EVIDENCE = 0.5  # seconds of work from which the rest is estimated
-_announced: dict[str, float] = {}  # work -> seconds that were announced last
+SECONDS = 3.0  # estimated time above which a computation is announced
+EVIDENCE = 0.5  # seconds of work before the total time is estimated
+_announced: dict[str, float] = {}  # work -> seconds of its latest notice
 
 
 def announced(parts: Iterable[int], total: int, work: str, remedy: str) -> Iterator[int]:
-    """Yield the sizes of parts of a computation, and log on rank zero if all of them will take long.
+    """Yield the sizes of the parts of a computation, and log a notice on rank zero if it will take long.
 
-    The time is estimated from the first parts. The same work is announced again only if it takes twice as long, so that
-    a computation in every epoch is announced once.
+    The total time is estimated from the first parts. The same work is announced again only if it takes twice as long,
+    so that a computation in every epoch is announced once.
 
     Args:
-        parts: sizes, which add up to ``total``.
-        total: size of the whole.
-        work: noun of what is computed, such as ``"posterior intervals"``.
-        remedy: clause that says what shortens it.
+        parts: sizes of the parts, which add up to ``total``.
+        total: size of the whole computation.
+        work: noun for the computation, such as ``"posterior intervals"``.
+        remedy: clause that tells the user how to shorten it.
 
     >>> list(announced([60, 40], 100, "bootstrap", "pass fewer samples"))
     [60, 40]
@@ -45,8 +45,8 @@ def announced(parts: Iterable[int], total: int, work: str, remedy: str) -> Itera
 
 
 def rank_zero() -> bool:
-    """Return whether this process should speak for all."""
+    """Return whether this process has rank 0, so that it logs for all."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank() == 0
-    rank = os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or "0"  # some launchers set them to nothing
+    rank = os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or "0"  # some launchers set these to an empty string
     return rank.strip() == "0"

@@ -100,16 +100,18 @@ def test_what_cannot_be_counted_says_what_to_do():
     logits, labels = tokens()
     for report, given, message in (
         (report_of(), (logits, labels), "ignore_index=-100"),
-        (report_of(), (logits, (labels, labels)), "one array of labels, got 2; name one.*label_names"),
+        (report_of(), (logits, (labels, labels)), "labels must be one array, got 2; choose one.*label_names"),
         (report_of(), (logits, labels + 0.5), "labels must be whole numbers"),
         (report_of(), (logits[:, :1, 0], labels[:, 0]), r"task='binary' and preds\.squeeze\(1\)"),
         (report_of("binary"), (logits[:, 0, :1] + 9, labels[:, 0] > 0), "logits=True"),
     ):
         with pytest.raises(ValueError, match=message):
             compute_metrics(report)(handed(*given))
-    with pytest.raises(TypeError, match=r"from a report, got FScore.*use compute_metrics\(ImbalanceReport\("):
+    with pytest.raises(
+        TypeError, match=r"must be an ImbalanceReport or ThresholdSweep, got FScore.*compute_metrics\(ImbalanceReport\("
+    ):
         compute_metrics(imbtorch.FScore("multiclass", 3))
-    with pytest.raises(ValueError, match="without groups"):
+    with pytest.raises(ValueError, match="must have no groups"):
         compute_metrics(report_of(groups=2))
 
 
@@ -143,19 +145,22 @@ def test_a_wrong_direction_is_refused_with_the_argument_to_change(arguments):
     ):
         compute_metrics(report, args)
     for args, message in (
-        (arguments("cen"), r"of 'cen' lower is better, but greater_is_better=True.*'cen', greater_is_better=False\)"),
+        (
+            arguments("cen"),
+            r"lower values of 'cen' are better, but greater_is_better=True.*'cen', greater_is_better=False\)",
+        ),
         (arguments("eval_night_iam", greater_is_better=False), "'eval_night_iam', greater_is_better=True"),
         (arguments("iam_low", greater_is_better=False), "'iam_low', greater_is_better=True"),
         (arguments("iam", **plateau), r"reduce_lr_on_plateau is 'min'.*lr_scheduler_kwargs=\{'mode': 'max'\}"),
-        (arguments("iam", prediction_loss_only=True), "prediction_loss_only=True.*leave it out"),
+        (arguments("iam", prediction_loss_only=True), "prediction_loss_only must be False.*leave it out"),
     ):
         with pytest.raises(ValueError, match=message):
             compute_metrics(report, args)
     with pytest.warns(UserWarning, match="metric_for_best_model='dominance' has no direction"):
         compute_metrics(report, arguments("dominance"))
-    with pytest.warns(UserWarning, match="'mcc' is no name of the report.* names are iam, cen, dominance, iam_low"):
+    with pytest.warns(UserWarning, match="'mcc' is no value of the report.* has iam, cen, dominance, iam_low"):
         compute_metrics(report, arguments("mcc"))
-    with pytest.warns(UserWarning, match="'val_iam' begins with the prefix.*write metric_for_best_model='iam'") as told:
+    with pytest.warns(UserWarning, match="'val_iam' begins with the prefix.*use metric_for_best_model='iam'") as told:
         compute_metrics(report, arguments("val_iam"))
     assert told[0].filename == __file__  # the line that called, not one of ours
     with pytest.raises(TypeError, match=r"args must be TrainingArguments, got 'out'; use .*\(report, trainer.args\)"):

@@ -574,9 +574,13 @@ BAD = {
     "NaN": (lambda scores, target: scores.__setitem__((3, 2), torch.nan), False, "preds hold NaN scores"),
     "NaN logit": (lambda scores, target: scores.__setitem__((3, 2), torch.nan), True, "preds hold NaN or infinite"),
     "infinite logit": (lambda scores, target: scores.__setitem__((3, 2), torch.inf), True, "NaN or infinite logits"),
-    "negative": (lambda scores, target: scores[3].add_(torch.tensor([-1.0, 1, 0, 0, 0])), False, "is no probability"),
-    "above 1": (lambda scores, target: scores[3].mul_(0).add_(torch.eye(5)[1] * 1.005), False, "hold 1.005, which is"),
-    "sum": (lambda scores, target: scores[3].mul_(0.9), False, "preds of a sample do not sum to 1"),
+    "negative": (
+        lambda scores, target: scores[3].add_(torch.tensor([-1.0, 1, 0, 0, 0])),
+        False,
+        "must be probabilities",
+    ),
+    "above 1": (lambda scores, target: scores[3].mul_(0).add_(torch.eye(5)[1] * 1.005), False, "got 1.005"),
+    "sum": (lambda scores, target: scores[3].mul_(0.9), False, "sum to 1 over all classes"),
 }
 PLACES = {"target": 0, "NaN": 2, "NaN logit": 2, "infinite logit": 2, "negative": 3, "above 1": 3, "sum": 4}
 
@@ -612,8 +616,8 @@ def test_probabilities_of_two_classes_outside_their_range_leave_the_counts():
     metric = ImbalanceAccuracy("binary", soft=True)
     metric.update(torch.tensor([0.2, 0.9]), torch.tensor([0, 1]))
     before = metric.soft_counts()
-    for scores in ([0.2, 1.5], [0.2, torch.nan]):
-        with pytest.raises(ValueError, match="preds hold"):
+    for scores, words in (([0.2, 1.5], "preds must be probabilities"), ([0.2, torch.nan], "preds hold NaN")):
+        with pytest.raises(ValueError, match=words):
             metric.update(torch.tensor(scores), torch.tensor([0, 1]))
     assert torch.equal(metric.soft_counts(), before)
     tallying = ImbalanceAccuracy("binary", soft=True, on_invalid="warn")
@@ -626,12 +630,12 @@ def test_probabilities_of_two_classes_outside_their_range_leave_the_counts():
 def test_classes_in_place_of_scores_are_refused(task):
     metric = ImbalanceAccuracy(task, soft=True, **({"num_classes": 3} if task == "multiclass" else {}))
     for preds in (torch.tensor([0, 1]), torch.tensor([False, True])):
-        with pytest.raises(TypeError, match=r"preds must be floating scores where soft=0\.02.*logits=True"):
+        with pytest.raises(TypeError, match=r"preds must be floating scores, since soft=0\.02.*logits=True"):
             metric.update(preds, torch.tensor([0, 1]))
 
 
 def test_raw_scores_say_what_to_do():
-    with pytest.raises(ValueError, match=r"no probability.*pass logits=True"):
+    with pytest.raises(ValueError, match=r"must be probabilities.*pass logits=True"):
         soft_confusion_matrix(torch.tensor([[3.0, -1.0]]), torch.tensor([0]), "multiclass", num_classes=2)
 
 
@@ -643,7 +647,7 @@ def test_raw_scores_say_what_to_do():
         ({"soft": -0.1}, ValueError, "soft must be above 0 and below 1"),
         ({"soft": float("nan")}, ValueError, "soft must be above 0 and below 1"),
         ({"soft": "yes"}, TypeError, "soft must be True, False or a share"),
-        ({"soft": True, "threshold": 0.3}, ValueError, r"know no threshold but 0\.5, got threshold=0\.3"),
+        ({"soft": True, "threshold": 0.3}, ValueError, r"cannot be combined with threshold=0\.3"),
         (
             {"soft": True, "measures": {"iam": Accuracy, "iam_soft": Accuracy}},
             ValueError,

@@ -149,7 +149,7 @@ def test_a_trivial_prediction_without_a_value_is_not_the_best():
 def test_errors_name_what_is_wrong():
     with pytest.raises(ValueError, match=r"counts must be a confusion matrix \[\.\.\., K, K\], got shape \[2, 3\]"):
         trivial(imbtorch.accuracy, torch.zeros(2, 3))
-    with pytest.raises(ValueError, match=r"measure must return \[\], one value for each matrix, got \[3\]"):
+    with pytest.raises(ValueError, match=r"measure must return one value for each matrix, \[\], got \[3\]"):
         trivial(partial(imbtorch.recall, average="none"), COUNTS)
     with pytest.raises(ValueError, match=r"costs must be \[3, 3\] like the matrix, got \[2, 2\]"):
         skill(imbtorch.accuracy, COUNTS, costs=torch.eye(2))

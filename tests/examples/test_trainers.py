@@ -383,10 +383,10 @@ def test_where_the_guide_says_so_torchmetrics_differs():
     ("given", "remedy"),
     [
         ({"top_k": 2}, r"preds=torch\.where\(\(scores\.topk\(k, 1\)"),
-        ({"multidim_average": "samplewise"}, r"a stack of matrices, \[N, K, K\]"),
+        ({"multidim_average": "samplewise"}, r"a stack of confusion matrices \[N, K, K\]"),
         ({"validate_args": False}, "every input is checked.* leave it out"),
         ({"zero_division": 1}, "one rule for 0/0"),
-        ({"top_k": 1, "validate_args": True}, "top_k, validate_args.*leave out 1.*every input"),
+        ({"top_k": 1, "validate_args": True}, "top_k, validate_args.*as with top_k=1.*every input"),
     ],
     ids=str,
 )

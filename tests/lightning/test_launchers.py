@@ -202,7 +202,7 @@ def test_lightning_warns_as_ever_where_there_is_no_metric_of_ours():
 
 def test_fewer_samples_than_processes_is_an_error_on_all():
     for rank in launch(2, trained, {"samples": 1, "act": "validate"}, timeout=30):
-        assert "1 samples cannot give each of 2 processes a batch" in rank.error
+        assert "1 samples cannot be distributed over 2 processes" in rank.error
 
 
 @pytest.mark.parametrize(("act", "ends"), [("validate", 1), ("fit", 3)])

@@ -967,7 +967,7 @@ def test_predictions_and_targets_are_no_counts(measure):
 
 def test_the_index_of_several_values_is_refused():
     counts = torch.tensor([[[8, 2], [1, 1]], [[5, 5], [0, 9]]])
-    with pytest.raises(ValueError, match=r"must return \[2\], one value for each matrix, got \[2, 2\]"):
+    with pytest.raises(ValueError, match=r"must return one value for each matrix, \[2\], got \[2, 2\]"):
         imbtorch.index_balanced_accuracy(counts, partial(imbtorch.f_score, average="none"))
 
 
@@ -988,5 +988,5 @@ def takes_a_second_argument(name):
 
 @pytest.mark.parametrize("name", list(filter(takes_a_second_argument, imbtorch.measures.__all__)))
 def test_a_measure_given_predictions_and_targets_says_what_makes_counts(name):
-    with pytest.raises(ValueError, match=r"^counts must be .*confusion_matrix\(preds, target, task\) makes one"):
+    with pytest.raises(ValueError, match=r"^counts must be .*confusion_matrix\(preds, target, task\) computes one"):
         getattr(imbtorch.measures, name)(torch.rand(20), torch.arange(20) % 2)

@@ -630,12 +630,12 @@ def test_priors_of_classes_without_targets_are_refused_by_name():
 
 def test_an_ignored_class_has_no_share():
     metric = multiclass([0, 1, 1, 2], [0, 1, 0, 2], "Recall", ignore_index=2)
-    with pytest.raises(ValueError, match="gives a share to class 2, whose samples ignore_index leaves out"):
+    with pytest.raises(ValueError, match="must be 0 for class 2, whose samples ignore_index leaves out"):
         metric.at_prevalence([1, 1, 1])
     assert_equal(metric.at_prevalence([1, 1, 0]), 0.75)
     labels = build("Precision", "multilabel", 2, ignore_index=0)
     labels.update(torch.ones(2, 2), torch.ones(2, 2, dtype=torch.long))
-    with pytest.raises(ValueError, match="gives a share to class 0"):
+    with pytest.raises(ValueError, match="must be 0 for class 0"):
         labels.at_prevalence([0.5, 1])
     assert labels.at_prevalence([1, 1]) == 1
 

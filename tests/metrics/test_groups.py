@@ -282,7 +282,7 @@ def test_arguments_that_do_not_fit(arguments, error, text):
 def test_group_without_groups_raises(call):
     preds, target, group = samples()
     for metric in (ImbalanceReport("multiclass", num_classes=3), imbtorch.Accuracy("multiclass", num_classes=3)):
-        with pytest.raises(ValueError, match=r"has no groups; make an ImbalanceReport with groups=\[...\]"):
+        with pytest.raises(ValueError, match=r"without groups; construct an ImbalanceReport with groups=\[...\]"):
             getattr(metric, call)(preds, target, group=group)
     with pytest.raises(ValueError, match=r"use update\(preds, target, group=ids\)"):
         getattr(ImbalanceReport("multiclass", num_classes=3, groups=3), call)(preds, target)
@@ -291,7 +291,7 @@ def test_group_without_groups_raises(call):
 @pytest.mark.parametrize(
     ("group", "error", "text"),
     [
-        (torch.zeros(5, dtype=torch.long), ValueError, r"group must hold one for each sample, \[600\]"),
+        (torch.zeros(5, dtype=torch.long), ValueError, r"group must hold one value per sample: shape \[600\]"),
         (torch.zeros(600), TypeError, "group must hold integers, got torch.float32"),
         (1.5, TypeError, "group must be a tensor"),
         (True, TypeError, "group must be a tensor"),

@@ -411,7 +411,7 @@ GOOD = torch.tensor([0, 1])
     ("preds", "target", "error", "message"),
     [
         (torch.full((2, 3), torch.nan), GOOD, ValueError, "preds hold NaN scores"),
-        (SCORES * 3 + 1, GOOD, ValueError, r"which is no probability .*pass logits=True for raw scores"),
+        (SCORES * 3 + 1, GOOD, ValueError, r"preds must be probabilities .*pass logits=True for raw scores"),
         (SCORES, torch.tensor([0, 3]), ValueError, "target holds class 3 .*ignore_index=3"),
         (SCORES, torch.tensor([-1, 0]), ValueError, "target holds class -1 .*ignore_index=-1"),
         (SCORES, torch.tensor([0.0, 1.0]), TypeError, r"target must hold integers.*target\.long"),

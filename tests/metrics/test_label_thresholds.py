@@ -121,8 +121,8 @@ def test_a_compiled_update_counts_the_same():
         ),
         ({"task": "multilabel", "num_labels": 2, "threshold": [0.5, 1.5]}, ValueError, "probability in .* got 1.5"),
         ({"task": "multilabel", "num_labels": 2, "threshold": [0.5, "0.5"]}, TypeError, "must be a number, got '0.5'"),
-        ({"task": "binary", "threshold": [0.5, 0.5]}, ValueError, "task='binary' does not have; give one number"),
-        ({"task": "multiclass", "num_classes": 2, "threshold": (0.5, 0.5)}, ValueError, "use task='multilabel'"),
+        ({"task": "binary", "threshold": [0.5, 0.5]}, ValueError, "must be one number for task='binary'"),
+        ({"task": "multiclass", "num_classes": 2, "threshold": (0.5, 0.5)}, ValueError, "needs task='multilabel'"),
     ],
 )
 def test_thresholds_that_do_not_fit(arguments, error, text):

@@ -156,7 +156,7 @@ def test_all_numbers_as_csv(tmp_path):
     table, text = report.table(), io.StringIO()
     table.to_csv(text)
     table.to_csv(tmp_path / "table.csv")
-    with pytest.raises(TypeError, match=r"to must be a path or a text file that is open.* got None"):
+    with pytest.raises(TypeError, match=r"to must be a path or an open text file.* got None"):
         table.to_csv(None)
     assert (tmp_path / "table.csv").read_bytes().decode() == text.getvalue()
     rows = list(csv.DictReader(text.getvalue().splitlines()))

@@ -276,7 +276,7 @@ def test_bad_arguments(arguments, error, message):
 
 def test_a_measure_that_returns_no_value_for_each_threshold():
     for measure in (lambda counts: counts.sum(), lambda counts: counts[1, 1] / counts.sum()):
-        with pytest.raises(ValueError, match=r"must return \[\d+\], one value for each matrix.*counts\[..., 0, 0\]"):
+        with pytest.raises(ValueError, match=r"must return one value for each matrix, \[\d+\].*counts\[..., 0, 0\]"):
             ThresholdSweep(measure, 101)
 
 

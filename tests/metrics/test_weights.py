@@ -183,7 +183,7 @@ def test_impossible_weights_raise_and_leave_the_counts(wrong):
     before = metric.local_confmat
     weight[7] = wrong
     with pytest.raises(
-        ValueError, match=rf"weight holds {wrong:.6g} \(1 of 300 values\); weights must be finite and not"
+        ValueError, match=rf"weight must be finite and not negative, got {wrong:.6g} \(1 of 300 values\); pass weight 0"
     ):
         metric.update(preds, target, weight=weight)
     assert torch.equal(metric.local_confmat, before)
@@ -205,7 +205,7 @@ def test_impossible_weights_are_tallied(path):
 @pytest.mark.parametrize(
     ("weight", "error", "text"),
     [
-        (torch.ones(299), ValueError, r"weight must hold one for each sample, \[300\] .* got \[299\]"),
+        (torch.ones(299), ValueError, r"weight must hold one value per sample: shape \[300\] .* got \[299\]"),
         (torch.ones(300, 1), ValueError, r"got \[300, 1\]"),
         (torch.ones(()), ValueError, r"got \[\]"),
         (1.5, TypeError, "weight must be a torch.Tensor, got float"),
@@ -223,7 +223,7 @@ def test_weights_that_do_not_fit(weight, error, text):
 def test_weight_without_weighted_raises(call):
     preds, target, weight = samples()
     metric = imbtorch.Accuracy("multiclass", num_classes=3)
-    with pytest.raises(ValueError, match="make it with weighted=True"):
+    with pytest.raises(ValueError, match="construct it with weighted=True"):
         getattr(metric, call)(preds, target, weight=weight)
     assert not metric.local_confmat.any()
 

@@ -158,7 +158,7 @@ def test_models_of_other_class_shares_are_compared_only_where_that_makes_sense()
     for draw in (plots.plot_precision_recall, functools.partial(plots.plot_roc, measure=F1)):
         with pytest.raises(ValueError, match="models must have the same share of positives"):
             draw(other)
-    with pytest.raises(ValueError, match=r"measure must return .* one value for each matrix"):
+    with pytest.raises(ValueError, match=r"measure must return one value for each matrix"):
         plots.plot_roc(SWEPT, measure=lambda counts: imbtorch.recall(counts, "none"))
 
 

@@ -69,5 +69,5 @@ def test_what_has_no_share_of_positives_is_refused():
     for arguments in ({"span": (0.5, 0.1)}, {"span": (0, 0.5)}, {"span": (0.1, 1)}, {"steps": 1}):
         with pytest.raises(ValueError, match=r"span must hold two shares rising within \(0, 1\) and steps"):
             prevalence_curves(READ, TWO, **arguments)
-    with pytest.raises(ValueError, match=r"recalls must return \[121\], one value for each matrix, got \[121, 2\]"):
+    with pytest.raises(ValueError, match=r"recalls must return one value for each matrix, \[121\], got \[121, 2\]"):
         prevalence_curves({"recalls": lambda counts: imbtorch.recall(counts, "none")}, TWO)

@@ -63,5 +63,5 @@ def test_what_cannot_degrade_is_refused():
     for arguments in ({"until": 0.0}, {"until": 1.5}, {"steps": 1}):
         with pytest.raises(ValueError, match=r"until must lie in \(0, 1\] and steps be 2 or more"):
             sensitivity_curves(THREE, [5, 5], **arguments)
-    with pytest.raises(ValueError, match=r"recalls must return \[41\], one value for each matrix, got \[41, 2\]"):
+    with pytest.raises(ValueError, match=r"recalls must return one value for each matrix, \[41\], got \[41, 2\]"):
         sensitivity_curves({"recalls": lambda counts: imbtorch.recall(counts, "none")}, [5, 5])

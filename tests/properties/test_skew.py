@@ -600,7 +600,7 @@ def test_the_diagonal_of_weights_does_not_matter():
 )
 @pytest.mark.parametrize("function", [skew, skew_delta, skew_ratio, implied_cost])
 def test_a_measure_must_give_one_value(function, measure):
-    with pytest.raises(ValueError, match=r"measure must return \[\], one value for each matrix"):
+    with pytest.raises(ValueError, match=r"measure must return one value for each matrix, \[\]"):
         function(measure, TWO)
 
 
