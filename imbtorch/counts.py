@@ -316,7 +316,7 @@ def check_square(counts: Counts) -> Tensor:
     if counts.ndim < 2 or counts.shape[-1] != counts.shape[-2]:
         raise ValueError(
             f"counts must be a confusion matrix [..., K, K], got shape {list(counts.shape)}; "
-            "confusion_matrix(preds, target, task) computes one"
+            "confusion_matrix(preds, target, task) makes one"
         )
     return counts
 

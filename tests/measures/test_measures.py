@@ -988,5 +988,5 @@ def takes_a_second_argument(name):
 
 @pytest.mark.parametrize("name", list(filter(takes_a_second_argument, imbtorch.measures.__all__)))
 def test_a_measure_given_predictions_and_targets_says_what_makes_counts(name):
-    with pytest.raises(ValueError, match=r"^counts must be .*confusion_matrix\(preds, target, task\) computes one"):
+    with pytest.raises(ValueError, match=r"^counts must be .*confusion_matrix\(preds, target, task\) makes one"):
         getattr(imbtorch.measures, name)(torch.rand(20), torch.arange(20) % 2)
