@@ -284,7 +284,7 @@ def test_group_without_groups_raises(call):
     for metric in (ImbalanceReport("multiclass", num_classes=3), imbtorch.Accuracy("multiclass", num_classes=3)):
         with pytest.raises(ValueError, match=r"without groups; construct an ImbalanceReport with groups=\[...\]"):
             getattr(metric, call)(preds, target, group=group)
-    with pytest.raises(ValueError, match=r"use update\(preds, target, group=ids\)"):
+    with pytest.raises(ValueError, match=r"use update\(preds, target, group=indices\)"):
         getattr(ImbalanceReport("multiclass", num_classes=3, groups=3), call)(preds, target)
 
 
@@ -626,5 +626,5 @@ def test_soft_groups_on_several_processes(world):
 
 def test_names_in_the_place_of_indices_of_groups_are_not_all_listed():
     report = ImbalanceReport("binary", groups=["north", "south"])
-    with pytest.raises(TypeError, match=r"^group must be a tensor \[N\] of indices .{,100}$"):
+    with pytest.raises(TypeError, match=r"^group must be a tensor \[N\] of group indices, .{,100}$"):
         report.update(torch.rand(100), torch.arange(100) % 2, group=["north"] * 100)
