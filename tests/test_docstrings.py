@@ -41,9 +41,6 @@ UNREAD = """
 measures/overall.py measures/per_class.py measures/shared.py measures/traits.py measures/two_classes.py
 plots/curves.py plots/dominance.py plots/matrix.py plots/operating.py plots/selection.py plots/skew.py
 plots/style.py plots/thresholds.py plots/values.py
-
-metrics/averaging.py metrics/bounds.py metrics/class_groups.py metrics/compat.py metrics/groups.py metrics/hand_till.py
-metrics/histogram.py metrics/limits.py metrics/state.py metrics/superclasses.py
 """
 
 

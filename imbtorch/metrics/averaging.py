@@ -1,4 +1,4 @@
-"""Measures in a task: the counts that one sees, and the average of its values of classes or labels."""
+"""Evaluation of measures in a task, with an average over classes or labels."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = ["AtPrevalence", "AveragedMeasure", "blended", "chosen_average"]
 
 @dataclass(frozen=True, eq=False)
 class AveragedMeasure:
-    """A measure as it is read off the counts of a task; equal to one that reads them alike.
+    """Measure of the counts of a task, with its average and arguments; measures with equal settings are equal.
 
     Attributes:
-        name: what messages call it.
-        function: of counts.
-        traits: of the function, given the arguments.
-        counting: what was counted.
-        average: how values of classes or labels become one; :func:`chosen_average` resolves ``"auto"``.
-        arguments: what the function takes beside the counts.
-        of_class: index of the class or label whose value alone is meant; None for the average.
-        over_classes: indices of the classes or labels whose mean is meant; empty for the average of all.
-        batched: whether the function takes leading dimensions, as a user's own may not.
+        name: name of the measure in messages.
+        function: function of counts.
+        traits: traits of the function, given the arguments.
+        counting: task and options by which samples were counted.
+        average: average over classes or labels; :func:`chosen_average` resolves ``"auto"``.
+        arguments: arguments of the function beside the counts.
+        of_class: index of the class or label to evaluate alone; None for the average.
+        over_classes: indices of the classes or labels to average over; empty for all.
+        batched: True if the function takes leading dimensions; a user's own may not.
     """
 
     name: str
@@ -46,27 +46,27 @@ class AveragedMeasure:
 
     @property
     def needs_matrix(self) -> bool:
-        """True for a measure that must see the matrix rather than margins."""
+        """True for a measure that needs the matrix rather than margins."""
         return self.traits.needs_matrix
 
     @property
     def higher_is_better(self) -> bool | None:
-        """Direction of the measure; None without one."""
+        """True if higher values are better; None if neither direction is."""
         return self.traits.higher_is_better
 
     def towards(self, direction: bool | None) -> AveragedMeasure:
-        """Return the same with another direction."""
+        """Return the same measure with another direction."""
         return replace(self, traits=replace(self.traits, higher_is_better=direction))
 
     def __call__(self, counts: Counts) -> Tensor:
-        """Value of ``[..., K, K]``, of ``[..., L, 2, 2]`` for multilabel, or of their :class:`Margins`."""
+        """Evaluate counts ``[..., K, K]``, for multilabel ``[..., L, 2, 2]``, or their :class:`Margins`."""
         if self.over_classes:
             return self._mean_over(list(self.over_classes), counts)
         values = self._averaged(counts)
         return values if self.of_class is None else values[..., self.of_class]
 
     def _mean_over(self, some: list[int], counts: Counts) -> Tensor:
-        """Mean over some classes, or labels, as if there were no others."""
+        """Average over some classes or labels and ignore the others."""
         if self.counting.task == "multilabel":
             _, actual, predicted = margins(counts)
             values, samples = double(self._measured(counts, self._average_of_label)), actual.sum(-1)[..., some]
@@ -87,7 +87,7 @@ class AveragedMeasure:
         return self._measured(counts, self.average)
 
     def value_of(self, counts: Counts, marginal: Margins) -> Tensor:
-        """Value of counts whose margins are known, which are read where they will do."""
+        """Evaluate the margins if they suffice, otherwise the counts."""
         return self(counts if self.traits.needs_matrix else marginal)
 
     def __eq__(self, other: object) -> bool:
@@ -124,7 +124,7 @@ class AveragedMeasure:
         return call_measure(self.function, counts, {**self.arguments, "average": average})
 
     def without_ignored(self, counts: Counts) -> Margins:
-        """Margins in which the ignored class has neither targets nor predictions, so that no mean holds it."""
+        """Return margins without targets and predictions of the ignored class, so that means leave it out."""
         result, ignored = margins(counts), self.counting.ignored_class
         if ignored is None:
             return result
@@ -134,18 +134,18 @@ class AveragedMeasure:
 
 @dataclass(frozen=True, eq=False)
 class AtPrevalence:
-    """A measure that is read at other class shares than those that were counted.
+    """Measure in a population with other class shares than the counts.
 
     Attributes:
         measure: function of counts.
-        shares: of the classes, ``[K]``, for labels ``[L, 2]``.
+        shares: class shares ``[K]``, for labels ``[L, 2]``.
     """
 
     measure: Callable[[Counts], Tensor]
     shares: Tensor
 
     def __call__(self, counts: Counts) -> Tensor:
-        """Value of counts that are rescaled to the shares."""
+        """Evaluate counts after rescaling them to the shares."""
         return self.measure(rescaled(counts, self.shares))
 
     def __eq__(self, other: object) -> bool:
@@ -153,7 +153,7 @@ class AtPrevalence:
 
 
 def _equal(one: object, other: object) -> bool:
-    """Return whether settings are equal; of tensors, such as costs, ``==`` would give one answer for each number."""
+    """Return whether settings are equal; ``==`` would compare tensors, such as costs, element by element."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         return torch.equal(one, other)
     if isinstance(one, Mapping) and isinstance(other, Mapping):
@@ -164,18 +164,18 @@ def _equal(one: object, other: object) -> bool:
 def blended(value: Tensor, soft: Tensor, share: float) -> Tensor:
     """Blend values of hard and soft counts: (1 - share) value + share soft, in float64.
 
-    Values are blended rather than counts, so that a small share makes a small difference, whatever the measure: of
-    counts with a little probability, a class that was never predicted would have its full soft precision at any share.
-    The value of the hard counts stands where the soft one is not finite.
+    Values are blended rather than counts, so that a small share makes a small difference for every measure. In blended
+    counts, a class that is never predicted would have its full soft precision at any share, however small. If the soft
+    value is not finite, the hard value is returned.
     """
     value, soft = double(value), double(soft)
     return torch.where(soft.isfinite(), (1 - share) * value + share * soft, value)
 
 
 def call_measure(measure: Callable[..., Tensor], counts: Counts, arguments: Mapping[str, Any]) -> Tensor:
-    """Call a measure; a function that is not of this package gets a float64 copy of its own.
+    """Call a measure; give a float64 copy of the counts to a function from outside this package.
 
-    What it does to the copy harms nobody, and products of cells neither overflow nor lose digits.
+    The function may then change its input, and products of cells neither overflow nor lose digits.
     """
     if not all(_is_ours(each) for each in (measure, *arguments.values()) if callable(each)):
         counts = mapped(counts, _private)
@@ -183,7 +183,7 @@ def call_measure(measure: Callable[..., Tensor], counts: Counts, arguments: Mapp
 
 
 def one_value(name: str, value: object) -> Tensor:
-    """Return what a measure made of one matrix as a tensor without dimensions, else raise."""
+    """Return the value of one matrix as a tensor without dimensions; raise unless it is a single value."""
     if not isinstance(value, Tensor) or value.numel() != 1:
         got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
         raise ValueError(f"measure {name!r} must return a tensor of one value, got {got}")
@@ -191,7 +191,7 @@ def one_value(name: str, value: object) -> Tensor:
 
 
 def _is_ours(function: Callable[..., Any]) -> bool:
-    """Return whether a function is of this package, which changes nothing that it is given."""
+    """Return whether a function belongs to this package, whose measures never change their input."""
     while isinstance(function, partial):
         if any(callable(each) and not _is_ours(each) for each in (*function.args, *function.keywords.values())):
             return False
@@ -205,21 +205,21 @@ def _private(part: Tensor) -> Tensor:
 
 
 def allowed_averages(traits: Traits, counting: Counting) -> tuple[str, ...]:
-    """Averages that a measure takes in a task, ``"binary"`` last; none for one value of the whole matrix."""
+    """Return the averages that a measure takes in a task, ``"binary"`` last; none for measures of the whole matrix."""
     if counting.task == "multilabel":
         return ("macro", "weighted", "none", *["min"] * ("min" in traits.averages), "micro")
     if counting.task == "binary":
         return traits.averages
-    if traits.binary_only:  # each class against the rest; of two classes the second is the positive one
+    if traits.binary_only:  # each class against the rest; of two classes, class 1 is positive
         return ("macro", "weighted", "none", *["binary"] * (counting.size == 2))
     return tuple(each for each in traits.averages if each != "binary")
 
 
 def chosen_average(name: str, traits: Traits, counting: Counting, average: str | None) -> str:
-    """Resolve ``"auto"``, and check an average against what a measure takes in a task; None means ``"none"``.
+    """Resolve ``"auto"``, and check that a measure takes an average in a task; None means ``"none"``.
 
     Raises:
-        ValueError: for an average that has no meaning for the measure and task.
+        ValueError: for an average that the measure does not take in the task.
     """
     allowed = allowed_averages(traits, counting)
     if average == "auto":
@@ -227,8 +227,8 @@ def chosen_average(name: str, traits: Traits, counting: Counting, average: str |
     average = "none" if average is None else average
     if not allowed:
         raise ValueError(
-            f"{name} is one value of the whole matrix and takes no average in task={counting.task!r}, got "
-            f"{average!r}; BalancedAccuracy is the mean over classes"
+            f"{name} has one value for the whole matrix and takes no average in task={counting.task!r}, got "
+            f"{average!r}; leave average out, or use BalancedAccuracy for a mean over classes"
         )
     check_choice(f"average of {name} in task={counting.task!r}", average, ("auto", *allowed))
     return average

@@ -1,4 +1,4 @@
-"""Intervals of the values of a report: the rows that have one, and drawing their bounds."""
+"""Rows of a report for the bounds of intervals, all drawn from one posterior."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from imbtorch.suggestions import did_you_mean
 
 __all__ = ["Bounds", "checked_intervals"]
 
-DRAWS = 2000  # of the posterior
+DRAWS = 2000  # number of draws from the posterior
 ENDS: tuple[Bound, Bound] = ("low", "high")
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """View of the bounds of intervals, all of which are drawn from the posterior at once.
+    """View of the bounds of intervals, which are drawn from the posterior at once.
 
     Attributes:
-        measured: row of a value -> the measure that gives it, of one class where it has one value for each.
-        groups: names of the groups of samples, each of which has these values; None for those of all samples.
+        measured: row of a value -> its measure; for a per-class measure, its value of one class.
+        groups: names of the groups of samples, which all have these rows; None for rows of all samples together.
     """
 
     measured: Mapping[Row, AveragedMeasure]
@@ -39,7 +39,7 @@ class Bounds:
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
-        """The low and the high bound of each value, in each group."""
+        """Rows of the low and the high bound of each value, in each group."""
         values = self.measured
         if self.groups is None:
             return tuple(replace(row, bound=end) for row in values for end in ENDS)
@@ -48,7 +48,7 @@ class Bounds:
         )
 
     def values(self, at: Snapshot) -> Sequence[Tensor]:
-        """Return one value for each row; all processes draw the same."""
+        """Return one value for each row; all processes draw the same numbers."""
         parts: list[Counts] = [at.counts]
         if self.groups is not None:
             assert at.groups is not None
@@ -64,16 +64,16 @@ class Bounds:
         return found
 
     def to_draw(self, priors: Tensor | None) -> dict[str, Measure]:
-        """Measures to draw, by key, each once for all of its classes.
+        """Return the measures to draw by key; a per-class measure occurs once, with the values of all classes.
 
         Args:
-            priors: class shares at which draws, which are of counts, are read; None for the draws themselves.
+            priors: class shares to which draws of counts are rescaled; None to leave them as they are.
         """
         whole = {self._key(row): replace(measure, of_class=None) for row, measure in self.measured.items()}
         return {key: each if priors is None else AtPrevalence(each, priors) for key, each in whole.items()}
 
     def by_row(self, found: Mapping[str, Interval]) -> dict[Row, Interval]:
-        """Return the interval of each value, given those of the measures of :meth:`to_draw`."""
+        """Return the interval of each row, given the intervals of the measures in :meth:`to_draw`."""
         return {row: _of_class(found[self._key(row)], each.of_class) for row, each in self.measured.items()}
 
     @staticmethod
@@ -82,7 +82,7 @@ class Bounds:
 
 
 def _of_class(interval: Interval, index: int | None) -> Interval:
-    """Return the interval of one class, or the whole."""
+    """Select the interval of one class; None keeps all classes."""
     if index is None:
         return interval
     estimate, low, high = (part[..., index] for part in (interval.estimate, interval.low, interval.high))
@@ -92,7 +92,7 @@ def _of_class(interval: Interval, index: int | None) -> Interval:
 def interval_rows(
     measures: Mapping[str, AveragedMeasure], per_class: Mapping[str, AveragedMeasure], class_names: Sequence[str]
 ) -> Iterator[tuple[Row, AveragedMeasure]]:
-    """Yield the values that can have an interval, overall ones and those of single classes, and their measures."""
+    """Yield the rows of overall and per-class values, all of which can have an interval, with their measures."""
     for key, measure in measures.items():
         yield Row(key, measure.higher_is_better), measure
     for key, measure in per_class.items():
@@ -106,11 +106,11 @@ def checked_intervals(
     per_class: Mapping[str, AveragedMeasure],
     class_names: Sequence[str],
 ) -> Bounds:
-    """Return the view of the bounds that a user names; True names those of all ``measures``.
+    """Return the view of the bounds of the values that a user names; True names all ``measures``.
 
     Raises:
-        ValueError: for names that are not reported, that occur twice, and for lowest values, whose intervals would not
-            hold them.
+        ValueError: for names that are not reported or occur twice, and for lowest values (``average="min"``), which
+            have no interval that covers them.
         TypeError: for a string.
     """
     if isinstance(given, str):
@@ -130,7 +130,7 @@ def checked_intervals(
     lowest = [name for name in names if name in minima]
     if lowest:
         raise ValueError(
-            f"intervals names {lowest}, but the lowest of several uncertain values has no interval that holds it; name "
-            "the values of the classes"
+            f"intervals names {lowest}, but the lowest of several uncertain values has no interval that covers it; "
+            "name values of single classes"
         )
     return Bounds(dict(known[name] for name in names))

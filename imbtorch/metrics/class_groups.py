@@ -1,4 +1,4 @@
-"""Some classes by one name: head and tail, foreground and background, many, medium and few shots."""
+"""Class groups, such as head and tail, foreground and background, or many, medium and few shots."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from imbtorch.metrics.rows import Row, Snapshot
 
 __all__ = ["ClassGroups", "shot_groups"]
 
-UNFIT = ":[]{}"  # what a checkpoint's file name cannot bear, since it is formatted
+UNFIT = ":[]{}"  # not allowed in names, since Lightning formats the names of checkpoint files with them
 
 
 def shot_groups(train_counts: Sequence[int] | Tensor, many: int = 100, few: int = 20) -> dict[str, list[int]]:
-    """Classes by how often they came in training, as long-tailed recognition reports them.
+    """Group classes by their number of training samples, as is usual in long-tailed recognition.
 
     Args:
-        train_counts: ``[K]`` training samples of each class, in the order of the classes.
-        many: more samples than this make a class one of ``"many"``.
-        few: fewer samples than this make it one of ``"few"``; the others are ``"medium"``.
+        train_counts: ``[K]`` numbers of training samples of each class, in the order of the classes.
+        many: classes with more samples than this are ``"many"``.
+        few: classes with fewer samples than this are ``"few"``; the others are ``"medium"``.
 
     Returns:
-        Name -> indices of its classes, for ``ImbalanceReport(..., class_groups=...)``; a group without classes is left
+        Group -> indices of its classes, for ``ImbalanceReport(..., class_groups=...)``; groups without classes are left
         out.
 
     Raises:
-        ValueError: for counts that are negative, not whole or not one for each class, and ``few`` above ``many``.
+        ValueError: for counts that are negative, not whole or not ``[K]``, and for ``few`` above ``many``.
 
     Source: Liu et al. (2019), Large-scale long-tailed recognition in an open world, section 5.1.
 
@@ -56,12 +56,12 @@ def shot_groups(train_counts: Sequence[int] | Tensor, many: int = 100, few: int 
 def checked_class_groups(
     given: Mapping[str, Sequence[str | int]] | None, class_names: Sequence[str]
 ) -> dict[str, tuple[int, ...]]:
-    """Indices of the classes of each group.
+    """Return the indices of the classes of each group.
 
     Raises:
-        ValueError: for unknown classes, one that occurs twice in a group, empty groups, and names that a checkpoint's
-            file name cannot bear.
-        TypeError: for what is no mapping of names to classes.
+        ValueError: for unknown classes, classes that occur twice in a group, and names that a checkpoint's file name
+            cannot hold.
+        TypeError: for anything but a mapping of names to sequences of classes that are not empty.
     """
     if given is None:
         return {}
@@ -72,13 +72,13 @@ def checked_class_groups(
 
 
 def check_group_name(name: Any, argument: str) -> str:
-    """Return the name of a group if a checkpoint's file name can bear it, else raise."""
+    """Return the name of a group; raise if a checkpoint's file name cannot hold it."""
     if not isinstance(name, str) or not name:
         raise TypeError(f"{argument} must have names that are non-empty strings, got {name!r}")
     unfit = [sign for sign in UNFIT if sign in name]
     if unfit:
         raise ValueError(
-            f"{argument} holds the name {name!r}, but a checkpoint's file name cannot bear {' '.join(unfit)}; "
+            f"{argument} holds the name {name!r}, but a checkpoint's file name cannot hold {' '.join(unfit)}; "
             "rename the group"
         )
     return name
@@ -92,7 +92,7 @@ def _indices(name: str, classes: Sequence[str | int], places: Mapping[str, int])
         index = places.get(each, -1) if isinstance(each, str) else whole_number(f"class_groups[{name!r}]", each)
         if not 0 <= index < len(places):
             raise ValueError(
-                f"class_groups[{name!r}] holds {each!r}, which is no class; classes are 0..{len(places) - 1} or the "
+                f"class_groups[{name!r}] holds {each!r}, which is no class; use indices 0..{len(places) - 1} or "
                 "class_names"
             )
         found.append(index)
@@ -103,13 +103,13 @@ def _indices(name: str, classes: Sequence[str | int], places: Mapping[str, int])
 
 @dataclass(frozen=True)
 class ClassGroups:
-    """View of the mean of each per-class measure over some classes, or labels.
+    """View of the mean of each per-class measure over groups of classes or labels.
 
     Classes with neither targets nor predictions take no part in a mean.
 
     Attributes:
-        measures: key -> measure with one value for each class.
-        groups: name -> indices of its classes.
+        measures: key -> per-class measure.
+        groups: name of a group -> indices of its classes.
     """
 
     measures: Mapping[str, AveragedMeasure]
@@ -119,7 +119,7 @@ class ClassGroups:
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
-        """One for each measure and group."""
+        """Rows of each measure and group."""
         directions = ((key, measure.higher_is_better) for key, measure in self.measures.items())
         return tuple(Row(key, better, "class group", name) for key, better in directions for name in self.groups)
 
@@ -128,5 +128,5 @@ class ClassGroups:
         return [at.value(self.measure(row)) for row in self.rows]
 
     def measure(self, row: Row) -> AveragedMeasure:
-        """Return the measure of a row, of the counts of all classes."""
+        """Return the measure of a row, a function of the counts of all classes."""
         return replace(self.measures[row.measure], over_classes=self.groups[row.of])

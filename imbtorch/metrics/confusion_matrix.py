@@ -105,13 +105,13 @@ class ConfusionMatrixMetric(LocalCounts):
             task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
             num_classes: number of classes; required for multiclass.
             num_labels: number of labels; required for multilabel.
-            average: average over classes or labels: ``"macro"``, ``"weighted"`` by targets, ``"none"``
-                for one value each, ``"micro"`` (sums counts before it divides), ``"binary"`` (the positive class
-                alone), or ``"min"`` for the lowest value, if the measure has it. ``"auto"`` is ``"binary"`` for
-                precision, recall, specificity, F-score, Fowlkes-Mallows, Jaccard and negative predictive value in the
-                binary task, and otherwise ``"macro"``. Measures of the whole matrix take an average in the multilabel
-                task only, over labels; measures of two classes are averaged over classes, each against the rest, in
-                the multiclass task.
+            average: average over classes or labels: ``"macro"``, ``"weighted"`` by targets, ``"none"`` for one value
+                each, ``"micro"`` (sums counts before it divides), ``"binary"`` (the positive class alone), or ``"min"``
+                for the lowest value, if the measure has it. ``"auto"`` is ``"binary"`` for precision, recall,
+                specificity, F-score, Fowlkes-Mallows, Jaccard and negative predictive value in the binary task, and
+                otherwise ``"macro"``. Measures of the whole matrix take an average in the multilabel task only, over
+                labels; measures of two classes are averaged over classes, each against the rest, in the multiclass
+                task.
             threshold: probability strictly above which 1 is predicted (binary and multilabel). For multilabel also a
                 sequence of one threshold for each label, such as those that a :class:`~imbtorch.ThresholdSweep` finds.
             logits: True if floating ``preds`` of the binary and multilabel tasks are logits; never guessed.

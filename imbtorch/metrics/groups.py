@@ -1,4 +1,4 @@
-"""Values of each group of samples (a site, a dataloader, a subgroup), and of the worst of them."""
+"""Values of each group of samples (site, dataloader, subgroup), and of the worst group."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ from imbtorch.tasks import Counting
 
 __all__ = ["Groups"]
 
-FEW_GROUPS = 20  # groups up to which the values of each are reported without being asked for
-LARGE = 100_000_000  # bytes of a state that the constructor speaks of
+FEW_GROUPS = 20  # number of groups up to which the values of each group are reported by default
+LARGE = 100_000_000  # bytes of a state above which the constructor warns
 
 
 @dataclass(frozen=True)
 class Groups:
-    """View of the measures of each group of samples, and of the worst of them.
+    """View of the measures of each group of samples, and of the worst group.
 
     Attributes:
         names: names of the groups, in the order of their indices.
         measures: key -> measure of all classes.
         counting: how samples are counted.
-        each: keys of the measures that are reported for each group; the worst is reported of all with a direction.
-        soft: share of the value of the soft counts; 0 for the hard ones alone.
+        each: keys of the measures that are reported for each group; the worst value is reported for all measures that
+            have a direction.
+        soft: share of soft counts in the value; 0 for hard counts alone.
     """
 
     names: tuple[str, ...]
@@ -47,7 +48,7 @@ class Groups:
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
-        """For each measure one row a group, and the worst."""
+        """Rows of each measure: one for each group, and one for the worst."""
         found = []
         for key, measure in self.measures.items():
             better = measure.higher_is_better
@@ -76,7 +77,7 @@ class Groups:
         return found
 
     def problems(self, at: Snapshot) -> dict[str, str]:
-        """Describe the groups that have no samples, or no targets of some class: kind -> text."""
+        """Describe the groups without samples or without targets of some class: kind -> text."""
         assert at.groups is not None
         samples, comparable = comparable_groups(self.counting, at.groups)
         if not bool(samples.any()):
@@ -85,11 +86,11 @@ class Groups:
         lacking = [not full and not none for full, none in zip(comparable.tolist(), empty, strict=True)]
         texts = {}
         if any(empty):
-            texts["empty groups"] = f"{self._listed(empty)} had no sample, so that their values are nan"
+            texts["empty groups"] = f"{self._listed(empty)} had no samples; their values are nan"
         if any(lacking):
             texts["lacking groups"] = (
-                f"{self._listed(lacking)} had no target of some class that others have, so that they take no part in "
-                f"the worst{'' if bool(comparable.any()) else ', which is nan without a group that has all of them'}"
+                f"{self._listed(lacking)} had no target of a class that other groups have; they take no part in "
+                f"the worst value{'' if bool(comparable.any()) else ', which is nan because no group has all classes'}"
             )
         return texts
 
@@ -105,7 +106,7 @@ def checked_per_group(
     """Return the keys of the measures that are reported for each group.
 
     Raises:
-        ValueError: for measures that are not reported.
+        ValueError: for measures that the report does not have.
         TypeError: for a string in place of a sequence.
     """
     if isinstance(per_group, str):
@@ -120,10 +121,10 @@ def checked_per_group(
 
 
 def checked_group_names(groups: Sequence[str] | int | None) -> tuple[str, ...] | None:
-    """Return the names of the groups; a number of them makes ``group 0``, ``group 1``, ...
+    """Return the names of the groups; a number gives ``group 0``, ``group 1``, ...
 
     Raises:
-        ValueError: for no group, equal names, and names that a checkpoint's file name cannot bear.
+        ValueError: for no group, equal names, and names that a checkpoint's file name cannot hold.
         TypeError: for anything but names and numbers.
     """
     if groups is None:
@@ -144,18 +145,18 @@ def checked_group_names(groups: Sequence[str] | int | None) -> tuple[str, ...] |
 
 
 def report_memory(counting: Counting) -> None:
-    """Warn where the counts of all groups take much memory."""
+    """Warn if the counts of all groups take much memory."""
     taken = 8 * counting.cells
     if counting.groups is not None and taken > LARGE:
-        layout = "; state='margins' keeps less" if counting.task == "multiclass" and counting.layout == "matrix" else ""
+        layout = "; state='margins' takes less" if counting.task == "multiclass" and counting.layout == "matrix" else ""
         warn_caller(
-            f"the counts of {counting.groups} groups take {taken / 1e6:,.0f} MB, and twice as much while processes are "
-            f"summed{layout}"
+            f"the counts of {counting.groups} groups take {taken / 1e6:,.0f} MB, and twice as much during the sum over "
+            f"processes{layout}"
         )
 
 
 def comparable_groups(counting: Counting, counts: Counts) -> tuple[Tensor, Tensor]:
-    """Return the samples of each group, and whether it has targets of every class that any group has: ``[G]``."""
+    """Return the sample size of each group, and a mask of the groups that have all classes of any group: ``[G]``."""
     actual = targets(counts)
     samples = actual.sum(-1)
     if counting.task == "multilabel":  # each label has a positive and a negative class
@@ -166,7 +167,7 @@ def comparable_groups(counting: Counting, counts: Counts) -> tuple[Tensor, Tenso
 
 
 def worst(values: Tensor, comparable: Tensor, higher_is_better: bool) -> Tensor:
-    """Worst of the values ``[G]`` of comparable groups; nan without any, and where one of them is nan."""
+    """Return the worst of the values ``[G]`` of comparable groups; nan if one of them is nan or there are none."""
     last = torch.inf if higher_is_better else -torch.inf
     ranked = torch.where(comparable, values, last)
     found = ranked.amin() if higher_is_better else ranked.amax()

@@ -1,4 +1,4 @@
-"""Metrics of scores rather than of counts."""
+"""Metric of Hand and Till, which ranks scores rather than counting predictions."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ __all__ = ["HandTill"]
 
 OUT_OF_RANGE, NAN = FAULTS.index("targets out of range"), FAULTS.index("NaN scores")
 IMPOSSIBLE = FAULTS.index("probabilities outside [0, 1]")
-LEFT_OUT = -1  # target of a sample that is kept but takes no part
+LEFT_OUT = -1  # target of a sample that is kept but ignored
 
 
 class Batches:
-    """A list state that several metrics may hold; each sees what it was given and what it appended itself.
+    """List state that several metrics may share; each metric sees only the batches that it received or appended.
 
-    torchmetrics gives the lists of the first metric of a compute group to the others, and lets each of them count in
-    ``forward``. New lists for every batch would make an epoch of many batches slow.
+    torchmetrics passes the lists of the first metric of a compute group to the others, but each of them appends in
+    ``forward``. A new list for every batch would make epochs of many batches slow.
     """
 
     def __init__(self, doc: str) -> None:
         self.__doc__ = doc
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """Remember where the list is kept: with its own length."""
+        """Remember the attribute that keeps the list and its length."""
         self._place = f"_held_{name}"
 
     @overload
@@ -51,7 +51,7 @@ class Batches:
     @overload
     def __get__(self, metric: object, owner: type) -> list[Tensor] | Tensor: ...
     def __get__(self, metric: object | None, owner: type) -> Batches | list[Tensor] | Tensor:
-        """Return the batches of a metric, without those that another appended."""
+        """Return the batches of a metric without those that other metrics appended."""
         if metric is None:
             return self
         held, length = vars(metric)[self._place]
@@ -61,7 +61,7 @@ class Batches:
         return cast(list[Tensor], held)
 
     def __set__(self, metric: object, held: list[Tensor] | Tensor) -> None:
-        """Take a list, or all batches in one tensor."""
+        """Set a list of batches, or all batches as one tensor."""
         vars(metric)[self._place] = held, len(held)
 
     def append(self, metric: Metric, batch: Tensor) -> None:
@@ -72,23 +72,23 @@ class Batches:
 
 
 class HandTill(SyncedMetric):
-    r"""M measure of Hand and Till: the AUC of every pair of classes, averaged; insensitive to class shares.
+    r"""M measure of Hand and Till: the AUC of every pair of classes, averaged; it does not depend on class shares.
 
     .. math:: M = \frac{2}{K(K-1)} \sum_{i<j} \frac{A(i \mid j) + A(j \mid i)}{2}
 
     A(i | j) is the probability that a sample of class i has a higher score for class i than one of class j; ties count
-    one half. For two classes it is the AUC.
+    one half. For two classes M is the AUC.
 
-    All scores are kept, 4 K + 8 bytes a sample (8 K + 8 for float64 scores), and gathered by ``compute``.
+    The metric keeps all scores, 4 K + 8 bytes a sample (8 K + 8 for float64 scores), and ``compute`` gathers them.
 
     Args:
         num_classes: number of classes.
-        logits: whether scores are logits, which rank as their softmax does, without its rounding; never guessed.
-        ignore_index: target of the samples to leave out.
+        logits: True if scores are logits, which rank like their softmax but without its rounding; never guessed.
+        ignore_index: target of the samples that are ignored.
         kwargs: arguments of :class:`torchmetrics.Metric`.
 
-    ``compute`` returns a value in [0, 1], .5 for scores that tell nothing; higher is better. A class without targets
-    takes no part; fewer than two classes with targets give nan and a warning. Equal to
+    ``compute`` returns a value in [0, 1], .5 for uninformative scores; higher is better. A class without targets takes
+    no part; fewer than two classes with targets give nan and a warning. The value equals
     ``sklearn.metrics.roc_auc_score(multi_class="ovo", average="macro")``.
 
     Raises:
@@ -109,13 +109,13 @@ class HandTill(SyncedMetric):
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
 
     num_classes = Setting[int]("_counting.size", "Number of classes.")
-    logits = Setting[bool]("_counting.logits", "Whether scores are logits.")
-    ignore_index = Setting[int | None]("_counting.ignore_index", "Target of the samples that are left out.")
+    logits = Setting[bool]("_counting.logits", "True if scores are logits.")
+    ignore_index = Setting[int | None]("_counting.ignore_index", "Target of the samples that are ignored.")
 
     scores = Batches("Scores, ``[n, K]`` of each batch; all in one tensor while synced.")
     targets = Batches("Targets, ``[n]`` of each batch.")
     not_counted: Tensor  # tally of samples with each fault
-    settings: Tensor  # a digest; torchmetrics' collections merge metrics whose states are equal
+    settings: Tensor  # digest of the settings; torchmetrics' collections merge metrics with equal states
 
     def __init__(
         self,
@@ -142,14 +142,14 @@ class HandTill(SyncedMetric):
             target: class indices ``[N, ...]``.
 
         Raises:
-            ValueError: for shapes that do not fit, and on the CPU of a single process for targets out of range, NaN
-                scores, and probabilities outside [0, 1] (raw scores need ``logits=True``); elsewhere ``compute``
-                raises, on all processes.
-            TypeError: for predictions that are no scores.
+            ValueError: for mismatched shapes, and on the CPU of a single process for targets out of range, NaN scores,
+                and probabilities outside [0, 1] (raw scores need ``logits=True``); on other devices and with several
+                processes ``compute`` raises instead, on all processes.
+            TypeError: for predictions that are not floating scores.
         """
         self._check(preds, target)
         scores = wide(preds.detach().movedim(1, -1).reshape(-1, self.num_classes))
-        # probabilities near 1 are equal in float32 where their log-odds still differ
+        # probabilities near 1 may be equal in float32 although their log-odds differ
         scores = against_the_rest(scores) if self.logits else scores.clone()
         truth = target.reshape(-1).long()
         ignored = torch.zeros_like(truth, dtype=torch.bool) if self.ignore_index is None else truth == self.ignore_index
@@ -159,12 +159,12 @@ class HandTill(SyncedMetric):
         worst, _ = impossible_and_uneven(scores)
         strange = ((worst < 0) | (worst > 1)) & kept & (not self.logits)
         self._note_faults({OUT_OF_RANGE: (outside, truth), NAN: (nan, truth), IMPOSSIBLE: (strange, worst)})
-        # without picking the sound samples, for which a device would have to wait
+        # all samples are kept, since selecting the valid ones would wait for the device
         type(self).scores.append(self, scores)
         type(self).targets.append(self, truth.masked_fill(~kept | strange, LEFT_OUT))
 
     def _check(self, preds: Tensor, target: Tensor) -> None:
-        """Check types, shapes and devices of a batch, and that it has a list to go to."""
+        """Check types, shapes and devices of a batch, and that the metric is not synced."""
         if not isinstance(preds, Tensor) or not preds.is_floating_point():
             got = preds.dtype if isinstance(preds, Tensor) else type(preds).__name__
             raise TypeError(f"preds must be floating scores [N, C, ...], got {got}; class indices cannot be ranked")
@@ -175,10 +175,10 @@ class HandTill(SyncedMetric):
             raise TorchMetricsUserError("The Metric has been synced; call unsync() before update().")
 
     def _note_faults(self, faults: dict[int, tuple[Tensor, Tensor]]) -> None:
-        """Raise for samples that cannot be ranked; on a device or several processes tally them for ``compute``.
+        """Raise for samples that cannot be ranked, or tally them for ``compute`` on a device or several processes.
 
         Args:
-            faults: of each fault, which samples have it and the values that show it, ``[N]`` each.
+            faults: fault -> mask of the samples that have it, and the values that show it, ``[N]`` each.
         """
         if not reading_is_free(self.not_counted) or self.distributed_available_fn():
             tally = torch.zeros_like(self.not_counted)
@@ -191,10 +191,10 @@ class HandTill(SyncedMetric):
                 raise ValueError(self._counting.error_message(fault, shown[applies], len(shown)))
 
     def forward(self, preds: Tensor, target: Tensor) -> Tensor:
-        """Keep a batch and return its own value; arguments as for :meth:`update`.
+        """Keep a batch and return the value of this batch; arguments as for :meth:`update`.
 
-        With ``dist_sync_on_step=True`` the value is that of the batches of all processes. Samples that cannot be
-        ranked take no part where :meth:`update` leaves them to ``compute``.
+        With ``dist_sync_on_step=True`` the value covers the current batches of all processes. Samples that cannot be
+        ranked are ignored if :meth:`update` leaves their error to ``compute``.
         """
         self.update(preds, target)
         batch = HandTill(
@@ -211,21 +211,21 @@ class HandTill(SyncedMetric):
         return value
 
     def compute(self) -> Tensor:
-        """Value of all samples, of all processes.
+        """Return the value of all samples of all processes.
 
         Raises:
-            ValueError: if samples could not be ranked, or were kept with other settings.
+            ValueError: if samples could not be ranked, or were kept by a metric with other settings.
         """
         own = torch.as_tensor(self._defaults["settings"], device=self.settings.device)
         if bool((self.settings != own).any()):
             raise ValueError(
                 f"this HandTill has num_classes={self.num_classes}, logits={self.logits}, "
-                f"ignore_index={self.ignore_index}, but some of its samples were kept with other settings; give all "
-                "processes, and a metric that loads a checkpoint, the same"
+                f"ignore_index={self.ignore_index}, but some of its samples were kept with other settings; use the "
+                "same settings on all processes, and for saving and loading a checkpoint"
             )
         tally = self.not_counted.tolist()
         if any(tally):
-            raise ValueError(f"{uncounted_text('HandTill', tally)}; call reset()")
+            raise ValueError(f"{uncounted_text('HandTill', tally)}; correct the input and call reset()")
         value = self._value()
         if bool(value.isnan()) and rank_zero():
             warnings.warn("HandTill needs targets of at least two classes; its value is nan", stacklevel=4)
@@ -235,7 +235,7 @@ class HandTill(SyncedMetric):
         """Add the samples of another HandTill with the same settings, or of its ``metric_state``.
 
         Raises:
-            ValueError: for anything else; nothing is added then.
+            ValueError: for anything else; then nothing is added.
         """
         updates = incoming_state._update_count if isinstance(incoming_state, HandTill) else 1
         state: Any = incoming_state.metric_state if isinstance(incoming_state, HandTill) else incoming_state
@@ -243,7 +243,7 @@ class HandTill(SyncedMetric):
             got = f"the states {sorted(state)}" if isinstance(state, dict) else type(state).__name__
             raise ValueError(f"incoming_state must be a HandTill or its metric_state, got {got}")
         if not torch.equal(state["settings"].to(self.device), self.settings):
-            raise ValueError("cannot merge a HandTill of another num_classes, logits or ignore_index")
+            raise ValueError("cannot merge a HandTill with another num_classes, logits or ignore_index")
         self.scores = [*self.scores, *(kept.to(self.device) for kept in state["scores"])]
         self.targets = [*self.targets, *(kept.to(self.device) for kept in state["targets"])]
         self.not_counted = self.not_counted + state["not_counted"].to(self.device)
@@ -252,14 +252,14 @@ class HandTill(SyncedMetric):
     # --- the value --------------------------------------------------------------------------------------------------
 
     def _samples(self) -> tuple[Tensor, Tensor]:
-        """Scores ``[N, K]`` and targets ``[N]`` of all samples, those left out included."""
+        """Return scores ``[N, K]`` and targets ``[N]`` of all samples, including ignored ones."""
         if isinstance(self.scores, Tensor) and isinstance(self.targets, Tensor):
             return self.scores.reshape(-1, self.num_classes), self.targets
         none = torch.zeros(0, self.num_classes, device=self.scores[0].device if self.scores else self.device)
         return torch.cat([none, *self.scores]), torch.cat([none[:, 0].long(), *self.targets])
 
     def _value(self) -> Tensor:
-        """Mean area of all ordered pairs of classes with targets; nan without a pair."""
+        """Return the mean area over all ordered pairs of classes with targets; nan without a pair."""
         scores, target = self._samples()
         scores, target = scores[target != LEFT_OUT], target[target != LEFT_OUT]
         members = torch.bincount(target, minlength=self.num_classes).double()
@@ -272,12 +272,12 @@ class HandTill(SyncedMetric):
     # --- the life of a metric ---------------------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """Forget all samples and start anew."""
-        self.scores, self.targets = [], []  # torchmetrics would empty the lists, which others may hold
+        """Remove all samples and start anew."""
+        self.scores, self.targets = [], []  # torchmetrics would empty the lists, which other metrics may share
         super().reset()
 
     def _wrap_update(self, update: Callable[..., None]) -> Callable[..., None]:
-        """Note an update only once it has succeeded."""
+        """Count an update only if it succeeds."""
         noted = super()._wrap_update(update)
 
         @functools.wraps(update)
@@ -294,11 +294,11 @@ class HandTill(SyncedMetric):
     def _sync_dist(
         self, dist_sync_fn: Callable[..., list[Tensor]] = gather_all_tensors, process_group: Any | None = None
     ) -> None:
-        """Gather the samples of all processes, or change nothing."""
+        """Gather the samples of all processes; change nothing if that fails."""
         before = {name: getattr(self, name) for name in self._defaults}
         scores, targets = self._samples()
         try:
-            # one flat float64 tensor holds any dtype and number of classes, and also no samples at all
+            # one flat float64 tensor works for any dtype and number of classes, and for no samples at all
             self.scores, self.targets = [scores.double().flatten().to(self.device)], [targets.to(self.device)]
             super()._sync_dist(dist_sync_fn, process_group)
         except BaseException:
@@ -308,25 +308,25 @@ class HandTill(SyncedMetric):
             raise
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> torch.nn.Module:
-        """Follow moves to another device; scores keep their digits whatever dtype is asked for."""
+        """Move samples to another device; scores keep their dtype."""
         super()._apply(fn, exclude_state=("scores", "targets"))
         self.scores = [kept.to(self.device) for kept in self.scores]
         self.targets = [kept.to(self.device) for kept in self.targets]
         return self
 
     def __repr__(self) -> str:
-        """One line."""
+        """Return the call that builds the metric, in one line."""
         ignored = "" if self.ignore_index is None else f", ignore_index={self.ignore_index}"
         return f"HandTill(num_classes={self.num_classes}{', logits=True' * self.logits}{ignored})"
 
 
 def _agreed(settings: Tensor) -> Tensor:
-    """Digest of the settings of several metrics ``[M, 1]``; -1 where they differ."""
+    """Return the digest that several metrics ``[M, 1]`` share; -1 if their settings differ."""
     return torch.where((settings == settings[0]).all(), settings[0], -1)
 
 
 def _wins(scores: Tensor, target: Tensor) -> Tensor:
-    """Wins ``[i, j]`` of class i over class j by the score for i, ties one half; exact in float64."""
+    """Count the wins ``[i, j]`` of class i over class j by the score for i, ties one half; exact in float64."""
     size = scores.shape[1]
     wins = torch.zeros(size, size, dtype=torch.float64, device=scores.device)
     for label in range(size):

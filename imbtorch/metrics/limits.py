@@ -1,4 +1,4 @@
-"""What an operating point must keep, as a user says it."""
+"""Constraints on an operating point: floors of measures, a budget of alerts, and promises."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["checked_limits", "priced_text"]
 
 
 def checked_limits(at_least: Mapping[str, float], alerts: float | None, sure: float | None) -> Limits:
-    """Floors of measures and a budget of alerts as what an operating point must keep.
+    """Check the constraints on an operating point, floors of measures and a budget of alerts.
 
     Raises:
-        ValueError: for unknown measures, those of which less is better, limits out of range, and no limits to be sure
-            of or one that cannot be promised.
-        TypeError: for floors that are no mapping, and limits that are no numbers.
+        ValueError: for unknown measures, measures for which higher is not better, limits out of range, and ``sure``
+            without limits or with a limit that cannot be promised.
+        TypeError: for floors that are not a mapping, and limits that are not numbers.
     """
     if not isinstance(at_least, Mapping):
         raise TypeError(f"at_least must be a dict of floors such as {{'recall': 0.8}}, got {at_least!r}")
@@ -34,7 +34,7 @@ def checked_limits(at_least: Mapping[str, float], alerts: float | None, sure: fl
         if measure.traits.reads_threshold:
             raise ValueError(priced_text("at_least", name))
         if not measure.higher_is_better:
-            raise ValueError(f"at_least names {name!r}, of which less is better or nothing; choose another measure")
+            raise ValueError(f"at_least names {name!r}, but higher values of it are not better; choose another measure")
         bound = real_number(f"at_least[{name!r}]", floor)
         if math.isnan(bound):
             raise ValueError(f"at_least[{name!r}] must be a number such as 0.8, got {floor!r}")
@@ -49,29 +49,29 @@ def checked_limits(at_least: Mapping[str, float], alerts: float | None, sure: fl
 
 
 def priced_text(argument: str, name: str) -> str:
-    """Say why a measure that is priced by the threshold cannot be compared between thresholds."""
+    """Explain why a measure that prices errors by the threshold cannot be compared between thresholds."""
     return (
-        f"{argument} names {name}, which prices false alarms by the threshold itself, so that its values at two "
-        "thresholds are not of one scale; sweep functools.partial(NetBenefit, threshold=0.2), whose price is that of "
-        "0.2 throughout, or give best(costs=...)"
+        f"{argument} names {name}, which prices false alarms by the threshold itself, so that its values at different "
+        "thresholds cannot be compared; sweep functools.partial(NetBenefit, threshold=0.2), which keeps the price at "
+        "0.2, or use best(costs=...)"
     )
 
 
 def _check_promise(limits: Limits, sure: float) -> None:
-    """Raise where no promise can be made of limits at this level."""
+    """Raise if the limits cannot be promised with this probability."""
     if not 0 < real_number("sure", sure) < 1:
         raise ValueError(f"sure must be a probability in (0, 1) such as 0.9, got {sure!r}")
     if not limits:
-        raise ValueError("sure is the level of a promise; give at_least={'recall': 0.8} or alerts=0.005 with it")
+        raise ValueError("sure is the probability that limits hold; add at_least={'recall': 0.8} or alerts=0.005")
     for name in limits:
         if name not in PROPORTIONS:
             raise ValueError(
-                f"sure= cannot promise {name!r}, which is no share of independent samples; it can promise "
-                f"{', '.join(PROPORTIONS)}. Without sure=, holds of the result is the posterior probability"
+                f"sure= cannot promise {name!r}, which is not a share of independent samples; it can promise "
+                f"{', '.join(PROPORTIONS)}. Without sure=, the result's .holds is the posterior probability"
             )
 
 
 def _alerts(counts: Counts) -> Tensor:
-    """Share of samples that are predicted positive."""
+    """Return the share of samples that are predicted positive."""
     wide = matrix(counts)
     return ratio(wide[..., 1].sum(-1), wide.sum((-2, -1)))

@@ -1,4 +1,4 @@
-"""A torchmetrics metric with one flat state, counted in place and summed over processes by one all_reduce."""
+"""Metric with one flat state that is counted in place and summed over processes by one ``all_reduce``."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from imbtorch.suggestions import did_you_mean
 __all__ = ["Setting", "SummedState", "SyncedMetric"]
 
 T = TypeVar("T")
-CHANGED = {"_stale": True, "_empty": False}  # what a metric knows after its counts changed
+CHANGED = {"_stale": True, "_empty": False}  # flags of a metric after its counts changed
 
 
 class Setting(Generic[T]):
-    """An attribute that was chosen when the metric was made: what was counted depends on it, so it cannot be set.
+    """Attribute that is chosen in the constructor and cannot be set later, since the counts depend on it.
 
     Args:
-        read: where it is kept, as a dotted path from the metric, or a function of the metric.
-        doc: what it is.
-        remedy: what else to do than build a new metric.
+        read: dotted path from the metric to the value, or a function of the metric.
+        doc: docstring of the attribute.
+        remedy: alternative to building a new metric, appended to the error.
     """
 
     def __init__(self, read: str | Callable[[Any], T], doc: str, remedy: str = "") -> None:
@@ -42,7 +42,7 @@ class Setting(Generic[T]):
         self.__doc__ = doc
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """Remember the name."""
+        """Remember the name of the attribute."""
         self._name = name
 
     @overload
@@ -56,13 +56,13 @@ class Setting(Generic[T]):
     def __set__(self, metric: object, value: object) -> NoReturn:
         """Refuse with an AttributeError."""
         raise AttributeError(
-            f"{self._name} cannot be changed, since what was counted or is reported depends on it; build a new "
+            f"{self._name} cannot be changed, since counts or values depend on it; build a new "
             f"{type(metric).__name__} with {self._name}={value!r}{self._remedy}"
         )
 
 
 class SyncedMetric(Metric):
-    """Base of the metrics that compute on what all processes hold."""
+    """Base of the metrics that compute from the states of all processes."""
 
     def __init__(self, **kwargs: Any) -> None:
         refuse_arguments_of_others(type(self).__name__, kwargs)
@@ -76,10 +76,10 @@ class SyncedMetric(Metric):
             raise TypeError(f"{type(self).__name__} has no argument {unknown[0]!r}{meant}") from None
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
-        """Compute on what all processes hold.
+        """Compute from the states of all processes.
 
-        Nothing precedes the collective: neither a cached value nor a warning, which one process alone may have and
-        which would leave the others waiting.
+        No cached value and no warning precedes the collective step, since a process that stopped there would leave the
+        others waiting.
         """
 
         @functools.wraps(compute)
@@ -100,7 +100,7 @@ class SyncedMetric(Metric):
         should_unsync: bool = True,
         distributed_available: Callable[[], bool] | None = None,
     ) -> Generator[None, None, None]:
-        """Sync for the length of a ``with`` block; this process's state comes back even where the block raises."""
+        """Sync for a ``with`` block; restore this process's state after it, even if the block raises."""
         self.sync(dist_sync_fn, process_group, should_sync, distributed_available)
         try:
             yield
@@ -108,14 +108,14 @@ class SyncedMetric(Metric):
             self.unsync(should_unsync=self._is_synced and should_unsync)
 
     def __copy__(self) -> SyncedMetric:
-        """Copy with a state of its own: two metrics that share one are never meant."""
+        """Copy with a separate state, since two metrics must never share one."""
         return self.clone()  # type: ignore[return-value]
 
     def plot(self, val: Tensor | Sequence[Tensor] | None = None, ax: Any | None = None) -> tuple[Any, Any]:
-        """Draw a value, one bar for each class, or the course of values over epochs.
+        """Draw a value, a bar for each class, or a line of values over epochs.
 
         Args:
-            val: a value of ``compute`` or ``forward``, or a sequence of them; by default ``compute()``.
+            val: value of ``compute`` or ``forward``, or a sequence of them; by default ``compute()``.
             ax: matplotlib axes to draw into; by default a new figure.
 
         Returns:
@@ -138,16 +138,15 @@ class SyncedMetric(Metric):
 class SummedState(SyncedMetric):
     """Base of the metrics whose only state is one flat tensor that sums over batches and processes.
 
-    The state keeps its address through update, reset and compute, so that updates cost O(batch) and can be captured
-    in a CUDA graph. torchmetrics shares states by reference (compute groups, wrappers); this class therefore knows
-    whether it owns its tensor and whether somebody else got hold of it, and copies before it would write into a tensor
-    that another metric counts in.
+    The state keeps its address in update, reset and compute, so that updates cost O(batch) and can be captured in a
+    CUDA graph. torchmetrics shares states by reference (compute groups, wrappers). This class therefore records whether
+    it owns its tensor and whether other objects hold it, and copies it before it would change another metric's counts.
 
     Args:
-        name: attribute under which the state is reached; should differ wherever the counts mean something else, since
-            torchmetrics' ``MetricCollection`` merges metrics whose states have equal names and first values.
+        name: attribute that returns the state. Metrics that count differently need different names, since torchmetrics'
+            ``MetricCollection`` merges metrics whose states have equal names and first values.
         length: number of cells.
-        cell: their dtype, int64 or, for weights, float64.
+        cell: dtype of the cells, int64 or, for weights, float64.
         kwargs: arguments of :class:`torchmetrics.Metric`.
     """
 
@@ -157,45 +156,45 @@ class SummedState(SyncedMetric):
     def __init__(self, name: str, length: int, cell: torch.dtype = torch.int64, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         name = f"counts_{name}"
-        # add_state would keep a second tensor of the same size as default; a broadcast zero says as much
+        # add_state would keep a second tensor of the same size as default; a broadcast zero needs no memory
         self._defaults[name] = torch.zeros((), dtype=cell).expand(length)
         self._persistent[name] = False
         self._reductions[name] = dim_zero_sum
         self._state_name = name
-        self._local: tuple[Tensor, bool, bool] | None = None  # the state of this process while a synced one is in place
-        self._leads = False  # whether a collection has the present update count for all of this metric's group
+        self._local: tuple[Tensor, bool, bool] | None = None  # state of this process while the metric is synced
+        self._leads = False  # True if a collection makes the current update for all metrics of the group
         self._bind(_zeros(length, cell))
         self._device = self._state.device  # torchmetrics before 1.9 does not ask for the default device
         self._note_change()
 
-    # --- whose tensor it is -----------------------------------------------------------------------------------------
+    # --- ownership of the tensor ------------------------------------------------------------------------------------
 
     def _bind(self, state: Tensor) -> None:
-        """Take a tensor that nobody else knows as the state."""
+        """Use a tensor that no other object holds as the state."""
         self._state, self._owned, self._lent = _normal(state), True, False
 
     def _writable(self, exclusive: bool) -> Tensor:
-        """Return the state after making sure that writing into it harms nobody.
+        """Return the state for writing; copy it first if another metric counts in the same tensor.
 
         Args:
-            exclusive: whether those who hold the tensor must not see the change either. A compute group wants to see
-                an update that its leader makes for all (:attr:`_leads`), and nothing else that a member does.
+            exclusive: copy the state also if other objects merely hold it, so that they do not see the change. The
+                members of a compute group must see the updates of their leader (:attr:`_leads`) and no other change.
         """
-        # Two of torchmetrics' MulticlassConfusionMatrix in a collection that counted 30 samples share one tensor. Once
-        # both are updated with 60 more, one by one, they hold 150 samples of 90: each counted into the other's tensor.
+        # In torchmetrics, two MulticlassConfusionMatrix in a collection that counted 30 samples share one tensor. If
+        # both are then updated separately with 60 more, each holds 150 samples instead of 90.
         if not self._owned or (exclusive and self._lent):
             self._bind(self._state.clone())
         return self._state
 
     def __getattr__(self, name: str) -> Any:
-        """Hand out the state under its name; from then on others may hold it."""
+        """Return the state under its name; from then on other objects may hold it."""
         if name == self.__dict__.get("_state_name"):
             self._lent = True
             return self._state
         return super().__getattr__(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Accept a state from outside (compute groups set references), without counting into it later."""
+        """Accept a state from outside, such as a compute group's reference; later updates copy it first."""
         if name != self.__dict__.get("_state_name"):
             super().__setattr__(name, value)
             return
@@ -205,7 +204,7 @@ class SummedState(SyncedMetric):
         self._note_change()
 
     def _misfit(self, value: object) -> str:
-        """Describe what is wrong with a state from outside; return nothing if it fits."""
+        """Describe the error in a state from outside; return an empty text if it fits."""
         if isinstance(value, Tensor) and value.dtype == self._state.dtype and value.shape == self._state.shape:
             return ""
         got = f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
@@ -213,19 +212,19 @@ class SummedState(SyncedMetric):
         return f"state {self._state_name!r} must be {kind} {list(self._state.shape)}, got {got}"
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Unpickle; what was sent to another process must not count into memory that both share."""
+        """Unpickle, and copy a state in memory that another process shares."""
         super().__setstate__(state)
         shared = not self._state.is_cpu or self._state.is_shared()  # type: ignore[no-untyped-call]
         self.__dict__["_state"] = _normal(self._state.clone() if shared else self._state)
 
     def __hash__(self) -> int:
-        """Hash by identity, which unlike torchmetrics' hash stays when the state is replaced."""
+        """Hash by identity; torchmetrics' hash would change when the state is replaced."""
         return hash((type(self).__name__, id(self)))
 
-    # --- the life of the state --------------------------------------------------------------------------------------
+    # --- reset, move, merge and load --------------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """Set all counts to zero, in place unless somebody else holds the tensor."""
+        """Set all counts to zero, in place unless another object holds the tensor."""
         self._unsync_state()
         self._update_count = 0
         self._forward_cache: Any = None
@@ -239,7 +238,7 @@ class SummedState(SyncedMetric):
     def _apply(  # type: ignore[override]
         self, fn: Callable[[Tensor], Tensor], exclude_state: Any = (), recurse: bool = True
     ) -> torch.nn.Module:
-        """Follow moves to another device; counts keep their dtype whatever is asked for."""
+        """Move the counts to another device; they keep their dtype."""
         super()._apply(fn, exclude_state=(self._state_name,))
         probe = fn(torch.zeros(1, dtype=torch.int64, device=self._state.device))
         check_cell(self._state.dtype, probe.device)
@@ -252,10 +251,10 @@ class SummedState(SyncedMetric):
         return self
 
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
-        """Add the counts of another metric that counts alike, or of its ``metric_state``.
+        """Add the counts of another metric with the same settings, or of its ``metric_state``.
 
         Raises:
-            ValueError: for another class, or counts that mean something else (task, classes, threshold, ...).
+            ValueError: for another class of metric, or for counts with other settings (task, classes, threshold, ...).
         """
         if isinstance(incoming_state, SummedState):
             if type(incoming_state) is not type(self):
@@ -287,13 +286,13 @@ class SummedState(SyncedMetric):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Copy a saved state into this one's tensor; refuse one that counts differently."""
+        """Copy a saved state into the tensor; refuse a state with other settings."""
         for key in [key for key in state_dict if key.startswith(f"{prefix}counts_")]:
             value = state_dict.pop(key)
             if key != prefix + self._state_name:
                 error_msgs.append(
                     f"{key} counts differently from this {type(self).__name__}, whose state is {self._state_name!r}; "
-                    "build the metric with the arguments it was saved with, or leave its state out of the checkpoint"
+                    "build the metric with the arguments of the saved one, or remove its state from the checkpoint"
                 )
             elif misfit := self._misfit(value):
                 error_msgs.append(misfit)
@@ -307,7 +306,7 @@ class SummedState(SyncedMetric):
     # --- update and compute -----------------------------------------------------------------------------------------
 
     def _wrap_update(self, update: Callable[..., None]) -> Callable[..., None]:
-        """Note an update once it has succeeded; counting needs none of torchmetrics' gradient bookkeeping."""
+        """Count an update only if it succeeds, without the gradient bookkeeping of torchmetrics."""
 
         @functools.wraps(update)
         def wrapped(*args: Any, **kwargs: Any) -> None:
@@ -318,20 +317,20 @@ class SummedState(SyncedMetric):
         return wrapped
 
     def _note_update(self) -> None:
-        """Note an update, past the checks of ``Module.__setattr__``, which cost as much as counting a small batch."""
-        # a graph that read the number would be compiled anew for each
+        """Count an update without ``Module.__setattr__``, whose checks cost as much as counting a small batch."""
+        # a compiled graph that read the number would be compiled again for each update
         count = 1 if torch.compiler.is_compiling() else self._update_count + 1
         self.__dict__.update(_update_count=count, **CHANGED)
 
     def _note_change(self) -> None:
-        """Note that this process's counts may differ from those that a value was computed of, and from none.
+        """Note that the counts may no longer be zero, and may differ from those of the last computed value.
 
-        Flags are only set here, never read, so that a compiled step depends on none of them.
+        The flags are set here but not read, so that a compiled step does not depend on them.
         """
         self.__dict__.update(CHANGED)
 
     def _distributed(self) -> bool:
-        """Return whether several processes count into one result."""
+        """Return whether several processes count together."""
         return bool(self.distributed_available_fn())
 
     # --- several processes ------------------------------------------------------------------------------------------
@@ -343,14 +342,14 @@ class SummedState(SyncedMetric):
         should_sync: bool = True,
         distributed_available: Callable[[], bool] | None = None,
     ) -> None:
-        """Put the sum over all processes in place of this process's counts.
+        """Replace this process's counts by the sum over all processes.
 
         Args:
-            dist_sync_fn: gathers a tensor from all processes, called as ``fn(tensor, group=...)``; by default one
-                ``all_reduce`` sums without gathering.
-            process_group: processes to sum over; default the metric's, else all.
-            should_sync: whether to do anything.
-            distributed_available: tells whether several processes run.
+            dist_sync_fn: function that gathers a tensor from all processes, called as ``fn(tensor, group=...)``; by
+                default one ``all_reduce`` sums without gathering.
+            process_group: processes to sum over; by default those of the metric, or all.
+            should_sync: False to do nothing.
+            distributed_available: function that returns whether several processes run.
 
         Raises:
             TorchMetricsUserError: if the metric is synced already.
@@ -366,16 +365,17 @@ class SummedState(SyncedMetric):
         self._is_synced = True
 
     def _settings_text(self) -> str:
-        """Return the settings that all processes must share for their counts to mean the same, as text."""
+        """Return the settings that must be equal on all processes, as text."""
         return f"{type(self).__qualname__} {self._state_name}"
 
     def _summed(
         self, state: Tensor, dist_sync_fn: Callable[..., list[Tensor]] | None, process_group: Any | None
     ) -> Tensor:
-        """Return the sum of a tensor over all processes, as a tensor of its own.
+        """Return the sum of a tensor over all processes, as a new tensor.
 
-        A digest h of the settings goes along as 1, h and h squared: by Cauchy and Schwarz the number of processes
-        times the sum of the squares equals the square of the sum only if all digests are equal.
+        To compare settings, each process appends 1, h and h squared, where h is a digest of its settings. By the
+        Cauchy-Schwarz inequality, the number of processes times the sum of the squares equals the square of the sum
+        only if all digests are equal.
 
         Raises:
             RuntimeError: on all processes, if their settings differ.
@@ -390,14 +390,14 @@ class SummedState(SyncedMetric):
         processes, digests, squares = map(int, total[-3:].tolist())
         if processes * squares != digests**2:
             raise RuntimeError(
-                f"{type(self).__name__} is not set up alike on all processes, so that their counts mean different "
-                f"things and must not be added; on this one it is {self._settings_text()}. Build it from the same "
-                "arguments on every process (class names in the same order)"
+                f"{type(self).__name__} is not set up alike on all processes, so that their counts must not be added; "
+                f"on this process it is {self._settings_text()}. Build it from the same arguments on every process "
+                "(class names in the same order)"
             )
         return total[:-3]
 
     def unsync(self, should_unsync: bool = True) -> None:
-        """Put this process's own counts back.
+        """Restore this process's own counts.
 
         Raises:
             TorchMetricsUserError: if the metric is not synced.
@@ -416,13 +416,13 @@ class SummedState(SyncedMetric):
 
 
 def _normal(state: Tensor) -> Tensor:
-    """Return a tensor that can be written to outside ``inference_mode`` too, wherever it was born."""
+    """Return a tensor that can be changed outside ``inference_mode``, even if it was created inside."""
     with torch.inference_mode(False):
         return state.clone() if state.is_inference() else state
 
 
 def check_cell(cell: torch.dtype, device: torch.device) -> None:
-    """Raise where a device cannot hold the counts."""
+    """Raise if a device does not support the dtype of the counts."""
     if cell == torch.float64 and not has_float64(device):
         raise ValueError(
             f"weighted=True counts in float64, which the device {device} does not have; keep the metric on the CPU and "
@@ -431,12 +431,12 @@ def check_cell(cell: torch.dtype, device: torch.device) -> None:
 
 
 def _zeros(length: int, cell: torch.dtype) -> Tensor:
-    """Return a new state, or say what it would have taken."""
+    """Return a new state; raise an error with its size if it does not fit in memory."""
     check_cell(cell, torch.get_default_device())
     try:
         return torch.zeros(length, dtype=cell)
     except (RuntimeError, MemoryError, OverflowError) as error:
         raise ValueError(
-            f"the counts take {8 * length / 1e9:,.1f} GB, which this device does not have; state='margins' keeps three "
-            "numbers a class in place of a matrix (for measures that need no more)"
+            f"the counts take {8 * length / 1e9:,.1f} GB, which this device does not have; for measures that do not "
+            "need the matrix, state='margins' keeps three numbers a class"
         ) from error

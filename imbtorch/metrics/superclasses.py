@@ -1,4 +1,4 @@
-"""Values of superclasses beside those of the classes that they are made of, read off the same counts."""
+"""Values of superclasses, computed from the counts of their classes."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from imbtorch.tasks import Counting
 
 __all__ = ["MergedMeasure", "Superclasses", "checked_superclasses"]
 
-ALL = "superclasses"  # all of them together, in the names of values
+ALL = "superclasses"  # stands for all superclasses together in the names of values
 
 
 @dataclass(frozen=True)
 class MergedMeasure:
-    """A measure of superclasses that takes the counts of the classes.
+    """Measure of superclasses as a function of the counts of the classes.
 
     Attributes:
-        measure: of merged counts.
-        merged: name of a superclass -> names of the classes that it is made of.
+        measure: measure of the merged counts.
+        merged: name of a superclass -> names of its classes.
         class_names: names of the classes.
-        needs_matrix: True: margins do not say which errors stay in a superclass.
+        needs_matrix: True, since margins do not show the errors within a superclass.
     """
 
     measure: AveragedMeasure
@@ -39,11 +39,11 @@ class MergedMeasure:
 
     @property
     def higher_is_better(self) -> bool | None:
-        """Direction of the measure; None without one."""
+        """True if higher values are better; None if neither direction is."""
         return self.measure.higher_is_better
 
     def __call__(self, counts: Counts) -> Tensor:
-        """Value of the counts of the classes, ``[..., K, K]``."""
+        """Evaluate the counts of the classes, ``[..., K, K]``."""
         assert isinstance(counts, Tensor)
         return self.measure(merge_classes(counts, self.merged, self.class_names)[0])
 
@@ -52,10 +52,10 @@ class MergedMeasure:
 class Superclasses:
     """View of the measures of superclasses: ``<measure>/superclasses`` of all, and ``<measure>/<superclass>``.
 
-    Classes that no superclass names stay as they are; their values are those of the classes.
+    Classes outside all superclasses stay as they are and have no rows of their own.
 
     Attributes:
-        merged: name of a superclass -> names of the classes that it is made of.
+        merged: name of a superclass -> names of its classes.
         class_names: names of the classes.
         measures: row -> measure of the merged counts.
     """
@@ -68,7 +68,7 @@ class Superclasses:
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
-        """One for each measure of all superclasses, and for each per-class measure and superclass."""
+        """Rows of each measure for all superclasses, and of each per-class measure for each superclass."""
         return tuple(self.measures)
 
     def values(self, at: Snapshot) -> Sequence[Tensor]:
@@ -79,7 +79,7 @@ class Superclasses:
         return [one_value(row.name, measure(merged)) for row, measure in self.measures.items()]
 
     def measure(self, row: Row) -> MergedMeasure:
-        """Return the measure of a row, of the counts of the classes."""
+        """Return the measure of a row, a function of the counts of the classes."""
         return MergedMeasure(self.measures[row], self.merged, self.class_names)
 
 
@@ -93,14 +93,14 @@ def checked_superclasses(
     """Return the view of the superclasses that a user names.
 
     Raises:
-        ValueError: for another task than multiclass, for margins, classes that do not exist, are in two superclasses
-            or are left out by ``ignore_index``, fewer than two superclasses, and measures that cannot be read off so
-            few classes.
+        ValueError: for other tasks than multiclass, for ``state="margins"``, for classes that do not exist, are in two
+            superclasses or are left out by ``ignore_index``, for fewer than two classes after merging, and for measures
+            that cannot be computed for the merged classes.
         TypeError: for anything but a mapping of names to names.
     """
     if counting.task != "multiclass" or counting.layout == "margins":
         got = f"task={counting.task!r}" if counting.task != "multiclass" else "state='margins'"
-        raise ValueError(f"superclasses merge classes: they need task='multiclass' and state='matrix', got {got}")
+        raise ValueError(f"superclasses need task='multiclass' and state='matrix', got {got}")
     merged = _checked(given, class_names)
     zeros = torch.zeros(counting.size, counting.size, dtype=torch.int64)
     try:
@@ -119,19 +119,19 @@ def checked_superclasses(
             row = Row(key, measure.higher_is_better, "superclass", name)
             found[row] = replace(measure, counting=of_merged, of_class=names.index(name))
     trial, row = torch.ones(len(names), len(names), dtype=torch.int64), Row("", None)
-    try:  # a measure may take the classes alone, as one with costs does
+    try:  # a measure may need the original number of classes, such as one with costs
         for row, measure in found.items():
             one_value(row.name, measure(trial))
     except (ValueError, IndexError, RuntimeError) as error:
         raise ValueError(
-            f"{row.name!r} cannot be read off {len(names)} superclasses ({error}); leave that measure out, or give it "
-            "to a report of its own, without superclasses="
+            f"{row.name!r} cannot be computed for {len(names)} merged classes ({error}); leave that measure out, or "
+            "report it separately, without superclasses="
         ) from error
     return Superclasses(merged, class_names, found)
 
 
 def _checked(given: Mapping[str, Sequence[str]], class_names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Return which classes each superclass is made of, if all of them exist."""
+    """Return the names of the classes of each superclass; raise unless all classes exist."""
     if not isinstance(given, Mapping) or not given:
         raise TypeError(f"superclasses must map names to classes, as in {{'animal': ['cat', 'dog']}}, got {given!r}")
     merged = {}
@@ -144,7 +144,7 @@ def _checked(given: Mapping[str, Sequence[str]], class_names: tuple[str, ...]) -
                 f"superclasses[{name!r}] holds {unknown}, which are not among class_names {list(class_names)}"
             )
         if name == ALL:
-            raise ValueError(f"superclasses holds the name {ALL!r}, by which values of all of them go; rename it")
+            raise ValueError(f"superclasses holds the name {ALL!r}, which stands for all superclasses; rename it")
         merged[check_group_name(name, "superclasses")] = tuple(some)
     return merged
 
@@ -152,14 +152,14 @@ def _checked(given: Mapping[str, Sequence[str]], class_names: tuple[str, ...]) -
 def _ignored(
     counting: Counting, class_names: Sequence[str], merged: Mapping[str, Sequence[str]], names: Sequence[str]
 ) -> int | None:
-    """Return the index of the ignored class among merged ones; an index that is no class stays."""
+    """Return the index of the ignored class among the merged classes; an index that is no class stays."""
     if counting.ignored_class is None:
         return counting.ignore_index
     ignored = class_names[counting.ignored_class]
     holding = [name for name, some in merged.items() if ignored in some]
     if holding:
         raise ValueError(
-            f"superclasses[{holding[0]!r}] holds {ignored!r}, whose samples ignore_index leaves out; leave it out "
-            "there too"
+            f"superclasses[{holding[0]!r}] holds {ignored!r}, whose samples ignore_index leaves out; remove it from "
+            "the superclass"
         )
     return names.index(ignored)

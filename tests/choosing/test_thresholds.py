@@ -184,9 +184,9 @@ def test_what_cannot_be_met_is_said_with_what_can():
     for bad, message in (
         ({"at_least": {"recal": 0.8}}, "at_least must be one of"),
         ({"at_least": {"expected_cost": 0.8}}, "at_least"),
-        ({"at_least": {"dominance": 0.8}}, "less is better or nothing"),
+        ({"at_least": {"dominance": 0.8}}, "higher values of it are not better"),
         ({"alerts": 50}, r"alerts must be a share.*50 in 10,000 are 0\.005"),
-        ({"sure": 0.9}, "sure is the level of a promise"),
+        ({"sure": 0.9}, "sure is the probability that limits hold"),
         ({"at_least": {"recall": 0.8}, "sure": 90}, r"sure must be a probability in \(0, 1\)"),
     ):
         with pytest.raises((ValueError, TypeError), match=message):

@@ -194,7 +194,7 @@ def test_groups_without_targets_of_a_class_take_no_part_in_the_worst():
     texts = sorted(str(each.message) for each in warned)
     assert len(texts) == 2
     assert "1 of 3 groups (empty) had no sample" in texts[0]
-    assert "1 of 3 groups (only negatives) had no target of some class that others have" in texts[1]
+    assert "1 of 3 groups (only negatives) had no target of a class that other groups have" in texts[1]
     assert values["accuracy/only negatives"] == 0
     assert values["accuracy/empty"].isnan()
     assert values["accuracy_worst"] == values["accuracy/full"] == 0.75
@@ -214,7 +214,7 @@ def test_a_class_that_no_group_has_is_not_asked_for():
 def test_no_group_with_all_classes_has_no_worst():
     report = ImbalanceReport("binary", groups=2, measures=["accuracy"], per_class=())
     report.update(torch.tensor([0, 1]), torch.tensor([0, 1]), group=torch.tensor([0, 1]))
-    with pytest.warns(UserWarning, match="which is nan without a group that has all of them"):
+    with pytest.warns(UserWarning, match="which is nan because no group has all classes"):
         assert report.compute()["accuracy_worst"].isnan()
 
 
@@ -223,7 +223,7 @@ def test_labels_need_positives_and_negatives():
     target[group == 2, 1] = 0
     report = ImbalanceReport("multilabel", num_labels=3, groups=SITES, measures=["accuracy"])
     report.update(preds, target, group=group)
-    with pytest.warns(UserWarning, match=r"1 of 3 groups \(site C\) had no target of some class"):
+    with pytest.warns(UserWarning, match=r"1 of 3 groups \(site C\) had no target of a class that"):
         values = report.compute()
     assert values["accuracy_worst"] == min(values["accuracy/site A"], values["accuracy/site B"])
 
@@ -262,7 +262,7 @@ def test_many_groups_report_the_worst_alone_unless_asked():
         ({"groups": "site A"}, TypeError, "groups must be a sequence of names"),
         ({"groups": True}, TypeError, "groups must be a sequence of names"),
         ({"groups": ["a", 1]}, TypeError, "names that are non-empty strings, got 1"),
-        ({"groups": ["fold: 1"]}, ValueError, "a checkpoint's file name cannot bear :"),
+        ({"groups": ["fold: 1"]}, ValueError, "a checkpoint's file name cannot hold :"),
         (
             {"groups": ["1", "2"], "measures": ["recall"]},
             ValueError,
@@ -330,7 +330,7 @@ def test_the_group_of_an_ignored_sample_does_not_matter():
 
 
 def test_the_constructor_speaks_of_much_memory():
-    with pytest.warns(UserWarning, match=r"the counts of 2000 groups take 160 MB, .*; state='margins' keeps less"):
+    with pytest.warns(UserWarning, match=r"the counts of 2000 groups take 160 MB, .*; state='margins' takes less"):
         ImbalanceReport("multiclass", num_classes=100, groups=2000)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

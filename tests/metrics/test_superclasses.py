@@ -154,7 +154,7 @@ def test_a_coarse_value_can_be_read_off_any_counts():
         ({"superclasses": {"a": []}}, ValueError, "superclasses cannot be merged: groups must hold"),
         ({"superclasses": {"car": ["cat", "dog"]}}, ValueError, r"superclasses cannot be merged: .* names \['car'\]"),
         ({"superclasses": {"all": NAMES}}, ValueError, "at least two classes"),
-        ({"superclasses": {"a:b": ["cat", "dog"]}}, ValueError, "file name cannot bear :"),
+        ({"superclasses": {"a:b": ["cat", "dog"]}}, ValueError, "file name cannot hold :"),
         (
             {"superclasses": {"cat": ["cat", "dog"]}},
             ValueError,
@@ -175,7 +175,7 @@ def test_a_coarse_value_can_be_read_off_any_counts():
         (
             {"measures": {"cost": functools.partial(imbtorch.ExpectedCost, costs=torch.ones(5, 5))}},
             ValueError,
-            r"'cost/superclasses' cannot be read off 3 superclasses \(costs must be \[3, 3\].*, without superclasses=",
+            r"'cost/superclasses' cannot be computed for 3 merged classes \(costs .* \[3, 3\].*, without superclasses=",
         ),
     ],
 )
@@ -186,5 +186,5 @@ def test_refused_superclasses(arguments, error, match):
 
 def test_superclasses_need_several_classes():
     for task in ("binary", "multilabel"):
-        with pytest.raises(ValueError, match=f"superclasses merge classes: .*got task='{task}'"):
+        with pytest.raises(ValueError, match=f"superclasses need .*got task='{task}'"):
             ImbalanceReport(task, class_names=["a", "b"], superclasses={"both": ["a", "b"]})

@@ -247,8 +247,8 @@ CLASSES = {"task": "multiclass", "num_classes": 3, "per_class": True}
     [
         ({"thresholds": 1}, ValueError, "thresholds must be at least 2"),
         ({"thresholds": "multiclass", "num_classes": 3}, TypeError, "got 'multiclass'; use task='multiclass'"),
-        ({"thresholds": True}, TypeError, "thresholds must be their number or a tensor"),
-        ({"thresholds": 0.5}, TypeError, "thresholds must be their number or a tensor"),
+        ({"thresholds": True}, TypeError, "thresholds must be a number of thresholds or a tensor"),
+        ({"thresholds": 0.5}, TypeError, "thresholds must be a number of thresholds or a tensor"),
         ({"thresholds": torch.tensor([0.5, 0.1])}, ValueError, r"thresholds must be sorted.*sort\(\)"),
         ({"thresholds": torch.tensor([0.5, 1.1])}, ValueError, "thresholds must be sorted and lie in"),
         ({"thresholds": torch.tensor([-0.5, 0.1])}, ValueError, "thresholds must be sorted and lie in"),
