@@ -2,10 +2,13 @@
 
 import copy
 import pickle
+from fractions import Fraction
 
+import numpy as np
 import pytest
 import torch
 from cases import EVERY_TASK, FOUR_METRICS, assert_equal, batch, build, expected, joined, multiclass, resolved
+from sklearn import metrics as sklearn_metrics
 
 import imbtorch
 from imbtorch import Accuracy, ConfusionMatrix, ImbalanceReport, ThresholdSweep
@@ -376,6 +379,143 @@ def test_merge_state_refuses_what_is_no_such_metric():
     with pytest.raises(ValueError, match="cannot merge counts of"):
         metric.merge_state({})
     assert metric.local_confmat.sum() == 2
+
+
+# --- states that version 0.2.0 saved ---------------------------------------------------------------------------------
+
+# The states below are what version 0.2.0 saved with persistent(True) after one update with these batches.
+PROBABILITIES = [[6, 1, 1], [4, 2, 2], [2, 4, 2], [1, 6, 1], [4, 3, 1], [2, 2, 4], [5, 2, 1]]  # in eighths
+TARGETS, GROUPS = [0, 0, 0, 1, 1, 2, 0], [0, 0, 0, 1, 1, 1, 1]
+SCORES, POSITIVE, WEIGHTS = [0.1, 0.3, 0.6, 0.2, 0.8, 0.9], [0, 0, 1, 1, 1, 0], [1.0, 2.0, 0.5, 1.0, 4.0, 0.25]
+PREDICTED = np.argmax(PROBABILITIES, 1)
+FOUND = [score > 0.5 for score in SCORES]
+GRID = [0.25, 0.5, 0.75]
+
+
+def of_0_2(*counts, dtype=torch.int64):
+    """Return counts as 0.2.0 saved them, with seven cells behind them for samples that were not counted."""
+    return torch.tensor([*counts, *[0] * 7], dtype=dtype)
+
+
+def histogram_of_0_2(length, filled):
+    """Return a state in which each of the filled bins holds one sample."""
+    return torch.zeros(length, dtype=torch.int64).index_fill(0, torch.tensor(filled), 1)
+
+
+def f1_above(threshold):
+    return sklearn_metrics.f1_score(POSITIVE, [score > threshold for score in SCORES])
+
+
+def recall_of_group(group):
+    chosen = np.array(GROUPS) == group
+    return sklearn_metrics.recall_score(np.array(TARGETS)[chosen], PREDICTED[chosen], average="macro", zero_division=0)
+
+
+STATES_0_2 = {
+    "IAM": (
+        lambda: imbtorch.ImbalanceAccuracy("multiclass", num_classes=3),
+        {"counts_matrix_multiclass_3": of_0_2(3, 1, 0, 1, 1, 0, 0, 0, 1)},
+        lambda metric: metric.compute(),
+        # (hits - larger of the two kinds of errors) / larger of targets and predictions, by class
+        np.mean([Fraction(3 - 1, 4), Fraction(1 - 1, 2), Fraction(1 - 0, 1)]),
+    ),
+    "margins": (
+        lambda: imbtorch.ImbalanceAccuracy("multiclass", num_classes=3, state="margins"),
+        {"counts_margins_multiclass_3": of_0_2(3, 1, 1, 4, 2, 1, 4, 2, 1)},
+        lambda metric: torch.stack([metric.compute(), *metric.local_margins.predicted]),
+        [0.5, *np.bincount(PREDICTED)],
+    ),
+    "ignored target": (
+        lambda: imbtorch.Recall("multiclass", num_classes=3, ignore_index=2),
+        {"counts_matrix_multiclass_3_ignore_2": of_0_2(3, 1, 0, 1, 1, 0, 0, 0, 0)},
+        lambda metric: metric.compute(),
+        sklearn_metrics.recall_score(TARGETS, PREDICTED, labels=[0, 1], average="macro"),
+    ),
+    "matrices of labels": (
+        lambda: ConfusionMatrix("multilabel", num_labels=2, threshold=[0.5, 0.65]),
+        {"counts_matrix_multilabel_2_thresholds_11ae895a8a56": of_0_2(1, 1, 0, 1, 0, 1, 2, 0)},
+        lambda metric: metric.compute(),
+        sklearn_metrics.multilabel_confusion_matrix([[0, 1], [1, 1], [0, 0]], [[0, 0], [1, 0], [1, 1]]),
+    ),
+    "weights": (
+        lambda: imbtorch.Precision("binary", weighted=True),
+        {"counts_matrix_binary_2_threshold_0_5_weighted": of_0_2(3.0, 0.25, 1.0, 4.5, dtype=torch.float64)},
+        lambda metric: metric.compute(),
+        sklearn_metrics.precision_score(POSITIVE, FOUND, sample_weight=WEIGHTS),
+    ),
+    "report": (
+        lambda: ImbalanceReport(
+            "multiclass", class_names=["a", "b", "c"], measures=["recall"], groups=["x", "y"], soft=0.5
+        ),
+        # matrices of the two groups, then their sums of probabilities in units of 2**-24
+        {
+            "counts_matrix_multiclass_3_soft_0_5_groups_2": of_0_2(
+                *(2, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 1, 0, 0, 0, 1),
+                *(25165824, 14680064, 10485760, 0, 0, 0, 0, 0, 0),
+                *(10485760, 4194304, 2097152, 10485760, 18874368, 4194304, 4194304, 4194304, 8388608),
+            )
+        },
+        lambda metric: torch.stack(
+            [*(metric.compute()[f"recall/{name}"] for name in "abcxy"), *metric.soft_counts().flatten()]
+        ),
+        [
+            *sklearn_metrics.recall_score(TARGETS, PREDICTED, average=None),
+            *map(recall_of_group, range(2)),
+            *(np.eye(3)[TARGETS].T @ np.array(PROBABILITIES) / 8).flatten(),
+        ],
+    ),
+    "sweep": (
+        lambda: ThresholdSweep(imbtorch.FScore, torch.tensor(GRID)),
+        {
+            "counts_sweep_3_f0c3f1537e4d_matrix_binary_2_threshold_0_5": of_0_2(1, 1, 0, 1, 1, 0, 1, 1),
+        },
+        lambda metric: metric.result().curve()[1],
+        [f1_above(threshold) for threshold in GRID],
+    ),
+    "sweep of all scores": (
+        lambda: ThresholdSweep(imbtorch.FScore),
+        {
+            "counts_sweep_logit_spaced_matrix_binary_2_threshold_0_5": histogram_of_0_2(
+                7189, [1565, 1804, 2410, 5291, 5668, 5866]
+            )
+        },
+        lambda metric: metric.compute()["value"],
+        max(f1_above(threshold) for threshold in [0, *SCORES]),
+    ),
+    "Hand and Till": (
+        lambda: imbtorch.HandTill(3),
+        {
+            "settings": torch.tensor([225814994211782]),
+            "not_counted": torch.zeros(7, dtype=torch.int64),
+            "scores": [torch.tensor(PROBABILITIES) / 8],
+            "targets": [torch.tensor(TARGETS)],
+        },
+        lambda metric: metric.compute(),
+        sklearn_metrics.roc_auc_score(TARGETS, np.array(PROBABILITIES) / 8, multi_class="ovo"),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:ImbalanceReport. 1 of 2 groups")
+@pytest.mark.parametrize(("build", "state", "read", "wanted"), STATES_0_2.values(), ids=STATES_0_2)
+def test_a_state_of_0_2_is_loaded(build, state, read, wanted):
+    metric = build()
+    metric.persistent(True)
+    torch.nn.ModuleDict({"val": metric}).load_state_dict({f"val.{name}": value for name, value in state.items()})
+    np.testing.assert_allclose(read(metric).numpy(), np.array(wanted, dtype=float), atol=1e-6)
+    again = metric.state_dict()
+    assert again.keys() == state.keys()
+    assert all(torch.equal(torch.as_tensor(again[name]), state[name]) for name in state if "counts" in name)
+
+
+def test_a_state_of_0_2_with_other_settings_is_refused():
+    with pytest.raises(RuntimeError, match="counts_matrix_multiclass_3 counts differently from this Recall"):
+        imbtorch.Recall("multiclass", num_classes=3, ignore_index=2).load_state_dict(STATES_0_2["IAM"][1])
+    metric = imbtorch.HandTill(3, logits=True)
+    metric.persistent(True)
+    metric.load_state_dict(STATES_0_2["Hand and Till"][1])
+    with pytest.raises(ValueError, match="samples were kept with other settings; use the same"):
+        metric.compute()
 
 
 # --- another population ----------------------------------------------------------------------------------------------
