@@ -26,13 +26,16 @@ CONTEXT.set_forkserver_preload(
     [
         "torch",
         "torchmetrics",
-        "imbtorch",
+        "imbtorch.analysis",
         "pytest",
         "hypothesis",
         "sklearn.metrics",
         "imblearn.metrics",
         "lightning.pytorch",
+        "imbtorch.lightning",
         "accelerate",
+        "pycm",
+        "torcheval.metrics",
     ]
 )
 

@@ -10,13 +10,14 @@ import lightning
 import pytest
 import pytorch_lightning
 import torch
+from both_packages import EVERY_PACKAGE
+from both_packages import fit as fit_report
 from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.callbacks import ModelCheckpoint as LightningsOwn
 from processes import counted_collectives, launch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-from trainings import EVERY_PACKAGE, QUIET, THIRD_PARTY, join_lightning, python, scripted
-from trainings import fit as fit_report
+from trainings import QUIET, THIRD_PARTY, join_lightning, python, scripted
 from versions import loading, needs_callbacks_for
 
 from imbtorch.lightning import ModelCheckpoint

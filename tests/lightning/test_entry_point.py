@@ -4,7 +4,8 @@ import importlib.metadata
 import textwrap
 
 import pytest
-from trainings import CALLBACKS, EVERY_PACKAGE, FACTORIES, THIRD_PARTY, fit, iam, python, scripted, watch
+from both_packages import CALLBACKS, EVERY_PACKAGE, FACTORIES, fit, watch
+from trainings import THIRD_PARTY, iam, python, scripted
 
 from imbtorch.lightning import monitor_guard
 

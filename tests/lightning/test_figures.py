@@ -6,6 +6,7 @@ import lightning
 import pytest
 import pytorch_lightning
 import torch
+from both_packages import fit
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from matplotlib import image
@@ -19,7 +20,6 @@ from trainings import (
     MLflow,
     Notes,
     Wandb,
-    fit,
     indices,
     listening,
     new_pictures,

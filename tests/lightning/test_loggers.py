@@ -8,10 +8,11 @@ import lightning
 import numpy as np
 import pytest
 import torch
+from both_packages import fit
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
 from sklearn import metrics as sklearn_metrics
 from torch import nn
-from trainings import THIRD_PARTY, Comet, MLflow, Notes, Wandb, fit, listening, new_pictures, scripted
+from trainings import THIRD_PARTY, Comet, MLflow, Notes, Wandb, listening, new_pictures, scripted
 from versions import import_or_skip
 
 from imbtorch import FScore, ImbalanceReport, ThresholdSweep, balanced_accuracy

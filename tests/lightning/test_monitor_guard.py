@@ -9,6 +9,7 @@ import warnings
 import lightning
 import pytest
 import torch
+from both_packages import CALLBACKS, EVERY_PACKAGE, FACTORIES, Watcher, fit, watch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from sklearn import metrics as sklearn_metrics
 from torch import nn
@@ -16,27 +17,21 @@ from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics.classification import MulticlassAccuracy
 from trainings import (
     BATCHES,
-    CALLBACKS,
     CLASSES,
-    EVERY_PACKAGE,
-    FACTORIES,
     QUIET,
     THIRD_PARTY,
     TRAIN_HOOKS,
     TRUTH,
     Classifier,
     Notes,
-    Watcher,
     dataset,
     exact,
-    fit,
     iam,
     indices,
     listening,
     predictions,
     scripted,
     update_train_report,
-    watch,
 )
 
 import imbtorch

@@ -17,13 +17,14 @@ import oracles
 import pytest
 import pytorch_lightning
 import torch
+from both_packages import CALLBACKS, EVERY_PACKAGE
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from processes import counted_collectives, launch
 from sklearn import metrics as sklearn_metrics
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-from trainings import CALLBACKS, EVERY_PACKAGE, QUIET, THIRD_PARTY, exact, join_lightning, listening
+from trainings import QUIET, THIRD_PARTY, exact, join_lightning, listening
 from versions import loading, needs_callbacks_for
 
 from imbtorch import ExpectedCost, ImbalanceReport, accuracy, imbalance_accuracy
