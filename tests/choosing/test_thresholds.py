@@ -167,6 +167,25 @@ def test_the_probability_of_a_recall_is_that_of_an_order_statistic():
     assert point.holds["recall"] == pytest.approx(stats.beta.sf(0.8, tp, fn + 1), abs=0.04)
 
 
+def test_the_probability_of_a_recall_of_few_positives(monkeypatch):
+    """Where one pseudo-count more or less of a positive would move the probability by .06 and more."""
+    monkeypatch.setattr(thresholds, "DRAWS", 100_000)
+    sweep = ThresholdSweep("precision")
+    sweep.update(torch.tensor([0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9]), torch.tensor([0, 0, 1, 0, 1, 1, 1, 1]))
+    point = sweep.best({"recall": 0.75}, generator=torch.Generator().manual_seed(0))
+    assert point.counts.tolist() == [[3, 0], [1, 4]]
+    assert point.holds["recall"] == pytest.approx(stats.beta.sf(0.75, 4, 2), abs=0.01)
+
+
+def test_a_threshold_without_a_value_is_never_chosen():
+    """Precision as a division: 2/3, 1/2 and 1 at the cuts between the scores, nan where nothing is flagged."""
+    sweep = ThresholdSweep(lambda counts: counts[..., 1, 1] / counts[..., 1].sum(-1))
+    sweep.update(torch.tensor([0.1, 0.3, 0.6, 0.8]), torch.tensor([0, 1, 0, 1]))
+    for point in (sweep.best(), sweep.best({"recall": 0.25})):
+        assert point.value == 1
+        assert point.counts.tolist() == [[2, 0], [1, 1]]
+
+
 def test_what_cannot_be_met_is_said_with_what_can():
     sweep, logits, target = swept(samples=600)
     recall, _, alerts = oracle_points(logits, target)
