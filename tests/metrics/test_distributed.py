@@ -171,7 +171,7 @@ def reads_that_differ(rank, world):
     return (
         first,
         second,
-        len([each for each in told if "counts came since" in str(each.message)]),
+        len([each for each in told if "counted since" in str(each.message)]),
         [
             report.compute()["accuracy"].item(),
             report["precision"].compute().item(),
