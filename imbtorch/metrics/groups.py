@@ -1,4 +1,7 @@
-"""Values of each group of samples (site, dataloader, subgroup), and of the worst group."""
+"""Values of each group of samples (site, dataloader, subgroup), and of the worst group.
+
+Group indices are checked with the other inputs of an update, in :mod:`imbtorch.arguments` and :mod:`imbtorch.batches`.
+"""
 
 from __future__ import annotations
 

@@ -280,7 +280,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
     def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> dict[str, Tensor]:
         assert isinstance(counter, Counting)
         values = self._reading.values(self._snapshot(counter, state), drawn=False)
-        return self._by_full_name({row.name: value for row, value in values.items()})
+        return self._by_full_name(values)
 
     def compute(self) -> dict[str, Tensor]:
         """Compute all values from the counts of all processes, by name (a collective step).

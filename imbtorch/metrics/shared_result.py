@@ -56,7 +56,7 @@ class SharedResult(CountsMetric):
         self._prefix, self._postfix = prefix, postfix
         self._values = nn.ModuleList(ReportedValue(self, row) for row in rows)
         self._index = {row.name: index for index, row in enumerate(rows)}
-        self._index |= {f"{prefix}{row.name}{postfix}": index for index, row in enumerate(rows)}
+        self._index |= {self.full_name(row): index for index, row in enumerate(rows)}
         self._last: Result | None = None
         self._served: set[str] | None = None  # names read from the last result; None if it must be computed again
         self._stale = False
@@ -93,8 +93,12 @@ class SharedResult(CountsMetric):
             raise KeyError(f"{name!r} is not reported; names are {', '.join(names)}{did_you_mean(name, names)}")
         return self._values[self._index[name]]  # type: ignore[return-value]
 
-    def _by_full_name(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {f"{self._prefix}{name}{self._postfix}": value for name, value in values.items()}
+    def full_name(self, row: Row) -> str:
+        """Return the name of a value with prefix and postfix, as logged."""
+        return f"{self._prefix}{row.name}{self._postfix}"
+
+    def _by_full_name(self, values: Mapping[Row, Tensor]) -> dict[str, Tensor]:
+        return {self.full_name(row): value for row, value in values.items()}
 
     def _own(self, state: Tensor) -> Tensor:
         """Return a state that a result can keep while the metric goes on counting."""
@@ -106,7 +110,7 @@ class SharedResult(CountsMetric):
     def _keep(self, result: Result) -> dict[str, Tensor]:
         """Keep a result for later reading, and return its values by full name."""
         self._last, self._served, self._stale = result, None, False
-        return self._by_full_name(result.values)
+        return self._by_full_name(result.rows)
 
     def _value_of(self, name: str) -> Tensor:
         """Return one value from the shared result; compute the result first if it must be."""
@@ -182,7 +186,7 @@ class ReportedValue(Metric):
     @property
     def full_name(self) -> str:
         """Name with prefix and postfix, as logged."""
-        return f"{self.report.prefix}{self.name}{self.report.postfix}"
+        return self.report.full_name(self.row)
 
     @property
     def higher_is_better(self) -> bool | None:  # type: ignore[override]

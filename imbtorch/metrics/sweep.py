@@ -207,7 +207,7 @@ class ThresholdSweep(SharedResult):
 
     def _reported(self, counts: Counts) -> dict[str, Tensor]:
         values = self._reading.values(cast(Tensor, counts))
-        return self._by_full_name({row.name: value for row, value in values.items()})
+        return self._by_full_name(values)
 
     def compute(self) -> dict[str, Tensor]:
         """Compute the best threshold and its value from the scores of all processes (a collective step).
