@@ -218,6 +218,7 @@ def test_torcheval_differs_as_described():
     right.num_correct, right.num_total = torch.tensor(2.0**24), torch.tensor(2.0**24)
     right.update(torch.tensor([0]), torch.tensor([1]))
     assert right.compute() == 1
+    assert imbtorch.accuracy(torch.tensor([[2**24, 0], [1, 0]])) < 1
 
 
 def test_who_has_which_measure():
