@@ -25,6 +25,7 @@ import lightning
 import matplotlib as mpl
 import torch
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 from sklearn.base import ClassifierMixin
@@ -56,11 +57,12 @@ Measure = Callable[[Tensor], Tensor]
 WIDTH = 5.6  # inches of every picture; 900 pixels at
 DPI = 161
 BLUE, ORANGE = "#0072B2", "#D55E00"  # of Okabe and Ito, as in the library's pictures
+BELOW = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 2, "fontsize": "small", "frameon": False}
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
 def binary(measure: Callable[..., Tensor]) -> Measure:
-    """A measure of the positive class."""
+    """Return a measure for the positive class."""
     return functools.partial(measure, average="binary")
 
 
@@ -86,7 +88,7 @@ class Training(NamedTuple):
 
 
 class Matrices(lightning.Callback):
-    """Keeps the confusion matrices of every validation set at the end of each epoch."""
+    """Record of the confusion matrices of every validation set at the end of each epoch."""
 
     def __init__(self, *sets: tuple[Tensor, Tensor]) -> None:
         self.sets = sets
@@ -101,7 +103,7 @@ class Matrices(lightning.Callback):
 
 @functools.cache
 def training() -> Training:
-    """The run of ``train_digits.py`` with its default arguments, without files."""
+    """Repeat the run of ``train_digits.py`` with its default arguments, without files."""
     lightning.seed_everything(0, verbose=False)
     train, val, test = digits(imbalance=20.0, seed=0)
     model = DigitClassifier(class_weights=len(train) / (10 * train.tensors[1].bincount(minlength=10)))
@@ -123,7 +125,7 @@ def training() -> Training:
 
 @functools.cache
 def eights() -> tuple[Tensor, Tensor]:
-    """Digits ``[N, 64]`` with noise as in ``train_digits.py``, and whether each is an 8, as 174 of 1797 are."""
+    """Return digits ``[N, 64]`` with noise as in ``train_digits.py``, and 1 for the 174 eights among 1797 images."""
     images, labels = (torch.from_numpy(array) for array in load_digits(return_X_y=True))
     images = (images - images.mean()) / images.std()
     noise = torch.randn(images.shape, dtype=images.dtype, generator=torch.Generator().manual_seed(0))
@@ -131,7 +133,7 @@ def eights() -> tuple[Tensor, Tensor]:
 
 
 def predicted(model: ClassifierMixin, method: str = "predict") -> Tensor:
-    """What a model says of each image that was fitted to the other images (5 folds)."""
+    """Predict each image by a model that was fitted to other images (5 folds)."""
     images, target = eights()
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
     return torch.from_numpy(cross_val_predict(model, images.numpy(), target.numpy(), cv=folds, method=method))
@@ -141,17 +143,25 @@ def predicted(model: ClassifierMixin, method: str = "predict") -> Tensor:
 
 
 def front() -> Figure:
-    """Which epoch accuracy and IAM keep, and what that means for the rare classes."""
+    """Draw the epochs that accuracy and IAM keep, and their recalls of the rare classes."""
     val, test = training()
     values = {"accuracy": imbtorch.accuracy(val), "IAM": imbtorch.imbalance_accuracy(val)}
     iam = posterior(imbtorch.imbalance_accuracy, val, generator=torch.Generator().manual_seed(0))
     kept = {name: int(line.argmax()) for name, line in values.items()}
     figure, (curves, bars) = plt.subplots(1, 2, figsize=(WIDTH, 2.5), width_ratios=(1.2, 1), layout="constrained")
-    curves.fill_between(range(len(val)), iam.low.tolist(), iam.high.tolist(), color=BLUE, alpha=0.18, linewidth=0)
+    curves.fill_between(
+        range(len(val)),
+        iam.low.tolist(),
+        iam.high.tolist(),
+        color=BLUE,
+        alpha=0.18,
+        linewidth=0,
+        label="95 % interval of IAM",
+    )
     rare = list(RARE)
     looks = (
         {"color": ORANGE, "linestyle": "--", "marker": "D", "hatch": "///", "written": (2, 0.94)},
-        {"color": BLUE, "linestyle": "-", "marker": "o", "hatch": None, "written": (8, -0.12)},
+        {"color": BLUE, "linestyle": "-", "marker": "o", "hatch": None, "written": (8, -0.14)},
     )
     for index, ((name, epoch), look) in enumerate(zip(kept.items(), looks, strict=True)):
         line, color = values[name].tolist(), look["color"]
@@ -164,7 +174,10 @@ def front() -> Figure:
         drawn = bars.bar(places, shown, 0.4, color=color, hatch=look["hatch"], edgecolor="white", label=name)
         written = [f"{value:.2f}".lstrip("0") if value else "0" for value in shown]
         bars.bar_label(drawn, written, color=color, padding=1, fontsize=9)
-    curves.set(title="Validation, long-tailed", xlabel="Epoch", xlim=(-0.5, 30), ylim=(-0.55, 1.12))
+    explain_jump(curves, values["IAM"], (4.5, 0.56))
+    curves.set(title="Validation, long-tailed", xlabel="Epoch", ylabel="Value of the measure", xlim=(-0.5, 30))
+    curves.set_ylim(-0.68, 1.12)
+    curves.legend(loc="lower right", frameon=False, fontsize=9, borderaxespad=0.1)
     bars.set_xticks(range(len(rare) + 1), [f"0 to {rare[0] - 1}", *map(str, rare)])
     bars.set(title="Recall on test images", xlabel="Digit (7, 8 and 9 are rare)", ylim=(0, 1.0))
     bars.legend(title="Epoch kept by", loc="upper right", frameon=False)
@@ -173,19 +186,29 @@ def front() -> Figure:
     return figure
 
 
+def explain_jump(ax: Axes, values: Tensor, place: tuple[float, float]) -> None:
+    """Write at the jump of a curve that the first seven is recognised there."""
+    val, _ = training()
+    epoch = int(val[:, RARE[0], RARE[0]].nonzero()[0])
+    arrow = {"arrowstyle": "->", "color": "0.3"}
+    text = f"first {RARE[0]} recognised"
+    ax.annotate(text, (epoch, values[epoch].item()), place, color="0.3", fontsize=9, arrowprops=arrow)
+
+
 def selection() -> Figure:
-    """Every measure over the epochs, and the epoch that each selects."""
+    """Draw every measure over the epochs, and the epoch that each selects."""
     val, _ = training()
     values = {name: measure(val) for name, measure in MEASURES.items()}
     kept = {name: int(line.argmax()) for name, line in values.items()}
     figure, ax = plt.subplots(figsize=(WIDTH, 4.2), layout="constrained")
     plot_selection(values, ax, selected=kept)
     ax.get_legend().remove()  # the rows above the curves name every line
+    explain_jump(ax, values["IAM"], (19, 0.35))
     return figure
 
 
 def skew_maps() -> Figure:
-    """What a right positive is worth in right negatives, to F1 and to G-mean."""
+    """Draw the worth of a right positive in right negatives, for F1 and for G-mean."""
     figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 2.7), layout="constrained", sharey=True)
     shown = {"F1": binary(imbtorch.f_score), "G-mean": imbtorch.geometric_mean}
     for ax, (name, measure) in zip(axes, shown.items(), strict=True):
@@ -197,7 +220,7 @@ def skew_maps() -> Figure:
 
 
 def dominance() -> Figure:
-    """Classifiers of rare samples in the accuracy-dominance space."""
+    """Draw classifiers of rare samples in the accuracy-dominance space."""
     _, target = eights()
     models = {
         "random forest": RandomForestClassifier(random_state=0),
@@ -209,23 +232,26 @@ def dominance() -> Figure:
     }
     counts = {name: imbtorch.confusion_matrix(predicted(model), target, "binary") for name, model in models.items()}
     labels = [f"{name}  {imbtorch.accuracy(matrix):.2f}" for name, matrix in counts.items()]
-    figure, ax = plt.subplots(figsize=(WIDTH, 4.2), layout="constrained")
+    figure, ax = plt.subplots(figsize=(WIDTH, 4.9), layout="constrained")
     plot_accuracy_dominance(select_model(counts), ax, labels=labels)
-    narrow = {"fontsize": "small", "handlelength": 1.0, "handletextpad": 0.5, "borderpad": 0.3, "framealpha": 0.95}
-    ax.legend(title="Model and its accuracy", loc="upper left", **narrow).set_zorder(2.5)  # below the points
+    ax.legend(title="Model and its accuracy", **BELOW)
     return figure
 
 
 def sensitivity() -> Figure:
-    """What is left of each measure when the rarest class is lost."""
+    """Draw measures of a classifier that misclassifies more and more of the rarest class."""
     figure, ax = plt.subplots(figsize=(WIDTH, 3.4), layout="constrained")
     plot_sensitivity(MEASURES, [1000, 100, 10], ax, steps=201)
-    ax.set_xlabel("Misclassified share of the rarest class, 10 of 1110 samples")
+    ax.set_xlabel(
+        "Misclassified share of the rarest class, 10 of 1110 samples\n"
+        "(G-mean falls to 0, where no right prediction is left)"
+    )
+    ax.legend(fontsize="small")  # within: there is room
     return figure
 
 
 def correlations() -> Figure:
-    """How measures go together with accuracy, over the share of positives."""
+    """Draw the correlation of measures with accuracy over the share of positives."""
     shown = {
         "accuracy": imbtorch.accuracy,
         "recall of negatives": binary(imbtorch.specificity),
@@ -240,7 +266,7 @@ def correlations() -> Figure:
 
 
 def thresholds() -> Figure:
-    """F1 and G-mean of one classifier at every threshold, and the best one of each."""
+    """Draw F1 and G-mean of one classifier at every threshold, and the best threshold of each."""
     _, target = eights()
     scores = predicted(LogisticRegression(max_iter=1000), "predict_proba")[:, 1].contiguous()
     figure, ax = plt.subplots(figsize=(WIDTH, 3.4), layout="constrained")
@@ -249,21 +275,22 @@ def thresholds() -> Figure:
         sweep.update(scores, target)
         sweep.compute()
         sweep.plot(ax=ax)
-    names, looks = ("F1", "G-mean"), ((ORANGE, "--"), (BLUE, "-"))
-    for name, (color, style), line, point, text in zip(
+    names, looks = ("F1", "G-mean"), ((ORANGE, "--", "center"), (BLUE, "-", "left"))
+    for name, (color, style, side), line, point, text in zip(
         names, looks, ax.lines[::3], ax.lines[1::3], ax.texts, strict=True
     ):
         line.set(label=name, color=color, linestyle=style, linewidth=2)
         point.set(color=color)
-        text.set(color=color, ha="center", fontweight="bold")
+        text.set(color=color, ha=side, fontweight="bold")
     ax.set_xscale("linear")  # no threshold of interest is rare here
-    ax.set(ylabel="Value", ylim=(0, 0.9), xlim=(0, 1), xticks=[0, 0.25, 0.5, 0.75, 1])
-    ax.legend()
+    ax.set(ylabel="Value of the measure", ylim=(0, 0.9), xlim=(0, 1), xticks=[0, 0.25, 0.5, 0.75, 1])
+    ax.lines[2].set_label("")  # both sweeps mark it
+    ax.legend(loc="upper right")
     return figure
 
 
 def confusion() -> Figure:
-    """The matrix of the epoch that IAM keeps, on validation data, and the recall of each class."""
+    """Draw the validation matrix of the epoch that IAM keeps, and the recall of each class."""
     val, _ = training()
     counts = val[int(imbtorch.imbalance_accuracy(val).argmax())]
     figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 3.25), width_ratios=(1.7, 1), layout="constrained")
@@ -276,7 +303,7 @@ def confusion() -> Figure:
 
 
 def intervals() -> Figure:
-    """The same rates, found on few and on many samples."""
+    """Draw intervals of the same rates, measured on few and on many samples."""
     names = ("accuracy", "balanced accuracy", "G-mean", "F1", "MCC", "IAM")
     measures = {name: (MEASURES | {"F1": binary(imbtorch.f_score)})[name] for name in names}
     figure, ax = plt.subplots(figsize=(WIDTH, 3.4), layout="constrained")
@@ -298,7 +325,7 @@ def intervals() -> Figure:
             )
     ax.set_yticks(range(len(measures)), list(measures))
     ax.invert_yaxis()
-    ax.set_xlabel("Value and 95 % interval at recalls of .80 and .95")
+    ax.set_xlabel("Value and 95 % interval, for recalls of .80 (positives) and .95")
     ax.grid(visible=True, axis="x", alpha=0.3)
     ax.legend(loc="upper left", fontsize="small", handlelength=1.0, borderpad=0.3)
     ax.set_xlim(0.2, 1.0)
@@ -306,7 +333,7 @@ def intervals() -> Figure:
 
 
 def prevalence() -> Figure:
-    """Measures of one classifier where positives are as many as negatives, and where they are ever rarer."""
+    """Draw measures of one classifier from balanced classes to ever rarer positives."""
     shown: dict[str, Measure] = {
         "accuracy": imbtorch.accuracy,
         "balanced accuracy": imbtorch.balanced_accuracy,
@@ -355,7 +382,7 @@ def main() -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a PNG of at most 256 colours, a third of the bytes, without a trace of when or by what it was made."""
+    """Write a PNG of at most 256 colours, a third of the bytes, without its date or program."""
     with io.BytesIO() as file:
         figure.savefig(file, dpi=DPI, format="png", metadata={"Software": None})
         Image.open(file).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)

@@ -356,7 +356,7 @@ LOOKS = {
 
 
 def draw_sizes(folder: Path, path: Path) -> None:
-    """What each monitor is worth beside the last epoch, by the number of validation samples."""
+    """Draw the worth of each monitor beside the last epoch, by the number of validation samples."""
     from matplotlib import pyplot
 
     values = Values(folder)
@@ -378,7 +378,7 @@ def draw_sizes(folder: Path, path: Path) -> None:
         ax.grid(axis="y", color="0.92")
         ax.set_axisbelow(True)
         ax.spines[["top", "right"]].set_visible(False)
-    axes[0].set_ylabel("points better (+) or worse (-)\nthan keeping the last epoch")
+    axes[0].set_ylabel("percentage points better (+) or\nworse (-) than the last epoch")
     handles = axes[0].get_legend_handles_labels()
     fig.legend(
         *handles, loc="outside upper center", ncols=5, frameon=False, title="epoch kept by the best validation value of"
@@ -388,7 +388,7 @@ def draw_sizes(folder: Path, path: Path) -> None:
 
 
 def run_to_draw(folder: Path) -> list[dict[str, str]]:
-    """Curves of the first run on glyphs in which loss, accuracy and IAM keep three epochs; else of the first run."""
+    """Return the first run on glyphs in which loss, accuracy and IAM keep three epochs, else the first run."""
     runs: dict[tuple[str, str], list[dict[str, str]]] = {}
     for row in rows_of(folder / "curves.csv"):
         runs.setdefault((row["task"], row["seed"]), []).append(row)
@@ -397,14 +397,14 @@ def run_to_draw(folder: Path) -> list[dict[str, str]]:
 
 
 def kept_by(run: Sequence[dict[str, str]]) -> dict[str, int]:
-    """Epoch that the loss, accuracy and IAM keep, the latest of ties."""
+    """Return the epochs that the loss, accuracy and IAM keep, the latest of ties."""
     columns = {"loss": [-number(row["loss"]) for row in run]}
     columns |= {name: [number(row[f"validation_{name}"]) for row in run] for name in ("accuracy", "iam")}
     return {name: max(range(len(some)), key=lambda epoch: (some[epoch], epoch)) for name, some in columns.items()}
 
 
 def draw_run(folder: Path, path: Path) -> None:
-    """One training run: three validation curves that keep three epochs, and what these are worth on test data."""
+    """Draw one training run: three validation curves that keep three epochs, and the test IAM of these."""
     from matplotlib import pyplot
 
     run = run_to_draw(folder)
@@ -424,10 +424,10 @@ def draw_run(folder: Path, path: Path) -> None:
     ax.plot(epochs, tested, color="black")
     for name, (label, color, marker) in looks.items():
         epoch = kept[name]
-        text = f"kept by {label}: {tested[epoch]:.2f}"
+        text = f"kept by {label}: IAM {tested[epoch]:.2f}"
         ax.plot(epochs[epoch], tested[epoch], marker, color=color, markersize=9, label=text)
     ax.legend(frameon=False, fontsize=9, loc="lower right")
-    ax.set_title("test IAM of these epochs", fontsize=10)
+    ax.set_title("test IAM of every epoch", fontsize=10)
     for ax in axes.flat:
         ax.grid(axis="y", color="0.92")
         ax.set_axisbelow(True)

@@ -528,7 +528,7 @@ FRONT = {
 
 
 def draw_regret(costs: Costs, path: Path) -> None:
-    """Forest plot: what each rule of the own measure costs more or less than the lowest loss."""
+    """Draw a forest plot of what each rule of the own measure costs beside the lowest loss."""
     from matplotlib import pyplot
 
     fig, axes = pyplot.subplots(1, len(REGIMES), figsize=(8, 4.4), sharey=True, layout="constrained")
@@ -549,7 +549,10 @@ def draw_regret(costs: Costs, path: Path) -> None:
         ax.spines[["top", "right"]].set_visible(False)
     axes[0].set_yticks(range(len(MEASURES)), [NAMES[name] for name in MEASURES])
     axes[0].invert_yaxis()
-    axes[1].set_xlabel("test points lost, minus those lost by the lowest validation loss (left: better than the loss)")
+    axes[1].set_xlabel(
+        "percentage points of the test measure lost, minus those lost by the lowest validation loss\n"
+        "(left: better than the loss; lines: 95 % intervals)"
+    )
     handles = axes[0].get_legend_handles_labels()
     fig.legend(*handles, loc="outside upper center", ncols=3, frameon=False, columnspacing=1.2, handletextpad=0.2)
     fig.savefig(path, dpi=130)
@@ -557,16 +560,16 @@ def draw_regret(costs: Costs, path: Path) -> None:
 
 
 def draw_front(costs: Costs, path: Path) -> None:
-    """What each monitor costs on test data; the whisker is the interval of its difference from the lowest loss."""
+    """Draw the cost of each monitor on test data, with the interval of its difference from the lowest loss."""
     from matplotlib import pyplot
 
     measures = ("balanced_accuracy", "macro_f1", "iam")
-    fig, axes = pyplot.subplots(1, len(measures), figsize=(8, 3.6), sharey=True, layout="constrained")
+    fig, axes = pyplot.subplots(1, len(measures), figsize=(8, 3.9), sharey=True, layout="constrained")
     for ax, measure in zip(axes, measures, strict=True):
         reference = costs.outcome("loss", (measure,)).mean()
         for row, monitor in enumerate(FRONT):
             cost = costs.outcome(monitor, (measure,)).mean()
-            color = "#56B4E9" if row > 2 else "#BBBBBB"
+            color = "#56B4E9" if row > 2 else "#DDDDDD"  # also apart in grey
             ax.barh(row, cost, color=color, height=0.66)
             if monitor != "loss":
                 low, high = family_interval(difference(costs, monitor, "loss", (measure,)), costs.families)
@@ -579,7 +582,8 @@ def draw_front(costs: Costs, path: Path) -> None:
     axes[0].set_yticks(range(len(FRONT)), FRONT.values())
     axes[0].invert_yaxis()
     axes[1].set_xlabel(
-        f"points below the best epoch, mean of {len(costs.sets)} imbalanced sets and three ways to train"
+        f"percentage points below the best epoch, mean of {len(costs.sets)} imbalanced sets and three ways to train\n"
+        "(black lines: 95 % interval of the difference from the lowest loss, which the dashed line marks)"
     )
     fig.savefig(path, dpi=130)
     pyplot.close(fig)

@@ -1,4 +1,4 @@
-"""Figures of the last result of a report or a sweep, which can also be drawn after the next result was computed."""
+"""Figures of the last result of a report or a sweep, ready to be drawn even after the next result is computed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["drawings"]
 
 Draw: TypeAlias = Callable[[], Any]  # makes a matplotlib figure
 Intervals: TypeAlias = Mapping[tuple[str, str, str], tuple[float, float]]
-CURVES = 10  # labels or classes whose curves are drawn
-PANELS = 3  # beside each other
-ALL = ""  # key of all groups together: no group has an empty name
+CURVES = 10  # most labels or classes of which curves are drawn
+PANELS = 3  # most panels side by side
+ALL = ""  # key of all groups together; no group has an empty name
 NONE = (float("nan"), float("nan"))  # bounds of a value without an interval
 
 
 def drawings(metric: SharedResult) -> Iterator[tuple[str, Draw]]:
-    """Yield the end of the name of each figure of the last result, and the function that draws it.
+    """Yield each figure of the last result: the end of its name, and the function that draws it.
 
     Never communicates.
     """
@@ -40,6 +40,7 @@ def drawings(metric: SharedResult) -> Iterator[tuple[str, Draw]]:
 
 
 def _of_report(report: ImbalanceReport) -> Iterator[tuple[str, Draw]]:
+    """Yield the figures of a report: its matrix, superclasses, groups of samples and groups of classes."""
     result, table = report.result(), report.table()
     counts, item = result.counts, "Label" if report.task == "multilabel" else "Class"
     matrix = counts.cpu() if isinstance(counts, Tensor) and counts.ndim == 2 else None
@@ -63,7 +64,7 @@ def _of_report(report: ImbalanceReport) -> Iterator[tuple[str, Draw]]:
 
 
 def _confusion(matrix: Tensor | None, recalls: Mapping[str, float], intervals: Intervals, item: str) -> Any:
-    """Draw the confusion matrix beside the recalls; the recalls alone without a matrix."""
+    """Draw the confusion matrix beside the recalls, or the recalls alone without a matrix."""
     from matplotlib.figure import Figure
 
     side = min(max(4.0, 0.45 * len(recalls)), 12.0)
@@ -81,14 +82,14 @@ def _panels(
     item: str,
     sizes: Mapping[str, float] | None = None,
 ) -> Any:
-    """Draw the bars of each measure in a panel of its own."""
+    """Draw one panel of bars for each measure."""
     from matplotlib.figure import Figure
 
     rows, columns = -(-len(values) // PANELS), min(PANELS, len(values))
     bars = len(next(iter(values.values())))
     figure = Figure(figsize=(columns * min(max(3.2, 0.3 * bars), 9.0), 2.4 * rows + 2.4), layout="constrained")
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
-    spare = len(panels) - len(values)  # taken from the first row, since the last one bears the names
+    spare = len(panels) - len(values)  # left out in the first row, since the last row bears the names
     for ax in panels[columns - spare : columns]:
         ax.remove()
     shown = panels[: columns - spare] + panels[columns:]
@@ -109,7 +110,7 @@ def _bars(
     bounds: tuple[float | None, float | None] = (None, None),
     kind: str = "group",
 ) -> None:
-    """Draw the bars of one measure, with its intervals where there are some."""
+    """Draw the bars of one measure, with intervals if there are any."""
     ends = [intervals.get(("overall" if label == ALL else kind, label, name), NONE) for label in values]
     low, high = torch.tensor(ends, dtype=torch.float64).unbind(-1)
     labels = [f"{label or 'all'} ({sizes[label]:g})" if sizes else label for label in values]
@@ -134,7 +135,7 @@ def _of_sweep(sweep: ThresholdSweep) -> Iterator[tuple[str, Draw]]:
     if not binary:
         sizes = rates.sum(-1).double()
         bars = {names[at][1:]: precisions[at].item() for at in rarest}
-        title = "" if len(rarest) == len(names) else f"the {len(rarest)} rarest of {len(names)}"
+        title = "" if len(rarest) == len(names) else f"The {len(rarest)} rarest of {len(names)}, best thresholds marked"
         yield "curves", partial(_label_curves, counts, best, bars, (sizes[:, 1] / sizes.sum(-1))[rarest], title)
         return
     (matrices,), (marked,) = counts.values(), best.values()
@@ -143,7 +144,7 @@ def _of_sweep(sweep: ThresholdSweep) -> Iterator[tuple[str, Draw]]:
 
 
 def _curves(matrices: Tensor, rates: Tensor, marked: int, best: float, auc: float, precision: float) -> Any:
-    """Draw the ROC and the precision-recall curve with the operating point."""
+    """Draw the ROC and the precision-recall curve, with the best threshold marked."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.0, 4.8), layout="constrained")
@@ -152,7 +153,7 @@ def _curves(matrices: Tensor, rates: Tensor, marked: int, best: float, auc: floa
     plot_precision_recall(rates, right, marked=marked)
     left.set_title(f"AUC {auc:.3f}")
     right.set_title(f"Average precision {precision:.3f}")
-    figure.suptitle(f"Circle: best threshold, {probability(best)}", fontsize="medium")
+    figure.suptitle(f"Marked: the best threshold, {probability(best)}", fontsize="medium")
     return figure
 
 
@@ -163,7 +164,7 @@ def _label_curves(
     shares: Tensor,
     title: str,
 ) -> Any:
-    """Draw the ROC curves of labels with their operating points, beside their average precisions."""
+    """Draw the ROC curves of labels, with the best thresholds marked, beside their average precisions."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10.0, 5.2), layout="constrained")
@@ -173,7 +174,7 @@ def _label_curves(
     plot_values(
         values, right, name="average precision", bounds=(0.0, 1.0), labels=list(precisions), trivial=shares, item=""
     )
-    left.set_title(title, pad=12)  # above markers at a rate of 1
-    right.set_title("Dotted: share of positives", pad=12)
-    right.get_legend().remove()  # the title says it, and bars of many labels would have to make room
+    left.set_title(title or "Marked: the best thresholds", pad=12, fontsize="medium")  # above markers at a rate of 1
+    right.set_title("Dotted: random guessing (share of positives)", pad=12, fontsize="medium")
+    right.get_legend().remove()  # the title explains the dotted lines, and bars of many labels need the room
     return figure

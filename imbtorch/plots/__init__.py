@@ -1,4 +1,4 @@
-"""Pictures of values, of counts and of what a measure does; matplotlib is imported when one is drawn."""
+"""Pictures of values, counts and the behaviour of measures; matplotlib is imported with the first picture."""
 
 from imbtorch.plots.curves import plot_correlations, plot_prevalence, plot_sensitivity
 from imbtorch.plots.dominance import plot_accuracy_dominance

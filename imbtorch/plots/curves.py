@@ -1,4 +1,4 @@
-"""Measures as lines: over the share of positives, over errors, beside one another."""
+"""Measures as lines: correlations, values over the share of positives, values over the share of errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from imbtorch.counts import Measure, check_choice
-from imbtorch.plots.style import display_names, figure_and_axes, line_style, literal
+from imbtorch.plots.style import add_legend, display_names, figure_and_axes, line_style, literal
 from imbtorch.properties.correlation import Correlations
 from imbtorch.properties.prevalence import prevalence_curves
 from imbtorch.properties.sensitivity import SensitivityCurves, sensitivity_curves
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_correlations", "plot_prevalence", "plot_sensitivity"]
 
-MOST_LISTED = 4  # classes up to which an axis names each
+MOST_LISTED = 4  # most classes of which the label of an axis names each
 
 
 def plot_correlations(
     correlations: Correlations, measure: str, ax: Axes | None = None, *, others: Sequence[str] | None = None
 ) -> tuple[Figure | None, Axes]:
-    """Draw how one measure is correlated with the others, over the share of positives.
+    """Draw the correlation of one measure with the others over the share of positives.
 
     Args:
         correlations: result of :func:`~imbtorch.analysis.measure_correlations`.
-        measure: the name of the measure that the others are compared with.
+        measure: name of the measure to compare the others with.
         ax: axes to draw into; by default those of a new figure.
-        others: names of the measures that are drawn, by default all others. A measure keeps its line from one picture
-            to the next; where a correlation is nan, the line has a gap.
+        others: names of the measures to draw; by default all others. A measure has the same line in every picture of
+            the same correlations; a nan leaves a gap in the line.
 
     Returns:
         The new figure (None if axes were given) and the axes.
@@ -41,6 +41,13 @@ def plot_correlations(
         ValueError: for a name that the correlations do not have.
 
     Source: Garcia, Mollineda and Sanchez (2010), Figure 1.
+
+    >>> import imbtorch
+    >>> from imbtorch.analysis import measure_correlations
+    >>> found = measure_correlations({"accuracy": imbtorch.accuracy, "G-mean": imbtorch.geometric_mean})
+    >>> figure, axes = plot_correlations(found, "accuracy")
+    >>> axes.get_xlabel(), [text.get_text() for text in axes.get_legend().get_texts()]
+    ('Correlation with accuracy', ['G-mean'])
     """
     names = correlations.names
     chosen = [name for name in names if name != measure] if others is None else list(others)
@@ -57,7 +64,7 @@ def plot_correlations(
     ax.set_xlabel(literal(f"Correlation with {measure}"))
     ax.set_ylabel("Positive samples (%)")
     ax.grid(visible=True, alpha=0.3)
-    ax.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    add_legend(ax)
     return fig, ax
 
 
@@ -69,17 +76,17 @@ def plot_prevalence(
     span: tuple[float, float] = (1e-4, 0.5),
     steps: int = 121,
 ) -> tuple[Figure | None, Axes]:
-    """Draw measures of one classifier over the share of positives, and say which of them do not move.
+    """Draw measures of one classifier over the share of positives, and name the constant ones.
 
-    What the classifier does to each class stays as counted; a dotted line marks the share of positives of the counts.
-    The numbers are those of :func:`~imbtorch.analysis.prevalence_curves`.
+    The recall of each class is held at its value in the counts; a dotted line marks the share of positives in them. The
+    numbers come from :func:`~imbtorch.analysis.prevalence_curves`.
 
     Args:
         measures: name -> function of ``[..., 2, 2]`` counts.
-        counts: ``[2, 2]`` counts or rates, class 1 being the positive one.
+        counts: ``[2, 2]`` counts or rates; class 1 is positive.
         ax: axes to draw into; by default those of a new figure.
-        span: least and greatest share of positives, within (0, 1); widened to hold that of the counts.
-        steps: points of each line, at least 2, in equal ratios.
+        span: least and greatest share of positives, within (0, 1); widened to include the share in the counts.
+        steps: number of points of each line, at least 2, in equal ratios.
 
     Returns:
         The new figure (None if axes were given) and the axes.
@@ -87,18 +94,24 @@ def plot_prevalence(
     Raises:
         ValueError: for counts that are not ``[2, 2]`` or lack a class, a span or a number of steps out of range, and a
             measure that does not return one value for each matrix.
+
+    >>> import imbtorch, torch
+    >>> measures = {"accuracy": imbtorch.accuracy, "balanced accuracy": imbtorch.balanced_accuracy}
+    >>> figure, axes = plot_prevalence(measures, torch.tensor([[950, 50], [10, 90]]))
+    >>> [text.get_text() for text in axes.get_legend().get_texts()]
+    ['accuracy', 'balanced accuracy (constant)', 'share in the counts: 0.0909']
     """
     curves = prevalence_curves(measures, counts, span=span, steps=steps)
     fig, ax = figure_and_axes(ax, (8.0, 4.5))
-    labels = {name: name + " (does not move)" * (name in curves.constant) for name in curves.values}
+    labels = {name: name + " (constant)" * (name in curves.constant) for name in curves.values}
     _draw_measures(ax, curves.shares, {labels[name]: value for name, value in curves.values.items()})
-    marked = f"as counted: {curves.counted:.3g}"
+    marked = f"share in the counts: {curves.counted:.3g}"
     ax.axvline(curves.counted, color="0.4", linestyle=":", linewidth=1.5, zorder=0, label=marked)
     ax.set_xscale("log")
     ax.set_xlim(curves.shares[0].item(), curves.shares[-1].item() * 1.05)
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set_xlabel("Share of positives")
-    ax.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    add_legend(ax)
     return fig, ax
 
 
@@ -112,18 +125,20 @@ def plot_sensitivity(
     until: float = 1.0,
     steps: int = 41,
 ) -> tuple[Figure | None, Axes]:
-    """Draw measures of a classifier that starts perfect and loses a growing share of some classes.
+    """Draw measures of a perfect classifier that misclassifies a growing share of some classes.
 
-    The numbers are those of :func:`~imbtorch.analysis.sensitivity_curves`.
+    The numbers come from :func:`~imbtorch.analysis.sensitivity_curves`. Precision, and with it its mean over classes,
+    jumps down at a share of 1: with no right prediction left, the precision of the class drops to 0. The label of the
+    x axis explains such a jump.
 
     Args:
         measures: name -> function of ``[..., K, K]`` counts.
-        support: ``[K]``, samples of each class.
+        support: ``[K]``, number of samples of each class.
         ax: axes to draw into; by default those of a new figure.
-        classes: the classes that lose samples; by default the rarest one.
+        classes: misclassified classes; by default the rarest one.
         labels: K class names; by default 0 to K-1.
-        until: the largest share that they lose, in (0, 1].
-        steps: points of each line, at least 2.
+        until: largest misclassified share, in (0, 1].
+        steps: number of points of each line, at least 2.
 
     Returns:
         The new figure (None if axes were given) and the axes.
@@ -133,28 +148,40 @@ def plot_sensitivity(
             or a number of steps out of range, and a measure that does not return one value for each matrix.
 
     Source: Mortaz (2020), Figures 1 to 4.
+
+    >>> import imbtorch
+    >>> figure, axes = plot_sensitivity({"IAM": imbtorch.imbalance_accuracy}, [100, 10], labels=["dog", "cat"])
+    >>> axes.get_xlabel()
+    'Share of class cat that is misclassified'
     """
     curves = sensitivity_curves(measures, support, classes=classes, until=until, steps=steps)
     names = display_names(labels, curves.num_classes)
     fig, ax = figure_and_axes(ax)
     _draw_measures(ax, curves.shares, curves.values)
-    ax.set_xlabel(f"Share of {_which_classes(curves, names)} that is misclassified")
+    jump = "\n(curves jump at 1, where no right prediction is left)" if _jumps_at_the_end(curves, until) else ""
+    ax.set_xlabel(f"Share of {_classes_in_words(curves, names)} that is misclassified{jump}")
     ax.set_xlim(0.0, until)
-    ax.legend(fontsize="small")
+    add_legend(ax)
     return fig, ax
 
 
 def _draw_measures(ax: Axes, xs: Tensor, values: Mapping[str, Tensor]) -> None:
-    """Draw a line for each measure, and a thin one at 0."""
+    """Draw one line for each measure, and a thin line at 0."""
     for index, (name, value) in enumerate(values.items()):
         ax.plot(xs.tolist(), value.tolist(), label=literal(name), **line_style(index, len(xs)))
     ax.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
-    ax.set_ylabel("Measure")
+    ax.set_ylabel("Value of the measure")
     ax.grid(visible=True, alpha=0.3)
 
 
-def _which_classes(curves: SensitivityCurves, names: Sequence[str]) -> str:
-    """The classes that lose samples, in words."""
+def _jumps_at_the_end(curves: SensitivityCurves, until: float) -> bool:
+    """Return whether the last step to a share of 1 is by far the largest one of any measure."""
+    changes = [value.diff().abs() for value in curves.values.values() if len(value) > 2]
+    return until == 1 and any(bool(change[-1] > max(0.05, 2.5 * change[:-1].max().item())) for change in changes)
+
+
+def _classes_in_words(curves: SensitivityCurves, names: Sequence[str]) -> str:
+    """Return a phrase for the misclassified classes."""
     chosen = curves.classes
     if len(chosen) == curves.num_classes:
         return "each class"

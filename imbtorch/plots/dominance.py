@@ -10,7 +10,7 @@ from torch import Tensor
 
 from imbtorch.choosing.models import Selection
 from imbtorch.measures.traits import measure_function
-from imbtorch.plots.style import MARKERS, display_names, figure_and_axes, literal
+from imbtorch.plots.style import MARKERS, add_legend, display_names, figure_and_axes, literal
 from imbtorch.properties.dominance import (
     equal_area_gmean,
     feasible,
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["plot_accuracy_dominance"]
 
 LEVELS = (0.25, 0.5, 0.75, 1.0, 1.25)
-MOST_INSIDE = 12  # models up to which the legend has room beside those that can be reached
-EDGE = torch.linspace(-1, 1, 401, dtype=torch.float64)  # dominance where the limit of what is feasible is drawn
+EDGE = torch.linspace(-1, 1, 401, dtype=torch.float64)  # dominance of the points at which the limit is drawn
+UNREACHABLE = "out of reach of any classifier"
+UNDOMINATED = "front of the undominated models"
+DOMINANCE = "Dominance (recall of positives - recall of negatives)"
 
 
 def plot_accuracy_dominance(
@@ -43,36 +45,43 @@ def plot_accuracy_dominance(
     front: bool = False,
     path: bool = False,
 ) -> tuple[Figure | None, Axes]:
-    """Draw models in the accuracy-dominance space: G-mean (or another measure) over dominance, lines of equal area.
+    """Draw models in the accuracy-dominance space: G-mean (or another measure) over dominance, and lines of equal area.
 
-    No classifier lies above the curve G-mean = sqrt(1 - abs(dominance)); a point that does is named infeasible (beyond
-    the rounding of two decimals). Of another measure the curve is its greatest value at the class totals of the counts,
-    drawn if all have the same. Three models in a row share a marker, filled black, white and grey.
+    No classifier lies above the curve G-mean = sqrt(1 - abs(dominance)); a point above it, by more than the rounding of
+    two decimals, is named infeasible. For another measure, the curve is its greatest value at the class totals of the
+    counts, drawn if all models have the same totals. Three models in a row share a marker, filled black, white and
+    grey.
 
     Args:
-        points: result of :func:`~imbtorch.analysis.select_model` on two classes; name -> ``[2, 2]`` counts, as
-            ``SelectionSummary.history().counts`` has them for each epoch; ``[M, 2, 2]`` counts; or ``[M, 2]`` of
-            dominance in [-1, 1] and G-mean in [0, 1]. None for the empty space.
+        points: result of :func:`~imbtorch.analysis.select_model` on two classes; name -> ``[2, 2]`` counts, such as
+            ``SelectionSummary.history().counts`` of each epoch; ``[M, 2, 2]`` counts; or ``[M, 2]`` pairs of dominance
+            in [-1, 1] and G-mean in [0, 1]. None draws the empty space.
         ax: axes to draw into; by default those of a new figure.
-        y: measure in the place of G-mean, of which higher is better: a function of the counts, its name in
-            :mod:`imbtorch.measures`, or a metric class. Needs counts. Areas are then y (dominance + 3) / 2, and say
-            nothing where y is negative.
+        y: measure to draw instead of G-mean, with higher values better: a function of the counts, its name in
+            :mod:`imbtorch.measures`, or a metric class. It needs counts. The area is then y (dominance + 3) / 2, which
+            has no meaning where y is negative.
         labels: M names; by default those of the selection or mapping, else 0 to M-1.
-        trapezium: which point's area is hatched: the largest feasible one, that of an index, or none.
-        levels: areas whose lines are drawn, in (0, 1.5).
-        front: draw the steps below which another model lies northeast (:func:`~imbtorch.analysis.undominated`).
-        path: join the points in their order, such as the epochs of a training, from white to black; the first, the last
-            and the one whose area is hatched are named.
+        trapezium: area to hatch: ``"best"`` for the largest feasible one, the index of a model, or None.
+        levels: areas at which lines of equal area are drawn, in (0, 1.5).
+        front: draw steps through the models that no other model exceeds in both coordinates
+            (:func:`~imbtorch.analysis.undominated`).
+        path: join the points in their order, such as the epochs of a training, from white to black; the legend names
+            the first, the last and the hatched one.
 
     Returns:
         The new figure (None if axes were given) and the axes.
 
     Raises:
-        ValueError: for a selection among more than two classes, points outside the space, a ``y`` without counts, names
-            or an index that do not fit.
-        TypeError: for a ``y`` that is no measure.
+        ValueError: for a selection among more than two classes, points outside the space, a ``y`` without counts, a
+            wrong number of names, or an index out of range.
+        TypeError: for a ``y`` that is not a measure.
 
     Source: Garcia, Mollineda and Sanchez (2009), Figures 1 and 2.
+
+    >>> models = {"cautious": torch.tensor([[95, 5], [8, 2]]), "balanced": torch.tensor([[80, 20], [2, 8]])}
+    >>> figure, axes = plot_accuracy_dominance(models)
+    >>> [text.get_text() for text in axes.get_legend().get_texts()]
+    ['cautious', 'balanced', 'out of reach of any classifier', 'lines of equal area', 'area of balanced']
     """
     models = _models(points, y, labels)
     places = models.places
@@ -80,52 +89,53 @@ def plot_accuracy_dominance(
     shown = largest_trapezium(places, models.possible) if trapezium == "best" else trapezium
     if shown is not None and not 0 <= shown < len(places):
         raise ValueError(f"trapezium must be 'best', None or an index 0..{len(places) - 1}, got {trapezium!r}")
-    fig, ax = figure_and_axes(ax)
-    draw_dominance_space(ax, levels, models.limit, models.label)
-    ax.set_ylim(min(0.0, float(places[:, 1].nan_to_num().min()) * 1.05) if len(places) else 0.0, 1.0)
-    if shown is not None:
-        _draw_trapezium(ax, *places[shown].tolist())
-    if front:
-        _draw_front(ax, places)
+    fig, ax = figure_and_axes(ax, (8.0, 4.8))
     if path:
         _draw_path(ax, places, names, shown)
     else:
         _draw_models(ax, places, names, models.possible)
-    inside = models.limit is None and (path or len(places) <= MOST_INSIDE)  # above the limit of G-mean there is room
-    _add_legend(ax, places, models.possible, inside)
+    draw_dominance_space(ax, levels, models.limit, models.label)
+    ax.set_ylim(min(0.0, float(places[:, 1].nan_to_num().min()) * 1.05) if len(places) else 0.0, 1.0)
+    if shown is not None:
+        _draw_trapezium(ax, *places[shown].tolist(), f"area of {names[shown]}")
+    if front:
+        _draw_front(ax, places)
+    add_legend(ax)
     return fig, ax
 
 
 def draw_dominance_space(ax: Axes, levels: Sequence[float], limit: Tensor | None = None, label: str = "G-mean") -> None:
-    """Draw what a classifier can reach, and lines of equal area.
+    """Draw the limit of all classifiers and lines of equal area, with entries for the legend.
 
     Args:
         ax: axes to draw into.
         levels: areas.
-        limit: greatest value at each dominance of :data:`EDGE`, by default that of G-mean; nan where it is not known.
+        limit: greatest value at each dominance of :data:`EDGE`; by default that of G-mean; nan where it is not known.
         label: name of the measure.
     """
     edge, limit = EDGE, greatest_gmean(EDGE) if limit is None else limit
     known = not bool(limit.isnan().any())
     if known:
-        ax.fill_between(edge.tolist(), limit.tolist(), 1.0, color="0.9", linewidth=0, zorder=0)
+        ax.fill_between(edge.tolist(), limit.tolist(), 1.0, color="0.9", linewidth=0, zorder=0, label=UNREACHABLE)
         ax.plot(edge.tolist(), limit.tolist(), color="black", linewidth=1.2, zorder=2)
+    label_of_lines: str | None = "lines of equal area"  # of the first one that is drawn
     for level in levels:
         height = equal_area_gmean(level, edge)
         inside = height <= limit if known else height <= 1
         if inside.any():
             xs, ys = edge[inside].tolist(), height[inside].tolist()
-            ax.plot(xs, ys, color="0.45", linestyle=(0, (6, 3)), linewidth=0.8, zorder=1)
+            ax.plot(xs, ys, color="0.45", linestyle=(0, (6, 3)), linewidth=0.8, zorder=1, label=label_of_lines)
+            label_of_lines = None
             box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
             ax.text(xs[-1], ys[-1], f"{level:g}", fontsize=7, color="0.3", ha="center", va="center", bbox=box, zorder=2)
     ax.set_xlim(-1.0, 1.0)
     ax.set_ylim(0.0, 1.0)
-    ax.set_xlabel("Dominance")
+    ax.set_xlabel(DOMINANCE)
     ax.set_ylabel(label)
 
 
 class _Models(NamedTuple):
-    """What is drawn: ``[M, 2]`` points, their names, which of them are possible, and the space that they lie in."""
+    """Models to draw: ``[M, 2]`` points, their names, their feasibility, and the limit and the name of the y axis."""
 
     places: Tensor
     names: Sequence[str] | None
@@ -139,25 +149,26 @@ def _models(
     y: Callable[..., Any] | str | None,
     labels: Sequence[str] | None,
 ) -> _Models:
+    """Read the points of models in any of the accepted forms."""
     if isinstance(points, Mapping):
         if not points:
-            raise ValueError("points must hold counts of at least one model; None draws the empty space")
+            raise ValueError("points is empty; give the counts of at least one model, or None for the empty space")
         return _of_counts(torch.stack(list(points.values())), y, list(points) if labels is None else labels)
     if isinstance(points, Tensor) and points.ndim == 3:
         return _of_counts(points, y, labels)
     if y is not None:
         raise ValueError(
-            "y needs counts, [M, 2, 2] or name -> [2, 2], for points and selections hold dominance and G-mean alone"
+            "y needs counts, [M, 2, 2] or name -> [2, 2]; points and selections hold dominance and G-mean alone"
         )
     if isinstance(points, Selection):
         if points.points is None:
-            raise ValueError("the selection has no points, for dominance is of two classes; use one_vs_rest(counts)")
+            raise ValueError("the selection has no points, since dominance needs two classes; use one_vs_rest(counts)")
         return _of_points(points.points[:, :2], points.models if labels is None else labels)
     return _of_points(points, labels)
 
 
 def _of_points(points: Tensor | None, labels: Sequence[str] | None) -> _Models:
-    """Models by dominance and G-mean, which need not be possible."""
+    """Read models given by dominance and G-mean; such points can be infeasible."""
     places = torch.empty(0, 2) if points is None else points.detach().cpu()
     if places.ndim != 2 or places.shape[1] != 2:
         raise ValueError(
@@ -171,7 +182,7 @@ def _of_points(points: Tensor | None, labels: Sequence[str] | None) -> _Models:
 
 
 def _of_counts(counts: Tensor, y: Callable[..., Any] | str | None, labels: Sequence[str] | None) -> _Models:
-    """Models by their counts; whatever was counted is possible."""
+    """Read models given by their counts, which are always feasible."""
     if y is None:
         places = space_points(counts)
         return _Models(places, labels, torch.ones(len(places), dtype=torch.bool))
@@ -180,19 +191,20 @@ def _of_counts(counts: Tensor, y: Callable[..., Any] | str | None, labels: Seque
     totals = counts.detach().cpu().double().sum(-1)
     same = bool(torch.allclose(totals, totals[:1]) & (totals > 0).all())
     limit = greatest_value(measure, EDGE, *totals[0].tolist()) if same else torch.full_like(EDGE, torch.nan)
-    name = getattr(measure, "__name__", "<")  # a partial and a lambda have no name that says something
-    label = "Measure" if "<" in name else name.replace("_", " ").capitalize()
+    name = getattr(measure, "__name__", "<")  # a partial has no name, a lambda none to show
+    label = "Value of the measure" if "<" in name else name.replace("_", " ").capitalize()
     return _Models(places, labels, torch.ones(len(places), dtype=torch.bool), limit, literal(label))
 
 
-def _draw_trapezium(ax: Axes, dominance: float, height: float) -> None:
-    """Hatch the area of a point, which one below 0 has not."""
+def _draw_trapezium(ax: Axes, dominance: float, height: float, label: str) -> None:
+    """Hatch the area of a point; a point below 0 has none."""
     if height > 0:
         corners = ([-1.0, -1.0, dominance, 1.0], [0.0, height, height, 0.0])
-        ax.fill(*corners, facecolor="none", edgecolor="0.55", hatch="///", linewidth=1.0, zorder=1.5)
+        ax.fill(*corners, facecolor="none", edgecolor="0.55", hatch="///", linewidth=1.0, zorder=1.5, label=label)
 
 
 def _draw_models(ax: Axes, places: Tensor, names: Sequence[str], possible: Tensor) -> None:
+    """Draw a point for each model."""
     for index, (dominance, height) in enumerate(places.tolist()):
         ax.plot(
             [dominance],
@@ -209,7 +221,7 @@ def _draw_models(ax: Axes, places: Tensor, names: Sequence[str], possible: Tenso
 
 
 def _draw_path(ax: Axes, places: Tensor, names: Sequence[str], shown: int | None) -> None:
-    """Join the points in their order, and name the first, the last and the one whose area is hatched."""
+    """Join the points in their order, and name the first, the last and the hatched one."""
     ax.plot(places[:, 0].tolist(), places[:, 1].tolist(), color="black", linewidth=0.9, zorder=2.6)
     last = max(1, len(places) - 1)
     named = {0: "o", len(places) - 1: "s"} | ({} if shown is None else {shown: "*"})
@@ -229,20 +241,11 @@ def _draw_path(ax: Axes, places: Tensor, names: Sequence[str], shown: int | None
 
 
 def _draw_front(ax: Axes, places: Tensor) -> None:
-    """Draw steps through the points that no other lies northeast of."""
+    """Draw steps through the undominated points."""
     corners = places[undominated(places)]
     corners = corners[corners[:, 0].argsort()]
     xs, ys = corners[:, 0].tolist(), corners[:, 1].tolist()
     if xs:
         low = ax.get_ylim()[0]
         steps = ([-1.0, *xs, xs[-1]], [ys[0], *ys, low])
-        ax.plot(*steps, color="#0072B2", linewidth=1.5, drawstyle="steps-pre", label="no other northeast", zorder=2.5)
-
-
-def _add_legend(ax: Axes, places: Tensor, possible: Tensor, inside: bool) -> None:
-    if len(places) and not inside:
-        ax.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    elif len(places):
-        taken = bool((~possible & (places[:, 0] < 0)).any())
-        corner: Literal["upper left", "upper right"] = "upper right" if taken else "upper left"
-        ax.legend(fontsize="x-small", loc=corner, framealpha=0.95).set_zorder(2.5)  # below the points
+        ax.plot(*steps, color="#0072B2", linewidth=1.5, drawstyle="steps-pre", label=UNDOMINATED, zorder=2.5)

@@ -1,4 +1,4 @@
-"""A confusion matrix."""
+"""Confusion matrix as a picture."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_confusion_matrix"]
 
-MAX_WRITTEN = 20  # classes up to which each cell has room for its numbers
-LEAST_FONT = 4.0  # points in which numbers can still be read
+MAX_WRITTEN = 20  # most classes for which each cell has room for its numbers
+LEAST_FONT = 4.0  # points of the smallest readable numbers
+SHARE = {"true": "the true class", "pred": "the predicted class", "all": "all samples"}
 
 
 def plot_confusion_matrix(
@@ -29,16 +30,18 @@ def plot_confusion_matrix(
     normalize: Literal["true", "pred", "all"] = "true",
     recalls: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> tuple[Figure | None, Axes]:
-    """Draw a confusion matrix: grey by rate, with the count and the rate in each cell where there is room.
+    """Draw a confusion matrix: darker grey for higher rates, with count and rate in each cell if there is room.
 
-    Beyond 20 classes, or in axes too small for numbers, a bar says which grey is which rate, and small rates are drawn
-    darker than in proportion (by their square root), so that confusions of one in a hundred can be seen.
+    Beyond 20 classes, or in axes too small for numbers, a colour bar shows the rates, and greys follow their square
+    root, so that a confusion of one in a hundred is visible.
 
     Args:
         counts: ``[K, K]``, rows true, columns predicted.
-        ax: axes to draw into; by default those of a new figure, whose size follows the number of classes.
-        labels: K class names; by default 0 to K-1. Beyond 40 classes only some are written, of each at most 30 letters.
-        normalize: what the rates are shares of: the true class, the predicted class, or all samples.
+        ax: axes to draw into; by default those of a new figure, with a size that follows the number of classes.
+        labels: K class names; by default 0 to K-1. Names are cut to 30 letters; beyond 40 classes only some are
+            written.
+        normalize: whole that the rates are shares of: ``"true"`` class, ``"pred"`` (predicted class) or ``"all"``
+            samples.
         recalls: value, lower and upper limit of the recall of each class, ``[K]`` each, drawn beside the rows as points
             with error bars; nan for none.
 
@@ -46,10 +49,15 @@ def plot_confusion_matrix(
         The new figure (None if axes were given) and the axes.
 
     Raises:
-        ValueError: for counts that are not one square matrix, or names that do not fit it.
+        ValueError: for counts that are not one square matrix, and for a wrong number of names.
+
+    >>> import torch
+    >>> figure, axes = plot_confusion_matrix(torch.tensor([[8, 2], [1, 1]]), labels=["dog", "cat"])
+    >>> axes.get_title(), axes.texts[0].get_text().split()
+    ('Count and share of the true class', ['8', '80%'])
     """
     if check_square(counts).ndim != 2:
-        raise ValueError(f"one matrix [K, K] can be drawn, got shape {list(counts.shape)}; choose one of them")
+        raise ValueError(f"counts must be one matrix [K, K], got shape {list(counts.shape)}; choose one of them")
     size = counts.shape[-1]
     names = display_names(labels, size)
     rates = normalized(counts.detach().cpu(), normalize).double()
@@ -68,6 +76,7 @@ def plot_confusion_matrix(
             rate = rates[row, column].item()
             color = "white" if rate > 0.5 * top else "black"
             ax.text(column, row, f"{text}\n{rate:.0%}", ha="center", va="center", fontsize=font, color=color)
+        ax.set_title(f"Count and share of {SHARE[normalize]}", fontsize="small")
     else:
         _draw_with_bar(ax, rates, top, normalize)
     name_ticks(ax, "x", names)
@@ -80,7 +89,7 @@ def plot_confusion_matrix(
 
 
 def _draw_recalls(ax: Axes, values: Tensor, low: Tensor, high: Tensor, right: float) -> None:
-    """Draw recalls with their intervals to the right of the rows that they belong to."""
+    """Draw the recall of each class with its interval to the right of its row."""
     beside = ax.inset_axes((right, 0.0, 0.25, 1.0), sharey=ax)
     beside.plot(
         values.detach().cpu().tolist(), range(len(values)), marker="o", markersize=4, color="black", linestyle=""
@@ -94,7 +103,7 @@ def _draw_recalls(ax: Axes, values: Tensor, low: Tensor, high: Tensor, right: fl
 
 
 def _cell_texts(counts: Tensor) -> dict[tuple[int, int], str]:
-    """Count of each cell that is not empty, as it is written."""
+    """Return the count of each non-empty cell as a text."""
     return {
         (row, column): f"{count:g}" if isinstance(count, float) else str(count)
         for row, line in enumerate(counts.tolist())
@@ -104,13 +113,12 @@ def _cell_texts(counts: Tensor) -> dict[tuple[int, int], str]:
 
 
 def _draw_with_bar(ax: Axes, rates: Tensor, top: float, normalize: Literal["true", "pred", "all"]) -> None:
-    """Draw rates up to ``top`` as greys, and a bar that says which grey is which rate."""
+    """Draw rates from 0 to ``top`` as greys, with a colour bar."""
     from matplotlib.colors import PowerNorm
     from matplotlib.ticker import PercentFormatter
 
     image = ax.imshow(rates.tolist(), cmap="Greys", norm=PowerNorm(0.5, 0.0, top))
-    share = {"true": "the true class", "pred": "the predicted class", "all": "all samples"}[normalize]
     bar = ax.get_figure().colorbar(image, ax=ax, fraction=0.04, pad=0.02)  # type: ignore[union-attr]
     bar.set_ticks([tick for tick in (0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1) if tick <= top])
     bar.ax.yaxis.set_major_formatter(PercentFormatter(1.0))
-    bar.set_label(f"Share of {share}")
+    bar.set_label(f"Share of {SHARE[normalize]}")

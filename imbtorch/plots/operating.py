@@ -1,16 +1,16 @@
-"""Classifiers over their thresholds: ROC, precision-recall and dominance curves, with the operating points."""
+"""Curves of classifiers over their thresholds: ROC, precision-recall and dominance, with operating points."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from imbtorch.counts import Measure, evaluated
 from imbtorch.plots.dominance import LEVELS, draw_dominance_space
-from imbtorch.plots.style import display_names, figure_and_axes, line_style
+from imbtorch.plots.style import add_legend, display_names, figure_and_axes, line_style
 from imbtorch.properties.isometrics import (
     class_totals,
     dominance_points,
@@ -29,8 +29,9 @@ __all__ = ["plot_dominance_curve", "plot_precision_recall", "plot_roc"]
 
 Models: TypeAlias = Any
 """Counts ``[T, 2, 2]`` at each threshold, a sweep or its result; or name -> one of these."""
-Corner: TypeAlias = Literal["lower right", "upper right", "upper left"]
-EVEN_LEVELS = 9  # iso-lines where no operating point says which
+GUESSING = "random guessing"
+UNREACHABLE = "out of reach at these class shares"
+EVEN_LEVELS = 9  # lines of equal value where no operating point is marked
 
 
 def plot_roc(
@@ -41,25 +42,35 @@ def plot_roc(
     measure: Measure | None = None,
     levels: Sequence[float] | None = None,
 ) -> tuple[Figure | None, Axes]:
-    """Draw ROC curves, with operating points and lines on which a measure is equal.
+    """Draw ROC curves, with operating points and lines of equal value of a measure.
+
+    A dotted line marks random guessing.
 
     Args:
         models: name -> :class:`~imbtorch.ThresholdSweep`, its result, or ``[T, 2, 2]`` counts at each threshold; or
             one of these.
         ax: axes to draw into; by default those of a new figure.
-        marked: name -> index of the threshold in use; an index where there is one model.
-        measure: function of ``[..., 2, 2]`` counts; points on one of its lines are equally good by it.
-        levels: its values on the lines; by default those at the marked points, or nine even ones.
+        marked: name -> index of the threshold to mark; for a single model, the index alone.
+        measure: function of ``[..., 2, 2]`` counts, equal at all points of one line; by default no lines are drawn.
+        levels: values of the measure at its lines; by default those at the marked points, or nine even ones.
 
     Returns:
         The new figure (None if axes were given) and the axes.
 
     Raises:
         ValueError: for counts that are not ``[T, 2, 2]`` of the same samples with targets of both classes, an unknown
-            name or index, models of different class shares where a measure is drawn, and a measure that does not return
+            name or index, models of different class shares together with a measure, and a measure that does not return
             one value for each matrix.
+        TypeError: for models that are neither counts nor sweeps.
 
     Source: Fawcett (2006), An introduction to ROC analysis; for the lines Flach (2003), Liu, Ghosh and Martin (2007).
+
+    >>> from imbtorch import ThresholdSweep
+    >>> sweep = ThresholdSweep("f1")
+    >>> sweep.update(torch.tensor([0.2, 0.7, 0.9, 0.8]), torch.tensor([0, 1, 1, 0]))
+    >>> figure, axes = plot_roc({"my model": sweep})
+    >>> [text.get_text() for text in axes.get_legend().get_texts()]
+    ['random guessing', 'my model']
     """
     named = _named(models)
     places = _places(marked, named)
@@ -71,10 +82,10 @@ def plot_roc(
     fig, ax = figure_and_axes(ax, (5.0, 5.0))
     if measure is not None and lines is not None:
         _draw_isometrics(ax, lines, _levels(levels, measure, named, places, lines))
-    ax.plot([0, 1], [0, 1], color="0.6", linestyle=":", linewidth=1, zorder=1)
+    ax.plot([0, 1], [0, 1], color="0.4", linestyle=":", linewidth=1, zorder=1, label=GUESSING)
     _draw_curves(ax, curves, points)
     ax.set(xlabel="False positive rate", ylabel="True positive rate", xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    _add_legend(ax, models, "lower right")
+    add_legend(ax, "below")
     return fig, ax
 
 
@@ -86,26 +97,34 @@ def plot_precision_recall(
     levels: Sequence[float] | None = None,
     marked: int | Mapping[str, int] | None = None,
 ) -> tuple[Figure | None, Axes]:
-    """Draw precision over recall, with operating points and lines on which a measure is equal.
+    """Draw precision over recall, with operating points and lines of equal value of a measure.
 
-    The curve has steps, as average precision sums them. What no classifier can reach at these class shares is grey, and
-    a dotted line is the precision of guessing. The order of two models can differ between populations of other class
-    shares, so all must be counted at the same.
+    The curve jumps from threshold to threshold, because average precision is the area below these steps. The grey area
+    is out of reach at these class shares; a dotted line marks random guessing, whose precision is the share of
+    positives. All models must have the same class shares, since their order can change with the shares.
 
     Args:
-        models: as :func:`plot_roc`.
+        models: see :func:`plot_roc`.
         ax: axes to draw into; by default those of a new figure.
-        measure: see :func:`plot_roc`, like the following.
-        levels: its values on the lines.
-        marked: index of the threshold in use, or name -> index.
+        measure: see :func:`plot_roc`.
+        levels: see :func:`plot_roc`.
+        marked: see :func:`plot_roc`.
 
     Returns:
         The new figure (None if axes were given) and the axes.
 
     Raises:
-        ValueError: as :func:`plot_roc`, and for models of different class shares.
+        ValueError: see :func:`plot_roc`; also for models of different class shares.
+        TypeError: for models that are neither counts nor sweeps.
 
     Source: Davis and Goadrich (2006), The relationship between precision-recall and ROC curves; Boyd et al. (2012).
+
+    >>> from imbtorch import ThresholdSweep
+    >>> sweep = ThresholdSweep("f1")
+    >>> sweep.update(torch.tensor([0.2, 0.7, 0.9, 0.8]), torch.tensor([0, 1, 1, 0]))
+    >>> figure, axes = plot_precision_recall({"my model": sweep})
+    >>> [text.get_text() for text in axes.get_legend().get_texts()]
+    ['out of reach at these class shares', 'random guessing', 'my model']
     """
     named = _named(models)
     places = _places(marked, named)
@@ -113,12 +132,13 @@ def plot_precision_recall(
     lines = None if measure is None else precision_recall_isometrics(measure, negatives, positives)
     fig, ax = figure_and_axes(ax, (5.0, 5.0))
     share, recall = positives / (negatives + positives), torch.linspace(0, 1, 201, dtype=torch.float64)
-    ax.fill_between(recall.tolist(), least_precision(recall, share).tolist(), color="0.9", linewidth=0, zorder=0)
+    least = least_precision(recall, share).tolist()
+    ax.fill_between(recall.tolist(), least, color="0.9", linewidth=0, zorder=0, label=UNREACHABLE)
     if measure is not None and lines is not None:
         _draw_isometrics(ax, lines, _levels(levels, measure, named, places, lines))
-    ax.axhline(share, color="0.6", linestyle=":", linewidth=1, zorder=1)
+    ax.axhline(share, color="0.4", linestyle=":", linewidth=1, zorder=1, label=GUESSING)
     draw_precision_recall(ax, named, places)
-    _add_legend(ax, models, "upper right")
+    add_legend(ax, "below")
     return fig, ax
 
 
@@ -133,7 +153,7 @@ def draw_precision_recall(ax: Axes, named: Mapping[str, Tensor], places: Mapping
     curves = {}
     for name, counts in named.items():
         curve = _rising(counts, precision_recall_points(counts))
-        curve = curve[~curve[:, 1].isnan()]  # thresholds that nothing is above
+        curve = curve[~curve[:, 1].isnan()]  # precision is undefined where nothing is predicted positive
         curves[name] = torch.cat((curve[:1] * torch.tensor([0.0, 1.0]), curve))
     points = {name: precision_recall_points(named[name])[index] for name, index in places.items()}
     _draw_curves(ax, curves, points, drawstyle="steps-pre")
@@ -149,14 +169,14 @@ def plot_dominance_curve(
 ) -> tuple[Figure | None, Axes]:
     """Draw classifiers over their thresholds in the accuracy-dominance space, with lines of equal area.
 
-    From the left end, where all is predicted negative, to the right end, where all is predicted positive.
+    A curve begins at the left end, where all predictions are negative, and ends at the right, where all are positive.
 
     Args:
         models: name -> :class:`~imbtorch.ThresholdSweep`, its result, or ``[T, 2, 2]`` counts at each threshold; or
             one of these.
         ax: axes to draw into; by default those of a new figure.
-        marked: name -> index of the threshold in use; an index where there is one model.
-        levels: areas whose lines are drawn, in (0, 1.5).
+        marked: name -> index of the threshold to mark; for a single model, the index alone.
+        levels: areas at which lines of equal area are drawn, in (0, 1.5).
 
     Returns:
         The new figure (None if axes were given) and the axes.
@@ -164,8 +184,16 @@ def plot_dominance_curve(
     Raises:
         ValueError: for counts that are not ``[T, 2, 2]`` of the same samples with targets of both classes, and an
             unknown name or index.
+        TypeError: for models that are neither counts nor sweeps.
 
-    Source: Garcia, Mollineda and Sanchez (2009), Figure 1; the curve is what they name as future work.
+    Source: Garcia, Mollineda and Sanchez (2009), Figure 1; they name the curve as future work.
+
+    >>> from imbtorch import ThresholdSweep
+    >>> sweep = ThresholdSweep("f1")
+    >>> sweep.update(torch.tensor([0.2, 0.7, 0.9, 0.8]), torch.tensor([0, 1, 1, 0]))
+    >>> figure, axes = plot_dominance_curve({"my model": sweep})
+    >>> [text.get_text() for text in axes.get_legend().get_texts()]
+    ['out of reach of any classifier', 'lines of equal area', 'my model']
     """
     named = _named(models)
     places = _places(marked, named)
@@ -173,15 +201,15 @@ def plot_dominance_curve(
     curves = {name: _rising(counts, dominance_points(counts)) for name, counts in named.items()}
     curves = {name: torch.cat((ends[:1], curve, ends[1:])) for name, curve in curves.items()}
     points = {name: dominance_points(named[name])[index] for name, index in places.items()}
-    fig, ax = figure_and_axes(ax)
+    fig, ax = figure_and_axes(ax, (6.4, 5.6))
     draw_dominance_space(ax, levels)
     _draw_curves(ax, curves, points)
-    _add_legend(ax, models, "upper left")
+    add_legend(ax, "below")
     return fig, ax
 
 
 def _named(models: Models) -> dict[str, Tensor]:
-    """Return the counts of each model; a single one has no name."""
+    """Return the counts of each model by its name; a single model has an empty name."""
     named = {}
     for name, model in (models if isinstance(models, Mapping) else {"": models}).items():
         swept = model.result() if hasattr(model, "result") else model
@@ -192,12 +220,12 @@ def _named(models: Models) -> dict[str, Tensor]:
             )
         named[name] = counts
     if not named:
-        raise ValueError("models is empty; give at least one and its counts at each threshold")
+        raise ValueError("models is empty; give at least one model with its counts at each threshold")
     return named
 
 
 def _places(marked: int | Mapping[str, int] | None, named: Mapping[str, Tensor]) -> dict[str, int]:
-    """Index of the threshold in use of each model that has one."""
+    """Return the index of the marked threshold of each model that has one."""
     places = {"": marked} if isinstance(marked, int) else dict(marked or {})
     for name, index in places.items():
         if name not in named:
@@ -208,7 +236,7 @@ def _places(marked: int | Mapping[str, int] | None, named: Mapping[str, Tensor])
 
 
 def _common_totals(named: Mapping[str, Tensor]) -> tuple[float, float]:
-    """Negatives and positives of the first model, whose class shares all must have."""
+    """Return the negatives and positives of the first model, after a check that all have its class shares."""
     totals = {name: class_totals(counts) for name, counts in named.items()}
     shares = {name: positives / (negatives + positives) for name, (negatives, positives) in totals.items()}
     if max(shares.values()) - min(shares.values()) > 1e-6:
@@ -217,7 +245,7 @@ def _common_totals(named: Mapping[str, Tensor]) -> tuple[float, float]:
 
 
 def _rising(counts: Tensor, points: Tensor) -> Tensor:
-    """Points ``[T, 2]`` in the order of ever more positive predictions."""
+    """Sort points ``[T, 2]`` by the number of positive predictions, from few to many."""
     return points[counts.detach().cpu()[..., 1].sum(-1).argsort(stable=True)]
 
 
@@ -228,7 +256,7 @@ def _levels(
     places: Mapping[str, int],
     lines: Tensor,
 ) -> list[float]:
-    """Values of a measure whose lines are drawn: those that were asked for, those in use, or even ones."""
+    """Choose the values of the lines: those that were given, else those at marked points, else even ones."""
     if levels is not None:
         return sorted(set(levels))
     in_use = [named[name][index].detach().cpu().double() for name, index in places.items()]
@@ -241,28 +269,35 @@ def _levels(
 
 
 def _draw_isometrics(ax: Axes, lines: Tensor, levels: Sequence[float]) -> None:
-    """Draw the lines on which ``[S, S]`` values over the unit square take some levels, and write the levels there."""
+    """Draw lines of equal value, labelled with it, of ``[S, S]`` values over the unit square."""
     inside = [level for level in levels if bool((lines < level).any() and (lines > level).any())]
     if not inside:
         return
     ticks = torch.linspace(0, 1, len(lines), dtype=torch.float64).tolist()
     drawn = ax.contour(ticks, ticks, lines.tolist(), levels=inside, colors="0.55", linewidths=0.8, linestyles="dashed")
     ax.clabel(drawn, fmt="%.3g", fontsize=7)
+    ax.plot([], [], color="0.55", linewidth=0.8, linestyle="dashed", label="lines of equal value, numbered")
 
 
 def _draw_curves(ax: Axes, curves: Mapping[str, Tensor], points: Mapping[str, Tensor], **options: Any) -> None:
-    """Draw a curve for each model, and its operating point where there is one."""
+    """Draw a curve for each model, and its operating point if it is marked."""
+    label_of_mark: str | None = "marked threshold"  # of the first one
     labels = display_names(list(curves), len(curves))
     for index, (label, (name, curve)) in enumerate(zip(labels, curves.items(), strict=True)):
         look = line_style(index, len(curve))
-        ax.plot(*curve.T.tolist(), label=label, linewidth=1.5, zorder=2.5, **look, **options)
+        ax.plot(*curve.T.tolist(), label=label if name else None, linewidth=1.5, zorder=2.5, **look, **options)
         if name in points:
             x, y = points[name].tolist()
             dot: dict[str, Any] = {"markersize": 11, "markeredgewidth": 1.5, "markerfacecolor": "white"}
-            ax.plot([x], [y], marker=look["marker"], linestyle="None", color="black", clip_on=False, zorder=3, **dot)
-
-
-def _add_legend(ax: Axes, models: Models, corner: Corner) -> None:
-    """Name the models; a single one without a name needs no legend."""
-    if isinstance(models, Mapping):
-        ax.legend(fontsize="small", loc=corner, framealpha=0.95)
+            ax.plot(
+                [x],
+                [y],
+                marker=look["marker"],
+                linestyle="None",
+                color="black",
+                clip_on=False,
+                zorder=3,
+                label=label_of_mark,
+                **dot,
+            )
+            label_of_mark = None

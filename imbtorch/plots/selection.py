@@ -1,4 +1,4 @@
-"""Measures over epochs, and which epoch each way of choosing selects."""
+"""Measures over epochs, with the epoch that each way of choosing selects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from imbtorch.counts import check_choice
 from imbtorch.inference.intervals import Interval
-from imbtorch.plots.style import LINES, TRIVIAL, explain_trivial, figure_and_axes, line_style, literal
+from imbtorch.plots.style import LINES, TRIVIAL, add_legend, explain_trivial, figure_and_axes, line_style, literal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_selection"]
 
-ROW = 0.2  # inches of each way of choosing
-FEW = 20  # epochs below which each has its marker
+ROW = 0.2  # inches for each way of choosing
+FEW = 20  # number of epochs below which each one has its marker
 
 
 def plot_selection(
@@ -33,28 +33,33 @@ def plot_selection(
     xlabel: str = "Epoch",
     trivial: Mapping[str, float] | None = None,
 ) -> tuple[Figure | None, Axes]:
-    """Draw measures over epochs, and above them which epoch each way of choosing selects.
+    """Draw measures over epochs, and above them the epoch that each way of choosing selects.
 
-    Every way has a line of its own above the curves, so that no mark hides another where several select one epoch.
+    Each way has its own row above the curves, so that all marks are visible when several ways select the same epoch.
 
     Args:
-        values: name of a measure -> ``[M]``, its value at each epoch; where it is nan the line has a gap.
+        values: name of a measure -> ``[M]``, its value at each epoch; a nan leaves a gap in the line.
         ax: axes to draw into; by default those of a new figure.
-        selected: way of choosing -> index 0..M-1 of the epoch that it selects. A way that bears the name of a measure
-            is marked like its line, any other with a black star.
+        selected: way of choosing -> index 0..M-1 of the epoch that it selects. A way with the name of a measure has the
+            marker of its line, any other a black star.
         intervals: name of a measure -> interval with ``low`` and ``high`` of ``[M]``, drawn as a band behind its line.
         places: M positions along the x axis, increasing; by default 0 to M-1.
-        xlabel: what they are.
-        trivial: name of a measure -> its value of a prediction that looks at nothing
-            (:func:`imbtorch.analysis.trivial`), drawn as a dotted line of the measure's colour.
+        xlabel: label of the x axis.
+        trivial: name of a measure -> its value for a trivial prediction (:func:`imbtorch.analysis.trivial`), drawn as a
+            dotted line in the colour of the measure.
 
     Returns:
         The new figure (None if axes were given) and the axes of the curves.
 
     Raises:
-        ValueError: without measures, and for values, intervals, positions or indices that do not fit each other.
+        ValueError: without measures; for values, intervals or positions of different lengths; for an index out of range
+            or an unknown measure.
 
     Source: Mortaz (2020), section 3.5, for choosing between models by several measures.
+
+    >>> figure, axes = plot_selection({"accuracy": [0.7, 0.9, 0.8], "IAM": [0.1, 0.2, 0.4]}, selected={"IAM": 2})
+    >>> [line.get_label() for line in axes.get_lines()][:2]
+    ['accuracy', 'IAM']
     """
     lines = _checked_lines(values)
     count = len(next(iter(lines.values())))
@@ -72,27 +77,32 @@ def plot_selection(
         ax.plot(xs, line.tolist(), label=literal(name), **looks[name])
     _draw_trivial(ax, trivial or {}, looks)
     ax.set_xlabel(literal(xlabel))
-    ax.set_ylabel("Measure")
+    ax.set_ylabel("Value of the measure")
     if count == 1:
         ax.set_xticks(xs, [f"{xs[0]:g}"])
     else:
         ax.locator_params(axis="x", integer=True)
     ax.grid(visible=True, axis="y", alpha=0.3)
-    ax.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    add_legend(ax)
     if ways:
         _mark_selected(ax, strip, ways, xs, looks)
+        ax.child_axes[-1].set_title(f"{literal(xlabel)} selected by", fontsize=8, loc="left", pad=2)
     return fig, ax
 
 
 def _checked_lines(values: Mapping[str, Tensor | Sequence[float]]) -> dict[str, Tensor]:
+    """Check and convert the values of the measures."""
     lines = {name: torch.as_tensor(line).detach().cpu().double() for name, line in values.items()}
     shapes = {name: list(line.shape) for name, line in lines.items()}
     if len(set(map(tuple, shapes.values()))) != 1 or any(len(shape) != 1 for shape in shapes.values()):
-        raise ValueError(f"values must hold one measure or more, of equally many epochs [M] each, got {shapes}")
+        raise ValueError(
+            f"values must hold at least one measure, all with values of the same epochs [M], got shapes {shapes}"
+        )
     return lines
 
 
 def _checked_places(places: Sequence[float] | None, count: int) -> list[float]:
+    """Check and convert the positions of the epochs."""
     xs = [float(place) for place in (range(count) if places is None else places)]
     if len(xs) != count or any(right <= left for left, right in itertools.pairwise(xs)):
         raise ValueError(f"places must hold {count} increasing positions, got {xs}")
@@ -100,12 +110,14 @@ def _checked_places(places: Sequence[float] | None, count: int) -> list[float]:
 
 
 def _check_ways(ways: Mapping[str, int], count: int) -> None:
+    """Check the selected indices."""
     for way, index in ways.items():
         if not 0 <= index < count:
             raise ValueError(f"selected must hold indices 0..{count - 1}, got {index!r} for {way!r}")
 
 
 def _check_bands(bands: Mapping[str, Interval], lines: Mapping[str, Tensor], count: int) -> None:
+    """Check names and lengths of the intervals."""
     for name, band in bands.items():
         check_choice("intervals", name, tuple(lines))
         if band.low.shape != (count,) or band.high.shape != (count,):
@@ -113,12 +125,13 @@ def _check_bands(bands: Mapping[str, Interval], lines: Mapping[str, Tensor], cou
 
 
 def _check_trivial(trivial: Mapping[str, float], lines: Mapping[str, Tensor]) -> None:
+    """Check the names of the trivial values."""
     for name in trivial:
         check_choice("trivial", name, tuple(lines))
 
 
 def _looks(names: Sequence[str], count: int) -> dict[str, dict[str, Any]]:
-    """Look of each line, such that lines and points can be told apart where they coincide."""
+    """Choose looks by which lines and points can be distinguished where they coincide."""
     looks = {name: line_style(index, count) for index, name in enumerate(names)}
     for index, look in enumerate(looks.values()):
         look["linestyle"] = (0, (8, 4)) if index and index % len(LINES) == 0 else look["linestyle"]
@@ -127,15 +140,17 @@ def _looks(names: Sequence[str], count: int) -> dict[str, dict[str, Any]]:
 
 
 def _draw_band(ax: Axes, xs: Sequence[float], band: Interval, name: str, color: str) -> None:
+    """Draw an interval as a band."""
     low, high = (limit.detach().cpu().tolist() for limit in (band.low, band.high))
     label = literal(f"{100 * band.level:g} % interval of {name}")
-    if len(xs) == 1:  # an area of no width cannot be seen
+    if len(xs) == 1:  # a band without width would be invisible
         ax.vlines(xs, low, high, alpha=0.25, linewidth=12, color=color, label=label)
     else:
         ax.fill_between(xs, low, high, alpha=0.15, linewidth=0, color=color, label=label)
 
 
 def _draw_trivial(ax: Axes, trivial: Mapping[str, float], looks: Mapping[str, dict[str, Any]]) -> None:
+    """Draw the values of trivial predictions as dotted lines."""
     for name, value in trivial.items():
         ax.axhline(value, color=looks[name]["color"], zorder=0, **TRIVIAL)
     if trivial:
@@ -145,12 +160,12 @@ def _draw_trivial(ax: Axes, trivial: Mapping[str, float], looks: Mapping[str, di
 def _mark_selected(
     ax: Axes, strip: float, ways: Mapping[str, int], xs: Sequence[float], looks: Mapping[str, dict[str, Any]]
 ) -> None:
-    """Draw, in a strip of so many inches above axes, a line for each way of choosing with its mark."""
+    """Draw one row with a mark for each way of choosing, in a strip of ``strip`` inches above the axes."""
     from matplotlib.transforms import Bbox
 
     above = ax.inset_axes((0.0, 1.0, 1.0, 1.0), sharex=ax)
 
-    def locate(*_: object) -> Bbox:  # in inches: a strip that grows with the axes would never settle in a layout
+    def locate(*_: object) -> Bbox:  # in inches: the layout would not converge if the strip grew with the axes
         box, inches = ax.get_position(), ax.get_figure().bbox.height / ax.get_figure().dpi  # type: ignore[union-attr]
         return Bbox.from_bounds(box.x0, box.y1 + 0.06 / inches, box.width, strip / inches)
 
@@ -173,10 +188,9 @@ def _mark_selected(
             ha="right" if late else "left",
             va="center",
             fontsize=8,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},  # over the lines of other epochs
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},  # covers the lines of other epochs
         )
     above.set_yticks(range(len(ways)), list(map(literal, ways)), fontsize=8)
     above.set_ylim(len(ways) - 0.5, -0.5)
     above.tick_params(left=False, bottom=False, labelbottom=False)
     above.spines[:].set_visible(False)
-    above.set_title("Selected by", fontsize=8, loc="left", pad=2)

@@ -1,6 +1,6 @@
-"""What all pictures share: axes, colours, dashes, markers and the way names are written.
+"""Shared look of all pictures: axes, legends, colours, dashes, markers and the spelling of names.
 
-Lines differ in dashes and marker, areas in brightness and hatching, so that a picture can be read in black and white.
+Lines differ in dashes and marker, areas in brightness and hatching, so that every picture can be read without colour.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ __all__ = [
     "MARKERS",
     "MAX_NAMED",
     "TRIVIAL",
+    "add_legend",
     "display_names",
     "explain_trivial",
     "figure_and_axes",
@@ -29,17 +30,18 @@ __all__ = [
     "probability",
 ]
 
-MAX_NAMED = 40  # classes up to which each has its name at the axis
-MAX_LETTERS = 30  # of a name; what lies between its first and last ones is cut out
-LAST_LETTERS = 10  # which tell apart what is numbered
+MAX_NAMED = 40  # most classes of which each is named at the axis
+MAX_LETTERS = 30  # longest name that is written in full; the middle of a longer one is cut out
+LAST_LETTERS = 10  # kept at the end of a cut name, where numbers stand
 COLORS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")  # Okabe and Ito
 LINES = ("-", "--", ":", "-.")
-TRIVIAL: dict[str, Any] = {"linestyle": ":", "linewidth": 1}  # lines of predictions that look at nothing
+TRIVIAL: dict[str, Any] = {"linestyle": ":", "linewidth": 1}  # look of the lines of trivial predictions
+NARROW = 18  # letters up to which two names stand beside each other below axes
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*", "<", ">")
 
 
 def figure_of_panels(number: int) -> tuple[Figure, Sequence[Axes]]:
-    """Make a figure with panels beside each other."""
+    """Make a figure with a number of panels side by side."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.7 * number, 4.6), layout="constrained")
@@ -47,7 +49,7 @@ def figure_of_panels(number: int) -> tuple[Figure, Sequence[Axes]]:
 
 
 def figure_and_axes(ax: Axes | None, figsize: tuple[float, float] | None = None) -> tuple[Figure | None, Axes]:
-    """Return the axes that were given, or those of a new figure of a size in inches.
+    """Return the given axes, or make a new figure of ``figsize`` inches and return it with its axes.
 
     Raises:
         ModuleNotFoundError: without matplotlib.
@@ -63,7 +65,10 @@ def figure_and_axes(ax: Axes | None, figsize: tuple[float, float] | None = None)
 
 
 def line_style(index: int, points: int) -> dict[str, Any]:
-    """Look of a line of so many points; colour, dashes, marker and its places all differ between neighbours."""
+    """Return the look of the line at ``index``: neighbours differ in colour, dashes, marker and marked points.
+
+    A line has a marker at about ten of its ``points``.
+    """
     every = max(1, points // 10)
     return {
         "color": COLORS[index % len(COLORS)],
@@ -75,25 +80,43 @@ def line_style(index: int, points: int) -> dict[str, Any]:
 
 
 def explain_trivial(ax: Axes) -> None:
-    """Name all dotted lines of trivial predictions by one entry of the legend."""
+    """Add one entry for the dotted lines of all trivial predictions to the legend."""
     ax.plot([], [], color="0.4", label="trivial prediction", **TRIVIAL)
 
 
-def literal(text: str) -> str:
-    """Write a text so that matplotlib draws it letter by letter; every name passes through here once.
+def add_legend(ax: Axes, place: Literal["beside", "below"] = "beside", columns: int | None = None) -> None:
+    """Draw the legend of axes outside of them, where it covers no data: to the right, or below the x axis."""
+    options: dict[str, Any] = {"fontsize": "small", "frameon": False}
+    if place == "beside":
+        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), ncols=columns or 1, **options)
+        return
+    from matplotlib.transforms import ScaledTranslation
 
-    Two ``$`` would begin a formula, which raises where it cannot be parsed, and a legend leaves out what begins with
-    ``_`` or is empty.
+    _, names = ax.get_legend_handles_labels()
+    columns = columns or (2 if max(map(len, names), default=0) <= NARROW else 1)
+    figure = ax.get_figure()
+    inches = 0.5  # room for the labels of the x axis
+    down = ax.transAxes + ScaledTranslation(0, -inches, figure.dpi_scale_trans)  # type: ignore[union-attr]
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), bbox_transform=down, ncols=columns, **options)
+
+
+def literal(text: str) -> str:
+    """Write a text so that matplotlib draws it as it is; call it once for every name.
+
+    Unescaped, two ``$`` would enclose a formula, which may not parse, and a legend would leave out names that are empty
+    or begin with ``_``.
     """
     escaped = text.replace("$", r"\$")
     return escaped if escaped and escaped[0] != "_" else f" {escaped}"
 
 
 def display_names(labels: Sequence[str] | None, size: int) -> list[str]:
-    """Names of classes or models as they are drawn, cut to a length that leaves room for the picture.
+    """Return the names of classes or models as they are drawn; long names are cut to leave room for the picture.
+
+    Without labels the names are 0 to size - 1.
 
     Raises:
-        ValueError: unless there are as many as ``size``; without labels they are 0 to size - 1.
+        ValueError: for a number of labels other than ``size``.
     """
     names = [str(index) for index in range(size)] if labels is None else [str(label) for label in labels]
     if len(names) != size:
@@ -102,13 +125,13 @@ def display_names(labels: Sequence[str] | None, size: int) -> list[str]:
 
 
 def _cut(name: str) -> str:
-    """A name without its middle, if it is long."""
+    """Cut out the middle of a long name."""
     first = MAX_LETTERS - LAST_LETTERS - 1
     return name if len(name) <= MAX_LETTERS else f"{name[:first]}…{name[-LAST_LETTERS:]}"
 
 
 def probability(value: float) -> str:
-    """Return a probability with enough digits to tell it from 0 and 1."""
+    """Return a probability as a text with enough digits to tell it from 0 and 1."""
     nearest = min(value, 1 - value)
     if nearest <= 0:
         return f"{value:.2f}"
@@ -119,7 +142,7 @@ def probability(value: float) -> str:
 
 
 def name_ticks(ax: Axes, axis: Literal["x", "y"], names: Sequence[str]) -> None:
-    """Write names at an axis, every n-th where there are too many."""
+    """Write names at an axis; if there are too many, write every second, third, ... of them."""
     stride = 1 + (len(names) - 1) // MAX_NAMED
     places = range(0, len(names), stride)
     shown = [names[place] for place in places]

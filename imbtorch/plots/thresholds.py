@@ -1,4 +1,4 @@
-"""A measure over the thresholds of a classifier."""
+"""Measure of a classifier over its thresholds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from imbtorch.plots.style import COLORS, LINES, display_names, figure_and_axes, literal, probability
+from imbtorch.plots.style import COLORS, LINES, add_legend, display_names, figure_and_axes, literal, probability
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_sweep"]
 
-NEAR_AN_END = 0.15  # share of the axis, where a text in the middle of its point would leave the axes
+NEAR_AN_END = 0.2  # share of the axis at each end where a text centred on its point would leave the axes
 
 
 def plot_sweep(
@@ -29,23 +29,30 @@ def plot_sweep(
     name: str = "value",
     scale: Literal["linear", "logit"] = "linear",
 ) -> tuple[Figure | None, Axes]:
-    """Draw a measure over the thresholds, with the best one of each line and .5 marked.
+    """Draw a measure over the thresholds, and mark the best threshold of each line and the threshold 0.5.
+
+    A line jumps where a threshold passes the score of a sample; the fewer samples, the larger its steps.
 
     Args:
         thresholds: ``[T]`` in [0, 1].
-        values: ``[T]``, or ``[L, T]`` for several labels or classes; where a value is nan the line has a gap.
+        values: ``[T]``, or ``[L, T]`` for several labels or classes; a nan leaves a gap in the line.
         ax: axes to draw into; by default those of a new figure.
         best: ``[2]`` or ``[L, 2]``, the threshold to mark on each line and the value there; by default no mark.
         labels: L names; by default 0 to L-1. A single line is not named.
-        name: what the values are; label of the y axis.
-        scale: of the thresholds: ``"logit"`` where they crowd near 0 or 1, as those of rare events do. It shows where
-            values change, and .5; a best threshold beyond that is marked at the end of the axis.
+        name: label of the y axis.
+        scale: scale of the x axis: ``"logit"`` for thresholds that crowd near 0 or 1, as for rare events. It shows 0.5
+            and the thresholds at which values change; a best threshold beyond them is marked at the end of the axis.
 
     Returns:
         The new figure (None if axes were given) and the axes.
 
     Raises:
-        ValueError: for values, best points or names that do not fit.
+        ValueError: for values or best points of a wrong shape, and for a wrong number of names.
+
+    >>> values = torch.tensor([0.3, 0.7, 0.5])
+    >>> figure, axes = plot_sweep(torch.tensor([0.2, 0.4, 0.6]), values, best=torch.tensor([0.4, 0.7]), name="F1")
+    >>> [text.get_text() for text in axes.texts]
+    ['best 0.700 at 0.40']
     """
     lines = _checked_lines(thresholds, values, best)
     names = display_names(labels, len(lines))
@@ -61,26 +68,25 @@ def plot_sweep(
         if best is not None:
             threshold, value = best.detach().cpu().double().reshape(-1, 2)[index].tolist()
             _mark(ax, threshold, value, color)
-    ax.axvline(0.5, color="0.4", linestyle="dotted", linewidth=1)
+    ax.axvline(0.5, color="0.4", linestyle="dotted", linewidth=1, label="threshold 0.5")
     ax.margins(y=0.12)  # room for the text above the best point
-    if len(lines) > 1:
-        ax.legend(fontsize="small")
+    add_legend(ax, "below")
     return fig, ax
 
 
 def _mark(ax: Axes, threshold: float, value: float, color: str) -> None:
-    """Mark the best threshold within the axes, and write it there."""
+    """Mark the best threshold and write it there, within the axes."""
     low, high = ax.get_xlim()
     place = min(max(threshold, low), high)
     ax.plot([place], [value], "o", color=color, clip_on=False)
     across = ax.transAxes.inverted().transform(ax.transData.transform((place, value)))[0]
     side, aside = ("left", 5) if across < NEAR_AN_END else ("right", -5) if across > 1 - NEAR_AN_END else ("center", 0)
-    text = f"{value:.3f} at {probability(threshold)}"
+    text = f"best {value:.3f} at {probability(threshold)}"
     ax.annotate(text, (place, value), (aside, 7), textcoords="offset points", ha=side)
 
 
 def _span(thresholds: Tensor, lines: Tensor) -> tuple[float, float]:
-    """Ends of a logit axis: around the thresholds where a value changes, and .5."""
+    """Return the ends of a logit axis around 0.5 and the thresholds at which a value changes."""
     known = lines.nan_to_num(nan=-1.0)
     changes = torch.zeros(len(thresholds), dtype=torch.bool)
     changes[1:] = (known.diff(dim=-1) != 0).any(0)
@@ -94,7 +100,7 @@ def _span(thresholds: Tensor, lines: Tensor) -> tuple[float, float]:
 
 
 def _checked_lines(thresholds: Tensor, values: Tensor, best: Tensor | None) -> Tensor:
-    """Values as ``[L, T]``."""
+    """Check the shapes, and return the values as ``[L, T]``."""
     lines = values.detach().cpu().double()
     if thresholds.ndim != 1 or lines.ndim not in (1, 2) or lines.shape[-1:] != thresholds.shape:
         got = f"{list(thresholds.shape)} and {list(lines.shape)}"

@@ -1,4 +1,4 @@
-"""A value, the values of classes, and values over epochs."""
+"""Single values, values of classes, and values over epochs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor
 from imbtorch.plots.style import (
     MAX_NAMED,
     TRIVIAL,
+    add_legend,
     display_names,
     explain_trivial,
     figure_and_axes,
@@ -37,24 +38,29 @@ def plot_values(
     limits: tuple[Tensor, Tensor] | None = None,
     trivial: Tensor | None = None,
 ) -> tuple[Figure | None, Axes]:
-    """Draw a value as a point, a value for each class as bars, a sequence over epochs as lines.
+    """Draw a single value as a point, values of classes as bars, and a sequence over epochs as lines.
 
     Args:
         val: ``[]``, ``[K]``, or a sequence of either.
         ax: axes to draw into; by default those of a new figure.
-        name: what the values are; label of the y axis.
-        bounds: least and greatest possible value, drawn as dashed lines where known.
-        item: what each of K values belongs to.
+        name: label of the y axis.
+        bounds: least and greatest possible value, drawn as dashed lines; None for no line.
+        item: kind of the K things that have a value each, such as ``"Class"``; label of the x axis of bars.
         labels: K names; by default 0 to K-1.
-        limits: low and high ends of an interval of each value, drawn as error bars; nan for none. Not for a sequence.
-        trivial: value of a prediction that looks at nothing (:func:`imbtorch.analysis.trivial`), ``[]`` or ``[K]`` like
-            one of the values, drawn as dotted lines; nan for none.
+        limits: low and high ends of an interval of each value, drawn as error bars; nan for none. Not drawn for a
+            sequence.
+        trivial: value of a trivial prediction (:func:`imbtorch.analysis.trivial`), ``[]`` or ``[K]`` like one of the
+            values, drawn as dotted lines; nan for none.
 
     Returns:
         The new figure (None if axes were given) and the axes.
 
     Raises:
-        ValueError: for names or trivial values that do not fit the values.
+        ValueError: for a number of names, or a shape of trivial values, other than that of the values.
+
+    >>> figure, axes = plot_values(torch.tensor([0.75, 0.5]), name="recall", labels=["dog", "cat"])
+    >>> axes.get_ylabel(), [float(bar.get_height()) for bar in axes.patches]
+    ('recall', [0.75, 0.5])
     """
     fig, ax = figure_and_axes(ax)
     lines = 0
@@ -72,7 +78,7 @@ def plot_values(
         if bound is not None:
             ax.axhline(bound, linestyle="dashed", color="black", linewidth=0.8)
     if lines > 1 or trivial is not None:
-        ax.legend(fontsize="small", ncols=1 + lines // 24, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        add_legend(ax, columns=1 + lines // 24)
     ax.set_ylabel(literal(name))
     ax.grid(visible=True, axis="y", alpha=0.3)
     return fig, ax
@@ -82,18 +88,20 @@ def draw_limits(ax: Axes, values: Tensor, limits: tuple[Tensor, Tensor], sideway
     """Draw an error bar at each value that has limits.
 
     Args:
-        ax: axes; values stand at 0, 1, ... of x, or of y where they are drawn sideways.
+        ax: axes with the values at 0, 1, ... of x, or of y for ``sideways``.
         values: ``[]`` or ``[K]``.
-        limits: low and high ends, in the same shape; nan for none.
-        sideways: whether values lie along x.
+        limits: low and high ends, of the same shape; nan for none.
+        sideways: whether the values lie along x.
 
     Raises:
-        ValueError: for limits that do not fit the values.
+        ValueError: for limits of another shape than the values.
     """
     center = values.detach().cpu().double().reshape(-1)
     low, high = (end.detach().cpu().double().reshape(-1) for end in limits)
     if not center.shape == low.shape == high.shape:
-        raise ValueError(f"limits must be two of {list(center.shape)}, got {list(low.shape)} and {list(high.shape)}")
+        raise ValueError(
+            f"limits must be two tensors of shape {list(center.shape)}, got {list(low.shape)} and {list(high.shape)}"
+        )
     known = (~(center.isnan() | low.isnan() | high.isnan())).nonzero().flatten()
     center, low, high = center[known], low[known], high[known]
     lengths = [(center - low).clamp(min=0).tolist(), (high - center).clamp(min=0).tolist()]
@@ -103,7 +111,7 @@ def draw_limits(ax: Axes, values: Tensor, limits: tuple[Tensor, Tensor], sideway
 
 
 def _draw_trivial(ax: Axes, trivial: Tensor, val: Tensor | Sequence[Tensor]) -> None:
-    """Draw dotted lines: below a point or curves as wide as the axes, below bars as wide as those."""
+    """Draw dotted lines: as wide as each bar, or as wide as the axes for a point or curves."""
     shape = torch.as_tensor(val if isinstance(val, Tensor) else val[0]).shape
     if trivial.shape != shape:
         raise ValueError(f"trivial must be {list(shape)} like one of the values, got {list(trivial.shape)}")
@@ -121,18 +129,20 @@ def _draw_trivial(ax: Axes, trivial: Tensor, val: Tensor | Sequence[Tensor]) -> 
 
 
 def _draw_point(ax: Axes, value: float) -> None:
+    """Draw one value as a point with its number."""
     ax.plot([0], [value], marker="o", markersize=10, linestyle="None")
     ax.annotate(f"{value:.4g}", (0, value), (10, 0), textcoords="offset points", va="center")
     ax.set_xticks([])
 
 
 def _draw_bars(ax: Axes, values: Tensor, item: str, labels: Sequence[str] | None) -> None:
+    """Draw values as bars, and mark the undefined ones."""
     names = display_names(labels, values.numel())
     ax.bar(range(len(names)), values.nan_to_num(0.0).tolist(), color="0.45")
     undefined = values.isnan().nonzero().flatten().tolist()
     if len(names) <= MAX_NAMED:
         for index in undefined:
-            ax.annotate("none", (index, 0), ha="center", va="bottom", rotation=90, color="0.3", fontsize="small")
+            ax.annotate("undefined", (index, 0), ha="center", va="bottom", rotation=90, color="0.3", fontsize="small")
     elif undefined:
         ax.set_title(f"{len(undefined)} of {len(names)} have no value", fontsize="small", loc="right")
     name_ticks(ax, "x", names)
@@ -140,7 +150,7 @@ def _draw_bars(ax: Axes, values: Tensor, item: str, labels: Sequence[str] | None
 
 
 def _draw_lines(ax: Axes, steps: Sequence[Tensor], item: str, labels: Sequence[str] | None) -> int:
-    """Draw each value over the steps; return how many there are."""
+    """Draw one line over the steps for each value, and return the number of lines."""
     stacked = torch.stack([torch.as_tensor(step).detach().cpu().double() for step in steps])
     lines = stacked.reshape(len(stacked), -1).T
     names = display_names([f"{item} {index}" for index in range(len(lines))] if labels is None else labels, len(lines))

@@ -173,10 +173,11 @@ def test_a_sweep_of_classes_shows_the_rarest_that_come():
     figures = validated(sweep, lambda metric: metric.update(*given))
     roc, bars = figures["val_curves"].axes
     shown = range(1, 11)
-    assert roc.get_title() == "the 10 rarest of 12"
+    assert roc.get_title() == "The 10 rarest of 12, best thresholds marked"
     aucs = [sklearn_metrics.roc_auc_score(target == each, scores[:, each]) for each in shown]
     legend = [text.get_text() for text in roc.get_legend().get_texts()]
-    assert legend == [f"{each} (AUC {auc:.3f})" for each, auc in zip(shown, aucs, strict=True)]
+    curves = [f"{each} (AUC {auc:.3f})" for each, auc in zip(shown, aucs, strict=True)]
+    assert legend == ["random guessing", curves[0], "marked threshold", *curves[1:]]
     wanted = [sklearn_metrics.average_precision_score(target == each, scores[:, each]) for each in shown]
     assert heights(bars) == pytest.approx(wanted, abs=1e-6)
     dotted = [each.get_ydata()[0] for each in bars.lines if each.get_linestyle() == ":" and len(each.get_ydata())]

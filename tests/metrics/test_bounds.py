@@ -115,7 +115,7 @@ def test_error_bars_stand_beside_the_matrix_and_on_bars():
     labels = ImbalanceReport("multilabel", class_names=["a", "b"], measures=["iam"], intervals=["recall/b"])
     labels.update(torch.ones(50, 2, dtype=torch.long), torch.ones(50, 2, dtype=torch.long))
     assert len(labels.plot()[1].containers) == 2  # bars, and the error bar
-    with pytest.raises(ValueError, match=r"limits must be two of \[2\]"):
+    with pytest.raises(ValueError, match=r"limits must be two tensors of shape \[2\]"):
         imbtorch.plots.plot_values(torch.ones(2), limits=(torch.zeros(3), torch.ones(3)))
     plt.close("all")
 

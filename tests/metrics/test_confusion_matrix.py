@@ -390,7 +390,7 @@ def test_plot_of_classes(task, item):
     value[2] = NAN
     _, ax = metric.plot(value)
     assert ax.patches[2].get_height() == 0
-    assert [(text.get_text(), text.xy[0]) for text in ax.texts] == [("none", 2)]
+    assert [(text.get_text(), text.xy[0]) for text in ax.texts] == [("undefined", 2)]
 
 
 @pytest.mark.parametrize("kind", [list, tuple])

@@ -66,17 +66,17 @@ READ = {
 
 
 def test_measures_are_drawn_over_the_share_of_positives():
-    """On a logarithmic axis, with the names of those that do not move and the share that was counted."""
+    """On a logarithmic axis, with the constant measures named and the counted share marked."""
     fig, ax = plots.plot_prevalence(READ, TWO)
     pixels(fig)
     curves = prevalence_curves(READ, TWO)
-    labels = [*list(READ)[:3], "balanced accuracy (does not move)"]
+    labels = [*list(READ)[:3], "balanced accuracy (constant)"]
     for label, value in zip(labels, curves.values.values(), strict=True):
         np.testing.assert_array_equal(line(ax, label).get_xdata(), curves.shares)
         np.testing.assert_array_equal(line(ax, label).get_ydata(), value)
-    assert line(ax, "as counted: 0.0909").get_xdata()[0] == pytest.approx(1 / 11)
-    assert legend(ax) == [*labels, "as counted: 0.0909"]
-    assert (ax.get_xscale(), ax.get_xlabel(), ax.get_ylabel()) == ("log", "Share of positives", "Measure")
+    assert line(ax, "share in the counts: 0.0909").get_xdata()[0] == pytest.approx(1 / 11)
+    assert legend(ax) == [*labels, "share in the counts: 0.0909"]
+    assert (ax.get_xscale(), ax.get_xlabel(), ax.get_ylabel()) == ("log", "Share of positives", "Value of the measure")
     assert {"0.001", "0.01", "0.1"} <= set(ticks(ax, "x"))
 
 
@@ -129,6 +129,7 @@ def test_every_choice_has_its_mark_above_the_curves(epochs):
     assert box.y1 <= fig.bbox.y1
     assert strip.get_window_extent().y0 >= ax.get_window_extent().y1
     assert strip.get_xlim() == ax.get_xlim()
+    assert strip.get_title("left") == "Epoch selected by"
     assert legend(ax) == ["90 % interval of m2", *values]
 
 
@@ -161,7 +162,9 @@ def test_measures_that_coincide_can_be_told_apart():
 
 def test_what_cannot_be_selected_from_is_refused():
     for wrong in ({}, {"a": [0.5], "b": [0.5, 0.6]}, {"a": torch.ones(2, 2)}):
-        with pytest.raises(ValueError, match="values must hold one measure or more, of equally many epochs"):
+        with pytest.raises(
+            ValueError, match="values must hold at least one measure, all with values of the same epochs"
+        ):
             plots.plot_selection(wrong)
     for wrong in ([1], [1, 1], [2, 1]):
         with pytest.raises(ValueError, match="places must hold 2 increasing positions"):
@@ -196,7 +199,7 @@ def test_measures_are_drawn_over_the_share_that_is_misclassified():
         np.testing.assert_allclose(line(ax, name).get_xdata(), [0.0, 0.125, 0.25, 0.375, 0.5])
         np.testing.assert_array_equal(line(ax, name).get_ydata(), value)
     assert ax.get_xlabel() == "Share of class 2 that is misclassified"
-    assert ax.get_ylabel() == "Measure"
+    assert ax.get_ylabel() == "Value of the measure"
     assert ax.get_xlim() == (0.0, 0.5)
 
 
@@ -220,6 +223,14 @@ def test_lines_on_one_another_show_by_their_markers():
 def test_the_classes_that_degrade_are_named(support, classes, which):
     _, ax = plots.plot_sensitivity({"accuracy": imbtorch.accuracy}, support, classes=classes)
     assert ax.get_xlabel() == f"Share of {which} that is misclassified"
+
+
+def test_the_label_explains_curves_that_jump():
+    """Macro precision is (1 + 100 / (100 + x)) / 2 with x of 10 positives missed, until all are and it drops by .5."""
+    jump = "\n(curves jump at 1, where no right prediction is left)"
+    for measure, until, expected in (("precision", 1, jump), ("precision", 0.9, ""), ("recall", 1, "")):
+        _, ax = plots.plot_sensitivity({measure: getattr(imbtorch, measure)}, [100, 10], until=until)
+        assert ax.get_xlabel() == f"Share of class 1 that is misclassified{expected}"
 
 
 def test_the_classes_that_degrade_have_names():
@@ -265,9 +276,10 @@ def test_a_sweep_marks_its_best_threshold():
     np.testing.assert_allclose(curve.get_xydata(), torch.stack((GRID, values), -1))
     np.testing.assert_allclose(best.get_xydata(), [[0.6, 0.9]])
     assert half.get_xdata() == [0.5, 0.5]
-    assert [text.get_text() for text in ax.texts] == ["0.900 at 0.60"]
+    assert [text.get_text() for text in ax.texts] == ["best 0.900 at 0.60"]
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_xlim()) == ("Threshold", "f score", (0.0, 1.0))
-    assert ax.get_legend() is None
+    assert legend(ax) == [half.get_label()] == ["threshold 0.5"]
+    assert ax.get_legend().get_window_extent().y1 < ax.get_window_extent().y0  # below the curve
     assert ax.texts[0].get_window_extent().y1 <= ax.get_window_extent().y1  # there is room for it
 
 
@@ -275,11 +287,11 @@ def test_a_sweep_of_labels_has_a_line_for_each():
     values = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.9, 0.5, 0.4, 0.3], [0.5] * 4])
     best = torch.stack((GRID[[3, 0, 0]], values.amax(-1)), -1)
     _, ax = plots.plot_sweep(GRID, values, best=best, labels=["cat", "dog", "owl"])
-    assert legend(ax) == ["cat", "dog", "owl"]
-    for name, value in zip(legend(ax), values, strict=True):
+    assert legend(ax) == ["cat", "dog", "owl", "threshold 0.5"]
+    for name, value in zip(("cat", "dog", "owl"), values, strict=True):
         np.testing.assert_allclose(line(ax, name).get_ydata(), value)
-    assert [text.get_text() for text in ax.texts] == ["0.400 at 1.00", "0.900 at 0.00", "0.500 at 0.00"]
-    looks = {(line(ax, name).get_color(), line(ax, name).get_linestyle()) for name in legend(ax)}
+    assert [text.get_text() for text in ax.texts] == ["best 0.400 at 1.00", "best 0.900 at 0.00", "best 0.500 at 0.00"]
+    looks = {(line(ax, name).get_color(), line(ax, name).get_linestyle()) for name in ("cat", "dog", "owl")}
     assert len(looks) == 3
     _, ax = plots.plot_sweep(GRID, values)
     assert not ax.texts
@@ -294,7 +306,7 @@ def test_rare_thresholds_have_room_on_a_logit_axis():
     low, high = ax.get_xlim()
     assert 1e-6 < low < 1e-4  # the values change from here on
     assert 0.7 < high < 0.999
-    assert [text.get_text() for text in ax.texts] == ["0.900 at 0.012"]
+    assert [text.get_text() for text in ax.texts] == ["best 0.900 at 0.012"]
     left, right = (ax.transAxes.inverted().transform(ax.transData.transform((x, 0.1)))[0] for x in (1e-3, 0.01))
     assert right - left > 0.15
     _, ax = plots.plot_sweep(grid, torch.ones(8), scale="logit")  # nothing changes

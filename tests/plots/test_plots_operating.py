@@ -14,6 +14,7 @@ import imbtorch
 from imbtorch import plots
 
 F1 = functools.partial(imbtorch.f_score, average="binary")
+UNREACHABLE = {"pr": "out of reach at these class shares", "dominance": "out of reach of any classifier"}
 PICTURES = {"roc": plots.plot_roc, "pr": plots.plot_precision_recall, "dominance": plots.plot_dominance_curve}
 
 
@@ -47,7 +48,7 @@ def test_the_area_below_a_roc_curve_is_that_of_scikit_learn():
         assert curve[0].tolist() == [0.0, 0.0]
         assert curve[-1].tolist() == [1.0, 1.0]
         assert torch.trapezoid(*torch.tensor(curve).T.flip(0)).item() == pytest.approx(roc_auc_score(target, scores))
-    assert ax.get_legend() is None
+    assert legend(ax) == [ax.lines[0].get_label()] == ["random guessing"]
     assert ax.lines[0].get_xydata().tolist() == [[0.0, 0.0], [1.0, 1.0]]  # guessing
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("False positive rate", "True positive rate")
 
@@ -64,6 +65,7 @@ def test_the_steps_of_a_precision_recall_curve_are_those_of_average_precision():
     assert np.sum(np.diff(recall) * precision[1:]) == pytest.approx(average_precision_score(target, scores))
     assert ax.lines[0].get_ydata() == [0.125, 0.125]  # guessing
     (shade,) = ax.collections
+    assert legend(ax) == [shade.get_label(), ax.lines[0].get_label()] == [UNREACHABLE["pr"], "random guessing"]
     corners = shade.get_paths()[0].vertices
     np.testing.assert_allclose(corners[:, 1].max(), 0.125, atol=1e-6)
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("Recall", "Precision")
@@ -74,10 +76,11 @@ def test_a_dominance_curve_runs_from_all_negative_to_all_positive():
     fig, ax = plots.plot_dominance_curve(SWEPT, marked=2)
     pixels(fig)
     curve, mark = ax.lines[-2:]
+    assert legend(ax) == [UNREACHABLE["dominance"], "lines of equal area", "marked threshold"]
     expected = [[-1, 0], [-1, 0], [-0.8, 0.2**0.5], [-0.3, 0.54**0.5], [0.4, 0.45**0.5], [1, 0], [1, 0]]
     np.testing.assert_allclose(curve.get_xydata(), expected, atol=1e-7)
     np.testing.assert_allclose(mark.get_xydata(), [[-0.3, 0.54**0.5]], atol=1e-7)
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("Dominance", "G-mean")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("Dominance (recall of positives - recall of negatives)", "G-mean")
 
 
 @pytest.mark.parametrize("name", PICTURES)
@@ -85,7 +88,10 @@ def test_several_models_are_drawn_with_their_operating_points(name):
     models = {"weak": swept(0.5, 0)[2], "strong": swept(2.0, 1)[2]}
     fig, ax = PICTURES[name](models, marked={"strong": 7})
     pixels(fig)
-    assert legend(ax) == ["weak", "strong"]
+    others = {"roc": ["random guessing"], "pr": [UNREACHABLE["pr"], "random guessing"]}
+    others["dominance"] = [UNREACHABLE["dominance"], "lines of equal area"]
+    assert legend(ax) == [*others[name], "weak", "strong", "marked threshold"]
+    assert ax.get_legend().get_window_extent().y1 < ax.get_window_extent().y0  # below the curves
     looks = [
         (line(ax, each).get_color(), line(ax, each).get_linestyle(), line(ax, each).get_marker()) for each in models
     ]
@@ -114,6 +120,7 @@ def test_the_line_through_an_operating_point_is_of_its_value(name):
     expected = value * (7 * x + 1) / (2 - value) if name == "roc" else value * x / (2 * x - value)
     np.testing.assert_allclose(y, expected, atol=2e-3)  # the lines run straight between points of a grid
     assert [text.get_text() for text in ax.texts] == [f"{value:.3g}"]
+    assert "lines of equal value, numbered" in legend(ax)
 
 
 @pytest.mark.parametrize("name", ["roc", "pr"])

@@ -12,6 +12,8 @@ import imbtorch
 from imbtorch import plots
 from imbtorch.analysis import select_model, skew_map
 
+SPACE = ["out of reach of any classifier", "lines of equal area"]  # in the legend beside the models
+
 # --- accuracy-dominance space ----------------------------------------------------------------------------------------
 
 
@@ -30,8 +32,9 @@ def test_the_empty_space_has_its_region_and_lines_of_equal_area():
     xs, ys = (np.asarray(each) for each in boundary(ax).get_data())
     np.testing.assert_allclose(ys, np.sqrt(1 - np.abs(xs)), atol=1e-12)
     assert (ax.get_xlim(), ax.get_ylim()) == ((-1.0, 1.0), (0.0, 1.0))
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("Dominance", "G-mean")
-    assert ax.get_legend() is None
+    assert ax.get_xlabel() == "Dominance (recall of positives - recall of negatives)"
+    assert ax.get_ylabel() == "G-mean"
+    assert legend(ax) == SPACE
     assert not polygons(ax)
     (shade,) = ax.collections  # what cannot be reached
     corners = shade.get_paths()[0].vertices
@@ -55,7 +58,7 @@ def test_points_of_a_selection_are_labelled_and_the_largest_area_is_hatched():
     found = select_model(models)
     fig, ax = plots.plot_accuracy_dominance(found)
     pixels(fig)
-    assert legend(ax) == list(models)
+    assert legend(ax) == [*models, *SPACE, f"area of {found.by_area[0]}"]
     for name, (dominance, gmean, _) in zip(models, found.points.tolist(), strict=True):
         point = line(ax, name)
         assert (point.get_xdata()[0], point.get_ydata()[0]) == pytest.approx((dominance, gmean))
@@ -75,8 +78,8 @@ def test_points_of_a_selection_are_labelled_and_the_largest_area_is_hatched():
 def test_a_perfect_classifier_has_the_largest_trapezium():
     _, ax = plots.plot_accuracy_dominance(torch.tensor([[0.0, 1.0]]), levels=(1.5,))
     np.testing.assert_allclose(polygons(ax)[0].get_xy()[:4], [[-1, 0], [-1, 1], [0, 1], [1, 0]])
-    assert legend(ax) == ["0"]
-    (level,) = [each for each in ax.lines if each is not boundary(ax) and each.get_label() != "0"]
+    assert legend(ax) == ["0", *SPACE, "area of 0"]
+    (level,) = [each for each in ax.lines if each.get_label() == SPACE[1]]
     assert (level.get_xdata()[0], level.get_ydata()[0], len(level.get_xdata())) == pytest.approx((0.0, 1.0, 1))
 
 
@@ -95,12 +98,11 @@ def test_an_infeasible_point_is_named_so_and_is_never_the_best():
     points = torch.tensor([[-0.36, 0.94], [-0.06, 0.74], [-0.36, 0.805]])  # the first is SVM on Pima as it was printed
     fig, ax = plots.plot_accuracy_dominance(points, labels=["original", "SMOTE", "rounded"])
     pixels(fig)
-    assert legend(ax) == ["original (infeasible)", "SMOTE", "rounded"]
+    assert legend(ax) == ["original (infeasible)", "SMOTE", "rounded", *SPACE, "area of SMOTE"]
     np.testing.assert_allclose(polygons(ax)[0].get_xy()[2], [-0.06, 0.74], atol=1e-6)
     point = line(ax, "original (infeasible)")
-    where = ax.transData.transform((point.get_xdata()[0], point.get_ydata()[0]))
-    assert not ax.get_legend().get_window_extent().contains(*where)
-    assert ax.get_legend().get_zorder() < point.get_zorder()
+    assert point.get_xydata().tolist() == [[pytest.approx(-0.36), pytest.approx(0.94)]]
+    assert ax.get_legend().get_window_extent().x0 >= ax.get_window_extent().x1  # beside the points
     _, ax = plots.plot_accuracy_dominance(points[:1])
     assert not polygons(ax)
 
@@ -109,7 +111,7 @@ def test_many_models_have_their_legend_beside_the_space():
     points = torch.stack((torch.linspace(-0.5, 0.5, 30), torch.full((30,), 0.5)), 1)
     fig, ax = plots.plot_accuracy_dominance(points)
     pixels(fig)
-    assert len(legend(ax)) == 30
+    assert legend(ax)[:30] == [str(index) for index in range(30)]
     assert ax.get_legend().get_window_extent().x0 >= ax.get_window_extent().x1
     looks = {(each.get_marker(), each.get_markerfacecolor()) for each in ax.lines if each.get_linestyle() == "None"}
     assert len(looks) == 30
@@ -125,7 +127,11 @@ EPOCHS = {  # 100 negatives, 10 positives: the positives are found one by one, t
 def test_any_measure_over_dominance(given):
     fig, ax = plots.plot_accuracy_dominance(EPOCHS, y=given)
     pixels(fig)
-    assert legend(ax) == list(EPOCHS)
+    assert legend(ax) == [
+        *EPOCHS,
+        *SPACE,
+        "area of epoch 3",
+    ]  # by hand: accuracy .891 (-.1 + 3), more than .718 (.2 + 3)
     for name, counts in EPOCHS.items():
         (_, lost), (missed, hits) = counts.tolist()
         point = line(ax, name)
@@ -153,7 +159,7 @@ def test_a_measure_below_zero_and_models_of_different_test_sets():
     low = line(ax, "a").get_ydata()[0]
     assert low == pytest.approx(-10 / (5 * 10 * 13 * 2) ** 0.5)  # (0 * 8 - 2 * 5) / sqrt(...)
     assert ax.get_ylim()[0] < low < 0
-    assert ax.get_ylabel() == "Measure"
+    assert ax.get_ylabel() == "Value of the measure"
     assert not [each for each in ax.lines if len(each.get_xdata()) == 401 and each.get_linestyle() == "-"]
     assert not ax.collections  # the limit depends on the class totals, which differ
 
@@ -161,7 +167,8 @@ def test_a_measure_below_zero_and_models_of_different_test_sets():
 def test_the_path_of_a_training():
     fig, ax = plots.plot_accuracy_dominance(EPOCHS, path=True)
     pixels(fig)
-    assert legend(ax) == ["epoch 0", "epoch 4", "epoch 6"]  # the first, the largest area, the last
+    # the first, the largest area, the last
+    assert legend(ax) == ["epoch 0", "epoch 4", "epoch 6", *SPACE, "area of epoch 4"]
     (way,) = [each for each in ax.lines if len(each.get_xdata()) == len(EPOCHS)]
     recalls = [(counts.diag() / counts.sum(1)).tolist() for counts in EPOCHS.values()]
     np.testing.assert_allclose(way.get_xdata(), [tpr - tnr for tnr, tpr in recalls], atol=1e-6)
@@ -176,7 +183,7 @@ def test_what_no_other_lies_northeast_of_is_below_the_steps():
     points = torch.tensor([[-0.5, 0.6], [0.0, 0.8], [-0.2, 0.7], [0.3, 0.5], [0.2, 0.5]])
     fig, ax = plots.plot_accuracy_dominance(points, front=True)
     pixels(fig)
-    steps = line(ax, "no other northeast")
+    steps = line(ax, "front of the undominated models")
     np.testing.assert_allclose(steps.get_xydata(), [[-1, 0.8], [0, 0.8], [0.3, 0.5], [0.3, 0]], atol=1e-6)
     assert steps.get_drawstyle() == "steps-pre"
 
@@ -228,7 +235,7 @@ def test_a_skew_map_shows_the_logarithm_with_lines_at_powers_of_two():
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("True negatives", "True positives")
     (bar,) = [each for each in fig.axes if each is not ax]
     assert ticks(bar, "y") == ["1/16", "1/8", "1/4", "1/2", "1", "2", "4", "8", "16"]
-    assert bar.get_ylabel() == "Skew ratio"
+    assert bar.get_ylabel() == "Skew ratio (hatched: undefined)"  # no positive prediction has no precision
     assert {text.get_text() for text in ax.texts} <= {"1/8", "1/4", "1/2", "1", "2", "4", "8"}
     assert "1" in {text.get_text() for text in ax.texts}
     (lines,) = ax.collections
@@ -250,6 +257,10 @@ def test_the_limit_bounds_what_is_told_apart():
     fig, ax = plots.plot_skew_map(torch.tensor([[0.001, 1.0], [3.0, math.inf]]), limit=4.0)
     pixels(fig)
     np.testing.assert_allclose(ax.images[0].get_array(), [[-2, 0], [math.log2(3), 2]], atol=1e-6)
+    assert ax.images[0].colorbar.extend == "both"
+    _, ax = plots.plot_skew_map(torch.tensor([[0.25, 1.0], [3.0, 4.0]]), limit=4.0)
+    assert ax.images[0].colorbar.extend == "neither"
+    assert ax.images[0].colorbar.ax.get_ylabel() == "Skew ratio"  # none is undefined
 
 
 @pytest.mark.parametrize("kind", ["log", "indicator"])
