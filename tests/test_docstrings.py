@@ -36,7 +36,6 @@ wrap write yield
 WITHOUT_EXAMPLE = """
 """
 UNREAD = """
-measures/overall.py measures/per_class.py measures/shared.py measures/traits.py measures/two_classes.py
 """
 
 

@@ -1,16 +1,16 @@
-"""Counts to values: every measure of the catalogue as a pure function.
+"""Measures of the catalogue, as pure functions of counts.
 
-All take ``[..., K, K]`` counts or rates (rows true, columns predicted) and are batched over the leading dimensions;
-those that need no more also take :class:`~imbtorch.counts.Margins`. They compute in float64 and return float64 for
-integer counts, the dtype of the counts for floating ones. They are differentiable, with finite gradients wherever the
-value is finite.
+All take ``[..., K, K]`` counts or rates (rows true, columns predicted), batched over the leading dimensions. Measures
+that do not read single cells off the diagonal also take :class:`~imbtorch.counts.Margins`. They compute in float64 and
+return float64 for integer counts, and the dtype of the counts otherwise. They are differentiable, with finite gradients
+wherever the value is finite.
 
 Undefined values follow one rule. A class with neither targets nor predictions takes no part in a mean (nan under
 ``average="none"``). A class that has targets *or* predictions counts 0 where its ratio is 0/0. ``average="min"``,
-balanced accuracy, G-mean and weighted accuracy go over the classes with targets: a class that was predicted once but
-never came would make the worst class 0 for a whole run. MCC and RCI are 0 at 0/0. Counts that are all zero give
-nan, and so do counts that cannot be counts: a nan or negative cell, margins that contradict one another
-(:func:`~imbtorch.counts.margins` says when).
+balanced accuracy, G-mean and weighted accuracy only read classes with targets; otherwise a class that is predicted once
+but has no targets would make the worst class 0 for a whole run. MCC and RCI are 0 at 0/0. Counts that are all zero give
+nan, as do impossible counts: a nan or negative cell, or margins that contradict each other (see
+:func:`~imbtorch.counts.margins`).
 """
 
 from imbtorch.measures.overall import *

@@ -39,7 +39,7 @@ __all__ = [
 
 @catalogued("accuracy", higher_is_better=True, bounds=(0, 1))
 def accuracy(counts: Counts) -> Tensor:
-    r"""Accuracy: the share of samples that were predicted right.
+    r"""Accuracy: the share of correctly predicted samples.
 
     .. math:: \mathrm{ACC} = \frac{\sum_i c_{ii}}{\sum_{ij} c_{ij}}
 
@@ -62,7 +62,7 @@ def accuracy(counts: Counts) -> Tensor:
 def balanced_accuracy(counts: Counts) -> Tensor:
     r"""Balanced accuracy: mean recall over the classes that have targets.
 
-    With two classes it is (TPR + TNR)/2, which is also the AUC of the ROC curve through this one operating point
+    With two classes it is (TPR + TNR)/2, which is also the area under the ROC curve through this single operating point
     (Garcia et al. 2010; Liu et al. 2007, three-point curve).
 
     .. math:: \mathrm{BA} = \frac{1}{\lvert\{i : r_i > 0\}\rvert} \sum_{i : r_i > 0} \frac{c_{ii}}{r_i}
@@ -72,8 +72,8 @@ def balanced_accuracy(counts: Counts) -> Tensor:
 
     Returns:
         ``[...]`` in [0, 1], higher is better; nan where all counts are zero. A class that is predicted but has no
-        targets takes no part, as in ``sklearn.metrics.balanced_accuracy_score``; torchmetrics' macro recall counts 0
-        for it.
+        targets takes no part, as in ``sklearn.metrics.balanced_accuracy_score``; torchmetrics' macro recall counts it
+        as 0.
 
     Source: Brodersen et al. (2010), The balanced accuracy and its posterior distribution; Mosley (2013).
 
@@ -92,7 +92,7 @@ def geometric_mean(counts: Counts, correction: float = 0.0) -> Tensor:
 
     Args:
         counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
-        correction: takes the place of a recall of 0, so that one class that was never hit does not hide all others.
+        correction: value in [0, 1] that replaces a recall of 0, so that one missed class does not hide all others.
 
     Returns:
         ``[...]`` in [0, 1], higher is better; nan where all counts are zero. A class without targets takes no part;
@@ -123,8 +123,8 @@ def matthews_corrcoef(counts: Counts) -> Tensor:
     .. math:: \mathrm{MCC} = \frac{\sum_i (\mathit{tp}_i \mathit{tn}_i - \mathit{fn}_i \mathit{fp}_i)}
         {\sqrt{\sum_i r_i (n - r_i) \sum_i p_i (n - p_i)}}
 
-    Written so, the numerator is the usual ``trace * n - sum(r * p)`` but keeps its digits: for 10^12 samples the usual
-    form is wrong in the sixth, and torchmetrics' float32 in the second.
+    This numerator equals the usual ``trace * n - sum(r * p)`` but is more precise: for 10^12 samples the usual form is
+    wrong in the sixth digit, and torchmetrics' float32 in the second.
 
     Args:
         counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
@@ -141,7 +141,7 @@ def matthews_corrcoef(counts: Counts) -> Tensor:
     """
     _, actual, predicted = own = margins(counts)
     tp, fn, fp, tn = of_each_class(counts, own)
-    # each variance has its own root: their product would overflow or lose small rates
+    # a separate root for each variance, since their product would overflow or lose small rates
     of_targets, of_predictions = root((actual * (tn + fp)).sum(-1)), root((predicted * (tn + fn)).sum(-1))
     covariance = (tp * tn - fn * fp).sum(-1)
     return restore(defined(ratio(covariance, of_targets * of_predictions), actual), counts)
@@ -149,7 +149,7 @@ def matthews_corrcoef(counts: Counts) -> Tensor:
 
 @catalogued("rci", higher_is_better=True, bounds=(0, 1), needs_matrix=True)
 def relative_classifier_information(counts: Tensor) -> Tensor:
-    r"""Relative classifier information (RCI): the share of the targets' entropy that the predictions tell.
+    r"""Relative classifier information (RCI): the share of the targets' entropy that the predictions explain.
 
     .. math:: \mathrm{RCI} = \frac{\sum_{ij} c_{ij} \log \frac{n c_{ij}}{r_i p_j}}{\sum_i r_i \log \frac{n}{r_i}}
 
@@ -173,7 +173,7 @@ def relative_classifier_information(counts: Tensor) -> Tensor:
     r, p, n = actual.unsqueeze(-1), predicted.unsqueeze(-2), total.unsqueeze(-1)
     hit = wide > 0
     product = torch.where(hit, r * p, 1.0)
-    # logarithms near 0 come from the exact difference n c - r p, so that rare classes keep their digits
+    # logarithms near 0 are computed from the exact difference n c - r p, to be precise for rare classes
     excess = torch.where(hit, (wide * (n - r - p + wide) - (r - wide) * (p - wide)) / product, 0.0)
     close = excess.abs() < 0.5
     far = torch.where(hit & ~close, n * wide / product, 1.0).log()
@@ -193,9 +193,9 @@ def confusion_entropy(counts: Tensor) -> Tensor:
         counts: ``[..., K, K]`` counts or rates.
 
     Returns:
-        ``[...]``, lower is better, 0 without errors. It stays within [0, 1] for three classes and more but can exceed
-        1 for two. K counts the classes that have targets or predictions, so an empty class changes nothing (PyCM has
-        no value there); nan where all counts are zero.
+        ``[...]``, lower is better, 0 without errors. It lies within [0, 1] for three or more classes but can exceed 1
+        for two. K counts the classes that have targets or predictions, so an empty class changes nothing (PyCM has no
+        value there); 0 for one class; nan where all counts are zero.
 
     Source: Wei, Yuan, Hu and Wang (2010), A novel measure for evaluating classifiers.
 
@@ -247,17 +247,17 @@ def cohen_kappa(counts: Counts, weights: Literal["linear", "quadratic"] | None =
         \qquad \kappa_w = 1 - \frac{\sum_{ij} w_{ij} c_{ij}}{\sum_{ij} w_{ij} r_i p_j / n}
 
     Args:
-        counts: ``[..., K, K]`` counts or rates; without weights :class:`~imbtorch.counts.Margins` do as well.
-        weights: how much worse far errors are, for classes in an order: None (all alike), ``"linear"``
+        counts: ``[..., K, K]`` counts or rates; without weights also :class:`~imbtorch.counts.Margins`.
+        weights: weight of each error by its distance, for ordered classes: None (all equal), ``"linear"``
             (w = abs(i - j)) or ``"quadratic"`` (its square).
 
     Returns:
-        ``[...]`` in [-1, 1], higher is better; 0 where all targets and predictions are of one class, as MCC;
+        ``[...]`` in [-1, 1], higher is better; 0 where all targets and predictions are of one class, like MCC;
         nan where all counts are zero. scikit-learn and PyCM have no value (nan) for one class.
 
     Raises:
         ValueError: for other weights.
-        TypeError: for weights with :class:`~imbtorch.counts.Margins`, which do not say how far errors are.
+        TypeError: for weights with :class:`~imbtorch.counts.Margins`, which lack the distances of errors.
 
     Source: Cohen (1960), A coefficient of agreement for nominal scales; Cohen (1968), Weighted kappa.
 
@@ -269,7 +269,7 @@ def cohen_kappa(counts: Counts, weights: Literal["linear", "quadratic"] | None =
     if weights is None:
         tp, fn, fp, tn = of_each_class(counts, own)
         return restore(defined(ratio((tp * tn - fn * fp).sum(-1), (actual * (tn + fn)).sum(-1)), actual), counts)
-    wide = double(check_square(counts))  # its margins are nan where a cell is no count
+    wide = double(check_square(counts))  # its margins are nan where a cell is not a count
     distance = class_distances(wide) ** (2 if weights == "quadratic" else 1)
     found = (distance * wide).sum((-2, -1)) * actual.sum(-1)
     chance = (distance * actual.unsqueeze(-1) * predicted.unsqueeze(-2)).sum((-2, -1))
@@ -282,9 +282,9 @@ def bottom_line(counts: Counts) -> Tensor:
 
     .. math:: \min(\mathrm{ACC}, \mathrm{CBA})
 
-    The other three are never the lowest: class by class c/max(r, p) is at most c/p (precision), c/r (recall) and, since
-    r + p <= 2 max(r, p), at most 2 c/(r + p) (F1), and all four are averaged over the same classes. Monitoring it, the
-    highest being best, is the max-min choice among the five measures of the IAM paper.
+    The other three are never the lowest. For each class c/max(r, p) is at most c/p (precision), at most c/r (recall)
+    and, since r + p <= 2 max(r, p), at most 2 c/(r + p) (F1), and all four are averaged over the same classes. To
+    select the highest bottom line is the max-min choice of the IAM paper among five measures.
 
     Args:
         counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
@@ -305,9 +305,9 @@ def bottom_line(counts: Counts) -> Tensor:
 
 @catalogued("macro_averaged_absolute_error", higher_is_better=False, bounds=(0, None), needs_matrix=True)
 def macro_averaged_absolute_error(counts: Tensor) -> Tensor:
-    r"""Macro-averaged mean absolute error (MA-MAE): how many classes off, the mean of each true class, averaged.
+    r"""Macro-averaged mean absolute error (MA-MAE): the mean distance of predictions from each true class, averaged.
 
-    For classes in an order, such as grades, whose indices are equally far apart.
+    It is meant for ordered classes at equal distances, such as grades.
 
     .. math:: \frac{1}{\lvert\{i : r_i > 0\}\rvert} \sum_{i : r_i > 0}
         \frac{\sum_j \lvert i - j \rvert \, c_{ij}}{r_i}
@@ -332,7 +332,7 @@ def macro_averaged_absolute_error(counts: Tensor) -> Tensor:
 
 @catalogued("expected_cost", higher_is_better=False, needs_matrix=True)
 def expected_cost(counts: Tensor, costs: Tensor, normalize: bool | Literal["trivial"] = True) -> Tensor:
-    r"""Expected cost of a sample, or total cost of all, for known misclassification costs.
+    r"""Expected cost per sample, or total cost, for known misclassification costs.
 
     .. math:: \mathrm{EC} = \frac{\sum_{ij} w_{ij} c_{ij}}{\sum_{ij} c_{ij}};
         \qquad \mathrm{EC}_{\mathrm{trivial}} = \frac{\mathrm{EC} - s}{\min_j \sum_i w_{ij} r_i / n - s},
@@ -340,16 +340,17 @@ def expected_cost(counts: Tensor, costs: Tensor, normalize: bool | Literal["triv
 
     Args:
         counts: ``[..., K, K]`` counts or rates.
-        costs: ``[K, K]``, what a sample of the row's class costs when predicted as the column's; negative is a gain.
-        normalize: divide by the number of samples; ``"trivial"`` also puts the perfect classifier at 0 and the best
-            constant prediction at 1, so that values of 1 and more say that the scores were not worth using.
+        costs: ``[K, K]``, cost of a sample of the row's class that is predicted as the column's; negative is a gain.
+        normalize: divide by the number of samples; ``"trivial"`` also rescales the perfect classifier to 0 and the best
+            constant prediction to 1, so that a classifier with 1 or more is of no use.
 
     Returns:
-        ``[...]`` in units of the costs, lower is better; nan where all counts are zero (0 if not normalized).
-        With ``"trivial"`` 0 or more; where a constant prediction is perfect it is 0 without needless cost, else inf.
+        ``[...]`` in units of the costs, lower is better; nan where all counts are zero (0 if not normalized). With
+        ``"trivial"`` it is 0 or more; where a constant prediction is perfect, it is 0 for a perfect classifier, else
+        inf.
 
     Raises:
-        ValueError: for costs that do not fit the counts or are not finite, and for another ``normalize``.
+        ValueError: for costs of a wrong shape or that are not finite, and for an unknown ``normalize``.
 
     Source: Liu, Ghosh and Martin (2007), eq. 1 and 2; Ferrer (2022), Analysis and comparison of classification metrics,
     for the comparison with the best constant prediction (there s = 0).
@@ -361,12 +362,12 @@ def expected_cost(counts: Tensor, costs: Tensor, normalize: bool | Literal["triv
     wide = matrix(counts)
     weights = torch.as_tensor(costs, dtype=torch.float64)
     if not bool(weights.isfinite().all()):
-        raise ValueError("costs must be finite")
+        raise ValueError("costs must be finite, got nan or inf")
     weights = weights.to(wide.device)
     if weights.shape != wide.shape[-2:]:
         raise ValueError(f"costs must be {list(wide.shape[-2:])} like the matrix, got {list(weights.shape)}")
     if normalize == "trivial":
-        needless = weights - weights.amin(-1, keepdim=True)  # so that nothing is left of EC - s where both are equal
+        needless = weights - weights.amin(-1, keepdim=True)  # so that EC - s is exactly 0 where both are equal
         found, constant = (wide * needless).sum((-2, -1)), (wide.sum(-1, keepdim=True) * needless).sum(-2).amin(-1)
         return restore(defined(quotient(found, constant, undefined=0.0), wide.sum(-1)), counts)
     total = (wide * weights).sum((-2, -1))

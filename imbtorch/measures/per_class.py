@@ -1,4 +1,4 @@
-"""Measures of each class, and their averages."""
+"""Measures of each class, and their averages over classes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 @catalogued("precision", higher_is_better=True, bounds=(0, 1), averages=PER_CLASS_OR_POSITIVE)
 def precision(counts: Counts, average: Average = "macro") -> Tensor:
-    r"""Precision: of the samples that were predicted as a class, the share that belongs to it.
+    r"""Precision: the share of the predictions of a class that are right.
 
     .. math:: P_i = \frac{c_{ii}}{p_i}
 
@@ -36,8 +36,8 @@ def precision(counts: Counts, average: Average = "macro") -> Tensor:
             ``"min"`` for the worst of the classes that have targets, or ``"binary"`` for class 1 of two.
 
     Returns:
-        ``[...]`` in [0, 1], higher is better. A class that was never predicted counts 0, one without targets and
-        predictions takes no part.
+        ``[...]`` in [0, 1], higher is better. A class that is never predicted counts 0; a class with neither targets
+        nor predictions takes no part.
 
     Source: Mortaz (2020), eq. 4; Liu et al. (2007), eq. 4, 9 and 10.
 
@@ -50,7 +50,7 @@ def precision(counts: Counts, average: Average = "macro") -> Tensor:
 
 @catalogued("recall", higher_is_better=True, bounds=(0, 1), averages=PER_CLASS_OR_POSITIVE)
 def recall(counts: Counts, average: Average = "macro") -> Tensor:
-    r"""Recall (sensitivity, true positive rate): of the samples of a class, the share that was predicted as it.
+    r"""Recall (sensitivity, true positive rate): the share of the samples of a class that are predicted as this class.
 
     .. math:: R_i = \frac{c_{ii}}{r_i}
 
@@ -73,7 +73,7 @@ def recall(counts: Counts, average: Average = "macro") -> Tensor:
 
 @catalogued("specificity", higher_is_better=True, bounds=(0, 1), averages=PER_CLASS_OR_POSITIVE)
 def specificity(counts: Counts, average: Average = "macro") -> Tensor:
-    r"""Specificity (true negative rate): of the samples of all other classes, the share not predicted as this one.
+    r"""Specificity (true negative rate): the share of the samples of other classes not predicted as this class.
 
     .. math:: S_i = \frac{n - r_i - p_i + c_{ii}}{n - r_i}
 
@@ -82,9 +82,10 @@ def specificity(counts: Counts, average: Average = "macro") -> Tensor:
         average: see :func:`precision`.
 
     Returns:
-        ``[...]`` in [0, 1], higher is better; 0 for a class that has all targets.
+        ``[...]`` in [0, 1], higher is better; 0 for a class that has all targets. A class with neither targets nor
+        predictions takes no part.
 
-    Source: Garcia et al. (2010), TNrate; classes one against the rest.
+    Source: Garcia et al. (2010), TNrate; several classes are read one against the rest.
 
     >>> specificity(torch.tensor([[8, 2], [1, 1]]), average="binary")
     tensor(0.8000, dtype=torch.float64)
@@ -100,21 +101,22 @@ def f_score(counts: Counts, beta: float = 1.0, average: Average = "macro") -> Te
 
     .. math:: F_i = \frac{(1 + \beta^2) c_{ii}}{\beta^2 r_i + p_i}
 
-    The macro average is that of the classes' F-scores (Mortaz 2020, eq. 6), as in every peer. It is not the harmonic
-    mean of macro precision and macro recall, which Theorem 3 there argues with: ``[[1, 1], [0, 1]]`` has both macro
-    means .75 and this F-score .667. IAM <= CBA <= F-score holds all the same, for CBA is the mean of the smaller of
-    precision and recall.
+    The macro average is the mean of the F-scores of the classes (Mortaz 2020, eq. 6), as in other libraries. It is not
+    the harmonic mean of macro precision and macro recall, which Theorem 3 of that paper uses: ``[[1, 1], [0, 1]]`` has
+    .75 as both macro means, but this F-score is .667. IAM <= CBA <= F-score still holds, because CBA averages the
+    smaller of precision and recall.
 
     Args:
         counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
-        beta: how many times as much recall counts as precision; 1 for F1.
+        beta: weight of recall relative to precision; 1 for F1.
         average: see :func:`precision`.
 
     Returns:
-        ``[...]`` in [0, 1], higher is better.
+        ``[...]`` in [0, 1], higher is better; 0 for a class without right predictions. A class with neither targets nor
+        predictions takes no part.
 
     Raises:
-        ValueError: for a negative beta.
+        ValueError: for a beta that is negative or not finite.
 
     Source: Mortaz (2020), eq. 6; Liu et al. (2007), eq. 6.
 
@@ -139,7 +141,8 @@ def fowlkes_mallows(counts: Counts, average: Average = "macro") -> Tensor:
         average: see :func:`precision`.
 
     Returns:
-        ``[...]`` in [0, 1], higher is better.
+        ``[...]`` in [0, 1], higher is better; 0 for a class without right predictions. A class with neither targets nor
+        predictions takes no part.
 
     Source: Fowlkes and Mallows (1983); "geometric mean of precision and recall" in Liu et al. (2007), Table 2.
 
@@ -154,12 +157,12 @@ def fowlkes_mallows(counts: Counts, average: Average = "macro") -> Tensor:
 
 @catalogued("iou", higher_is_better=True, bounds=(0, 1), averages=PER_CLASS_OR_POSITIVE)
 def jaccard(counts: Counts, average: Average = "macro") -> Tensor:
-    r"""Jaccard index, intersection over union (IoU): of all that is or was called a class, the share that is both.
+    r"""Jaccard index, intersection over union (IoU): right predictions over all samples in or predicted as a class.
 
     .. math:: J_i = \frac{c_{ii}}{r_i + p_i - c_{ii}} = \frac{F_i}{2 - F_i}
 
-    So the macro mean is the mean IoU (mIoU) of segmentation, and F1 the Dice score; class by class both rank alike,
-    their means need not.
+    The macro mean is the mean IoU (mIoU) of segmentation; F1 is the Dice score. For a single class both rank models
+    alike, but their means over classes can differ in order.
 
     Args:
         counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
@@ -167,8 +170,8 @@ def jaccard(counts: Counts, average: Average = "macro") -> Tensor:
 
     Returns:
         ``[...]`` in [0, 1], higher is better. A class with neither targets nor predictions takes no part, as in
-        torchmetrics' ``MulticlassJaccardIndex``; scikit-learn leaves it out as well if ``labels`` is not given, and
-        counts ``zero_division`` if it is; PyCM has no value for it, and no mean.
+        torchmetrics' ``MulticlassJaccardIndex``. scikit-learn also leaves it out without ``labels``, and counts
+        ``zero_division`` with ``labels``; PyCM has neither a value nor a mean.
 
     Source: Jaccard (1901); Everingham et al. (2010), The Pascal visual object classes challenge, for segmentation.
 
@@ -181,7 +184,7 @@ def jaccard(counts: Counts, average: Average = "macro") -> Tensor:
 
 @catalogued("npv", higher_is_better=True, bounds=(0, 1), averages=PER_CLASS_OR_POSITIVE)
 def negative_predictive_value(counts: Counts, average: Average = "macro") -> Tensor:
-    r"""Negative predictive value (NPV): of the samples that were not predicted as a class, the share of other classes.
+    r"""Negative predictive value (NPV): the share of the samples not predicted as a class that do not belong to it.
 
     .. math:: \mathrm{NPV}_i = \frac{n - r_i - p_i + c_{ii}}{n - p_i}
 
@@ -190,9 +193,11 @@ def negative_predictive_value(counts: Counts, average: Average = "macro") -> Ten
         average: see :func:`precision`.
 
     Returns:
-        ``[...]`` in [0, 1], higher is better; 0 for a class that all samples were predicted as.
+        ``[...]`` in [0, 1], higher is better; 0 for a class that is predicted for all samples. A class with neither
+        targets nor predictions takes no part.
 
-    Source: Altman and Bland (1994), Diagnostic tests 2: predictive values; classes one against the rest.
+    Source: Altman and Bland (1994), Diagnostic tests 2: predictive values; several classes are read one against the
+    rest.
 
     >>> negative_predictive_value(torch.tensor([[8, 2], [1, 1]]), average="binary")
     tensor(0.8889, dtype=torch.float64)
@@ -208,9 +213,10 @@ def class_balance_accuracy(counts: Counts, average: ClassAverage = "macro") -> T
 
     .. math:: \mathrm{CBA} = \frac1K \sum_i \frac{c_{ii}}{\max(r_i, p_i)}
 
-    So CBA is at most macro precision, macro recall, the macro F-score, and the harmonic mean of macro precision and
-    macro recall. It is at most the accuracy for two classes but not for three: ``[[0, 0, 1], [0, 1, 0], [2, 0, 0]]``
-    has CBA .333 and accuracy .25. What holds for any K is CBA <= 1 - (2/K)(1 - ACC), K counting the classes present.
+    CBA never exceeds macro precision, macro recall, the macro F-score, or the harmonic mean of macro precision and
+    macro recall. It never exceeds accuracy for two classes, but can for three: ``[[0, 0, 1], [0, 1, 0], [2, 0, 0]]``
+    has CBA .333 and accuracy .25. For any K, CBA <= 1 - (2/K)(1 - ACC), where K is the number of classes with targets
+    or predictions.
 
     Args:
         counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
@@ -231,21 +237,21 @@ def class_balance_accuracy(counts: Counts, average: ClassAverage = "macro") -> T
 
 @catalogued("iam", higher_is_better=True, bounds=(-1, 1), averages=PER_CLASS)
 def imbalance_accuracy(counts: Counts, average: ClassAverage = "macro") -> Tensor:
-    r"""Imbalance accuracy metric (IAM): what each class gets right minus what it gets wrong, averaged.
+    r"""Imbalance accuracy metric (IAM): right minus wrong predictions of each class, relative to its size, averaged.
 
     .. math:: \mathrm{IAM} = \frac1K \sum_i
         \frac{c_{ii} - \max\bigl(\sum_{j \ne i} c_{ij}, \sum_{j \ne i} c_{ji}\bigr)}{\max(r_i, p_i)}
 
-    Know before you monitor it:
+    Properties to know before you monitor it:
 
     - **IAM = 2 CBA - 1**, exactly and class by class, since max(r_i, p_i) is c_ii plus the larger of the two sums. So
       IAM and :func:`class_balance_accuracy` select the same model.
     - Theorem 4 of the paper (IAM <= accuracy) holds up to four classes and fails from five on: ``[[4, 2], [2, 5]]``
       beside three classes of one right sample each has IAM 79/105 and accuracy 12/16. The tight bound for any K is
-      IAM <= 1 - (4/K)(1 - ACC), K counting the classes present.
-    - Its sign does not say whether most samples are right: ``[[95, 3], [2, 0]]`` has accuracy .95 and IAM -.031. A
-      random guess on K balanced classes scores 2/K - 1, not 0.
-    - Leaving out absent classes raises it on a partial validation set.
+      IAM <= 1 - (4/K)(1 - ACC), where K is the number of classes with targets or predictions.
+    - A negative IAM does not mean that most samples are wrong: ``[[95, 3], [2, 0]]`` has accuracy .95 and IAM -.031.
+      Random guessing on K balanced classes scores 2/K - 1, not 0.
+    - Absent classes take no part, so a validation set that lacks some classes can have a higher IAM.
 
     Args:
         counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
@@ -253,8 +259,8 @@ def imbalance_accuracy(counts: Counts, average: ClassAverage = "macro") -> Tenso
             worst of the classes that have targets.
 
     Returns:
-        ``[...]`` in [-1, 1], higher is better. A class with targets or predictions but not one right sample counts -1,
-        one with neither takes no part.
+        ``[...]`` in [-1, 1], higher is better. A class with targets or predictions but no right prediction counts -1;
+        a class with neither takes no part.
 
     Source: Mortaz (2020), Imbalance accuracy metric for model selection in multi-class imbalance classification
     problems, eq. 8.

@@ -1,4 +1,4 @@
-"""Shared parts of the measures: types of their arguments, means over classes, roots and logarithms at 0."""
+"""Shared parts of the measures: types of arguments, means over classes, roots and logarithms at 0."""
 
 from __future__ import annotations
 
@@ -23,20 +23,28 @@ def class_mean(
 
     Args:
         values: ``[..., K]``.
-        actual: ``[..., K]``, targets of each; where they are nan the value is.
-        predicted: ``[..., K]``, predictions of each.
-        average: ``"macro"``, ``"weighted"`` by targets, ``"none"`` (None), or ``"min"``, the lowest with targets.
-        samples: ``[..., K]``, samples of each. Where no class takes part, those with samples do, so that only counts
-            that are all zero give nan (labels can all be absent from a batch of samples; classes cannot).
+        actual: ``[..., K]``, number of targets of each class; nan makes the mean nan.
+        predicted: ``[..., K]``, number of predictions of each class.
+        average: ``"macro"``, ``"weighted"`` by targets, ``"none"`` (None), or ``"min"`` for the lowest value of the
+            classes with targets.
+        samples: ``[..., K]``, number of samples of each label. If no label takes part, those with samples do, so that
+            only counts that are all zero give nan (all labels can be absent from a batch; all classes cannot).
 
     Returns:
-        ``[...]``, or ``[..., K]`` for ``"none"``.
+        ``[...]``, or ``[..., K]`` for ``"none"``; nan where no class takes part.
+
+    Raises:
+        ValueError: for an unknown average.
+
+    >>> targets, predictions = torch.tensor([10.0, 2.0, 0.0]), torch.tensor([9.0, 3.0, 0.0])
+    >>> class_mean(torch.tensor([0.75, 0.25, 0.0]), targets, predictions, "macro")
+    tensor(0.5000)
     """
     check_choice("average", average, ("macro", "weighted", "none", "min", None))
     if average == "min":
         without = actual <= 0  # false for nan
         return torch.where(without.all(-1), math.nan, torch.where(without, math.inf, values).amin(-1))
-    present = ~(actual + predicted <= 0)  # true for nan, which a mean must not hide
+    present = ~(actual + predicted <= 0)  # also true for nan, so that the mean is nan
     if average in ("none", None):
         return torch.where(present, values, math.nan)
     weight = actual if average == "weighted" else present
@@ -48,7 +56,7 @@ def class_mean(
 
 
 def averaged(parts: tuple[Tensor, Tensor], actual: Tensor, predicted: Tensor, average: str | None) -> Tensor:
-    """Average the ratio of two parts over classes; micro sums them first, binary takes class 1 of two."""
+    """Average the ratio of two parts over classes: ``"micro"`` sums the parts first, ``"binary"`` takes class 1."""
     check_choice("average", average, ("macro", "weighted", "none", "min", "micro", "binary", None))
     numerator, denominator = parts
     if average == "micro":
@@ -62,7 +70,7 @@ def averaged(parts: tuple[Tensor, Tensor], actual: Tensor, predicted: Tensor, av
 
 
 def two_rates(counts: Counts) -> tuple[Tensor, Tensor]:
-    """TPR and TNR of two classes; where one has no targets it stands at the other's rate."""
+    """Compute TPR and TNR of two classes; the rate of a class without targets is that of the other class."""
     tp, actual, _ = margins(counts)
     check_two(actual.shape[-1], "this measure")
     tnr, tpr = defined(ratio(tp, actual), actual, keepdim=True).unbind(-1)
@@ -71,22 +79,23 @@ def two_rates(counts: Counts) -> tuple[Tensor, Tensor]:
 
 
 def check_two(classes: int, what: str) -> None:
+    """Check that there are two classes."""
     if classes != 2:
         raise ValueError(f"{what} is for two classes, got {classes}; use one_vs_rest(counts) to read each class")
 
 
 def defined(value: Tensor, weight: Tensor, keepdim: bool = False) -> Tensor:
-    """Nan where all of the last dimension of ``weight`` is zero."""
+    """Replace values by nan where all weights along the last dimension are zero."""
     return torch.where((weight > 0).any(-1, keepdim=keepdim), value, math.nan)
 
 
 def mean_where(values: Tensor, present: Tensor) -> Tensor:
-    """Mean over the last dimension of the values that are present; nan without any."""
+    """Average the present values over the last dimension; return nan if there are none."""
     return torch.where(present, values, 0.0).sum(-1) / present.sum(-1)
 
 
 def root(x: Tensor) -> Tensor:
-    """Square root with gradient 0 at 0."""
+    """Return the square root, with gradient 0 at 0."""
     positive = x > 0
     return torch.where(positive, torch.where(positive, x, 1.0).sqrt(), 0.0)
 
@@ -98,13 +107,13 @@ def xlogx(x: Tensor) -> Tensor:
 
 
 def quotient(numerator: Tensor, denominator: Tensor, undefined: float) -> Tensor:
-    """Quotient of non-negative numbers: inf for x/0, a value of its own for 0/0; gradients are 0 there."""
+    """Divide non-negative numbers: x/0 is inf and 0/0 is ``undefined``, both with gradient 0."""
     empty = denominator <= 0
     limit = torch.where(numerator <= 0, undefined, math.inf)
     return torch.where(empty, limit, numerator / torch.where(empty, 1.0, denominator))
 
 
 def class_distances(counts: Tensor) -> Tensor:
-    """Return the distance of each predicted class from the true one, ``[K, K]``, for classes in an order."""
+    """Return the distance between true and predicted class, ``[K, K]``, for ordered classes."""
     place = torch.arange(counts.shape[-1], dtype=counts.dtype, device=counts.device)
     return (place.unsqueeze(-1) - place).abs()

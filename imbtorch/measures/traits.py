@@ -1,4 +1,4 @@
-"""The catalogue: what is known of each measure, written once, at its function."""
+"""Catalogue of the measures: the traits of each one, declared at its function."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 PER_CLASS = ("macro", "weighted", "none", "min")
 PER_CLASS_OR_POSITIVE = (*PER_CLASS, "micro", "binary")
-ALIASES = {"dice": "f1"}  # further names of keys
+ALIASES = {"dice": "f1"}  # alternative keys
 
 Function = TypeVar("Function", bound=Callable[..., Tensor])
 OfArguments: TypeAlias = Callable[[Mapping[str, Any]], bool]
@@ -34,16 +34,16 @@ OfArguments: TypeAlias = Callable[[Mapping[str, Any]], bool]
 
 @dataclass(frozen=True)
 class Traits:
-    """The traits of a measure.
+    """Traits of a measure.
 
     Attributes:
-        key: name of the measure in reports; empty for a function that is not of the catalogue.
-        higher_is_better: direction; None without one.
-        bounds: lowest and highest value that it can take; None where there is no such bound.
-        averages: averages that it takes; empty for measures of the whole matrix.
-        binary_only: whether it takes two classes only.
-        reads_threshold: whether its argument ``threshold`` is that at which predictions were made.
-        needs_matrix: whether it must see the matrix; False if it takes :class:`~imbtorch.counts.Margins` too.
+        key: name of the measure in reports; empty for a function outside the catalogue.
+        higher_is_better: direction; None if no direction is better.
+        bounds: lowest and highest possible value; None for no bound.
+        averages: accepted averages; empty for measures of the whole matrix.
+        binary_only: whether the measure is for two classes only.
+        reads_threshold: whether the argument ``threshold`` is the decision threshold of the predictions.
+        needs_matrix: whether the measure needs the matrix; False if it also takes :class:`~imbtorch.counts.Margins`.
     """
 
     key: str = ""
@@ -56,7 +56,7 @@ class Traits:
 
 
 CATALOGUE: dict[Callable[..., Tensor], Traits] = {}
-"""Traits of each measure, with the defaults of its arguments."""
+"""Traits of each measure, for the defaults of its arguments."""
 _DEFAULTS: dict[Callable[..., Tensor], Mapping[str, Any]] = {}
 _READ_OFF: dict[Callable[..., Tensor], Mapping[str, OfArguments]] = {}  # traits that depend on arguments
 
@@ -71,19 +71,20 @@ def catalogued(
     reads_threshold: bool = False,
     needs_matrix: bool | OfArguments = False,
 ) -> Callable[[Function], Function]:
-    """Enter a function of counts into the catalogue, under a key, with its :class:`Traits`.
+    """Enter a function of counts into the catalogue with its key and its :class:`Traits`.
 
     Args:
         key: name in reports.
-        higher_is_better: direction, or a function of the measure's arguments that tells it.
-        bounds: lowest and highest value.
-        averages: averages that it takes.
-        binary_only: whether it takes two classes only.
-        reads_threshold: whether its argument ``threshold`` is that at which predictions were made.
-        needs_matrix: whether margins will not do, or a function of the measure's arguments that tells it.
+        higher_is_better: direction, or a function that derives it from the arguments of the measure.
+        bounds: lowest and highest possible value.
+        averages: accepted averages.
+        binary_only: whether the measure is for two classes only.
+        reads_threshold: whether the argument ``threshold`` is the decision threshold of the predictions.
+        needs_matrix: whether margins are not enough, or a function that derives it from the arguments of the measure.
     """
 
     def enter(function: Function) -> Function:
+        """Enter one function."""
         direction = None if callable(higher_is_better) else higher_is_better
         matrix = True if callable(needs_matrix) else needs_matrix
         _, *parameters = signature(function).parameters.values()
@@ -104,10 +105,11 @@ def catalogued(
 
 
 def _of_counts_alone(function: Function) -> Function:
-    """Make a function without other arguments say what it takes, where it is given predictions and targets."""
+    """Add a helpful error to a function of counts alone, for calls with predictions and targets."""
 
     @wraps(function)
     def measure(counts: Any, *others: object) -> Tensor:
+        """Call the function, if it gets counts alone."""
         if others:
             raise TypeError(
                 f"{function.__name__} takes counts alone, got {1 + len(others)} arguments; "
@@ -119,14 +121,16 @@ def _of_counts_alone(function: Function) -> Function:
 
 
 def _given(function: Callable[..., Tensor], arguments: Mapping[str, Any]) -> Traits:
-    """Read off a measure's arguments the traits that depend on them."""
+    """Return the traits of a measure for some values of its arguments."""
     known = {**_DEFAULTS[function], **arguments}
     read_off: dict[str, Any] = {name: read(known) for name, read in _READ_OFF[function].items()}
     return replace(CATALOGUE[function], **read_off)
 
 
 def traits_of(measure: object) -> Traits | None:
-    """Look up a function of the catalogue or a ``functools.partial`` of one, whose arguments count; None for others.
+    """Look up the traits of a function of the catalogue, or of a ``functools.partial`` of one with its arguments.
+
+    Return None for any other object.
 
     >>> from imbtorch import cohen_kappa
     >>> traits_of(cohen_kappa).needs_matrix, traits_of(partial(cohen_kappa, weights="linear")).needs_matrix
@@ -142,9 +146,9 @@ def traits_of(measure: object) -> Traits | None:
 
 
 def needs_matrix(measure: object) -> bool:
-    """Return whether a measure must see the whole matrix: by its attribute ``needs_matrix``, else by the catalogue.
+    """Return whether a measure needs the whole matrix: by its attribute ``needs_matrix``, else by the catalogue.
 
-    Functions that neither knows may read cells.
+    Functions without either are assumed to read single cells.
     """
     inner = measure
     while isinstance(inner, partial):
@@ -157,7 +161,7 @@ def needs_matrix(measure: object) -> bool:
 
 
 def defaults_of(function: Callable[..., Tensor]) -> dict[str, Any]:
-    """Return the defaults of a measure's arguments beside the counts and the average."""
+    """Return the defaults of a measure's arguments other than the counts and the average."""
     return dict(_DEFAULTS[function])
 
 
@@ -168,16 +172,16 @@ def by_key() -> dict[str, Callable[..., Tensor]]:
 
 
 def by_any_name() -> dict[str, Callable[..., Tensor]]:
-    """Return the measures by their names in reports and those of their functions."""
+    """Return the measures by their names in reports and by the names of their functions."""
     return by_key() | {function.__name__: function for function in CATALOGUE}
 
 
 def measure_function(measure: object) -> Callable[..., Tensor]:
-    """Return the function of a measure that was given as a function, a name or a metric class.
+    """Return the function of a measure, given as a function, a name or a metric class.
 
     Raises:
         ValueError: for an unknown name.
-        TypeError: for what is no measure, and for a name or class of one that needs arguments.
+        TypeError: for an object that is not a measure, and for the name or class of a measure that needs arguments.
     """
     function: Any = measure
     if isinstance(measure, str):
@@ -192,7 +196,7 @@ def measure_function(measure: object) -> Callable[..., Tensor]:
             "measure must be a function of the counts, a metric class of imbtorch or a name such as 'geometric_mean', "
             f"got {measure!r}{remedy}"
         )
-    if function is not measure:  # which was called with more than counts else
+    if function is not measure:  # a given function may be called with more than counts
         _, *others = signature(function).parameters.values()
         needed = [each.name for each in others if each.default is Parameter.empty]
         if needed:

@@ -1,4 +1,4 @@
-"""Measures of two classes, class 1 being the positive one."""
+"""Measures of two classes, of which class 1 is positive."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ __all__ = [
 
 @catalogued("weighted_accuracy", higher_is_better=True, bounds=(0, 1), binary_only=True)
 def weighted_accuracy(counts: Counts, alpha: float = 0.5) -> Tensor:
-    r"""Weighted accuracy: a weighted mean of the accuracies on the positive and the negative class.
+    r"""Weighted accuracy: the weighted mean of the recalls of the positive and the negative class.
 
     .. math:: \mathrm{WA}_\alpha = \alpha \, \mathrm{TPR} + (1 - \alpha) \, \mathrm{TNR}
 
     Args:
         counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.counts.Margins` of two classes.
-        alpha: weight of the positive class in [0, 1]; 1/2 is balanced accuracy, the share of positives is accuracy.
+        alpha: weight of the positive class in [0, 1]; 1/2 gives balanced accuracy, the share of positives accuracy.
 
     Returns:
-        ``[...]`` in [0, 1], higher is better. Where one class has no targets it is the rate of the other.
+        ``[...]`` in [0, 1], higher is better. If one class has no targets, it is the recall of the other; nan where all
+        counts are zero.
 
     Raises:
         ValueError: for alpha outside [0, 1], and for more than two classes (use :func:`one_vs_rest`).
@@ -56,7 +57,7 @@ def weighted_accuracy(counts: Counts, alpha: float = 0.5) -> Tensor:
 
 @catalogued("dominance", higher_is_better=None, bounds=(-1, 1), binary_only=True)
 def dominance(counts: Counts) -> Tensor:
-    r"""Dominance: how far the positive class is better recognised than the negative one.
+    r"""Dominance: the recall of the positive class minus the recall of the negative class.
 
     .. math:: D = \mathrm{TPR} - \mathrm{TNR}
 
@@ -64,7 +65,8 @@ def dominance(counts: Counts) -> Tensor:
         counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.counts.Margins` of two classes.
 
     Returns:
-        ``[...]`` in [-1, 1]; 0 is balance, and no direction is better. 0 where one class has no targets.
+        ``[...]`` in [-1, 1]; 0 is balance, and no direction is better. 0 where one class has no targets; nan where all
+        counts are zero.
 
     Raises:
         ValueError: for more than two classes (use :func:`one_vs_rest`).
@@ -88,8 +90,8 @@ def accuracy_dominance_area(counts: Counts) -> Tensor:
         counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.counts.Margins` of two classes.
 
     Returns:
-        ``[...]`` in [0, 1.5], higher is better; 1.5 is the perfect classifier. A point is feasible where
-        G <= sqrt(1 - abs(D)).
+        ``[...]`` in [0, 1.5], higher is better; 1.5 for the perfect classifier. A class without targets has the recall
+        of the other; nan where all counts are zero. A point is feasible if G <= sqrt(1 - abs(D)).
 
     Raises:
         ValueError: for more than two classes (use :func:`one_vs_rest`).
@@ -118,25 +120,26 @@ def index_balanced_accuracy(
     .. math:: \mathrm{IBA}_\alpha(M) = (1 + \alpha D) \, M
 
     The default is the paper's recommendation, alpha = .05 on the plain G-mean. imbalanced-learn's default is
-    alpha = .1 on the *squared* G-mean, and with its default average the dominance of binary data is 0, so alpha does
-    nothing there (``average="binary"`` weights as the paper does). PyCM's ``IBA`` is alpha = 1 on the squared G-mean.
+    alpha = .1 on the *squared* G-mean, and with its default average the dominance of binary data is 0, so that alpha
+    has no effect (``average="binary"`` weights as in the paper). PyCM's ``IBA`` is alpha = 1 on the squared G-mean.
 
     Args:
         counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.counts.Margins` of two classes.
-        measure: what is weighted: a function of the counts, its name in :mod:`imbtorch.measures` or in reports, or a
-            metric class, whose function is taken. All three are read with their defaults (recall is the mean of both
-            classes then); ``functools.partial`` gives a function others. Of a measure that can be negative (MCC,
-            optimized precision) the weighting turns the reward round.
-        alpha: influence of dominance, >= 0. Above 1/2 an imperfect classifier can exceed the perfect one's 1 (alpha 1:
-            1.0887 at TPR 1, TNR 2/3).
+        measure: measure to weight: a function of the counts, its name in :mod:`imbtorch.measures` or in reports, or a
+            metric class. It is called with its default arguments (so recall is the mean of both classes); set others by
+            ``functools.partial``. Where a measure is negative (MCC and optimized precision can be), the weighting
+            favours the negative class.
+        alpha: influence of dominance, >= 0. Above 1/2 an imperfect classifier can exceed the value 1 of the perfect one
+            (for alpha 1: 1.0887 at TPR 1, TNR 2/3).
 
     Returns:
-        ``[...]``, for G-mean in [0, 1 + alpha]; higher is better.
+        ``[...]``, higher is better; in [0, 1 + alpha] for G-mean. A class without targets has the recall of the other;
+        nan where all counts are zero.
 
     Raises:
         ValueError: for a negative alpha, an unknown name, more than two classes (use :func:`one_vs_rest`), and a
-            measure that gives more than one value a matrix.
-        TypeError: for what is no measure, and for one that needs arguments.
+            measure that returns more than one value per matrix.
+        TypeError: for an object that is not a measure, and for a measure that needs arguments.
 
     Source: Garcia, Mollineda and Sanchez (2010), Theoretical analysis of a performance measure for imbalanced data,
     eq. 2 and 3.
@@ -154,7 +157,7 @@ def index_balanced_accuracy(
 
 @catalogued("op", higher_is_better=True, bounds=(-1, 1), binary_only=True)
 def optimized_precision(counts: Counts) -> Tensor:
-    r"""Optimized precision (OP): accuracy minus the relative difference of the two classes' rates.
+    r"""Optimized precision (OP): accuracy minus the relative difference of the recalls of the two classes.
 
     .. math:: \mathrm{OP} = \mathrm{ACC} - \frac{\lvert \mathrm{TNR} - \mathrm{TPR} \rvert}{\mathrm{TNR} + \mathrm{TPR}}
 
@@ -162,8 +165,8 @@ def optimized_precision(counts: Counts) -> Tensor:
         counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.counts.Margins` of two classes.
 
     Returns:
-        ``[...]`` in [-1, 1], higher is better. The second term is 1 where both rates are 0, and 0 where one class has
-        no targets and the other was hit.
+        ``[...]`` in [-1, 1], higher is better. The second term is 1 where both recalls are 0, and 0 where one class
+        has no targets and the recall of the other is positive; nan where all counts are zero.
 
     Raises:
         ValueError: for more than two classes (use :func:`one_vs_rest`).
@@ -182,7 +185,9 @@ def optimized_precision(counts: Counts) -> Tensor:
 
 @catalogued("markedness", higher_is_better=True, bounds=(-1, 1), binary_only=True)
 def markedness(counts: Counts) -> Tensor:
-    r"""Markedness: how far predictions of both classes can be relied on; informedness read the other way.
+    r"""Markedness: the reliability of the predictions of both classes, PPV + NPV - 1.
+
+    It is to predictions what informedness is to targets.
 
     .. math:: \mathrm{PPV} + \mathrm{NPV} - 1
 
@@ -190,7 +195,7 @@ def markedness(counts: Counts) -> Tensor:
         counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.counts.Margins` of two classes.
 
     Returns:
-        ``[...]`` in [-1, 1], higher is better; 0 where only one class is predicted, as MCC (the geometric mean of
+        ``[...]`` in [-1, 1], higher is better; 0 where only one class is predicted, like MCC (the geometric mean of
         informedness and markedness); nan where all counts are zero.
 
     Raises:
@@ -212,17 +217,17 @@ def markedness(counts: Counts) -> Tensor:
     "likelihood_ratio", higher_is_better=lambda given: bool(given["positive"]), bounds=(0, None), binary_only=True
 )
 def likelihood_ratio(counts: Counts, positive: bool = True) -> Tensor:
-    r"""Likelihood ratio of a prediction: how many times it multiplies the odds of the positive class.
+    r"""Likelihood ratio: the factor by which a prediction multiplies the odds of the positive class.
 
     .. math:: \mathrm{LR}_+ = \frac{\mathrm{TPR}}{1 - \mathrm{TNR}}, \quad
         \mathrm{LR}_- = \frac{1 - \mathrm{TPR}}{\mathrm{TNR}}
 
     Args:
         counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.counts.Margins` of two classes.
-        positive: of a positive prediction (LR+), else of a negative one (LR-).
+        positive: True for positive predictions (LR+), False for negative ones (LR-).
 
     Returns:
-        ``[...]`` from 0 to inf; 1 is a prediction that says nothing. Higher is better for LR+, lower for LR-. inf where
+        ``[...]`` from 0 to inf; 1 for an uninformative prediction. Higher is better for LR+, lower for LR-. inf where
         only the denominator is 0; 1 for 0/0 and where a class has no targets; nan where all counts are zero.
         scikit-learn's ``class_likelihood_ratios`` has nan in place of inf and 1.
 
@@ -247,20 +252,20 @@ def likelihood_ratio(counts: Counts, positive: bool = True) -> Tensor:
 
 @catalogued("net_benefit", higher_is_better=True, binary_only=True, reads_threshold=True)
 def net_benefit(counts: Counts, threshold: float | Sequence[float] | Tensor) -> Tensor:
-    r"""Net benefit: right alarms for each sample, less false alarms at the price that a threshold sets on them.
+    r"""Net benefit: right alarms per sample, minus false alarms at the price that the threshold implies.
 
     .. math:: \frac{\mathrm{TP}}{n} - \frac{\mathrm{FP}}{n} \, \frac{t}{1 - t}
 
-    Who acts from probability t on holds one right alarm as dear as (1 - t)/t false ones. Not acting at all is worth 0;
-    acting always is the other prediction to beat.
+    To act from probability t on means that one right alarm is worth (1 - t)/t false ones. The two baselines are never
+    to act, with net benefit 0, and always to act.
 
     Args:
         counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.counts.Margins` of two classes.
-        threshold: the probability t in [0, 1) from which on it is worth to act, at which predictions were made; one for
-            all, or ``[L]``, one for each label of ``[..., L, 2, 2]``.
+        threshold: probability t in [0, 1) from which on you act, and at which the predictions were made; one for all,
+            or ``[L]``, one for each label of ``[..., L, 2, 2]``.
 
     Returns:
-        ``[...]`` in right alarms for each sample, at most the share of positives; higher is better; nan where all
+        ``[...]`` in right alarms per sample, at most the share of positives; higher is better; nan where all
         counts are zero.
 
     Raises:
@@ -284,7 +289,7 @@ def net_benefit(counts: Counts, threshold: float | Sequence[float] | Tensor) -> 
 
 @catalogued("p4", higher_is_better=True, bounds=(0, 1), binary_only=True)
 def p4(counts: Counts) -> Tensor:
-    r"""P4: the harmonic mean of precision, recall, specificity and NPV.
+    r"""P4: the harmonic mean of precision, recall, specificity and negative predictive value (NPV).
 
     .. math:: \frac{4 \, \mathrm{TP} \, \mathrm{TN}}
         {4 \, \mathrm{TP} \, \mathrm{TN} + (\mathrm{TP} + \mathrm{TN})(\mathrm{FP} + \mathrm{FN})}
@@ -293,7 +298,7 @@ def p4(counts: Counts) -> Tensor:
         counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.counts.Margins` of two classes.
 
     Returns:
-        ``[...]`` in [0, 1], higher is better; 0 where there is no right sample of one class, 0/0 included; nan where
+        ``[...]`` in [0, 1], higher is better; 0 where a class has no right prediction, also at 0/0; nan where
         all counts are zero.
 
     Raises:
