@@ -34,7 +34,7 @@ from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import Row
 from imbtorch.plots import plot_precision_recall, plot_roc, plot_sweep
 from imbtorch.plots.operating import draw_precision_recall
-from imbtorch.plots.style import figure_and_axes, figure_of_panels, probability
+from imbtorch.plots.style import display_names, figure_and_axes, figure_of_panels, probability
 from imbtorch.properties.isometrics import class_totals, precision_recall_points, roc_points
 from imbtorch.tables import html_table
 from imbtorch.tasks import Counting
@@ -519,7 +519,7 @@ class SweepResult(Result):
             scale="logit" if self._reading.crowded else "linear",
         )
         if not binary:
-            _add_to_legend(ax, corrected)
+            _add_to_legend(ax, self._reading.class_names, corrected)
         elif corrected[0]:
             mark = next(line for line in reversed(ax.lines) if line.get_marker() == "o")
             ax.legend([mark], corrected, fontsize="small")
@@ -549,7 +549,7 @@ class SweepResult(Result):
             figure, ax = figure_and_axes(ax, (5.0, 5.0))
             draw_precision_recall(ax, models, marked)
             ax.legend(fontsize="small", framealpha=0.95)
-        _add_to_legend(ax, texts)
+        _add_to_legend(ax, list(models), texts)
         for (x, y), text in zip(points, chosen, strict=True):
             if x == x and y == y:  # precision is nan without positive predictions
                 side, aside = ("right", -9) if x > NEAR_THE_EDGE else ("left", 9)
@@ -573,7 +573,10 @@ class SweepResult(Result):
         )
 
 
-def _add_to_legend(ax: Any, texts: Sequence[str]) -> None:
-    """Write a text behind each name in a legend."""
-    for shown, text in zip(ax.get_legend().get_texts(), texts, strict=True):
-        shown.set_text(": ".join(part for part in (shown.get_text().strip(), text) if part))
+def _add_to_legend(ax: Any, names: Sequence[str], texts: Sequence[str]) -> None:
+    """Write a text behind each name in a legend that has other entries too."""
+    pairs = list(zip(display_names(names, len(texts)), texts, strict=True))
+    for shown in ax.get_legend().get_texts():
+        if pairs and shown.get_text() == pairs[0][0]:
+            name, text = pairs.pop(0)
+            shown.set_text(": ".join(part for part in (name.strip(), text) if part))

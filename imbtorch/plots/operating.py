@@ -83,7 +83,7 @@ def plot_roc(
     if measure is not None and lines is not None:
         _draw_isometrics(ax, lines, _levels(levels, measure, named, places, lines))
     ax.plot([0, 1], [0, 1], color="0.4", linestyle=":", linewidth=1, zorder=1, label=GUESSING)
-    _draw_curves(ax, curves, points)
+    _draw_curves(ax, curves, points, isinstance(models, Mapping))
     ax.set(xlabel="False positive rate", ylabel="True positive rate", xlim=(0, 1), ylim=(0, 1), aspect="equal")
     add_legend(ax, "below")
     return fig, ax
@@ -137,18 +137,21 @@ def plot_precision_recall(
     if measure is not None and lines is not None:
         _draw_isometrics(ax, lines, _levels(levels, measure, named, places, lines))
     ax.axhline(share, color="0.4", linestyle=":", linewidth=1, zorder=1, label=GUESSING)
-    draw_precision_recall(ax, named, places)
+    draw_precision_recall(ax, named, places, isinstance(models, Mapping))
     add_legend(ax, "below")
     return fig, ax
 
 
-def draw_precision_recall(ax: Axes, named: Mapping[str, Tensor], places: Mapping[str, int]) -> None:
+def draw_precision_recall(
+    ax: Axes, named: Mapping[str, Tensor], places: Mapping[str, int], labelled: bool = True
+) -> None:
     """Draw precision over recall of each model, with its operating point; class shares may differ between them.
 
     Args:
         ax: axes to draw into.
         named: name -> counts ``[T, 2, 2]`` at each threshold.
         places: name -> index of the operating point.
+        labelled: whether the legend names the models.
     """
     curves = {}
     for name, counts in named.items():
@@ -156,7 +159,7 @@ def draw_precision_recall(ax: Axes, named: Mapping[str, Tensor], places: Mapping
         curve = curve[~curve[:, 1].isnan()]  # precision is undefined where nothing is predicted positive
         curves[name] = torch.cat((curve[:1] * torch.tensor([0.0, 1.0]), curve))
     points = {name: precision_recall_points(named[name])[index] for name, index in places.items()}
-    _draw_curves(ax, curves, points, drawstyle="steps-pre")
+    _draw_curves(ax, curves, points, labelled, drawstyle="steps-pre")
     ax.set(xlabel="Recall", ylabel="Precision", xlim=(0, 1), ylim=(0, 1), aspect="equal")
 
 
@@ -203,7 +206,7 @@ def plot_dominance_curve(
     points = {name: dominance_points(named[name])[index] for name, index in places.items()}
     fig, ax = figure_and_axes(ax, (6.4, 5.6))
     draw_dominance_space(ax, levels)
-    _draw_curves(ax, curves, points)
+    _draw_curves(ax, curves, points, isinstance(models, Mapping))
     add_legend(ax, "below")
     return fig, ax
 
@@ -279,13 +282,15 @@ def _draw_isometrics(ax: Axes, lines: Tensor, levels: Sequence[float]) -> None:
     ax.plot([], [], color="0.55", linewidth=0.8, linestyle="dashed", label="lines of equal value, numbered")
 
 
-def _draw_curves(ax: Axes, curves: Mapping[str, Tensor], points: Mapping[str, Tensor], **options: Any) -> None:
+def _draw_curves(
+    ax: Axes, curves: Mapping[str, Tensor], points: Mapping[str, Tensor], labelled: bool = True, **options: Any
+) -> None:
     """Draw a curve for each model, and its operating point if it is marked."""
     label_of_mark: str | None = "marked threshold"  # of the first one
     labels = display_names(list(curves), len(curves))
     for index, (label, (name, curve)) in enumerate(zip(labels, curves.items(), strict=True)):
         look = line_style(index, len(curve))
-        ax.plot(*curve.T.tolist(), label=label if name else None, linewidth=1.5, zorder=2.5, **look, **options)
+        ax.plot(*curve.T.tolist(), label=label if labelled else None, linewidth=1.5, zorder=2.5, **look, **options)
         if name in points:
             x, y = points[name].tolist()
             dot: dict[str, Any] = {"markersize": 11, "markeredgewidth": 1.5, "markerfacecolor": "white"}

@@ -114,10 +114,10 @@ def test_plot_shows_the_curve_the_best_point_and_a_half():
             for line in lines
             if len(line.get_xdata()) == 1
         )
-        assert f"{point[1]:.3f} at {point[0]:.2f}" in [text.get_text() for text in axes.texts]
+        assert f"best {point[1]:.3f} at {point[0]:.2f}" in [text.get_text() for text in axes.texts]
     assert any(list(line.get_xdata()) == [0.5, 0.5] for line in lines)
     assert axes.get_ylabel() == "f1"
-    assert [text.get_text().split(":")[0] for text in axes.get_legend().get_texts()] == ["cat", "dog"]
+    assert [text.get_text().split(":")[0] for text in axes.get_legend().get_texts()] == ["cat", "dog", "threshold 0.5"]
     plt.close(figure)
     figure, axes = plt.subplots()
     single = ThresholdSweep(lambda counts: counts[..., 1, 1].double(), 11)

@@ -16,6 +16,12 @@ from imbtorch import plots
 F1 = functools.partial(imbtorch.f_score, average="binary")
 UNREACHABLE = {"pr": "out of reach at these class shares", "dominance": "out of reach of any classifier"}
 PICTURES = {"roc": plots.plot_roc, "pr": plots.plot_precision_recall, "dominance": plots.plot_dominance_curve}
+REFERENCES = {*UNREACHABLE.values(), "random guessing", "marked threshold", "threshold 0.5"}
+
+
+def models_in(ax):
+    """Texts of the models in a legend, without those of reference lines and marks."""
+    return [text for text in legend(ax) if text not in REFERENCES]
 
 
 def swept(shift, seed, samples=400):
@@ -203,15 +209,15 @@ def test_a_result_of_a_sweep_shows_areas_intervals_and_the_best_threshold():
     fig, (value, roc, pr) = result.plot()
     fig.savefig(io.BytesIO())
     assert torch.equal(torch.get_rng_state(), state)
-    assert written(value) == ["0.857 at 0.30"]
+    assert written(value) == ["best 0.857 at 0.30"]
     assert written(roc) == written(pr) == ["threshold 0.30"]
     assert roc.texts[0].xy == pytest.approx((1 / 7, 1))
     assert pr.texts[0].xy == pytest.approx((1, 3 / 4))
     auc, ap = result.interval("auc"), result.interval("average_precision")
     assert auc.estimate.item() == pytest.approx(roc_auc_score(target, scores))
     assert ap.estimate.item() == pytest.approx(average_precision_score(target, scores))
-    assert legend(roc) == [bracketed("AUC", auc)]
-    assert legend(pr) == [bracketed("AP", ap)]
+    assert models_in(roc) == [bracketed("AUC", auc)]
+    assert models_in(pr) == [bracketed("AP", ap)]
     drawn = result.interval("value", generator=torch.Generator().manual_seed(0))
     assert legend(value) == [bracketed("corrected", drawn)]
     assert drawn.low < drawn.estimate < 6 / 7
@@ -226,9 +232,9 @@ def test_labels_of_other_class_shares_are_drawn_beside_each_other():
     fig, (value, roc, pr) = result.plot()
     fig.savefig(io.BytesIO())
     auc, ap = result.interval("auc"), result.interval("average_precision")
-    assert legend(roc) == [f"{name}: {bracketed('AUC', auc, label)}" for label, name in enumerate(("cat", "dog"))]
-    assert legend(pr) == [f"{name}: {bracketed('AP', ap, label)}" for label, name in enumerate(("cat", "dog"))]
-    assert [text.split(" 0")[0] for text in legend(value)] == ["cat: corrected", "dog: corrected"]
+    assert models_in(roc) == [f"{name}: {bracketed('AUC', auc, label)}" for label, name in enumerate(("cat", "dog"))]
+    assert models_in(pr) == [f"{name}: {bracketed('AP', ap, label)}" for label, name in enumerate(("cat", "dog"))]
+    assert [text.split(" 0")[0] for text in models_in(value)] == ["cat: corrected", "dog: corrected"]
     recall, precision = line(pr, "dog").get_xydata().T
     expected = average_precision_score(target[:, 1], scores[:, 1])
     assert np.sum(np.diff(recall) * precision[1:]) == pytest.approx(expected)
@@ -240,13 +246,13 @@ def test_values_without_an_interval_are_shown_alone():
     weighted = imbtorch.ThresholdSweep("f1", weighted=True)
     weighted.update(scores, target, weight=torch.ones(4))
     _, (value, roc, pr) = weighted.result().plot()
-    assert (value.get_legend(), legend(roc), legend(pr)) == (None, ["AUC 0.750"], ["AP 0.833"])
+    assert (legend(value), models_in(roc), models_in(pr)) == (["threshold 0.5"], ["AUC 0.750"], ["AP 0.833"])
     rare = imbtorch.ThresholdSweep("f1", prevalence=[9, 1])
     rare.update(scores, target)
     _, (_, roc, pr) = rare.result().plot()
-    assert legend(roc) == [bracketed("AUC", rare.result().interval("auc"))]
+    assert models_in(roc) == [bracketed("AUC", rare.result().interval("auc"))]
     precisions = [1.0, 1 / (1 + 9 * 0.5)]  # at the two positives, with none and half of the negatives above
-    assert legend(pr) == [f"AP {sum(precisions) / 2:.3f}"]
+    assert models_in(pr) == [f"AP {sum(precisions) / 2:.3f}"]
     many = imbtorch.ThresholdSweep("f1", 11, "multilabel", num_labels=6)
     many.update(scores.view(4, 1).expand(4, 6), target.view(4, 1).expand(4, 6))
-    assert legend(many.result().plot("value")[1]) == list("012345")
+    assert models_in(many.result().plot("value")[1]) == list("012345")
