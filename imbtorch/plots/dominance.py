@@ -97,7 +97,8 @@ def plot_accuracy_dominance(
     draw_dominance_space(ax, levels, models.limit, models.label)
     ax.set_ylim(min(0.0, float(places[:, 1].nan_to_num().min()) * 1.05) if len(places) else 0.0, 1.0)
     if shown is not None:
-        _draw_trapezium(ax, *places[shown].tolist(), f"area of {names[shown]}")
+        dominance, height = places[shown].tolist()
+        _draw_trapezium(ax, dominance, height, f"area of {names[shown]}")
     if front:
         _draw_front(ax, places)
     add_legend(ax)

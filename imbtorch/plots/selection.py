@@ -85,8 +85,9 @@ def plot_selection(
     ax.grid(visible=True, axis="y", alpha=0.3)
     add_legend(ax)
     if ways:
-        _mark_selected(ax, strip, ways, xs, looks)
-        ax.child_axes[-1].set_title(f"{literal(xlabel)} selected by", fontsize=8, loc="left", pad=2)
+        _mark_selected(ax, strip, ways, xs, looks).set_title(
+            f"{literal(xlabel)} selected by", fontsize=8, loc="left", pad=2
+        )
     return fig, ax
 
 
@@ -159,8 +160,8 @@ def _draw_trivial(ax: Axes, trivial: Mapping[str, float], looks: Mapping[str, di
 
 def _mark_selected(
     ax: Axes, strip: float, ways: Mapping[str, int], xs: Sequence[float], looks: Mapping[str, dict[str, Any]]
-) -> None:
-    """Draw one row with a mark for each way of choosing, in a strip of ``strip`` inches above the axes."""
+) -> Axes:
+    """Draw one row with a mark for each way of choosing, in a strip of ``strip`` inches above the axes; return it."""
     from matplotlib.transforms import Bbox
 
     above = ax.inset_axes((0.0, 1.0, 1.0, 1.0), sharex=ax)
@@ -194,3 +195,4 @@ def _mark_selected(
     above.set_ylim(len(ways) - 0.5, -0.5)
     above.tick_params(left=False, bottom=False, labelbottom=False)
     above.spines[:].set_visible(False)
+    return above
