@@ -9,6 +9,7 @@ from torch import Tensor
 
 from imbtorch.counts import Counts, Margins, Measure, check_square, double, evaluated, margins, ratio
 from imbtorch.inference.intervals import posterior
+from imbtorch.measures.traits import direction_of
 
 __all__ = ["always_commonest", "beats_trivial", "skill", "trivial"]
 
@@ -73,7 +74,9 @@ def always_commonest(counts: Counts, class_names: Sequence[str]) -> tuple[str, C
     return name, _guessed(totals, shares, isinstance(counts, Margins))
 
 
-def skill(measure: Measure, counts: Counts, *, higher_is_better: bool = True, costs: Tensor | None = None) -> Tensor:
+def skill(
+    measure: Measure, counts: Counts, *, higher_is_better: bool | None = None, costs: Tensor | None = None
+) -> Tensor:
     r"""Compute the skill of a classifier: its share of the way from the best baseline to the perfect classifier.
 
     .. math:: \mathrm{skill} = \frac{m(C) - m_{\text{trivial}}}{m_{\text{perfect}} - m_{\text{trivial}}}
@@ -84,7 +87,7 @@ def skill(measure: Measure, counts: Counts, *, higher_is_better: bool = True, co
     Args:
         measure: function of ``[..., K, K]`` with a value ``[...]``.
         counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.Margins` if the measure takes them.
-        higher_is_better: direction of the measure; a measure without a direction has no skill.
+        higher_is_better: direction; by default that of a measure of this package, and True for other functions.
         costs: ``[K, K]`` costs, for a measure of costs: the perfect classifier then predicts the cheapest class of each
             row. By default it predicts every sample's own class.
 
@@ -93,8 +96,8 @@ def skill(measure: Measure, counts: Counts, *, higher_is_better: bool = True, co
         no better than a baseline (one class only, equal costs); nan if the measure has no value.
 
     Raises:
-        ValueError: as :func:`trivial`; for costs that do not fit the counts; and for a measure that is infinite for the
-            perfect classifier, from which every finite value is equally far.
+        ValueError: as :func:`trivial`; for costs that do not fit the counts; for a measure without a direction; and for
+            a measure that is infinite for the perfect classifier, from which every finite value is equally far.
 
     >>> from imbtorch import accuracy, balanced_accuracy
     >>> counts = torch.tensor([[985, 5], [7, 3]])
@@ -103,7 +106,7 @@ def skill(measure: Measure, counts: Counts, *, higher_is_better: bool = True, co
     >>> skill(balanced_accuracy, counts)  # 985/990 + 3/10 - 1
     tensor(0.2949, dtype=torch.float64)
     """
-    sign = 1.0 if higher_is_better else -1.0
+    sign = 1.0 if direction_of(measure, higher_is_better) else -1.0
     value, highest = sign * evaluated(measure, counts), _best_trivial(measure, counts, sign)
     perfect = sign * evaluated(measure, _perfect(counts, costs))
     if bool(perfect.isinf().any()):
@@ -119,7 +122,7 @@ def beats_trivial(
     measure: Measure,
     counts: Tensor,
     *,
-    higher_is_better: bool = True,
+    higher_is_better: bool | None = None,
     samples: int = 10_000,
     generator: torch.Generator | None = None,
 ) -> Tensor:
@@ -137,7 +140,7 @@ def beats_trivial(
     Args:
         measure: function of ``[..., K, K]`` with a value ``[...]``.
         counts: ``[..., K, K]`` counts, not rates. Many classes take long: K + 2 values for each draw.
-        higher_is_better: direction of the measure.
+        higher_is_better: direction; by default that of a measure of this package, and True for other functions.
         samples: number of draws.
         generator: source of randomness, on the device of the counts; by default torch's.
 
@@ -146,14 +149,14 @@ def beats_trivial(
         value for it and for a baseline; nan without such draws.
 
     Raises:
-        ValueError: as :func:`posterior` and :func:`trivial`.
+        ValueError: as :func:`posterior` and :func:`trivial`, and for a measure without a direction.
 
     >>> from imbtorch import accuracy, balanced_accuracy
     >>> counts, generator = torch.tensor([[985, 5], [7, 3]]), torch.Generator().manual_seed(0)
     >>> beats_trivial(accuracy, counts, generator=generator) < 0.5 < beats_trivial(balanced_accuracy, counts)
     tensor(True)
     """
-    sign = 1.0 if higher_is_better else -1.0
+    sign = 1.0 if direction_of(measure, higher_is_better) else -1.0
 
     def lead(drawn: Tensor) -> Tensor:
         return sign * evaluated(measure, drawn) - _best_trivial(measure, drawn, sign)

@@ -23,6 +23,7 @@ from imbtorch.choosing.models import TIES, Ties, as_good_as_best
 from imbtorch.counts import Measure, check_choice, evaluated
 from imbtorch.errors import check_tensor
 from imbtorch.inference.intervals import Interval, posterior
+from imbtorch.measures.traits import direction_of
 from imbtorch.properties.dominance import ROUNDING
 from imbtorch.tables import html_table, spans
 from imbtorch.waiting import announced
@@ -140,7 +141,7 @@ class ChosenEpoch:
 def select_epoch(
     predictions: Tensor | Mapping[str, Tensor], target: Tensor, measure: Measure, *,
     num_classes: int | None = ...,
-    higher_is_better: bool | Mapping[str, bool] = ..., ties: Ties = ...,
+    higher_is_better: bool | Mapping[str, bool] | None = ..., ties: Ties = ...,
     tie_break: Tensor | Mapping[str, Tensor | None] | None = ...,
     repeats: int = ..., samples: int | None = ..., level: float = ..., generator: torch.Generator | None = ...,
     positions: Tensor | None = ..., sum_counts: SumCounts | None = ...
@@ -149,7 +150,7 @@ def select_epoch(
 def select_epoch(
     predictions: Tensor | Mapping[str, Tensor], target: Tensor, measure: Mapping[str, Measure], *,
     num_classes: int | None = ...,
-    higher_is_better: bool | Mapping[str, bool] = ..., ties: Ties = ...,
+    higher_is_better: bool | Mapping[str, bool] | None = ..., ties: Ties = ...,
     tie_break: Tensor | Mapping[str, Tensor | None] | None = ...,
     repeats: int = ..., samples: int | None = ..., level: float = ..., generator: torch.Generator | None = ...,
     positions: Tensor | None = ..., sum_counts: SumCounts | None = ...
@@ -161,7 +162,7 @@ def select_epoch(
     measure: Measure | Mapping[str, Measure],
     *,
     num_classes: int | None = None,
-    higher_is_better: bool | Mapping[str, bool] = True,
+    higher_is_better: bool | Mapping[str, bool] | None = None,
     ties: Ties = "latest",
     tie_break: Tensor | Mapping[str, Tensor | None] | None = None,
     repeats: int = 100,
@@ -231,7 +232,8 @@ def select_epoch(
         measure: function of ``[..., K, K]`` counts that returns ``[...]``, such as :func:`imbtorch.balanced_accuracy`,
             or a dict of name -> function; all measures then share the halves.
         num_classes: number of classes K; by default the largest index plus one. Required with ``sum_counts``.
-        higher_is_better: direction of the measure, True by default, or name -> direction.
+        higher_is_better: direction, or name -> direction; by default that of a measure of this package, and True for
+            other functions.
         ties: epoch to keep among those with the same value, ``"latest"`` (default) or ``"earliest"``.
         tie_break: ``[M]`` values that decide between tied epochs before ``ties`` does, such as values of soft counts,
             in the direction of the measure; or name -> values (None for a measure without them).
@@ -277,10 +279,13 @@ def select_epoch(
     if isinstance(predictions, Mapping):
         predictions = _stacked(predictions, target)
     held = Samples.of(predictions, target, num_classes, positions, sum_counts)
+    directions = (
+        higher_is_better if isinstance(higher_is_better, Mapping) else dict.fromkeys(measures, higher_is_better)
+    )
     found = {}
     for layout, group in _groups(measures, held, repeats):
         ways = {
-            name: _Way.of(held, layout, measures[name], _named(higher_is_better, name), ties, _named(tie_break, name))
+            name: _Way.of(held, layout, measures[name], directions.get(name), ties, _named(tie_break, name))
             for name in group
         }
         epochs, times = _affordable(ways, layout, repeats)
@@ -307,12 +312,12 @@ class _Way:
         held: Samples,
         layout: Layout,
         measure: Measure,
-        higher_is_better: bool,
+        higher_is_better: bool | None,
         ties: Ties,
         tie_break: Tensor | None,
     ) -> _Way:
         """Choose on all samples."""
-        sign = 1.0 if higher_is_better else -1.0
+        sign = 1.0 if direction_of(measure, higher_is_better) else -1.0
         tie_values = torch.zeros(held.epochs, dtype=torch.float64)
         if tie_break is not None:
             if tie_break.shape != tie_values.shape:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from imbtorch import measures as formulas
 from imbtorch.counts import Measure, check_choice, check_square, double, evaluated, matrix
+from imbtorch.measures.traits import direction_of
 from imbtorch.properties.dominance import ROUNDING, pareto_front, undominated
 from imbtorch.tables import aligned, html_table
 
@@ -53,8 +54,9 @@ def select_model(
         measures: name -> function of ``[..., K, K]`` counts with a value ``[...]``; by default the five of the IAM
             paper: accuracy, CBA, macro recall, macro precision, macro F1, whose lowest is
             :func:`imbtorch.bottom_line`.
-        higher_is_better: name of a measure -> False where lower is better. Such a measure is left out of max-min and is
-            never the lowest of a model. True by default.
+        higher_is_better: name of a measure -> direction; by default that of a measure of this package, and True for
+            other functions and for printed values. A measure of which lower is better is left out of max-min and is
+            never the lowest of a model.
         ties: ``"latest"`` or ``"earliest"``, the tied candidate that is named first. If the candidates are epochs in
             their order, it is the one to keep.
 
@@ -64,7 +66,7 @@ def select_model(
     Raises:
         ValueError: without candidates or measures; for matrices of different shapes or with nan or negative cells; for
             printed values of different measures, or together with ``measures``; for a direction of an unknown measure;
-            for a measure that does not return one value for each matrix; and for an unknown ``ties``.
+            for a measure without a direction, or without one value for each matrix; and for an unknown ``ties``.
         TypeError: for a candidate that is neither a tensor nor a mapping.
 
     Source: Mortaz (2020), sections 2.2 and 3.5; Garcia et al. (2009), section 2.1, for the points of two classes.
@@ -134,12 +136,12 @@ def _of_printed(
     return Selection(tuple(candidates), tuple(shown), values, iam, higher=higher, ties=ties)
 
 
-def _directions(measures: Iterable[str], higher_is_better: Mapping[str, bool] | None) -> tuple[bool, ...]:
-    """Return for each measure whether higher is better."""
-    names = tuple(measures)
-    for name in higher_is_better or {}:
-        check_choice("higher_is_better", name, names)
-    return tuple((higher_is_better or {}).get(name, True) for name in names)
+def _directions(measures: Mapping[str, object], higher_is_better: Mapping[str, bool] | None) -> tuple[bool, ...]:
+    """Return for each measure, or its printed values, whether higher is better."""
+    given = higher_is_better or {}
+    for name in given:
+        check_choice("higher_is_better", name, tuple(measures))
+    return tuple(direction_of(measure, given.get(name)) for name, measure in measures.items())
 
 
 def as_good_as_best(values: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from imbtorch.counts import Measure, check_choice, ratio
 from imbtorch.errors import check_tensor
 from imbtorch.inference.draws import Prior, Totals, chunks, gammas
 from imbtorch.inference.intervals import Interval, check_draws, posterior, quantiles, values
+from imbtorch.measures.traits import direction_of
 from imbtorch.tables import html_table
 from imbtorch.waiting import announced
 
@@ -56,7 +57,7 @@ def compare(
     counts_a: Tensor,
     counts_b: Tensor,
     *,
-    higher_is_better: bool = True,
+    higher_is_better: bool | None = None,
     prior: Prior = "auto",
     samples: int = 10_000,
     level: float = 0.95,
@@ -74,7 +75,7 @@ def compare(
         measure: function of ``[..., K, K]`` with one value ``[...]``, or several values, for each matrix.
         counts_a: ``[..., K, K]`` counts of model a.
         counts_b: ``[..., K, K]`` counts of model b.
-        higher_is_better: direction of the measure.
+        higher_is_better: direction; by default that of a measure of this package, and True for other functions.
         prior: prior of both models, as in :func:`posterior`.
         samples: number of draws.
         level: probability that the interval of the difference holds, in (0, 1).
@@ -86,7 +87,7 @@ def compare(
         :class:`Comparison`.
 
     Raises:
-        ValueError: as :func:`posterior`.
+        ValueError: as :func:`posterior`, and for a measure without a direction.
 
     >>> from imbtorch import balanced_accuracy
     >>> generator = torch.Generator().manual_seed(0)
@@ -94,13 +95,14 @@ def compare(
     >>> print(compare(balanced_accuracy, a, b, generator=generator))
     a - b: 0.225 [0.017, 0.361] (95 % posterior); a is better with probability 0.983
     """
+    better = direction_of(measure, higher_is_better)
     a, b = (
         posterior(measure, counts, prior, samples, level, generator, True, event_dims, totals=totals)
         for counts in (counts_a, counts_b)
     )
     assert a.draws is not None
     assert b.draws is not None
-    return _comparison(a.estimate - b.estimate, a.draws - b.draws, level, "posterior", higher_is_better)
+    return _comparison(a.estimate - b.estimate, a.draws - b.draws, level, "posterior", better)
 
 
 def paired_compare(
@@ -110,7 +112,7 @@ def paired_compare(
     target: Tensor,
     num_classes: int,
     *,
-    higher_is_better: bool = True,
+    higher_is_better: bool | None = None,
     samples: int = 10_000,
     level: float = 0.95,
     generator: torch.Generator | None = None,
@@ -135,7 +137,7 @@ def paired_compare(
         preds_b: ``[N]`` class indices predicted by model b.
         target: ``[N]`` class indices.
         num_classes: number of classes K.
-        higher_is_better: direction of the measure.
+        higher_is_better: direction; by default that of a measure of this package, and True for other functions.
         samples: number of draws.
         level: probability that the interval of the difference holds, in (0, 1).
         generator: source of randomness, on the device of the inputs; by default torch's.
@@ -146,7 +148,7 @@ def paired_compare(
 
     Raises:
         ValueError: for shapes that differ, classes out of range, no samples, a level outside (0, 1), fewer than 2
-            samples and an unknown ``totals``.
+            samples, an unknown ``totals``, and a measure without a direction.
         TypeError: for predictions or targets that are not tensors.
 
     >>> from imbtorch import balanced_accuracy
@@ -159,6 +161,7 @@ def paired_compare(
     """
     check_draws(samples, level)
     check_choice("totals", totals, get_args(Totals))
+    better = direction_of(measure, higher_is_better)
     for name, labels in (("preds_a", preds_a), ("preds_b", preds_b), ("target", target)):
         check_tensor(name, labels)
     for name, labels in (("preds_a", preds_a), ("preds_b", preds_b), ("target", target)):
@@ -177,7 +180,7 @@ def paired_compare(
     sizes: Iterable[int] = chunks(samples, max(2 * num_classes**2, len(pairs.times)), target.device)
     sizes = announced(sizes, samples, "a paired comparison", "fewer samples= shorten it")
     drawn = torch.cat([difference(*pairs.draw(size, generator, totals)) for size in sizes])
-    return _comparison(estimate, drawn, level, "paired posterior", higher_is_better)
+    return _comparison(estimate, drawn, level, "paired posterior", better)
 
 
 class _Pairs:

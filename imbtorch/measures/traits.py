@@ -19,6 +19,7 @@ __all__ = [
     "by_key",
     "catalogued",
     "defaults_of",
+    "direction_of",
     "measure_function",
     "needs_matrix",
     "traits_of",
@@ -158,6 +159,26 @@ def needs_matrix(measure: object) -> bool:
         return bool(declared)
     traits = traits_of(measure)
     return traits is None or traits.needs_matrix
+
+
+def direction_of(measure: object, given: bool | None) -> bool:
+    """Return whether higher is better: as given, else as the measure or the catalogue says, True for other functions.
+
+    Raises:
+        ValueError: for a measure that is known to have no direction, unless one is given.
+
+    >>> from imbtorch import confusion_entropy
+    >>> direction_of(confusion_entropy, None), direction_of(lambda counts: counts.sum((-2, -1)), None)
+    (False, True)
+    """
+    if given is not None:
+        return given
+    known = traits_of(measure) or measure
+    better = getattr(known, "higher_is_better", True)
+    if better is None:
+        name = getattr(measure, "__name__", repr(measure))
+        raise ValueError(f"measure {name} has no direction; pass higher_is_better=True or False")
+    return bool(better)
 
 
 def defaults_of(function: Callable[..., Tensor]) -> dict[str, Any]:

@@ -106,6 +106,13 @@ def test_skill_of_a_measure_of_which_lower_is_better():
 
     expected = skill(imbtorch.accuracy, COUNTS)
     assert skill(error, COUNTS, higher_is_better=False).item() == pytest.approx(expected.item())
+    costs = partial(imbtorch.expected_cost, costs=1 - torch.eye(3))  # the error
+    assert skill(costs, COUNTS).item() == pytest.approx(expected.item())
+    assert beats_trivial(costs, COUNTS).item() == pytest.approx(
+        beats_trivial(imbtorch.accuracy, COUNTS).item(), abs=0.02
+    )
+    with pytest.raises(ValueError, match="measure dominance has no direction"):
+        skill(imbtorch.dominance, COUNTS[:2, :2])
 
 
 def test_skill_of_costs_ends_at_the_cheapest_class_of_each_row():

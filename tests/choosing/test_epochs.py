@@ -118,6 +118,21 @@ def test_lower_is_better():
     assert down["error"].indistinguishable == up.indistinguishable
 
 
+def test_the_direction_of_a_measure_of_the_package_is_known():
+    target = torch.arange(60) % 2
+    right, wrong = target.clone(), 1 - target
+    right[:2] = 1 - right[:2]
+    predictions = torch.stack([wrong, right, wrong])
+    for costs in (imbtorch.confusion_entropy, partial(imbtorch.expected_cost, costs=torch.tensor([[0.0, 1], [2, 0]]))):
+        assert select_epoch(predictions, target, costs, samples=50, generator=seeded()).epoch == 1
+        both = {"cost": costs, "accuracy": imbtorch.accuracy}
+        found = select_epoch(predictions, target, both, samples=50, generator=seeded(), higher_is_better={})
+        assert [each.epoch for each in found.values()] == [1, 1]
+        assert select_epoch(predictions, target, costs, higher_is_better=True, samples=50).epoch != 1
+    with pytest.raises(ValueError, match="measure dominance has no direction; pass higher_is_better=True or False"):
+        select_epoch(predictions, target, imbtorch.dominance)
+
+
 # --- ties, undefined values -----------------------------------------------------------------------------------------
 
 

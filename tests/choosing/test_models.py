@@ -174,6 +174,8 @@ def test_lower_may_be_better_and_is_then_no_part_of_max_min():
     assert found.by_majority == ("c", "a")
     assert found.unbeaten == ("a", "b")  # c is as good as a but for the last
     assert "wrong: lower is better, so no part of max-min" in str(found).splitlines()
+    clear = models(good=[[9, 1], [1, 9]], poor=[[6, 4], [4, 6]])
+    assert select_model(clear, {"cen": imbtorch.confusion_entropy}).by_measure == {"cen": ("good",)}  # an entropy
     with pytest.raises(ValueError, match="higher_is_better must be one of 'right', 'wrong', 'other', got 'oops'"):
         select_model(candidates, measures, higher_is_better={"oops": False})
 

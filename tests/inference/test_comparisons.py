@@ -56,6 +56,16 @@ def test_direction_is_mirrored():
     assert float(pair[0].probability + pair[1].probability) == pytest.approx(1)
 
 
+def test_the_direction_of_a_measure_of_the_package_is_known():
+    good, bad = torch.tensor([[95, 5], [5, 95]]), torch.tensor([[70, 30], [30, 70]])
+    assert compare(imbtorch.confusion_entropy, good, bad, generator=seeded()).probability > 0.99  # lower is better
+    target = torch.tensor([0, 1] * 50)
+    worse = torch.where(torch.arange(100) < 40, 1 - target, target)
+    assert paired_compare(imbtorch.confusion_entropy, target, worse, target, 2, generator=seeded()).probability > 0.99
+    with pytest.raises(ValueError, match="measure dominance has no direction"):
+        compare(imbtorch.dominance, good, bad)
+
+
 def test_equal_predictions_are_no_proof_of_equal_models():
     target = torch.tensor([0] * 12 + [1] * 4)
     same = target.clone()
