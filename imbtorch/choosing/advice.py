@@ -11,12 +11,12 @@ ADVICE: dict[str, str] = {
     "default": "By default monitor the measure you will report on test data, and keep the latest of tied epochs.",
     "loss": "Do not keep the epoch with the lowest validation loss, nor stop training by it, if rare classes matter "
     "and the loss has no class weights.",
-    "undecided": "Undecided? With two classes monitor MCC, with ten or more IAM or balanced accuracy; in between, the "
-    "studies do not decide. No monitor is best everywhere.",
+    "undecided": "Undecided? With two classes monitor MCC; with ten or more, IAM or balanced accuracy; in between, "
+    "the studies do not decide. No monitor is best everywhere.",
     "last": "No wrong labels, and a loss without class weights? Then the last epoch is about as good as any monitor's "
     "choice.",
-    "ties": "Few classes and few samples of the rare ones? Epochs tie: keep the latest, or monitor a soft value such "
-    "as iam_soft. A G-mean of 0 in every epoch chooses nothing.",
+    "ties": "Few classes and few samples of the rare ones? Epochs tie: keep the latest, or log soft=True and "
+    "monitor iam_soft. A G-mean of 0 in every epoch chooses nothing.",
     "wrong labels": "Wrong labels? Keep neither the epoch with the lowest loss nor, if you trained on them, the last "
     "one. Monitor the measure you will report, but MCC if there are two classes and both training and validation "
     "labels are wrong.",

@@ -198,7 +198,7 @@ def select_epoch(
 
     **Indistinguishable epochs.** The test statistic of an epoch e is :math:`T_e = \max_j (v_j - v_e) / s_{je}`, with
     the values v of the epochs and the standard deviation s of the difference over the half-samples (at least a quarter
-    of the median one). The epoch is worse than the best if T exceeds the ``level`` quantile of its centred distribution
+    of the median s). The epoch is worse than the best if T exceeds the ``level`` quantile of its centred distribution
     over the half-samples; all other epochs are indistinguishable from the best. Indistinguishable does not mean equally
     good: in real training runs with few samples of the rare class, 65 to 98 % of the epochs are indistinguishable, and
     the worst of them lie 3 to 30 percentage points below the best. The shortfall bounds this distance. For each of
@@ -214,13 +214,13 @@ def select_epoch(
     The shortfall holds in .97 or more on average, and in .88 in the worst scenario. G-mean with few hits is corrected
     in lucky samples only: with ten samples and a recall of .1 it is then too high by up to .1.
 
-    **Several processes.** Each process passes its own samples, and all pass the same other arguments. All get the same
-    result, except that the interval is drawn by the generator of each process. ``sum_counts`` sums an integer tensor
-    over the processes, such as an ``all_reduce``; it is called equally often and with equal shapes on all of them, and
-    no predictions are gathered. Either the generators of the processes must differ, or ``positions`` must identify the
-    samples.
+    **Several processes.** Each process passes its own samples, and all pass the same other arguments except
+    ``generator``. All get the same result, except that the interval is drawn by the generator of each process.
+    ``sum_counts`` sums an integer tensor over the processes, such as an ``all_reduce``; it is called equally often and
+    with equal shapes on all of them, and no predictions are gathered. Without ``positions`` the generators of the
+    processes must differ; with them they must be in the same state.
 
-    **Time and memory.** Memory is limited, because the halves are counted in parts. With 13 or more classes, and if
+    **Time and memory.** The halves are counted in parts, which takes little memory. With 13 or more classes, and if
     matrices would take too long, the measure is computed from :class:`~imbtorch.Margins` if it allows that. If it does
     not, only the best epochs are resampled, and fewer times; see ``compared`` and ``repeats`` of the result.
 
@@ -263,11 +263,12 @@ def select_epoch(
     >>> from imbtorch import balanced_accuracy
     >>> generator = torch.Generator().manual_seed(0)
     >>> target = torch.tensor([0] * 90 + [1] * 10)
-    >>> predictions = torch.stack([(torch.rand(100, generator=generator) < p) for p in (0.3, 0.5, 0.7)]).long() ^ target
-    >>> found = select_epoch(1 - predictions, target, balanced_accuracy, generator=generator)
+    >>> right = torch.stack([torch.rand(100, generator=generator) < p for p in (0.3, 0.5, 0.7)])
+    >>> predictions = torch.where(right, target, 1 - target)
+    >>> found = select_epoch(predictions, target, balanced_accuracy, generator=generator)
     >>> found.epoch, found.corrected < found.value, found.indistinguishable
     (2, True, (1, 2))
-    >>> trials = {f"trial {number}": each for number, each in enumerate(1 - predictions)}
+    >>> trials = {f"trial {number}": each for number, each in enumerate(predictions)}
     >>> select_epoch(trials, target, balanced_accuracy, generator=generator).name
     'trial 2'
     """

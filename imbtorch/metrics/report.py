@@ -68,8 +68,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
         ImbalanceReport("binary", class_names=["ok", "fraud"], prevalence={"ok": 1000, "fraud": 1})
 
     ``compute()`` and reading a single value (``report["iam"].compute()``, or logging it) sum the counts of all
-    processes, so all processes must read the same names in the same order, one after the other. :meth:`table` and
-    :meth:`plot` show the last computed result and never communicate.
+    processes, so all processes must read the same names in the same order. :meth:`table` and :meth:`plot` show the last
+    computed result and never communicate.
 
     Args:
         task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
@@ -100,7 +100,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             ``{"animal": ["cat", "dog"]}``. Confusions within a superclass then count as correct
             (:func:`~imbtorch.merge_classes`). Each measure is reported as ``<measure>/superclasses``, and each measure
             in ``per_class`` as ``<measure>/<superclass>``. Requires ``task="multiclass"`` and ``state="matrix"``. These
-            values use the hard counts of all groups together and have no intervals.
+            values have no intervals, no soft values, and none for single groups of samples.
         intervals: True to report ``<name>_low`` and ``<name>_high`` for all ``measures``, or a list of names such as
             ``["iam", "recall/fraud"]``; False by default. They are the bounds of the 95 % posterior interval
             (:func:`imbtorch.analysis.posterior`) from 2,000 draws with a fixed seed, so all processes agree. Their cost
@@ -128,7 +128,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
             group; the constructor warns from 100 MB on.
         per_group: measures to report for each group; by default all ``measures`` up to 20 groups, and none for more,
             where only the worst values are reported.
-        state: ``"matrix"`` keeps K x K counts; ``"margins"`` keeps 3 x K, for many classes.
+        state: ``"matrix"`` keeps K x K counts. ``"margins"`` keeps 3 x K, for many classes; intervals and measures that
+            read single cells then raise an error.
         soft: True, or a weight w in (0, 1), to report ``<name>_soft`` for each of ``measures``: 1 - w times its value
             plus w times its value on soft counts, which sum probabilities (:meth:`soft_counts`). True is 0.02; False,
             the default, reports none. On a small validation set many epochs tie for the best value, and Lightning's

@@ -366,7 +366,8 @@ class SweepResult(Result):
                 by default no budget.
             costs: ``[[0, fp], [fn, 0]]``, cost of a sample of the row's class that is predicted as the column's class.
                 The threshold with the lowest expected cost is then chosen, instead of the best value of the measure.
-            sure: level of the promise that all limits hold, in (0, 1); by default no promise is made.
+            sure: level of a promise that all limits hold in the population, in (0, 1): only thresholds that pass exact
+                tests are then considered. By default the limits need to hold in the counts only.
             generator: source of randomness, on the CPU; by default torch's.
 
         Returns:
