@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
@@ -105,12 +105,20 @@ def checked_intervals(
     measures: Mapping[str, AveragedMeasure],
     per_class: Mapping[str, AveragedMeasure],
     class_names: Sequence[str],
+    reported: Iterable[Row] = (),
 ) -> Bounds:
     """Return the view of the bounds of the values that a user names; True names all ``measures``.
 
+    Args:
+        given: names of values; True for all ``measures``.
+        measures: key -> measure of all classes.
+        per_class: key -> measure of each class.
+        class_names: names of the classes.
+        reported: rows of values that are reported, with an interval or without.
+
     Raises:
-        ValueError: for names that are not reported or occur twice, and for lowest values (``average="min"``), which
-            have no interval that covers them.
+        ValueError: for names that are not reported or occur twice, for values without an interval, such as means over
+            class groups, and for lowest values (``average="min"``), which have no interval that covers them.
         TypeError: for a string.
     """
     if isinstance(given, str):
@@ -122,6 +130,9 @@ def checked_intervals(
     known = {row.name: (row, each) for row, each in interval_rows(measures, per_class, class_names)}
     unknown = [name for name in names if name not in known]
     if unknown:
+        without = next((row for row in reported if row.name in unknown), None)
+        if without is not None:
+            raise ValueError(_without_interval(without))
         shown = ", ".join([*known][:30]) + (", ..." if len(known) > 30 else "")
         meant = did_you_mean(unknown[0], known)
         raise ValueError(f"intervals names {unknown}, which are not reported; names are {shown}{meant}")
@@ -134,3 +145,16 @@ def checked_intervals(
             "name values of single classes"
         )
     return Bounds(dict(known[name] for name in names))
+
+
+def _without_interval(row: Row) -> str:
+    """Return the error message for a reported value that has no interval."""
+    if row.kind == "class group" and not row.bound:
+        return (
+            f"{row.name!r} has no interval in the report, because it is a mean over a class group; draw it from the "
+            f"counts: imbtorch.analysis.posterior(report.measure({row.name!r}), report.result().counts)"
+        )
+    return (
+        f"{row.name!r} has no interval; overall values and values of single classes have one. For values of groups of "
+        "samples pass intervals=[...] to the report"
+    )

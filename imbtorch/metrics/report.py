@@ -225,9 +225,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
                 "class_groups averages the measures in per_class, which is empty; use per_class=['recall']"
             )
 
-        bounds = checked_intervals(intervals, overall, of_each, class_names)
-        self._intervals = tuple(row.name for row in bounds.measured)
         self._class_groups, self._superclasses, of_groups = ClassGroups(of_classes, some_classes), None, None
+        bounds = checked_intervals(intervals, overall, of_each, class_names, self._class_groups.rows)
+        self._intervals = tuple(row.name for row in bounds.measured)
         if superclasses is not None:
             self._superclasses = checked_superclasses(superclasses, class_names, counting, overall, of_each)
         if group_names is not None:
@@ -353,8 +353,10 @@ class ImbalanceReport(SharedResult, LocalCounts):
     ) -> Interval:
         """Compute the interval of a value from the counts of all processes (a collective step).
 
-        :meth:`ReportResult.interval` does the same for the last result, without communication. Each process draws by
-        itself, so pass generators with the same seed if all processes must agree. Soft counts are not used.
+        If no process has counted a sample since :meth:`reset`, which Lightning calls after each epoch, this is the
+        interval of the last computed result. :meth:`ReportResult.interval` always reads that result, without
+        communication. Each process draws by itself, so pass generators with the same seed if all processes must agree.
+        Soft counts are not used.
 
         Args:
             name: measure of the report, or value of a class such as ``recall/fraud``, with or without prefix and
@@ -367,19 +369,16 @@ class ImbalanceReport(SharedResult, LocalCounts):
         Raises:
             ValueError: as :meth:`ReportResult.interval`.
         """
-        row = self[name].row if name in self else None
-        if row is not None and (row.kind not in ("overall", "class") or row.soft or row.bound):
-            raise ValueError(
-                f"{name!r} has no interval; overall values and values of single classes have one. For values of groups "
-                "of samples pass intervals=[...] to the report"
-            )
-        short, reading = name if row is None else row.name, self._reading
-        # raise before any process waits
-        checked_intervals([short], reading.measures, reading.per_class, reading.class_names)
+        short = self[name].row.name if name in self else name
+        self._reading.bounds_of(short)  # raises before any process waits
         with self._counts_of_all():
-            at = self._snapshot(self._counting, self._state.clone())
-            self._report_problems(sums(at.counts).actual, self._priors)
-        found = ReportResult({}, at, self._reading)
+            # all processes decide alike, because the sum is the same on all of them
+            if self._last is not None and not bool(self._state.any()):
+                found = cast(ReportResult, self._last)
+            else:
+                at = self._snapshot(self._counting, self._state.clone())
+                self._report_problems(sums(at.counts).actual, self._priors)
+                found = ReportResult({}, at, self._reading)
         return found.interval(short, level=level, generator=generator, clusters=clusters, samples=samples)
 
     def _label(self, index: int) -> str:

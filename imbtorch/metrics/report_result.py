@@ -15,7 +15,7 @@ from imbtorch.counts import Counts, mapped, margins, sums
 from imbtorch.inference.intervals import Interval, bootstrap, posterior
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import UNSURE, confusion_counts
-from imbtorch.metrics.bounds import checked_intervals
+from imbtorch.metrics.bounds import Bounds, checked_intervals
 from imbtorch.metrics.groups import Groups, comparable_groups
 from imbtorch.metrics.report_table import ReportTable
 from imbtorch.metrics.resolving import of_name
@@ -66,6 +66,10 @@ class Reading:
                 rows += view.rows
                 values += view.values(at)
         return dict(zip(rows, at.shown(values), strict=True))
+
+    def bounds_of(self, name: str) -> Bounds:
+        """Return the view of the bounds of a value; raise ValueError if it has no interval."""
+        return checked_intervals([name], self.measures, self.per_class, self.class_names, self.rows)
 
     def baseline(self, at: Snapshot) -> tuple[str, dict[str, float]]:
         """Return the name of majority-class prediction, and key -> its value for each measure with a direction.
@@ -156,7 +160,7 @@ class ReportResult(Result):
             raise ValueError(
                 "clusters=True resamples the groups of the report, but it has none; make the report with groups=..."
             )
-        bounds = checked_intervals([name], self._reading.measures, self._reading.per_class, self._reading.class_names)
+        bounds = self._reading.bounds_of(name)
         counts, measures = confusion_counts(self._at.counts), bounds.to_draw(self._at.priors)
         dims = counts.ndim
         if clusters:
@@ -168,9 +172,10 @@ class ReportResult(Result):
             found = posterior(measures, counts, samples=samples, level=level, generator=generator, event_dims=dims)
         interval = next(iter(bounds.by_row(found).values()))
         if bool(interval.low.isnan()):
-            raise ValueError(
-                f"{name!r} has no interval, because it depends on classes without targets; count samples of every class"
-            )
+            cause = "it depends on classes without targets; count samples of every class"
+            if not bool(counts.any()):
+                cause = "no sample was counted; call update before interval"
+            raise ValueError(f"{name!r} has no interval, because {cause}")
         return interval
 
     def table(self, sort: str | None = None, head: int | None = None) -> ReportTable:
@@ -182,8 +187,8 @@ class ReportResult(Result):
         ``prevalence``.
 
         Args:
-            sort: column by which classes are sorted, the worst first; ``"support"`` sorts the rarest first. By default
-                classes stay in the order of their indices.
+            sort: column by which classes are sorted, the worst first; ``"support"`` sorts the rarest first. Classes
+                without targets come last if a measure sorts. By default classes stay in the order of their indices.
             head: number of classes to print, by default all; :meth:`~ReportTable.to_dict` and
                 :meth:`~ReportTable.to_csv` always hold all of them.
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from processes import counted_collectives, launch
 from scipy import stats
 
 import imbtorch
@@ -303,9 +304,75 @@ def test_reported_values_without_an_interval_are_not_called_unknown():
     )
     target = torch.arange(8) % 4
     report.update(torch.eye(4)[target], target, group=torch.arange(8) // 4)
-    for name in ("iam/x", "iam_worst", "iam_soft", "iam/superclasses", "recall/tail"):
+    for name in ("iam/x", "iam_worst", "iam_soft", "iam/superclasses"):
         assert name in report
-        with pytest.raises(ValueError, match=f"{name!r} has no interval; overall values and values of single"):
-            report.interval(name)
+        for ask in (report.interval, report.result().interval):
+            with pytest.raises(ValueError, match=f"{name!r} has no interval; overall values and values of single"):
+                ask(name)
     with pytest.raises(ValueError, match=r"names \['iam/z'\], which are not reported"):
         report.interval("iam/z")
+
+
+def test_a_class_group_has_an_interval_of_its_counts():
+    """The remedy of the error: the mean of two independent recalls, whose posteriors are those of Jeffreys."""
+    arguments = {"measures": ["iam"], "class_groups": {"tail": ["fraud", "late"]}}
+    text = r"posterior\(report\.measure\('recall/tail'\), report\.result\(\)\.counts\)$"
+    with pytest.raises(ValueError, match=text):
+        filled(**arguments, intervals=["recall/tail"])
+    report = filled(**arguments, prefix="test_")
+    for ask in (report.interval, report.result().interval):
+        with pytest.raises(ValueError, match=text):
+            ask("recall/tail")
+    found = posterior(
+        report.measure("recall/tail"), report.result().counts, generator=torch.Generator().manual_seed(0)
+    )
+    generator = np.random.default_rng(0)
+    recalls = [generator.beta(right + 0.5, wrong + 0.5, 100_000) for right, wrong in ((45, 5), (24, 6))]
+    low, high = np.quantile(np.mean(recalls, 0), [0.025, 0.975])
+    assert [found.low.item(), found.high.item()] == pytest.approx([low, high], abs=0.015)
+
+
+# --- after a reset --------------------------------------------------------------------------------------------------
+
+
+def test_an_interval_after_a_reset_is_that_of_the_last_result():
+    report = filled(prefix="test_")
+    counted = report.interval("recall/fraud", generator=torch.Generator().manual_seed(0))
+    report.compute()
+    report.reset()
+    after = report.interval("test_recall/fraud", generator=torch.Generator().manual_seed(0))
+    assert (after.estimate, after.low, after.high) == (counted.estimate, counted.low, counted.high)
+    report.update(torch.tensor([1, 0, 0, 0, 2]), torch.tensor([1, 1, 1, 0, 2]))  # the next epoch
+    assert report.interval("recall/fraud").estimate.item() == pytest.approx(1 / 3)
+
+
+def test_without_samples_there_is_no_interval():
+    text = "'iam' has no interval, because no sample was counted"
+    report = ImbalanceReport("multiclass", class_names=NAMES, measures=["iam"])
+    with pytest.warns(UserWarning, match="counted no sample"), pytest.raises(ValueError, match=text):
+        report.interval("iam")
+    report.update(PREDS, TARGET)
+    report.reset()  # nothing was computed before
+    with pytest.warns(UserWarning, match="counted no sample"), pytest.raises(ValueError, match=text):
+        report.interval("iam")
+
+
+def interval_after_reset(rank, world):
+    """Both processes reset; then only the second one counts."""
+    report = ImbalanceReport("multiclass", class_names=NAMES, measures=["accuracy"])
+    report.update(PREDS[rank::world], TARGET[rank::world])
+    report.compute()
+    report.reset()
+    estimates = [report.interval("accuracy").estimate.item()]
+    if rank == 1:
+        report.update(torch.tensor([0, 1, 2, 0]), torch.tensor([0, 1, 2, 1]))
+    with counted_collectives() as collectives:
+        estimates.append(report.interval("accuracy").estimate.item())
+    return estimates, collectives
+
+
+def test_all_processes_agree_whether_there_is_a_last_result_to_read():
+    accuracy = (PREDS == TARGET).double().mean().item()
+    for estimates, collectives in launch(2, interval_after_reset, timeout=60):
+        assert estimates == [pytest.approx(accuracy), 0.75]
+        assert collectives == ["all_reduce"]
