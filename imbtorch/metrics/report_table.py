@@ -16,6 +16,7 @@ __all__ = ["ReportTable"]
 
 Rows = dict[str, dict[str, float]]
 FEW = 20  # number of groups of samples to print
+COUNTS = ("support", "predicted")  # columns that count samples
 
 
 @dataclass(frozen=True)
@@ -120,8 +121,16 @@ class ReportTable:
         write_csv(lines, to)
 
     def to_pandas(self) -> Any:
-        """Return a ``pandas.DataFrame`` with a row for each class; needs pandas, which imbtorch does not install."""
-        return importlib.import_module("pandas").DataFrame.from_dict(self.classes, orient="index")
+        """Return a ``pandas.DataFrame`` with a row for each class; needs pandas, which imbtorch does not install.
+
+        Raises:
+            ModuleNotFoundError: without pandas (``pip install pandas``).
+        """
+        try:
+            pandas = importlib.import_module("pandas")
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError("to_pandas needs pandas: pip install pandas", name="pandas") from error
+        return pandas.DataFrame.from_dict(self.classes, orient="index")
 
     def _cells(self) -> Iterator[tuple[list[list[str]], str]]:
         """Yield header and rows of each kind as text, and a line that counts the rows left out."""
@@ -142,7 +151,7 @@ class ReportTable:
         """Return the text of a value, with its interval in brackets."""
         if value is None:
             return ""
-        if measure in ("support", "predicted"):
+        if measure in COUNTS:
             return f"{value:.0f}" if value == int(value) else f"{value:.2f}"
         text = "-" if math.isnan(value) else f"{value:.4f}"
         low, high = self.bounds.get((kind, name, measure), (math.nan, math.nan))
@@ -162,11 +171,15 @@ class ReportTable:
 
 
 def _worst_first(rows: Rows, column: str, higher_is_better: bool | None) -> Rows:
-    """Sort rows by a column, the worst first, nan last; the lowest counts as worst without a direction."""
-    sign = -1 if higher_is_better is False else 1
+    """Sort rows by a column, the worst first; the lowest counts as worst without a direction.
 
-    def rank(name: str) -> tuple[bool, float]:
-        value = rows[name].get(column, math.nan)
-        return math.isnan(value), 0.0 if math.isnan(value) else sign * value
+    If a measure sorts, nan comes after all other values, and rows without targets come last of all.
+    """
+    sign = -1 if higher_is_better is False else 1
+    of_measure = column not in COUNTS
+
+    def rank(name: str) -> tuple[bool, bool, float]:
+        value, without_targets = rows[name].get(column, math.nan), rows[name]["support"] == 0
+        return of_measure and without_targets, math.isnan(value), 0.0 if math.isnan(value) else sign * value
 
     return {name: rows[name] for name in sorted(rows, key=rank)}

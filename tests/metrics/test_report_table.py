@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import sys
 
 import pytest
 import torch
@@ -109,6 +110,12 @@ def test_table_in_pandas():
     pandas.testing.assert_frame_equal(frame, wanted, check_dtype=False)
 
 
+def test_pandas_is_named_where_it_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)  # import pandas then fails
+    with pytest.raises(ModuleNotFoundError, match=r"to_pandas needs pandas: pip install pandas$"):
+        filled("binary").table().to_pandas()
+
+
 def test_table_shows_the_last_result():
     report = ImbalanceReport("multiclass", num_classes=3, on_invalid="raise")
     report.update(*data("multiclass", seed=0))
@@ -144,6 +151,18 @@ def test_table_of_nothing():
     assert column(table, "support") == [0, 0, 0]
     assert all(map(math.isnan, table.overall.values()))
     assert "nan" not in str(table)
+
+
+def test_classes_without_targets_are_sorted_last_by_measures():
+    """Recalls by hand: ok 3/4, fraud 1/2; late and void have no targets, but late is predicted."""
+    report = ImbalanceReport("multiclass", class_names=["void", "late", "ok", "fraud"], measures=["accuracy"])
+    report.update(torch.tensor([2, 2, 2, 1, 3, 2]), torch.tensor([2, 2, 2, 2, 3, 3]))
+    with pytest.warns(UserWarning, match="had no target: void, late"):
+        report.compute()
+    assert list(report.table(sort="recall").classes) == ["fraud", "ok", "late", "void"]
+    assert list(report.table(sort="precision").classes) == ["ok", "fraud", "late", "void"]  # 3/4 and 1
+    assert list(report.table(sort="support").classes) == ["void", "late", "fraud", "ok"]
+    assert list(report.table(sort="predicted").classes) == ["void", "late", "fraud", "ok"]
 
 
 # --- size, and torchmetrics' tools ----------------------------------------------------------------------------------
