@@ -12,10 +12,12 @@ from torch import Tensor
 
 from imbtorch.arguments import whole_number
 from imbtorch.metrics.averaging import AveragedMeasure
+from imbtorch.metrics.compat import warn_caller
 from imbtorch.metrics.rows import Row, Snapshot
 
 __all__ = ["ClassGroups", "shot_groups"]
 
+SHOTS = ("many", "medium", "few")
 UNFIT = ":[]{}"  # not allowed in names, since Lightning formats the names of checkpoint files with them
 
 
@@ -23,7 +25,8 @@ def shot_groups(train_counts: Sequence[int] | Tensor, many: int = 100, few: int 
     """Group classes by their number of training samples, as is usual in long-tailed recognition.
 
     Args:
-        train_counts: ``[K]`` numbers of training samples of each class, in the order of the classes.
+        train_counts: ``[K]`` numbers of training samples of each class, in the order of the classes; from labels,
+            ``torch.bincount(labels, minlength=K)``.
         many: classes with more samples than this are ``"many"``.
         few: classes with fewer samples than this are ``"few"``; the others are ``"medium"``.
 
@@ -43,11 +46,11 @@ def shot_groups(train_counts: Sequence[int] | Tensor, many: int = 100, few: int 
     if counts.ndim != 1 or counts.is_floating_point() or counts.is_complex() or bool((counts < 0).any()):
         raise ValueError(
             f"train_counts must hold the number of training samples of each class, [K] integers, got {train_counts!r}; "
-            "torch.bincount(targets, minlength=K) counts them"
+            "torch.bincount(labels, minlength=K) counts them"
         )
     if few > many:
         raise ValueError(f"few must be at most many, got few={few} and many={many}")
-    groups: dict[str, list[int]] = {"many": [], "medium": [], "few": []}
+    groups: dict[str, list[int]] = {name: [] for name in SHOTS}
     for index, count in enumerate(counts.tolist()):
         groups["many" if count > many else "few" if count < few else "medium"].append(index)
     return {name: classes for name, classes in groups.items() if classes}
@@ -68,7 +71,15 @@ def checked_class_groups(
     if not isinstance(given, Mapping):
         raise TypeError(f"class_groups must map names to classes, as in {{'tail': ['emu', 7]}}, got {given!r}")
     places = {name: index for index, name in enumerate(class_names)}
-    return {check_group_name(name, "class_groups"): _indices(name, some, places) for name, some in given.items()}
+    groups = {check_group_name(name, "class_groups"): _indices(name, some, places) for name, some in given.items()}
+    grouped = {index for classes in groups.values() for index in classes}
+    of_shots = len(groups) > 1 and set(groups) <= set(SHOTS) and grouped == set(range(len(grouped)))
+    if of_shots and len(grouped) < len(places):  # a warning, because somebody may leave out the last classes on purpose
+        warn_caller(
+            f"class_groups holds only the first {len(grouped)} of {len(places)} classes, so the others are in no "
+            f"group; {_counts_for_shots(len(places))}"
+        )
+    return groups
 
 
 def check_group_name(name: Any, argument: str) -> str:
@@ -91,14 +102,22 @@ def _indices(name: str, classes: Sequence[str | int], places: Mapping[str, int])
     for each in classes:
         index = places.get(each, -1) if isinstance(each, str) else whole_number(f"class_groups[{name!r}]", each)
         if not 0 <= index < len(places):
-            raise ValueError(
-                f"class_groups[{name!r}] holds {each!r}, which is no class; use indices 0..{len(places) - 1} or "
-                "class_names"
-            )
+            remedy = f"use indices 0..{len(places) - 1} or class_names"
+            if name in SHOTS and index >= len(places):
+                remedy += f"; {_counts_for_shots(len(places))}"
+            raise ValueError(f"class_groups[{name!r}] holds {each!r}, which is no class; {remedy}")
         found.append(index)
     if len(set(found)) < len(found):
         raise ValueError(f"class_groups[{name!r}] must not hold a class twice, got {list(classes)}")
     return tuple(found)
+
+
+def _counts_for_shots(classes: int) -> str:
+    """Return the remedy for shot groups of another number of classes."""
+    return (
+        "shot_groups takes the number of training samples of each class, not labels: pass it "
+        f"torch.bincount(labels, minlength={classes})"
+    )
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,25 @@ def test_shot_groups_have_the_limits_of_the_literature():
         imbtorch.shot_groups([1], many=20, few=30)
 
 
+def test_labels_in_place_of_counts_are_an_error_that_says_how_to_count_them():
+    labels = torch.arange(1000) % 4
+    with pytest.raises(ValueError, match=r"no class; .*pass it torch\.bincount\(labels, minlength=4\)$"):
+        ImbalanceReport("multiclass", num_classes=4, class_groups=imbtorch.shot_groups(labels))
+    groups = imbtorch.shot_groups(torch.bincount(labels, minlength=4))  # as it says: 250 samples of each
+    assert ImbalanceReport("multiclass", num_classes=4, class_groups=groups).class_groups == {"many": (0, 1, 2, 3)}
+
+
+def test_a_warning_names_shot_groups_that_lack_the_last_classes():
+    counts = torch.arange(100)
+    text = r"only the first 99 of 100 classes, .*torch\.bincount\(labels, minlength=100\)$"
+    with pytest.warns(UserWarning, match=text) as caught:
+        ImbalanceReport("multiclass", num_classes=100, class_groups=imbtorch.shot_groups(counts[1:]))
+    assert caught[0].filename == __file__
+    groups = imbtorch.shot_groups(counts)
+    for some in (groups, {"few": groups["few"]}, {"head": [0, 1], "tail": [2, 3]}):  # warnings are errors here
+        ImbalanceReport("multiclass", num_classes=100, class_groups=some)
+
+
 @pytest.mark.parametrize(
     ("groups", "error", "text"),
     [
