@@ -323,9 +323,7 @@ def test_a_class_group_has_an_interval_of_its_counts():
     for ask in (report.interval, report.result().interval):
         with pytest.raises(ValueError, match=text):
             ask("recall/tail")
-    found = posterior(
-        report.measure("recall/tail"), report.result().counts, generator=torch.Generator().manual_seed(0)
-    )
+    found = posterior(report.measure("recall/tail"), report.result().counts, generator=torch.Generator().manual_seed(0))
     generator = np.random.default_rng(0)
     recalls = [generator.beta(right + 0.5, wrong + 0.5, 100_000) for right, wrong in ((45, 5), (24, 6))]
     low, high = np.quantile(np.mean(recalls, 0), [0.025, 0.975])
