@@ -43,7 +43,8 @@ def compute_metrics(report: SharedResult, args: Any | None = None) -> Callable[.
             ``ignore_index=-100`` for tokens.
         args: the ``TrainingArguments``, for checks that a Trainer does not make; by default nothing is checked. A
             ``metric_for_best_model`` gives a warning if the report has no such value, if it begins with the prefix of
-            the report, or if it has no direction.
+            the report, or if it has no direction; ``load_best_model_at_end=True`` does if it keeps the epoch with the
+            lowest loss because no metric is named.
 
     Returns:
         A function of an ``EvalPrediction`` (and ``compute_result``). It returns all values as floats by name, and an
@@ -171,6 +172,14 @@ def _check_arguments(report: SharedResult, args: Any) -> None:
     named = [name for name in names if f"_{key}".endswith(f"_{name}")]
     if named:
         _check_direction(key, names[max(named, key=len)], args)
+    elif args.load_best_model_at_end and key in (None, "loss"):  # the default is "loss"
+        directed = {name: better for name, better in names.items() if better is not None}
+        name = next(iter(directed), "iam")
+        lower = "" if directed.get(name, True) else ", greater_is_better=False"
+        warn_caller(
+            "metric_for_best_model is 'loss', which is the default, so the Trainer will keep the epoch with the lowest "
+            f"loss; write metric_for_best_model={name!r}{lower}, or 'eval_loss' if you mean the loss"
+        )
     elif key is not None and not key.endswith("loss"):
         warn_caller(
             f"metric_for_best_model={key!r} is no value of the report, so the Trainer will stop after its first "

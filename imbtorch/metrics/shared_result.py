@@ -61,6 +61,19 @@ class SharedResult(CountsMetric):
         self._served: set[str] | None = None  # names read from the last result; None if it must be computed again
         self._stale = False
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Count a batch and return its values, as :meth:`forward` does.
+
+        Raises:
+            TypeError: for the ``EvalPrediction`` that a ``transformers.Trainer(compute_metrics=report)`` passes.
+        """
+        if len(args) == 1 and hasattr(args[0], "label_ids"):
+            raise TypeError(
+                "a report cannot be the compute_metrics function of a Trainer; use "
+                "Trainer(compute_metrics=imbtorch.huggingface.compute_metrics(report, args))"
+            )
+        return super().__call__(*args, **kwargs)
+
     def keys(self) -> list[str]:
         """Return all names, with prefix and postfix."""
         return [value.full_name for value in self.values()]
