@@ -167,14 +167,16 @@ def test_the_probability_of_a_recall_is_that_of_an_order_statistic():
     assert point.holds["recall"] == pytest.approx(stats.beta.sf(0.8, tp, fn + 1), abs=0.04)
 
 
-def test_the_probability_of_a_recall_of_few_positives(monkeypatch):
-    """Where one pseudo-count more or less of a positive would move the probability by .06 and more."""
+def test_the_probabilities_of_limits_on_few_samples(monkeypatch):
+    """Where one pseudo-count more or less moves a probability by .05 or more; of negatives that of Jeffreys' prior."""
     monkeypatch.setattr(thresholds, "DRAWS", 100_000)
     sweep = ThresholdSweep("precision")
     sweep.update(torch.tensor([0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9]), torch.tensor([0, 0, 1, 0, 1, 1, 1, 1]))
-    point = sweep.best({"recall": 0.75}, generator=torch.Generator().manual_seed(0))
+    limits = {"recall": 0.75, "specificity": 0.75}
+    point = sweep.best(limits, generator=torch.Generator().manual_seed(0))
     assert point.counts.tolist() == [[3, 0], [1, 4]]
     assert point.holds["recall"] == pytest.approx(stats.beta.sf(0.75, 4, 2), abs=0.01)
+    assert point.holds["specificity"] == pytest.approx(stats.beta.sf(0.75, 3.5, 0.5), abs=0.01)
 
 
 def test_a_threshold_without_a_value_is_never_chosen():
