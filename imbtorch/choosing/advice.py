@@ -13,8 +13,8 @@ ADVICE: dict[str, str] = {
     "and the loss has no class weights.",
     "undecided": "Undecided? With two classes monitor MCC; with ten or more, IAM or balanced accuracy; in between, "
     "the studies do not decide. No monitor is best everywhere.",
-    "last": "No wrong labels, and a loss without class weights? Then the last epoch is about as good as any monitor's "
-    "choice.",
+    "last": "No wrong labels, and a loss without class weights? Then you may also keep the last epoch: it is about as "
+    "good.",
     "ties": "Few classes and few samples of the rare ones? Epochs tie: keep the latest, or log soft=True and "
     "monitor iam_soft. A G-mean of 0 in every epoch chooses nothing.",
     "wrong labels": "Wrong labels? Keep neither the epoch with the lowest loss nor, if you trained on them, the last "

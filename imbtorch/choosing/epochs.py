@@ -192,14 +192,14 @@ def select_epoch(
     .. math:: C' = \tfrac1{10} C_{\text{kept}} + \tfrac9{10} X,
 
     and its interval is the :func:`posterior` of these counts. Some measures are 0 if one class has a recall of 0, such
-    as G-mean, the geometric mean of recalls. They are not corrected if a class has fewer than ten samples, or less than
-    one hit in C': a recall of 0 by chance lowers them far below their value in the population, and it occurs more often
-    in halves than in all samples.
+    as G-mean, the geometric mean of recalls. For these no value is corrected if a class has fewer than ten samples, or
+    less than one hit in C': a recall of 0 by chance lowers them far below their value in the population, and it occurs
+    more often in halves than in all samples.
 
     **Indistinguishable epochs.** The test statistic of an epoch e is :math:`T_e = \max_j (v_j - v_e) / s_{je}`, with
     the values v of the epochs and the standard deviation s of the difference over the half-samples (at least a quarter
     of the median s). The epoch is worse than the best if T exceeds the ``level`` quantile of its centred distribution
-    over the half-samples; all other epochs are indistinguishable from the best. Indistinguishable does not mean equally
+    over the half-samples; the others, the best included, are indistinguishable. Indistinguishable does not mean equally
     good: in real training runs with few samples of the rare class, 65 to 98 % of the epochs are indistinguishable, and
     the worst of them lie 3 to 30 percentage points below the best. The shortfall bounds this distance. For each of
     these epochs, take its difference from the best value plus the ``level`` quantile of the deviations of this
@@ -208,11 +208,11 @@ def select_epoch(
     **Accuracy in simulations** (``examples/choosing.py``: 40 correlated epochs that stay, learn, drift, overfit,
     jitter, swing or collapse; two, five and ten classes with 5 to 100 samples of the rarest; balanced accuracy, the
     imbalance accuracy measure IAM, G-mean and macro F1). The error of the corrected value is at most .02 on average
-    over the scenarios, and .05 in the worst one. Its interval holds the true value in .94 of the samples or more on
+    over the scenarios, and .05 in the worst one. Its interval holds the true value in .94 of the runs or more on
     average, and in .85 or more in each scenario. The best epoch is among the indistinguishable ones in .94 or more on
     average, and in .7 to .8 in the worst scenarios (balanced accuracy of two classes with 5 samples of the rarer one).
-    The shortfall holds in .97 or more on average, and in .88 in the worst scenario. G-mean with few hits is corrected
-    in lucky samples only: with ten samples and a recall of .1 it is then too high by up to .1.
+    The shortfall holds in .97 or more on average, and in .88 in the worst scenario. G-mean is corrected only
+    where there are hits: with ten samples of a class and a recall of .1, it is too high by up to .1.
 
     **Several processes.** Each process passes its own samples, and all pass the same other arguments except
     ``generator``. All get the same result, except that the interval is drawn by the generator of each process.
@@ -246,7 +246,7 @@ def select_epoch(
         positions: ``[N]`` indices of this process's samples in the whole validation set, for several processes. The
             generators of all processes must then be in the same state; the result is the same to the last digit for any
             number of processes.
-        sum_counts: function that sums an integer tensor over the processes; by default there is one process.
+        sum_counts: function that returns an integer tensor summed over the processes; by default there is one process.
 
     Returns:
         :class:`ChosenEpoch`, or for several measures a dict of name -> :class:`ChosenEpoch`.

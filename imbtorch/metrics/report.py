@@ -55,8 +55,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
         self.log_dict(self.val)  # in on_validation_epoch_end: val_iam, val_cba, ..., val_recall/cat, ...
 
     Most programs need only ``task``, ``class_names`` (or ``num_classes``), ``measures`` and ``prefix``;
-    ``intervals=True`` adds the bounds of a 95 % interval to each value. :meth:`update` takes class indices or scores,
-    like the single metrics. By default the report computes imbalance accuracy (``iam``), class balance accuracy
+    ``intervals=True`` adds the bounds of a 95 % interval to each of ``measures``. :meth:`update` takes class indices or
+    scores, like the single metrics. By default the report computes imbalance accuracy (``iam``), class balance accuracy
     (``cba``), ``accuracy``, ``balanced_accuracy``, ``precision``, ``recall``, ``f1``, the geometric mean of recalls
     (``gmean``) and the Matthews correlation coefficient (``mcc``); in the binary task also the index of balanced
     accuracy (``iba``).
@@ -77,9 +77,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
         num_labels: number of labels in the multilabel task; by default the length of ``class_names``.
         class_names: names of the classes (of the labels in the multilabel task), in the order of their indices; by
             default their indices.
-        measures: measures of all classes, by default :meth:`default_measures`. Either a list of names in the catalogue,
-            such as ``["iam", "mcc"]``, or a dict of your name -> measure. A measure is a name in the catalogue, a
-            metric class, an instance or ``functools.partial`` of one, a function of the counts, or a pair
+        measures: measures over all classes, by default :meth:`default_measures`. Either a list of names in the
+            catalogue, such as ``["iam", "mcc"]``, or a dict of your name -> measure. A measure is a name in the
+            catalogue, a metric class, an instance or ``functools.partial`` of one, a function of the counts, or a pair
             ``(function, higher_is_better)``. An instance must have the same task and settings as the report; its own
             counts are not used. A function takes counts ``[K, K]`` and returns one value. In the multilabel task it
             takes the ``[2, 2]`` counts of each label, and its values are averaged; with ``state="margins"`` it takes
@@ -117,7 +117,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             each label. See :class:`ConfusionMatrixMetric` for this argument and the next three.
         logits: whether floating ``preds`` are logits rather than probabilities.
         ignore_index: target of the samples to leave out.
-        on_invalid: ``"raise"`` or ``"warn"``, the reaction to invalid samples.
+        on_invalid: ``"raise"``, or ``"warn"`` to skip invalid samples with a warning.
         groups: names of groups of samples, such as sites, dataloaders or subgroups, or their number, which names them
             ``group 0``, ``group 1``, ...; :meth:`update` then takes ``group=ids``, the index of each sample's group.
             The report adds ``<measure>/<group>`` and ``<measure>_worst``, the worst value over the groups, for measures

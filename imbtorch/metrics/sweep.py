@@ -59,7 +59,7 @@ class ThresholdSweep(SharedResult):
     the probabilities of all logits from 17 on are 1. Half precision is converted to float32. The default takes 64 kB
     for each label or class; fewer thresholds take less.
 
-    **Further values.** ``also`` adds values that do not belong to a single threshold; :meth:`interval` knows them:
+    **Further values.** ``also`` adds values of the ROC and precision-recall curves; :meth:`interval` knows them:
 
     - ``"auc"``: area under the ROC curve (AUC).
     - ``"average_precision"``: mean precision at the score of each positive (AP). It falls with the prevalence.
@@ -92,14 +92,13 @@ class ThresholdSweep(SharedResult):
             Counts, ROC curve and AUC do not depend on it. For a class against the rest, the other classes keep their
             proportions.
         higher_is_better: direction of a function of your own, True by default. Measures of this package have their own
-            direction; one without a direction (dominance) is refused unless given as ``(function, True)``.
+            direction; one without a direction (dominance) is refused unless ``measure`` is a pair ``(function, True)``.
         prefix: text before each name, such as ``"val_"``.
         postfix: text after each name.
         logits: whether scores are logits (softmax over classes for multiclass, sigmoid otherwise) rather than
             probabilities; never guessed.
         ignore_index: target of the samples to leave out.
-        on_invalid: ``"raise"`` or ``"warn"``, the reaction to invalid samples such as scores outside [0, 1]; see
-            :class:`ConfusionMatrixMetric`.
+        on_invalid: ``"raise"``, or ``"warn"`` to skip invalid samples, such as scores outside [0, 1], with a warning.
         weighted: whether :meth:`update` takes ``weight``, the weight of each sample.
         kwargs: arguments of :class:`torchmetrics.Metric`.
 
@@ -213,7 +212,8 @@ class ThresholdSweep(SharedResult):
         """Compute the best threshold and its value from the scores of all processes (a collective step).
 
         With several labels or classes the names are ``threshold/<label>`` and ``value/<label>``. Of tied thresholds the
-        lowest is taken. Thresholds are float64; round them to the dtype of the scores before you compare.
+        lowest is taken. Thresholds are float64; torch and NumPy round a Python float to the dtype of the scores that
+        you compare with it.
 
         Raises:
             ValueError: if there were invalid samples and ``on_invalid="raise"``.

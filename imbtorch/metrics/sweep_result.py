@@ -34,7 +34,7 @@ from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import Row
 from imbtorch.plots import plot_precision_recall, plot_roc, plot_sweep
 from imbtorch.plots.operating import draw_precision_recall
-from imbtorch.plots.style import display_names, figure_and_axes, figure_of_panels, probability
+from imbtorch.plots.style import add_legend, display_names, figure_and_axes, figure_of_panels, probability
 from imbtorch.properties.isometrics import class_totals, precision_recall_points, roc_points
 from imbtorch.tables import html_table
 from imbtorch.tasks import Counting
@@ -523,39 +523,49 @@ class SweepResult(Result):
             _add_to_legend(ax, self._reading.class_names, corrected)
         elif corrected[0]:
             mark = next(line for line in reversed(ax.lines) if line.get_marker() == "o")
-            ax.legend([mark], corrected, fontsize="small")
+            mark.set_label(corrected[0])
+            add_legend(ax, "below")
         return figure, ax
 
     def _plot_curve(self, roc: bool, ax: Any | None) -> tuple[Any, Any]:
         """Draw the ROC curve, or precision over recall, of each label that has targets of both classes."""
-        histograms = self._of_labels((self._histogram if roc else self.rates()).cpu())
         one_class = self._of_one_class(self._histogram.cpu())
         if bool(one_class.all()):
             raise ValueError(self._one_class_text(one_class, "there is no curve"))
-        areas = (self.auc() if roc else self.average_precision()).cpu().reshape(-1).tolist()
-        intervals = self._interval_texts("auc" if roc else AP)
-        models, marked, texts, chosen = {}, {}, [], []
-        for index, row in enumerate(self._reading.rows_of("threshold")):
-            if not one_class[index]:
-                models[row.of] = self._reading.matrices(histograms[index])
-                marked[row.of] = int(torch.searchsorted(self._reading.thresholds, self._rows[row].cpu()))
-                texts.append(f"{'AUC' if roc else 'AP'} {intervals[index] or f'{areas[index]:.3f}'}")
-                chosen.append(f"threshold {probability(self._rows[row].item())}")
-        read = roc_points if roc else precision_recall_points
-        points = [read(counts)[marked[name]].tolist() for name, counts in models.items()]
-        shares = [torch.tensor(class_totals(counts)) for counts in models.values()]
-        if roc or all(torch.allclose(each / each.sum(), shares[0] / shares[0].sum(), atol=1e-6) for each in shares):
-            figure, ax = (plot_roc if roc else plot_precision_recall)(models, ax, marked=marked)
-        else:
-            figure, ax = figure_and_axes(ax, (5.0, 5.0))
-            draw_precision_recall(ax, models, marked)
-            ax.legend(fontsize="small", framealpha=0.95)
-        _add_to_legend(ax, list(models), texts)
-        for (x, y), text in zip(points, chosen, strict=True):
+        rows = [(at, row) for at, row in enumerate(self._reading.rows_of("threshold")) if not one_class[at]]
+        histograms = self._of_labels((self._histogram if roc else self.rates()).cpu())
+        counts = {row.of: self._reading.matrices(histograms[at]) for at, row in rows}
+        best = torch.stack([self._rows[row].cpu() for _, row in rows])
+        marked = dict(zip(counts, torch.searchsorted(self._reading.thresholds, best).tolist(), strict=True))
+        figure, ax = self._drawn_curves(roc, counts, marked, ax)
+        areas = self._area_texts(roc)
+        _add_to_legend(ax, list(counts), [areas[at] for at, _ in rows])
+        for name, threshold in zip(counts, best.tolist(), strict=True):
+            x, y = (roc_points if roc else precision_recall_points)(counts[name])[marked[name]].tolist()
             if x == x and y == y:  # precision is nan without positive predictions
                 side, aside = ("right", -9) if x > NEAR_THE_EDGE else ("left", 9)
-                ax.annotate(text, (x, y), (aside, -9 if roc else 5), textcoords="offset points", ha=side)
+                text, offset = f"threshold {probability(threshold)}", (aside, -9 if roc else 5)
+                ax.annotate(text, (x, y), offset, textcoords="offset points", ha=side)
         return figure, ax
+
+    def _drawn_curves(
+        self, roc: bool, counts: Mapping[str, Tensor], marked: Mapping[str, int], ax: Any | None
+    ) -> tuple[Any, Any]:
+        """Draw the curves; labels with different class shares have no common area out of reach."""
+        shares = [torch.tensor(class_totals(each)) for each in counts.values()]
+        if roc or all(torch.allclose(each / each.sum(), shares[0] / shares[0].sum(), atol=1e-6) for each in shares):
+            return (plot_roc if roc else plot_precision_recall)(counts, ax, marked=marked)
+        figure, ax = figure_and_axes(ax, (5.0, 5.0))
+        draw_precision_recall(ax, counts, marked)
+        add_legend(ax, "below")
+        return figure, ax
+
+    def _area_texts(self, roc: bool) -> list[str]:
+        """Return AUC or average precision of each label, with its interval where there is one."""
+        areas = (self.auc() if roc else self.average_precision()).cpu().reshape(-1).tolist()
+        intervals = self._interval_texts("auc" if roc else AP)
+        name = "AUC" if roc else "AP"
+        return [f"{name} {text or f'{area:.3f}'}" for area, text in zip(areas, intervals, strict=True)]
 
     def _interval_texts(self, name: str) -> list[str]:
         """Return a value with its 95 % interval for each label; empty where there is none."""

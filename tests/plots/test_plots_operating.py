@@ -219,7 +219,7 @@ def test_a_result_of_a_sweep_shows_areas_intervals_and_the_best_threshold():
     assert models_in(roc) == [bracketed("AUC", auc)]
     assert models_in(pr) == [bracketed("AP", ap)]
     drawn = result.interval("value", generator=torch.Generator().manual_seed(0))
-    assert legend(value) == [bracketed("corrected", drawn)]
+    assert sorted(legend(value)) == [bracketed("corrected", drawn), "threshold 0.5"]
     assert drawn.low < drawn.estimate < 6 / 7
 
 
