@@ -46,7 +46,7 @@ def choice_caveats(
     >>> for caveat in choice_caveats(counts, torch.tensor([0.5, 0.49, 0.5]), ["ok", "fraud"]):
     ...     print(caveat)
     2 of 3 epochs tie for the best value, 0.500: the measure does not choose between them
-    Class 'fraud' has 8 validation samples; a difference of fewer than 6 hits is within noise, the largest seen was 0
+    Class 'fraud' has 8 validation samples: all epochs have the same number of hits; do not compare epochs by its recall
     """
     right, actual, predicted = margins(counts)
     if right.ndim != 2 or values.shape != right.shape[:1] or not len(values):
@@ -82,22 +82,28 @@ def _never_predicted(actual: Tensor, predicted: Tensor, names: Sequence[str]) ->
     if not bool(never.any()):
         return ""
     which = _listed([names[k] for k in never.nonzero().flatten().tolist()])
-    return f"{which} {'was' if int(never.sum()) == 1 else 'were'} never predicted in any of {len(actual)} epochs"
+    among = f" in any of {len(actual)} epochs" if len(actual) > 1 else ""
+    return f"{which} {'was' if int(never.sum()) == 1 else 'were'} never predicted{among}"
 
 
 def _too_rare(right: Tensor, actual: Tensor, names: Sequence[str]) -> str:
-    """Name the class with too few samples for the differences seen, and the least difference above noise."""
+    """Name the rarest class in which epochs differ by no more than noise, and count the others."""
     samples, spread = actual.amax(0), right.amax(0) - right.amin(0)
     rare = ((samples > 0) & (samples <= RARE) & (spread < DISCORDANT)).nonzero().flatten().tolist()
     if not rare or len(actual) < 2:
         return ""
     k = min(rare, key=lambda k: samples[k].item())
     number, seen = int(samples[k]), int(spread[k])
-    start = f"Class {names[k]} has {number} validation sample{'s' * (number != 1)}"
-    others = f"; the same holds for {len(rare) - 1} more class{'es' * (len(rare) > 2)}" if len(rare) > 1 else ""
     if number < DISCORDANT:
-        return f"{start}; with fewer than {DISCORDANT} any difference between epochs is within noise{others}"
-    return f"{start}; a difference of fewer than {DISCORDANT} hits is within noise, the largest seen was {seen}{others}"
+        size = f"only {number} validation sample{'s' * (number != 1)}"
+        reason = f"differences of fewer than {DISCORDANT} hits are noise"
+    else:
+        size = f"{number} validation samples"
+        noise = f"epochs differ by at most {seen} of its hits, and fewer than {DISCORDANT} is noise"
+        reason = noise if seen else "all epochs have the same number of hits"
+    more = len(rare) - 1
+    others = f", nor by the recall of {more} more class{'es' * (more > 1)}" if more else ""
+    return f"Class {names[k]} has {size}: {reason}; do not compare epochs by its recall{others}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -37,6 +37,7 @@ class TieRule(_Base):
         check_choice("ties", ties, TIES)
         super().__init__(*args, **kwargs)
         self.ties = ties
+        self._stage, self._has_fitted = "", False
 
     @property
     def state_key(self) -> str:
@@ -60,7 +61,17 @@ class TieRule(_Base):
                 "Lightning, use `class Checkpoint(imbtorch.lightning.checkpoint.TieRule, "
                 f"{package}.callbacks.ModelCheckpoint): pass`"
             )
+        self._stage, self._has_fitted = stage, self._has_fitted or stage == "fit"
         super().setup(trainer, pl_module, stage)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the state of a checkpoint, but not in ``validate``, ``test`` and ``predict`` after ``fit``.
+
+        Lightning restores it there, too: after ``test`` of an older checkpoint ``best_model_path`` would be the file
+        that was the best one then, which may have been deleted since.
+        """
+        if self._stage == "fit" or not self._has_fitted:
+            super().load_state_dict(state_dict)
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Take over what Lightning's own callback, or the other rule, kept in the run that is resumed."""
@@ -106,11 +117,15 @@ class ModelCheckpoint(TieRule, LightningCheckpoint):
     keeps its best value when it is resumed. :class:`MonitorGuard` checks the mode, and :class:`SelectionSummary`
     follows the rule.
 
+    Unlike Lightning's, it keeps its own state when ``validate``, ``test`` or ``predict`` load a checkpoint after
+    ``fit``, so the files of several callbacks can be tested one after the other.
+
     ``EarlyStopping`` counts a tie as no improvement, so patience must outlast the ties.
 
     Args:
         *args: positional arguments of Lightning's ``ModelCheckpoint``, such as ``dirpath``.
-        ties: the epoch to keep of those with the same value, ``"latest"`` or ``"earliest"``.
+        ties: the epoch to keep of those with the same value, ``"latest"`` or ``"earliest"``. The corrected values of
+            :class:`SelectionSummary` follow it: each random half keeps the latest or the earliest of its tied epochs.
         **kwargs: keyword arguments of Lightning's ``ModelCheckpoint``, such as ``monitor="val_iam"`` and
             ``mode="max"``.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -41,15 +41,17 @@ class SelectionSummary(Callback):
     that are too rare or were never predicted, and give the advice of the studies that applies to the run. After Ctrl-C
     or an exception rank zero prints the same table of the validations until then, and talks to no other process.
 
-    Of tied epochs the table selects the one that the first checkpoint callback with a monitor keeps: the latest for
-    :class:`ModelCheckpoint` of this package, the earliest for Lightning's own. Without such a callback it selects the
-    latest. Values that a checkpoint callback monitors get a column even if ``measures`` leaves them out.
+    Of tied epochs the rows of measures show the one that the first checkpoint callback with a monitor keeps: the latest
+    for :class:`ModelCheckpoint` of this package, the earliest for Lightning's own. Without such a callback they show
+    the latest. Values that a checkpoint callback monitors get a column even if ``measures`` leaves them out.
 
     **Correction for the choice.** The best of many epochs looks better than it is. With ``predictions=True`` the choice
     is repeated on random halves of the samples (:func:`imbtorch.analysis.select_epoch`). For each measure the table
     then adds the corrected value with its interval, the share of the halves that select the same epoch (``-`` where
-    epochs tie), the number of epochs indistinguishable from it, and how much worse than the best these may be. If a
-    checkpoint callback monitors soft values, the halves are read by hard counts and the soft values break ties.
+    epochs tie), the number of epochs indistinguishable from it, and how much worse than the best these may be. Epochs
+    tie more often in halves than in all samples, and each half keeps the latest or the earliest by the same rule. The
+    rule therefore changes corrected values and stability, even of an epoch that ties with no other. If a checkpoint
+    callback monitors soft values, the halves are read by hard counts and the soft values break ties.
 
     Each process keeps the predicted classes of its own samples on the CPU and in checkpoints, in the smallest integer
     dtype: up to 256 classes one byte for each sample (each pixel in segmentation) and validation. More than 10 MB a
@@ -201,7 +203,7 @@ class SelectionSummary(Callback):
             kept = before.get(checkpoint.state_key, {})
             if kept.get("path") != checkpoint.best_model_path:  # kept by a run without this callback
                 kept = {"path": checkpoint.best_model_path, "epoch": None, "step": None}
-            self._kept[checkpoint.state_key] = kept | {"monitor": getattr(checkpoint, "monitor", None)}
+            self._kept[checkpoint.state_key] = kept | _rule_of(checkpoint)
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Note what was kept after the last batch: no step was taken since, though an epoch may have ended."""
@@ -313,7 +315,7 @@ class SelectionSummary(Callback):
         """Note the epoch and step of what the checkpoint callbacks have newly kept, in the order of the callbacks."""
         for checkpoint in self._watcher.newly_kept(trainer):
             place = {"path": checkpoint.best_model_path, "epoch": epoch, "step": trainer.global_step}
-            self._kept[checkpoint.state_key] = place | {"monitor": getattr(checkpoint, "monitor", None)}
+            self._kept[checkpoint.state_key] = place | _rule_of(checkpoint)
         order = [each.state_key for each in trainer.checkpoint_callbacks]
         self._kept = {key: self._kept[key] for key in order if key in self._kept}
 
@@ -395,13 +397,10 @@ class SelectionSummary(Callback):
         followed, history = self._followed, self.history()
         if followed is None or not self._validations:
             raise RuntimeError("no validation of fit was kept yet, so there is nothing to select from")
-        monitors = [each["monitor"] for each in self._kept.values()]
         kept = {}
-        for index, (monitor, each) in enumerate(zip(monitors, self._kept.values(), strict=True)):
-            number = f" ({monitors[: index + 1].count(monitor)})" if monitors.count(monitor) > 1 else ""
-            column = followed.monitored.get(monitor or "", "")
-            how = (f"kept by {monitor}" if monitor else "kept last") + number
-            kept[how] = Kept(each["epoch"], each["step"], column)
+        for how, each in zip(_names_of_kept([*self._kept.values()]), self._kept.values(), strict=True):
+            monitor = each["monitor"] or ""
+            kept[how] = Kept(each["epoch"], each["step"], followed.monitored.get(monitor, ""), monitor)
         if not followed.resamples:
             remedy = "report its value on test data"
         elif not self.predictions:
@@ -438,3 +437,22 @@ class SelectionSummary(Callback):
             xlabel="Step" if history.unit == "step" else "Epoch",
             trivial=table.baseline[1],
         )
+
+
+def _rule_of(checkpoint: Any) -> dict[str, Any]:
+    """Return the monitor of a checkpoint callback, and its rule for ties."""
+    return {"monitor": getattr(checkpoint, "monitor", None), "ties": getattr(checkpoint, "ties", "earliest")}
+
+
+def _names_of_kept(kept: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name the kept checkpoints by their monitor; those of one monitor also by their rule for ties or their number."""
+    names = []
+    for index, one in enumerate(kept):
+        same = [other for other in kept if other["monitor"] == one["monitor"]]
+        name = f"kept by {one['monitor']}" if one["monitor"] else "kept last"
+        if one["monitor"] and len({other["ties"] for other in same}) == len(same) > 1:
+            name += f" ({one['ties']} of ties)"
+        elif len(same) > 1:
+            name += f" ({sum(other['monitor'] == one['monitor'] for other in kept[: index + 1])})"
+        names.append(name)
+    return names

@@ -32,11 +32,13 @@ class Kept(NamedTuple):
         epoch: its epoch; None if it is not known.
         step: optimizer steps that had been taken; None if they are not known.
         measure: the column that the callback monitors; empty for none.
+        monitor: name of the monitored value, which need not be of the report; empty for none.
     """
 
     epoch: int | None
     step: int | None
     measure: str
+    monitor: str
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ class SelectedEpoch:
     """One row of a :class:`SelectionTable`.
 
     Attributes:
-        how: the measure that selects, or what was kept, such as ``"kept by val_iam"``.
+        how: the measure that selects, or what was kept, such as ``"kept by val_iam"``. If checkpoint callbacks monitor
+            the same value, their rules for ties or their numbers follow, as in ``"kept by val_iam (latest of ties)"``.
         epoch: the epoch, of tied ones the latest or the earliest; None if nothing is selected or it is not known.
         step: optimizer steps that had been taken.
         values: measure -> value then; empty for a checkpoint of weights that were not validated.
@@ -165,7 +168,7 @@ class SelectionTable:
         lines = [f"Kept and best epochs of {of} (epochs count from 0; * best of all epochs)"]
         lines += _blocks(self._values())
         corrected = self._corrected()
-        if len(corrected) > 1:
+        if len(corrected) > 1 and number > 1:
             lines += ["", f"Corrected for being the best of {number}, on random halves of the validation samples:"]
             lines += _blocks(list(zip(*corrected, strict=True)))
         notes = [line for note in self.notes for line in wrap(f"- {note}", WIDTH, subsequent_indent="  ")]
@@ -189,12 +192,11 @@ class SelectionTable:
     def _corrected(self) -> list[list[str]]:
         """Return the head and the rows that resampling adds, one for each choice."""
         lines = [["", "corrected [95 % interval]", "stability", "indistinguishable"]]
-        told: list[ChosenEpoch] = []
+        kept = [row.choice for row in self.rows if _is_kept(row)]
         for row in self.rows:
             choice = row.choice
-            if choice is None or any(choice is other for other in told):
+            if choice is None or (not _is_kept(row) and any(choice is other for other in kept)):
                 continue
-            told.append(choice)
             low_high = (
                 ""
                 if choice.interval is None
@@ -217,9 +219,14 @@ class SelectionTable:
         return html_table(cells) + "".join(f"<p>{escape(note)}</p>" for note in self.notes)
 
 
+def _is_kept(row: SelectedEpoch) -> bool:
+    """Return whether the row is of a checkpoint."""
+    return row.how.startswith("kept ")
+
+
 def _label(row: SelectedEpoch) -> str:
     """Return the name of a row in the text."""
-    return row.how if row.how.startswith("kept ") else f"best {row.how}"
+    return row.how if _is_kept(row) else f"best {row.how}"
 
 
 def _cell(value: float | None) -> str:
@@ -278,26 +285,35 @@ def _notes(
         yield f"Baseline: {baseline}"
     number = len(history.epochs)
     if any(len(places) > 1 for places in history.best.values()):
-        keeper = "imbtorch.lightning.ModelCheckpoint keeps the latest"
-        yield f"tied: number of {history.unit}s that share the best value; the {followed.ties} of them is shown" + (
-            f", which Lightning's ModelCheckpoint keeps ({keeper})" if followed.ties == "earliest" else ""
+        yield (
+            f"tied: number of {history.unit}s that share the best value, this one included; a best row shows the "
+            f"{followed.ties} of them"
+            + ", a kept row the one that its checkpoint kept" * bool(kept)
+            + " (Lightning's ModelCheckpoint keeps the earliest, imbtorch.lightning.ModelCheckpoint the latest)"
+            * (followed.ties == "earliest")
         )
+    if any(how.endswith(" (1)") for how in kept):
+        yield "(1), (2): checkpoint callbacks, in their order in the Trainer"
     if "bottom_line" in followed.columns:
         yield "bottom_line: epoch with the highest min(accuracy, CBA), the max-min choice"
     undirected = [name for name, column in followed.columns.items() if column.better is None]
     if undirected:
         yield f"{', '.join(undirected)}: no direction is known, so no epoch is selected"
-    for how, (epoch, step, _) in kept.items():
-        if epoch is None:
+    for how, saved in kept.items():
+        if saved.epoch is None:
             yield f"{how}: kept by a run before this history, so its epoch is not known"
-        elif history.at(epoch, step) is None:
-            yield f"{how}: the weights of step {step} were not validated"
+        elif history.at(saved.epoch, saved.step) is None:
+            yield f"{how}: the weights of step {saved.step} were not validated"
     yield from _caveats(followed, history)
     if number > 1:
-        if resampled:
-            yield from _notes_on_choices(followed, history, choices, resampled)
+        if choices:
+            yield from _meanings_of_choices(followed, history)
         else:
+            remedy = "report its value on test data" if resampled else remedy
             yield f"The best of {number} values is too optimistic, since it was selected as the best; {remedy}"
+        if resampled:
+            yield from _doubts_about_choices(followed, history, choices, resampled)
+            yield from _uncorrected(followed, history, kept, choices)
         yield f'Advice (README, "What to monitor"): {_advice(followed, history)}'
 
 
@@ -319,22 +335,30 @@ def _caveats(followed: FollowedReport, history: ValidationHistory) -> Iterator[s
         yield sentence if len(named) == len(history.best) else f"{', '.join(named)}: {sentence}"
 
 
-def _notes_on_choices(
-    followed: FollowedReport,
-    history: ValidationHistory,
-    choices: Mapping[str, ChosenEpoch],
-    resampled: Sequence[int],
-) -> Iterator[str]:
-    """Yield the meaning of the corrected values, choices that are arbitrary, and what was left out."""
-    yield "corrected: estimated value on new data; measure it on test data"
+def _meanings_of_choices(followed: FollowedReport, history: ValidationHistory) -> Iterator[str]:
+    """Yield the meaning of each column of corrected values."""
+    other = "earliest" if followed.ties == "latest" else "latest"
+    yield (
+        f"corrected: estimate for new data; only test data can confirm it. Each half keeps the {followed.ties} of its "
+        f"tied {history.unit}s; the {other} would give other numbers"
+    )
     yield (
         f'stability: share of the halves that select this {history.unit} ("-": tied with others); not the probability '
         "that it is the best"
     )
     yield (
-        f"indistinguishable: number of other {history.unit}s that may be as good as the best, and how much worse they "
-        "may be at most"
+        f"indistinguishable: number of other {history.unit}s not shown to be worse than the best, and by how much they "
+        "may be worse at most (95 %)"
     )
+
+
+def _doubts_about_choices(
+    followed: FollowedReport,
+    history: ValidationHistory,
+    choices: Mapping[str, ChosenEpoch],
+    resampled: Sequence[int],
+) -> Iterator[str]:
+    """Yield choices that are arbitrary, and validations that were left out."""
     arbitrary: dict[str, list[str]] = {}
     for name, choice in choices.items():
         if choice.identical:
@@ -351,12 +375,38 @@ def _notes_on_choices(
             f"{history.unit}{'s' * (len(left_out) > 1)} {spans(left_out, history.labels)}: not compared, for lack of "
             "predictions that agree with the counts of all processes (other samples, or before a run was resumed)"
         )
-    bare = [name for name in history.best if name not in choices and followed.columns[name].measure]
-    if bare:
-        yield f"{', '.join(bare)}: not corrected, since resampling would keep another {history.unit}"
     fewest = min((len(choice.compared) for choice in choices.values()), default=len(resampled))
     if fewest < len(resampled):
         yield f"Only the best {fewest} were compared, since resampling all takes long"
+
+
+def _uncorrected(
+    followed: FollowedReport,
+    history: ValidationHistory,
+    kept: Mapping[str, Kept],
+    choices: Mapping[str, ChosenEpoch],
+) -> Iterator[str]:
+    """Yield why rows are missing from the corrected values: of measures, and of checkpoints."""
+    reasons: dict[str, list[str]] = {}
+    for name, places in history.best.items():
+        if places and name not in choices:
+            counted = followed.columns[name].measure is not None
+            reason = f"resampling would keep another {history.unit}" if counted else "predicted classes do not give it"
+            reasons.setdefault(reason, []).append(name)
+    for how, saved in kept.items():
+        at = history.at(saved.epoch, saved.step)
+        if at is None:
+            continue
+        if not saved.monitor:
+            reasons.setdefault("no value selected it", []).append(how)
+        elif not saved.measure:
+            reasons.setdefault(f"{saved.monitor} is not a value of self.{followed.path}", []).append(how)
+        elif saved.measure in choices and choices[saved.measure].epoch != at:
+            tied = at in history.best[saved.measure]
+            other = f"the {followed.ties} of tied {history.unit}s" if tied else f"the best {history.unit}"
+            reasons.setdefault(f"resampling keeps {other} by {saved.measure}", []).append(how)
+    for reason, names in reasons.items():
+        yield f"{', '.join(names)}: not corrected, since {reason}"
 
 
 def _advice(followed: FollowedReport, history: ValidationHistory) -> str:

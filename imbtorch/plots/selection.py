@@ -45,7 +45,7 @@ def plot_selection(
         intervals: name of a measure -> interval with ``low`` and ``high`` of ``[M]``, drawn as a band behind its line.
         places: M positions along the x axis, increasing; by default 0 to M-1.
         xlabel: label of the x axis.
-        trivial: name of a measure -> its value for a trivial prediction (:func:`imbtorch.analysis.trivial`), drawn as a
+        trivial: name of a measure -> its value for a baseline (:func:`imbtorch.analysis.trivial`), drawn as a
             dotted line in the colour of the measure.
 
     Returns:
@@ -151,7 +151,7 @@ def _draw_band(ax: Axes, xs: Sequence[float], band: Interval, name: str, color: 
 
 
 def _draw_trivial(ax: Axes, trivial: Mapping[str, float], looks: Mapping[str, dict[str, Any]]) -> None:
-    """Draw the values of trivial predictions as dotted lines."""
+    """Draw the values of baselines as dotted lines."""
     for name, value in trivial.items():
         ax.axhline(value, color=looks[name]["color"], zorder=0, **TRIVIAL)
     if trivial:

@@ -35,7 +35,7 @@ MAX_LETTERS = 30  # longest name that is written in full; the middle of a longer
 LAST_LETTERS = 10  # kept at the end of a cut name, where numbers stand
 COLORS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")  # Okabe and Ito
 LINES = ("-", "--", ":", "-.")
-TRIVIAL: dict[str, Any] = {"linestyle": ":", "linewidth": 1}  # look of the lines of trivial predictions
+TRIVIAL: dict[str, Any] = {"linestyle": ":", "linewidth": 1}  # look of the lines of baselines
 NARROW = 18  # letters up to which two names stand beside each other below axes
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*", "<", ">")
 
@@ -80,8 +80,8 @@ def line_style(index: int, points: int) -> dict[str, Any]:
 
 
 def explain_trivial(ax: Axes) -> None:
-    """Add one entry for the dotted lines of all trivial predictions to the legend."""
-    ax.plot([], [], color="0.4", label="trivial prediction", **TRIVIAL)
+    """Add one entry for the dotted lines of all baselines to the legend."""
+    ax.plot([], [], color="0.4", label="baseline", **TRIVIAL)
 
 
 def add_legend(ax: Axes, place: Literal["beside", "below"] = "beside", columns: int | None = None) -> None:

@@ -49,7 +49,7 @@ def plot_values(
         labels: K names; by default 0 to K-1.
         limits: low and high ends of an interval of each value, drawn as error bars; nan for none. Not drawn for a
             sequence.
-        trivial: value of a trivial prediction (:func:`imbtorch.analysis.trivial`), ``[]`` or ``[K]`` like one of the
+        trivial: value of a baseline (:func:`imbtorch.analysis.trivial`), ``[]`` or ``[K]`` like one of the
             values, drawn as dotted lines; nan for none.
 
     Returns:

@@ -42,6 +42,8 @@ def test_classes_that_were_never_predicted_are_named():
     counts[0, 0, 3] = 1  # once, and wrongly
     told = choice_caveats(margins(counts), torch.tensor([0.1, 0.2, 0.3]))
     assert told == ["class 4 was never predicted in any of 3 epochs"]
+    told = choice_caveats(counts[:1], torch.tensor([0.1]))
+    assert told == ["classes 2, 4 were never predicted"]
 
 
 def test_six_samples_are_the_fewest_that_an_exact_test_can_tell():
@@ -56,30 +58,35 @@ def test_six_samples_are_the_fewest_that_an_exact_test_can_tell():
         (
             (2, 4, 3),
             8,
-            "Class 1 has 8 validation samples; a difference of fewer than 6 hits {noise}, the largest seen was 2",
+            "Class 1 has 8 validation samples: epochs differ by at most 2 of its hits, and fewer than 6 is noise",
         ),
         ((1, 7, 3), 8, None),
         (
             (0, 5, 3),
             60,
-            "Class 1 has 60 validation samples; a difference of fewer than 6 hits {noise}, the largest seen was 5",
+            "Class 1 has 60 validation samples: epochs differ by at most 5 of its hits, and fewer than 6 is noise",
         ),
         ((0, 5, 3), 61, None),
-        ((0, 1, 0), 1, "Class 1 has 1 validation sample; with fewer than 6 any difference between epochs {noise}"),
-        ((0, 5, 3), 5, "Class 1 has 5 validation samples; with fewer than 6 any difference between epochs {noise}"),
+        ((3, 3, 3), 8, "Class 1 has 8 validation samples: all epochs have the same number of hits"),
+        ((0, 1, 0), 1, "Class 1 has only 1 validation sample: differences of fewer than 6 hits are noise"),
+        ((0, 5, 3), 5, "Class 1 has only 5 validation samples: differences of fewer than 6 hits are noise"),
     ],
 )
 def test_differences_on_a_rare_class_are_held_against_the_least_that_can_be_told(hits, samples, expected):
     counts = torch.tensor([[[100, 1], [samples - hit, hit]] for hit in hits])
     told = choice_caveats(counts, torch.tensor([0.1, 0.2, 0.3]))
-    assert told == ([] if expected is None else [expected.format(noise="is within noise")])
+    assert told == ([] if expected is None else [f"{expected}; do not compare epochs by its recall"])
 
 
 def test_the_rarest_of_several_rare_classes_is_named():
     counts = torch.tensor([[[9, 1, 0], [1, 6, 0], [2, 0, 98]], [[8, 2, 0], [1, 6, 0], [1, 0, 99]]])
     (told,) = choice_caveats(counts[[0, 1, 0]], torch.tensor([0.1, 0.2, 0.3]), ("x", "y", "z"))
-    assert told.startswith("Class 'y' has 7 validation samples; a difference of fewer than 6 hits is within noise, the")
-    assert told.endswith("largest seen was 0; the same holds for 1 more class")
+    assert told.startswith("Class 'y' has 7 validation samples: ")
+    assert told.endswith("; do not compare epochs by its recall, nor by the recall of 1 more class")
+    counts = torch.tensor([[[3, 4, 0, 0], [0, 6, 0, 0], [0, 0, 2, 0], [0, 0, 0, 99]]]).expand(2, -1, -1)
+    (told,) = choice_caveats(counts, torch.tensor([0.1, 0.2]))
+    assert told.startswith("Class 2 has only 2 validation samples: ")
+    assert told.endswith("; do not compare epochs by its recall, nor by the recall of 2 more classes")
 
 
 def test_caveats_refuse_what_does_not_fit():

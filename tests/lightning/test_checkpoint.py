@@ -209,6 +209,61 @@ def test_a_run_that_goes_on_with_lightnings_own_beside_it_leaves_its_files_alone
     assert epoch_of(ours.best_model_path) == 2  # of those that it saw
 
 
+@EVERY_PACKAGE
+def test_checkpoints_of_two_callbacks_are_tested_one_after_the_other(package, tmp_path):
+    """The value rises and the other one falls: the last best file of the one knows only its first, deleted files."""
+
+    class Two(module_of(package)):
+        def on_validation_epoch_end(self):
+            super().on_validation_epoch_end()
+            self.log("other", -float(self.current_epoch))
+
+        def test_step(self, batch, batch_idx):
+            self.seen = self.net.bias.item()
+
+        def predict_step(self, batch, batch_idx):
+            return self.net(batch[0])
+
+    needs_callbacks_for(package)
+    rising, falling = (
+        OURS[package](tmp_path / name, "{epoch}", monitor=name, mode="max") for name in ("value", "other")
+    )
+    data = DataLoader(TensorDataset(torch.ones(2, 1)))
+    options = {"max_epochs": 3, "logger": False, "num_sanity_val_steps": 0, **QUIET}
+    trainer, module = package.Trainer(callbacks=[falling, rising], **options), Two((1, 2, 3, 0, 0))
+    trainer.fit(module, data, data)
+    paths, biases = [rising.best_model_path, falling.best_model_path], []
+    assert list(map(epoch_of, paths)) == [2, 0]
+    for saver in (falling, rising):  # the file of the first was written when the other one had kept epoch 0
+        checkpoint = loading(package, saver.best_model_path, True)
+        for act in (trainer.validate, trainer.test, trainer.predict):
+            act(module, data, **checkpoint, **({} if act == trainer.predict else {"verbose": False}))
+            assert [rising.best_model_path, falling.best_model_path] == paths
+            assert rising.best_model_score == 3
+        biases.append(module.seen)
+    states = [torch.load(path, weights_only=True)["state_dict"]["net.bias"].item() for path in reversed(paths)]
+    assert biases == states
+    assert states[0] != states[1]
+    trainer.fit_loop.max_epochs = 5  # a resumed fit restores, also after a test
+    trainer.fit(Two((1, 2, 3, 0, 0)), data, data, **loading(package, falling.best_model_path, True))
+    assert epoch_of(falling.best_model_path) == 0
+
+
+def test_a_callback_that_never_fitted_takes_the_state_of_a_tested_checkpoint(tmp_path):
+    first = saver_of(tmp_path)
+    run((3, 2), first)
+    later = saver_of(tmp_path)
+
+    class Tested(module_of(lightning)):
+        def test_step(self, batch, batch_idx):
+            pass
+
+    data = DataLoader(TensorDataset(torch.ones(2, 1)))
+    trainer = lightning.Trainer(callbacks=[later], logger=False, **QUIET)
+    trainer.test(Tested(()), data, **loading(lightning, tmp_path / "last.ckpt", True), verbose=False)
+    assert later.best_model_path == first.best_model_path
+
+
 # --- other parts ----------------------------------------------------------------------------------------------------
 
 

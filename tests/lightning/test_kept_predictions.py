@@ -16,6 +16,7 @@ from trainings import QUIET, THIRD_PARTY, exact, join_lightning, listening
 from versions import loading
 
 from imbtorch import ImbalanceReport
+from imbtorch.lightning import ModelCheckpoint as TieKeeper
 from imbtorch.lightning import SelectionSummary
 
 pytestmark = [
@@ -72,8 +73,8 @@ def run(module, *others, validation=None, checkpoint=None, **options):
     trainer.fit(module, DataLoader(TensorDataset(torch.arange(4)), 2), samples, **resume)
 
 
-def summary(module=None, *others, **options):
-    made = SelectionSummary(predictions=True, measures=("accuracy", "balanced_accuracy"))
+def summary(module=None, *others, measures=("accuracy", "balanced_accuracy"), **options):
+    made = SelectionSummary(predictions=True, measures=measures)
     run(module or Scripted(), made, *others, **options)
     return made
 
@@ -126,6 +127,84 @@ def test_the_kept_value_is_corrected_by_what_the_other_half_says():
     assert "stability: share of the halves that select this epoch" in text
     assert "SelectionSummary(predictions=True)" not in text
     assert {row.choice is not None for row in made.table().rows} == {True}
+    assert "not corrected" not in text
+
+
+def noted(made):
+    return [note for note in made.table().notes if "not corrected" in note]
+
+
+def corrected_rows(made):
+    """Names of the rows of the second table."""
+    *_, below = str(made.table()).partition("\nCorrected for being the best of ")
+    return [line[: line.index("  ")] for line in below.partition("\n\n")[0].splitlines()[2:]]
+
+
+def test_each_kept_row_is_corrected_or_says_why_not(tmp_path):
+    class WithLoss(Scripted):
+        def on_validation_epoch_end(self):
+            super().on_validation_epoch_end()
+            self.log("val_loss", -float(self.trainer.global_step))
+
+    def keeper(name, kind=ModelCheckpoint, **options):
+        return kind(tmp_path / name, **{"monitor": "val_accuracy", "mode": "max", **options})
+
+    keepers = [
+        keeper("latest", TieKeeper),
+        keeper("own"),
+        keeper("second", TieKeeper, every_n_epochs=3),  # of epochs 2 and 5, neither of which is the best
+        keeper("loss", monitor="val_loss", mode="min"),
+        keeper("last", monitor=None),
+    ]
+    made = summary(WithLoss(), *keepers, measures=("accuracy",))
+    table = made.table()
+    tied = half_sampled(accuracy)[0]
+    values = [accuracy(TARGET, each) for each in PREDICTIONS]
+    assert [row.epoch for row in table.rows] == [tied, values.index(max(values)), 2, 5, 5, tied]
+    assert table.rows[1].epoch < tied
+    assert values[5] < values[2] < max(values)
+    assert corrected_rows(made) == ["kept by val_accuracy (1)"]  # the best one by accuracy is the same epoch
+    assert noted(made) == [
+        "kept by val_accuracy (2): not corrected, since resampling keeps the latest of tied epochs by accuracy",
+        "kept by val_accuracy (3): not corrected, since resampling keeps the best epoch by accuracy",
+        "kept by val_loss: not corrected, since val_loss is not a value of self.val",
+        "kept last: not corrected, since no value selected it",
+    ]
+
+
+def test_two_checkpoints_of_the_same_epoch_are_both_corrected(tmp_path):
+    keepers = [
+        kind(tmp_path / str(at), monitor="val_balanced_accuracy", mode="max")
+        for at, kind in enumerate((TieKeeper, ModelCheckpoint))
+    ]
+    made = summary(None, *keepers)
+    assert corrected_rows(made) == [
+        "kept by val_balance..cy (latest of ties)",
+        "kept by val_balance.. (earliest of ties)",
+        "best accuracy",
+    ]
+
+
+def test_a_value_that_predictions_do_not_give_says_so_and_explains_no_table():
+    report = ImbalanceReport("multiclass", num_classes=3, prefix="val_", groups=["a", "b"])
+
+    def count(report, preds, target):
+        report.update(preds, target, group=torch.arange(len(target)) % 2)
+
+    module = Scripted(report, count=count)
+    made = summary(module, measures=("accuracy_worst",))
+    assert noted(made) == ["accuracy_worst: not corrected, since predicted classes do not give it"]
+    assert corrected_rows(made) == []
+    text = " ".join(str(made.table()).split())
+    assert "stability: " not in text
+    assert "indistinguishable: " not in text
+    assert "selected as the best; report its value on test data" in text
+
+
+def test_of_a_single_epoch_nothing_is_corrected():
+    made = summary(max_epochs=1)
+    assert "Corrected for" not in str(made.table())
+    assert "stability: " not in str(made.table())
 
 
 def test_one_byte_is_kept_for_each_sample_and_only_while_validation_runs():

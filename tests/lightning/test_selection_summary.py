@@ -279,14 +279,16 @@ def test_without_predictions_ties_and_what_would_help_are_told():
     assert re.search("\nBaseline +-0.6667 +0.5000 +0.3333 +0.0000 +0.0000\n", str(summary().table()))
     assert notes[0] == "Baseline: always predicting '0'"
     assert notes[2] == (
-        "Class '2' has 8 validation samples; a difference of fewer than 6 hits is within noise, the largest seen was "
-        "3; the same holds for 1 more class"
+        "Class '2' has 8 validation samples: epochs differ by at most 3 of its hits, and fewer than 6 is noise; do not "
+        "compare epochs by its recall, nor by the recall of 1 more class"
     )
     assert notes[3] == (
         "The best of 5 values is too optimistic, since it was selected as the best; SelectionSummary(predictions=True) "
         "corrects it"
     )
-    assert notes[1] == "tied: number of epochs that share the best value; the latest of them is shown"
+    assert notes[1] == (
+        "tied: number of epochs that share the best value, this one included; a best row shows the latest of them"
+    )
     assert "good" not in "".join(notes)
     same = [[[20, 0, 0], [12, 0, 0], [2, 0, 6]]] * 3
     notes = summary(module=scripted(lightning)(same), measures=("iam",)).table().notes
@@ -383,7 +385,8 @@ def test_a_monitor_of_soft_counts_selects_by_them(tmp_path):
     assert table["kept by val_accuracy_soft"].epoch == 1
     (note,) = [note for note in table.notes if note.startswith("tied: ")]  # Lightning's own callback is attached
     assert note.endswith(
-        "which Lightning's ModelCheckpoint keeps (imbtorch.lightning.ModelCheckpoint keeps the latest)"
+        "; a best row shows the earliest of them, a kept row the one that its checkpoint kept (Lightning's "
+        "ModelCheckpoint keeps the earliest, imbtorch.lightning.ModelCheckpoint the latest)"
     )
     made.plot()
 
@@ -457,7 +460,7 @@ def test_margins_are_selected_from_without_intervals():
     assert made.history().values["mcc"].tolist() == pytest.approx(values("mcc"))
     assert made.history().counts["epoch 1"].predicted.tolist() == [28, 9, 3]
     _, ax = made.plot()
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == [*MEASURES, "trivial prediction"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [*MEASURES, "baseline"]
     with pytest.raises(ValueError, match="'confusion_entropy' needs the whole matrix"):
         summary(module=scripted(lightning)(val=report), measures=("confusion_entropy",))
 
@@ -536,9 +539,23 @@ def test_the_table_follows_the_rule_for_ties_of_the_attached_callback(ties, epoc
     table = summary(last, saver, measures=("accuracy", "iam")).table()
     assert (table["accuracy"].epoch, table["accuracy"].tied) == (epoch, 1)
     assert table["kept by val_accuracy"].epoch == epoch
-    assert f"; the {ties or 'earliest'} of them is shown" in table.notes[1]
-    told = [note for note in table.notes if "imbtorch.lightning.ModelCheckpoint keeps the latest" in note]
+    assert f"; a best row shows the {ties or 'earliest'} of them, a kept row the one that its" in table.notes[1]
+    told = [note for note in table.notes if "imbtorch.lightning.ModelCheckpoint the latest" in note]
     assert bool(told) == (ties != "latest")
+
+
+def test_rows_of_one_monitor_are_named_by_their_rules_for_ties(tmp_path):
+    """Epochs 1 and 3 tie; each checkpoint keeps another one, and the file shows which."""
+    options = {"monitor": "val_accuracy", "mode": "max"}
+    for kinds, shown in (((TieKeeper, ModelCheckpoint), "latest"), ((ModelCheckpoint, TieKeeper), "earliest")):
+        keepers = [kind(tmp_path / f"{shown}-{at}", **options) for at, kind in enumerate(kinds)]
+        table = summary(*keepers, measures=("accuracy",)).table()
+        assert table["kept by val_accuracy (latest of ties)"].epoch == 3
+        assert table["kept by val_accuracy (earliest of ties)"].epoch == 1
+        assert [row.tied for row in table.rows] == [1, 1, 1]
+        (note,) = [note for note in table.notes if note.startswith("tied: ")]
+        assert f"a best row shows the {shown} of them, a kept row the one that its checkpoint kept" in note
+        assert table["accuracy"].epoch == {"latest": 3, "earliest": 1}[shown]
 
 
 def test_several_checkpoints_and_one_whose_file_is_gone(tmp_path):
@@ -557,6 +574,7 @@ def test_several_checkpoints_and_one_whose_file_is_gone(tmp_path):
     ]
     precision = [matrix[2][2] / max(1, sum(row[2] for row in matrix)) for matrix in MATRICES]
     assert [row.epoch for row in table.rows][:3] == [2, 1, best(precision)]
+    assert "(1), (2): checkpoint callbacks, in their order in the Trainer" in table.notes
     assert table.measures == (*MEASURES, "precision/2")  # what is monitored is shown as well
     assert table["precision/2"].epoch == best(precision)
 

@@ -90,7 +90,7 @@ def test_the_course_of_values_beside_trivial_ones():
     course = {line.get_label(): line.get_color() for line in ax.lines}
     assert list(dotted[course["accuracy"]]) == [0.75, 0.75]  # always class 0
     assert list(dotted[course["gmean"]]) == [0.0, 0.0]
-    assert "trivial prediction" in course
+    assert "baseline" in course
     report.reset()
     _, ax = ImbalanceReport("binary", measures=["accuracy"], per_class=()).plot(results)
-    assert "trivial prediction" not in {line.get_label() for line in ax.lines}
+    assert "baseline" not in {line.get_label() for line in ax.lines}

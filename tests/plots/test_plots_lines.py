@@ -248,13 +248,13 @@ def test_trivial_values_are_dotted_lines_below_bars_points_and_curves():
         [[-0.4, pytest.approx(0.8)], [0.4, pytest.approx(0.8)]],
         [[1.6, pytest.approx(0.1)], [2.4, pytest.approx(0.1)]],
     ]
-    assert legend(ax) == [explained.get_label()] == ["trivial prediction"]
+    assert legend(ax) == [explained.get_label()] == ["baseline"]
     _, ax = plots.plot_values(torch.tensor(0.9), trivial=torch.tensor(0.25))
     assert next(list(each.get_ydata()) for each in ax.lines if each.get_linestyle() == ":") == [0.25, 0.25]
     course = [torch.tensor([0.1, 0.2]), torch.tensor([0.3, 0.4])]
     fig, ax = plots.plot_values(course, labels=["iam", "mcc"], trivial=torch.tensor([-0.5, 0.0]))
     pixels(fig)
-    assert legend(ax) == ["iam", "mcc", "trivial prediction"]
+    assert legend(ax) == ["iam", "mcc", "baseline"]
     assert ax.get_legend().get_window_extent().x0 >= ax.get_window_extent().x1  # beside the lines
     assert all(step == int(step) for step in ax.get_xticks())
     dotted = {each.get_color(): each.get_ydata()[0] for each in ax.lines[2:4]}
