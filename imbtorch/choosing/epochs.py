@@ -234,7 +234,9 @@ def select_epoch(
         num_classes: number of classes K; by default the largest index plus one. Required with ``sum_counts``.
         higher_is_better: direction, or name -> direction; by default that of a measure of this package, and True for
             other functions.
-        ties: epoch to keep among those with the same value, ``"latest"`` (default) or ``"earliest"``.
+        ties: epoch to keep among those with the same value, ``"latest"`` (default) or ``"earliest"``, in all samples
+            and in each half. Epochs tie more often in halves, so the corrected value and the stability depend on this
+            rule even if no epoch ties with the kept one in all samples.
         tie_break: ``[M]`` values that decide between tied epochs before ``ties`` does, such as values of soft counts,
             in the direction of the measure; or name -> values (None for a measure without them).
         repeats: number of times that the samples are divided into halves, 100 by default and at least 2.

@@ -401,6 +401,8 @@ def _uncorrected(
             reasons.setdefault("no value selected it", []).append(how)
         elif not saved.measure:
             reasons.setdefault(f"{saved.monitor} is not a value of self.{followed.path}", []).append(how)
+        elif not history.best.get(saved.measure):
+            reasons.setdefault(f"{saved.measure} selects no {history.unit}", []).append(how)
         elif saved.measure in choices and choices[saved.measure].epoch != at:
             tied = at in history.best[saved.measure]
             other = f"the {followed.ties} of tied {history.unit}s" if tied else f"the best {history.unit}"

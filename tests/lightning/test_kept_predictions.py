@@ -201,6 +201,17 @@ def test_a_value_that_predictions_do_not_give_says_so_and_explains_no_table():
     assert "selected as the best; report its value on test data" in text
 
 
+def test_a_monitor_without_a_direction_is_not_corrected(tmp_path):
+    measures = {"accuracy": "accuracy", "first": lambda counts: counts[..., 0, 0].double()}
+    report = ImbalanceReport("multiclass", num_classes=3, prefix="val_", measures=measures)
+    keeper = ModelCheckpoint(tmp_path, monitor="val_first", mode="max")
+    with listening() as told:  # by the guard, which does not know the mode
+        made = summary(Scripted(report), keeper, measures=("accuracy",))
+    assert len(told) == 1
+    assert noted(made) == ["kept by val_first: not corrected, since first selects no epoch"]
+    assert corrected_rows(made) == ["best accuracy"]
+
+
 def test_of_a_single_epoch_nothing_is_corrected():
     made = summary(max_epochs=1)
     assert "Corrected for" not in str(made.table())
