@@ -17,7 +17,8 @@ SYNONYMS = (
     ("dice", "f1", "fscore", "dicescore", "dicecoefficient", "generalizeddicescore"),
     ("iou", "jaccard", "jaccardindex", "jaccardscore", "meaniou", "miou", "intersectionoverunion"),
     ("accuracy", "acc", "accuracyscore"),
-    ("balancedaccuracy", "bacc", "balacc", "balancedaccuracyscore", "unweightedaveragerecall", "uar"),
+    ("balancedaccuracy", "bacc", "balacc", "balaccuracy", "balancedaccuracyscore", "unweightedaveragerecall", "uar"),
+    ("weightedaccuracy",),  # no average of accuracy
     ("adjustedbalancedaccuracy", "informedness", "bookmakerinformedness", "youden", "youdenj", "youdensj"),
     ("gmean", "geometricmean", "geometricmeanscore"),
     ("mcc", "matthewscorrcoef", "matthewscorrelationcoefficient", "phi", "phicoefficient"),
@@ -31,10 +32,13 @@ SYNONYMS = (
 OF_SCORES = ("auc", "auroc", "rocauc", "rocaucscore", "ap", "auprc", "aupr", "prauc", "averageprecision")
 SWEEP = "; areas under curves need scores: ThresholdSweep(..., also=('auc', 'average_precision')) reports them"
 AVERAGES = ("macro", "micro", "weighted")
+NEAR = 0.75  # similarity of a misspelled name, as difflib computes it; "mcc" and "acc" have 0.67
 
 
 def did_you_mean(value: object, allowed: Iterable[object]) -> str:
     """Return a clause for the end of an error that suggests the most likely allowed name; empty if none is near.
+
+    Names of measures have no suggestions but their synonyms: "balanced_accuracy" is no misspelled "imbalance_accuracy".
 
     Args:
         value: the unknown name; anything but a string gives no suggestion.
@@ -44,6 +48,8 @@ def did_you_mean(value: object, allowed: Iterable[object]) -> str:
     "; did you mean 'recall'?"
     >>> did_you_mean("macro_recall", ["precision", "recall", "specificity"])
     "; did you mean 'recall'?"
+    >>> did_you_mean("sensitivity", ["specificity"])
+    ''
     """
     if not isinstance(value, str):
         return ""
@@ -58,11 +64,23 @@ def did_you_mean(value: object, allowed: Iterable[object]) -> str:
         meant |= dict.fromkeys(group, known[0]) if known else {}
     meant |= names
     given = _plain(value)
-    bare = [given, *(given.removeprefix(average).removesuffix(average) for average in AVERAGES)]
+    is_measure = any(given in group for group in SYNONYMS)
+    bare = [given, *(given.removeprefix(average).removesuffix(average) for average in AVERAGES if not is_measure)]
     if given in OF_SCORES and given not in meant:
         return SWEEP
-    near = [name for name in bare if name in meant] or get_close_matches(given, meant, 1)
+    near = [name for name in bare if name in meant]
+    if not near and not is_measure:
+        near = [name for name in get_close_matches(given, meant, cutoff=NEAR) if _part_by_part_near(given, name)]
     return f"; did you mean {meant[near[0]]!r}?" if near else ""
+
+
+def _part_by_part_near(given: str, name: str) -> bool:
+    """Return whether names such as "recall/dogs" and "recall/dog" are near in each part; numbers must be equal."""
+    parts, others = given.split("/"), name.split("/")
+    return len(parts) == len(others) and all(
+        part == other or (not other.isdigit() and bool(get_close_matches(part, [other], cutoff=NEAR)))
+        for part, other in zip(parts, others, strict=True)
+    )
 
 
 def _plain(name: str) -> str:

@@ -25,6 +25,7 @@ ELSEWHERE = {
     "JaccardIndex": "iou",
     "mIoU": "iou",
     "bal_acc": "balanced_accuracy",
+    "bal_accuracy": "balanced_accuracy",
     "Youden": "adjusted_balanced_accuracy",
     "geometric_mean": "gmean",
     "matthews_corrcoef": "mcc",
@@ -117,6 +118,24 @@ def test_names_of_a_report():
             call("sensitivity")
     with pytest.raises(KeyError, match="did you mean 'recall/dog'"):
         report["recall/dogs"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("balanced_accuracy", "weighted_accuracy", "mcc", "specificity", "kappa"),  # measures that are not reported
+        *("fpr", "fnr", "recall/few", "recall/12", "recall/19", "recall/dog/9"),
+    ],
+)
+def test_another_name_is_no_misspelled_one(name):
+    names = ["iam", "accuracy", "recall", "recall/1", "recall/9", "recall/dog"]
+    assert did_you_mean(name, names) == ""
+
+
+def test_an_interval_of_another_measure_suggests_nothing():
+    report = ImbalanceReport("binary", measures=["iam"], per_class=())
+    with pytest.raises(ValueError, match=r"\['balanced_accuracy'\], which are not reported; names are iam$"):
+        report.interval("balanced_accuracy")
 
 
 def test_nothing_is_suggested_of_what_is_like_nothing():
