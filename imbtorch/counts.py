@@ -435,8 +435,8 @@ def checked_function(measure: Measure, name: str = "measure") -> Measure:
     return measure
 
 
-def check_choice(name: str, value: object, allowed: Sequence[object]) -> None:
-    """Raise ValueError unless an argument has one of the allowed values."""
+def check_choice(name: str, value: object, allowed: Sequence[object], remedy: str = "") -> None:
+    """Raise ValueError, which ends with a remedy, unless an argument has one of the allowed values."""
     if value not in allowed:
         choices = ", ".join(map(repr, allowed))
-        raise ValueError(f"{name} must be one of {choices}, got {value!r}{did_you_mean(value, allowed)}")
+        raise ValueError(f"{name} must be one of {choices}, got {value!r}{did_you_mean(value, allowed)}{remedy}")

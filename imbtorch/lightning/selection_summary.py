@@ -23,6 +23,7 @@ from imbtorch.lightning.kept_predictions import (
 from imbtorch.lightning.loggers import file_name, log_figure, log_table
 from imbtorch.lightning.selection_table import Kept, SelectionTable
 from imbtorch.lightning.validation_history import FollowedReport, PackedCounts, ValidationHistory
+from imbtorch.metrics.catalogue import BY_ANY_NAME
 from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.plots import plot_selection
 
@@ -83,7 +84,7 @@ class SelectionSummary(Callback):
         ValueError: for no measures, or one named twice; at the start of ``fit`` for an unknown report or measure, for a
             resumed history of a report that counts otherwise, and for ``predictions`` of a report that has none; in the
             sanity check if several reports are computed and ``report`` names none.
-        TypeError: for measures that are no names.
+        TypeError: for a report or measures that are no names.
         ModuleNotFoundError: at the start of ``fit`` for ``out`` without matplotlib.
 
     Examples:
@@ -105,6 +106,11 @@ class SelectionSummary(Callback):
         out: str | Path | None = None,
         predictions: bool = False,
     ) -> None:
+        if report is not None and not isinstance(report, str):
+            got = f"got an object of type {type(report).__name__}"
+            if isinstance(report, (list, tuple)):
+                got = f"got {report!r}; to choose the measures write measures={report!r}"
+            raise TypeError(f"report must be the name of a report, the attribute of the module such as 'val', {got}")
         if isinstance(measures, str) or not all(isinstance(name, str) for name in measures):
             raise TypeError(f"measures must be a sequence of names such as ('iam', 'accuracy'), got {measures!r}")
         if not measures or len(set(measures)) < len(measures):
@@ -178,7 +184,8 @@ class SelectionSummary(Callback):
         known = dict(reports(pl_module))
         self._followed, self._already_warned = None, False
         if self.report is not None and self.report not in known:
-            raise ValueError(f"the module has no report {self.report!r}; it has {sorted(known) or 'none'}")
+            choice = f"; to choose the measure write measures=[{self.report!r}]" * (self.report in BY_ANY_NAME)
+            raise ValueError(f"the module has no report {self.report!r}; it has {sorted(known) or 'none'}{choice}")
         if not known:
             raise ValueError("SelectionSummary needs an ImbalanceReport, and the module has none among its children")
         path = next(iter(known)) if len(known) == 1 else self.report

@@ -13,7 +13,7 @@ from typing_extensions import Unpack
 
 from imbtorch.counts import Counts, Margins, Normalize, check_choice, check_square, normalized, rescaled, sums
 from imbtorch.measures import Average
-from imbtorch.measures.traits import CATALOGUE, Traits, defaults_of, traits_of
+from imbtorch.measures.traits import CATALOGUE, Traits, by_any_name, defaults_of, traits_of
 from imbtorch.metrics.averaging import AveragedMeasure, blended, chosen_average
 from imbtorch.metrics.base import (
     UNSURE,
@@ -300,7 +300,9 @@ class ConfusionMatrixMetric(LocalCounts):
 
         if self.weighted:
             raise ValueError(UNSURE)
-        check_choice("method", method, ("posterior", "bootstrap"))
+        is_name = str(method).partition("/")[0] in by_any_name()  # as report.interval takes it
+        remedy = "; a single metric has one value, so leave its name out: interval()" * is_name
+        check_choice("method", method, ("posterior", "bootstrap"), remedy)
         if self._average == "min":
             raise ValueError(
                 "the lowest of several uncertain values has no interval that covers it; use average='none'"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -263,7 +264,13 @@ class SweepResult(Result):
             ValueError: for an unknown name, a level outside (0, 1), weighted counts, average precision with
                 ``prevalence``, and if no label has targets of both classes.
         """
-        check_choice("name", name, ("threshold", "value", *get_args(Also)))
+        remedy = (
+            "; for another measure, make a metric at a threshold, update it, and call its interval: "
+            "sweep.metric(Recall, at=point).interval()"
+        )
+        if name == self._reading.name:
+            remedy = f"; 'value' is the best {name}"
+        check_choice("name", name, ("threshold", "value", *get_args(Also)), remedy)
         check_level(level)
         if self._reading.counting.weighted:
             raise ValueError(UNSURE)
@@ -419,6 +426,7 @@ class SweepResult(Result):
         Raises:
             ValueError: for ``task="multiclass"``, whose metrics predict the class with the highest score and have no
                 threshold, and if only one class has targets.
+            TypeError: for ``at`` that is no operating point, or for multilabel no dict with one for each label.
         """
         if self._reading.counting.task == "multiclass":
             raise ValueError(
@@ -430,9 +438,10 @@ class SweepResult(Result):
             chosen = [self._rows[row].item() for row in self._reading.rows_of("threshold")]
         else:
             points = {"0": at} if isinstance(at, OperatingPoint) else at
-            chosen = [
-                points[self._reading.class_names[index]].threshold for index in range(len(self._reading.class_names))
-            ]
+            names = self._reading.class_names
+            if not isinstance(points, Mapping) or not all(isinstance(points.get(n), OperatingPoint) for n in names):
+                raise TypeError(self._no_point_text(cls, at))
+            chosen = [points[name].threshold for name in names]
         same: dict[str, Any] = {
             "logits": self._reading.counting.logits,
             "ignore_index": self._reading.counting.ignore_index,
@@ -441,6 +450,19 @@ class SweepResult(Result):
         if self._reading.counting.task == "multilabel":
             same |= {"num_labels": self._reading.counting.num_labels, "threshold": chosen}
         return cls(self._reading.counting.task, **({"threshold": chosen[0]} | same | arguments))
+
+    def _no_point_text(self, cls: Callable[..., Any], at: object) -> str:
+        """Return the error message for something that is no operating point."""
+        expected, task = "an operating point (sweep.best(...))", self._reading.counting.task
+        if task == "multilabel":
+            expected = "a dict with an operating point for each label (sweep.best(...))"
+        got = f"a dict of {list(at)}" if isinstance(at, Mapping) else reprlib.repr(at)
+        text = f"at must be {expected}, got {'one point' if isinstance(at, OperatingPoint) else got}"
+        if isinstance(at, (int, float)):
+            size = f", num_labels={len(self._reading.class_names)}" if task == "multilabel" else ""
+            made = getattr(getattr(cls, "func", cls), "__name__", "the metric")
+            text += f"; or build {made}({task!r}{size}, threshold={at!r})"
+        return text
 
     def _of_labels(self, histogram: Tensor) -> Sequence[Tensor]:
         """Return the histogram ``[2, B]`` of each label or class."""

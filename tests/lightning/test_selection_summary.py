@@ -808,7 +808,8 @@ def test_several_summaries_beside_each_other(tmp_path):
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"report": "oops"}, r"no report 'oops'; it has \['val'\]"),
+        ({"report": "oops"}, r"no report 'oops'; it has \['val'\]$"),
+        ({"report": "iam"}, r"no report 'iam'; it has \['val'\]; to choose the measure write measures=\['iam'\]$"),
         ({"measures": ("iam", "oops")}, "'oops', which is unknown; names are iam, cba, .*recall/..., .*, dominance"),
         ({"measures": ("recall/oops",)}, "'recall/oops', which is unknown"),
     ],
@@ -838,6 +839,14 @@ def test_a_module_without_a_report():
 def test_measures_are_names(measures, error, text):
     with pytest.raises(error, match=text):
         SelectionSummary(measures=measures)
+
+
+def test_a_report_is_a_name():
+    text = r"^report must be the name of a report, .*such as 'val', got \['iam', 'mcc'\]; .*measures=\['iam', 'mcc'\]$"
+    with pytest.raises(TypeError, match=text):
+        SelectionSummary(["iam", "mcc"])
+    with pytest.raises(TypeError, match=r"such as 'val', got an object of type ImbalanceReport$"):
+        SelectionSummary(ImbalanceReport("binary"))
 
 
 # --- files ----------------------------------------------------------------------------------------------------------

@@ -725,8 +725,11 @@ def test_intervals_of_recalls_rest_on_half_a_sample_of_prior(task):
 def test_interval_needs_the_matrix():
     with pytest.raises(ValueError, match="state='matrix'"):
         imbtorch.Recall("multiclass", num_classes=3, state="margins").interval()
-    with pytest.raises(ValueError, match="method must be one of 'posterior', 'bootstrap'"):
+    with pytest.raises(ValueError, match=r"method must be one of 'posterior', 'bootstrap', got 'jackknife'$"):
         imbtorch.Recall("binary").interval("jackknife")
+    for name in ("recall", "recall/fraud"):
+        with pytest.raises(ValueError, match=rf"got '{name}'; a single metric has one value, .*: interval\(\)$"):
+            imbtorch.Recall("binary").interval(name)
 
 
 def harm(counts):

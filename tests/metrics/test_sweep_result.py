@@ -158,8 +158,10 @@ def test_intervals_of_each_value_and_label():
         assert (interval.estimate <= interval.high).all()
     wide, narrow = sweep.interval("auc", level=0.99), sweep.interval("auc", level=0.5)
     assert (wide.low < narrow.low).all()
-    with pytest.raises(ValueError, match="name must be one of 'threshold', 'value', 'auc'"):
-        sweep.interval("iam")
+    with pytest.raises(ValueError, match=r"name must be one of 'threshold', 'value', 'auc'.*Recall, at=point\)\.inter"):
+        sweep.interval("recall")
+    with pytest.raises(ValueError, match=r"got 'f1'; 'value' is the best f1$"):
+        swept("f1")[0].interval("f1")
     with pytest.raises(ValueError, match="level must lie in"):
         sweep.interval("threshold", level=1.0)
     with pytest.raises(ValueError, match="average precision has no interval at another prevalence"):
@@ -202,6 +204,34 @@ def test_a_metric_is_made_with_the_threshold_that_was_chosen():
     assert two.threshold == metric.threshold
     report = sweep.metric(imbtorch.ImbalanceReport, measures=["f1"], prefix="test_")
     assert report(logits, target)["test_f1"] == sweep.compute()["value"]
+
+
+@pytest.mark.parametrize(
+    ("at", "cls", "text"),
+    [
+        (0.3, imbtorch.Recall, r"got 0\.3; or build Recall\('binary', threshold=0\.3\)$"),
+        (0.3, functools.partial(imbtorch.FScore, beta=2.0), r"got 0\.3; or build FScore\('binary', threshold=0\.3\)$"),
+        ({"recall": 0.8}, imbtorch.Recall, r"got a dict of \['recall'\]$"),
+        ("best", imbtorch.Recall, "got 'best'$"),
+    ],
+)
+def test_at_is_an_operating_point(at, cls, text):
+    with pytest.raises(TypeError, match=rf"^at must be an operating point \(sweep\.best\(\.\.\.\)\), {text}"):
+        swept()[0].metric(cls, at=at)
+
+
+def test_at_has_an_operating_point_for_each_label():
+    sweep, _, _ = swept(**LABELS)
+    points = sweep.best(generator=torch.Generator().manual_seed(0))
+    expected = r"^at must be a dict with an operating point for each label \(sweep\.best\(\.\.\.\)\), got "
+    for at, text in (
+        (0.3, r"0\.3; or build Recall\('multilabel', num_labels=2, threshold=0\.3\)$"),
+        (points["cat"], "one point$"),
+        ({"cat": points["cat"]}, r"a dict of \['cat'\]$"),
+    ):
+        with pytest.raises(TypeError, match=expected + text):
+            sweep.metric(imbtorch.Recall, at=at)
+    imbtorch.Recall("multilabel", num_labels=2, threshold=0.3)  # as it says
 
 
 def test_a_metric_of_labels_has_a_threshold_for_each():
