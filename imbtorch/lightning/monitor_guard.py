@@ -223,16 +223,23 @@ class _Guard:
 
     def _warn_of_plain_values(self, trainer: Any, module: nn.Module) -> None:
         plain = {name for name, value in _logged(trainer) if isinstance(value, Tensor)}
-        names = set()  # names under which metrics of the module would be logged
+        metrics: dict[str, LoggedMetric] = {}  # by the names under which they would be logged
         for path, metric in _metrics(module) if plain else ():
-            names.update(metric.keys() if isinstance(metric, SharedResult) else [path.rpartition(".")[2]])
-        for name in sorted(plain & names):
+            metrics.update(metric.items() if isinstance(metric, SharedResult) else [(path.rpartition(".")[2], metric)])
+        unchecked = ""
+        for who, key, mode in _monitors(trainer):
+            if key in plain and key in metrics:
+                better = metrics[key].higher_is_better
+                direction = "higher" if better else "lower"
+                wrong = f", although of {key!r} {direction} is better" if better is (mode == "min") else ""
+                unchecked += f". Not checked: {who}(monitor={key!r}, mode={mode!r}){wrong}"
+        for name in sorted(plain & metrics.keys()):
             self._warn(
                 trainer,
                 "plain",
                 f"{name!r} was logged as a plain value although the module has a metric of that name. Log the metric, "
                 "not its value: then it is computed once at the end of the epoch, over all processes, and reset, and "
-                "its monitors are checked",
+                f"its monitors are checked{unchecked}",
             )
 
     def _is_first(self, trainer: Any) -> bool:
@@ -256,7 +263,7 @@ class MonitorGuard(_Guard, Callback):
     also warns, once each, about
 
     - a monitored value without a known direction, such as dominance or a function of your own,
-    - a value logged in place of the metric,
+    - a value logged in place of the metric, with the monitors that therefore cannot be checked,
     - a metric that adds to the counts of an earlier epoch, because nothing resets it,
     - one metric logged for several dataloaders,
     - a ``DistributedSampler`` that repeats samples in validation or test. Lightning's own warning, which comes even if

@@ -106,10 +106,11 @@ class SelectionSummary(Callback):
         out: str | Path | None = None,
         predictions: bool = False,
     ) -> None:
-        if report is not None and not isinstance(report, str):
-            got = f"got an object of type {type(report).__name__}"
-            if isinstance(report, (list, tuple)):
-                got = f"got {report!r}; to choose the measures write measures={report!r}"
+        given: object = report
+        if given is not None and not isinstance(given, str):
+            got = f"got an object of type {type(given).__name__}"
+            if isinstance(given, (list, tuple)):
+                got = f"got {given!r}; to choose the measures write measures={given!r}"
             raise TypeError(f"report must be the name of a report, the attribute of the module such as 'val', {got}")
         if isinstance(measures, str) or not all(isinstance(name, str) for name in measures):
             raise TypeError(f"measures must be a sequence of names such as ('iam', 'accuracy'), got {measures!r}")

@@ -396,11 +396,14 @@ def test_a_value_logged_in_place_of_the_metric_is_told_once(kind):
     )
     module.val_gmean = imbtorch.GeometricMean("binary")
     with listening() as told:
-        fit(module, [Watcher("val_iam", "min")])
+        fit(module, [Watcher("val_iam", "min"), Watcher("val_gmean", "max"), Watcher("val_loss", "min")])
     (text,) = told
     name = "val_accuracy" if kind == "report" else "val_gmean"
     assert f"'{name}' was logged as a plain value" in text
     assert "Log the metric, not its value" in text
+    wrong = ". Not checked: Watcher(monitor='val_iam', mode='min'), although of 'val_iam' higher is better"
+    right = ". Not checked: Watcher(monitor='val_gmean', mode='max')"
+    assert text.partition("are checked")[2] == (wrong if kind == "report" else "") + right
 
 
 def test_an_explicit_guard_beside_the_registered_one_says_nothing_twice():
