@@ -114,16 +114,23 @@ def spread(name: str, values: object, target: Tensor, counted: Tensor) -> Tensor
     return (given.unsqueeze(1) if counted.ndim > target.ndim else given).expand(counted.shape)
 
 
-def group_of_each(group: Tensor | int, target: Tensor, counted: Tensor) -> Tensor | int:
+def group_of_each(group: Tensor | int, target: Tensor, counted: Tensor, names: Sequence[str] = ()) -> Tensor | int:
     """Return the group of each sample as int64 in the shape of ``counted``, or one int for all; see :func:`spread`."""
     if not isinstance(group, Tensor):
-        return whole_number("group", group, "a tensor [N] of group indices, or an int")
+        return _group_index(group, names)
     if group.dtype == torch.int64 and group.shape == target.shape == counted.shape and group.device == target.device:
         return group  # the usual case: the checks below take as long as counting a small batch
     if group.is_floating_point() or group.is_complex():
         raise TypeError(f"group must hold integers, got {group.dtype}; use group.long()")
     wide = group.expand(target.shape[:1]) if group.ndim == 0 else group
     return integers(spread("group", wide, target, counted))
+
+
+def _group_index(group: object, names: Sequence[str]) -> int:
+    """Return the index of one group as an int; raise TypeError for anything else, such as one of the names."""
+    if isinstance(group, str) and group in names:
+        raise TypeError(f"group must be the index of a group, got {group!r}; its index is {names.index(group)}")
+    return whole_number("group", group, "a tensor [N] of group indices, or an int")
 
 
 def checked_task(task: Task | None) -> Task:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor, strided
 
 from imbtorch.batches import FAULTS
@@ -87,7 +89,16 @@ def misfit_of_class_scores(preds: Tensor, target: Tensor, classes: int) -> str:
 
 
 def value_message(
-    fault: int, values: Tensor, samples: int, *, task: str, classes: int, groups: int, logits: bool, soft: bool
+    fault: int,
+    values: Tensor,
+    samples: int,
+    *,
+    task: str,
+    classes: int,
+    groups: int,
+    group_names: Sequence[str] | None = None,
+    logits: bool,
+    soft: bool,
 ) -> str:
     """Return the error message for a fault of a batch; it quotes the first of the offending values.
 
@@ -98,6 +109,7 @@ def value_message(
         task: task of the metric.
         classes: number of classes of the metric.
         groups: number of groups of the metric.
+        group_names: names of the groups, if the user gave them names.
         logits: whether scores are logits.
         soft: whether probabilities are counted; infinite logits of several classes have none.
     """
@@ -121,7 +133,11 @@ def value_message(
                 f"weight must be finite and not negative, got {value:.6g} {many}; pass weight 0 to leave a sample out"
             )
         case "groups out of range":
-            return f"group holds {value} but the metric has groups 0..{groups - 1} {many}; raise groups to include it"
+            names, remedy = "", "raise groups to include it"
+            if group_names is not None:
+                shown = ", ".join(group_names[:20]) + (", ..." if groups > 20 else "")
+                names, remedy = f" ({shown})", "add its name to groups="
+            return f"group holds {value} but the metric has groups 0..{groups - 1}{names} {many}; {remedy}"
     limit = f"num_classes={classes}" if task == "multiclass" else f"task={task!r}"
     allowed = f"holds class {value} but {limit} allows 0..{classes - 1} {many}"
     if FAULTS[fault] == "predictions out of range":

@@ -67,6 +67,9 @@ class Counting:
     limits: Tensor | None = field(default=None, compare=False, repr=False)  # thresholds of labels, on a device
     weighted: bool = False
     groups: int | None = None  # number of groups; None without groups
+    group_names: tuple[str, ...] | None = field(
+        default=None, compare=False, repr=False
+    )  # for errors, if users gave any
     table: Table = field(init=False, compare=False, repr=False)  # shape of the counts
     ignored_target: int | None = field(init=False, compare=False, repr=False)  # ignore_index if it fits into int64
     ignored_class: int | None = field(init=False, compare=False, repr=False)  # ignore_index if it is a class
@@ -318,7 +321,9 @@ class Counting:
             )
         if weight is not None:
             batch = batch._replace(weight=spread("weight", weight, target, batch.target).detach().to(torch.float64))
-        return batch if group is None else batch._replace(group=group_of_each(group, target, batch.target))
+        if group is None:
+            return batch
+        return batch._replace(group=group_of_each(group, target, batch.target, self.group_names or ()))
 
     def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
         """Add a batch to a state in place; see :func:`imbtorch.batches.add_batch`."""
@@ -364,6 +369,7 @@ class Counting:
             task=self.task,
             classes=self.classes,
             groups=self.table.groups,
+            group_names=self.group_names,
             logits=self.logits,
             soft=self.soft > 0,
         )

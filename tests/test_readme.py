@@ -48,6 +48,7 @@ LIGHTNING = pytest.mark.filterwarnings(
     "ignore:.*LeafSpec",  # Lightning and torch
     "ignore:.*does not have many workers",
     "ignore:.*GPU available but not used",
+    "ignore:Checkpoint directory .* is not empty",  # of a run that is resumed
 )
 
 

@@ -210,6 +210,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
         counting = Counting.of(
             task, num_classes, num_labels, threshold, logits, ignore_index, state, soft, weighted, number
         )
+        if not isinstance(groups, int):
+            counting = replace(counting, group_names=group_names)
         class_names = _a_name_each(names, counting.size)
         super().__init__(counting, on_invalid, **kwargs)
         self._priors = None if prevalence is None else _checked_prevalence(prevalence, counting, class_names)

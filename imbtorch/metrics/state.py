@@ -75,6 +75,15 @@ class SyncedMetric(Metric):
             meant = did_you_mean(unknown[0], inspect.signature(type(self)).parameters)
             raise TypeError(f"{type(self).__name__} has no argument {unknown[0]!r}{meant}") from None
 
+    def __getattr__(self, name: str) -> Any:
+        """Raise AttributeError; for ``items``, which Lightning's ``log_dict`` calls, with a remedy."""
+        if name == "items":
+            raise AttributeError(
+                f"{type(self).__name__} is a single metric and has no items; log it with self.log(name, metric). "
+                "self.log_dict takes an ImbalanceReport or a MetricCollection"
+            )
+        return super().__getattr__(name)
+
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
         """Compute from the states of all processes.
 

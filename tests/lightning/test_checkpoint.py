@@ -152,6 +152,28 @@ def test_one_file_the_last_one_and_weights_alone(tmp_path):
 # --- resumed runs ---------------------------------------------------------------------------------------------------
 
 
+def test_a_second_callback_without_a_monitor_keeps_the_last_epoch_where_save_last_keeps_an_old_one(tmp_path):
+    """As the guide says of interrupted runs; the value only falls."""
+    folder, last_of_best = tmp_path / "last", tmp_path / "best" / "last.ckpt"
+
+    def callbacks():
+        return (
+            ModelCheckpoint(last_of_best.parent, monitor="value", mode="max", save_last=True),
+            ModelCheckpoint(folder, filename="last", enable_version_counter=False),
+            EarlyStopping("value", mode="max", patience=9),
+        )
+
+    run((3, 2), *callbacks())
+    assert epoch_of(last_of_best) == 0
+    assert epoch_of(folder / "last.ckpt") == 1
+    best, last, stop = callbacks()
+    run((3, 2, 1, 0), best, last, stop, checkpoint=folder / "last.ckpt")
+    assert [path.name for path in folder.iterdir()] == ["last.ckpt"]
+    assert epoch_of(folder / "last.ckpt") == 3
+    assert best.best_model_score == 3
+    assert stop.wait_count == 3
+
+
 def saver_of(folder, kind=ModelCheckpoint, **options):
     return kind(folder, "{epoch}", monitor="value", mode="max", save_top_k=2, save_last=True, **options)
 

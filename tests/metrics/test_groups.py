@@ -307,6 +307,22 @@ def test_groups_that_do_not_fit(group, error, text):
     assert not report.local_confmat.any()
 
 
+def test_errors_about_named_groups_name_them():
+    preds, target, _ = samples()
+    report = ImbalanceReport("multiclass", num_classes=3, groups=["north", "south"])
+    expected = r"has groups 0\.\.1 \(north, south\) \(600 of 600 values\); add its name to groups="
+    for group in (2, torch.full((600,), 2)):
+        with pytest.raises(ValueError, match=f"group holds 2 but the metric {expected}"):
+            report.update(preds, target, group=group)
+    with pytest.raises(TypeError, match="group must be the index of a group, got 'south'; its index is 1$"):
+        report.update(preds, target, group="south")
+    with pytest.raises(TypeError, match="or an int, got 'west'$"):
+        report.update(preds, target, group="west")
+    many = ImbalanceReport("multiclass", num_classes=3, groups=[f"site {index}" for index in range(21)])
+    with pytest.raises(ValueError, match=r"0\.\.20 \(site 0, .*, site 19, \.\.\.\) \(600 of"):
+        many.update(preds, target, group=21)
+
+
 @pytest.mark.parametrize("path", ["read", "masked"])
 def test_groups_out_of_range_are_tallied(path):
     preds, target, group = samples()

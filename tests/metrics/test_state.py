@@ -4,6 +4,7 @@ import copy
 import pickle
 from fractions import Fraction
 
+import lightning
 import numpy as np
 import pytest
 import torch
@@ -45,6 +46,17 @@ def test_a_shallow_copy_counts_apart():
     assert [int(each.local_confmat.sum()) for each in (metric, other)] == [2, 3]
     metric.update(torch.tensor([2, 2]), torch.tensor([2, 2]))
     assert [int(each.local_confmat.sum()) for each in (metric, other)] == [4, 3]
+
+
+def test_a_single_metric_in_log_dict_says_what_to_call():
+    for metric in (Accuracy("binary"), imbtorch.HandTill(3)):
+        assert not hasattr(metric, "items")
+        with pytest.raises(
+            AttributeError, match=r"is a single metric and has no items; log it with self\.log\(name, m"
+        ):
+            lightning.LightningModule().log_dict(metric)
+        with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+            _ = metric.nothing
 
 
 def test_hash_stays():
