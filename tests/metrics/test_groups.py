@@ -314,9 +314,9 @@ def test_errors_about_named_groups_name_them():
     for group in (2, torch.full((600,), 2)):
         with pytest.raises(ValueError, match=f"group holds 2 but the metric {expected}"):
             report.update(preds, target, group=group)
-    with pytest.raises(TypeError, match="group must be the index of a group, got 'south'; its index is 1$"):
+    with pytest.raises(TypeError, match=r"group must be the index of a group, got 'south'; its index is 1$"):
         report.update(preds, target, group="south")
-    with pytest.raises(TypeError, match="or an int, got 'west'$"):
+    with pytest.raises(TypeError, match=r"or an int, got 'west'$"):
         report.update(preds, target, group="west")
     many = ImbalanceReport("multiclass", num_classes=3, groups=[f"site {index}" for index in range(21)])
     with pytest.raises(ValueError, match=r"0\.\.20 \(site 0, .*, site 19, \.\.\.\) \(600 of"):
