@@ -82,6 +82,13 @@ def whole_number(name: str, value: object, expected: str = "an int") -> int:
         raise TypeError(f"{name} must be {expected}, got {reprlib.repr(value)}") from None
 
 
+def check_generator(generator: object) -> None:
+    """Raise TypeError unless a source of randomness is a torch.Generator, or None for torch's own."""
+    if generator is not None and not isinstance(generator, torch.Generator):
+        remedy = "torch.Generator().manual_seed(0)"
+        raise TypeError(f"generator must be a torch.Generator, got {reprlib.repr(generator)}; pass {remedy}")
+
+
 def spread(name: str, values: object, target: Tensor, counted: Tensor) -> Tensor:
     """Expand values of samples, such as weights, to the shape in which the samples are counted.
 

@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor, strided
 
 from imbtorch.batches import FAULTS
 
-__all__ = ["check_pair", "check_tensor", "misfit", "misfit_of_class_scores", "value_message"]
+__all__ = ["check_class_indices", "check_pair", "check_tensor", "misfit", "misfit_of_class_scores", "value_message"]
 
 
 def check_tensor(name: str, value: object) -> None:
     """Raise TypeError unless a value is a dense tensor of real numbers that torch can compare."""
     if not isinstance(value, Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}; use torch.as_tensor({name})")
+        got = "None" if value is None else type(value).__name__
+        remedy = f"; use torch.as_tensor({name})"
+        if value is None or isinstance(value, (str, Mapping)):
+            remedy = ""
+        elif isinstance(value, (list, tuple)) and any(isinstance(each, Tensor) for each in value):
+            remedy = f"; use torch.stack({name})"
+        elif callable(value):
+            remedy = "; check the order of the arguments"
+        raise TypeError(f"{name} must be a torch.Tensor, got {got}{remedy}")
     kind = type(value).__name__
     if value.is_complex():
         raise TypeError(f"{name} must be real, got {value.dtype}; use {name}.real or {name}.abs()")
     if value.layout is not strided:
         raise TypeError(f"{name} must be a dense tensor, got {value.layout}; use {name}.to_dense()")
     if kind in ("MaskedTensor", "DTensor", "NestedTensor"):
-        remedy = {"MaskedTensor": f"{name}.to_tensor(ignore_index)", "DTensor": f"{name}.full_tensor()"}
-        raise TypeError(f"{name} must be an ordinary tensor, got a {kind}; use {remedy.get(kind, 'a padded one')}")
+        remedies = {"MaskedTensor": f"{name}.to_tensor(ignore_index)", "DTensor": f"{name}.full_tensor()"}
+        raise TypeError(f"{name} must be an ordinary tensor, got a {kind}; use {remedies.get(kind, 'a padded one')}")
     if value.is_floating_point() and value.itemsize == 1:
         raise TypeError(f"{name} must have a dtype that torch can compare, got {value.dtype}; use {name}.float()")
+
+
+def check_class_indices(name: str, labels: Tensor, *, predicted: bool) -> None:
+    """Raise TypeError unless labels are a dense tensor of integers or bools; the remedy depends on ``predicted``."""
+    check_tensor(name, labels)
+    if labels.is_floating_point():
+        remedy = "pass classes: scores.argmax(-1), or (scores > 0.5).long()" if predicted else f"use {name}.long()"
+        raise TypeError(f"{name} must hold class indices, got {labels.dtype}; {remedy}")
 
 
 def check_pair(preds: Tensor, target: Tensor) -> None:

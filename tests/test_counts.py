@@ -292,7 +292,7 @@ def test_what_is_no_function_of_counts_is_told_how_to_become_one(measure):
     ):
         with pytest.raises(TypeError, match=r"must be a function of counts such as imbtorch\.imbalance_accuracy, got"):
             call()
-    with pytest.raises(TypeError, match=r"predictions must be a tensor of class indices \[M, N\], got a list"):
+    with pytest.raises(TypeError, match=r"must be a torch.Tensor, got list; use torch.stack\(predictions\)"):
         analysis.select_epoch([target, target], target, imbtorch.accuracy)
     sweep = ThresholdSweep("f1")
     sweep.update(torch.tensor([0.2, 0.7]), torch.tensor([0, 1]))

@@ -10,6 +10,7 @@ from typing import TypeVar, overload
 import torch
 from torch import Tensor
 
+from imbtorch.arguments import check_generator
 from imbtorch.choosing.halves import (
     Layout,
     Samples,
@@ -21,8 +22,8 @@ from imbtorch.choosing.halves import (
 )
 from imbtorch.choosing.models import TIES, Ties, as_good_as_best
 from imbtorch.counts import Measure, check_choice, evaluated
-from imbtorch.errors import check_tensor
-from imbtorch.inference.intervals import Interval, posterior
+from imbtorch.errors import check_class_indices
+from imbtorch.inference.intervals import Interval, check_level, posterior
 from imbtorch.measures.traits import direction_of
 from imbtorch.properties.dominance import ROUNDING
 from imbtorch.tables import html_table, spans
@@ -96,16 +97,19 @@ class ChosenEpoch:
         if self.interval is not None:
             corrected = f"corrected for having been chosen {corrected}"
         ties = f" (tied with {tied})" if tied else ""
+        text = f"{self.name}: {value}, {corrected}, stability {stability}{ties}"
+        if others:
+            return f"{text}; indistinguishable from {others}"
         every = "epochs" if self.names is None else "candidates"
-        compared = f"indistinguishable from {others}" if others else f"distinguishable from all other {every}"
-        return f"{self.name}: {value}, {corrected}, stability {stability}{ties}; {compared}"
+        return f"{text}; distinguishable from all other {every}" if len(self.compared) > 1 else text
 
     def _repr_html_(self) -> str:
         """Return HTML for notebooks; names are escaped."""
         value, corrected, stability, tied, others = self._texts()
         rows = [["", str(self.name)], ["value", value], ["corrected", corrected], ["stability", stability]]
         rows += [["tied with", tied]] * bool(tied)
-        return html_table([*rows, ["indistinguishable from", others or "none"]])
+        rows += [["indistinguishable from", others or "none"]] * (len(self.compared) > 1)
+        return html_table(rows)
 
     def _texts(self) -> tuple[str, str, str, str, str]:
         """Return value, corrected value, stability, tied and indistinguishable candidates as texts."""
@@ -226,8 +230,8 @@ def select_epoch(
 
     Args:
         predictions: ``[M, N]`` class indices of N samples predicted in M epochs, of any integer dtype (uint8 suffices
-            for 256 classes). For other candidates, such as models or the trials of a search, a dict of name -> ``[N]``;
-            the result uses these names.
+            for 256 classes) or bool. For other candidates, such as models or the trials of a search, a dict of name ->
+            ``[N]``; the result uses these names.
         target: ``[N]`` class indices.
         measure: function of ``[..., K, K]`` counts that returns ``[...]``, such as :func:`imbtorch.balanced_accuracy`,
             or a dict of name -> function; all measures then share the halves.
@@ -257,7 +261,7 @@ def select_epoch(
         ValueError: for shapes that do not fit, classes out of range, no epochs or no samples, a measure that has no
             value in any epoch or does not return one value for each matrix, ``repeats`` below 2, an unknown ``ties``,
             and ``sum_counts`` without ``num_classes``.
-        TypeError: for predictions or targets that are not integers.
+        TypeError: for predictions or targets that are not tensors of integers or bools.
 
     Source: the methods build on half-sampling (Shao and Tu 1995, The jackknife and bootstrap) and on the model
     confidence set (Hansen, Lunde and Nason 2011); the weights 1/10 and 9/10 were found by simulation.
@@ -277,6 +281,8 @@ def select_epoch(
     check_choice("ties", ties, TIES)
     if repeats < 2:
         raise ValueError(f"repeats must be at least 2, got {repeats!r}")
+    check_level(level)
+    check_generator(generator)
     measures = measure if isinstance(measure, Mapping) else {"": measure}
     names = tuple(predictions) if isinstance(predictions, Mapping) else None
     if isinstance(predictions, Mapping):
@@ -353,11 +359,13 @@ class _Halves:
 
 def _stacked(predictions: Mapping[str, Tensor], target: Tensor) -> Tensor:
     """Stack the predictions of named candidates, ``[M, N]``."""
-    check_tensor("target", target)
+    check_class_indices("target", target, predicted=False)
     if not predictions:
         raise ValueError("predictions hold no candidates, so there is nothing to choose")
     for name, each in predictions.items():
-        check_tensor(f"predictions[{name!r}]", each)
+        if each is None:
+            raise TypeError(f"predictions[{name!r}] is None; leave out candidates without predictions")
+        check_class_indices(f"predictions[{name!r}]", each, predicted=True)
         if each.shape != target.shape:
             raise ValueError(
                 f"predictions[{name!r}] must hold a class index for each target, {list(target.shape)}, "

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.counts import Counts, Margins, Measure, evaluated, margins
+from imbtorch.errors import check_class_indices
 
 __all__ = ["Layout", "Samples", "SumCounts", "crossed", "measure_counts", "parts", "reads_margins"]
 
@@ -162,11 +163,8 @@ class Samples:
 
 def _check_labels(predictions: Tensor, target: Tensor) -> None:
     """Raise for predictions and targets that are no class indices or do not fit each other."""
-    for name, labels, shape in (("predictions", predictions, "[M, N]"), ("target", target, "[N]")):
-        if not isinstance(labels, Tensor):
-            raise TypeError(f"{name} must be a tensor of class indices {shape}, got a {type(labels).__name__}")
-        if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-            raise TypeError(f"{name} must be class indices {shape} of an integer dtype, got {labels.dtype}")
+    check_class_indices("predictions", predictions, predicted=True)
+    check_class_indices("target", target, predicted=False)
     if predictions.ndim != 2 or target.ndim != 1 or predictions.shape[1] != target.shape[0]:
         got = f"{list(predictions.shape)} and {list(target.shape)}"
         raise ValueError(f"predictions must be [M, N], a row for each epoch, and target [N], got {got}")

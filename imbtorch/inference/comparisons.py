@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.counts import Measure, check_choice, ratio
-from imbtorch.errors import check_tensor
+from imbtorch.errors import check_class_indices
 from imbtorch.inference.draws import Prior, Totals, chunks, gammas
 from imbtorch.inference.intervals import Interval, check_draws, posterior, quantiles, values
 from imbtorch.measures.traits import direction_of
@@ -144,12 +144,13 @@ def paired_compare(
         totals: ``"drawn"`` or ``"fixed"`` class totals, as in :func:`imbtorch.analysis.posterior`.
 
     Returns:
-        :class:`Comparison`.
+        :class:`Comparison` of a (``preds_a``) with b (``preds_b``): the difference is the value of a minus the value of
+        b, and the probability says how likely a is better.
 
     Raises:
         ValueError: for shapes that differ, classes out of range, no samples, a level outside (0, 1), fewer than 2
             samples, an unknown ``totals``, and a measure without a direction.
-        TypeError: for predictions or targets that are not tensors.
+        TypeError: for predictions or targets that are not tensors of integers or bools.
 
     >>> from imbtorch import balanced_accuracy
     >>> generator = torch.Generator().manual_seed(0)
@@ -159,14 +160,16 @@ def paired_compare(
     >>> print(paired_compare(balanced_accuracy, a, b, target, 2, generator=generator))
     a - b: 0.250 [0.052, 0.371] (95 % paired posterior); a is better with probability 0.993
     """
-    check_draws(samples, level)
+    check_draws(samples, level, generator)
     check_choice("totals", totals, get_args(Totals))
     better = direction_of(measure, higher_is_better)
     for name, labels in (("preds_a", preds_a), ("preds_b", preds_b), ("target", target)):
-        check_tensor(name, labels)
+        check_class_indices(name, labels, predicted=name != "target")
     for name, labels in (("preds_a", preds_a), ("preds_b", preds_b), ("target", target)):
-        if labels.shape != target.shape or labels.is_floating_point():
-            raise ValueError(f"{name} must hold class indices {list(target.shape)}, got {labels.dtype} {labels.shape}")
+        if labels.shape != target.shape:
+            raise ValueError(
+                f"{name} must hold a class index for each target, {list(target.shape)}, got {list(labels.shape)}"
+            )
         if labels.numel() and not 0 <= int(labels.min()) <= int(labels.max()) < num_classes:
             raise ValueError(f"{name} holds classes outside 0..{num_classes - 1}")
     if not target.numel():

@@ -11,7 +11,7 @@ from typing import get_args, overload
 import torch
 from torch import Tensor
 
-from imbtorch.arguments import real_number, whole_number
+from imbtorch.arguments import check_generator, real_number, whole_number
 from imbtorch.counts import Counts, Margins, Measure, check_choice, checked_function, margins, ratio
 from imbtorch.inference.draws import (
     CountsPosterior,
@@ -187,7 +187,7 @@ def posterior(
     >>> print(posterior(balanced_accuracy, torch.tensor([[90, 10], [1, 9]]), generator=generator))
     0.900 [0.754, 0.952] (95 % posterior)
     """
-    check_draws(samples, level)
+    check_draws(samples, level, generator)
     check_choice("totals", totals, get_args(Totals))
     wide = checked_counts(counts, event_dims)
     checked_prior(prior, wide.shape[-1])
@@ -406,7 +406,7 @@ def bootstrap(
     >>> print(posterior(macro_f1, counts.sum(0), generator=generator, event_dims=3))  # assumes independent labels
     0.813 [0.782, 0.835] (95 % posterior)
     """
-    check_draws(samples, level)
+    check_draws(samples, level, generator)
     wide = checked_whole(counts, event_dims)
     measures = measure if isinstance(measure, Mapping) else {"": measure}
     if clusters:
@@ -488,17 +488,19 @@ def _stretch(measure: Measure, clusters: Tensor, pooled: Tensor, level: float, e
 # --- shared with other modules --------------------------------------------------------------------------------------
 
 
-def check_draws(samples: int, level: float) -> None:
-    """Raise for an invalid number of draws or level."""
+def check_draws(samples: int, level: float, generator: torch.Generator | None) -> None:
+    """Raise for an invalid number of draws, level or generator."""
     if whole_number("samples", samples) < 2:
         raise ValueError(f"samples must be at least 2, got {samples!r}")
     check_level(level)
+    check_generator(generator)
 
 
 def check_level(level: float) -> None:
     """Raise for a level outside (0, 1)."""
     if not 0 < real_number("level", level) < 1:
-        raise ValueError(f"level must lie in (0, 1), got {level!r}")
+        remedy = f"; write {level / 100:g}" if 1 < level < 100 else ""
+        raise ValueError(f"level must lie in (0, 1), got {level!r}{remedy}")
 
 
 def values(measure: Callable[..., Tensor], counts: Counts, event_dims: int = 2) -> Tensor:

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 import torch
 from torch import Tensor
 
+from imbtorch.arguments import check_generator
 from imbtorch.choosing.thresholds import OperatingPoint, best_place, corrected_counts, distinct, operating_point
 from imbtorch.counts import Measure, check_choice, double, evaluated, rescaled_rows
 from imbtorch.inference.intervals import Interval, check_level, posterior, quantiles
@@ -272,6 +273,7 @@ class SweepResult(Result):
             remedy = f"; 'value' is the best {name}"
         check_choice("name", name, ("threshold", "value", *get_args(Also)), remedy)
         check_level(level)
+        check_generator(generator)
         if self._reading.counting.weighted:
             raise ValueError(UNSURE)
         histogram = self._histogram.cpu()
@@ -387,6 +389,7 @@ class SweepResult(Result):
                 that cannot be promised or with ``prevalence``; for limits with weighted counts; and if only one class
                 has targets.
         """
+        check_generator(generator)
         limits = checked_limits({} if at_least is None else at_least, alerts, sure)
         if self._reading.counting.weighted and limits:
             raise ValueError(f"limits need probabilities, and {UNSURE}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from imbtorch.arguments import check_generator
 from imbtorch.counts import Measure, evaluated, two_by_two
 
 __all__ = ["Correlations", "measure_correlations", "perturbed_scores"]
@@ -49,6 +50,7 @@ def perturbed_scores(
     >>> scores[0, [0, 8, 9, 11]], target.sum()
     (tensor([0.0556, 0.5000, 0.6667, 1.0000], dtype=torch.float64), tensor(3))
     """
+    check_generator(generator)
     positives = round(n * positive_share)
     if not 0 < positives < n:
         raise ValueError(f"positive_share={positive_share!r} of n={n} samples leaves one class empty")
@@ -115,6 +117,7 @@ def measure_correlations(
     steps = round(eps / step) if step > 0 else 0
     if steps < 1 or abs(steps * step - eps) > 1e-9:
         raise ValueError(f"step must be positive and divide eps, got step={step!r} and eps={eps!r}")
+    check_generator(generator)
     generator = generator or torch.Generator().manual_seed(0)
     rows = []
     for share in shares:

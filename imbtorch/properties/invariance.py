@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from imbtorch.arguments import check_generator
 from imbtorch.counts import Measure, evaluated
 from imbtorch.tables import aligned
 
@@ -81,6 +82,7 @@ def invariances(
     >>> invariances(accuracy)["p1"], invariances(accuracy)["p2"]
     (True, False)
     """
+    check_generator(generator)
     generator = generator or torch.Generator().manual_seed(0)
     found = dict.fromkeys((*BINARY, *ANY, *NOISE), True)
     for classes in (2, 3, 5):

@@ -219,7 +219,8 @@ def test_named_candidates_are_chosen_like_epochs_and_called_by_their_names():
     assert "indistinguishable from 7 others (a, b, c, d, e, 2 more), which" in str(found)
     found = choose({"a": first, "b": second, "c": first})
     assert "(tied with a, b, a predicts the same: an arbitrary choice)" in str(found)
-    assert "; distinguishable from all other candidates" in str(choose({"only": first}))
+    assert str(choose({"a": target, "b": 1 - target})).endswith("; distinguishable from all other candidates")
+    assert str(choose({"only": first})).endswith(" (95 % posterior), stability 1.00")
 
     with pytest.raises(ValueError, match=r"predictions\['b'\] must hold .* each target, \[80\], got shape \[3\]"):
         choose({"a": target, "b": target[:3]})
@@ -227,6 +228,15 @@ def test_named_candidates_are_chosen_like_epochs_and_called_by_their_names():
         choose({"a": target.tolist()})
     with pytest.raises(ValueError, match="predictions hold no candidates"):
         choose({})
+
+
+def test_bools_are_classes():
+    predictions, target = drawn(LEARNING, [60, 20])
+    choose = partial(select_epoch, measure=balanced_accuracy, samples=50)
+    expected = facts(choose(predictions, target, generator=seeded()))
+    assert facts(choose(predictions.bool(), target.bool(), generator=seeded())) == expected
+    mixed = {"first": predictions[0].bool()} | {f"epoch {i}": each for i, each in enumerate(predictions[1:])}
+    assert facts(choose(mixed, target, generator=seeded())) == expected
 
 
 def test_epochs_whose_difference_never_varies_are_told_apart():
@@ -240,7 +250,7 @@ def test_a_single_epoch_is_kept_as_it_is():
     found = select_epoch(predictions, target, balanced_accuracy, generator=seeded())
     assert found.corrected == pytest.approx(found.value)
     assert (found.stability, found.indistinguishable) == (1.0, (0,))
-    assert "; distinguishable from all other epochs" in str(found)
+    assert str(found).endswith(" (95 % posterior), stability 1.00")  # there is no other epoch
 
 
 def test_a_notebook_shows_a_choice_as_a_table():
@@ -270,11 +280,10 @@ def test_a_notebook_shows_a_choice_as_a_table():
     ]
     found = select_epoch(predictions[:1, :65], target[:65], imbtorch.geometric_mean, generator=seeded())
     rows, _ = shown_in_notebook(found)
-    assert rows[2:] == [
-        ["corrected", "not corrected, too few hits of class 1"],
-        ["stability", "1.00"],
-        ["indistinguishable from", "none"],
-    ]
+    assert rows[2:] == [["corrected", "not corrected, too few hits of class 1"], ["stability", "1.00"]]
+    found = select_epoch(torch.stack((1 - target, target)), target, balanced_accuracy, generator=seeded())
+    rows, _ = shown_in_notebook(found)
+    assert rows[4:] == [["indistinguishable from", "none"]]
 
 
 # --- many classes ---------------------------------------------------------------------------------------------------
@@ -376,8 +385,21 @@ TARGET = torch.tensor([0, 0, 1])
     [
         (torch.zeros(2, 4).long(), TARGET, {}, ValueError, r"target \[N\], got \[2, 4\] and \[3\]"),
         (torch.zeros(3).long(), TARGET, {}, ValueError, r"a row for each epoch, and target \[N\], got \[3\]"),
-        (torch.zeros(2, 3), TARGET, {}, TypeError, "predictions must be class indices .* got torch.float32"),
-        (torch.zeros(2, 3).long(), TARGET.bool(), {}, TypeError, "target must be class indices .* got torch.bool"),
+        (torch.zeros(2, 3), TARGET, {}, TypeError, r"^predictions must hold .* pass classes: scores.argmax\(-1\), or"),
+        (
+            {"a": torch.zeros(3, 2)},
+            TARGET,
+            {},
+            TypeError,
+            r"^predictions\['a'\] must hold .*; pass classes: scores.argmax\(-1\), or \(scores > 0.5\).long\(\)$",
+        ),
+        (torch.zeros(2, 3).long(), TARGET.float(), {}, TypeError, r"target must hold .*; use target.long\(\)$"),
+        ({"a": TARGET, "b": None}, TARGET, {}, TypeError, r"^predictions\['b'\] is None; leave out candidates without"),
+        (torch.zeros(2, 3).long(), {"a": TARGET}, {}, TypeError, "target must be a torch.Tensor, got dict$"),
+        (torch.zeros(2, 3).long(), balanced_accuracy, {}, TypeError, "got function; check the order of the arguments$"),
+        ({"a": TARGET}, balanced_accuracy, {}, TypeError, "got function; check the order of the arguments$"),
+        (torch.zeros(2, 3).long(), None, {}, TypeError, "target must be a torch.Tensor, got None$"),
+        (torch.zeros(2, 3).long(), TARGET, {"level": 95}, ValueError, r"\(0, 1\), got 95; write 0.95"),
         (torch.zeros(0, 3).long(), TARGET, {}, ValueError, "predictions has no epochs"),
         (torch.zeros(2, 0).long(), TARGET[:0], {}, ValueError, "target has no samples"),
         (torch.full((2, 3), 5), TARGET, {"num_classes": 2}, ValueError, r"must lie in 0\.\.1, got 0\.\.5"),

@@ -162,6 +162,28 @@ def test_paired_compare_says_what_to_make_of_arrays():
         paired_compare(balanced_accuracy, labels, labels.numpy(), labels, 2)
 
 
+def test_paired_compare_takes_bools_and_says_what_to_make_of_scores():
+    classes, target = torch.tensor([0, 1, 1, 0]), torch.tensor([0, 1, 0, 0])
+    expected = paired_compare(balanced_accuracy, classes, target, target, 2, generator=seeded()).difference
+    found = paired_compare(balanced_accuracy, classes.bool(), target, target.bool(), 2, generator=seeded()).difference
+    assert torch.equal(found.draws, expected.draws)
+    scores = torch.tensor([0.2, 0.7, 0.9, 0.1])
+    remedy = r"must hold class indices, got torch.float32; pass classes: scores.argmax\(-1\), or \(scores > 0.5\)"
+    with pytest.raises(TypeError, match=f"preds_a {remedy}"):
+        paired_compare(balanced_accuracy, torch.stack((1 - scores, scores), -1), classes, target, 2)
+    with pytest.raises(TypeError, match=f"preds_b {remedy}"):
+        paired_compare(balanced_accuracy, classes, scores, target, 2)
+    with pytest.raises(TypeError, match=r"target must hold class indices, got torch.float32; use target.long\(\)"):
+        paired_compare(balanced_accuracy, classes, classes, target.float(), 2)
+
+
+def test_the_difference_is_that_of_a_minus_b():
+    target = torch.tensor([0, 1] * 20)
+    found = paired_compare(balanced_accuracy, preds_a=target, preds_b=1 - target, target=target, num_classes=2)
+    assert float(found.difference.estimate) == 1
+    assert float(found.probability) > 0.9
+
+
 def test_paired_compare_of_one_class():
     target = torch.zeros(6, dtype=torch.long)
     found = paired_compare(imbtorch.accuracy, target, target, target, 1, samples=20)
@@ -200,8 +222,7 @@ LABELS = torch.tensor([0, 1, 1])
 @pytest.mark.parametrize(
     ("name", "wrong", "match"),
     [
-        ("preds_a", torch.tensor([0, 1]), "preds_a must hold class indices"),
-        ("preds_b", torch.tensor([0.0, 1.0, 1.0]), "preds_b must hold class indices"),
+        ("preds_a", torch.tensor([0, 1]), r"preds_a must hold a class index for each target, \[3\], got \[2\]"),
         ("preds_b", torch.tensor([0, 1, 2]), r"preds_b holds classes outside 0\.\.1"),
         ("target", torch.tensor([0, -1, 1]), r"target holds classes outside 0\.\.1"),
     ],

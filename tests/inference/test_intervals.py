@@ -530,9 +530,12 @@ COUNTS = torch.tensor(A)
 
 
 @each_finder
-@pytest.mark.parametrize("level", [0, 1, 95, -0.1, math.nan])
-def test_levels_outside_are_refused(find, level):
-    with pytest.raises(ValueError, match=r"level must lie in \(0, 1\)"):
+@pytest.mark.parametrize(
+    ("level", "remedy"),
+    [(0, ""), (1, ""), (95, "; write 0.95"), (99.9, "; write 0.999"), (100, ""), (-0.1, ""), (math.nan, "")],
+)
+def test_levels_outside_are_refused(find, level, remedy):
+    with pytest.raises(ValueError, match=rf"level must lie in \(0, 1\), got {level}{remedy}$"):
         find(score, COUNTS, level=level)
 
 

@@ -1,0 +1,47 @@
+"""Checks of arguments that many functions share."""
+
+import inspect
+
+import pytest
+import torch
+
+import imbtorch
+from imbtorch import analysis, balanced_accuracy
+
+TARGET = torch.tensor([0, 0, 0, 1, 1, 0])
+COUNTS = torch.tensor([[3, 1], [1, 1]])
+FUNCTIONS = {
+    "beats_trivial": (balanced_accuracy, COUNTS),
+    "bootstrap": (balanced_accuracy, COUNTS),
+    "compare": (balanced_accuracy, COUNTS, COUNTS),
+    "invariance_table": ({"a": balanced_accuracy},),
+    "invariances": (balanced_accuracy,),
+    "measure_correlations": ({"a": balanced_accuracy},),
+    "paired_compare": (balanced_accuracy, TARGET, TARGET, TARGET, 2),
+    "perturbed_scores": (12, 0.25, 0.0, 0.0),
+    "posterior": (balanced_accuracy, COUNTS),
+    "select_epoch": ({"a": TARGET}, TARGET, balanced_accuracy),
+}
+
+
+def methods():
+    sweep = imbtorch.ThresholdSweep("f1", also=["auc"])
+    sweep.update(torch.tensor([0.1, 0.2, 0.6, 0.7, 0.9, 0.3]), TARGET)
+    report, metric = imbtorch.ImbalanceReport("binary"), imbtorch.BalancedAccuracy("binary")
+    for counting in (report, metric):
+        counting.update(TARGET, TARGET)
+    yield from ((sweep.best, ()), (sweep.interval, ("auc",)), (sweep.interval, ("value",)))
+    yield from ((report.interval, ("iam",)), (report.result().interval, ("iam",)), (metric.interval, ()))
+
+
+def test_a_seed_is_no_generator_anywhere():
+    taking = [name for name in analysis.__all__ if callable(getattr(analysis, name))]
+    assert sorted(FUNCTIONS) == [
+        name for name in sorted(taking) if "generator" in inspect.signature(getattr(analysis, name)).parameters
+    ]
+    calls = [(getattr(analysis, name), arguments) for name, arguments in FUNCTIONS.items()]
+    for call, arguments in [*calls, *methods()]:
+        for seed in (0, 7):
+            remedy = rf"torch.Generator, got {seed}; pass torch.Generator\(\).manual_seed\(0\)$"
+            with pytest.raises(TypeError, match=remedy):
+                call(*arguments, generator=seed)
