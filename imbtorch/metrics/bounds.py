@@ -106,6 +106,8 @@ def checked_intervals(
     per_class: Mapping[str, AveragedMeasure],
     class_names: Sequence[str],
     reported: Iterable[Row] = (),
+    *,
+    called: bool = False,
 ) -> Bounds:
     """Return the view of the bounds of the values that a user names; True names all ``measures``.
 
@@ -115,6 +117,7 @@ def checked_intervals(
         per_class: key -> measure of each class.
         class_names: names of the classes.
         reported: rows of values that are reported, with an interval or without.
+        called: whether the user called ``interval(name)``, which errors then quote; by default they name ``intervals``.
 
     Raises:
         ValueError: for names that are not reported or occur twice, for values without an interval, such as means over
@@ -135,14 +138,18 @@ def checked_intervals(
             raise ValueError(_without_interval(without))
         shown = ", ".join([*known][:30]) + (", ..." if len(known) > 30 else "")
         meant = did_you_mean(unknown[0], known)
-        raise ValueError(f"intervals names {unknown}, which are not reported; names are {shown}{meant}")
+        named = f"intervals names {unknown}, which are not reported"
+        if called:
+            named = f"interval({unknown[0]!r}) names a value that is not reported"
+        raise ValueError(f"{named}; names are {shown}{meant}")
     if len(set(names)) < len(names):
         raise ValueError(f"intervals must not name a value twice, got {names}")
     lowest = [name for name in names if name in minima]
     if lowest:
+        named = f"interval({lowest[0]!r}) names a minimum" if called else f"intervals names {lowest}"
         raise ValueError(
-            f"intervals names {lowest}, but the lowest of several uncertain values has no interval that covers it; "
-            "name values of single classes"
+            f"{named}, but the lowest of several uncertain values has no interval that covers it; name values of "
+            "single classes"
         )
     return Bounds(dict(known[name] for name in names))
 

@@ -69,7 +69,7 @@ class Reading:
 
     def bounds_of(self, name: str) -> Bounds:
         """Return the view of the bounds of a value; raise ValueError if it has no interval."""
-        return checked_intervals([name], self.measures, self.per_class, self.class_names, self.rows)
+        return checked_intervals([name], self.measures, self.per_class, self.class_names, self.rows, called=True)
 
     def baseline(self, at: Snapshot) -> tuple[str, dict[str, float]]:
         """Return the name of majority-class prediction, and key -> its value for each measure with a direction.
@@ -167,6 +167,8 @@ class ReportResult(Result):
             assert self._at.groups is not None
             parts = confusion_counts(self._at.groups)
             parts = parts[parts.flatten(1).any(1)]
+            if len(parts) < 2:
+                raise ValueError(f"clusters=True needs at least two groups with samples, got {len(parts)}")
             found = bootstrap(measures, parts, samples, level, generator=generator, event_dims=dims, clusters=True)
         else:
             found = posterior(measures, counts, samples=samples, level=level, generator=generator, event_dims=dims)

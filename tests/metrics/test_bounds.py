@@ -150,14 +150,17 @@ def test_groups_are_clusters():
 def test_an_interval_needs_what_it_is_of():
     with pytest.raises(ValueError, match=r"clusters=True resamples the groups of the report, but it has none"):
         filled().interval("iam", clusters=True)
-    with pytest.raises(ValueError, match="which are not reported"):
+    with pytest.raises(ValueError, match=r"^interval\('mcc'\) names a value that is not reported; names are iam, acc"):
         filled().interval("mcc")
     with pytest.raises(ValueError, match="sums of weights"):
         filled(weighted=True).interval("iam")
     few = ImbalanceReport("binary", measures=["accuracy"], per_class=(), groups=["a", "b"])
     few.update(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 1]), group=0)
-    with pytest.raises(ValueError, match="M >= 2 clusters"):
+    with pytest.raises(ValueError, match="clusters=True needs at least two groups with samples, got 1"):
         few.interval("accuracy", clusters=True)
+    worst = filled(measures={"worst": imbtorch.Recall("multiclass", 3, average="min")})
+    with pytest.raises(ValueError, match=r"^interval\('worst'\) names a minimum, but the lowest"):
+        worst.interval("worst")
 
 
 @pytest.mark.filterwarnings("ignore:.*classes had no target", "ignore:.*labels had no positive")
@@ -309,7 +312,7 @@ def test_reported_values_without_an_interval_are_not_called_unknown():
         for ask in (report.interval, report.result().interval):
             with pytest.raises(ValueError, match=f"{name!r} has no interval; overall values and values of single"):
                 ask(name)
-    with pytest.raises(ValueError, match=r"names \['iam/z'\], which are not reported"):
+    with pytest.raises(ValueError, match=r"interval\('iam/z'\) names a value that is not reported"):
         report.interval("iam/z")
 
 
