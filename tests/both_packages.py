@@ -1,5 +1,7 @@
 """Trainings by ``lightning`` and ``pytorch_lightning``; processes that train with one of them do not import this."""
 
+from functools import partial
+
 import lightning
 import pytest
 import pytorch_lightning
@@ -40,6 +42,6 @@ def watch(kind, key, mode, folder, package=lightning):
 
 EVERY_PACKAGE = pytest.mark.parametrize("package", CALLBACKS, ids=["lightning", "pytorch_lightning"])
 FACTORIES = {
-    lightning: ("lightning.pytorch", monitor_guard.lightning_callbacks),
-    pytorch_lightning: ("pytorch_lightning", monitor_guard.pytorch_lightning_callbacks),
+    lightning: ("lightning.pytorch", partial(monitor_guard.guards, "lightning.pytorch")),
+    pytorch_lightning: ("pytorch_lightning", partial(monitor_guard.guards, "pytorch_lightning")),
 }

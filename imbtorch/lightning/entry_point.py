@@ -16,15 +16,15 @@ def lightning_callbacks() -> list[Any]:
     """Give a Trainer of ``lightning`` its guard if the program has imported imbtorch."""
     if "imbtorch" not in sys.modules:
         return []
-    from imbtorch.lightning.monitor_guard import lightning_callbacks as callbacks
+    from imbtorch.lightning.monitor_guard import guards
 
-    return callbacks()
+    return guards("lightning.pytorch")
 
 
 def pytorch_lightning_callbacks() -> list[Any]:
     """Give a Trainer of ``pytorch_lightning`` its guard if the program has imported imbtorch."""
     if "imbtorch" not in sys.modules:
         return []
-    from imbtorch.lightning.monitor_guard import pytorch_lightning_callbacks as callbacks
+    from imbtorch.lightning.monitor_guard import guards
 
-    return callbacks()
+    return guards("pytorch_lightning")

@@ -150,7 +150,7 @@ class _Guard:
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Check the values that validation logged, first in the sanity check, and the samples that it saw."""
         if is_fitting(trainer):
-            self._report_problems(trainer, pl_module)
+            self._check_run(trainer, pl_module)
         if self._replaces_lightnings_warning or (is_fitting(trainer) and any(_logged_metrics(trainer))):
             self._warn_of_repeated_samples(trainer, "validation", trainer.val_dataloaders)
 
@@ -161,22 +161,22 @@ class _Guard:
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Check values that the module logged at the end of the last epoch, after this callback was called."""
-        self._report_problems(trainer, pl_module)
+        self._check_run(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Check the values that training logged."""
-        self._report_problems(trainer, pl_module)
+        self._check_run(trainer, pl_module)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Check the values that the module logged at the end of the last training epoch."""
-        self._report_problems(trainer, pl_module)
+        self._check_run(trainer, pl_module)
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Check once more before a checkpoint is written."""
         if is_fitting(trainer):
-            self._report_problems(trainer, pl_module)
+            self._check_run(trainer, pl_module)
 
-    def _report_problems(self, trainer: Any, pl_module: Any) -> None:
+    def _check_run(self, trainer: Any, pl_module: Any) -> None:
         """Raise for a monitor with the wrong mode; warn about doubtful monitors and values."""
         if self._is_first(trainer):
             metrics = dict(_logged_metrics(trainer))
@@ -285,17 +285,12 @@ class MonitorGuard(_Guard, Callback):
     """
 
 
-def lightning_callbacks() -> list[Any]:
-    """Give a Trainer of ``lightning`` its guard; see :mod:`imbtorch.lightning.entry_point`."""
-    return _guards("lightning.pytorch")
+def guards(package: str) -> list[Any]:
+    """Return the guard of a Trainer of a package, as a list for its entry point; empty where it is switched off.
 
-
-def pytorch_lightning_callbacks() -> list[Any]:
-    """Give a Trainer of ``pytorch_lightning`` its guard; see :mod:`imbtorch.lightning.entry_point`."""
-    return _guards("pytorch_lightning")
-
-
-def _guards(package: str) -> list[Any]:
+    Args:
+        package: ``"lightning.pytorch"`` or ``"pytorch_lightning"``.
+    """
     if os.environ.get("IMBTORCH_MONITOR_GUARD", "").strip().lower() in ("0", "false", "off", "no"):
         return []
     ours = issubclass(MonitorGuard, importlib.import_module(package).Callback)

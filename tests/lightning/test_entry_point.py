@@ -27,11 +27,12 @@ def test_the_guard_is_registered(package):
 
 
 @pytest.mark.parametrize(
-    ("value", "guards"), [*((off, 0) for off in ("0", "false", "OFF", "No", " 0 ")), ("1", 1), ("", 1)]
+    ("value", "number"), [*((off, 0) for off in ("0", "false", "OFF", "No", " 0 ")), ("1", 1), ("", 1)]
 )
-def test_what_switches_the_guard_off(value, guards, monkeypatch):
+def test_what_switches_the_guard_off(value, number, monkeypatch):
     monkeypatch.setenv("IMBTORCH_MONITOR_GUARD", value)
-    assert len(monitor_guard.lightning_callbacks()) == len(monitor_guard.pytorch_lightning_callbacks()) == guards
+    for package in ("lightning.pytorch", "pytorch_lightning"):
+        assert len(monitor_guard.guards(package)) == number
 
 
 def test_the_guard_can_be_switched_off(monkeypatch, tmp_path):
