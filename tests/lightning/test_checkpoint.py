@@ -246,6 +246,9 @@ def test_checkpoints_of_two_callbacks_are_tested_one_after_the_other(package, tm
         def predict_step(self, batch, batch_idx):
             return self.net(batch[0])
 
+        def on_train_start(self):
+            self.kept_before = [rising.best_model_path, falling.best_model_path]
+
     needs_callbacks_for(package)
     rising, falling = (
         OURS[package](tmp_path / name, "{epoch}", monitor=name, mode="max") for name in ("value", "other")
@@ -266,9 +269,9 @@ def test_checkpoints_of_two_callbacks_are_tested_one_after_the_other(package, tm
     states = [torch.load(path, weights_only=True)["state_dict"]["net.bias"].item() for path in reversed(paths)]
     assert biases == states
     assert states[0] != states[1]
-    trainer.fit_loop.max_epochs = 5  # a resumed fit restores, also after a test
-    trainer.fit(Two((1, 2, 3, 0, 0)), data, data, **loading(package, falling.best_model_path, True))
-    assert epoch_of(falling.best_model_path) == 0
+    trainer.fit(module, data, data, **loading(package, falling.best_model_path, True))
+    assert module.kept_before == ["", paths[1]]  # a resumed fit restores, also after a test
+    assert list(map(epoch_of, (rising.best_model_path, falling.best_model_path))) == [2, 0]
 
 
 def test_a_callback_that_never_fitted_takes_the_state_of_a_tested_checkpoint(tmp_path):
