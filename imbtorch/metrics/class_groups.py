@@ -42,7 +42,10 @@ def shot_groups(train_counts: Sequence[int] | Tensor, many: int = 100, few: int 
     >>> shot_groups([500, 101, 100, 20, 19, 0])
     {'many': [0, 1], 'medium': [2, 3], 'few': [4, 5]}
     """
-    counts = torch.as_tensor(train_counts)
+    try:
+        counts = torch.as_tensor(train_counts)
+    except (TypeError, ValueError, RuntimeError):  # of a Counter, of names of classes
+        counts = torch.tensor(torch.nan)
     if counts.ndim != 1 or counts.is_floating_point() or counts.is_complex() or bool((counts < 0).any()):
         raise ValueError(
             f"train_counts must hold the number of training samples of each class, [K] integers, got {train_counts!r}; "

@@ -1,5 +1,7 @@
 """Class groups: means over some classes by one name, against scikit-learn and reports of these classes alone."""
 
+from collections import Counter
+
 import pytest
 import torch
 from processes import launch
@@ -83,7 +85,7 @@ def test_groups_of_many_classes_without_their_names():
 def test_shot_groups_have_the_limits_of_the_literature():
     assert imbtorch.shot_groups(torch.tensor([101, 100, 20, 19])) == {"many": [0], "medium": [1, 2], "few": [3]}
     assert imbtorch.shot_groups([3, 2], many=2, few=2) == {"many": [0], "medium": [1]}
-    for counts in ([1.5, 2.0], [-1, 2], [[1, 2]]):
+    for counts in ([1.5, 2.0], [-1, 2], [[1, 2]], Counter([0, 1, 1]), ["cat", "dog"]):
         with pytest.raises(ValueError, match="train_counts must hold"):
             imbtorch.shot_groups(counts)
     with pytest.raises(ValueError, match="few=30 and many=20"):
