@@ -105,7 +105,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
             ``["iam", "recall/fraud"]``; False by default. They are the bounds of the 95 % posterior interval
             (:func:`imbtorch.analysis.posterior`) from 2,000 draws with a fixed seed, so all processes agree. Their cost
             grows with K * K. They are nan, with a warning, for values that depend on classes without targets. Minimum
-            values (``average="min"``) have no intervals, and :meth:`forward` returns none for a batch.
+            values (``average="min"``) have no intervals, and :meth:`forward` returns none for a batch. Samples (in
+            segmentation, pixels) are taken for independent; for images or patients make them the ``groups``, and call
+            ``report.result().interval(name, clusters=True)`` after the test.
         prevalence: class shares of the population for which all values are computed, in any unit: one for each class,
             or a dict of class names; in the multilabel task the share of positives of each label, in [0, 1]. By default
             the values are those of the counted samples. A class that is the ``ignore_index`` has share 0 and can be
