@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
@@ -15,6 +16,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from imbtorch.lightning.base import Callback, is_fitting
 from imbtorch.metrics.base import CountsMetric
+from imbtorch.metrics.catalogue import BY_ANY_NAME
 from imbtorch.metrics.compat import LIGHTNINGS_SAMPLER_WARNING, callback_of, ignore_warnings, stop_ignoring
 from imbtorch.metrics.shared_result import ReportedValue, SharedResult
 from imbtorch.metrics.state import SyncedMetric
@@ -241,6 +243,28 @@ class _Guard:
                 "not its value: then it is computed once at the end of the epoch, over all processes, and reset, and "
                 f"its monitors are checked{unchecked}",
             )
+        others = [monitor for monitor in _monitors(trainer) if monitor[1] in plain - metrics.keys()]
+        if others:
+            self._warn_of_plain_monitors(trainer, others, list(_short_names(module)))
+
+    def _warn_of_plain_monitors(
+        self, trainer: Any, monitors: list[tuple[str, str, str]], values: list[tuple[str, str, LoggedMetric]]
+    ) -> None:
+        """Warn of plain values that are monitored in the wrong mode, judging by the metric that their names end in."""
+        for who, key, mode in monitors:
+            ends = [value for value in values if key.endswith((f"_{value[0]}", f"/{value[0]}"))]
+            name = max((name for name, _, _ in ends), key=len, default="")
+            metrics = {code: metric for end, code, metric in ends if end == name}
+            if metrics and all(metric.higher_is_better is (mode == "min") for metric in metrics.values()):
+                direction, right = ("higher", "max") if mode == "min" else ("lower", "min")
+                code = next(iter(metrics)) if len(metrics) == 1 else "metric"
+                self._warn(
+                    trainer,
+                    f"plain {key} of {who}",
+                    f"{who}(monitor={key!r}, mode={mode!r}) monitors a plain value, but of {name!r} {direction} is "
+                    f"better, so it would act on the worst epoch. Write mode={right!r}, and log the metric itself, "
+                    f"self.log({key!r}, {code}), so that its monitors are checked",
+                )
 
     def _is_first(self, trainer: Any) -> bool:
         """Return whether this guard is the first of the trainer: only that one warns and raises."""
@@ -263,7 +287,8 @@ class MonitorGuard(_Guard, Callback):
     also warns, once each, about
 
     - a monitored value without a known direction, such as dominance or a function of your own,
-    - a value logged in place of the metric, with the monitors that therefore cannot be checked,
+    - a value logged in place of the metric, with the monitors that therefore cannot be checked; also a monitor with the
+      wrong mode of such a value under another name, if the name ends in that of a metric of the module,
     - a metric that adds to the counts of an earlier epoch, because nothing resets it,
     - one metric logged for several dataloaders,
     - a ``DistributedSampler`` that repeats samples in validation or test. Lightning's own warning, which comes even if
@@ -334,6 +359,18 @@ def _metrics(module: nn.Module) -> Iterator[tuple[str, SyncedMetric]]:
     for path, child in module.named_modules():
         if isinstance(child, SyncedMetric):
             yield path, child
+
+
+def _short_names(module: nn.Module) -> Iterator[tuple[str, str, LoggedMetric]]:
+    """Yield name, code and metric of the values that a module could log under a prefix of the user's choice."""
+    for path, metric in _metrics(module):
+        if isinstance(metric, SharedResult):
+            for name, value in metric.items() if not metric.prefix else ():
+                yield name, f"self.{path}[{name!r}]", value
+        else:
+            names = [name for name, kind in BY_ANY_NAME.items() if isinstance(metric, kind)]
+            snake_case = re.sub(r"(?<!^)(?=[A-Z])", "_", type(metric).__name__).lower()
+            yield from ((name, f"self.{path}", metric) for name in dict.fromkeys((*names, snake_case)))
 
 
 def _updates(module: nn.Module) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import re
 import signal
 import types
 import warnings
@@ -404,6 +405,66 @@ def test_a_value_logged_in_place_of_the_metric_is_told_once(kind):
     wrong = ". Not checked: Watcher(monitor='val_iam', mode='min'), although of 'val_iam' higher is better"
     right = ". Not checked: Watcher(monitor='val_gmean', mode='max')"
     assert text.partition("are checked")[2] == (wrong if kind == "report" else "") + right
+
+
+PLAIN = {  # what the module has, what it logs in place of it, under which name, and what to write
+    "key": (lambda: imbtorch.ImbalanceAccuracy("binary"), "val_iam", "min", "max", "'iam' higher", "self.own"),
+    "class": (lambda: imbtorch.MatthewsCorrCoef("binary"), "a/matthews_corr_coef", "min", "max", "higher", "self.own"),
+    "lower": (lambda: imbtorch.ConfusionEntropy("binary"), "val_confusion_entropy", "max", "min", "lower", "self.own"),
+    "subclass": (lambda: Renamed("binary"), "val_balanced_accuracy", "min", "max", "higher", "self.own"),
+    "report": (lambda: ImbalanceReport("binary"), "val_iam", "min", "max", "'iam' higher", r"self.own\['iam'\]"),
+}
+
+
+class Renamed(imbtorch.BalancedAccuracy):
+    """A user's subclass."""
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+def test_a_plain_value_in_the_wrong_mode_is_told_by_the_end_of_its_name(kind, tmp_path):
+    build, key, wrong, right, direction, code = PLAIN[kind]
+
+    def log_value(module):
+        value = module.own.compute()
+        module.log(key, value["iam"] if kind == "report" else value)
+        module.log("val_gmean", 1.0)  # of which the module has only a report with another prefix
+        module.log("iamb", 1.0)
+        module.own.reset()
+
+    for mode, said in ((wrong, 1), (right, 0)):
+        others = [Watcher("iamb", "min")]
+        module = scripted(lightning)(
+            validation_step=lambda module, index, _: module.counted(module.own, index),
+            on_validation_epoch_end=log_value,
+        )
+        del module.val
+        module.own = build()
+        if kind != "report":
+            others.append(Watcher("val_gmean", "min"))
+        with listening() as told:
+            fit(module, [ModelCheckpoint(tmp_path / mode, "{epoch}", monitor=key, mode=mode), *others])
+        assert len(told) == said
+        for text in told:
+            assert re.match(
+                rf"ModelCheckpoint\(monitor='{key}', mode='{wrong}'\) monitors a plain value, but of .*{direction} is "
+                rf"better, so .* worst epoch. Write mode='{right}', and log .*, self.log\('{key}', {code}\), so",
+                text,
+            )
+
+
+def test_a_plain_value_of_several_metrics_is_told_without_naming_one():
+    def log_value(module):
+        module.log("val_iam", module.single.compute())
+        module.single.reset()
+
+    module = scripted(lightning)(
+        validation_step=lambda module, index, _: module.counted(module.single, index),
+        on_validation_epoch_end=log_value,
+    )
+    del module.val
+    module.single, module.other = imbtorch.ImbalanceAccuracy("binary"), imbtorch.ImbalanceAccuracy("binary")
+    with pytest.warns(UserWarning, match=r"self\.log\('val_iam', metric\), so that"):
+        fit(module, [EarlyStopping("val_iam", patience=9)])
 
 
 def test_an_explicit_guard_beside_the_registered_one_says_nothing_twice():
