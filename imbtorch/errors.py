@@ -91,7 +91,10 @@ def misfit_of_class_scores(preds: Tensor, target: Tensor, classes: int) -> str:
             remedy = "use preds.long() if they are class indices, or target.argmax(1) if target is one-hot"
         return f"floating preds must be scores [N, C, ...] for target [N, ...], {shapes}; {remedy}"
     if preds.ndim > 2 and preds.shape == (*target.shape, classes):
-        return f"preds must have the classes in dimension 1, [N, C, ...], {shapes}; use preds.movedim(-1, 1)"
+        remedy = "use preds.movedim(-1, 1)"
+        if target.ndim == 2 and target.shape[0] == 1:  # a loader takes each list of indices as one sample
+            remedy += ", or give an ExactBatchSampler to the DataLoader as batch_sampler=, not as sampler="
+        return f"preds must have the classes in dimension 1, [N, C, ...], {shapes}; {remedy}"
     if preds.shape[1] != classes:
         found, remedy = f"{preds.shape[1]} classes", f"pass num_classes={preds.shape[1]} to the metric"
         if preds.shape[1] == 1:

@@ -49,6 +49,17 @@ def test_a_batch_size_that_is_none(size):
         ExactBatchSampler(SequentialSampler(range(8)), size)
 
 
+def test_given_as_sampler_the_error_about_the_shape_names_the_argument():
+    data = TensorDataset(torch.eye(3).repeat(5, 1), torch.arange(15) % 3)
+    exact = ExactBatchSampler(SequentialSampler(data), 14)
+    metric = imbtorch.Accuracy("multiclass", num_classes=3)
+    with pytest.raises(ValueError, match=r"DataLoader as batch_sampler=, not as sampler=$"):
+        metric.update(*next(iter(DataLoader(data, sampler=exact))))
+    for batch in DataLoader(data, batch_sampler=exact):
+        metric.update(*batch)
+    assert metric.local_confmat.tolist() == [[5, 0, 0], [0, 5, 0], [0, 0, 5]]
+
+
 # --- accelerate -----------------------------------------------------------------------------------------------------
 
 

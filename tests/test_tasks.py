@@ -952,7 +952,7 @@ def test_targets_of_one_in_a_row_are_told_from_indices():
 
 def test_classes_come_second():
     scores = torch.rand(4, 7, 5)
-    with pytest.raises(ValueError, match=r"dimension 1, .*\[4, 7, 5\] and \[4, 7\]; use preds.movedim\(-1, 1\)"):
+    with pytest.raises(ValueError, match=r"dimension 1, .*\[4, 7, 5\] and \[4, 7\]; use preds.movedim\(-1, 1\)$"):
         Accuracy("multiclass", 5).update(scores, torch.zeros(4, 7, dtype=torch.long))
     with pytest.raises(ValueError, match=r"of both classes, .*use preds.movedim\(-1, 1\)"):
         Accuracy("binary").update(torch.rand(4, 7, 2), torch.zeros(4, 7, dtype=torch.long))
