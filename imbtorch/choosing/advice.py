@@ -15,7 +15,7 @@ ADVICE: dict[str, str] = {
     "the studies do not decide. No monitor is best everywhere.",
     "last": "No wrong labels, and a loss without class weights? Then you may also keep the last epoch: it is about as "
     "good.",
-    "ties": "Few classes and few samples of the rare ones? Epochs tie: keep the latest, or log soft=True and "
+    "ties": "Few classes and few samples of the rare ones? Epochs tie: keep the latest, or set soft=True and "
     "monitor iam_soft. A G-mean of 0 in every epoch chooses nothing.",
     "wrong labels": "Wrong labels? Keep neither the epoch with the lowest loss nor, if you trained on them, the last "
     "one. Monitor the measure you will report, but MCC if there are two classes and both training and validation "

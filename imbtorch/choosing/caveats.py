@@ -43,10 +43,10 @@ def choice_caveats(
 
     >>> import torch
     >>> counts = torch.tensor([[[90, 0], [8, 0]], [[89, 1], [8, 0]], [[90, 0], [8, 0]]])
-    >>> for caveat in choice_caveats(counts, torch.tensor([0.5, 0.49, 0.5]), ["ok", "fraud"]):
+    >>> for caveat in choice_caveats(counts, torch.tensor([0.5, 0.49, 0.5]), ["ok", "bad"]):
     ...     print(caveat)
     2 of 3 epochs tie for the best value, 0.500: the measure does not choose between them
-    Class 'fraud' has 8 validation samples: all epochs have the same number of hits; do not compare epochs by its recall
+    Class 'bad' (8 validation samples): all epochs have the same number of its hits; do not compare epochs by its recall
     """
     right, actual, predicted = margins(counts)
     if right.ndim != 2 or values.shape != right.shape[:1] or not len(values):
@@ -94,16 +94,15 @@ def _too_rare(right: Tensor, actual: Tensor, names: Sequence[str]) -> str:
         return ""
     k = min(rare, key=lambda k: samples[k].item())
     number, seen = int(samples[k]), int(spread[k])
+    reason = f"its hits differ by at most {seen} between epochs, and fewer than {DISCORDANT} may be chance"
     if number < DISCORDANT:
-        size = f"only {number} validation sample{'s' * (number != 1)}"
-        reason = f"differences of fewer than {DISCORDANT} hits are noise"
-    else:
-        size = f"{number} validation samples"
-        noise = f"epochs differ by at most {seen} of its hits, and fewer than {DISCORDANT} is noise"
-        reason = noise if seen else "all epochs have the same number of hits"
+        reason = "differences in its hits may be chance"
+    if not seen:
+        reason = "all epochs have the same number of its hits"
+    size = f"{'only ' * (number < DISCORDANT)}{number} validation sample{'s' * (number != 1)}"
     more = len(rare) - 1
     others = f", nor by the recall of {more} more class{'es' * (more > 1)}" if more else ""
-    return f"Class {names[k]} has {size}: {reason}; do not compare epochs by its recall{others}"
+    return f"Class {names[k]} ({size}): {reason}; do not compare epochs by its recall{others}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -57,7 +57,7 @@ class ChosenEpoch:
             is the best. None if other candidates tie with the kept one, because the rule for ties decides then.
         tied: other candidates with the same value.
         identical: tied candidates with the same prediction for every sample; the choice among them is arbitrary.
-        indistinguishable: candidates whose difference from the best one may be noise, including the kept one.
+        indistinguishable: the kept candidate, and those whose difference from it may be noise.
         shortfall: upper bound of the distance between the best candidate and the worst indistinguishable one, in units
             of the measure, at the level of the interval.
         sparse: classes with so few hits that the value is not corrected.
@@ -220,9 +220,9 @@ def select_epoch(
 
     **Several processes.** Each process passes its own samples, and all pass the same other arguments except
     ``generator``. All get the same result, except that the interval is drawn by the generator of each process.
-    ``sum_counts`` sums an integer tensor over the processes, such as an ``all_reduce``; it is called equally often and
-    with equal shapes on all of them, and no predictions are gathered. Without ``positions`` the generators of the
-    processes must differ; with them they must be in the same state.
+    ``sum_counts`` takes an integer tensor and returns its sum over the processes; it is called equally often and with
+    equal shapes on all of them, and no predictions are gathered. With ``positions`` the generators must be in the same
+    state on all processes, without them in different states.
 
     **Time and memory.** The halves are counted in parts, which takes little memory. With 13 or more classes, and if
     matrices would take too long, the measure is computed from :class:`~imbtorch.Margins` if it allows that. If it does

@@ -169,7 +169,7 @@ class SelectionTable:
         lines += _blocks(self._values())
         corrected = self._corrected()
         if len(corrected) > 1 and number > 1:
-            lines += ["", f"Corrected for being the best of {number}, on random halves of the validation samples:"]
+            lines += ["", f"Corrected for being the best of {number} by the row's own measure, on random halves:"]
             lines += _blocks(list(zip(*corrected, strict=True)))
         notes = [line for note in self.notes for line in wrap(f"- {note}", WIDTH, subsequent_indent="  ")]
         return "\n".join([*lines, *[""] * bool(notes), *notes])
@@ -337,10 +337,9 @@ def _caveats(followed: FollowedReport, history: ValidationHistory) -> Iterator[s
 
 def _meanings_of_choices(followed: FollowedReport, history: ValidationHistory) -> Iterator[str]:
     """Yield the meaning of each column of corrected values."""
-    other = "earliest" if followed.ties == "latest" else "latest"
     yield (
-        f"corrected: estimate for new data; only test data can confirm it. Each half keeps the {followed.ties} of its "
-        f"tied {history.unit}s; the {other} would give other numbers"
+        f"corrected: estimate for new data; only test data can confirm it. Of {history.unit}s that tie in a half the "
+        f"{followed.ties} is taken, which affects it"
     )
     yield (
         f'stability: share of the halves that select this {history.unit} ("-": tied with others); not the probability '

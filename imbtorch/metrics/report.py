@@ -72,18 +72,18 @@ class ImbalanceReport(SharedResult, LocalCounts):
     computed result and never communicate.
 
     Args:
-        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``; required.
         num_classes: number of classes; by default the length of ``class_names``.
         num_labels: number of labels in the multilabel task; by default the length of ``class_names``.
         class_names: names of the classes (of the labels in the multilabel task), in the order of their indices; by
             default their indices.
         measures: measures over all classes, by default :meth:`default_measures`. Either a list of names in the
-            catalogue, such as ``["iam", "mcc"]``, or a dict of your name -> measure. A measure is a name in the
-            catalogue, a metric class, an instance or ``functools.partial`` of one, a function of the counts, or a pair
-            ``(function, higher_is_better)``. An instance must have the same task and settings as the report; its own
-            counts are not used. A function takes counts ``[K, K]`` and returns one value. In the multilabel task it
-            takes the ``[2, 2]`` counts of each label, and its values are averaged; with ``state="margins"`` it takes
-            :class:`~imbtorch.counts.Margins`.
+            catalogue (``imbtorch/measures/README.md``), such as ``["iam", "mcc"]``, or a dict of your name -> measure.
+            A measure is a name in the catalogue, a metric class, an instance or ``functools.partial`` of one, a
+            function of the counts, or a pair ``(function, higher_is_better)``. An instance must have the same task and
+            settings as the report; its own counts are not used. A function takes counts ``[K, K]`` and returns one
+            value. In the multilabel task it takes the ``[2, 2]`` counts of each label, and its values are averaged;
+            with ``state="margins"`` it takes :class:`~imbtorch.counts.Margins`.
         per_class: measures to report for each class as ``<measure>/<class>``, by default recall and precision if there
             are ``class_names`` or at most 20 classes. Either a list of names: precision, recall, specificity, f1,
             fowlkes_mallows, iou, npv, cba, iam, or a measure of two classes such as dominance, computed for each class
@@ -100,7 +100,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             ``{"animal": ["cat", "dog"]}``. Confusions within a superclass then count as correct
             (:func:`~imbtorch.merge_classes`). Each measure is reported as ``<measure>/superclasses``, and each measure
             in ``per_class`` as ``<measure>/<superclass>``. Requires ``task="multiclass"`` and ``state="matrix"``. These
-            values have no intervals, no soft values, and none for single groups of samples.
+            values have no intervals or soft values, and are not reported by ``groups``.
         intervals: True to report ``<name>_low`` and ``<name>_high`` for all ``measures``, or a list of names such as
             ``["iam", "recall/fraud"]``; False by default. They are the bounds of the 95 % posterior interval
             (:func:`imbtorch.analysis.posterior`) from 2,000 draws with a fixed seed, so all processes agree. Their cost

@@ -36,7 +36,7 @@ class ThresholdSweep(SharedResult):
         sweep.update(scores, y)  # for each batch of the validation set
         sweep.compute()  # {"threshold": ..., "value": ...}
         print(sweep.best(at_least={"recall": 0.8}))  # best F1 with a recall of at least .8
-        test = sweep.metric(imbtorch.FScore)  # metric with the best threshold, for the test set
+        test = sweep.metric(imbtorch.FScore)  # metric with the threshold of compute(), for the test set
         sweep.result().plot()  # F1 over the thresholds, ROC and precision-recall curves
 
     In Lightning, log the sweep itself::

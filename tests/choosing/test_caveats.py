@@ -58,18 +58,20 @@ def test_six_samples_are_the_fewest_that_an_exact_test_can_tell():
         (
             (2, 4, 3),
             8,
-            "Class 1 has 8 validation samples: epochs differ by at most 2 of its hits, and fewer than 6 is noise",
+            "Class 1 (8 validation samples): its hits differ by at most 2 between epochs, and fewer than 6 may be "
+            "chance",
         ),
         ((1, 7, 3), 8, None),
         (
             (0, 5, 3),
             60,
-            "Class 1 has 60 validation samples: epochs differ by at most 5 of its hits, and fewer than 6 is noise",
+            "Class 1 (60 validation samples): its hits differ by at most 5 between epochs, and fewer than 6 may be "
+            "chance",
         ),
         ((0, 5, 3), 61, None),
-        ((3, 3, 3), 8, "Class 1 has 8 validation samples: all epochs have the same number of hits"),
-        ((0, 1, 0), 1, "Class 1 has only 1 validation sample: differences of fewer than 6 hits are noise"),
-        ((0, 5, 3), 5, "Class 1 has only 5 validation samples: differences of fewer than 6 hits are noise"),
+        ((3, 3, 3), 8, "Class 1 (8 validation samples): all epochs have the same number of its hits"),
+        ((0, 1, 0), 1, "Class 1 (only 1 validation sample): differences in its hits may be chance"),
+        ((0, 5, 3), 5, "Class 1 (only 5 validation samples): differences in its hits may be chance"),
     ],
 )
 def test_differences_on_a_rare_class_are_held_against_the_least_that_can_be_told(hits, samples, expected):
@@ -81,11 +83,11 @@ def test_differences_on_a_rare_class_are_held_against_the_least_that_can_be_told
 def test_the_rarest_of_several_rare_classes_is_named():
     counts = torch.tensor([[[9, 1, 0], [1, 6, 0], [2, 0, 98]], [[8, 2, 0], [1, 6, 0], [1, 0, 99]]])
     (told,) = choice_caveats(counts[[0, 1, 0]], torch.tensor([0.1, 0.2, 0.3]), ("x", "y", "z"))
-    assert told.startswith("Class 'y' has 7 validation samples: ")
+    assert told.startswith("Class 'y' (7 validation samples): ")
     assert told.endswith("; do not compare epochs by its recall, nor by the recall of 1 more class")
     counts = torch.tensor([[[3, 4, 0, 0], [0, 6, 0, 0], [0, 0, 2, 0], [0, 0, 0, 99]]]).expand(2, -1, -1)
     (told,) = choice_caveats(counts, torch.tensor([0.1, 0.2]))
-    assert told.startswith("Class 2 has only 2 validation samples: ")
+    assert told.startswith("Class 2 (only 2 validation samples): ")
     assert told.endswith("; do not compare epochs by its recall, nor by the recall of 2 more classes")
 
 

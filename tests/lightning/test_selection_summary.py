@@ -279,8 +279,8 @@ def test_without_predictions_ties_and_what_would_help_are_told():
     assert re.search("\nBaseline +-0.6667 +0.5000 +0.3333 +0.0000 +0.0000\n", str(summary().table()))
     assert notes[0] == "Baseline: always predicting '0'"
     assert notes[2] == (
-        "Class '2' has 8 validation samples: epochs differ by at most 3 of its hits, and fewer than 6 is noise; do not "
-        "compare epochs by its recall, nor by the recall of 1 more class"
+        "Class '2' (8 validation samples): its hits differ by at most 3 between epochs, and fewer than 6 may be "
+        "chance; do not compare epochs by its recall, nor by the recall of 1 more class"
     )
     assert notes[3] == (
         "The best of 5 values is too optimistic, since it was selected as the best; SelectionSummary(predictions=True) "

@@ -58,8 +58,8 @@ CLASSES = {"task": "multiclass", "num_classes": 3, "per_class": True}
 THIRDS = torch.full((2, 3), 1 / 3)
 BAD_INPUT = {
     "nan": ({}, torch.tensor([0.5, torch.nan]), GOOD[1], ValueError, "preds hold NaN scores"),
-    "above": ({}, torch.tensor([0.5, 1.5]), GOOD[1], ValueError, "preds hold 1.5.*logits=True"),
-    "below": ({}, torch.tensor([-0.25, 0.5]), GOOD[1], ValueError, "preds hold -0.25.*logits=True"),
+    "above": ({}, torch.tensor([0.5, 1.5]), GOOD[1], ValueError, "preds must be .* got 1.5.*logits=True"),
+    "below": ({}, torch.tensor([-0.25, 0.5]), GOOD[1], ValueError, "preds must be .* got -0.25.*logits=True"),
     "target": ({}, GOOD[0], torch.tensor([0, 2]), ValueError, "target holds class 2 .*ignore_index=2"),
     "int preds": ({}, torch.tensor([0, 1]), GOOD[1], TypeError, "preds must be floating.*pass probabilities"),
     "no tensor": ({}, [0.5, 0.5], GOOD[1], TypeError, "preds must be floating.*list"),
@@ -73,7 +73,7 @@ BAD_INPUT = {
         "preds hold NaN scores, or infinite logits whose probability is undefined",
     ),
     "class nan": (CLASSES, torch.full((2, 3), torch.nan), GOOD[1], ValueError, "preds hold NaN scores"),
-    "class above": (CLASSES, 3 * torch.eye(3)[:2], GOOD[1], ValueError, "preds hold 3.*logits=True"),
+    "class above": (CLASSES, 3 * torch.eye(3)[:2], GOOD[1], ValueError, "preds must be .* got 3.*logits=True"),
     "class target": (CLASSES, THIRDS, torch.tensor([0, 3]), ValueError, "target holds class 3 .*ignore_index=3"),
     "class negative": (CLASSES, THIRDS, torch.tensor([-1, 0]), ValueError, "target holds class -1"),
     "class shape": (CLASSES, torch.full((2, 4), 0.25), GOOD[1], ValueError, "preds hold scores of 4 classes"),
