@@ -119,7 +119,7 @@ def test_the_kept_value_is_corrected_by_what_the_other_half_says():
     assert kept in row.choice.indistinguishable
     assert 0 not in row.choice.indistinguishable  # .72 against .5, of 90 samples
     text = str(made.table())
-    *_, below = text.partition("\nCorrected for being the best of 6, on random halves of the validation samples:\n")
+    *_, below = text.partition("\nCorrected for being the best of 6 by the row's own measure, on random halves:\n")
     header, *lines = below.splitlines()
     line = next(each for each in lines if each.startswith("best accuracy "))
     assert re.search(r"corrected \[95 % interval\] +stability +indistinguishable$", header)
