@@ -3,6 +3,7 @@
 import matplotlib as mpl
 import numpy as np
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from imbtorch.analysis import Correlations, Interval
 
@@ -28,6 +29,15 @@ def pixels(figure):
     """Render, so that whatever is drawn late is drawn, and return what was rendered."""
     figure.canvas.draw()
     return np.asarray(figure.canvas.buffer_rgba())
+
+
+def shaded(ax, x, y):
+    """Whether the picture is coloured, not white, at a point of the axes."""
+    canvas = FigureCanvasAgg(ax.get_figure())
+    canvas.draw()
+    rendered = np.asarray(canvas.buffer_rgba())
+    across, up = ax.transData.transform((x, y))
+    return bool((rendered[rendered.shape[0] - 1 - int(up), int(across), :3] < 250).any())
 
 
 def ticks(ax, axis):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib import pyplot as plt
-from pictures import COUNTS, legend, line, pixels, ticks
+from pictures import COUNTS, legend, line, pixels, shaded, ticks
 
 import imbtorch
 from imbtorch import plots
@@ -36,9 +36,9 @@ def test_the_empty_space_has_its_region_and_lines_of_equal_area():
     assert ax.get_ylabel() == "G-mean"
     assert legend(ax) == SPACE
     assert not polygons(ax)
-    (shade,) = ax.collections  # what cannot be reached
-    corners = shade.get_paths()[0].vertices
-    assert (corners[:, 1] >= np.sqrt(1 - np.abs(corners[:, 0])) - 1e-9).all()
+    for each in (-0.9, -0.5, 0.5, 0.9):  # beyond the boundary
+        assert shaded(ax, each, (1 - abs(each)) ** 0.5 + 0.05)
+        assert not shaded(ax, each, 0.1)
     levels = [each for each in ax.lines if each is not boundary(ax)]
     assert [text.get_text() for text in ax.texts] == ["0.25", "0.5", "0.75", "1", "1.25"]
     assert len(levels) == 5
@@ -161,7 +161,7 @@ def test_a_measure_below_zero_and_models_of_different_test_sets():
     assert ax.get_ylim()[0] < low < 0
     assert ax.get_ylabel() == "Value of the measure"
     assert not [each for each in ax.lines if len(each.get_xdata()) == 401 and each.get_linestyle() == "-"]
-    assert not ax.collections  # the limit depends on the class totals, which differ
+    assert not shaded(ax, 0.97, 0.97 * ax.get_ylim()[1])  # the limit depends on the class totals, which differ
 
 
 def test_the_path_of_a_training():
