@@ -152,11 +152,11 @@ def value_message(
                 f"weight must be finite and not negative, got {value:.6g} {many}; pass weight 0 to leave a sample out"
             )
         case "groups out of range":
-            names, remedy = "", "raise groups to include it"
-            if group_names is not None:
-                shown = ", ".join(group_names[:20]) + (", ..." if groups > 20 else "")
-                names, remedy = f" ({shown})", "add its name to groups="
-            return f"group holds {value} but the metric has groups 0..{groups - 1}{names} {many}; {remedy}"
+            wrong = f"group holds {value} but the metric has groups 0..{groups - 1}"
+            if group_names is None:
+                return f"{wrong} {many}; raise groups to include it"
+            names = ", ".join(group_names[:20]) + ", ..." * (groups > 20)
+            return f"{wrong} ({names}) {many}; add its name to groups="
     limit = f"num_classes={classes}" if task == "multiclass" else f"task={task!r}"
     allowed = f"holds class {value} but {limit} allows 0..{classes - 1} {many}"
     if FAULTS[fault] == "predictions out of range":

@@ -134,14 +134,7 @@ def checked_intervals(
     unknown = [name for name in names if name not in known]
     if unknown:
         without = next((row for row in reported if row.name in unknown), None)
-        if without is not None:
-            raise ValueError(_without_interval(without))
-        shown = ", ".join([*known][:30]) + (", ..." if len(known) > 30 else "")
-        meant = did_you_mean(unknown[0], known)
-        named = f"intervals names {unknown}, which are not reported"
-        if called:
-            named = f"interval({unknown[0]!r}) names a value that is not reported"
-        raise ValueError(f"{named}; names are {shown}{meant}")
+        raise ValueError(_not_reported(unknown, [*known], called) if without is None else _without_interval(without))
     if len(set(names)) < len(names):
         raise ValueError(f"intervals must not name a value twice, got {names}")
     lowest = [name for name in names if name in minima]
@@ -152,6 +145,15 @@ def checked_intervals(
             "single classes"
         )
     return Bounds(dict(known[name] for name in names))
+
+
+def _not_reported(unknown: Sequence[str], known: Sequence[str], called: bool) -> str:
+    """Return the error message for names that are not reported."""
+    named = f"intervals names {unknown}, which are not reported"
+    if called:
+        named = f"interval({unknown[0]!r}) names a value that is not reported"
+    shown = ", ".join(known[:30]) + (", ..." if len(known) > 30 else "")
+    return f"{named}; names are {shown}{did_you_mean(unknown[0], known)}"
 
 
 def _without_interval(row: Row) -> str:
