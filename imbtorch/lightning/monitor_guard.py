@@ -235,10 +235,13 @@ class _Guard:
                 direction = "higher" if better else "lower"
                 wrong = f", although of {key!r} {direction} is better" if better is (mode == "min") else ""
                 unchecked += f". Not checked: {who}(monitor={key!r}, mode={mode!r}){wrong}"
-        for name in sorted(plain & metrics.keys()):
+        # training may log plain values before a validation logs the monitored ones, which deserve their own warning
+        key = f"plain values{unchecked}"
+        warned = not unchecked and any(each.startswith("plain values") for each in self._already_warned)
+        for name in [] if warned else sorted(plain & metrics.keys()):
             self._warn(
                 trainer,
-                "plain",
+                key,
                 f"{name!r} was logged as a plain value although the module has a metric of that name. Log the metric, "
                 "not its value: then it is computed once at the end of the epoch, over all processes, and reset, and "
                 f"its monitors are checked{unchecked}",

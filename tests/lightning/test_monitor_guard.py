@@ -407,6 +407,26 @@ def test_a_value_logged_in_place_of_the_metric_is_told_once(kind):
     assert text.partition("are checked")[2] == (wrong if kind == "report" else "") + right
 
 
+def test_plain_values_of_training_do_not_hide_a_monitored_one_of_validation():
+    def log_values(module, report):
+        module.log_dict(report.compute())
+        report.reset()
+
+    module = scripted(lightning)(
+        training_step=update_train_report,
+        on_train_epoch_end=lambda module: log_values(module, module.train_report),
+        on_validation_epoch_end=lambda module: log_values(module, module.val),
+    )
+    late = {"num_sanity_val_steps": 0, "check_val_every_n_epoch": 2}  # training ends an epoch before any validation
+    with listening() as told:
+        fit(module, [Watcher("val_iam", "min")], **late)
+    first, second = told
+    assert first.startswith("'train_accuracy' was logged as a plain value")
+    assert first.endswith("are checked")
+    unchecked = ". Not checked: Watcher(monitor='val_iam', mode='min'), although of 'val_iam' higher is better"
+    assert second.endswith(unchecked)
+
+
 PLAIN = {  # what the module has, what it logs in place of it, under which name, and what to write
     "key": (lambda: imbtorch.ImbalanceAccuracy("binary"), "val_iam", "min", "max", "'iam' higher", "self.own"),
     "class": (lambda: imbtorch.MatthewsCorrCoef("binary"), "a/matthews_corr_coef", "min", "max", "higher", "self.own"),
