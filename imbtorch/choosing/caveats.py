@@ -48,6 +48,13 @@ def choice_caveats(
     2 of 3 epochs tie for the best value, 0.500: the measure does not choose between them
     Class 'bad' (8 validation samples): all epochs have the same number of its hits; do not compare epochs by its recall
     """
+    return caveats_of(counts, values, classes, higher_is_better, "epoch")
+
+
+def caveats_of(
+    counts: Counts, values: Tensor, classes: Sequence[str] | None, higher_is_better: bool, unit: str
+) -> list[str]:
+    """List the same reasons, in sentences about units such as ``"epoch"`` or ``"step"``."""
     right, actual, predicted = margins(counts)
     if right.ndim != 2 or values.shape != right.shape[:1] or not len(values):
         got = f"{list(right.shape)} and {list(values.shape)}"
@@ -58,35 +65,37 @@ def choice_caveats(
     if len(names) != right.shape[1]:
         raise ValueError(f"classes must hold {right.shape[1]} names, got {len(names)}")
     found = (
-        _ties(values.double() if higher_is_better else -values.double(), values),
-        _never_predicted(actual, predicted, names),
-        _too_rare(right, actual, names),
+        _ties(values.double() if higher_is_better else -values.double(), values, unit),
+        _never_predicted(actual, predicted, names, unit),
+        _too_rare(right, actual, names, unit),
     )
     return [sentence for sentence in found if sentence]
 
 
-def _ties(worth: Tensor, values: Tensor) -> str:
+def _ties(worth: Tensor, values: Tensor, unit: str) -> str:
     """Tell that at least half of the epochs tie; otherwise return an empty text."""
     ties = as_good_as_best(worth)
-    number, epochs = int(ties.sum()), len(worth)
-    if number < 2 or 2 * number < epochs:
+    number, candidates = int(ties.sum()), len(worth)
+    if number < 2 or 2 * number < candidates:
         return ""
     value = values[int(ties.int().argmax())].item()
-    which = f"all {epochs} epochs tie at the value" if number == epochs else f"{number} of {epochs} epochs tie for the"
-    return f"{which}{'' if number == epochs else ' best value,'} {value:.3f}: the measure does not choose between them"
+    which = f"{number} of {candidates} {unit}s tie for the best value,"
+    if number == candidates:
+        which = f"all {number} {unit}s tie at the value"
+    return f"{which} {value:.3f}: the measure does not choose between them"
 
 
-def _never_predicted(actual: Tensor, predicted: Tensor, names: Sequence[str]) -> str:
+def _never_predicted(actual: Tensor, predicted: Tensor, names: Sequence[str], unit: str) -> str:
     """Name the classes that have targets and are never predicted; without any return an empty text."""
     never = (actual.amax(0) > 0) & (predicted.amax(0) == 0)
     if not bool(never.any()):
         return ""
     which = _listed([names[k] for k in never.nonzero().flatten().tolist()])
-    among = f" in any of {len(actual)} epochs" if len(actual) > 1 else ""
+    among = f" in any of {len(actual)} {unit}s" if len(actual) > 1 else ""
     return f"{which} {'was' if int(never.sum()) == 1 else 'were'} never predicted{among}"
 
 
-def _too_rare(right: Tensor, actual: Tensor, names: Sequence[str]) -> str:
+def _too_rare(right: Tensor, actual: Tensor, names: Sequence[str], unit: str) -> str:
     """Name the rarest class in which epochs differ by no more than noise, and count the others."""
     samples, spread = actual.amax(0), right.amax(0) - right.amin(0)
     rare = ((samples > 0) & (samples <= RARE) & (spread < DISCORDANT)).nonzero().flatten().tolist()
@@ -94,15 +103,15 @@ def _too_rare(right: Tensor, actual: Tensor, names: Sequence[str]) -> str:
         return ""
     k = min(rare, key=lambda k: samples[k].item())
     number, seen = int(samples[k]), int(spread[k])
-    reason = f"its hits differ by at most {seen} between epochs, and fewer than {DISCORDANT} may be chance"
+    reason = f"its hits differ by at most {seen} between {unit}s, and fewer than {DISCORDANT} may be chance"
     if number < DISCORDANT:
         reason = "differences in its hits may be chance"
     if not seen:
-        reason = "all epochs have the same number of its hits"
+        reason = f"all {unit}s have the same number of its hits"
     size = f"{'only ' * (number < DISCORDANT)}{number} validation sample{'s' * (number != 1)}"
     more = len(rare) - 1
     others = f", nor by the recall of {more} more class{'es' * (more > 1)}" if more else ""
-    return f"Class {names[k]} ({size}): {reason}; do not compare epochs by its recall{others}"
+    return f"Class {names[k]} ({size}): {reason}; do not compare {unit}s by its recall{others}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ import torch
 
 from imbtorch.choosing.advice import ADVICE
 from imbtorch.choosing.baselines import always_commonest
-from imbtorch.choosing.caveats import choice_caveats
+from imbtorch.choosing.caveats import caveats_of
 from imbtorch.choosing.epochs import ChosenEpoch
 from imbtorch.counts import Margins, rescaled, sums
 from imbtorch.lightning.validation_history import FollowedReport, ValidationHistory
@@ -329,7 +329,7 @@ def _caveats(followed: FollowedReport, history: ValidationHistory) -> Iterator[s
         if places:
             better = bool(followed.columns[name].better)
             values, names = history.values[name], followed.class_names
-            for sentence in choice_caveats(marginal, values, names, higher_is_better=better):
+            for sentence in caveats_of(marginal, values, names, better, history.unit):
                 measures.setdefault(sentence, []).append(name)
     for sentence, named in measures.items():
         yield sentence if len(named) == len(history.best) else f"{', '.join(named)}: {sentence}"

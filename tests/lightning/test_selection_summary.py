@@ -648,6 +648,16 @@ def test_validations_of_one_epoch_are_told_apart(tmp_path):
     assert list(ax.lines[0].get_xdata()) == [1, 2, 3, 4]
 
 
+def test_caveats_of_several_validations_in_an_epoch_count_steps():
+    same = [[[20, 0, 0], [12, 0, 0], [2, 0, 6]]] * 4  # four validations of two epochs, all of the same value
+    module, halves = scripted(lightning)(same, every=1), {"val_check_interval": 0.5, "max_epochs": 2}
+    notes = summary(module=module, measures=("iam",), trainer=halves).table().notes
+    assert "all 4 steps tie at the value -0.108: the measure does not choose between them" in notes
+    assert "class '1' was never predicted in any of 4 steps" in notes
+    rare = "all steps have the same number of its hits; do not compare steps by its recall, nor by the recall of 2 more"
+    assert any(rare in note for note in notes)
+
+
 def test_validations_of_the_same_step_are_of_the_same_weights():
     made = summary(trainer={"val_check_interval": 0.25, "accumulate_grad_batches": 4, "batches": 4, "max_epochs": 1})
     assert (made.history().epochs, made.history().steps) == ((0, 0), (0, 1))
