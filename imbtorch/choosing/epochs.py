@@ -10,7 +10,8 @@ from typing import TypeVar, overload
 import torch
 from torch import Tensor
 
-from imbtorch.arguments import check_generator
+from imbtorch.arguments import whole_number
+from imbtorch.batches import readable
 from imbtorch.choosing.halves import (
     Layout,
     Samples,
@@ -22,8 +23,8 @@ from imbtorch.choosing.halves import (
 )
 from imbtorch.choosing.models import TIES, Ties, as_good_as_best
 from imbtorch.counts import Measure, check_choice, evaluated
-from imbtorch.errors import check_class_indices
-from imbtorch.inference.intervals import Interval, check_level, posterior
+from imbtorch.errors import check_class_indices, check_tensor
+from imbtorch.inference.intervals import Interval, check_draws, posterior
 from imbtorch.measures.traits import direction_of
 from imbtorch.properties.dominance import ROUNDING
 from imbtorch.tables import html_table, spans
@@ -279,24 +280,19 @@ def select_epoch(
     'trial 2'
     """
     check_choice("ties", ties, TIES)
-    if repeats < 2:
+    if whole_number("repeats", repeats) < 2:
         raise ValueError(f"repeats must be at least 2, got {repeats!r}")
-    check_level(level)
-    check_generator(generator)
+    check_draws(2 if samples is None else samples, level, generator)
     measures = measure if isinstance(measure, Mapping) else {"": measure}
+    directions = _of_each("higher_is_better", higher_is_better, measures)
+    tie_breaks = _of_each("tie_break", tie_break, measures)
     names = tuple(predictions) if isinstance(predictions, Mapping) else None
     if isinstance(predictions, Mapping):
         predictions = _stacked(predictions, target)
     held = Samples.of(predictions, target, num_classes, positions, sum_counts)
-    directions = (
-        higher_is_better if isinstance(higher_is_better, Mapping) else dict.fromkeys(measures, higher_is_better)
-    )
     found = {}
     for layout, group in _groups(measures, held, repeats):
-        ways = {
-            name: _Way.of(held, layout, measures[name], directions.get(name), ties, _named(tie_break, name))
-            for name in group
-        }
+        ways = {name: _Way.of(held, layout, measures[name], directions[name], ties, tie_breaks[name]) for name in group}
         epochs, times = _affordable(ways, layout, repeats)
         for name, halves in _halved(held, layout, ways, epochs, times, generator).items():
             choice = _chosen(held, layout, ways[name], halves, samples, level, generator)
@@ -329,6 +325,7 @@ class _Way:
         sign = 1.0 if direction_of(measure, higher_is_better) else -1.0
         tie_values = torch.zeros(held.epochs, dtype=torch.float64)
         if tie_break is not None:
+            check_tensor("tie_break", tie_break)
             if tie_break.shape != tie_values.shape:
                 got = list(tie_break.shape)
                 raise ValueError(f"tie_break must hold one value for each epoch, [{held.epochs}], got {got}")
@@ -371,12 +368,18 @@ def _stacked(predictions: Mapping[str, Tensor], target: Tensor) -> Tensor:
                 f"predictions[{name!r}] must hold a class index for each target, {list(target.shape)}, "
                 f"got shape {list(each.shape)}"
             )
-    return torch.stack(list(predictions.values()))
+    return torch.stack([readable(each) for each in predictions.values()])
 
 
-def _named(given: T | Mapping[str, T], name: str) -> T:
-    """Return the argument of one measure, where it differs between measures."""
-    return given[name] if isinstance(given, Mapping) else given
+def _of_each(argument: str, given: T | Mapping[str, T], measures: Mapping[str, Measure]) -> dict[str, T | None]:
+    """Return the value of an argument for each measure; None for a measure that a given mapping leaves out."""
+    if not isinstance(given, Mapping):
+        return dict.fromkeys(measures, given)
+    if "" in measures:
+        raise TypeError(f"{argument} must be one value, since measure is not a dict of name -> function, got {given!r}")
+    for name in given:
+        check_choice(f"name in {argument}", name, tuple(measures))
+    return {name: given.get(name) for name in measures}
 
 
 def _groups(measures: Mapping[str, Measure], held: Samples, repeats: int) -> Iterator[tuple[Layout, list[str]]]:

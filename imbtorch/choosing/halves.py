@@ -9,8 +9,11 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from imbtorch.arguments import whole_number
+from imbtorch.batches import readable
 from imbtorch.counts import Counts, Margins, Measure, evaluated, margins
 from imbtorch.errors import check_class_indices
+from imbtorch.kernels import integers
 
 __all__ = ["Layout", "Samples", "SumCounts", "crossed", "measure_counts", "parts", "reads_margins"]
 
@@ -95,13 +98,13 @@ class Samples:
         _check_labels(predictions, target)
         if num_classes is None and sum_counts is not None:
             raise ValueError("num_classes must be given with sum_counts: a process need not hold every class")
-        predictions, target = predictions.detach().cpu(), target.detach().cpu().long()
+        predictions, target = readable(predictions.detach().cpu()), integers(target.detach().cpu())
         ends = [labels.aminmax() for labels in (predictions, target) if labels.numel()]
         lowest, highest = (
             min((int(end.min) for end in ends), default=0),
             max((int(end.max) for end in ends), default=-1),
         )
-        classes = highest + 1 if num_classes is None else num_classes
+        classes = highest + 1 if num_classes is None else whole_number("num_classes", num_classes)
         if lowest < 0 or highest >= classes:
             raise ValueError(
                 f"predictions and target must lie in 0..{classes - 1}, got {lowest}..{highest}; leave ignored samples "

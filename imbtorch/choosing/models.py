@@ -138,9 +138,11 @@ def _of_printed(
 
 def _directions(measures: Mapping[str, object], higher_is_better: Mapping[str, bool] | None) -> tuple[bool, ...]:
     """Return for each measure, or its printed values, whether higher is better."""
-    given = higher_is_better or {}
+    given = {} if higher_is_better is None else higher_is_better
+    if not isinstance(given, Mapping):
+        raise TypeError(f"higher_is_better must map names of measures to True or False, got {given!r}")
     for name in given:
-        check_choice("higher_is_better", name, tuple(measures))
+        check_choice("name in higher_is_better", name, tuple(measures))
     return tuple(direction_of(measure, given.get(name)) for name, measure in measures.items())
 
 

@@ -9,10 +9,12 @@ from typing import get_args
 import torch
 from torch import Tensor
 
+from imbtorch.arguments import whole_number
 from imbtorch.counts import Measure, check_choice, ratio
 from imbtorch.errors import check_class_indices
 from imbtorch.inference.draws import Prior, Totals, chunks, gammas
 from imbtorch.inference.intervals import Interval, check_draws, posterior, quantiles, values
+from imbtorch.kernels import integers
 from imbtorch.measures.traits import direction_of
 from imbtorch.tables import html_table
 from imbtorch.waiting import announced
@@ -165,6 +167,8 @@ def paired_compare(
     better = direction_of(measure, higher_is_better)
     for name, labels in (("preds_a", preds_a), ("preds_b", preds_b), ("target", target)):
         check_class_indices(name, labels, predicted=name != "target")
+    preds_a, preds_b, target = map(integers, (preds_a, preds_b, target))
+    num_classes = whole_number("num_classes", num_classes)
     for name, labels in (("preds_a", preds_a), ("preds_b", preds_b), ("target", target)):
         if labels.shape != target.shape:
             raise ValueError(
@@ -191,7 +195,7 @@ class _Pairs:
 
     def __init__(self, preds_a: Tensor, preds_b: Tensor, target: Tensor, size: int) -> None:
         self.size = size
-        a, b, truth = (labels.long().flatten() for labels in (preds_a, preds_b, target))
+        a, b, truth = (labels.flatten() for labels in (preds_a, preds_b, target))
         joint, times = torch.unique((truth * size + a) * size + b, return_counts=True)
         self.times = times.double()
         self.rows, self.a, self.b = joint // size**2, joint // size % size, joint % size

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial, wraps
 from inspect import Parameter, signature
+from types import MethodType
 from typing import Any, TypeAlias, TypeVar, cast
 
 from torch import Tensor, nn
@@ -18,6 +19,7 @@ __all__ = [
     "by_any_name",
     "by_key",
     "catalogued",
+    "declaring",
     "defaults_of",
     "direction_of",
     "measure_function",
@@ -151,10 +153,7 @@ def needs_matrix(measure: object) -> bool:
 
     Functions without either are assumed to read single cells.
     """
-    inner = measure
-    while isinstance(inner, partial):
-        inner = inner.func
-    declared = getattr(inner, "needs_matrix", None)
+    declared = getattr(declaring(measure), "needs_matrix", None)
     if declared is not None:
         return bool(declared)
     traits = traits_of(measure)
@@ -173,12 +172,19 @@ def direction_of(measure: object, given: bool | None) -> bool:
     """
     if given is not None:
         return given
-    known = traits_of(measure) or measure
-    better = getattr(known, "higher_is_better", True)
+    owner = declaring(measure)
+    better = getattr(traits_of(measure) or owner, "higher_is_better", True)
     if better is None:
-        name = getattr(measure, "__name__", repr(measure))
+        name = getattr(owner, "__name__", None) or getattr(owner, "name", None) or repr(owner)
         raise ValueError(f"measure {name} has no direction; pass higher_is_better=True or False")
     return bool(better)
+
+
+def declaring(measure: object) -> object:
+    """Return the object whose attributes describe a measure: the metric of its ``evaluate``, what a partial calls."""
+    while isinstance(measure, (partial, MethodType)):
+        measure = measure.func if isinstance(measure, partial) else measure.__self__
+    return measure
 
 
 def defaults_of(function: Callable[..., Tensor]) -> dict[str, Any]:

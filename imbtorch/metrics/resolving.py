@@ -13,7 +13,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from imbtorch.counts import check_choice
-from imbtorch.measures.traits import Traits, by_key, traits_of
+from imbtorch.measures.traits import Traits, by_key, declaring, traits_of
 from imbtorch.metrics.averaging import AveragedMeasure, allowed_averages
 from imbtorch.metrics.catalogue import BY_KEY
 from imbtorch.metrics.confusion_matrix import METRICS, ConfusionMatrixMetric
@@ -136,6 +136,8 @@ def resolved(name: str, measured: Measured, counting: Counting, batched: bool = 
     elif metric is not None:
         found = _of_class(name, metric, keywords, counting)
     elif callable(measured) and not isinstance(measured, (type, Metric)):
+        if direction is None:
+            direction = getattr(declaring(measured), "higher_is_better", None)
         return AveragedMeasure(name, measured, Traits(higher_is_better=direction), counting, batched=batched)
     else:
         raise TypeError(

@@ -13,6 +13,7 @@ from imbtorch.choosing.thresholds import OperatingPoint
 from imbtorch.counts import Counts, check_choice, double, evaluated
 from imbtorch.inference.intervals import Interval
 from imbtorch.inference.scores import unresolved
+from imbtorch.measures.traits import direction_of
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import OnInvalid, TorchmetricsArguments, canonical
 from imbtorch.metrics.confusion_matrix import ConfusionMatrixMetric
@@ -91,8 +92,8 @@ class ThresholdSweep(SharedResult):
             positives of each label, in [0, 1], for multilabel. By default values are those of the counted samples.
             Counts, ROC curve and AUC do not depend on it. For a class against the rest, the other classes keep their
             proportions.
-        higher_is_better: direction of a function of your own, True by default. Measures of this package have their own
-            direction; one without a direction (dominance) is refused unless ``measure`` is a pair ``(function, True)``.
+        higher_is_better: direction; by default that of a measure of this package, and True for other functions. A
+            measure without a direction (dominance) is refused unless one is given.
         prefix: text before each name, such as ``"val_"``.
         postfix: text after each name.
         logits: whether scores are logits (softmax over classes for multiclass, sigmoid otherwise) rather than
@@ -132,7 +133,7 @@ class ThresholdSweep(SharedResult):
         class_names: Sequence[str] | None = None,
         also: Sequence[Also] = (),
         prevalence: Tensor | Sequence[float] | None = None,
-        higher_is_better: bool = True,
+        higher_is_better: bool | None = None,
         prefix: str = "",
         postfix: str = "",
         logits: bool = False,
@@ -325,7 +326,7 @@ TOLERANCE = 0.002  # error of an area that needs no warning
 CROWD = 100  # number of samples in a bin from which to warn
 
 
-def _swept_measure(measured: Measured, higher_is_better: bool) -> AveragedMeasure:
+def _swept_measure(measured: Measured, higher_is_better: bool | None) -> AveragedMeasure:
     """Resolve a measure of binary counts with a direction, and try it before the first epoch."""
     bare, direction = as_given("measure", measured)
     metric, keywords = metric_class(bare)
@@ -336,13 +337,15 @@ def _swept_measure(measured: Measured, higher_is_better: bool) -> AveragedMeasur
                 f"a sweep needs a measure of binary counts; make the metric with task='binary', got {bare!r}"
             )
         binary = bare._counting
-    elif metric is None:  # a function of the user's own
-        direction = higher_is_better if direction is None else direction
-    elif metric.reads_threshold:
+    elif metric is not None and metric.reads_threshold:
         if "threshold" not in keywords:
             raise ValueError(priced_text("measure", metric.__name__))
         binary = Counting.of("binary", threshold=keywords["threshold"])
     found = resolved("measure", bare, binary, batched=True)
+    if direction is None:
+        direction = higher_is_better
+    if direction is None and metric is None and not isinstance(bare, ConfusionMatrixMetric):
+        direction = direction_of(bare, None)
     if direction is not None:
         found = found.towards(direction)
     if found.higher_is_better is None:

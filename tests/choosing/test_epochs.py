@@ -123,7 +123,9 @@ def test_the_direction_of_a_measure_of_the_package_is_known():
     right, wrong = target.clone(), 1 - target
     right[:2] = 1 - right[:2]
     predictions = torch.stack([wrong, right, wrong])
-    for costs in (imbtorch.confusion_entropy, partial(imbtorch.expected_cost, costs=torch.tensor([[0.0, 1], [2, 0]]))):
+    entropy = imbtorch.ConfusionEntropy("binary").evaluate
+    cost = partial(imbtorch.expected_cost, costs=torch.tensor([[0.0, 1], [2, 0]]))
+    for costs in (imbtorch.confusion_entropy, entropy, partial(entropy), cost):
         assert select_epoch(predictions, target, costs, samples=50, generator=seeded()).epoch == 1
         both = {"cost": costs, "accuracy": imbtorch.accuracy}
         found = select_epoch(predictions, target, both, samples=50, generator=seeded(), higher_is_better={})
@@ -422,11 +424,34 @@ TARGET = torch.tensor([0, 0, 1])
         ),
         (torch.zeros(2, 3).long(), TARGET, {"positions": TARGET + 7}, ValueError, r"positions must lie in 0\.\.2"),
         (torch.zeros(2, 3).long(), TARGET, {"level": 1.0}, ValueError, "level must lie in"),
+        (torch.zeros(2, 3).long(), TARGET, {"repeats": "3"}, TypeError, "repeats must be an int, got '3'"),
+        (torch.zeros(2, 3).long(), TARGET, {"repeats": 2.5}, TypeError, "repeats must be an int, got 2.5"),
+        (torch.zeros(2, 3).long(), TARGET, {"samples": 0}, ValueError, "samples must be at least 2, got 0"),
+        (torch.zeros(2, 3).long(), TARGET, {"num_classes": "2"}, TypeError, "num_classes must be an int, got '2'"),
+        (torch.zeros(2, 3).long(), TARGET, {"tie_break": [1, 2]}, TypeError, "tie_break must be a torch.Tensor, got"),
+        (torch.zeros(2, 3).long(), TARGET, {"tie_break": {}}, TypeError, "tie_break must be one value, since"),
+        (torch.zeros(2, 3).long(), TARGET, {"higher_is_better": {"ba": True}}, TypeError, "better must be one value"),
     ],
 )
 def test_errors_name_what_does_not_fit(predictions, target, arguments, error, message):
     with pytest.raises(error, match=message):
         select_epoch(predictions, target, balanced_accuracy, **arguments)
+
+
+@pytest.mark.parametrize("argument", ["higher_is_better", "tie_break"])
+def test_arguments_of_unknown_measures_are_refused(argument):
+    with pytest.raises(ValueError, match=f"name in {argument} must be one of 'ba', got 'f1'"):
+        select_epoch(torch.zeros(2, 3).long(), TARGET, {"ba": balanced_accuracy}, **{argument: {"f1": None}})
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int16])
+def test_predictions_of_every_dtype_count_alike(dtype):
+    predictions, target = drawn(LEARNING, [60, 20])
+    expected = select_epoch(predictions, target, balanced_accuracy, generator=seeded(1), samples=100)
+    named = {str(epoch): each.to(dtype) for epoch, each in enumerate(predictions)}
+    for given in (predictions.to(dtype), named):
+        found = select_epoch(given, target.to(dtype), balanced_accuracy, generator=seeded(1), samples=100)
+        assert (found.epoch, found.value, found.corrected) == (expected.epoch, expected.value, expected.corrected)
 
 
 def test_a_measure_must_return_one_value_for_each_matrix():

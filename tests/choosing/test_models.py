@@ -176,7 +176,7 @@ def test_lower_may_be_better_and_is_then_no_part_of_max_min():
     assert "wrong: lower is better, so no part of max-min" in str(found).splitlines()
     clear = models(good=[[9, 1], [1, 9]], poor=[[6, 4], [4, 6]])
     assert select_model(clear, {"cen": imbtorch.confusion_entropy}).by_measure == {"cen": ("good",)}  # an entropy
-    with pytest.raises(ValueError, match="higher_is_better must be one of 'right', 'wrong', 'other', got 'oops'"):
+    with pytest.raises(ValueError, match="name in higher_is_better must be one of 'right', 'wrong', 'other', got"):
         select_model(candidates, measures, higher_is_better={"oops": False})
 
 
@@ -289,6 +289,11 @@ def test_measures_of_ones_own_and_any_dtype():
 def test_select_model_names_what_is_wrong(candidates, measures, error, named):
     with pytest.raises(error, match=named):
         select_model(candidates, measures)
+
+
+def test_directions_are_given_by_name():
+    with pytest.raises(TypeError, match="higher_is_better must map names of measures to True or False, got True"):
+        select_model({"a": TWO}, higher_is_better=True)
 
 
 def test_a_selection_prints_its_marks():

@@ -233,6 +233,18 @@ def test_paired_compare_refuses(name, wrong, match):
         paired_compare(balanced_accuracy, **arguments)
 
 
+def test_paired_compare_takes_integers_of_every_dtype():
+    other = torch.tensor([0, 1, 0])
+    expected = paired_compare(balanced_accuracy, LABELS, other, LABELS, 2, samples=100, generator=seeded())
+    for dtype in (torch.uint16, torch.uint32, torch.uint64):
+        labels, others = LABELS.to(dtype), other.to(dtype)
+        found = paired_compare(balanced_accuracy, labels, others, labels, 2, samples=100, generator=seeded())
+        assert found.probability == expected.probability
+        assert found.difference.estimate == expected.difference.estimate == 0.25
+    with pytest.raises(TypeError, match="num_classes must be an int, got '2'"):
+        paired_compare(balanced_accuracy, LABELS, LABELS, LABELS, "2")
+
+
 def test_comparisons_check_level_and_samples():
     with pytest.raises(ValueError, match="level"):
         compare(score, COUNTS, COUNTS, level=95)

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 import sklearn.metrics as sk
 import torch
+from oracles import FACTS
 from reports import BINARY, TASKS, assert_same, batch_of, data, error_rate, filled, jaccard_of_each, report_of
 from sklearn import metrics as sklearn_metrics
 from torchmetrics.classification import MulticlassAccuracy
 
 import imbtorch
 from imbtorch import FScore, ImbalanceReport, ThresholdSweep
+from imbtorch.measures.traits import direction_of
 from imbtorch.metrics import catalogue as metrics
 from imbtorch.metrics.catalogue import BY_KEY
 from imbtorch.metrics.resolving import resolved
@@ -75,6 +77,29 @@ def test_measures_are_metrics_functions_and_pairs():
     values = report.compute()
     assert_same({name: values[name] for name in wanted}, wanted)
     assert report.table().overall["hits"] == pytest.approx(wanted["hits"])
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_the_direction_is_the_same_in_every_form_of_a_measure(name):
+    better, required = FACTS[name].better, FACTS[name].required
+    arguments = required(2) if required is not None else {}
+    same = {name: value for name, value in arguments.items() if name == "threshold"}  # of the counts and the measure
+    cls = getattr(metrics, name)
+    metric = cls("binary", **arguments)
+    of_report = ImbalanceReport("binary", measures={"it": functools.partial(cls, **arguments)}, **same).measure("it")
+    forms = [metric.evaluate, of_report, functools.partial(cls.measure, **arguments)]
+    forms += [functools.partial(each) for each in (metric.evaluate, of_report)]
+    for form in forms:
+        assert ImbalanceReport("binary", measures={"it": form}, **same)["it"].higher_is_better is better
+        if better is None:
+            with pytest.raises(ValueError, match=f"measure {name}.* has no direction|{name.lower()} has no direction"):
+                direction_of(form, None)
+            with pytest.raises(ValueError, match="has no direction"):
+                ThresholdSweep(form)
+        else:
+            assert direction_of(form, None) is better
+            assert ThresholdSweep(form)["value"].higher_is_better is better
+        assert ThresholdSweep(form, higher_is_better=False)["value"].higher_is_better is False
 
 
 def test_defaults_can_be_added_to_and_taken_from():
