@@ -32,12 +32,26 @@ def pixels(figure):
 
 
 def shaded(ax, x, y):
-    """Whether the picture is coloured, not white, at a point of the axes."""
+    """Whether the picture is coloured, not white, at a point of the axes, or at each of several."""
     canvas = FigureCanvasAgg(ax.get_figure())
     canvas.draw()
     rendered = np.asarray(canvas.buffer_rgba())
-    across, up = ax.transData.transform((x, y))
-    return bool((rendered[rendered.shape[0] - 1 - int(up), int(across), :3] < 250).any())
+    across, up = ax.transData.transform(np.stack((x, y), -1)).astype(int).T
+    return (rendered[rendered.shape[0] - 1 - up, across, :3] < 250).any(-1)
+
+
+def passes(ax, corners, parts=12):
+    """Whether a line, dashed or not, is seen between each pair of neighbouring corners."""
+    starts, ends = np.asarray(corners)[:-1, None], np.asarray(corners)[1:, None]
+    ways = np.linspace(0.1, 0.9, parts)[:, None]
+    points = (starts * (1 - ways) + ends * ways).reshape(-1, 2)
+    return bool(shaded(ax, *points.T).reshape(-1, parts).any(-1).all())
+
+
+def unnamed(ax):
+    """The one curve that no legend names."""
+    (found,) = [each for each in ax.lines if len(each.get_xdata()) > 2 and each.get_label() not in legend(ax)]
+    return found
 
 
 def ticks(ax, axis):

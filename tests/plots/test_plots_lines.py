@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib import pyplot as plt
-from pictures import COUNTS, TWO, correlations, interval, legend, line, pixels, ticks
+from pictures import COUNTS, TWO, correlations, interval, legend, line, passes, pixels, shaded, ticks
 
 import imbtorch
 from imbtorch import plots
@@ -134,15 +134,17 @@ def test_every_choice_has_its_mark_above_the_curves(epochs):
 
 
 def test_the_band_is_the_interval():
-    values = courses(4, 2) | {"gaps": torch.tensor([0.1, math.nan, 0.3, 0.4])}
+    values = {
+        "m0": torch.tensor([0.2, 0.3, 0.25, 0.4]),
+        "m1": torch.tensor([0.9, 0.8, 0.9, 0.8]),
+        "gaps": torch.tensor([0.7, math.nan, 0.75, 0.8]),
+    }
     fig, ax = plots.plot_selection(
         values, intervals={"m0": interval(values["m0"])}, places=[10, 20, 40, 80], xlabel="Step"
     )
     pixels(fig)
-    (band,) = ax.collections
-    corners = {tuple(corner) for corner in np.round(band.get_paths()[0].vertices, 6).tolist()}
-    for place, value in zip((10, 20, 40, 80), values["m0"].tolist(), strict=True):
-        assert {(place, round(value - 0.1, 6)), (place, round(value + 0.2, 6))} <= corners
+    for place, value in zip((10.3, 20, 40, 79.7), values["m0"].tolist(), strict=True):
+        assert [shaded(ax, place, value + off) for off in (-0.13, -0.07, 0.17, 0.23)] == [False, True, True, False]
     np.testing.assert_allclose(line(ax, "gaps").get_ydata(), values["gaps"])
     assert list(line(ax, "m1").get_xdata()) == [10, 20, 40, 80]
     assert (ax.get_xlabel(), ax.child_axes) == ("Step", [])
@@ -257,8 +259,9 @@ def test_trivial_values_are_dotted_lines_below_bars_points_and_curves():
     assert legend(ax) == ["iam", "mcc", "baseline"]
     assert ax.get_legend().get_window_extent().x0 >= ax.get_window_extent().x1  # beside the lines
     assert all(step == int(step) for step in ax.get_xticks())
-    dotted = {each.get_color(): each.get_ydata()[0] for each in ax.lines[2:4]}
-    assert [dotted[line(ax, name).get_color()] for name in ("iam", "mcc")] == [-0.5, 0.0]
+    *dotted, _ = [each for each in ax.lines if each.get_linestyle() == ":"]  # the last one is of the legend alone
+    heights = {each.get_color(): each.get_ydata()[0] for each in dotted}
+    assert [heights[line(ax, name).get_color()] for name in ("iam", "mcc")] == [-0.5, 0.0]
     with pytest.raises(ValueError, match=r"trivial must be \[2\] like one of the values, got \[3\]"):
         plots.plot_values(course, trivial=torch.ones(3))
 
@@ -272,13 +275,13 @@ def test_a_sweep_marks_its_best_threshold():
     values = torch.tensor([0.1, math.nan, 0.9, 0.2])
     fig, ax = plots.plot_sweep(GRID, values, best=torch.tensor([0.6, 0.9]), name="f score")
     pixels(fig)
-    curve, best, half = ax.lines
-    np.testing.assert_allclose(curve.get_xydata(), torch.stack((GRID, values), -1))
-    np.testing.assert_allclose(best.get_xydata(), [[0.6, 0.9]])
-    assert half.get_xdata() == [0.5, 0.5]
+    assert passes(ax, [(0.6, 0.9), (1.0, 0.2)])
+    assert not passes(ax, [(0.0, 0.1), (0.49, 0.75)])  # nothing is drawn where there is no value
+    assert shaded(ax, 0.6, 0.9)
+    assert passes(ax, [(0.5, 0.1), (0.5, 0.8)])
     assert [text.get_text() for text in ax.texts] == ["best 0.900 at 0.60"]
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_xlim()) == ("Threshold", "f score", (0.0, 1.0))
-    assert legend(ax) == [half.get_label()] == ["threshold 0.5"]
+    assert legend(ax) == ["threshold 0.5"]
     assert ax.get_legend().get_window_extent().y1 < ax.get_window_extent().y0  # below the curve
     assert ax.texts[0].get_window_extent().y1 <= ax.get_window_extent().y1  # there is room for it
 
@@ -322,8 +325,9 @@ def test_the_best_threshold_at_an_end_is_marked_and_told_within_the_axes(best, s
     pixels(fig)
     axes, (text,) = ax.get_window_extent(), ax.texts
     assert axes.x0 < text.get_window_extent().x0 < text.get_window_extent().x1 < axes.x1
-    low, high = ax.get_xlim()
-    assert ax.lines[1].get_xdata()[0] == pytest.approx(high if best == 1 else low, abs=1e-9)
+    low, high = (place for place in ax.transAxes.transform([(0, 0), (1, 0)])[:, 0])
+    mark = ax.transData.inverted().transform((high - 2 if best == 1 else low + 2, 0))[0]
+    assert shaded(ax, mark, 0.9)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib import pyplot as plt
-from pictures import SWEPT, legend, line, pixels, shaded
+from pictures import SWEPT, legend, line, pixels, shaded, unnamed
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import imbtorch
@@ -50,12 +50,12 @@ def test_the_area_below_a_roc_curve_is_that_of_scikit_learn():
     for given in (counts, counts.flip(0)):  # thresholds in either order
         fig, ax = plots.plot_roc(given)
         pixels(fig)
-        curve = ax.lines[1].get_xydata()
+        curve = unnamed(ax).get_xydata()
         assert curve[0].tolist() == [0.0, 0.0]
         assert curve[-1].tolist() == [1.0, 1.0]
         assert torch.trapezoid(*torch.tensor(curve).T.flip(0)).item() == pytest.approx(roc_auc_score(target, scores))
-    assert legend(ax) == [ax.lines[0].get_label()] == ["random guessing"]
-    assert ax.lines[0].get_xydata().tolist() == [[0.0, 0.0], [1.0, 1.0]]  # guessing
+    assert legend(ax) == ["random guessing"]
+    assert line(ax, "random guessing").get_xydata().tolist() == [[0.0, 0.0], [1.0, 1.0]]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("False positive rate", "True positive rate")
 
 
@@ -64,12 +64,12 @@ def test_the_steps_of_a_precision_recall_curve_are_those_of_average_precision():
     none_predicted = torch.tensor([[[350, 0], [50, 0]]])
     fig, ax = plots.plot_precision_recall(torch.cat((none_predicted, counts)))
     pixels(fig)
-    curve = ax.lines[1]
+    curve = unnamed(ax)
     assert curve.get_drawstyle() == "steps-pre"  # the value holds to the left of its point
     recall, precision = curve.get_xydata().T
     assert recall[0] == 0
     assert np.sum(np.diff(recall) * precision[1:]) == pytest.approx(average_precision_score(target, scores))
-    assert ax.lines[0].get_ydata() == [0.125, 0.125]  # guessing
+    assert line(ax, "random guessing").get_ydata() == [0.125, 0.125]
     assert legend(ax) == [UNREACHABLE["pr"], "random guessing"]
     for each in (0.3, 0.6, 0.9):  # with a recall r at least r / (r + 7) of the positive predictions are right
         assert shaded(ax, each, each / (each + 7) - 0.02)
@@ -79,13 +79,12 @@ def test_the_steps_of_a_precision_recall_curve_are_those_of_average_precision():
 
 def test_a_dominance_curve_runs_from_all_negative_to_all_positive():
     """By hand: TNR 1, .9, .5, 0 beside TPR .2, .6, .9, 1."""
-    fig, ax = plots.plot_dominance_curve(SWEPT, marked=2)
+    fig, ax = plots.plot_dominance_curve({"model": SWEPT}, marked={"model": 2})
     pixels(fig)
-    curve, mark = ax.lines[-2:]
-    assert legend(ax) == [UNREACHABLE["dominance"], "lines of equal area", "marked threshold"]
+    assert legend(ax) == [UNREACHABLE["dominance"], "lines of equal area", "model", "marked threshold"]
     expected = [[-1, 0], [-1, 0], [-0.8, 0.2**0.5], [-0.3, 0.54**0.5], [0.4, 0.45**0.5], [1, 0], [1, 0]]
-    np.testing.assert_allclose(curve.get_xydata(), expected, atol=1e-7)
-    np.testing.assert_allclose(mark.get_xydata(), [[-0.3, 0.54**0.5]], atol=1e-7)
+    np.testing.assert_allclose(line(ax, "model").get_xydata(), expected, atol=1e-7)
+    np.testing.assert_allclose(line(ax, "marked threshold").get_xydata(), [[-0.3, 0.54**0.5]], atol=1e-7)
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("Dominance (recall of positives - recall of negatives)", "G-mean")
 
 
@@ -102,7 +101,7 @@ def test_several_models_are_drawn_with_their_operating_points(name):
         (line(ax, each).get_color(), line(ax, each).get_linestyle(), line(ax, each).get_marker()) for each in models
     ]
     assert all(one != other for one, other in zip(*looks, strict=True))
-    (mark,) = [each for each in ax.lines if each.get_markersize() == 11]
+    mark = line(ax, "marked threshold")
     (tn, fp), (fn, tp) = models["strong"][7].tolist()
     tpr, tnr = tp / (tp + fn), tn / (tn + fp)
     expected = {"roc": (1 - tnr, tpr), "pr": (tpr, tp / (tp + fp)), "dominance": (tpr - tnr, (tpr * tnr) ** 0.5)}[name]
