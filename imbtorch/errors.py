@@ -157,12 +157,17 @@ def value_message(
                 return f"{wrong} {many}; raise groups to include it"
             names = ", ".join(group_names[:20]) + ", ..." * (groups > 20)
             return f"{wrong} ({names}) {many}; add its name to groups="
+    argument = "preds" if FAULTS[fault] == "predictions out of range" else "target"
+    return _class_out_of_range(argument, value, many, task, classes)
+
+
+def _class_out_of_range(argument: str, value: float, many: str, task: str, classes: int) -> str:
+    """Return the error message for a class index that the metric does not have."""
     limit = f"num_classes={classes}" if task == "multiclass" else f"task={task!r}"
-    allowed = f"holds class {value} but {limit} allows 0..{classes - 1} {many}"
-    if FAULTS[fault] == "predictions out of range":
+    if argument == "preds":
         remedy = "raise num_classes, or pass floating scores" if task == "multiclass" else "pass 0 and 1"
-        return f"preds {allowed}; {remedy}"
-    remedy = f"if {value} marks ignored samples, pass ignore_index={value}"
-    return f"target {allowed}; {remedy}" + (
-        f"; if classes run from 1 to {value}, pass target - 1" if value == classes else ""
-    )
+    else:
+        remedy = f"if {value} marks ignored samples, pass ignore_index={value}"
+        if value == classes:
+            remedy += f"; if classes run from 1 to {value}, pass target - 1"
+    return f"{argument} holds class {value} but {limit} allows 0..{classes - 1} {many}; {remedy}"

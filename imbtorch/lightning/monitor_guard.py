@@ -224,10 +224,11 @@ class _Guard:
             )
 
     def _warn_of_plain_values(self, trainer: Any, module: nn.Module) -> None:
+        """Warn of values that were logged instead of their metrics, and so are not checked."""
         plain = {name for name, value in _logged(trainer) if isinstance(value, Tensor)}
-        metrics: dict[str, LoggedMetric] = {}  # by the names under which they would be logged
-        for path, metric in _metrics(module) if plain else ():
-            metrics.update(metric.items() if isinstance(metric, SharedResult) else [(path.rpartition(".")[2], metric)])
+        if not plain:
+            return
+        metrics = _by_name(module)
         unchecked = ""
         for who, key, mode in _monitors(trainer):
             if key in plain and key in metrics:
@@ -238,7 +239,7 @@ class _Guard:
         # training may log plain values before a validation logs the monitored ones, which deserve their own warning
         key = f"plain values{unchecked}"
         warned = not unchecked and any(each.startswith("plain values") for each in self._already_warned)
-        for name in [] if warned else sorted(plain & metrics.keys()):
+        for name in sorted(plain & metrics.keys() if not warned else ()):
             self._warn(
                 trainer,
                 key,
@@ -362,6 +363,14 @@ def _metrics(module: nn.Module) -> Iterator[tuple[str, SyncedMetric]]:
     for path, child in module.named_modules():
         if isinstance(child, SyncedMetric):
             yield path, child
+
+
+def _by_name(module: nn.Module) -> dict[str, LoggedMetric]:
+    """Return the metrics of a module by the names under which they would be logged."""
+    metrics: dict[str, LoggedMetric] = {}
+    for path, metric in _metrics(module):
+        metrics.update(metric.items() if isinstance(metric, SharedResult) else [(path.rpartition(".")[2], metric)])
+    return metrics
 
 
 def _short_names(module: nn.Module) -> Iterator[tuple[str, str, LoggedMetric]]:

@@ -133,8 +133,7 @@ def checked_intervals(
     known = {row.name: (row, each) for row, each in interval_rows(measures, per_class, class_names)}
     unknown = [name for name in names if name not in known]
     if unknown:
-        without = next((row for row in reported if row.name in unknown), None)
-        raise ValueError(_not_reported(unknown, [*known], called) if without is None else _without_interval(without))
+        raise ValueError(_no_interval(unknown, reported, [*known], called))
     if len(set(names)) < len(names):
         raise ValueError(f"intervals must not name a value twice, got {names}")
     lowest = [name for name in names if name in minima]
@@ -147,17 +146,15 @@ def checked_intervals(
     return Bounds(dict(known[name] for name in names))
 
 
-def _not_reported(unknown: Sequence[str], known: Sequence[str], called: bool) -> str:
-    """Return the error message for names that are not reported."""
-    named = f"intervals names {unknown}, which are not reported"
-    if called:
-        named = f"interval({unknown[0]!r}) names a value that is not reported"
-    shown = ", ".join(known[:30]) + (", ..." if len(known) > 30 else "")
-    return f"{named}; names are {shown}{did_you_mean(unknown[0], known)}"
-
-
-def _without_interval(row: Row) -> str:
-    """Return the error message for a reported value that has no interval."""
+def _no_interval(unknown: Sequence[str], reported: Iterable[Row], known: Sequence[str], called: bool) -> str:
+    """Return the error message for names without an interval, reported or not."""
+    row = next((row for row in reported if row.name in unknown), None)
+    if row is None:
+        named = f"intervals names {unknown}, which are not reported"
+        if called:
+            named = f"interval({unknown[0]!r}) names a value that is not reported"
+        shown = ", ".join(known[:30]) + (", ..." if len(known) > 30 else "")
+        return f"{named}; names are {shown}{did_you_mean(unknown[0], known)}"
     if row.kind == "class group" and not row.bound:
         return (
             f"{row.name!r} has no interval in the report, because it is a mean over a class group; draw it from the "
