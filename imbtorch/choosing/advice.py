@@ -13,11 +13,11 @@ ADVICE: dict[str, str] = {
     "and the loss has no class weights.",
     "undecided": "Undecided? With two classes monitor MCC; with ten or more, IAM or balanced accuracy; in between, "
     "the studies do not decide. No monitor is best everywhere.",
-    "last": "No wrong labels, and a loss without class weights? Then you may also keep the last epoch: it is about as "
-    "good.",
+    "last": "No wrong labels, and a loss without class weights? Then the last epoch is about as good as the one that "
+    "a monitor keeps.",
     "ties": "Few classes and few samples of the rare ones? Epochs tie: keep the latest, or set soft=True and "
-    "monitor iam_soft. A G-mean of 0 in every epoch chooses nothing.",
-    "wrong labels": "Wrong labels? Keep neither the epoch with the lowest loss nor, if you trained on them, the last "
-    "one. Monitor the measure you will report, but MCC if there are two classes and both training and validation "
-    "labels are wrong.",
+    "monitor iam_soft. G-mean cannot choose if it is 0 in every epoch.",
+    "wrong labels": "Wrong labels? Do not keep the epoch with the lowest validation loss nor, if training labels are "
+    "wrong, the last epoch. Monitor the measure you will report, but MCC if there are two classes and both training "
+    "and validation labels are wrong.",
 }

@@ -96,12 +96,12 @@ def _never_predicted(actual: Tensor, predicted: Tensor, names: Sequence[str], un
 
 
 def _too_rare(right: Tensor, actual: Tensor, names: Sequence[str], unit: str) -> str:
-    """Name the rarest class in which epochs differ by no more than noise, and count the others."""
+    """Name the classes in which epochs differ by no more than noise, the rarest first."""
     samples, spread = actual.amax(0), right.amax(0) - right.amin(0)
     rare = ((samples > 0) & (samples <= RARE) & (spread < DISCORDANT)).nonzero().flatten().tolist()
     if not rare or len(actual) < 2:
         return ""
-    k = min(rare, key=lambda k: samples[k].item())
+    k, *others = sorted(rare, key=lambda k: samples[k].item())
     number, seen = int(samples[k]), int(spread[k])
     reason = f"its hits differ by at most {seen} between {unit}s, and fewer than {DISCORDANT} may be chance"
     if number < DISCORDANT:
@@ -109,9 +109,8 @@ def _too_rare(right: Tensor, actual: Tensor, names: Sequence[str], unit: str) ->
     if not seen:
         reason = f"all {unit}s have the same number of its hits"
     size = f"{'only ' * (number < DISCORDANT)}{number} validation sample{'s' * (number != 1)}"
-    more = len(rare) - 1
-    others = f", nor by the recall of {more} more class{'es' * (more > 1)}" if more else ""
-    return f"Class {names[k]} ({size}): {reason}; do not compare {unit}s by its recall{others}"
+    also = f", nor by that of {_listed([names[each] for each in others])}" if others else ""
+    return f"Class {names[k]} ({size}): {reason}; do not compare {unit}s by its recall{also}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -56,12 +56,12 @@ class ChosenEpoch:
         interval: interval of the corrected value; None if the value is not corrected.
         stability: share of the half-samples that keep the same candidate. It is not the probability that the candidate
             is the best. None if other candidates tie with the kept one, because the rule for ties decides then.
-        tied: other candidates with the same value.
+        tied: numbers of the other candidates with the same value.
         identical: tied candidates with the same prediction for every sample; the choice among them is arbitrary.
-        indistinguishable: the kept candidate, and those whose difference from it may be noise.
+        indistinguishable: numbers of the candidates whose difference from the best may be noise, the kept one included.
         shortfall: upper bound of the distance between the best candidate and the worst indistinguishable one, in units
             of the measure, at the level of the interval.
-        sparse: classes with so few hits that the value is not corrected.
+        sparse: classes with so few samples or hits that a value such as G-mean is not corrected.
         compared: candidates that were resampled: all, or only the best if there are too many classes to resample all.
         repeats: number of times that the samples were divided into halves.
         names: names of the candidates; None for epochs, whose numbers are their names.
@@ -214,16 +214,17 @@ def select_epoch(
     jitter, swing or collapse; two, five and ten classes with 5 to 100 samples of the rarest; balanced accuracy, the
     imbalance accuracy measure IAM, G-mean and macro F1). The error of the corrected value is at most .02 on average
     over the scenarios, and .05 in the worst one. Its interval holds the true value in .94 of the runs or more on
-    average, and in .85 or more in each scenario. The best epoch is among the indistinguishable ones in .94 or more on
-    average, and in .7 to .8 in the worst scenarios (balanced accuracy of two classes with 5 samples of the rarer one).
-    The shortfall holds in .97 or more on average, and in .88 in the worst scenario. G-mean is corrected only
-    where there are hits: with ten samples of a class and a recall of .1, it is too high by up to .1.
+    average, and in .85 or more in each scenario. The epoch that is truly best is among the indistinguishable ones in
+    .94 or more on average, and in .7 to .8 in the worst scenarios (balanced accuracy of two classes with 5 samples of
+    the rarer one). The shortfall holds in .97 or more on average, and in .88 in the worst scenario. G-mean is corrected
+    only where there are hits: with ten samples of a class and a recall of .1, it is too high by up to .1.
 
-    **Several processes.** Each process passes its own samples, and all pass the same other arguments except
-    ``generator``. All get the same result, except that the interval is drawn by the generator of each process.
-    ``sum_counts`` takes an integer tensor and returns its sum over the processes; it is called equally often and with
-    equal shapes on all of them, and no predictions are gathered. With ``positions`` the generators must be in the same
-    state on all processes, without them in different states.
+    **Several processes.** Each process passes its own samples, with their ``positions`` if there are any, and its own
+    ``generator``; all other arguments are equal. With ``positions`` the generators of all processes must be in the same
+    state, and all get the same result. Without them the generators must be in different states, and all get the same
+    result except for the interval, which each process draws by itself. ``sum_counts`` takes an integer tensor and
+    returns its sum over the processes; it is called equally often and with equal shapes on all of them, and no
+    predictions are gathered.
 
     **Time and memory.** The halves are counted in parts, which takes little memory. With 13 or more classes, and if
     matrices would take too long, the measure is computed from :class:`~imbtorch.Margins` if it allows that. If it does
@@ -247,8 +248,8 @@ def select_epoch(
         repeats: number of times that the samples are divided into halves, 100 by default and at least 2.
         samples: number of draws for the interval; by default 10,000 for up to 31 classes, fewer for more classes, but
             at least 100.
-        level: probability that the interval holds, that the best epoch is among the indistinguishable ones, and that
-            the shortfall holds; .95 by default.
+        level: probability that the interval holds, that the truly best epoch is among the indistinguishable ones, and
+            that the shortfall holds; .95 by default.
         generator: source of randomness, on the CPU; by default torch's.
         positions: ``[N]`` indices of this process's samples in the whole validation set, for several processes. The
             generators of all processes must then be in the same state; the result is the same to the last digit for any

@@ -169,7 +169,10 @@ class SelectionTable:
         lines += _blocks(self._values())
         corrected = self._corrected()
         if len(corrected) > 1 and number > 1:
-            lines += ["", f"Corrected for being the best of {number} by the row's own measure, on random halves:"]
+            lines += [
+                "",
+                f"Values of each row's own measure, corrected on random halves for being the best of {number}:",
+            ]
             lines += _blocks(list(zip(*corrected, strict=True)))
         notes = [line for note in self.notes for line in wrap(f"- {note}", WIDTH, subsequent_indent="  ")]
         return "\n".join([*lines, *[""] * bool(notes), *notes])
@@ -288,9 +291,10 @@ def _notes(
         yield (
             f"tied: number of {history.unit}s that share the best value, this one included; a best row shows the "
             f"{followed.ties} of them"
-            + ", a kept row the one that its checkpoint kept" * bool(kept)
-            + " (Lightning's ModelCheckpoint keeps the earliest, imbtorch.lightning.ModelCheckpoint the latest)"
-            * (followed.ties == "earliest")
+            + ", a kept row the one that its checkpoint kept"
+            * bool(kept)
+            + " (Lightning's ModelCheckpoint keeps the earliest, imbtorch.lightning.ModelCheckpoint the latest, as "
+            "advised below)" * (followed.ties == "earliest")
         )
     if any(how.endswith(" (1)") for how in kept):
         yield "(1), (2): checkpoint callbacks, in their order in the Trainer"
@@ -339,7 +343,7 @@ def _meanings_of_choices(followed: FollowedReport, history: ValidationHistory) -
     """Yield the meaning of each column of corrected values."""
     yield (
         f"corrected: estimate for new data; only test data can confirm it. Of {history.unit}s that tie in a half the "
-        f"{followed.ties} is taken, which affects it"
+        f"{followed.ties} is taken, which affects this estimate"
     )
     yield (
         f'stability: share of the halves that select this {history.unit} ("-": tied with others); not the probability '

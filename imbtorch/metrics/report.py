@@ -82,8 +82,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
             A measure is a name in the catalogue, a metric class, an instance or ``functools.partial`` of one, a
             function of the counts, or a pair ``(function, higher_is_better)``. An instance must have the same task and
             settings as the report; its own counts are not used. A function takes counts ``[K, K]`` and returns one
-            value. In the multilabel task it takes the ``[2, 2]`` counts of each label, and its values are averaged;
-            with ``state="margins"`` it takes :class:`~imbtorch.counts.Margins`.
+            value; with ``state="margins"`` it takes :class:`~imbtorch.counts.Margins`. In the multilabel task it takes
+            the ``[2, 2]`` counts of each label, and its values are averaged.
         per_class: measures to report for each class as ``<measure>/<class>``, by default recall and precision if there
             are ``class_names`` or at most 20 classes. Either a list of names: precision, recall, specificity, f1,
             fowlkes_mallows, iou, npv, cba, iam, or a measure of two classes such as dominance, computed for each class
@@ -107,7 +107,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             grows with K * K. They are nan, with a warning, for values that depend on classes without targets. Minimum
             values (``average="min"``) have no intervals, and :meth:`forward` returns none for a batch. Samples (in
             segmentation, pixels) are taken for independent; for images or patients make them the ``groups``, and call
-            ``report.result().interval(name, clusters=True)`` after the test.
+            ``report.interval(name, clusters=True)`` after the test.
         prevalence: class shares of the population for which all values are computed, in any unit: one for each class,
             or a dict of class names; in the multilabel task the share of positives of each label, in [0, 1]. By default
             the values are those of the counted samples. A class that is the ``ignore_index`` has share 0 and can be
@@ -393,7 +393,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
     def result(self) -> ReportResult:
         """Return the last computed result, with table, plot and intervals; it can be pickled. Never communicates.
 
-        On a single process it is computed again if samples were counted since. After ``reset`` the last result stays.
+        If samples were counted since, a single process computes it again; several processes keep it until ``compute``
+        is called on all of them. After ``reset`` the last result stays.
 
         Raises:
             RuntimeError: on several processes, if nothing was computed yet.

@@ -147,7 +147,8 @@ class SharedResult(CountsMetric):
     def result(self) -> Result:
         """Return the last computed result; never communicates.
 
-        On a single process it is computed again if samples were counted since. After ``reset`` the last result stays.
+        If samples were counted since, a single process computes it again; several processes keep it until ``compute``
+        is called on all of them. After ``reset`` the last result stays.
 
         Raises:
             RuntimeError: on several processes, if nothing was computed yet.

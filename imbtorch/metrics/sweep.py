@@ -52,13 +52,13 @@ class ThresholdSweep(SharedResult):
 
     **Accuracy and memory.** The state is a histogram of the scores of each class between the thresholds. An update
     takes time proportional to the batch, and one ``all_reduce`` sums the histograms of all processes. The 4,097 default
-    thresholds are the probabilities of logits from -100 to 100, so they are dense where scores of rare events and of
-    overconfident models crowd. For calibrated scores with prevalences from .5 to 1e-4, and for logits divided or
-    multiplied by four, AUC, average precision, best F1 and best G-mean differ from scikit-learn's exact values by at
-    most .002 (with 101 evenly spaced thresholds, AUC is off by .18 at a prevalence of .001). ``compute`` warns if a bin
-    holds so many samples that the error may be larger. Pass logits with ``logits=True`` if you have them: in float32
-    the probabilities of all logits from 17 on are 1. Half precision is converted to float32. The default takes 64 kB
-    for each label or class; fewer thresholds take less.
+    thresholds are the probabilities of logits from -100 to 100, so they are dense near 0 and 1, where scores of rare
+    events and of overconfident models crowd. For calibrated scores with prevalences from .5 to 1e-4, and for logits
+    divided or multiplied by four, AUC, average precision, best F1 and best G-mean differ from scikit-learn's exact
+    values by at most .002 (with 101 evenly spaced thresholds, AUC is off by .18 at a prevalence of .001). ``compute``
+    warns if a bin holds so many samples that the error may be larger. Pass logits with ``logits=True`` if you have
+    them: in float32 the probabilities of all logits from 17 on are 1. Half precision is converted to float32. The
+    default takes 64 kB for each label or class; fewer thresholds take less.
 
     **Further values.** ``also`` adds values of the ROC and precision-recall curves; :meth:`interval` knows them:
 
@@ -254,7 +254,8 @@ class ThresholdSweep(SharedResult):
     def result(self) -> SweepResult:
         """Return the last computed result, with curves, intervals and plots; it can be pickled. Never communicates.
 
-        On a single process it is computed again if samples were counted since. After ``reset`` the last result stays.
+        If samples were counted since, a single process computes it again; several processes keep it until ``compute``
+        is called on all of them. After ``reset`` the last result stays.
 
         Raises:
             RuntimeError: on several processes, if nothing was computed yet.
@@ -280,15 +281,21 @@ class ThresholdSweep(SharedResult):
         sure: float | None = None,
         generator: torch.Generator | None = None,
     ) -> OperatingPoint | dict[str, OperatingPoint]:
-        """Find the best threshold of the last result within limits, with :meth:`SweepResult.best`.
+        """Find the best threshold of the last result within limits; :meth:`SweepResult.best` says more on limits.
 
         Args:
             at_least: name of a measure -> least value, such as ``{"recall": 0.8}``.
             alerts: greatest share of samples that may be predicted positive.
-            costs: ``[[0, fp], [fn, 0]]``, costs to minimise instead of maximising the measure.
+            costs: ``[[0, fp], [fn, 0]]``; within the limits the expected cost then decides, not the measure.
             sure: level of a promise that all limits hold in the population, such as 0.9: only thresholds that pass
                 exact tests are then considered. By default the limits need to hold in the counts only.
             generator: source of randomness, on the CPU; by default torch's.
+
+        Returns:
+            :class:`~imbtorch.analysis.OperatingPoint`, or for several labels or classes a dict of their names.
+
+        Raises:
+            ValueError: if no threshold keeps the limits or none can be promised; the error says what is achievable.
         """
         return self.result().best(at_least, alerts=alerts, costs=costs, sure=sure, generator=generator)
 

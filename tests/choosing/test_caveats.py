@@ -80,15 +80,15 @@ def test_differences_on_a_rare_class_are_held_against_the_least_that_can_be_told
     assert told == ([] if expected is None else [f"{expected}; do not compare epochs by its recall"])
 
 
-def test_the_rarest_of_several_rare_classes_is_named():
+def test_rare_classes_are_named_the_rarest_first():
     counts = torch.tensor([[[9, 1, 0], [1, 6, 0], [2, 0, 98]], [[8, 2, 0], [1, 6, 0], [1, 0, 99]]])
     (told,) = choice_caveats(counts[[0, 1, 0]], torch.tensor([0.1, 0.2, 0.3]), ("x", "y", "z"))
     assert told.startswith("Class 'y' (7 validation samples): ")
-    assert told.endswith("; do not compare epochs by its recall, nor by the recall of 1 more class")
+    assert told.endswith("; do not compare epochs by its recall, nor by that of class 'x'")
     counts = torch.tensor([[[3, 4, 0, 0], [0, 6, 0, 0], [0, 0, 2, 0], [0, 0, 0, 99]]]).expand(2, -1, -1)
     (told,) = choice_caveats(counts, torch.tensor([0.1, 0.2]))
     assert told.startswith("Class 2 (only 2 validation samples): ")
-    assert told.endswith("; do not compare epochs by its recall, nor by the recall of 2 more classes")
+    assert told.endswith("; do not compare epochs by its recall, nor by that of classes 1, 0")
 
 
 def test_caveats_refuse_what_does_not_fit():

@@ -119,7 +119,9 @@ def test_the_kept_value_is_corrected_by_what_the_other_half_says():
     assert kept in row.choice.indistinguishable
     assert 0 not in row.choice.indistinguishable  # .72 against .5, of 90 samples
     text = str(made.table())
-    *_, below = text.partition("\nCorrected for being the best of 6 by the row's own measure, on random halves:\n")
+    *_, below = text.partition(
+        "\nValues of each row's own measure, corrected on random halves for being the best of 6:\n"
+    )
     header, *lines = below.splitlines()
     line = next(each for each in lines if each.startswith("best accuracy "))
     assert re.search(r"corrected \[95 % interval\] +stability +indistinguishable$", header)
@@ -136,7 +138,7 @@ def noted(made):
 
 def corrected_rows(made):
     """Names of the rows of the second table."""
-    *_, below = str(made.table()).partition("\nCorrected for being the best of ")
+    *_, below = str(made.table()).partition("\nValues of each row's own measure, corrected on random halves")
     return [line[: line.index("  ")] for line in below.partition("\n\n")[0].splitlines()[2:]]
 
 

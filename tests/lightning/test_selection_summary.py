@@ -280,7 +280,7 @@ def test_without_predictions_ties_and_what_would_help_are_told():
     assert notes[0] == "Baseline: always predicting '0'"
     assert notes[2] == (
         "Class '2' (8 validation samples): its hits differ by at most 3 between epochs, and fewer than 6 may be "
-        "chance; do not compare epochs by its recall, nor by the recall of 1 more class"
+        "chance; do not compare epochs by its recall, nor by that of class '1'"
     )
     assert notes[3] == (
         "The best of 5 values is too optimistic, since it was selected as the best; SelectionSummary(predictions=True) "
@@ -386,7 +386,7 @@ def test_a_monitor_of_soft_counts_selects_by_them(tmp_path):
     (note,) = [note for note in table.notes if note.startswith("tied: ")]  # Lightning's own callback is attached
     assert note.endswith(
         "; a best row shows the earliest of them, a kept row the one that its checkpoint kept (Lightning's "
-        "ModelCheckpoint keeps the earliest, imbtorch.lightning.ModelCheckpoint the latest)"
+        "ModelCheckpoint keeps the earliest, imbtorch.lightning.ModelCheckpoint the latest, as advised below)"
     )
     made.plot()
 
@@ -654,7 +654,7 @@ def test_caveats_of_several_validations_in_an_epoch_count_steps():
     notes = summary(module=module, measures=("iam",), trainer=halves).table().notes
     assert "all 4 steps tie at the value -0.108: the measure does not choose between them" in notes
     assert "class '1' was never predicted in any of 4 steps" in notes
-    rare = "all steps have the same number of its hits; do not compare steps by its recall, nor by the recall of 2 more"
+    rare = "all steps have the same number of its hits; do not compare steps by its recall, nor by that of classes "
     assert any(rare in note for note in notes)
 
 
