@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import torch
@@ -426,8 +427,9 @@ def evaluated(measure: Measure, counts: Counts, name: str = "measure") -> Tensor
 
 def checked_function(measure: Measure, name: str = "measure") -> Measure:
     """Return a function of counts; raise TypeError for a name or a metric, which only reports accept."""
-    if isinstance(measure, (str, type)) or not callable(measure) or hasattr(measure, "evaluate"):
-        got = f"{measure!r}" if isinstance(measure, (str, type)) else f"a {type(measure).__name__}"
+    called: object = measure.func if isinstance(measure, partial) else measure
+    if isinstance(called, (str, type)) or not callable(called) or hasattr(called, "evaluate"):
+        got = f"{called!r}" if isinstance(called, (str, type)) else f"a {type(called).__name__}"
         raise TypeError(
             f"{name} must be a function of counts such as imbtorch.imbalance_accuracy, got {got}; for a metric "
             "pass metric.evaluate, for a name report.measure(name)"

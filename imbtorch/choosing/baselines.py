@@ -87,7 +87,7 @@ def skill(
     Args:
         measure: function of ``[..., K, K]`` with a value ``[...]``.
         counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.Margins` if the measure takes them.
-        higher_is_better: direction; by default that of a measure of this package, and True for other functions.
+        higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it.
         costs: ``[K, K]`` costs, for a measure of costs: the perfect classifier then predicts the cheapest class of each
             row. By default it predicts every sample's own class.
 
@@ -96,8 +96,9 @@ def skill(
         no better than a baseline (one class only, equal costs); nan if the measure has no value.
 
     Raises:
-        ValueError: as :func:`trivial`; for costs that do not fit the counts; for a measure without a direction; and for
-            a measure that is infinite for the perfect classifier, from which every finite value is equally far.
+        ValueError: as :func:`trivial`; for costs that do not fit the counts or are not finite; for a measure without a
+            direction; and for a measure that is infinite for the perfect classifier, from which every finite value is
+            equally far.
 
     >>> from imbtorch import accuracy, balanced_accuracy
     >>> counts = torch.tensor([[985, 5], [7, 3]])
@@ -140,7 +141,7 @@ def beats_trivial(
     Args:
         measure: function of ``[..., K, K]`` with a value ``[...]``.
         counts: ``[..., K, K]`` counts, not rates. Many classes take long: K + 2 values for each draw.
-        higher_is_better: direction; by default that of a measure of this package, and True for other functions.
+        higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it.
         samples: number of draws.
         generator: source of randomness, on the device of the counts; by default torch's.
 
@@ -194,5 +195,7 @@ def _perfect(counts: Counts, costs: Tensor | None) -> Counts:
         raise ValueError("costs need the whole matrix; pass counts [..., K, K] in place of Margins")
     if costs.shape != (size, size):
         raise ValueError(f"costs must be {[size, size]} like the matrix, got {list(costs.shape)}")
+    if not bool(costs.isfinite().all()):
+        raise ValueError("costs must be finite, got nan or inf")
     cheapest = torch.nn.functional.one_hot(costs.to(totals.device).argmin(-1), size)
     return totals.unsqueeze(-1) * cheapest

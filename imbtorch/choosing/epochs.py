@@ -238,8 +238,8 @@ def select_epoch(
         measure: function of ``[..., K, K]`` counts that returns ``[...]``, such as :func:`imbtorch.balanced_accuracy`,
             or a dict of name -> function; all measures then share the halves.
         num_classes: number of classes K; by default the largest index plus one. Required with ``sum_counts``.
-        higher_is_better: direction, or name -> direction; by default that of a measure of this package, and True for
-            other functions.
+        higher_is_better: direction, or name -> direction; by default the attribute ``higher_is_better`` of the measure,
+            True for one without it.
         ties: epoch to keep among those with the same value, ``"latest"`` (default) or ``"earliest"``, in all samples
             and in each half. Epochs tie more often in halves, so the corrected value and the stability depend on this
             rule even if no epoch ties with the kept one in all samples.
@@ -285,6 +285,8 @@ def select_epoch(
         raise ValueError(f"repeats must be at least 2, got {repeats!r}")
     check_draws(2 if samples is None else samples, level, generator)
     measures = measure if isinstance(measure, Mapping) else {"": measure}
+    if not measures:
+        raise ValueError("measure is an empty dict; give at least one function of counts")
     directions = _of_each("higher_is_better", higher_is_better, measures)
     tie_breaks = _of_each("tie_break", tie_break, measures)
     names = tuple(predictions) if isinstance(predictions, Mapping) else None

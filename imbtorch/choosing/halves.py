@@ -12,7 +12,7 @@ from torch import Tensor
 from imbtorch.arguments import whole_number
 from imbtorch.batches import readable
 from imbtorch.counts import Counts, Margins, Measure, evaluated, margins
-from imbtorch.errors import check_class_indices
+from imbtorch.errors import check_class_indices, check_tensor
 from imbtorch.kernels import integers
 
 __all__ = ["Layout", "Samples", "SumCounts", "crossed", "measure_counts", "parts", "reads_margins"]
@@ -115,12 +115,17 @@ class Samples:
         if not total:
             raise ValueError("target has no samples to count")
         if positions is not None:
+            check_tensor("positions", positions)
             if positions.shape != target.shape or positions.is_floating_point():
                 got = list(positions.shape)
-                raise ValueError(f"positions must be indices {list(target.shape)} like target, got {got}")
+                raise ValueError(
+                    f"positions must be indices {list(target.shape)} like target, got {got} of {positions.dtype}"
+                )
             positions = positions.detach().cpu().long()
             if len(positions) and not 0 <= int(positions.min()) <= int(positions.max()) < total:
                 raise ValueError(f"positions must lie in 0..{total - 1}, the samples of all processes")
+            if bool((positions.bincount() > 1).any()):
+                raise ValueError("positions must name each sample once, since equal ones would share a half")
         return cls(predictions, target, classes, total, positions, add)
 
     @property

@@ -54,9 +54,9 @@ def select_model(
         measures: name -> function of ``[..., K, K]`` counts with a value ``[...]``; by default the five of the IAM
             paper: accuracy, CBA, macro recall, macro precision, macro F1, whose lowest is
             :func:`imbtorch.bottom_line`.
-        higher_is_better: name of a measure -> direction; by default that of a measure of this package, and True for
-            other functions and for printed values. A measure of which lower is better is left out of max-min and is
-            never the lowest of a model.
+        higher_is_better: name of a measure -> direction; by default the attribute ``higher_is_better`` of the measure,
+            True for one without it and for printed values. A measure of which lower is better is left out of max-min
+            and is never the lowest of a model.
         ties: ``"latest"`` or ``"earliest"``, the tied candidate that is named first. If the candidates are epochs in
             their order, it is the one to keep.
 

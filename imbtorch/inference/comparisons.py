@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.arguments import whole_number
-from imbtorch.counts import Measure, check_choice, ratio
+from imbtorch.counts import Measure, check_choice, check_square, ratio
 from imbtorch.errors import check_class_indices
 from imbtorch.inference.draws import Prior, Totals, chunks, gammas
 from imbtorch.inference.intervals import Interval, check_draws, posterior, quantiles, values
@@ -77,7 +77,7 @@ def compare(
         measure: function of ``[..., K, K]`` with one value ``[...]``, or several values, for each matrix.
         counts_a: ``[..., K, K]`` counts of model a.
         counts_b: ``[..., K, K]`` counts of model b.
-        higher_is_better: direction; by default that of a measure of this package, and True for other functions.
+        higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it.
         prior: prior of both models, as in :func:`posterior`.
         samples: number of draws.
         level: probability that the interval of the difference holds, in (0, 1).
@@ -89,7 +89,7 @@ def compare(
         :class:`Comparison`.
 
     Raises:
-        ValueError: as :func:`posterior`, and for a measure without a direction.
+        ValueError: as :func:`posterior`, for counts of different shapes, and for a measure without a direction.
 
     >>> from imbtorch import balanced_accuracy
     >>> generator = torch.Generator().manual_seed(0)
@@ -98,6 +98,9 @@ def compare(
     a - b: 0.225 [0.017, 0.361] (95 % posterior); a is better with probability 0.983
     """
     better = direction_of(measure, higher_is_better)
+    shapes = [list(check_square(counts).shape) for counts in (counts_a, counts_b)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"counts_a and counts_b must be matrices of the same shape, got {shapes[0]} and {shapes[1]}")
     a, b = (
         posterior(measure, counts, prior, samples, level, generator, True, event_dims, totals=totals)
         for counts in (counts_a, counts_b)
@@ -139,7 +142,7 @@ def paired_compare(
         preds_b: ``[N]`` class indices predicted by model b.
         target: ``[N]`` class indices.
         num_classes: number of classes K.
-        higher_is_better: direction; by default that of a measure of this package, and True for other functions.
+        higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it.
         samples: number of draws.
         level: probability that the interval of the difference holds, in (0, 1).
         generator: source of randomness, on the device of the inputs; by default torch's.
@@ -168,7 +171,8 @@ def paired_compare(
     for name, labels in (("preds_a", preds_a), ("preds_b", preds_b), ("target", target)):
         check_class_indices(name, labels, predicted=name != "target")
     preds_a, preds_b, target = map(integers, (preds_a, preds_b, target))
-    num_classes = whole_number("num_classes", num_classes)
+    if whole_number("num_classes", num_classes) < 1:
+        raise ValueError(f"num_classes must be at least 1, got {num_classes!r}")
     for name, labels in (("preds_a", preds_a), ("preds_b", preds_b), ("target", target)):
         if labels.shape != target.shape:
             raise ValueError(

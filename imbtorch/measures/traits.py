@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial, wraps
 from inspect import Parameter, signature
-from types import MethodType
+from types import FunctionType, MethodType
 from typing import Any, TypeAlias, TypeVar, cast
 
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ __all__ = [
     "by_any_name",
     "by_key",
     "catalogued",
-    "declaring",
+    "declared",
     "defaults_of",
     "direction_of",
     "measure_function",
@@ -143,7 +143,7 @@ def traits_of(measure: object) -> Traits | None:
     arguments: dict[str, Any] = {}
     while isinstance(function, partial):
         function, arguments = function.func, {**function.keywords, **arguments}
-    if not isinstance(function, Hashable) or function not in CATALOGUE:
+    if not isinstance(function, FunctionType) or function not in CATALOGUE:
         return None
     return _given(function, arguments)
 
@@ -153,9 +153,9 @@ def needs_matrix(measure: object) -> bool:
 
     Functions without either are assumed to read single cells.
     """
-    declared = getattr(declaring(measure), "needs_matrix", None)
-    if declared is not None:
-        return bool(declared)
+    known = declared(measure, "needs_matrix")
+    if known is not None:
+        return bool(known)
     traits = traits_of(measure)
     return traits is None or traits.needs_matrix
 
@@ -165,26 +165,36 @@ def direction_of(measure: object, given: bool | None) -> bool:
 
     Raises:
         ValueError: for a measure that is known to have no direction, unless one is given.
+        TypeError: for a direction that is neither True, False nor None.
 
     >>> from imbtorch import confusion_entropy
     >>> direction_of(confusion_entropy, None), direction_of(lambda counts: counts.sum((-2, -1)), None)
     (False, True)
     """
     if given is not None:
+        if not isinstance(given, bool):
+            raise TypeError(f"higher_is_better must be True, False or None, got {given!r}")
         return given
-    owner = declaring(measure)
-    better = getattr(traits_of(measure) or owner, "higher_is_better", True)
+    traits = traits_of(measure)
+    better = declared(measure, "higher_is_better", True) if traits is None else traits.higher_is_better
     if better is None:
+        *_, owner = _layers(measure)
         name = getattr(owner, "__name__", None) or getattr(owner, "name", None) or repr(owner)
         raise ValueError(f"measure {name} has no direction; pass higher_is_better=True or False")
     return bool(better)
 
 
-def declaring(measure: object) -> object:
-    """Return the object whose attributes describe a measure: the metric of its ``evaluate``, what a partial calls."""
+def declared(measure: object, attribute: str, default: Any = None) -> Any:
+    """Look up an attribute of a measure, or of what its partials call, or of the object of its bound method."""
+    return next((getattr(each, attribute) for each in _layers(measure) if hasattr(each, attribute)), default)
+
+
+def _layers(measure: object) -> Iterator[object]:
+    """Yield a measure, and what lies within it: the function of a partial, the object of a bound method."""
+    yield measure
     while isinstance(measure, (partial, MethodType)):
         measure = measure.func if isinstance(measure, partial) else measure.__self__
-    return measure
+        yield measure
 
 
 def defaults_of(function: Callable[..., Tensor]) -> dict[str, Any]:

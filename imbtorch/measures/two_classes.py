@@ -12,7 +12,7 @@ from torch import Tensor
 from imbtorch.counts import Counts, Margins, double, evaluated, margins, ratio, restore
 from imbtorch.measures.overall import geometric_mean
 from imbtorch.measures.shared import check_two, defined, quotient, root, two_rates
-from imbtorch.measures.traits import catalogued, measure_function, needs_matrix
+from imbtorch.measures.traits import catalogued, declared, measure_function, needs_matrix, traits_of
 
 __all__ = [
     "accuracy_dominance_area",
@@ -137,8 +137,8 @@ def index_balanced_accuracy(
         nan where all counts are zero.
 
     Raises:
-        ValueError: for a negative alpha, an unknown name, more than two classes (use :func:`one_vs_rest`), and a
-            measure that returns more than one value per matrix.
+        ValueError: for a negative alpha, an unknown name, more than two classes (use :func:`one_vs_rest`), a measure of
+            which lower is better, and one that returns more than one value per matrix.
         TypeError: for an object that is not a measure, and for a measure that needs arguments.
 
     Source: Garcia, Mollineda and Sanchez (2010), Theoretical analysis of a performance measure for imbalanced data,
@@ -151,6 +151,11 @@ def index_balanced_accuracy(
         raise ValueError(f"alpha must be a finite number >= 0, got {alpha!r}")
     tpr, tnr = two_rates(counts)
     weighted = measure_function(measure)
+    if not torch.compiler.is_compiling() and declared(traits_of(weighted) or weighted, "higher_is_better") is False:
+        raise ValueError(
+            "index_balanced_accuracy weights a measure of which higher is better, got "
+            f"{getattr(measure, '__name__', measure)!r}; pass a function such as lambda counts: 1 - error(counts)"
+        )
     value = evaluated(weighted, margins(counts) if isinstance(counts, Margins) else double(counts))
     return restore((1 + alpha * (tpr - tnr)) * value, counts)
 

@@ -73,6 +73,8 @@ class ConfusionMatrixMetric(LocalCounts):
         super().__init_subclass__(**kwargs)
         traits = traits_of(cls.measure) if "measure" in vars(cls) else None
         if traits is None:
+            if vars(cls).keys() & {"measure", "evaluate"}:  # which need not take the margins that its base class takes
+                cls.needs_matrix = vars(cls).get("needs_matrix", True)
             return
         if cls.measure in CATALOGUE:
             METRICS.setdefault(cls.measure, cls)

@@ -83,7 +83,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
             function of the counts, or a pair ``(function, higher_is_better)``. An instance must have the same task and
             settings as the report; its own counts are not used. A function takes counts ``[K, K]`` and returns one
             value; with ``state="margins"`` it takes :class:`~imbtorch.counts.Margins`. In the multilabel task it takes
-            the ``[2, 2]`` counts of each label, and its values are averaged.
+            the ``[2, 2]`` counts of each label, and its values are averaged. A function of this package is averaged
+            like its metric class: ``f_score`` in the binary task is that of the positive class.
         per_class: measures to report for each class as ``<measure>/<class>``, by default recall and precision if there
             are ``class_names`` or at most 20 classes. Either a list of names: precision, recall, specificity, f1,
             fowlkes_mallows, iou, npv, cba, iam, or a measure of two classes such as dominance, computed for each class

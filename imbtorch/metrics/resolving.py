@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import signature
+from types import FunctionType
 from typing import Any, TypeAlias, TypeGuard
 
 import torch
@@ -13,10 +14,10 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from imbtorch.counts import check_choice
-from imbtorch.measures.traits import Traits, by_key, declaring, traits_of
+from imbtorch.measures.traits import Traits, by_key, declared, traits_of
 from imbtorch.metrics.averaging import AveragedMeasure, allowed_averages
 from imbtorch.metrics.catalogue import BY_KEY
-from imbtorch.metrics.confusion_matrix import METRICS, ConfusionMatrixMetric
+from imbtorch.metrics.confusion_matrix import METRICS, ConfusionMatrix, ConfusionMatrixMetric
 from imbtorch.tasks import Counting
 
 __all__ = [
@@ -137,7 +138,7 @@ def resolved(name: str, measured: Measured, counting: Counting, batched: bool = 
         found = _of_class(name, metric, keywords, counting)
     elif callable(measured) and not isinstance(measured, (type, Metric)):
         if direction is None:
-            direction = getattr(declaring(measured), "higher_is_better", None)
+            direction = declared(measured, "higher_is_better")
         return AveragedMeasure(name, measured, Traits(higher_is_better=direction), counting, batched=batched)
     else:
         raise TypeError(
@@ -167,7 +168,7 @@ def metric_class(measured: object) -> tuple[type[ConfusionMatrixMetric] | None, 
     keywords: dict[str, Any] = {}
     if isinstance(measured, partial) and not measured.args:
         given, keywords = measured.func, dict(measured.keywords)
-    if getattr(given, "__hash__", None) is not None:
+    if isinstance(given, FunctionType):
         given = METRICS.get(given, given)
     if isinstance(given, type) and issubclass(given, ConfusionMatrixMetric):
         return given, keywords
@@ -213,6 +214,11 @@ STATE_ALONE = ("layout", "weighted", "groups")
 
 def _of_instance(name: str, metric: ConfusionMatrixMetric, counting: Counting) -> AveragedMeasure:
     """Resolve a metric instance, whose settings must equal those of the counts; its state is ignored."""
+    if type(metric).evaluate not in (ConfusionMatrixMetric.evaluate, ConfusionMatrix.evaluate):
+        raise TypeError(
+            f"{name!r} was given as {type(metric).__name__}, whose own evaluate would not be called; define "
+            "measure = staticmethod(function) in the class instead, or pass the function"
+        )
     counted = replace(metric._counting, **{name: getattr(counting, name) for name in STATE_ALONE})
     counted = replace(counted, soft=counted.soft or counting.soft)  # a report may be soft where a metric is not
     if counted != counting:

@@ -92,7 +92,7 @@ class ThresholdSweep(SharedResult):
             positives of each label, in [0, 1], for multilabel. By default values are those of the counted samples.
             Counts, ROC curve and AUC do not depend on it. For a class against the rest, the other classes keep their
             proportions.
-        higher_is_better: direction; by default that of a measure of this package, and True for other functions. A
+        higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it. A
             measure without a direction (dominance) is refused unless one is given.
         prefix: text before each name, such as ``"val_"``.
         postfix: text after each name.
@@ -349,12 +349,11 @@ def _swept_measure(measured: Measured, higher_is_better: bool | None) -> Average
             raise ValueError(priced_text("measure", metric.__name__))
         binary = Counting.of("binary", threshold=keywords["threshold"])
     found = resolved("measure", bare, binary, batched=True)
-    if direction is None:
-        direction = higher_is_better
-    if direction is None and metric is None and not isinstance(bare, ConfusionMatrixMetric):
-        direction = direction_of(bare, None)
-    if direction is not None:
-        found = found.towards(direction)
+    if direction is not None and higher_is_better is not None:
+        raise ValueError("the direction of a measure is given twice, in a pair and as higher_is_better; give it once")
+    direction = higher_is_better if direction is None else direction
+    if direction is not None or (metric is None and not isinstance(bare, ConfusionMatrixMetric)):
+        found = found.towards(direction_of(bare, direction))
     if found.higher_is_better is None:
         raise ValueError(
             f"measure {found.name} has no direction, so no threshold is best; pass a function of which higher is "

@@ -160,6 +160,9 @@ def test_errors_name_what_is_wrong():
         trivial(partial(imbtorch.recall, average="none"), COUNTS)
     with pytest.raises(ValueError, match=r"costs must be \[3, 3\] like the matrix, got \[2, 2\]"):
         skill(imbtorch.accuracy, COUNTS, costs=torch.eye(2))
+    for wrong in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="costs must be finite"):
+            skill(imbtorch.accuracy, COUNTS, costs=torch.eye(3).fill_diagonal_(wrong))
     with pytest.raises(ValueError, match="costs need the whole matrix"):
         skill(imbtorch.accuracy, margins(COUNTS), costs=torch.eye(3))
     with pytest.raises(TypeError, match="counts must be the whole matrix here"):

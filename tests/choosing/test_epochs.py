@@ -422,6 +422,15 @@ TARGET = torch.tensor([0, 0, 1])
             ValueError,
             r"positions must be .*\[3\]",
         ),
+        (torch.zeros(2, 3).long(), TARGET, {"positions": [0, 1, 2]}, TypeError, "positions must be a torch.Tensor"),
+        (torch.zeros(2, 3).long(), TARGET, {"positions": torch.rand(3)}, ValueError, r"indices \[3\] .* torch.float32"),
+        (
+            torch.zeros(2, 3).long(),
+            TARGET,
+            {"positions": TARGET * 0},
+            ValueError,
+            "positions must name each sample once",
+        ),
         (torch.zeros(2, 3).long(), TARGET, {"positions": TARGET + 7}, ValueError, r"positions must lie in 0\.\.2"),
         (torch.zeros(2, 3).long(), TARGET, {"level": 1.0}, ValueError, "level must lie in"),
         (torch.zeros(2, 3).long(), TARGET, {"repeats": "3"}, TypeError, "repeats must be an int, got '3'"),
@@ -436,6 +445,22 @@ TARGET = torch.tensor([0, 0, 1])
 def test_errors_name_what_does_not_fit(predictions, target, arguments, error, message):
     with pytest.raises(error, match=message):
         select_epoch(predictions, target, balanced_accuracy, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("measure", "error", "message"),
+    [
+        ({}, ValueError, "measure is an empty dict; give at least one function of counts"),
+        (
+            partial(imbtorch.FScore, beta=2.0),
+            TypeError,
+            "measure must be a function of counts .*FScore.*metric.evaluate",
+        ),
+    ],
+)
+def test_what_is_no_function_of_counts_is_refused(measure, error, message):
+    with pytest.raises(error, match=message):
+        select_epoch(torch.zeros(2, 3).long(), TARGET, measure, num_classes=2)
 
 
 @pytest.mark.parametrize("argument", ["higher_is_better", "tie_break"])

@@ -245,6 +245,12 @@ def test_paired_compare_takes_integers_of_every_dtype():
         paired_compare(balanced_accuracy, LABELS, LABELS, LABELS, "2")
 
 
+def test_counts_of_different_shapes_are_not_compared():
+    for other in (torch.eye(3), torch.ones(4, 2, 2)):
+        with pytest.raises(ValueError, match=r"matrices of the same shape, got \[\d, \d\] and"):
+            compare(imbtorch.accuracy, COUNTS[:2, :2], other)
+
+
 def test_comparisons_check_level_and_samples():
     with pytest.raises(ValueError, match="level"):
         compare(score, COUNTS, COUNTS, level=95)

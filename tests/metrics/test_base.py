@@ -281,6 +281,11 @@ def test_unseen_classes_do_not_hide_bad_values():
         ("WeightedAccuracy", {"task": "binary", "alpha": 2}, r"alpha must lie in \[0, 1\], got 2"),
         ("IndexBalancedAccuracy", {"task": "binary", "alpha": -1}, "alpha must be .* >= 0, got -1"),
         (
+            "IndexBalancedAccuracy",
+            {"task": "binary", "measure": "confusion_entropy"},
+            "weights a measure of which higher is better, got 'confusion_entropy'",
+        ),
+        (
             "ExpectedCost",
             {"task": "binary", "costs": [[1.0]]},
             r"costs must be 2 x 2 finite numbers, got shape \[1, 1\]",

@@ -102,6 +102,83 @@ def test_the_direction_is_the_same_in_every_form_of_a_measure(name):
         assert ThresholdSweep(form, higher_is_better=False)["value"].higher_is_better is False
 
 
+class Scorer:
+    """Measures that are methods of an object which is no metric."""
+
+    def error(self, counts):
+        """Share of wrong predictions."""
+        return error_rate(counts)
+
+    error.higher_is_better = False
+
+
+def test_the_direction_stands_on_a_function_a_method_or_a_partial():
+    marked = functools.partial(error_rate)
+    marked.higher_is_better = False
+    for form in (Scorer().error, functools.partial(Scorer().error), marked):
+        assert direction_of(form, None) is False
+        assert ImbalanceReport("binary", measures={"it": form})["it"].higher_is_better is False
+        assert ThresholdSweep(lambda counts, form=form: form(counts), higher_is_better=False)
+    assert direction_of(error_rate, None) is True
+    for wrong in ("min", 1, torch.tensor([True])):
+        with pytest.raises(TypeError, match="higher_is_better must be True, False or None, got"):
+            direction_of(error_rate, wrong)
+        with pytest.raises(TypeError, match="higher_is_better must be True, False or None, got"):
+            ThresholdSweep(imbtorch.accuracy, higher_is_better=wrong)
+    with pytest.raises(ValueError, match="given twice, in a pair and as higher_is_better"):
+        ThresholdSweep((imbtorch.accuracy, True), higher_is_better=False)
+
+
+class OwnEvaluate(imbtorch.Accuracy):
+    """Says what it reports by evaluate in place of measure."""
+
+    higher_is_better = False
+
+    def evaluate(self, counts):
+        """Share of wrong predictions."""
+        return 1 - super().evaluate(counts)
+
+
+@pytest.mark.parametrize("given", [OwnEvaluate, OwnEvaluate("binary")], ids=["class", "instance"])
+def test_a_metric_with_an_evaluate_of_its_own_is_refused_where_that_is_not_called(given):
+    for make in (ThresholdSweep, lambda measure: ImbalanceReport("binary", measures={"error": measure})):
+        with pytest.raises(TypeError, match="was given as OwnEvaluate, whose own evaluate would not be called; define"):
+            make(given)
+    assert (
+        ImbalanceReport("binary", measures={"error": OwnEvaluate("binary").evaluate})["error"].higher_is_better is False
+    )
+
+
+def test_a_measure_that_cannot_be_hashed_is_a_function_like_any_other():
+    merged = ImbalanceReport("multiclass", class_names=list("abc"), superclasses={"coarse": ["a", "b"]})
+    counts = torch.tensor([[5, 2, 1], [3, 4, 0], [1, 1, 8]])
+    measure = merged.measure("recall/coarse")
+    report = ImbalanceReport("multiclass", 3, measures={"it": measure})
+    assert report["it"].higher_is_better is direction_of(measure, None) is True
+    report.update(*pairs_of(counts))
+    assert report.compute()["it"].item() == pytest.approx(14 / 15)  # 5 + 2 + 3 + 4 of the 15 of a and b
+
+
+def pairs_of(counts):
+    """Predictions and targets with these counts."""
+    actual, predicted = torch.meshgrid(torch.arange(len(counts)), torch.arange(len(counts)), indexing="ij")
+    times = counts.flatten()
+    return predicted.flatten().repeat_interleave(times), actual.flatten().repeat_interleave(times)
+
+
+def test_a_measure_of_ones_own_need_not_take_the_margins_of_its_base_class():
+    class FalseAlarms(imbtorch.Accuracy):
+        """Share of all samples that are a 1 predicted of a 0."""
+
+        measure = staticmethod(lambda counts: counts[..., 0, 1] / counts.sum((-2, -1)))
+
+    metric = FalseAlarms("multiclass", 3)
+    assert metric.needs_matrix
+    assert metric(torch.tensor([1, 1, 2, 0]), torch.tensor([0, 1, 1, 0])).item() == 0.25
+    with pytest.raises(ValueError, match="FalseAlarms needs the matrix, which state='margins' does not keep"):
+        FalseAlarms("multiclass", 3, state="margins")
+
+
 def test_defaults_can_be_added_to_and_taken_from():
     measures = {name: each for name, each in ImbalanceReport.default_measures("binary").items() if name != "op"}
     report = filled("binary", measures=measures | {"error": error_rate}, per_class=())
