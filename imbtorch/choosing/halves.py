@@ -115,17 +115,7 @@ class Samples:
         if not total:
             raise ValueError("target has no samples to count")
         if positions is not None:
-            check_tensor("positions", positions)
-            if positions.shape != target.shape or positions.is_floating_point():
-                got = list(positions.shape)
-                raise ValueError(
-                    f"positions must be indices {list(target.shape)} like target, got {got} of {positions.dtype}"
-                )
-            positions = positions.detach().cpu().long()
-            if len(positions) and not 0 <= int(positions.min()) <= int(positions.max()) < total:
-                raise ValueError(f"positions must lie in 0..{total - 1}, the samples of all processes")
-            if bool((positions.bincount() > 1).any()):
-                raise ValueError("positions must name each sample once, since equal ones would share a half")
+            positions = _checked_positions(positions, target, total)
         return cls(predictions, target, classes, total, positions, add)
 
     @property
@@ -178,6 +168,20 @@ def _check_labels(predictions: Tensor, target: Tensor) -> None:
         raise ValueError(f"predictions must be [M, N], a row for each epoch, and target [N], got {got}")
     if not len(predictions):
         raise ValueError("predictions has no epochs to choose from")
+
+
+def _checked_positions(positions: Tensor, target: Tensor, total: int) -> Tensor:
+    """Return the positions of this process's samples among those of all processes, on the CPU; raise for wrong ones."""
+    check_tensor("positions", positions)
+    if positions.shape != target.shape or positions.is_floating_point():
+        got = f"{list(positions.shape)} of {positions.dtype}"
+        raise ValueError(f"positions must be indices {list(target.shape)} like target, got {got}")
+    positions = positions.detach().cpu().long()
+    if len(positions) and not 0 <= int(positions.min()) <= int(positions.max()) < total:
+        raise ValueError(f"positions must lie in 0..{total - 1}, the samples of all processes")
+    if bool((positions.bincount() > 1).any()):
+        raise ValueError("positions must name each sample once, since equal ones would share a half")
+    return positions
 
 
 def parts(repeats: int, cells: int) -> Iterator[int]:

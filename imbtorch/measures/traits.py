@@ -149,15 +149,11 @@ def traits_of(measure: object) -> Traits | None:
 
 
 def needs_matrix(measure: object) -> bool:
-    """Return whether a measure needs the whole matrix: by its attribute ``needs_matrix``, else by the catalogue.
+    """Return whether a measure needs the whole matrix: by the catalogue, else its attribute ``needs_matrix``.
 
     Functions without either are assumed to read single cells.
     """
-    known = declared(measure, "needs_matrix")
-    if known is not None:
-        return bool(known)
-    traits = traits_of(measure)
-    return traits is None or traits.needs_matrix
+    return bool(declared(measure, "needs_matrix", True))
 
 
 def direction_of(measure: object, given: bool | None) -> bool:
@@ -175,8 +171,7 @@ def direction_of(measure: object, given: bool | None) -> bool:
         if not isinstance(given, bool):
             raise TypeError(f"higher_is_better must be True, False or None, got {given!r}")
         return given
-    traits = traits_of(measure)
-    better = declared(measure, "higher_is_better", True) if traits is None else traits.higher_is_better
+    better = declared(measure, "higher_is_better", True)
     if better is None:
         *_, owner = _layers(measure)
         name = getattr(owner, "__name__", None) or getattr(owner, "name", None) or repr(owner)
@@ -185,7 +180,10 @@ def direction_of(measure: object, given: bool | None) -> bool:
 
 
 def declared(measure: object, attribute: str, default: Any = None) -> Any:
-    """Look up an attribute of a measure, or of what its partials call, or of the object of its bound method."""
+    """Look up a trait in the catalogue, else as an attribute of a measure, or of what its partial or method calls."""
+    traits = traits_of(measure)
+    if traits is not None:
+        return getattr(traits, attribute)
     return next((getattr(each, attribute) for each in _layers(measure) if hasattr(each, attribute)), default)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from imbtorch.counts import Counts, Margins, double, evaluated, margins, ratio, restore
 from imbtorch.measures.overall import geometric_mean
 from imbtorch.measures.shared import check_two, defined, quotient, root, two_rates
-from imbtorch.measures.traits import catalogued, declared, measure_function, needs_matrix, traits_of
+from imbtorch.measures.traits import catalogued, declared, measure_function, needs_matrix
 
 __all__ = [
     "accuracy_dominance_area",
@@ -151,7 +151,7 @@ def index_balanced_accuracy(
         raise ValueError(f"alpha must be a finite number >= 0, got {alpha!r}")
     tpr, tnr = two_rates(counts)
     weighted = measure_function(measure)
-    if not torch.compiler.is_compiling() and declared(traits_of(weighted) or weighted, "higher_is_better") is False:
+    if not torch.compiler.is_compiling() and declared(weighted, "higher_is_better") is False:
         raise ValueError(
             "index_balanced_accuracy weights a measure of which higher is better, got "
             f"{getattr(measure, '__name__', measure)!r}; pass a function such as lambda counts: 1 - error(counts)"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.counts import Counts, mapped
+from imbtorch.counts import Counts, mapped, sums
 from imbtorch.inference.intervals import Interval
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import UNSURE, Counter, LocalCounts, OnInvalid, TorchmetricsArguments, canonical
@@ -295,13 +295,14 @@ class ImbalanceReport(SharedResult, LocalCounts):
             ValueError: if there were invalid samples and ``on_invalid="raise"``.
         """
         at = self._snapshot(self._counting, self._own(self._state))
-        self._report_problems(at.counted.actual, self._priors)
+        counted = at.read().marginal if self._priors is None else sums(at.counts)
+        self._report_problems(counted.actual, self._priors)
         groups = self._reading.groups
         if groups is not None and (self._may_warn("empty groups") or self._may_warn("lacking groups")):
             for kind, text in groups.problems(at).items():
                 self._warn_once(kind, f"{type(self).__name__}: {text}")
         values = self._reading.values(at)
-        if self._intervals and self._may_warn("no interval") and bool(at.counted.actual.any()):
+        if self._intervals and self._may_warn("no interval") and bool(counted.actual.any()):
             low = {row: value for row, value in values.items() if row.bound == "low" and row.kind != "group"}
             names = [replace(row, bound="").name for row, value in low.items() if bool(value.isnan())]
             if names:
@@ -382,7 +383,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
                 found = cast(ReportResult, self._last)
             else:
                 at = self._snapshot(self._counting, self._state.clone())
-                self._report_problems(at.counted.actual, self._priors)
+                self._report_problems(sums(at.counts).actual, self._priors)
                 found = ReportResult({}, at, self._reading)
         return found.interval(short, level=level, generator=generator, clusters=clusters, samples=samples)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.choosing.baselines import always_commonest
-from imbtorch.counts import Counts, mapped, margins
+from imbtorch.counts import Counts, mapped, margins, sums
 from imbtorch.inference.intervals import Interval, bootstrap, posterior
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import UNSURE, confusion_counts
@@ -77,7 +77,7 @@ class Reading:
         Both are empty without samples.
         """
         directed = {key: each for key, each in self.measures.items() if each.higher_is_better is not None}
-        if not directed or not bool(at.counted.actual.any()):
+        if not directed or not bool(sums(at.counts).actual.any()):
             return "", {}
         name, guessed = always_commonest(at.read().counts, self.class_names)
         values = at.shown([measure(guessed) for measure in directed.values()])

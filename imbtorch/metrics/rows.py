@@ -79,11 +79,6 @@ class Snapshot:
     priors: Tensor | None = None
     _read: dict[tuple[bool, bool], Read] = field(default_factory=dict, init=False, repr=False)
 
-    @cached_property
-    def counted(self) -> Margins:
-        """Margins of the hard counts."""
-        return sums(self.counts)
-
     def read(self, *, soft: bool = False, of_groups: bool = False) -> Read:
         """Return the counts, rescaled to the class priors, with their margins; cached."""
         if (soft, of_groups) not in self._read:
@@ -91,9 +86,7 @@ class Snapshot:
             counts = blended if soft else hard
             assert counts is not None
             rates = counts if self.priors is None else rescaled(counts, self.priors)
-            counted = rates
-            if rates is counts and not soft:  # counts of a state need no check
-                counted = sums(rates) if of_groups else self.counted
+            counted = sums(rates) if rates is counts and not soft else rates  # counts of a state need no check
             self._read[soft, of_groups] = Read(rates, margins(counted))
         return self._read[soft, of_groups]
 
@@ -132,8 +125,10 @@ class Snapshot:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to pickle, on the CPU and without the cache."""
-        kept = {name: part for name, part in vars(self).items() if name not in ("_read", "counted")}
-        return {name: None if part is None else mapped(part, Tensor.cpu) for name, part in kept.items()} | {"_read": {}}
+        counted = {name: part for name, part in vars(self).items() if name != "_read"}
+        return {name: None if part is None else mapped(part, Tensor.cpu) for name, part in counted.items()} | {
+            "_read": {}
+        }
 
 
 class View(Protocol):

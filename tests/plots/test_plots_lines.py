@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib import pyplot as plt
-from pictures import COUNTS, TWO, correlations, interval, legend, line, passes, pixels, shaded, ticks
+from pictures import COUNTS, TWO, correlations, interval, legend, line, passes, pixels, shaded, ticks, unnamed
 
 import imbtorch
 from imbtorch import plots
@@ -275,6 +275,10 @@ def test_a_sweep_marks_its_best_threshold():
     values = torch.tensor([0.1, math.nan, 0.9, 0.2])
     fig, ax = plots.plot_sweep(GRID, values, best=torch.tensor([0.6, 0.9]), name="f score")
     pixels(fig)
+    np.testing.assert_allclose(unnamed(ax).get_xydata(), torch.stack((GRID, values), -1))
+    (mark,) = [each for each in ax.lines if len(each.get_xdata()) == 1]
+    np.testing.assert_allclose(mark.get_xydata(), [[0.6, 0.9]])
+    assert line(ax, "threshold 0.5").get_xdata() == [0.5, 0.5]
     assert passes(ax, [(0.6, 0.9), (1.0, 0.2)])
     assert not passes(ax, [(0.0, 0.1), (0.49, 0.75)])  # nothing is drawn where there is no value
     assert shaded(ax, 0.6, 0.9)
@@ -328,6 +332,8 @@ def test_the_best_threshold_at_an_end_is_marked_and_told_within_the_axes(best, s
     low, high = (place for place in ax.transAxes.transform([(0, 0), (1, 0)])[:, 0])
     mark = ax.transData.inverted().transform((high - 2 if best == 1 else low + 2, 0))[0]
     assert shaded(ax, mark, 0.9)
+    (point,) = [each for each in ax.lines if len(each.get_xdata()) == 1]
+    assert point.get_xdata()[0] == pytest.approx(ax.get_xlim()[best == 1], abs=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -23,14 +23,17 @@ def ends_at(ax, height):
     room = 0.03 * np.ptp(ax.get_ylim())
     heights = np.array([height(x) for x in places])
     inside = heights + room < ax.get_ylim()[1]
+    (edge,) = [each for each in ax.lines if each.get_linestyle() == "-" and len(each.get_xdata()) > 2]
+    xs, ys = (np.asarray(data) for data in edge.get_data())
+    np.testing.assert_allclose(ys, [height(x) for x in xs], atol=1e-12)
     above, below = shaded(ax, places[inside], heights[inside] + room), shaded(ax, places, heights - room)
     return (~above).sum() < 3 and below.sum() < 3  # where the lines of equal area and their labels are
 
 
 def hatched(ax):
-    """Corner of the hatched trapezium at the point of its model; None without one."""
+    """Corners of the hatched trapezium, the third at the point of its model; None without one."""
     found = [patch for patch in ax.patches if patch.get_hatch()]
-    return found[0].get_xy()[2] if found else None
+    return found[0].get_xy()[:4] if found else None
 
 
 def test_the_empty_space_has_its_region_and_lines_of_equal_area():
@@ -44,8 +47,12 @@ def test_the_empty_space_has_its_region_and_lines_of_equal_area():
     assert hatched(ax) is None
     assert not any(shaded(ax, each, 0.1) for each in (-0.9, -0.5, 0.5, 0.9))
     assert [text.get_text() for text in ax.texts] == ["0.25", "0.5", "0.75", "1", "1.25"]
-    for text in ax.texts:
+    dashed = [each for each in ax.lines if each.get_linestyle() == "--"]
+    for each, text in zip(dashed, ax.texts, strict=True):
         area = float(text.get_text())
+        xs, ys = (np.asarray(data) for data in each.get_data())
+        np.testing.assert_allclose(ys * (xs + 3) / 2, area)
+        assert (ys <= np.sqrt(1 - np.abs(xs)) + 1e-12).all()
         assert passes(ax, [(x, 2 * area / (x + 3)) for x in (-0.06, 0.0, 0.06)])
         assert not shaded(ax, 0.0, 2 * (area + 0.06) / 3)
 
@@ -70,7 +77,7 @@ def test_points_of_a_selection_are_labelled_and_the_largest_area_is_hatched():
     (best,) = found.by_area
     dominance, gmean, area = found.points[list(models).index(best)].tolist()
     corners = np.array([[-1, 0], [-1, gmean], [dominance, gmean], [1, 0]])
-    np.testing.assert_allclose(hatched(ax), corners[2])
+    np.testing.assert_allclose(hatched(ax), corners)
     assert passes(ax, corners)
     xs, ys = corners.T
     shoelace = abs(np.dot(xs, np.roll(ys, -1)) - np.dot(ys, np.roll(xs, -1))) / 2
@@ -79,7 +86,7 @@ def test_points_of_a_selection_are_labelled_and_the_largest_area_is_hatched():
 
 def test_a_perfect_classifier_has_the_largest_trapezium():
     _, ax = plots.plot_accuracy_dominance(torch.tensor([[0.0, 1.0]]), levels=(1.5,))
-    np.testing.assert_allclose(hatched(ax), [0, 1])
+    np.testing.assert_allclose(hatched(ax), [[-1, 0], [-1, 1], [0, 1], [1, 0]])
     assert legend(ax) == ["0", *SPACE, "area of 0"]
     (level,) = [each for each in ax.lines if each.get_label() == SPACE[1]]
     assert (level.get_xdata()[0], level.get_ydata()[0], len(level.get_xdata())) == pytest.approx((0.0, 1.0, 1))
@@ -88,7 +95,7 @@ def test_a_perfect_classifier_has_the_largest_trapezium():
 def test_which_trapezium_is_hatched_can_be_chosen():
     points = torch.tensor([[0.0, 0.9], [-0.5, 0.6]])
     _, ax = plots.plot_accuracy_dominance(points, trapezium=1)
-    np.testing.assert_allclose(hatched(ax), [-0.5, 0.6], atol=1e-6)
+    np.testing.assert_allclose(hatched(ax)[2], [-0.5, 0.6], atol=1e-6)
     _, ax = plots.plot_accuracy_dominance(points, trapezium=None)
     assert hatched(ax) is None
     for wrong in (2, -1):
@@ -101,7 +108,7 @@ def test_an_infeasible_point_is_named_so_and_is_never_the_best():
     fig, ax = plots.plot_accuracy_dominance(points, labels=["original", "SMOTE", "rounded"])
     pixels(fig)
     assert legend(ax) == ["original (infeasible)", "SMOTE", "rounded", *SPACE, "area of SMOTE"]
-    np.testing.assert_allclose(hatched(ax), [-0.06, 0.74], atol=1e-6)
+    np.testing.assert_allclose(hatched(ax)[2], [-0.06, 0.74], atol=1e-6)
     point = line(ax, "original (infeasible)")
     assert point.get_xydata().tolist() == [[pytest.approx(-0.36), pytest.approx(0.94)]]
     assert ax.get_legend().get_window_extent().x0 >= ax.get_window_extent().x1  # beside the points
@@ -143,7 +150,7 @@ def test_any_measure_over_dominance(given):
     assert ends_at(ax, lambda x: 1 - abs(x) * (10 if x < 0 else 100) / 110)
     assert ax.get_ylabel() == "Accuracy"
     points = [line(ax, name).get_xydata()[0] for name in EPOCHS]
-    np.testing.assert_allclose(hatched(ax), max(points, key=lambda point: point[1] * (point[0] + 3)))
+    np.testing.assert_allclose(hatched(ax)[2], max(points, key=lambda point: point[1] * (point[0] + 3)))
 
 
 def test_counts_without_another_measure_are_drawn_by_gmean():
