@@ -36,7 +36,7 @@ HERE = Path(__file__).parent
 SIZES = (300, 1_000, 4_000, 8_000)  # of validation parts
 PRIMARY = 1_000  # of them; digits have 300
 SUBSAMPLES = 10
-SOFT = 0.02  # weight of the values of soft counts, as in the library
+SOFT = 0.02  # weight of the values of soft counts
 SCALES = torch.tensor([0.15, 0.25, 0.4, 0.6, 0.8, 1.0, 1.3, 1.7])  # inverse temperatures
 PATIENCES = (3, 10)
 FEW = 10  # classes up to which G-mean is a monitor
@@ -160,7 +160,7 @@ def counts_of(scores: Tensor, labels: Tensor, parts: Tensor) -> Tensor:
 
 
 def soft_counts(hard: Tensor, summed: Tensor) -> Tensor:
-    """Summed probabilities, scaled as :func:`imbtorch.soft_confusion_matrix` scales them."""
+    """Summed probabilities, in rows that sum to those of the hard counts."""
     actual, predicted = hard.sum(-1, keepdim=True), hard.sum(-2, keepdim=True)
     kept = summed * (actual.transpose(-1, -2) + predicted > 0)  # classes with neither targets nor predictions get none
     return kept * (actual / kept.sum(-1, keepdim=True)).nan_to_num(0)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import oracles
 import pytest
 import torch
 from matplotlib import image
@@ -151,7 +152,7 @@ def kept():
     return measure.Kept("digits", "plain", 0, logs, target, logs, target, counts, shares, False, 1.0)
 
 
-def test_values_of_parts_are_those_of_scikit_learn_and_of_soft_counts(kept):
+def test_values_of_parts_are_those_of_scikit_learn_and_of_exact_soft_counts(kept):
     parts = torch.zeros(2, 90)
     parts[0, :40] = parts[1, 30:] = 1
     values = measure.validation_values(kept, parts, kept.pool_target)
@@ -173,13 +174,17 @@ def test_values_of_parts_are_those_of_scikit_learn_and_of_soft_counts(kept):
                 num_classes=5,
                 measures={name: name for name in ("accuracy", "balanced_accuracy", "mcc", "iam", "gmean")},
                 per_class=(),
-                soft=measure.SOFT,
-                logits=True,
                 on_invalid="warn",
             )
             reported.quiet = True
             for name, value in reported(logs[some], target).items():
                 assert values[name][epoch, index].item() == pytest.approx(value.item(), abs=1e-5)
+            hard = confusion_matrix(target, predicted, labels=range(5)).tolist()
+            soft = oracles.soft_counts(logs[some].double().softmax(-1).tolist(), target.tolist())
+            for name, formula in oracles.STUDIED.items():
+                of_hard, of_soft = (float(oracles.exact(formula, counts)) for counts in (hard, soft))
+                mixed = (1 - measure.SOFT) * of_hard + measure.SOFT * of_soft
+                assert values[f"{name}_soft"][epoch, index].item() == pytest.approx(mixed, abs=1e-5)
 
 
 def test_losses_are_those_of_scikit_learn_and_never_worse_when_scaled(kept):

@@ -5,9 +5,11 @@ import math
 import random
 import re
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import oracles
 import pytest
 import torch
 from matplotlib import image
@@ -172,9 +174,41 @@ def test_each_run_is_measured_for_itself():
             assert found["balanced_accuracy"][epoch, index] == pytest.approx(balanced_accuracy_score(*pair))
             assert found["macro_f1"][epoch, index] == pytest.approx(f1_score(*pair, average="macro"))
             assert found["mcc"][epoch, index] == pytest.approx(matthews_corrcoef(*pair), abs=1e-6)
-            right = scores[index].softmax(1).gather(1, target[index][:, None]).mean().item()
-            soft = 0.98 * (pair[0] == pair[1]).mean() + 0.02 * right
-            assert found["accuracy_soft"][epoch, index] == pytest.approx(soft)
+
+
+def rows_of_shares(matrix, shares):
+    """Rows that sum to these shares; 0 where a class has no targets."""
+    return [
+        [Fraction(share) * cell / (sum(row) or 1) for cell in row] for share, row in zip(shares, matrix, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("shares", [None, [0.7, 0.2, 0.05, 0.05]])
+def test_soft_values_are_those_of_exact_counts_of_probabilities(shares):
+    generator = torch.Generator().manual_seed(6)
+    logits, target = torch.randn(2, 50, 4, generator=generator), torch.randint(0, 3, (2, 50), generator=generator)
+    target[1] %= 2  # no target of class 2; of class 3, which is never predicted, in neither run
+    logits[..., 3] -= 9
+    measured = run.Measurements(2, 4, soft=True, shares=None if shares is None else torch.tensor(shares).double())
+    measured.add(logits, target)
+    found = measured.values()
+    for index in range(2):
+        labels, predicted = target[index].tolist(), logits[index].argmax(1).tolist()
+        hard = confusion_matrix(labels, predicted, labels=range(4)).tolist()
+        soft = oracles.soft_counts(logits[index].double().softmax(1).tolist(), labels)
+        if shares is not None:
+            hard, soft = rows_of_shares(hard, shares), rows_of_shares(soft, shares)
+        assert not any(row[3] for row in soft)
+        for name, formula in oracles.STUDIED.items():
+            of_hard, of_soft = (float(oracles.exact(formula, some)) for some in (hard, soft))
+            assert found[name][0, index] == pytest.approx(of_hard, abs=1e-6)
+            assert found[f"{name}_soft"][0, index] == pytest.approx(0.98 * of_hard + 0.02 * of_soft, abs=1e-6)
+
+
+def test_an_undefined_soft_value_leaves_the_value_as_it_is():
+    measured = run.Measurements(1, 2, soft=True)
+    measured.add(torch.tensor([[[0.0, math.inf], [0.0, 1.0]]]), torch.tensor([[1, 1]]))  # a softmax of nan
+    assert measured.values()["accuracy_soft"].item() == measured.values()["accuracy"].item() == 1
 
 
 def test_macro_f1_is_the_mean_over_both_of_two_classes():
