@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from imbtorch.counts import Counts, Margins, at_prevalence, margins, merge_classes, one_vs_rest
-from imbtorch.functional import confusion_matrix, soft_confusion_matrix
+from imbtorch.functional import confusion_matrix
 from imbtorch.measures import *
 from imbtorch.measures import __all__ as _measures
 from imbtorch.metrics import *
@@ -24,7 +24,6 @@ __all__ = [
     "merge_classes",
     "one_vs_rest",
     "shot_groups",
-    "soft_confusion_matrix",
     *_measures,
     *_metrics,
 ]

@@ -26,8 +26,6 @@ Threshold: TypeAlias = float | Sequence[float] | Tensor
 P = ParamSpec("P")
 R = TypeVar("R")
 
-SOFT = 0.02  # the share of soft counts that soft=True means: it breaks ties and near-ties, and changes little else
-
 ELSEWHERE = {
     "average": "the average is an argument of a measure, as in "
     "measures={'f1': functools.partial(FScore, average='weighted')}",
@@ -204,18 +202,3 @@ def checked_thresholds(task: Task, size: int, threshold: object) -> float | tupl
         raise ValueError(f"threshold must be one number or one for each of {size} labels, got {len(threshold)} numbers")
     numbers = [each.item() if isinstance(each, Tensor) and each.ndim == 0 else each for each in threshold]
     return tuple(checked_threshold(task, each) for each in numbers)
-
-
-def checked_soft(soft: object) -> float:
-    """Return the share of soft counts, 0 for none; raise if it does not lie in [0, 1)."""
-    if isinstance(soft, (bool, np.bool_)):
-        return SOFT if soft else 0.0
-    if not isinstance(soft, (int, float, np.floating, np.integer)):
-        raise TypeError(f"soft must be True, False or a share between 0 and 1, got {soft!r}")
-    share = float(soft)
-    if share != 0 and not 0 < share < 1:
-        raise ValueError(
-            f"soft must be above 0 and below 1, got {soft!r}: it is the share of soft counts in the mixture with hard "
-            f"counts; soft=True means {SOFT}"
-        )
-    return share

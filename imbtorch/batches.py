@@ -17,10 +17,9 @@ __all__ = [
     "Batch",
     "add_batch",
     "counted_samples",
-    "group_of_samples",
+    "extreme",
     "highest",
     "readable",
-    "wrong_device",
 ]
 
 # Faults of a sample. Each has a spare cell behind the counts, in this order; the first one that applies is tallied.
@@ -46,9 +45,6 @@ class Batch(NamedTuple):
             passed classes. Predictions derived from scores are always valid classes.
         bounded: whether ``scores`` are probabilities, which must lie in [0, 1].
         uneven: bools in the same shape, true where the probabilities of a sample do not sum to 1.
-        soft: scores for soft counts, None without them. With two classes, the probability or logit of class 1, in the
-            same shape. With more, all class scores, which also stand for ``preds``: hard and soft counts are made in
-            one pass.
         weight: float64 weights, in the same shape; None for 1 each.
         group: int64 group indices, in the same shape, or one for all samples; None without groups.
     """
@@ -58,7 +54,6 @@ class Batch(NamedTuple):
     scores: Tensor | None = None
     bounded: bool = False
     uneven: Tensor | None = None
-    soft: Tensor | None = None
     weight: Tensor | None = None
     group: Tensor | int | None = None
 
@@ -70,11 +65,11 @@ def add_batch(
     ignored: int | None,
     defer: Callable[[], bool],
     error_message: Callable[[int, Tensor, int], str],
-) -> Tensor | None:
+) -> None:
     """Add a batch to flat counts in place.
 
     Args:
-        state: int64 or float64 ``[table.cells + ... + faults]``.
+        state: int64 or float64 ``[table.cells + faults]``.
         table: shape of the counts.
         batch: samples to count.
         ignored: target of the samples to leave out.
@@ -83,18 +78,18 @@ def add_batch(
         error_message: function of the index of a fault, the offending values and the number of samples that returns the
             text of an error.
 
-    Returns:
-        Bools, true for the samples that were counted; None if all that are not ignored were.
-
     Raises:
         ValueError: for a state on another device and, unless deferred, for invalid samples; the state is then
             unchanged.
     """
     if batch.target.device != state.device:
-        raise wrong_device(state, batch)
+        raise ValueError(
+            f"preds are on {batch.target.device} but the counts are on {state.device}; move the metric: "
+            f"metric.to({str(batch.target.device)!r})"
+        )
     if batch.target.numel() == 0 or (reading_is_free(state) and _count_at_once(state, table, batch, ignored)):
-        return None
-    group = group_of_samples(batch)
+        return
+    group = _group_of_samples(batch)
     preds, target = integers(batch.preds), integers(batch.target)
     keep = None if ignored is None else target != ignored
     faults = _faults(batch, preds, target, group, table)
@@ -106,27 +101,19 @@ def add_batch(
             wrong = fault if keep is None else fault & keep
             if bool(wrong.any()):
                 raise ValueError(error_message(place, values[wrong], target.numel()))
-    return add_masked(state, table, preds, target, keep, faults, batch.weight, group)
+    add_masked(state, table, preds, target, keep, faults, batch.weight, group)
 
 
-def group_of_samples(batch: Batch) -> Tensor | None:
+def _group_of_samples(batch: Batch) -> Tensor | None:
     """Return the group index of each sample, in the shape of the targets; None without groups."""
     if not isinstance(batch.group, int):
         return batch.group
     return torch.full((), batch.group, dtype=torch.int64, device=batch.target.device).expand(batch.target.shape)
 
 
-def wrong_device(state: Tensor, batch: Batch) -> ValueError:
-    """Return the error for a batch on another device than the counts."""
-    return ValueError(
-        f"preds are on {batch.target.device} but the counts are on {state.device}; move the metric: "
-        f"metric.to({str(batch.target.device)!r})"
-    )
-
-
 def _count_at_once(state: Tensor, table: Table, batch: Batch, ignored: int | None) -> bool:
     """Count a batch on the CPU and return True if all its samples are valid; else count nothing, return False."""
-    preds, target, scores, bounded, uneven, _, weight, group = batch
+    preds, target, scores, bounded, uneven, weight, group = batch
     if scores is not None and (not _lie_within(scores, 1) if bounded else _hold_nan(scores)):
         return False
     if (uneven is not None and bool(uneven.any())) or (weight is not None and not _lie_within(weight, LARGEST)):
@@ -188,7 +175,7 @@ def counted_samples(batch: Batch, table: Table, ignored: int | None) -> tuple[Te
     """Return int64 predictions and targets, and bools of the samples that count, without waiting for a device."""
     preds, target = integers(batch.preds), integers(batch.target)
     counted = kept_targets(target, ignored)
-    for fault in _faults(batch, preds, target, group_of_samples(batch), table):
+    for fault in _faults(batch, preds, target, _group_of_samples(batch), table):
         counted = counted if fault is None else counted & ~fault
     return preds, target, counted
 
@@ -205,6 +192,16 @@ def highest(scores: Tensor) -> tuple[Tensor, Tensor]:
         return preds, scores if scores.shape[1] <= FEW_CLASSES else scores.gather(1, preds.unsqueeze(1)).squeeze(1)
     best = torch.max(scores, 1)
     return best.indices, best.values
+
+
+def extreme(scores: Tensor) -> Tensor:
+    """Return the lowest score ``[N, ...]`` of each sample if it is negative, else the highest; NaN if any score is.
+
+    Args:
+        scores: ``[N, C, ...]`` in float32 or float64.
+    """
+    least, most = scores.amin(1), scores.amax(1)  # both keep NaN
+    return least.where(least < 0, most)
 
 
 def readable(labels: Tensor) -> Tensor:

@@ -117,7 +117,6 @@ def value_message(
     groups: int,
     group_names: Sequence[str] | None = None,
     logits: bool,
-    soft: bool,
 ) -> str:
     """Return the error message for a fault of a batch; it quotes the first of the offending values.
 
@@ -130,23 +129,17 @@ def value_message(
         groups: number of groups of the metric.
         group_names: names of the groups, if the user gave them names.
         logits: whether scores are logits.
-        soft: whether probabilities are counted; infinite logits of several classes have none.
     """
     value, many = values.flatten()[0].item(), f"({values.numel()} of {samples} values)"
     remedy = "pass logits=True for raw scores"
-    if soft and task == "multiclass":  # hard counts accept raw scores
-        remedy += f", as in ImbalanceReport('multiclass', num_classes={classes}, soft=True, logits=True)"
     match FAULTS[fault]:
         case "NaN scores":
             wrong = "NaN scores" + ", or infinite logits whose probability is undefined" * logits
-            if soft and logits and task == "multiclass":
-                wrong = "NaN or infinite logits"
             return f"preds hold {wrong} {many}; the usual cause is a diverged model: check its loss"
         case "probabilities outside [0, 1]":
             return f"preds must be probabilities in [0, 1], got {value:.6g} {many}; {remedy}"
         case "probabilities that do not sum to 1":
-            over = "all classes" if task == "multiclass" else "both classes"
-            return f"preds must be probabilities that sum to 1 over {over}, got other sums {many}; {remedy}"
+            return f"preds must be probabilities that sum to 1 over both classes, got other sums {many}; {remedy}"
         case "weights that are negative or not finite":
             return (
                 f"weight must be finite and not negative, got {value:.6g} {many}; pass weight 0 to leave a sample out"

@@ -1,4 +1,4 @@
-"""Confusion matrices of one batch, computed without a metric."""
+"""Confusion matrix of one batch, computed without a metric."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from imbtorch.arguments import Task, Threshold, refuses_arguments_of_others
 from imbtorch.counts import Normalize, check_choice, normalized
 from imbtorch.tasks import Counting
 
-__all__ = ["confusion_matrix", "soft_confusion_matrix"]
+__all__ = ["confusion_matrix"]
 
 
 @refuses_arguments_of_others
@@ -59,61 +59,8 @@ def confusion_matrix(
     """
     counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index)
     check_choice("normalize", normalize, (None, *get_args(Normalize)))
-    counts = cast(Tensor, counting.counts(_state(counting, preds, target)))
-    return counts if normalize is None else normalized(counts, normalize).to(torch.get_default_dtype())
-
-
-@refuses_arguments_of_others
-def soft_confusion_matrix(
-    preds: Tensor,
-    target: Tensor,
-    task: Task,
-    *,
-    num_classes: int | None = None,
-    num_labels: int | None = None,
-    logits: bool = False,
-    ignore_index: int | None = None,
-) -> Tensor:
-    """Compute the confusion matrix of one batch to which each sample adds its probabilities, in the row of its target.
-
-    :func:`confusion_matrix` adds a 1 at the predicted class instead. On a small validation set many epochs have the
-    same confusion matrix, while their soft confusion matrices differ.
-
-    Each row is scaled to its number of targets. Classes with neither targets nor predictions get 0, since a mean over
-    classes would count a class with a probability of 1e-6 as present. Probabilities are rounded to multiples of 2^-24.
-
-    Args:
-        preds: floating scores, probabilities unless ``logits=True``: ``[N, C, ...]`` (multiclass); scores of class 1
-            ``[N, ...]`` or of both classes ``[N, 2, ...]`` (binary); ``[N, L, ...]`` (multilabel). A binary probability
-            p adds 1 - p to class 0 and p to class 1. Half precision is converted to float32.
-        target: class indices or 0/1 of any integer or bool dtype: ``[N, ...]``; multilabel ``[N, L, ...]``.
-        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
-        num_classes: number of classes, required for multiclass.
-        num_labels: number of labels, required for multilabel.
-        logits: whether ``preds`` are logits: of a softmax for multiclass and for both classes, else of a sigmoid.
-        ignore_index: target of samples to leave out; any integer, whether it is a class or not.
-
-    Returns:
-        float64 ``[K, K]`` (``[2, 2]`` for binary, ``[L, 2, 2]`` for multilabel); rows sum to the number of targets.
-
-    Raises:
-        ValueError: for shapes that do not fit, an argument that is missing or unknown, a target out of range, a NaN
-            score, probabilities outside [0, 1], and probabilities of several classes whose sum differs from 1 by more
-            than 0.01.
-        TypeError: for class indices as ``preds``, floating targets, and inputs that are no tensors.
-
-    >>> preds, target = torch.tensor([[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]), torch.tensor([0, 0, 1])
-    >>> soft_confusion_matrix(preds, target, "multiclass", num_classes=2)
-    tensor([[1.2500, 0.7500],
-            [0.2500, 0.7500]], dtype=torch.float64)
-    """
-    counting = Counting.of(task, num_classes, num_labels, 0.5, logits, ignore_index, soft=True)
-    return cast(Tensor, counting.counts(_state(counting, preds, target), soft=True))
-
-
-def _state(counting: Counting, preds: Tensor, target: Tensor) -> Tensor:
-    """Return the state of one batch; raise ValueError for invalid samples."""
     batch = counting.read(preds, target)
     state = counting.zeros(target.device)
     counting.add_(state, batch, defer=lambda: False)
-    return state
+    counts = cast(Tensor, counting.counts(state))
+    return counts if normalize is None else normalized(counts, normalize).to(torch.get_default_dtype())

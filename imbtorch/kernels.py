@@ -59,11 +59,6 @@ class Table(NamedTuple):
         """Number of counts of one group."""
         return self.cells // self.groups
 
-    @property
-    def of_all_groups(self) -> Table:
-        """The same counts as one table that has a row for each class of each group."""
-        return self._replace(rows=self.groups * self.rows, groups=1) if self.groups > 1 else self
-
 
 class Samples(NamedTuple):
     """Arrays of a batch, all in one shape; :func:`count_valid` documents them."""
@@ -245,11 +240,11 @@ def add_masked(
     faults: Sequence[Tensor | None],
     weight: Tensor | None,
     group: Tensor | None,
-) -> Tensor:
+) -> None:
     """Count a batch without reading a value; an invalid sample adds 1 to the spare cell of its first fault.
 
     Args:
-        state: flat counts ``[table.cells + ... + len(faults)]``, the spare cells last.
+        state: flat counts ``[table.cells + len(faults)]``, the spare cells last.
         table: shape of the counts.
         preds: int64 column of each sample; ``[N, labels, ...]`` if there are several labels.
         target: int64 row of each sample, in the same shape.
@@ -258,11 +253,8 @@ def add_masked(
             can have it.
         weight: weight of each sample, in the same shape; None for 1 each. An invalid sample always adds 1.
         group: int64 group index of each sample, in the same shape; None for the first group.
-
-    Returns:
-        Bools in the same shape, true for the samples that were counted.
     """
-    wrong, valid = _first_fault(len(state) - len(faults), target, faults)
+    wrong, valid = _first_fault(table.cells, target, faults)
     kept = state.new_ones(()).expand_as(target) if keep is None else keep.to(state.dtype)
     if weight is not None:  # the weight of an ignored sample may be NaN
         kept = torch.where(kept > 0, torch.where(valid, weight, 1.0), 0.0)
@@ -274,7 +266,6 @@ def add_masked(
         weights.append((kept * valid if counted is None else kept * valid * counted).flatten())
     one = len(others) == 0  # not `not others`, which torch 2.4 does not trace
     state.index_add_(0, indices[0] if one else torch.cat(indices), weights[0] if one else torch.cat(weights))
-    return valid if keep is None else valid & keep
 
 
 def _first_fault(spare: int, target: Tensor, faults: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:

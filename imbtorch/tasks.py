@@ -18,7 +18,6 @@ from imbtorch.arguments import (
     Threshold,
     check_flag,
     checked_size,
-    checked_soft,
     checked_task,
     checked_thresholds,
     group_of_each,
@@ -31,19 +30,17 @@ from imbtorch.batches import (
     Batch,
     add_batch,
     counted_samples,
-    group_of_samples,
     highest,
     readable,
-    wrong_device,
 )
 from imbtorch.counts import Counts, Margins, check_choice, has_float64
 from imbtorch.errors import check_pair, misfit, misfit_of_class_scores, value_message
-from imbtorch.kernels import Table, integers, reading_is_free
+from imbtorch.kernels import Table
 from imbtorch.log_odds import logit_limit, of_class_one, wide
-from imbtorch.soft import UNEVEN, add_soft, count_soft, impossible_and_uneven, with_totals_of
 
 __all__ = ["Binary", "Counting", "Layout", "Multiclass", "Multilabel", "Task", "Threshold", "TwoClasses"]
 
+UNEVEN = 0.01  # largest deviation from 1 of the sum of the probabilities of both classes
 KNOWN = (torch.float32, *COMMON, torch.float16, torch.bfloat16, torch.float64)  # dtypes of predictions
 
 
@@ -52,8 +49,8 @@ class Counting:
     """Settings of a task, for reading predictions and targets and for counting them in a state.
 
     The state is a flat int64 tensor (float64 if samples have weights). It holds the cells of the matrix (or correct,
-    actual, predicted for margins) of each group, the same number of cells for soft counts if they are kept, and one
-    spare cell for each of :data:`~imbtorch.batches.FAULTS`. Construct it by :meth:`of`, which checks its arguments.
+    actual, predicted for margins) of each group, and one spare cell for each of :data:`~imbtorch.batches.FAULTS`.
+    Construct it by :meth:`of`, which checks its arguments.
     """
 
     task: ClassVar[Task]
@@ -63,7 +60,6 @@ class Counting:
     logits: bool = False
     ignore_index: int | None = None
     layout: Layout = "matrix"
-    soft: float = 0.0  # share of soft counts; 0 for none
     limits: Tensor | None = field(default=None, compare=False, repr=False)  # thresholds of labels, on a device
     weighted: bool = False
     groups: int | None = None  # number of groups; None without groups
@@ -93,7 +89,6 @@ class Counting:
         logits: bool = False,
         ignore_index: int | None = None,
         layout: Layout = "matrix",
-        soft: bool | float = False,
         weighted: bool = False,
         groups: int | None = None,
     ) -> Counting:
@@ -109,12 +104,9 @@ class Counting:
             )
         ignored = None if ignore_index is None else whole_number("ignore_index", ignore_index, "an int or None")
         check_flag("weighted", weighted)
-        chosen, share = checked_thresholds(task, size, threshold), checked_soft(soft)
-        if share and (chosen != 0.5 or weighted):
-            other = "weighted=True" if weighted else f"threshold={threshold!r}"
-            raise ValueError(f"soft={soft!r} counts probabilities and cannot be combined with {other}; leave one out")
+        chosen = checked_thresholds(task, size, threshold)
         kind = {"binary": Binary, "multilabel": Multilabel, "multiclass": Multiclass}[task]
-        return kind(size, chosen, logits, ignored, layout, share, weighted=weighted, groups=groups).on(None)
+        return kind(size, chosen, logits, ignored, layout, weighted=weighted, groups=groups).on(None)
 
     def on(self, device: torch.device | None) -> Counting:
         """Return the same settings with the thresholds of labels on a device, so that updates need not copy them."""
@@ -147,8 +139,8 @@ class Counting:
 
     @property
     def cells(self) -> int:
-        """Number of counts, hard and soft, without the spare cells behind them."""
-        return self.table.cells * (2 if self.soft else 1)
+        """Number of counts, without the spare cells behind them."""
+        return self.table.cells
 
     @property
     def name(self) -> str:
@@ -156,17 +148,11 @@ class Counting:
         parts: list[object] = [self.layout, self.task, self.size, *self._name_of_reading()]
         if self.ignore_index is not None:
             parts += ["ignore", self.ignore_index]
-        if self.soft:
-            parts += ["soft", self.soft, *self._name_of_soft_reading()]
         parts += ["weighted"] * self.weighted + ([] if self.groups is None else ["groups", self.groups])
         return re.sub(r"\W", "_", "_".join(map(str, parts)))
 
     def _name_of_reading(self) -> list[object]:
         """Return the parts of the name for settings that turn scores into classes."""
-        return []
-
-    def _name_of_soft_reading(self) -> list[object]:
-        """Return the parts of the name for settings that turn scores into probabilities and are not in it yet."""
         return []
 
     def class_priors(self, priors: Tensor | Sequence[float], name: str) -> Tensor:
@@ -211,7 +197,6 @@ class Counting:
 
     def of_a_batch(self, needs_matrix: bool) -> Counting:
         """Return the settings for counting one batch: margins in place of a large matrix, unless it is needed."""
-        needs_matrix = needs_matrix or self.soft > 0  # margins do not hold the row of a probability
         small = self.cells <= 4096 or needs_matrix or self.layout == "margins"
         return self if small else self._margins_only
 
@@ -223,24 +208,18 @@ class Counting:
         """Return an empty state."""
         return torch.zeros(self.cells + len(FAULTS), dtype=self.dtype, device=device)
 
-    def counts(self, state: Tensor, *, of_groups: bool = False, soft: bool = False) -> Counts:
+    def counts(self, state: Tensor, *, of_groups: bool = False) -> Counts:
         """View a state, or a stack ``[..., cells + faults]`` of them, as counts.
 
         Args:
             state: flat counts.
             of_groups: whether to return the counts of each group, ``[..., G, K, K]``, not of all samples.
-            soft: whether to return soft counts, float64; see :func:`imbtorch.soft.with_totals_of`.
 
         Returns:
             ``[..., K, K]`` (for labels ``[..., L, 2, 2]``) or :class:`~imbtorch.counts.Margins`: a view of the state,
-            unless groups are summed or soft counts scaled.
+            unless groups are summed.
         """
-        hard = self._viewed(state, 0, of_groups)
-        return with_totals_of(hard, self._viewed(state, 1, of_groups)) if soft else hard
-
-    def _viewed(self, state: Tensor, part: int, of_groups: bool) -> Counts:
-        """Return the hard (part 0) or soft (part 1) counts of a state, as a view if no groups are summed."""
-        cells = state[..., part * self.table.cells : (part + 1) * self.table.cells]
+        cells = state[..., : self.cells]
         if self.groups is not None or of_groups:
             cells = cells.reshape(*state.shape[:-1], self.table.groups, self.table.of_a_group)
             cells = cells if of_groups else cells.sum(-2)
@@ -263,7 +242,7 @@ class Counting:
 
         Raises:
             ValueError: for shapes or devices that do not fit.
-            TypeError: for anything but dense tensors, for floating targets, and for class indices with soft counts.
+            TypeError: for anything but dense tensors, and for floating targets.
         """
         usual = (  # the full check takes as long as counting a small batch
             type(preds) is type(target) is Tensor
@@ -276,11 +255,6 @@ class Counting:
             check_pair(preds, target)
             preds, target = readable(preds), readable(target)
         self._check_shapes(preds, target)
-        if self.soft and not preds.is_floating_point():
-            raise TypeError(
-                f"preds must be floating scores, since soft={self.soft} counts probabilities, got {preds.dtype}; "
-                "pass probabilities, or logits with logits=True"
-            )
         return preds.detach() if preds.requires_grad else preds, target
 
     def _check_shapes(self, preds: Tensor, target: Tensor) -> None:
@@ -327,38 +301,11 @@ class Counting:
 
     def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
         """Add a batch to a state in place; see :func:`imbtorch.batches.add_batch`."""
-        if batch.soft is None:
-            add_batch(state, self.table, batch, self.ignored_target, defer, self.error_message)
-        else:
-            self._add_soft(state, batch, batch.soft, defer)
-
-    def _add_soft(self, state: Tensor, batch: Batch, scores: Tensor, defer: Callable[[], bool]) -> None:
-        """Add a batch to hard and soft counts in one operation at the end, so that an interrupt changes neither."""
-        if batch.target.device != state.device:
-            raise wrong_device(state, batch)
-        if batch.target.numel() == 0 or (reading_is_free(state) and self._count_at_once(state, batch, scores)):
-            return
-        fresh, table, batch = torch.zeros_like(state), self.table, self._with_classes(batch)
-        counted = add_batch(fresh, table, batch, self.ignored_target, defer, self.error_message)
-        target = integers(batch.target)
-        if counted is None and self.ignored_target is not None:
-            counted = target != self.ignored_target
-        add_soft(fresh[: self.cells], table, scores, target, counted, self.logits, group_of_samples(batch))
-        state += fresh
-
-    def _count_at_once(self, state: Tensor, batch: Batch, scores: Tensor) -> bool:
-        """Count a valid batch faster than :func:`add_soft` does and return True; else count nothing, return False."""
-        return False
-
-    def _with_classes(self, batch: Batch) -> Batch:
-        """Return the batch with predicted classes, and with the scores that reveal invalid samples."""
-        return batch
+        add_batch(state, self.table, batch, self.ignored_target, defer, self.error_message)
 
     def predicted(self, batch: Batch) -> tuple[Tensor, ...]:
         """Return flat predictions and targets, and bools of the samples that count, without waiting for a device."""
-        return tuple(
-            part.flatten() for part in counted_samples(self._with_classes(batch), self.table, self.ignored_target)
-        )
+        return tuple(part.flatten() for part in counted_samples(batch, self.table, self.ignored_target))
 
     def error_message(self, fault: int, values: Tensor, samples: int) -> str:
         """Return the error message for a fault; see :func:`imbtorch.errors.value_message`."""
@@ -371,7 +318,6 @@ class Counting:
             groups=self.table.groups,
             group_names=self.group_names,
             logits=self.logits,
-            soft=self.soft > 0,
         )
 
 
@@ -398,8 +344,7 @@ class TwoClasses(Counting):
             return Batch(preds, target)
         # logits are compared directly: in float32 the probability of every logit above 17 is 1
         scores, uneven = (of_class_one(preds, target.ndim), None) if self.logits else self.probabilities(preds, target)
-        soft = scores if self.soft else None
-        return Batch(scores > self._limit_of(scores), target, scores, not self.logits, uneven, soft)
+        return Batch(scores > self._limit_of(scores), target, scores, not self.logits, uneven)
 
     def probabilities(self, preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return probabilities of class 1, in float32 or wider, and bools of the samples whose two do not sum to 1."""
@@ -468,9 +413,6 @@ class Multiclass(Counting):
 
     task = "multiclass"
 
-    def _name_of_soft_reading(self) -> list[object]:
-        return ["logits"] * self.logits
-
     def _check_shapes(self, preds: Tensor, target: Tensor) -> None:
         shape = target.shape
         if preds.is_floating_point():
@@ -482,21 +424,7 @@ class Multiclass(Counting):
     def read(self, preds: Tensor, target: Tensor) -> Batch:
         """Check a batch and find the class of each sample's highest score; raise the errors of :meth:`check`."""
         preds, target = self.check(preds, target)
-        if self.soft:
-            return Batch(preds, target, soft=preds)
         if not preds.is_floating_point():
             return Batch(preds, target)
         classes, scores = highest(preds)
         return Batch(classes, target, scores)
-
-    def _count_at_once(self, state: Tensor, batch: Batch, scores: Tensor) -> bool:
-        return count_soft(state, self.table, scores, batch.target, self.ignored_target, self.logits, batch.group)
-
-    def _with_classes(self, batch: Batch) -> Batch:
-        if batch.soft is None:
-            return batch
-        best = torch.max(batch.soft, 1)
-        if self.logits:  # the softmax of infinite logits is NaN
-            return batch._replace(preds=best.indices, scores=best.values.masked_fill(best.values.isinf(), torch.nan))
-        impossible, uneven = impossible_and_uneven(batch.soft)
-        return batch._replace(preds=best.indices, scores=impossible, bounded=True, uneven=uneven)

@@ -182,46 +182,6 @@ def test_keeping_the_lowest_loss_by_default_is_told(arguments):
 
 
 @pytest.mark.usefixtures("_offline")
-def test_soft_values_break_the_ties_of_which_a_trainer_keeps_the_earliest(tmp_path):
-    """The logit grows by 1 in each epoch: every epoch predicts all samples right, the last with most confidence."""
-    transformers = import_or_skip("transformers")
-
-    class Growing(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.scale = torch.nn.Parameter(torch.ones(()))
-
-        def forward(self, inputs, labels):
-            return {"loss": -self.scale, "logits": self.scale * torch.stack([-inputs, inputs], 1)}
-
-    data = [{"inputs": float(2 * (i % 2) - 1), "labels": i % 2} for i in range(8)]
-    report = ImbalanceReport("multiclass", num_classes=2, measures=["iam"], per_class=(), soft=True, logits=True)
-    kept = {}
-    for metric in ("iam", "night_iam_soft"):
-        args = transformers.TrainingArguments(
-            str(tmp_path / metric),
-            num_train_epochs=3,
-            per_device_train_batch_size=8,
-            learning_rate=1.0,
-            lr_scheduler_type="constant",
-            optim="sgd",
-            eval_strategy="epoch",
-            save_strategy="epoch",
-            load_best_model_at_end=True,
-            metric_for_best_model=metric,
-            disable_tqdm=True,
-            report_to="none",
-            use_cpu=True,
-        )
-        sets = {"day": data[:4], "night": data} if metric.startswith("night") else data
-        computed = compute_metrics(report, args)
-        trainer = transformers.Trainer(Growing(), args, train_dataset=data, eval_dataset=sets, compute_metrics=computed)
-        trainer.train()
-        kept[metric] = trainer.state.best_global_step, round(trainer.model.scale.item())
-    assert kept == {"iam": (1, 2), "night_iam_soft": (3, 4)}  # one step per epoch, from scale 1
-
-
-@pytest.mark.usefixtures("_offline")
 def test_a_report_that_is_given_itself_says_what_to_give():
     transformers = import_or_skip("transformers")
     report = report_of()

@@ -256,7 +256,6 @@ LAYERS = [  # each imports only from its own layer and those above it in this li
             "bins",
             "log_odds",
             "arguments",
-            "soft",
             "batches",
             "errors",
             "tasks",

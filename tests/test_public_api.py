@@ -23,7 +23,6 @@ NAMES = {
     + MEASURES
     + """
         Counts ExactBatchSampler Margins at_prevalence confusion_matrix margins merge_classes one_vs_rest shot_groups
-        soft_confusion_matrix
     """,
     "imbtorch.metrics": METRICS,
     "imbtorch.measures": MEASURES,

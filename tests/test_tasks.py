@@ -1,6 +1,8 @@
 """Counting: every cell of every task, whatever the dtype or layout, and every complaint about unusable input."""
 
 import itertools
+import sys
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -901,6 +903,73 @@ def test_an_interrupt_between_blocks_leaves_the_state_as_it_was(monkeypatch):
         metric.update(target, target)
     assert len(calls) == 3
     assert metric.local_confmat.sum() == 0
+
+
+def interrupted(work, instructions):
+    """Run, with a KeyboardInterrupt after so many instructions of imbtorch; return whether it came so far."""
+
+    def trace(frame, event, _):
+        nonlocal instructions
+        if Path(frame.f_code.co_filename).parent != Path(imbtorch.__file__).parent:
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        instructions -= event == "opcode"
+        if instructions < 0:
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.parametrize(
+    ("task", "size", "groups", "on_device"),
+    [
+        ("multiclass", 300, None, False),
+        ("multiclass", 300, None, True),
+        ("multiclass", 10, 700, False),
+        ("multilabel", 17_000, None, False),
+        ("binary", None, 3, True),
+    ],
+)
+def test_an_interrupt_at_any_instruction_leaves_no_part_of_a_batch(task, size, groups, on_device, request):
+    """Also with more than 65,536 cells, which the CPU does not count in blocks."""
+    if on_device:
+        request.getfixturevalue("accelerator")
+    shape = (5, size) if task == "multilabel" else (5,)
+    target = torch.randint(2 if task != "multiclass" else size, shape, generator=generator())
+    scores = torch.rand(*shape, *([size] if task == "multiclass" else []), generator=generator())
+    number = {} if size is None else {"num_labels" if task == "multilabel" else "num_classes": size}
+    counting = Counting.of(task, **number, logits=True, groups=groups)
+    group = None if groups is None else torch.tensor([0, 2, 1, 1, 0])
+    empty, full = counting.zeros(), counting.zeros()
+    batch = counting.with_axes(counting.read(scores, target), target, group, None)
+    counting.add_(full, batch, defer=lambda: False)
+    seen = set()
+    for instructions in itertools.count(0, 5):
+        state = counting.zeros()
+        stopped = interrupted(lambda state=state: counting.add_(state, batch, defer=lambda: False), instructions)
+        assert torch.equal(state, full) or (stopped and torch.equal(state, empty))
+        seen.add((stopped, bool(state.any())))
+        if not stopped:
+            break
+    assert {(True, False), (False, True)} <= seen
+
+
+@pytest.mark.parametrize("logits", [False, True])
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+def test_counting_on_a_device_reads_no_value_and_depends_on_none(task, logits):
+    """What a device would wait for cannot run on tensors without values."""
+    counting = Counting.of(task, **SIZE[task], logits=logits)
+    scores, target = torch.rand(60, counting.classes, device="meta"), torch.zeros(60, dtype=torch.int64, device="meta")
+    counting.add_(counting.zeros(torch.device("meta")), counting.read(scores, target), defer=lambda: True)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar, overload
+from typing import overload
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from imbtorch.choosing.halves import (
 )
 from imbtorch.choosing.models import TIES, Ties, as_good_as_best
 from imbtorch.counts import Measure, check_choice, evaluated
-from imbtorch.errors import check_class_indices, check_tensor
+from imbtorch.errors import check_class_indices
 from imbtorch.inference.intervals import Interval, check_draws, posterior
 from imbtorch.measures.traits import direction_of
 from imbtorch.properties.dominance import ROUNDING
@@ -31,8 +31,6 @@ from imbtorch.tables import html_table, spans
 from imbtorch.waiting import announced
 
 __all__ = ["ChosenEpoch", "select_epoch"]
-
-T = TypeVar("T")
 
 CELLS_IN_ALL = 100_000_000  # most cells of matrices that a measure reads, some seconds; margins have no such limit
 CROSSED = 9 / 10  # weight of the halves, below 1 because half of the samples choose a little worse than all
@@ -147,7 +145,6 @@ def select_epoch(
     predictions: Tensor | Mapping[str, Tensor], target: Tensor, measure: Measure, *,
     num_classes: int | None = ...,
     higher_is_better: bool | Mapping[str, bool] | None = ..., ties: Ties = ...,
-    tie_break: Tensor | Mapping[str, Tensor | None] | None = ...,
     repeats: int = ..., samples: int | None = ..., level: float = ..., generator: torch.Generator | None = ...,
     positions: Tensor | None = ..., sum_counts: SumCounts | None = ...
 ) -> ChosenEpoch: ...
@@ -156,7 +153,6 @@ def select_epoch(
     predictions: Tensor | Mapping[str, Tensor], target: Tensor, measure: Mapping[str, Measure], *,
     num_classes: int | None = ...,
     higher_is_better: bool | Mapping[str, bool] | None = ..., ties: Ties = ...,
-    tie_break: Tensor | Mapping[str, Tensor | None] | None = ...,
     repeats: int = ..., samples: int | None = ..., level: float = ..., generator: torch.Generator | None = ...,
     positions: Tensor | None = ..., sum_counts: SumCounts | None = ...
 ) -> dict[str, ChosenEpoch]: ...
@@ -169,7 +165,6 @@ def select_epoch(
     num_classes: int | None = None,
     higher_is_better: bool | Mapping[str, bool] | None = None,
     ties: Ties = "latest",
-    tie_break: Tensor | Mapping[str, Tensor | None] | None = None,
     repeats: int = 100,
     samples: int | None = None,
     level: float = 0.95,
@@ -243,8 +238,6 @@ def select_epoch(
         ties: epoch to keep among those with the same value, ``"latest"`` (default) or ``"earliest"``, in all samples
             and in each half. Epochs tie more often in halves, so the corrected value and the stability depend on this
             rule even if no epoch ties with the kept one in all samples.
-        tie_break: ``[M]`` values that decide between tied epochs before ``ties`` does, such as values of soft counts,
-            in the direction of the measure; or name -> values (None for a measure without them).
         repeats: number of times that the samples are divided into halves, 100 by default and at least 2.
         samples: number of draws for the interval; by default 10,000 for up to 31 classes, fewer for more classes, but
             at least 100.
@@ -287,15 +280,14 @@ def select_epoch(
     measures = measure if isinstance(measure, Mapping) else {"": measure}
     if not measures:
         raise ValueError("measure is an empty dict; give at least one function of counts")
-    directions = _of_each("higher_is_better", higher_is_better, measures)
-    tie_breaks = _of_each("tie_break", tie_break, measures)
+    directions = _directions(higher_is_better, measures)
     names = tuple(predictions) if isinstance(predictions, Mapping) else None
     if isinstance(predictions, Mapping):
         predictions = _stacked(predictions, target)
     held = Samples.of(predictions, target, num_classes, positions, sum_counts)
     found = {}
     for layout, group in _groups(measures, held, repeats):
-        ways = {name: _Way.of(held, layout, measures[name], directions[name], ties, tie_breaks[name]) for name in group}
+        ways = {name: _Way.of(held, layout, measures[name], directions[name], ties) for name in group}
         epochs, times = _affordable(ways, layout, repeats)
         for name, halves in _halved(held, layout, ways, epochs, times, generator).items():
             choice = _chosen(held, layout, ways[name], halves, samples, level, generator)
@@ -309,37 +301,18 @@ class _Way:
 
     measure: Measure
     sign: float  # -1 if lower is better
-    tie_values: Tensor  # [M], decide between tied epochs before their order does; higher is better
-    ranks: Tensor  # [M], the tied epoch with the highest rank is kept
+    ties: Ties
     values: Tensor  # [M], higher is better
     kept: int
 
     @classmethod
-    def of(
-        cls,
-        held: Samples,
-        layout: Layout,
-        measure: Measure,
-        higher_is_better: bool | None,
-        ties: Ties,
-        tie_break: Tensor | None,
-    ) -> _Way:
+    def of(cls, held: Samples, layout: Layout, measure: Measure, higher_is_better: bool | None, ties: Ties) -> _Way:
         """Choose on all samples."""
         sign = 1.0 if direction_of(measure, higher_is_better) else -1.0
-        tie_values = torch.zeros(held.epochs, dtype=torch.float64)
-        if tie_break is not None:
-            check_tensor("tie_break", tie_break)
-            if tie_break.shape != tie_values.shape:
-                got = list(tie_break.shape)
-                raise ValueError(f"tie_break must hold one value for each epoch, [{held.epochs}], got {got}")
-            tie_values = (sign * tie_break.detach().cpu().double()).nan_to_num(nan=-torch.inf)
-        later = tie_values.argsort(stable=True).argsort()
-        earlier = tie_values.flip(0).argsort(stable=True).argsort().flip(0)
-        ranks = later if ties == "latest" else earlier
         values = sign * held.values(layout, measure)
         if bool(values.isnan().all()):
             raise ValueError("measure has no value in any epoch (all are nan), so there is nothing to choose")
-        return cls(measure, sign, tie_values, ranks, values, int(_best(values, ranks)))
+        return cls(measure, sign, ties, values, int(_best(values, ties)))
 
     def read(self, layout: Layout, counts: Tensor, epochs: Tensor) -> Tensor:
         """Compute values ``[m, R]``, higher is better; nan for epochs whose value on all samples is nan."""
@@ -374,14 +347,16 @@ def _stacked(predictions: Mapping[str, Tensor], target: Tensor) -> Tensor:
     return torch.stack([readable(each) for each in predictions.values()])
 
 
-def _of_each(argument: str, given: T | Mapping[str, T], measures: Mapping[str, Measure]) -> dict[str, T | None]:
-    """Return the value of an argument for each measure; None for a measure that a given mapping leaves out."""
+def _directions(given: bool | Mapping[str, bool] | None, measures: Mapping[str, Measure]) -> dict[str, bool | None]:
+    """Return the direction given for each measure; None for a measure that a given mapping leaves out."""
     if not isinstance(given, Mapping):
         return dict.fromkeys(measures, given)
     if "" in measures:
-        raise TypeError(f"{argument} must be one value, since measure is not a dict of name -> function, got {given!r}")
+        raise TypeError(
+            f"higher_is_better must be one value, since measure is not a dict of name -> function, got {given!r}"
+        )
     for name in given:
-        check_choice(f"name in {argument}", name, tuple(measures))
+        check_choice("name in higher_is_better", name, tuple(measures))
     return {name: given.get(name) for name in measures}
 
 
@@ -415,7 +390,7 @@ def _affordable(ways: Mapping[str, _Way], layout: Layout, repeats: int) -> tuple
     repeats = min(repeats, max(FEWEST, CELLS_IN_ALL // (2 * number * layout.size)))
     worth = way.values.nan_to_num(nan=-torch.inf).tolist()
     others = [epoch for epoch in range(epochs) if epoch != way.kept]
-    others.sort(key=lambda epoch: (worth[epoch], int(way.ranks[epoch])), reverse=True)
+    others.sort(key=lambda epoch: (worth[epoch], epoch if way.ties == "latest" else -epoch), reverse=True)
     return torch.tensor(sorted([way.kept, *others[: number - 1]])), repeats
 
 
@@ -440,7 +415,7 @@ def _halved(
         second = full - first
         for name, way in ways.items():
             pair = torch.stack([way.read(layout, half, epochs) for half in (first, second)], -1)  # [m, R, 2]
-            choice = _best(pair.movedim(0, -1), way.ranks[epochs])  # [R, 2]
+            choice = _best(pair.movedim(0, -1), way.ties)  # [R, 2]
             choice = torch.where(pair.isnan().all(0), every.index(way.kept), choice)  # no value on this half
             sums[name] += crossed(held, every, coins, choice)
             values[name].append(pair.flatten(1))
@@ -470,7 +445,7 @@ def _chosen(
         interval = replace(interval, method="posterior")
     tied = as_good_as_best(way.values)
     tied[way.kept] = False
-    identical = tied & (held.differences(way.kept) == 0) & (way.tie_values == way.tie_values[way.kept])
+    identical = tied & (held.differences(way.kept) == 0)
     defined = ~way.values[halves.epochs].isnan()
     compared = halves.epochs[defined]
     alike, shortfall = _indistinguishable(way.values[compared], halves.values[defined], level)
@@ -493,9 +468,10 @@ def _chosen(
 # --- choices --------------------------------------------------------------------------------------------------------
 
 
-def _best(values: Tensor, ranks: Tensor) -> Tensor:
-    """Find the index ``[...]`` of the highest of ``[..., M]``; ties go to the highest rank; 0 if all are nan."""
-    return torch.where(as_good_as_best(values), ranks, -1).argmax(-1)
+def _best(values: Tensor, ties: Ties) -> Tensor:
+    """Find the index of the highest of ``[..., M]``, the latest or earliest of tied ones; 0 if all are nan."""
+    ranks = torch.arange(values.shape[-1])
+    return torch.where(as_good_as_best(values), ranks if ties == "latest" else ranks.flip(0), -1).argmax(-1)
 
 
 def _sparse_classes(measure: Measure, counts: Tensor) -> tuple[int, ...]:

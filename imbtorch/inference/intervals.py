@@ -150,7 +150,7 @@ def posterior(
 
     Intervals of G-mean of ten or more classes are too wide; they cover .95 to 1.
 
-    These results do not apply to minima over classes or groups, to soft or weighted counts, nor to samples that
+    These results do not apply to minima over classes or groups, to weighted counts, nor to samples that
     resemble each other (use :func:`bootstrap` with clusters). Labels of ``[..., L, 2, 2]`` (``event_dims=3``) are drawn
     independently of each other. If the same samples are hard for several labels, their mean is less certain than its
     interval (coverage down to .59 in simulations of 20 labels); if many labels have few positives, the prior of each

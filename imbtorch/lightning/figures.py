@@ -23,7 +23,7 @@ class ConfusionFigures(Callback):
     warning names, once, a logger that takes none or raises. Drawing needs matplotlib. A figure is named by the
     attribute of the report or sweep, followed by:
 
-    - ``_confusion``: the confusion matrix of an :class:`~imbtorch.ImbalanceReport` (hard counts, all groups together)
+    - ``_confusion``: the confusion matrix of an :class:`~imbtorch.ImbalanceReport` (all groups together)
       and the recall of each class, with its interval if the report has one. Labels and margins have no matrix.
     - ``_groups``: each measure (of ``per_group``, or all) for each group of samples, beside its value for all groups.
     - ``_class_groups``: each measure of class groups.

@@ -127,9 +127,6 @@ def choose_with_predictions(
         repeats=REPEATS,
         higher_is_better={name: bool(column.better) for name, column in candidates.items()},
         ties=followed.ties,
-        tie_break={  # soft values
-            name: history.values[name][complete] if column.logged else None for name, column in candidates.items()
-        },
         generator=torch.Generator().manual_seed(processes.rank),
         sum_counts=processes.sum,
     )

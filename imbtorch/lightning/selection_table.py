@@ -271,7 +271,7 @@ def _baseline(followed: FollowedReport, history: ValidationHistory) -> tuple[str
     priors = followed.priors
     name, counts = always_commonest(last if priors is None else rescaled(last, priors), followed.class_names)
     columns = {key: column for key, column in followed.columns.items() if column.better is not None}
-    return name, {key: column.function(counts).item() for key, column in columns.items() if not column.logged}
+    return name, {key: column.function(counts).item() for key, column in columns.items() if column.measure is not None}
 
 
 def _notes(

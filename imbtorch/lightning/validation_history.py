@@ -33,9 +33,9 @@ class Column:
 
     Attributes:
         measure: function of the counts of one validation, or of a stack of draws; None for values that counts do not
-            give.
+            give, such as those of groups of samples.
         better: whether higher is better; None without a direction.
-        logged: name of the logged value that is read in place of the measure's: of soft counts, or of groups.
+        logged: name of the logged value that is read if there is no measure.
     """
 
     measure: Callable[[Counts], Tensor] | None
@@ -51,11 +51,11 @@ class Column:
     @property
     def needs_matrix(self) -> bool:
         """True for a measure that must see the matrix rather than margins."""
-        return not self.logged and getattr(self.measure, "needs_matrix", True)
+        return self.measure is not None and getattr(self.measure, "needs_matrix", True)
 
     def value(self, counts: Counts, logged: Mapping[str, float]) -> float:
         """Return the value of the counts of one validation, or of their margins where those suffice."""
-        if self.logged or self.measure is None:
+        if self.measure is None:
             return logged.get(self.logged, math.nan)
         return self.measure(counts).item()
 
@@ -75,8 +75,8 @@ def read_column(report: ImbalanceReport, name: str, priors: Tensor | None = None
     if name in report:
         row = report[name].row
         counted = not row.bound and row.kind not in ("group", "worst")
-        measure = report.measure(replace(row, soft=False).name) if counted else None
-        name, better, logged = row.name, row.better, row.name if row.soft or not counted else ""
+        measure = report.measure(row.name) if counted else None
+        name, better, logged = row.name, row.better, "" if counted else row.name
     else:
         measure = report.measure(name)
         better, logged = measure.higher_is_better, ""
@@ -205,7 +205,7 @@ class ValidationHistory:
     def band(self, column: Column) -> Interval | None:
         """Return the posterior interval of each validation, ``[M]``; None where drawing is impossible or slow."""
         first = next(iter(self.counts.values()))
-        if column.measure is None or column.logged or isinstance(first, Margins) or first.is_floating_point():
+        if column.measure is None or isinstance(first, Margins) or first.is_floating_point():
             return None
         draws = min(DRAWS, CELLS // max(1, first.numel() * len(self.epochs)))
         if draws < FEWEST_DRAWS:

@@ -15,7 +15,7 @@ from imbtorch.measures import class_mean
 from imbtorch.measures.traits import Traits
 from imbtorch.tasks import Counting
 
-__all__ = ["AtPrevalence", "AveragedMeasure", "blended", "chosen_average"]
+__all__ = ["AtPrevalence", "AveragedMeasure", "chosen_average"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,17 +159,6 @@ def _equal(one: object, other: object) -> bool:
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
     return bool(one == other)
-
-
-def blended(value: Tensor, soft: Tensor, share: float) -> Tensor:
-    """Blend values of hard and soft counts: (1 - share) value + share soft, in float64.
-
-    Values are blended rather than counts, so that a small share makes a small difference for every measure. In blended
-    counts, a class that is never predicted would have its full soft precision at any share, however small. If the soft
-    value is not finite, the hard value is returned.
-    """
-    value, soft = double(value), double(soft)
-    return torch.where(soft.isfinite(), (1 - share) * value + share * soft, value)
 
 
 def call_measure(measure: Callable[..., Tensor], counts: Counts, arguments: Mapping[str, Any]) -> Tensor:

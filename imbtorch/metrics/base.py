@@ -49,7 +49,6 @@ class MetricArguments(TorchmetricsArguments, total=False):
     ignore_index: int | None
     on_invalid: OnInvalid
     state: Layout
-    soft: bool | float
     weighted: bool
 
 
@@ -379,39 +378,6 @@ class LocalCounts(CountsMetric):
     def remove_listener(self, listener: Listener) -> None:
         """Stop calling a function that :meth:`add_listener` was given; unknown functions are ignored."""
         self._listeners = [known for known in self._listeners if known is not listener]
-
-    soft = Setting[float]("_counting.soft", "Share of soft counts in the value; 0 if they are not kept.")
-
-    def soft_counts(self) -> Counts:
-        """Return the counts of all processes in which each sample adds its probabilities (a collective step).
-
-        They equal :func:`imbtorch.soft_confusion_matrix`; their value enters the reported one with the share ``soft``.
-        Given the same probabilities, they are equal to the last bit for any number of processes, order of samples and
-        division into batches.
-
-        Returns:
-            float64 ``[K, K]``, for multilabel ``[L, 2, 2]``; :class:`~imbtorch.counts.Margins` of ``[K]`` for
-            ``state="margins"``.
-
-        Raises:
-            ValueError: if the metric was built without ``soft``, and as ``compute``.
-
-        >>> from imbtorch import ImbalanceAccuracy
-        >>> metric = ImbalanceAccuracy("binary", soft=0.5)
-        >>> metric.update(torch.tensor([0.25, 0.5, 0.75]), torch.tensor([0, 0, 1]))
-        >>> metric.soft_counts()
-        tensor([[1.2500, 0.7500],
-                [0.2500, 0.7500]], dtype=torch.float64)
-        """
-        if not self.soft:
-            raise ValueError(
-                f"{type(self).__name__} keeps no soft counts; build it with soft=True, and logits=True for raw logits"
-            )
-        with self._counts_of_all():
-            return self._counting.counts(self._state, soft=True)
-
-    def _shown_arguments(self) -> dict[str, Any]:
-        return super()._shown_arguments() | ({"soft": self.soft} if self.soft else {})
 
 
 def targets(counts: Counts) -> Tensor:

@@ -109,7 +109,6 @@ class GeometricMean(ConfusionMatrixMetric):
             ignore_index: target of the samples that are not counted.
             on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
             state: ``"matrix"``, or ``"margins"`` to use less memory for many classes.
-            soft: share of soft counts in the value; True for 0.02.
             weighted: True if ``update`` takes the weights of samples.
             kwargs: arguments of :class:`torchmetrics.Metric`.
         """
@@ -221,7 +220,6 @@ class CohenKappa(ConfusionMatrixMetric):
             ignore_index: target of the samples that are not counted.
             on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
             state: ``"matrix"``, or ``"margins"`` to use less memory for many classes.
-            soft: share of soft counts in the value; True for 0.02.
             weighted: True if ``update`` takes the weights of samples.
             kwargs: arguments of :class:`torchmetrics.Metric`.
         """
@@ -263,7 +261,6 @@ class ExpectedCost(ConfusionMatrixMetric):
             ignore_index: target of the samples that are not counted.
             on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
             state: ``"matrix"``; the measure needs all of it.
-            soft: share of soft counts in the value; True for 0.02.
             weighted: True if ``update`` takes the weights of samples.
             kwargs: arguments of :class:`torchmetrics.Metric`.
 
@@ -346,7 +343,6 @@ class FScore(ConfusionMatrixMetric):
             ignore_index: target of the samples that are not counted.
             on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
             state: ``"matrix"``, or ``"margins"`` to use less memory for many classes.
-            soft: share of soft counts in the value; True for 0.02.
             weighted: True if ``update`` takes the weights of samples.
             kwargs: arguments of :class:`torchmetrics.Metric`.
         """
@@ -443,7 +439,6 @@ class WeightedAccuracy(ConfusionMatrixMetric):
             ignore_index: target of the samples that are not counted.
             on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
             state: ``"matrix"``, or ``"margins"`` to use less memory for many classes.
-            soft: share of soft counts in the value; True for 0.02.
             weighted: True if ``update`` takes the weights of samples.
             kwargs: arguments of :class:`torchmetrics.Metric`.
         """
@@ -538,7 +533,6 @@ class LikelihoodRatio(ConfusionMatrixMetric):
             ignore_index: target of the samples that are not counted.
             on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
             state: ``"matrix"``, or ``"margins"`` to use less memory for many classes.
-            soft: share of soft counts in the value; True for 0.02.
             weighted: True if ``update`` takes the weights of samples.
             kwargs: arguments of :class:`torchmetrics.Metric`.
         """
@@ -575,7 +569,6 @@ class NetBenefit(ConfusionMatrixMetric):
             ignore_index: target of the samples that are not counted.
             on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
             state: ``"matrix"``, or ``"margins"`` to use less memory for many classes.
-            soft: share of soft counts in the value; True for 0.02.
             weighted: True if ``update`` takes the weights of samples.
             kwargs: arguments of :class:`torchmetrics.Metric`.
         """
@@ -622,7 +615,6 @@ class IndexBalancedAccuracy(ConfusionMatrixMetric):
             ignore_index: target of the samples that are not counted.
             on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
             state: ``"matrix"``, or ``"margins"`` to use less memory for many classes.
-            soft: share of soft counts in the value; True for 0.02.
             weighted: True if ``update`` takes the weights of samples.
             kwargs: arguments of :class:`torchmetrics.Metric`.
         """

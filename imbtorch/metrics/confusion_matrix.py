@@ -14,7 +14,7 @@ from typing_extensions import Unpack
 from imbtorch.counts import Counts, Margins, Normalize, check_choice, check_square, normalized, rescaled, sums
 from imbtorch.measures import Average
 from imbtorch.measures.traits import CATALOGUE, Traits, by_any_name, defaults_of, traits_of
-from imbtorch.metrics.averaging import AveragedMeasure, blended, chosen_average
+from imbtorch.metrics.averaging import AveragedMeasure, chosen_average
 from imbtorch.metrics.base import (
     UNSURE,
     Counter,
@@ -97,7 +97,6 @@ class ConfusionMatrixMetric(LocalCounts):
         ignore_index: int | None = None,
         on_invalid: OnInvalid = "raise",
         state: Layout = "matrix",
-        soft: bool | float = False,
         weighted: bool = False,
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
@@ -126,15 +125,6 @@ class ConfusionMatrixMetric(LocalCounts):
                 gives the number of such samples.
             state: ``"matrix"`` keeps K x K counts, ``"margins"`` 3 x K (multiclass): 3 MB in place of 123 GB for
                 128,256 classes. Measures that need the matrix refuse it.
-            soft: share of soft counts in the value, above 0 and below 1, or True for 0.02. The value is then
-                (1 - share) times the value of the counts plus share times the value of :meth:`soft_counts`, in which
-                each sample adds its probabilities. It differs from the value of the counts by at most the share of the
-                measure's range, and so breaks ties between epochs of a small validation set, of which Lightning's
-                ``ModelCheckpoint`` keeps the earliest. If soft counts have no finite value, the value of the counts is
-                reported. Needs floating ``preds``: multiclass scores are probabilities that sum to 1 within 0.01, or
-                logits with ``logits=True``; binary and multilabel scores p count as 1 - p and p, and the threshold must
-                be 0.5. The state is twice as large. :attr:`local_confmat`, :attr:`local_margins` and :meth:`interval`
-                use the hard counts.
             weighted: True if ``update`` takes ``weight``, the weights of samples. Counts are then float64 sums of
                 weights (not on MPS devices): exact for whole weights with sums below 2**53, which count like repeated
                 samples; otherwise rounded, with last digits that depend on the order of samples. Weighted counts have
@@ -147,7 +137,7 @@ class ConfusionMatrixMetric(LocalCounts):
             ValueError: for an argument that is missing, unknown, or has no meaning for the task or measure.
             TypeError: for an argument of the wrong type.
         """
-        counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index, state, soft, weighted)
+        counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index, state, weighted)
         if state == "margins" and self.needs_matrix:
             raise ValueError(
                 f"{type(self).__name__} needs the matrix, which state='margins' does not keep; use state='matrix' (a "
@@ -204,11 +194,10 @@ class ConfusionMatrixMetric(LocalCounts):
         """
         counts = self._needed(self._counter.counts(self._state))
         self._report_problems(targets(counts))
-        return self._reported(counts, self._counting.counts(self._state, soft=True) if self.soft else None)
+        return self._reported(counts)
 
     def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> Tensor:
-        soft = counter.counts(state, soft=True) if self.soft and isinstance(counter, Counting) else None
-        return self._reported(self._needed(counter.counts(state)), soft)
+        return self._reported(self._needed(counter.counts(state)))
 
     def _needed(self, counts: Counts) -> Counts:
         """Return the counts, or their margins if the measure needs no more; warnings then use the same sums."""
@@ -225,13 +214,8 @@ class ConfusionMatrixMetric(LocalCounts):
         """
         return self._measure(counts)
 
-    def _reported(self, counts: Counts, soft: Counts | None = None) -> Tensor:
-        return self._narrow(self._blended(counts, soft))
-
-    def _blended(self, counts: Counts, soft: Counts | None) -> Tensor:
-        """Return the value of counts, blended with the value of soft counts if they are given."""
-        value = self.evaluate(counts)
-        return value if soft is None else blended(value, self.evaluate(soft), self.soft)
+    def _reported(self, counts: Counts) -> Tensor:
+        return self._narrow(self.evaluate(counts))
 
     def at_prevalence(self, priors: Tensor | Sequence[float]) -> Tensor:
         """Return the value in a population with other class shares, from the counts of all processes.
@@ -267,8 +251,7 @@ class ConfusionMatrixMetric(LocalCounts):
         with self._counts_of_all() as counts:
             there = self._counting.class_priors(priors, "priors")
             self._report_problems(targets(counts), there, needed=True)
-            soft = rescaled(self._counting.counts(self._state, soft=True), there) if self.soft else None
-            return self._narrow(self._blended(rescaled(counts, there), soft))
+            return self._narrow(self.evaluate(rescaled(counts, there)))
 
     # --- intervals and text -----------------------------------------------------------------------------------------
 
@@ -279,7 +262,7 @@ class ConfusionMatrixMetric(LocalCounts):
         level: float = 0.95,
         generator: torch.Generator | None = None,
     ) -> Interval:
-        """Compute the interval of the value from the hard counts of all processes (a collective step).
+        """Compute the interval of the value from the counts of all processes (a collective step).
 
         Each process draws its own random numbers; give all of them generators of the same seed if they must agree. Like
         the value, the interval of a mean over classes covers the classes that have targets; a warning names the others.
@@ -378,7 +361,6 @@ class ConfusionMatrix(ConfusionMatrixMetric):
             ignore_index: target of the samples that are not counted.
             on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
             state: ``"matrix"``; a matrix cannot be kept as margins.
-            soft: share of soft counts in the matrix; True for 0.02.
             weighted: True if ``update`` takes the weights of samples.
             kwargs: arguments of :class:`torchmetrics.Metric`.
         """
@@ -394,8 +376,8 @@ class ConfusionMatrix(ConfusionMatrixMetric):
             raise TypeError("a confusion matrix cannot be derived from Margins; pass a [..., K, K] tensor")
         return counts if self.normalize is None else normalized(counts, self.normalize)
 
-    def _reported(self, counts: Counts, soft: Counts | None = None) -> Tensor:
-        value = self._blended(counts, soft)
+    def _reported(self, counts: Counts) -> Tensor:
+        value = self.evaluate(counts)
         return value.clone() if self.normalize is None else self._narrow(value)
 
     def _shown_arguments(self) -> dict[str, Any]:

@@ -38,14 +38,12 @@ class Groups:
         counting: how samples are counted.
         each: keys of the measures that are reported for each group; the worst value is reported for all measures that
             have a direction.
-        soft: share of soft counts in the value; 0 for hard counts alone.
     """
 
     names: tuple[str, ...]
     measures: Mapping[str, AveragedMeasure]
     counting: Counting
     each: tuple[str, ...]
-    soft: float = 0.0
     argument: ClassVar[str] = "groups"
     drawn: ClassVar[bool] = False
 
@@ -56,8 +54,8 @@ class Groups:
         for key, measure in self.measures.items():
             better = measure.higher_is_better
             names = self.names if key in self.each else ()
-            found += [Row(key, better, "group", name, self.soft > 0) for name in names]
-            found += [Row(key, better, "worst", soft=self.soft > 0)] if better is not None else []
+            found += [Row(key, better, "group", name) for name in names]
+            found += [Row(key, better, "worst")] if better is not None else []
         return tuple(found)
 
     def values(self, at: Snapshot) -> Sequence[Tensor]:
@@ -68,7 +66,7 @@ class Groups:
         for key, measure in self.measures.items():
             if key not in self.each and measure.higher_is_better is None:
                 continue
-            of_each = at.value(measure, soft=self.soft, of_groups=True)
+            of_each = at.value(measure, of_groups=True)
             if of_each.shape != (len(self.names),):
                 raise ValueError(
                     f"measure {key!r} must return one value for each of {len(self.names)} groups, got "

@@ -15,13 +15,12 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
-from imbtorch.batches import FAULTS
+from imbtorch.batches import FAULTS, extreme
 from imbtorch.counts import ratio
 from imbtorch.kernels import reading_is_free
 from imbtorch.log_odds import against_the_rest, wide
 from imbtorch.metrics.base import TorchmetricsArguments, uncounted_text
 from imbtorch.metrics.state import Setting, SyncedMetric
-from imbtorch.soft import impossible_and_uneven
 from imbtorch.tasks import Counting
 from imbtorch.waiting import rank_zero
 
@@ -156,7 +155,7 @@ class HandTill(SyncedMetric):
         outside = ((truth < 0) | (truth >= self.num_classes)) & ~ignored
         nan = scores.isnan().any(-1) & ~ignored & ~outside
         kept = ~(ignored | outside | nan)
-        worst, _ = impossible_and_uneven(scores)
+        worst = extreme(scores)
         strange = ((worst < 0) | (worst > 1)) & kept & (not self.logits)
         self._note_faults({OUT_OF_RANGE: (outside, truth), NAN: (nan, truth), IMPOSSIBLE: (strange, worst)})
         # all samples are kept, since selecting the valid ones would wait for the device

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from imbtorch.batches import FAULTS, Batch, add_batch
+from imbtorch.batches import FAULTS, Batch, add_batch, extreme
 from imbtorch.bins import bins_of
 from imbtorch.counts import has_float64
 from imbtorch.kernels import Table, integers
@@ -174,8 +174,7 @@ class Histogram:
             one_hot = torch.where(target == self.counting.ignored_target, LEFT_OUT, one_hot)
         if self.counting.logits:
             return Batch(self._bins(scores), one_hot, scores)
-        least, most = scores.amin(1, keepdim=True), scores.amax(1, keepdim=True)
-        worst = torch.where(least < 0, least, most).expand_as(scores)  # NaN if any score is
+        worst = extreme(scores).unsqueeze(1).expand_as(scores)
         return Batch(self._bins(scores), one_hot, worst, True)
 
     def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:

@@ -22,7 +22,7 @@ from imbtorch.metrics.groups import Groups, checked_group_names, checked_per_gro
 from imbtorch.metrics.report_result import Reading, ReportResult
 from imbtorch.metrics.report_table import ReportTable
 from imbtorch.metrics.resolving import Measured, named_measures, per_class_measures, resolved
-from imbtorch.metrics.rows import Overall, PerClass, Row, Snapshot, View
+from imbtorch.metrics.rows import Overall, PerClass, Snapshot, View
 from imbtorch.metrics.shared_result import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.metrics.superclasses import MergedMeasure, Superclasses, checked_superclasses
@@ -101,7 +101,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             ``{"animal": ["cat", "dog"]}``. Confusions within a superclass then count as correct
             (:func:`~imbtorch.merge_classes`). Each measure is reported as ``<measure>/superclasses``, and each measure
             in ``per_class`` as ``<measure>/<superclass>``. Requires ``task="multiclass"`` and ``state="matrix"``. These
-            values have no intervals or soft values, and are not reported by ``groups``.
+            values have no intervals and are not reported by ``groups``.
         intervals: True to report ``<name>_low`` and ``<name>_high`` for all ``measures``, or a list of names such as
             ``["iam", "recall/fraud"]``; False by default. They are the bounds of the 95 % posterior interval
             (:func:`imbtorch.analysis.posterior`) from 2,000 draws with a fixed seed, so all processes agree. Their cost
@@ -124,22 +124,14 @@ class ImbalanceReport(SharedResult, LocalCounts):
         groups: names of groups of samples, such as sites, dataloaders or subgroups, or their number, which names them
             ``group 0``, ``group 1``, ...; :meth:`update` then takes ``group=ids``, the index of each sample's group.
             The report adds ``<measure>/<group>`` and ``<measure>_worst``, the worst value over the groups, for measures
-            with a direction; with ``soft`` also ``<measure>_soft/<group>`` and ``<measure>_soft_worst``. A group that
-            lacks targets of a class that occurs in others is left out of the worst value, with a warning; if all are
-            left out, the worst value is nan. With ``intervals``, the values in ``per_group`` have intervals, but the
-            worst value has none, because an interval of a minimum rarely holds it. The state takes memory for each
-            group; the constructor warns from 100 MB on.
+            with a direction. A group that lacks targets of a class that occurs in others is left out of the worst
+            value, with a warning; if all are left out, the worst value is nan. With ``intervals``, the values in
+            ``per_group`` have intervals, but the worst value has none, because an interval of a minimum rarely holds
+            it. The state takes memory for each group; the constructor warns from 100 MB on.
         per_group: measures to report for each group; by default all ``measures`` up to 20 groups, and none for more,
             where only the worst values are reported.
         state: ``"matrix"`` keeps K x K counts. ``"margins"`` keeps 3 x K, for many classes; intervals and measures that
             read single cells then raise an error.
-        soft: True, or a weight w in (0, 1), to report ``<name>_soft`` for each of ``measures``: 1 - w times its value
-            plus w times its value on soft counts, which sum probabilities (:meth:`soft_counts`). True is 0.02; False,
-            the default, reports none. On a small validation set many epochs tie for the best value, and Lightning's
-            ``ModelCheckpoint`` keeps the earliest, often the worst of them on test data; with
-            ``monitor="val_iam_soft"`` probabilities break the ties. :class:`imbtorch.lightning.ModelCheckpoint`, which
-            keeps the latest, does not need this. ``preds`` must be floating: multiclass probabilities that sum to 1
-            within 0.01, or logits with ``logits=True``; the binary and multilabel tasks require ``threshold=0.5``.
         weighted: whether :meth:`update` takes ``weight``, the weight of each sample.
         kwargs: arguments of :class:`torchmetrics.Metric`.
 
@@ -201,18 +193,15 @@ class ImbalanceReport(SharedResult, LocalCounts):
         groups: Sequence[str] | int | None = None,
         per_group: Sequence[str] | None = None,
         state: Layout = "matrix",
-        soft: bool | float = False,
         weighted: bool = False,
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
         group_names = checked_group_names(groups)
-        _check_together(bool(intervals), state, weighted, bool(soft), group_names, per_group)
+        _check_together(bool(intervals), state, weighted, group_names, per_group)
         names = None if class_names is None else checked_names(class_names)
         num_classes, num_labels = _sized(task, num_classes, num_labels, names)
         number = None if group_names is None else len(group_names)
-        counting = Counting.of(
-            task, num_classes, num_labels, threshold, logits, ignore_index, state, soft, weighted, number
-        )
+        counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index, state, weighted, number)
         if not isinstance(groups, int):
             counting = replace(counting, group_names=group_names)
         class_names = _a_name_each(names, counting.size)
@@ -238,9 +227,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         if group_names is not None:
             of_groups = Groups(group_names, overall, counting, checked_per_group(per_group, group_names, overall))
         of_one = PerClass(of_each, class_names)
-        views = _views(
-            counting.soft, Overall(overall), bounds, of_one, self._class_groups, self._superclasses, of_groups
-        )
+        views = _views(Overall(overall), bounds, of_one, self._class_groups, self._superclasses, of_groups)
         self._reading = Reading(counting, class_names, overall, of_each, tuple(views), of_groups)
         self._check_names()
         self._name(self._reading.rows, prefix, postfix)
@@ -274,14 +261,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
 
     def _snapshot(self, counting: Counting, state: Tensor) -> Snapshot:
         """Return a state as counts."""
-        groups, soft = counting.groups is not None, counting.soft > 0
-        return Snapshot(
-            counting.counts(state),
-            counting.counts(state, soft=True) if soft else None,
-            counting.counts(state, of_groups=True) if groups else None,
-            counting.counts(state, of_groups=True, soft=True) if groups and soft else None,
-            self._priors,
-        )
+        of_groups = None if counting.groups is None else counting.counts(state, of_groups=True)
+        return Snapshot(counting.counts(state), of_groups, self._priors)
 
     def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> dict[str, Tensor]:
         assert isinstance(counter, Counting)
@@ -319,8 +300,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
                 whether reported or not.
 
         Raises:
-            ValueError: for an unknown name, and for values of groups of samples, values of soft counts and bounds of
-                intervals, because these are not functions of the counts of all samples.
+            ValueError: for an unknown name, and for values of groups of samples and bounds of intervals, because these
+                are not functions of the counts of all samples.
         """
         if name not in self:
             if name not in BY_ANY_NAME:
@@ -329,8 +310,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
                 raise ValueError(f"measures holds {name!r}, which is unknown; names are {', '.join(names)}{meant}")
             return resolved(name, BY_ANY_NAME[name], self._counting)
         row, reading = self[name].row, self._reading
-        if row.soft or row.bound or row.kind in ("group", "worst"):
-            raise ValueError(f"{name!r} is not a function of the counts of all samples, but of {_source(row)}")
+        if row.bound or row.kind in ("group", "worst"):
+            source = "an interval" if row.bound else "the groups of samples"
+            raise ValueError(f"{name!r} is not a function of the counts of all samples, but of {source}")
         if row.kind == "superclass":
             assert self._superclasses is not None
             return self._superclasses.measure(row)
@@ -362,7 +344,6 @@ class ImbalanceReport(SharedResult, LocalCounts):
         If no process has counted a sample since :meth:`reset`, which Lightning calls after each epoch, this is the
         interval of the last computed result. :meth:`ReportResult.interval` always reads that result, without
         communication. Each process draws by itself, so pass generators with the same seed if all processes must agree.
-        Soft counts are not used.
 
         Args:
             name: measure of the report, or value of a class such as ``recall/fraud``, with or without prefix and
@@ -456,7 +437,6 @@ class ImbalanceReport(SharedResult, LocalCounts):
 
 
 def _views(
-    soft: float,
     overall: Overall,
     bounds: Bounds,
     per_class: PerClass,
@@ -467,27 +447,16 @@ def _views(
     """Yield the views of a report, in the order in which their values are reported."""
     yield overall
     yield bounds
-    if soft:
-        yield replace(overall, soft=soft)
     yield per_class
     yield class_groups
     if superclasses is not None:
         yield superclasses
     if groups is not None:
         yield groups
-        if soft:
-            yield replace(groups, soft=soft)
         of_each = {
             row: measure for row, measure in bounds.measured.items() if row.measure in groups.each and not row.of
         }
         yield Bounds(of_each, groups.names)
-
-
-def _source(row: Row) -> str:
-    """Name the origin of a value that is not a function of the counts of all samples."""
-    if row.bound:
-        return "an interval"
-    return "soft counts" if row.soft else "the groups of samples"
 
 
 def _checked_prevalence(
@@ -516,7 +485,6 @@ def _check_together(
     intervals: bool,
     state: Layout,
     weighted: bool,
-    soft: bool,
     groups: Sequence[str] | None,
     per_group: Sequence[str] | None,
 ) -> None:
@@ -527,8 +495,6 @@ def _check_together(
         raise ValueError(UNSURE)
     if per_group is not None and groups is None:
         raise ValueError("per_group needs groups; pass groups=[...]")
-    if groups is not None and soft and state == "margins":
-        raise ValueError("state='margins' has no soft counts for each group; use state='matrix', or leave soft out")
 
 
 def _sized(

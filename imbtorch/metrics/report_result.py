@@ -211,7 +211,7 @@ class ReportResult(Result):
         Baseline: always predicting 'cat': iam -0.7333
         """
         reading = self._reading
-        rows = {row: value.item() for row, value in self._rows.items() if not row.soft}
+        rows = {row: value.item() for row, value in self._rows.items()}
         columns = reading.per_class or {key: of_name(key, reading.counting) for key in ("recall", "precision")}
         views: list[View] = [] if reading.per_class else [PerClass(columns, reading.class_names)]
         if reading.groups is not None:

@@ -207,7 +207,7 @@ def _of_class(
 
 
 # settings that change counts
-MEANING = ("task", "num_classes", "num_labels", "threshold", "logits", "ignore_index", "soft")
+MEANING = ("task", "num_classes", "num_labels", "threshold", "logits", "ignore_index")
 # settings of the state, which do not change the meaning of counts
 STATE_ALONE = ("layout", "weighted", "groups")
 
@@ -220,7 +220,6 @@ def _of_instance(name: str, metric: ConfusionMatrixMetric, counting: Counting) -
             "measure = staticmethod(function) in the class instead, or pass the function"
         )
     counted = replace(metric._counting, **{name: getattr(counting, name) for name in STATE_ALONE})
-    counted = replace(counted, soft=counted.soft or counting.soft)  # a report may be soft where a metric is not
     if counted != counting:
         differing = [each for each in MEANING if getattr(counted, each) != getattr(counting, each)]
         own, others = (

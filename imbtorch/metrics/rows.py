@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.counts import Counts, Margins, mapped, margins, rescaled, sums
-from imbtorch.metrics.averaging import AveragedMeasure, blended, one_value
+from imbtorch.metrics.averaging import AveragedMeasure, one_value
 
 __all__ = ["Bound", "Kind", "Overall", "PerClass", "Row", "Snapshot", "View"]
 
@@ -29,7 +29,6 @@ class Row:
         kind: scope of the value: all classes, one class, a class group, a superclass, a group of samples, or the worst
             of these groups.
         of: name of that class or group; empty for all classes.
-        soft: whether it includes soft counts.
         bound: ``"low"`` or ``"high"`` for a bound of its interval; empty for the value itself.
     """
 
@@ -37,7 +36,6 @@ class Row:
     better: bool | None
     kind: Kind = "overall"
     of: str = ""
-    soft: bool = False
     bound: Bound = ""
 
     @cached_property
@@ -47,8 +45,7 @@ class Row:
         >>> Row("recall", True, "class", "cat", bound="low").name
         'recall/cat_low'
         """
-        measure = f"{self.measure}_soft" if self.soft else self.measure
-        measure = f"{measure}_worst" if self.kind == "worst" else measure
+        measure = f"{self.measure}_worst" if self.kind == "worst" else self.measure
         measure = f"{measure}/{self.of}" if self.of else measure
         return f"{measure}_{self.bound}" if self.bound else measure
 
@@ -65,37 +62,29 @@ class Snapshot:
     """Counts of all processes at one moment.
 
     Attributes:
-        counts: hard counts, ``[K, K]``, ``[L, 2, 2]``, or their margins.
-        soft: soft counts; None if none are kept.
-        groups: hard counts of each group of samples, ``[G, ...]``; None without groups.
-        soft_groups: soft counts of each group; None without groups or soft counts.
+        counts: ``[K, K]``, ``[L, 2, 2]``, or their margins.
+        groups: counts of each group of samples, ``[G, ...]``; None without groups.
         priors: class shares of the population for which values are computed; None for those of the counts.
     """
 
     counts: Counts
-    soft: Counts | None = None
     groups: Counts | None = None
-    soft_groups: Counts | None = None
     priors: Tensor | None = None
-    _read: dict[tuple[bool, bool], Read] = field(default_factory=dict, init=False, repr=False)
+    _read: dict[bool, Read] = field(default_factory=dict, init=False, repr=False)
 
-    def read(self, *, soft: bool = False, of_groups: bool = False) -> Read:
+    def read(self, *, of_groups: bool = False) -> Read:
         """Return the counts, rescaled to the class priors, with their margins; cached."""
-        if (soft, of_groups) not in self._read:
-            hard, blended = (self.groups, self.soft_groups) if of_groups else (self.counts, self.soft)
-            counts = blended if soft else hard
+        if of_groups not in self._read:
+            counts = self.groups if of_groups else self.counts
             assert counts is not None
             rates = counts if self.priors is None else rescaled(counts, self.priors)
-            counted = sums(rates) if rates is counts and not soft else rates  # counts of a state need no check
-            self._read[soft, of_groups] = Read(rates, margins(counted))
-        return self._read[soft, of_groups]
+            counted = sums(rates) if rates is counts else rates  # counts of a state need no check
+            self._read[of_groups] = Read(rates, margins(counted))
+        return self._read[of_groups]
 
-    def value(self, measure: AveragedMeasure, *, soft: float = 0.0, of_groups: bool = False) -> Tensor:
-        """Return the value of a measure, ``[]``, or ``[G]`` for groups; ``soft`` is the weight of the soft counts."""
-        value = measure.value_of(*self.read(of_groups=of_groups))
-        if not soft:
-            return value
-        return blended(value, measure.value_of(*self.read(soft=True, of_groups=of_groups)), soft)
+    def value(self, measure: AveragedMeasure, *, of_groups: bool = False) -> Tensor:
+        """Return the value of a measure, ``[]``, or ``[G]`` for groups."""
+        return measure.value_of(*self.read(of_groups=of_groups))
 
     def of_classes(self, key: str, measure: AveragedMeasure) -> Tensor:
         """Return the values of a measure for each class ``[K]``, or label ``[L]``.
@@ -153,22 +142,20 @@ class Overall:
 
     Attributes:
         measures: key -> measure.
-        soft: weight of the soft counts; 0 for the hard counts alone.
     """
 
     measures: Mapping[str, AveragedMeasure]
-    soft: float = 0.0
-    argument: ClassVar[str] = "soft=True"
+    argument: ClassVar[str] = "measures"
     drawn: ClassVar[bool] = False
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
         """Rows, one for each measure."""
-        return tuple(Row(key, each.higher_is_better, soft=self.soft > 0) for key, each in self.measures.items())
+        return tuple(Row(key, measure.higher_is_better) for key, measure in self.measures.items())
 
     def values(self, at: Snapshot) -> Sequence[Tensor]:
         """Return one value for each row."""
-        return [one_value(key, at.value(measure, soft=self.soft)) for key, measure in self.measures.items()]
+        return [one_value(key, at.value(measure)) for key, measure in self.measures.items()]
 
 
 @dataclass(frozen=True)

@@ -138,19 +138,15 @@ def test_the_direction_of_a_measure_of_the_package_is_known():
 # --- ties, undefined values -----------------------------------------------------------------------------------------
 
 
-def test_of_equal_epochs_the_latest_is_kept_unless_something_breaks_the_tie():
+def test_of_equal_epochs_the_latest_is_kept_unless_the_earliest_is_asked_for():
     target = torch.tensor([0] * 20 + [1] * 10)
     good = target.clone()
     good[:2] = 1
     predictions = torch.stack([good, 1 - target, good, good])
     choose = partial(select_epoch, predictions, target, balanced_accuracy, samples=50, generator=seeded())
     assert choose().epoch == 3
-    assert choose(tie_break=torch.tensor([0.3, 0.9, 0.5, 0.4])).epoch == 2
-    assert choose(tie_break=torch.tensor([0.3, 0.9, 0.3, math.nan])).epoch == 2  # equal too: the latest
     assert choose(ties="earliest").epoch == 0
-    assert choose(ties="earliest", tie_break=torch.tensor([0.3, 0.9, 0.5, 0.5])).epoch == 2
-    assert choose(higher_is_better=False).epoch == 1
-    cost = choose(higher_is_better=False, tie_break=torch.arange(4.0))
+    cost = choose(higher_is_better=False)
     assert (cost.epoch, cost.stability) == (1, 1.0)
     ties = choose()
     assert ties.indistinguishable == (0, 2, 3)  # equal predictions are indistinguishable, the wrong ones differ
@@ -162,8 +158,6 @@ def test_of_equal_epochs_the_latest_is_kept_unless_something_breaks_the_tie():
         "stability - (tied with epochs 0, 2, which predict the same: an arbitrary choice); "
         "indistinguishable from 2 others (0, 2), which may lie up to 0.000 below the best"
     )
-    soft = choose(tie_break=torch.tensor([0.3, 0.9, 0.5, 0.4]))  # probabilities differ: a choice, but no stability
-    assert (soft.tied, soft.identical, soft.stability) == ((0, 3), (), None)
 
 
 def test_of_tied_epochs_only_equal_predictions_make_the_choice_arbitrary():
@@ -176,16 +170,6 @@ def test_of_tied_epochs_only_equal_predictions_make_the_choice_arbitrary():
     found = select_epoch(torch.stack([first, second, first]), target, balanced_accuracy, samples=50, generator=seeded())
     assert (found.epoch, found.tied, found.identical) == (2, (0, 1), (0,))
     assert "(tied with epochs 0 to 1, epoch 0 predicts the same: an arbitrary choice)" in str(found)
-
-
-def test_tie_breaks_of_a_measure_of_which_lower_is_better_are_read_likewise():
-    target = torch.tensor([0, 0, 1, 1])
-    predictions = torch.stack([target, target])
-    error = {"error": lambda counts: 1 - imbtorch.accuracy(counts)}
-    found = select_epoch(
-        predictions, target, error, higher_is_better=False, tie_break={"error": torch.tensor([0.1, 0.2])}, samples=50
-    )
-    assert found["error"].epoch == 0
 
 
 def test_an_epoch_without_a_value_is_never_kept():
@@ -407,13 +391,6 @@ TARGET = torch.tensor([0, 0, 1])
         (torch.full((2, 3), 5), TARGET, {"num_classes": 2}, ValueError, r"must lie in 0\.\.1, got 0\.\.5"),
         (torch.zeros(2, 3).long(), TARGET - 1, {}, ValueError, r"got -1\.\.0; leave ignored samples out"),
         (torch.zeros(2, 3).long(), TARGET, {"repeats": 1}, ValueError, "repeats must be at least 2, got 1"),
-        (
-            torch.zeros(2, 3).long(),
-            TARGET,
-            {"tie_break": torch.zeros(3)},
-            ValueError,
-            r"one value for each epoch, \[2\]",
-        ),
         (torch.zeros(2, 3).long(), TARGET, {"sum_counts": lambda x: x}, ValueError, "num_classes must be given with"),
         (
             torch.zeros(2, 3).long(),
@@ -437,8 +414,6 @@ TARGET = torch.tensor([0, 0, 1])
         (torch.zeros(2, 3).long(), TARGET, {"repeats": 2.5}, TypeError, "repeats must be an int, got 2.5"),
         (torch.zeros(2, 3).long(), TARGET, {"samples": 0}, ValueError, "samples must be at least 2, got 0"),
         (torch.zeros(2, 3).long(), TARGET, {"num_classes": "2"}, TypeError, "num_classes must be an int, got '2'"),
-        (torch.zeros(2, 3).long(), TARGET, {"tie_break": [1, 2]}, TypeError, "tie_break must be a torch.Tensor, got"),
-        (torch.zeros(2, 3).long(), TARGET, {"tie_break": {}}, TypeError, "tie_break must be one value, since"),
         (torch.zeros(2, 3).long(), TARGET, {"higher_is_better": {"ba": True}}, TypeError, "better must be one value"),
     ],
 )
@@ -463,10 +438,9 @@ def test_what_is_no_function_of_counts_is_refused(measure, error, message):
         select_epoch(torch.zeros(2, 3).long(), TARGET, measure, num_classes=2)
 
 
-@pytest.mark.parametrize("argument", ["higher_is_better", "tie_break"])
-def test_arguments_of_unknown_measures_are_refused(argument):
-    with pytest.raises(ValueError, match=f"name in {argument} must be one of 'ba', got 'f1'"):
-        select_epoch(torch.zeros(2, 3).long(), TARGET, {"ba": balanced_accuracy}, **{argument: {"f1": None}})
+def test_directions_of_unknown_measures_are_refused():
+    with pytest.raises(ValueError, match="name in higher_is_better must be one of 'ba', got 'f1'"):
+        select_epoch(torch.zeros(2, 3).long(), TARGET, {"ba": balanced_accuracy}, higher_is_better={"f1": True})
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int16])

@@ -231,11 +231,10 @@ def test_one_byte_is_kept_for_each_sample_and_only_while_validation_runs():
     assert len(made.state_dict()["validations"][-1]["predictions"]) == SIZE
 
 
-@pytest.mark.parametrize("kind", ["logits", "soft", "ignored", "binary"])
+@pytest.mark.parametrize("kind", ["logits", "ignored", "binary"])
 def test_whatever_the_report_counts_is_kept(kind):
     reports = {
         "logits": {"num_classes": 3},
-        "soft": {"num_classes": 3, "soft": True},
         "ignored": {"num_classes": 3, "ignore_index": 2},
         "binary": {"threshold": 0.3},
     }
@@ -260,33 +259,27 @@ def test_whatever_the_report_counts_is_kept(kind):
     assert row.choice.value == pytest.approx(max(accuracy(target, each) for each in wanted))
 
 
-def test_a_soft_monitor_is_replayed_on_hard_counts_with_ties_by_soft_values(tmp_path):
-    """All epochs predict alike but with other probabilities: every half keeps what soft values say."""
-    report = ImbalanceReport("binary", prefix="val_", soft=True)
-    hard = (TARGET == 1).long() ^ (torch.arange(SIZE) % 7 == 0).long()
-    sure = [0.7, 0.9, 0.8]
+def test_epochs_that_predict_the_same_have_a_corrected_value_but_no_stability(tmp_path):
+    """Whichever each half keeps, nothing is chosen by luck."""
+    predicted = (TARGET == 1).long() ^ (torch.arange(SIZE) % 7 == 0).long()
 
     def count(report, preds, target):
-        p = sure[module.trainer.global_step // 2 - 1] if not module.trainer.sanity_checking else 0.9
-        report.update(torch.where(preds == 1, p, 1 - p), (target == 1).long())
+        report.update(preds, (target == 1).long())
 
-    module = Scripted(report, hard.expand(3, -1), count=count)
-    made = summary(module, ModelCheckpoint(tmp_path, monitor="val_accuracy_soft", mode="max"))
+    module = Scripted(ImbalanceReport("binary", prefix="val_"), predicted.expand(3, -1), count=count)
+    made = summary(module, ModelCheckpoint(tmp_path, monitor="val_accuracy", mode="max"))
     rows = {row.how: row for row in made.table().rows}
     assert (rows["accuracy"].epoch, rows["accuracy"].tied, rows["accuracy"].choice.stability) == (0, 2, None)
     assert rows["accuracy"].choice.identical == (1, 2)
-    assert (rows["accuracy_soft"].epoch, rows["accuracy_soft"].choice.stability) == (1, None)
-    assert rows["accuracy_soft"].choice.identical == ()  # probabilities differ
     same = "accuracy, balanced_accuracy: epochs 0 to 2 predict the same, so the choice among them is arbitrary"
     assert same in made.table().notes
-    *_, line = [line for line in str(made.table()).splitlines() if line.startswith("best accuracy ")]
+    *_, line = [line for line in str(made.table()).splitlines() if line.startswith("best balanced_accuracy ")]
     assert re.search(r" - +2 \(<= 0.00 worse\)$", line)
-    head, _, second, *_ = made.table().rows_of_cells()
-    assert dict(zip(head, second, strict=True))["stability"] is None
-    assert rows["accuracy_soft"].choice.indistinguishable == (0, 1, 2)
-    assert rows["accuracy_soft"].choice.corrected == pytest.approx(1 - 13 / 90, abs=1e-9)  # nothing was chosen by luck
-    kept = rows["kept by val_accuracy_soft"]
-    assert kept.choice == rows["accuracy_soft"].choice
+    head, first, *_ = made.table().rows_of_cells()
+    assert dict(zip(head, first, strict=True))["stability"] is None
+    assert rows["accuracy"].choice.indistinguishable == (0, 1, 2)
+    assert rows["accuracy"].choice.corrected == pytest.approx(1 - 13 / 90, abs=1e-9)
+    assert rows["kept by val_accuracy"].choice == rows["accuracy"].choice
 
 
 def test_a_validation_of_other_samples_is_left_out_and_loses_nothing():

@@ -72,7 +72,6 @@ def test_a_report_of_everything_has_a_figure_for_each_kind():
         groups=["site A", "site B"],
         class_groups={"head": ["cat"], "tail": ["dog", "car"]},
         superclasses={"animal": ["cat", "dog"]},
-        soft=True,
     )
     scores = torch.from_numpy(0.7 * np.eye(3)[PREDS] + 0.1)
     target, group = torch.from_numpy(TARGET), torch.from_numpy(GROUP)

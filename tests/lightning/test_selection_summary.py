@@ -366,23 +366,12 @@ def test_one_measure_with_other_costs_is_monitored(tmp_path):
         assert table[f"kept by {how}"].epoch == values.index(min(values))
 
 
-def test_a_monitor_of_soft_counts_selects_by_them(tmp_path):
-    """Two epochs of equal hard counts, of which the second is surer of itself."""
-    report = ImbalanceReport("binary", prefix="val_", soft=0.5)
-    pair = [[[8, 2], [1, 4]]] * 2
-
-    def count(report, preds, target):
-        step = torch.tensor(0.6 if module.trainer.global_step == STEPS else 0.9)
-        report.update(torch.where(preds == 1, step, 1 - step), target)
-
-    module = scripted(lightning)(pair, val=report, count=count)
-    made = summary(ModelCheckpoint(tmp_path, monitor="val_accuracy_soft", mode="max"), module=module, measures=("iam",))
+def test_the_note_on_ties_says_which_of_them_the_checkpoints_keep(tmp_path):
+    module = scripted(lightning)([[[8, 2], [1, 4]]] * 2, val=ImbalanceReport("binary", prefix="val_"))
+    made = summary(ModelCheckpoint(tmp_path, monitor="val_accuracy", mode="max"), module=module, measures=("iam",))
     table = made.table()
-    assert table.measures == ("iam", "accuracy_soft")
-    soft = [0.5 * 12 / 15 + 0.5 * (12 * p + 3 * (1 - p)) / 15 for p in (0.6, 0.9)]
-    assert made.history().values["accuracy_soft"].tolist() == pytest.approx(soft)
-    assert (table["iam"].epoch, table["iam"].tied, table["accuracy_soft"].epoch) == (0, 1, 1)
-    assert table["kept by val_accuracy_soft"].epoch == 1
+    assert table.measures == ("iam", "accuracy")
+    assert [(table[how].epoch, table[how].tied) for how in ("iam", "accuracy", "kept by val_accuracy")] == [(0, 1)] * 3
     (note,) = [note for note in table.notes if note.startswith("tied: ")]  # Lightning's own callback is attached
     assert note.endswith(
         "; a best row shows the earliest of them, a kept row the one that its checkpoint kept (Lightning's "

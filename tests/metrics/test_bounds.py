@@ -303,11 +303,10 @@ def test_reported_values_without_an_interval_are_not_called_unknown():
         class_groups={"tail": ["c"]},
         superclasses={"ab": ["a", "b"]},
         measures=["iam"],
-        soft=True,
     )
     target = torch.arange(8) % 4
     report.update(torch.eye(4)[target], target, group=torch.arange(8) // 4)
-    for name in ("iam/x", "iam_worst", "iam_soft", "iam/superclasses"):
+    for name in ("iam/x", "iam_worst", "iam/superclasses"):
         assert name in report
         for ask in (report.interval, report.result().interval):
             with pytest.raises(ValueError, match=f"{name!r} has no interval; overall values and values of single"):

@@ -474,86 +474,15 @@ def test_all_processes_raise_what_one_finds():
     launch(2, wrong_on_one)
 
 
-# --- soft counts of groups ------------------------------------------------------------------------------------------
-
-SOFT_CASES = {
-    "binary": ("binary", None, ()),
-    "multiclass": ("multiclass", 4, ()),
-    "many classes": ("multiclass", 25, ()),
-    "images": ("multiclass", 3, (5,)),
-    "multilabel": ("multilabel", 3, ()),
-}
-
-
-def soft_batch(task, size, extra, samples=60):
-    shape = (samples, size, *extra) if task == "multilabel" else (samples, *extra)
-    target = torch.randint(2 if size is None or task == "multilabel" else size, shape)
-    target[:3] = -1  # ignored
-    # of logits the last digit of a probability may depend on how a batch is read
-    scores = torch.randn(samples, size, *extra).softmax(1) if task == "multiclass" else torch.rand(shape)
-    return scores, target, torch.randint(3, (samples,))
-
-
-def soft_report(task, size, **arguments):
-    number = {} if size is None else {"num_labels" if task == "multilabel" else "num_classes": size}
-    return ImbalanceReport(
-        task, **number, measures=["iam", "mcc"], per_class=(), soft=0.2, ignore_index=-1, **arguments
-    )
-
-
-@pytest.mark.parametrize("on_device", [False, True])
-@pytest.mark.parametrize("case", SOFT_CASES)
-@pytest.mark.filterwarnings("ignore:.*had no")
-def test_soft_values_of_groups_are_those_of_each_alone(case, on_device, request):
-    if on_device:
-        request.getfixturevalue("accelerator")
-    task, size, extra = SOFT_CASES[case]
-    torch.manual_seed(0)
-    scores, target, group = soft_batch(task, size, extra)
-    report = soft_report(task, size, groups=["a", "b", "c", "nobody"])
-    for part in (slice(0, 25), slice(25, None)):
-        report.update(scores[part], target[part], group=group[part])
-    report.update(scores, target, group=1)
-    values, pooled = report.compute(), soft_report(task, size)
-    pooled.update(torch.cat((scores, scores)), torch.cat((target, target)))
-    assert torch.equal(report.soft_counts(), pooled.soft_counts())
-    for name, value in pooled.compute().items():
-        assert torch.equal(values[name], value)
-    for index, name in enumerate("abc"):
-        alone = soft_report(task, size)
-        alone.update(scores[group == index], target[group == index])
-        if index == 1:
-            alone.update(scores, target)
-        for measure in ("iam_soft", "mcc_soft", "iam"):
-            assert torch.equal(values[f"{measure}/{name}"], alone.compute()[measure])
-    assert values["iam_soft/nobody"].isnan()
-    full = [values[f"iam_soft/{name}"].item() for name in "abc"]
-    if case == "binary":  # of 25 classes some group lacks one
-        assert values["iam_soft_worst"].item() == min(full)
-    one = report(scores, target, group=group)
-    assert one["mcc_soft/a"].shape == ()
-
+# --- positions within a sample ---------------------------------------------------------------------------------------
 
 PLACES = {"binary": (4, 3), "two columns": (4, 3), "multilabel": (4, 2, 3), "multiclass": (4, 3)}  # of the target
-
-
-def units_of_groups(kind, shares, target, group, ignore_index):
-    """Soft counts of each group and label, position by position: 2^-24 parts of the probability of each class."""
-    shares = shares.movedim(1, -1) if kind in ("two columns", "multiclass") else torch.stack((1 - shares, shares), -1)
-    labels = 2 if kind == "multilabel" else 1
-    units = torch.zeros(3, labels, shares.shape[-1], shares.shape[-1], dtype=torch.int64)
-    for place in np.ndindex(*target.shape):
-        if target[place] != ignore_index:
-            label = place[1] if kind == "multilabel" else 0
-            for column, share in enumerate(shares[place].tolist()):
-                units[group[place], label, target[place], column] += round(share * 2**24)
-    return units
 
 
 @pytest.mark.parametrize("on_device", [False, True])
 @pytest.mark.parametrize("within", ["one group a sample", "groups differ within a sample"])
 @pytest.mark.parametrize("kind", PLACES)
-def test_soft_counts_of_positions_are_those_of_their_groups(kind, within, on_device, request):
+def test_counts_of_positions_are_those_of_their_groups(kind, within, on_device, request):
     if on_device:
         request.getfixturevalue("accelerator")
     generator = torch.Generator().manual_seed(0)
@@ -562,82 +491,30 @@ def test_soft_counts_of_positions_are_those_of_their_groups(kind, within, on_dev
     target = torch.randint(classes, shape, generator=generator)
     target[0, ..., 0], target[2] = 255, 255  # the first position of a sample, and all of another one
     columns = {"two columns": (2,), "multiclass": (3,)}.get(kind, ())
-    shares = torch.randint(1, 2**20, (shape[0], *columns, *shape[1:]), generator=generator).double() / 2**20
-    if columns:  # multiples of 2^-20 that sum to 1
-        shares /= columns[0]
-        shares = (shares * 2**20).floor() / 2**20
-        shares[:, -1] = 1 - shares[:, :-1].sum(1)
+    scores = torch.rand(shape[0], *columns, *shape[1:], generator=generator)
+    scores = scores / scores.sum(1, keepdim=True) if columns else scores
     group = torch.randint(3, shape if "differ" in within else shape[:1], generator=generator)
     size = {"multilabel": {"num_labels": 2}, "multiclass": {"num_classes": 3}}.get(kind, {})
-    task = "binary" if kind == "two columns" else kind
-    counting = Counting.of(task, **size, soft=0.5, ignore_index=255, groups=3)
+    counting = Counting.of("binary" if kind == "two columns" else kind, **size, ignore_index=255, groups=3)
     state = counting.zeros()
-    batch = counting.with_axes(counting.read(shares, target), target, group, None)
+    batch = counting.with_axes(counting.read(scores, target), target, group, None)
     counting.add_(state, batch, defer=lambda: False)
-    of_each = group.reshape(*group.shape, *[1] * (target.ndim - group.ndim)).expand(shape)
-    wanted = units_of_groups(kind, shares, target, of_each, 255).flatten()
-    assert state[len(wanted) : 2 * len(wanted)].tolist() == wanted.tolist()
-
-
-def test_ignored_first_positions_move_no_soft_count_to_another_group():
-    report = ImbalanceReport(
-        "binary", groups=["im0", "im1"], soft=0.5, ignore_index=255, measures=["accuracy"], per_class=()
-    )
-    report.update(torch.tensor([[[0.9, 0.8], [0.1, 0.2]]]), torch.tensor([[[255, 1], [0, 0]]]), group=1)
-    with pytest.warns(UserWarning, match="im0"):
-        values = report.compute()
-    # three right ones, and probabilities .8, .9, .8 of the right class
-    assert values["accuracy_soft/im1"].item() == pytest.approx((1 + (0.8 + 0.9 + 0.8) / 3) / 2)
-
-
-def test_a_group_out_of_range_harms_no_soft_count():
-    report = soft_report("multiclass", 3, groups=2)
-    scores, target = torch.randn(4, 3).softmax(1), torch.tensor([0, 1, 2, 0])
-    report.update(scores, target, group=torch.tensor([0, 0, 1, 1]))
-    before = report.soft_counts()
-    for group in (torch.tensor([0, 2, 0, 0]), 2, -1):
-        with pytest.raises(ValueError, match=r"group holds -?\d but the metric has groups 0..1"):
-            report.update(scores, target, group=group)
-    report.update(scores, torch.full((4,), -1), group=torch.tensor([9, 9, 9, 9]))  # ignored samples are in no group
-    assert torch.equal(report.soft_counts(), before)
+    wanted = torch.zeros(3, *[2] * (kind == "multilabel"), classes, classes, dtype=torch.int64)
+    for place in np.ndindex(*shape):
+        if target[place] != 255:
+            row = scores.movedim(1, -1)[place] if columns else scores[place]
+            label = place[1:2] if kind == "multilabel" else ()
+            of_group = group[place] if "differ" in within else group[place[0]]
+            wanted[(of_group, *label, target[place], row.argmax() if columns else int(row > 0.5))] += 1
+    assert torch.equal(counting.counts(state, of_groups=True), wanted)
 
 
 @pytest.mark.parametrize(("wrong", "group"), [(3, 0), (-1, 1)])
 def test_a_target_out_of_range_is_no_row_of_the_next_group(wrong, group):
-    report = ImbalanceReport("multiclass", num_classes=3, measures=["iam"], soft=0.2, groups=2)
+    report = ImbalanceReport("multiclass", num_classes=3, measures=["iam"], groups=2)
     with pytest.raises(ValueError, match=f"target holds class {wrong}"):
         report.update(torch.eye(3), torch.tensor([0, wrong, 2]), group=group)
     assert report.counts().sum() == 0
-
-
-def test_directions_of_soft_groups():
-    report = soft_report("multiclass", 3, groups=["a", "b"])
-    names = set(report.keys())
-    assert {"iam_soft/a", "mcc_soft/b", "iam_soft_worst", "iam_worst", "iam/a"} <= names
-    assert report["iam_soft_worst"].higher_is_better
-    with pytest.raises(ValueError, match="has no soft counts for each group"):
-        soft_report("multiclass", 3, groups=["a", "b"], state="margins")
-
-
-def soft_on(rank, world):
-    torch.manual_seed(0)
-    scores, target, group = soft_batch("multiclass", 4, ())
-    report = soft_report("multiclass", 4, groups=["a", "b", "c"])
-    report.update(scores[rank::world], target[rank::world], group=group[rank::world])
-    return report.soft_counts().tolist(), {name: value.item() for name, value in report.compute().items()}
-
-
-@pytest.mark.filterwarnings("ignore:.*had no")
-@pytest.mark.parametrize("world", [2, 3])
-def test_soft_groups_on_several_processes(world):
-    torch.manual_seed(0)
-    scores, target, group = soft_batch("multiclass", 4, ())
-    alone = soft_report("multiclass", 4, groups=["a", "b", "c"])
-    alone.update(scores, target, group=group)
-    expected = alone.soft_counts().tolist(), {name: value.item() for name, value in alone.compute().items()}
-    for found in launch(world, soft_on):
-        assert found[0] == expected[0]
-        assert found[1] == pytest.approx(expected[1], nan_ok=True, abs=0)
 
 
 def test_names_in_the_place_of_indices_of_groups_are_not_all_listed():

@@ -676,7 +676,7 @@ def test_class_names_have_an_order(names):
 def test_a_value_of_a_report_as_a_function_of_counts():
     preds, target = batch_of(4)
     report = ImbalanceReport(
-        "multiclass", class_names=ANIMALS, class_groups=GROUPS, groups=["x", "y"], soft=False, intervals=["iam"]
+        "multiclass", class_names=ANIMALS, class_groups=GROUPS, groups=["x", "y"], intervals=["iam"]
     )
     report.update(preds, target, group=torch.arange(len(target)) % 2)
     values = report.compute()

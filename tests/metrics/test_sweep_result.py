@@ -200,7 +200,7 @@ def test_a_metric_is_made_with_the_threshold_that_was_chosen():
     assert (metric.logits, metric.ignore_index) == (True, -1)
     point = sweep.best(alerts=0.02, generator=torch.Generator().manual_seed(0))
     assert sweep.metric(imbtorch.Recall, at=point)(logits, target).item() == pytest.approx(point.recall)
-    two = sweep.metric(functools.partial(imbtorch.FScore, beta=2.0), soft=False)
+    two = sweep.metric(functools.partial(imbtorch.FScore, beta=2.0), average="binary")
     assert two.threshold == metric.threshold
     report = sweep.metric(imbtorch.ImbalanceReport, measures=["f1"], prefix="test_")
     assert report(logits, target)["test_f1"] == sweep.compute()["value"]
