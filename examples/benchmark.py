@@ -308,29 +308,6 @@ def scores_of_few_classes(bench: Bench) -> None:
     table("update: scores of few classes", columns, rows)
 
 
-def soft(bench: Bench) -> None:
-    """Scores into hard and soft counts, beside a softmax of the same scores."""
-    wanted = {10: 2, 1000: 6}
-    rows: list[list[object]] = []
-    for classes, batch in ((2, 65_536), (10, 4096), (10, 65_536), (100, 4096), (1000, 4096)):
-        scores, (_, target) = torch.randn(batch, classes, device=DEVICE), labels(classes, batch)
-        shares = scores.softmax(1)
-        took = bench.medians(
-            softmax=lambda scores=scores: scores.softmax(1),
-            hard=feed(ours(classes), scores, target),
-            logits=feed(ours(classes, soft=True, logits=True), scores, target),
-            probabilities=feed(ours(classes, soft=True), shares, target),
-        )
-        rows.append([classes, batch, *(1e6 * took[name] for name in took)])
-        for name in ("logits", "probabilities"):
-            ratio, what = took[name] / took["softmax"], f"soft counts of {name}, K = {classes:,}, batch {batch:,}"
-            aim = bench.at_most(wanted[classes], ratio, f"{what}: update / softmax") if classes in wanted else None
-            rows[-1] += [ratio, aim]
-    columns = ["K", "batch", "softmax µs", "hard counts µs", "soft, of logits µs", "soft, of probabilities µs"]
-    columns += ["logits / softmax", "target", "probabilities / softmax", "target"]
-    table("update: scores into soft counts", columns, rows)
-
-
 def ignore(bench: Bench) -> None:
     """Updates of which a tenth is ignored, beside the same updates without ``ignore_index``."""
     rows: list[list[object]] = []
@@ -1125,7 +1102,6 @@ SECTIONS = {
     "update": update,
     "forward": forward,
     "logits": logits,
-    "soft": soft,
     "scores": scores,
     "ignore": ignore,
     "groups": groups,

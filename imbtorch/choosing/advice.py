@@ -15,8 +15,8 @@ ADVICE: dict[str, str] = {
     "the studies do not decide. No monitor is best everywhere.",
     "last": "No wrong labels, and a loss without class weights? Then the last epoch is about as good as the one that "
     "a monitor keeps.",
-    "ties": "Few classes and few samples of the rare ones? Epochs tie: keep the latest, or set soft=True and "
-    "monitor iam_soft. G-mean cannot choose if it is 0 in every epoch.",
+    "ties": "Few classes and few samples of the rare ones? Epochs tie: keep the latest. G-mean cannot choose if it is "
+    "0 in every epoch.",
     "wrong labels": "Wrong labels? Do not keep the epoch with the lowest validation loss nor, if training labels are "
     "wrong, the last epoch. Monitor the measure you will report, but MCC if there are two classes and both training "
     "and validation labels are wrong.",
