@@ -88,6 +88,107 @@ def test_links_lead_somewhere():
 # --- what the guide says of single tools ----------------------------------------------------------------------------
 
 
+def trained(folder, values, epochs, callbacks, metric="iam", higher=True, strategy="epoch", sets=False):
+    """Train with the recipe's callback; each epoch has one step, which adds 1 to the only weight, and a given value.
+
+    Return the Trainer, whose weight is then the number of the epoch that it kept, from 1 on.
+    """
+    transformers = import_or_skip("transformers")
+    (_, snippet) = [code for section, code in SNIPPETS if section == "transformers"]
+    names = {}
+    exec(snippet.partition("\n\ndata = ")[0], names)
+    made = {"ties": names["LatestOfTies"], "patience": lambda: transformers.EarlyStoppingCallback(2)}
+
+    class Growing(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(()))
+
+        def forward(self, inputs, labels):
+            return {"loss": -self.weight, "logits": torch.stack([-inputs, inputs], 1)}
+
+    left = iter(values)
+    args = transformers.TrainingArguments(
+        str(folder),
+        num_train_epochs=epochs,
+        per_device_train_batch_size=8,
+        learning_rate=1.0,
+        lr_scheduler_type="constant",
+        optim="sgd",
+        eval_strategy="epoch",
+        save_strategy=strategy,
+        load_best_model_at_end=True,
+        metric_for_best_model=metric,
+        greater_is_better=higher,
+        disable_tqdm=True,
+        report_to="none",
+        use_cpu=True,
+    )
+    data = [{"inputs": float(i % 2), "labels": i % 2} for i in range(8)]
+    trainer = transformers.Trainer(
+        Growing(),
+        args,
+        train_dataset=data,
+        eval_dataset={"day": data, "night": data} if sets else data,
+        compute_metrics=lambda _: {"iam": next(left)},
+        callbacks=[made[name]() for name in callbacks],
+    )
+    trainer.train()
+    return trainer
+
+
+@pytest.mark.usefixtures("_offline")
+@pytest.mark.parametrize("strategy", ["epoch", "best"])
+@pytest.mark.parametrize(
+    ("values", "higher", "earliest", "latest"),
+    [
+        ([0.5, 0.7, 0.7, 0.6], True, 2, 3),
+        ([0.5, 0.7, 0.6, 0.7], True, 2, 4),
+        ([0.0, 0.0, 0.0], True, 1, 3),
+        ([0.3, 0.1, 0.1, 0.2], False, 2, 3),
+        ([0.5, float("nan"), 0.5], True, 1, 3),
+        ([0.5, 0.5, 0.6, 0.4], True, 3, 3),
+    ],
+)
+def test_the_callback_makes_a_trainer_keep_the_latest_of_tied_epochs(
+    values, higher, earliest, latest, strategy, tmp_path
+):
+    for callbacks, kept in (([], earliest), (["ties"], latest)):
+        folder = tmp_path / f"{len(callbacks)}"
+        trainer = trained(folder, values, len(values), callbacks, higher=higher, strategy=strategy)
+        assert trainer.state.global_step == len(values)
+        assert trainer.state.best_global_step == round(trainer.model.weight.item()) == kept
+        assert trainer.state.best_metric == values[kept - 1]
+        assert Path(trainer.state.best_model_checkpoint).name == f"checkpoint-{kept}"
+        saved = {path.name for path in folder.glob("checkpoint-*")}
+        assert f"checkpoint-{kept}" in saved
+        assert strategy == "best" or len(saved) == len(values)
+
+
+@pytest.mark.usefixtures("_offline")
+def test_the_callback_reads_one_of_several_sets_and_clears_the_best_value_of_a_later_evaluation(tmp_path):
+    values = [0.9, 0.5, 0.9, 0.7, 0.9, 0.7, 0.9, 0.6]  # of day and night in turns
+    trainer = trained(tmp_path, [*values, 0.7, 0.7], 4, ["ties"], "night_iam", sets=True)
+    assert (trainer.state.best_global_step, trainer.state.best_metric) == (3, 0.7)
+    trainer.evaluate()
+    assert trainer.state.best_metric is None
+
+
+@pytest.mark.usefixtures("_offline")
+@pytest.mark.parametrize(
+    ("callbacks", "of_dead", "of_alive"),  # epoch that is kept, and number of epochs
+    [
+        (["patience"], (1, 3), (1, 3)),
+        (["patience", "ties"], (3, 3), (3, 3)),
+        (["ties", "patience"], (8, 8), (4, 6)),
+    ],
+)
+def test_the_place_of_the_callback_decides_whether_ties_use_up_patience(callbacks, of_dead, of_alive, tmp_path):
+    for number, (expected, some) in enumerate(((of_dead, [0.0] * 8), (of_alive, [0.5] * 3 + [0.6] + [0.4] * 4))):
+        state = trained(tmp_path / str(number), some, 8, callbacks).state
+        assert (state.best_global_step, state.global_step) == expected
+
+
 def skorch_history(values, *callbacks, **scoring):
     """Fit a skorch net whose IAM takes the given values over the epochs, and return its history."""
     skorch = import_or_skip("skorch")
