@@ -120,7 +120,8 @@ class ModelCheckpoint(TieRule, LightningCheckpoint):
     Unlike Lightning's, it keeps its own state when ``validate``, ``test`` or ``predict`` load a checkpoint after
     ``fit``, so the files of several callbacks can be tested one after the other.
 
-    ``EarlyStopping`` counts a tie as no improvement, so patience must outlast the ties.
+    ``EarlyStopping`` counts a tie as no improvement, so ties use up its patience. In six tasks of 20 epochs a patience
+    of 10 lost nothing; one of 3 lost 49 points of IAM in the task with two classes (``examples/deep_study``).
 
     Args:
         *args: positional arguments of Lightning's ``ModelCheckpoint``, such as ``dirpath``.

@@ -296,6 +296,11 @@ def _notes(
             + " (Lightning's ModelCheckpoint keeps the earliest, imbtorch.lightning.ModelCheckpoint the latest, as "
             "advised below)" * (followed.ties == "earliest")
         )
+        if followed.stops_early:
+            yield (
+                "EarlyStopping: a tie is no improvement and uses up patience; in the study of deep networks a patience "
+                "of half the validations lost nothing"
+            )
     if any(how.endswith(" (1)") for how in kept):
         yield "(1), (2): checkpoint callbacks, in their order in the Trainer"
     if "bottom_line" in followed.columns:

@@ -94,6 +94,7 @@ class FollowedReport:
         monitored: monitor of a checkpoint callback -> name of its column.
         ties: the one of tied epochs that the first checkpoint callback with a monitor keeps; the latest without one.
         monitors_loss: True if a callback keeps or stops by a loss.
+        stops_early: True if a callback stops by a value of the report.
         class_names: names of the classes or labels.
         priors: class shares that values are read at; None for those that were counted.
         resamples: True if the choice can be repeated on predicted classes.
@@ -104,6 +105,7 @@ class FollowedReport:
     monitored: Mapping[str, str]
     ties: Ties
     monitors_loss: bool
+    stops_early: bool
     class_names: tuple[str, ...]
     priors: Tensor | None
     resamples: bool
@@ -123,13 +125,15 @@ class FollowedReport:
             name = next((known for known, other in columns.items() if other == column), name)
             columns.setdefault(name, column)
             monitored[monitor] = name
-        others = {each.monitor for each in (*keepers, *trainer.early_stopping_callbacks)} - {*report.keys()}
+        stopping = {each.monitor for each in trainer.early_stopping_callbacks}
+        others = stopping.union(each.monitor for each in keepers) - {*report.keys()}
         return cls(
             path,
             columns,
             monitored,
             getattr(keepers[0], "ties", "earliest") if keepers else "latest",
             any("loss" in str(monitor) for monitor in others),
+            not stopping.isdisjoint(report.keys()),
             report.class_names,
             priors,
             resamples,

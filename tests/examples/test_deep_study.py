@@ -291,6 +291,22 @@ def test_the_primary_table_is_that_of_the_file_by_other_code():
         assert line[-1].startswith(f"gains in {signs.count(1)}, loses in {signs.count(-1)} of {len(signs)}:")
 
 
+def test_the_guide_says_of_early_stopping_what_the_table_says():
+    text = (FOLDER / "results.md").read_text(encoding="utf-8").split("### Early stopping against")[1]
+    losses = {}
+    for patience in (3, 10):
+        lines = [line for line in text.splitlines() if f"| the measure itself, earliest, patience {patience} |" in line]
+        cells = [line.split("|")[3:9] for line in lines]  # six tasks, by balanced accuracy and by IAM
+        losses[patience] = [[float(re.search(r"[+-]\d+\.\d", cell)[0]) for cell in row] for row in cells]
+    assert np.shape(losses[3]) == np.shape(losses[10]) == (2, 6)
+    assert np.abs(losses[10]).max() == 0.2
+    assert round(losses[3][1][-1]) == np.round(np.min(losses[3])) == -49  # IAM of the task with two classes
+    guide = " ".join((FOLDER.parent / "README.md").read_text(encoding="utf-8").split())
+    assert "changed by .2 points at most" in guide
+    assert "which lost 49 points of IAM" in guide
+    assert {row["epochs"] for row in report.rows_of(FOLDER / "runs.csv")} == {"20"}
+
+
 def test_the_pictures_are_drawn_from_the_files(tmp_path):
     report.draw_run(FOLDER, tmp_path / "deep_run.png")
     report.draw_sizes(FOLDER, tmp_path / "deep_sizes.png")

@@ -216,14 +216,15 @@ def advised(*callbacks, **options):
     return text.partition('- Advice (README, "What to monitor"): ')[2]
 
 
+class WithLoss(scripted(lightning)):
+    def on_validation_epoch_end(self):
+        super().on_validation_epoch_end()
+        self.log("val_loss", -float(self.trainer.global_step))
+
+
 def test_the_advice_is_that_of_the_studies_word_for_word_and_of_this_run(tmp_path):
     def keeper(kind=ModelCheckpoint, monitor="val_accuracy", mode="max"):
         return kind(tmp_path, monitor=monitor, mode=mode)
-
-    class WithLoss(scripted(lightning)):
-        def on_validation_epoch_end(self):
-            super().on_validation_epoch_end()
-            self.log("val_loss", -float(self.trainer.global_step))
 
     default = ADVICE["default"]
     assert advised(keeper(TieKeeper)) == default  # accuracy ties, and the latest is kept
@@ -377,7 +378,18 @@ def test_the_note_on_ties_says_which_of_them_the_checkpoints_keep(tmp_path):
         "; a best row shows the earliest of them, a kept row the one that its checkpoint kept (Lightning's "
         "ModelCheckpoint keeps the earliest, imbtorch.lightning.ModelCheckpoint the latest, as advised below)"
     )
+    assert not [note for note in table.notes if note.startswith("EarlyStopping")]
     made.plot()
+
+
+@pytest.mark.parametrize(("monitor", "said"), [("val_accuracy", True), ("val_loss", False)])
+def test_a_note_says_that_ties_use_up_patience_where_a_value_of_the_report_stops_the_run(monitor, said):
+    module = WithLoss([[[8, 2], [1, 4]]] * 2, val=ImbalanceReport("binary", prefix="val_"))
+    stop = EarlyStopping(monitor, mode="max" if said else "min", patience=5)
+    table = summary(stop, module=module, measures=("iam",)).table()
+    assert table["iam"].tied == 1
+    notes = [note for note in table.notes if "a tie is no improvement and uses up patience" in note]
+    assert len(notes) == said
 
 
 def test_the_worst_group_is_monitored_and_read_off_its_logged_values(tmp_path):
