@@ -1,6 +1,6 @@
 """Measures by simulation how often 95 % intervals hold the true value, beside other packages and methods.
 
-    pip install scipy tqdm prob_conf_mat confidenceinterval confidence-intervals  # the last three are peers
+    pip install tqdm prob_conf_mat confidenceinterval confidence-intervals  # the last three are peers
     python examples/coverage.py --quick          # a minute of two cores; prints
     python examples/coverage.py                  # twelve minutes of two cores; writes examples/coverage.md
     python examples/coverage.py --promises --out promises.md  # one section

