@@ -37,6 +37,7 @@ NAMES = {
     "gmean": "G-mean",
     "iam": "IAM",
 }
+OUTCOMES = {NAMES[name]: (name,) for name in MEASURES} | {"mean of four": PRIMARY}  # rows by test measure
 MARK = "<!-- tables: written by report.py -->"
 RESAMPLES = 10_000
 Array = NDArray[np.float64]
@@ -254,18 +255,6 @@ def all_monitors(costs: Costs, title: str, regimes: Sequence[str] = REGIMES) -> 
     return table(title, ["monitor", *(NAMES[name] for name in MEASURES), "mean of six"], rows)
 
 
-DECISIONS = (
-    ("balanced accuracy", "balanced_accuracy", ("balanced_accuracy",), REGIMES),
-    ("G-mean", "gmean", ("gmean",), REGIMES),
-    ("macro F1", "mcc", ("macro_f1",), REGIMES),
-    ("MCC", "mcc", ("mcc",), REGIMES),
-    ("IAM or CBA, labels are right", "iam", ("iam",), ("plain", "weighted")),
-    ("IAM or CBA, 15 % of labels are wrong", "mcc", ("iam",), ("noise",)),
-    ("accuracy", "accuracy", ("accuracy",), REGIMES),
-    ("several of the six, or none yet", "mcc", MEASURES, REGIMES),
-)
-
-
 def of_one_monitor(settle: Costs, costs: Costs, where: str) -> list[str]:
     """The settling half's monitor beside others on some sets; nothing where no sets settle."""
     if not settle.sets:
@@ -275,34 +264,33 @@ def of_one_monitor(settle: Costs, costs: Costs, where: str) -> list[str]:
     return [comparisons(costs, pairs, MEASURES, title)]
 
 
-def decisions(costs: Costs, where: str) -> str:
-    """Which monitor for whom, of ties the latest; chosen after the data were seen, with the figures of these sets."""
-    rows = []
-    for reader, monitor, measures, regimes in DECISIONS:
-        own, *others = f"{monitor}_latest", "loss", "accuracy_latest", "last_epoch"
-        means = [f"{costs.outcome(name, measures, regimes).mean():.1f}" for name in (own, *others)]
-        told_pairs = [told(costs, difference(costs, own, name, measures, regimes)) for name in others[:2]]
-        rows.append([reader, f"`val_{monitor}`", *means, *told_pairs])
-    head = [
-        "what you report on test data",
-        "monitor",
-        "costs",
-        "loss",
-        "accuracy",
-        "last epoch",
-        "- loss",
-        "- accuracy",
-    ]
-    return table(f"Which monitor, for whom: points lost, {where}", head, rows)
-
-
-def by_measure_and_regime(costs: Costs, first: str, second: str) -> str:
-    """Difference of two monitors by each test measure in each regime."""
+def by_measure_and_regime(costs: Costs, first: str, second: str, where: str) -> str:
+    """Difference of two monitors by each test measure, and their mean over four, in each regime."""
     rows = [
-        [NAMES[measure], *(told(costs, difference(costs, first, second, (measure,), (regime,))) for regime in REGIMES)]
-        for measure in MEASURES
+        [name, *(told(costs, difference(costs, first, second, measures, (regime,))) for regime in REGIMES)]
+        for name, measures in OUTCOMES.items()
     ]
-    return table(f"{first} - {second}, by test measure and regime", ["test measure", *REGIMES], rows)
+    return table(f"{first} - {second}, by test measure and regime, {where}", ["test measure", *REGIMES], rows)
+
+
+def by_classes(costs: Costs) -> dict[str, Costs]:
+    """All sets, those with two classes, and those with more, where there are some."""
+    parts = {
+        "all": costs,
+        "two classes": costs.where(lambda row: row["classes"] == "2"),
+        "three or more": costs.where(lambda row: row["classes"] != "2"),
+    }
+    return {name: some for name, some in parts.items() if some.sets}
+
+
+def mcc_by_classes(costs: Costs, where: str) -> str:
+    """MCC against the other monitors over all test measures, by number of classes and regime."""
+    rows = []
+    for classes, some in by_classes(costs).items():
+        for other in ("iam_latest", "balanced_accuracy_latest", "macro_f1_latest", "accuracy_latest", "last_epoch"):
+            cells = [told(some, difference(some, "mcc_latest", other, MEASURES, (regime,))) for regime in REGIMES]
+            rows.append([f"{classes} ({len(some.sets)})", f"mcc_latest - {other}", *cells])
+    return table(f"MCC against others, mean of six test measures, {where}", ["sets", "comparison", *REGIMES], rows)
 
 
 def strata(costs: Costs, pairs: Sequence[tuple[str, str]]) -> str:
@@ -376,16 +364,6 @@ def noise_rows(folder: Path) -> list[dict[str, str]]:
     return rows_of(path) if path.exists() else []
 
 
-def by_classes(costs: Costs) -> dict[str, Costs]:
-    """All sets, those with two classes, and those with more, where there are some."""
-    parts = {
-        "all": costs,
-        "two classes": costs.where(lambda row: row["classes"] == "2"),
-        "three or more": costs.where(lambda row: row["classes"] != "2"),
-    }
-    return {name: some for name, some in parts.items() if some.sets}
-
-
 def by_cell(costs: Costs, pairs: Sequence[tuple[str, str]], measures: Sequence[str]) -> list[str]:
     """Differences of pairs of monitors in each cell."""
     return [told(costs, difference(costs, *pair, measures, (cell,))) for pair in pairs for cell in costs.regimes]
@@ -403,18 +381,17 @@ def of_iam(shares: dict[str, Costs], rule: str) -> str:
     return table(f"Wrong labels, test IAM, {rule}, by cell", ["wrong", "sets", "comparison", *CELLS], rows)
 
 
-def of_measures(costs: Costs) -> str:
+def of_measures(costs: Costs, rule: str, classes: str = "all") -> str:
     """Measure itself beside the loss, the last epoch, MCC and itself at the true class shares, by cell."""
-    rows = []
-    named = {NAMES[name]: (name,) for name in MEASURES} | {"mean of four": PRIMARY}
-    for other in ("loss", "last_epoch", "mcc_soft"):
-        for name, measures in named.items():
-            rows.append([f"own, soft - {other}", name, *by_cell(costs, [("own, soft", other)], measures)])
+    rows, own, end = [], f"own, {rule}", RULES[rule]
+    for other in ("loss", "last_epoch", f"mcc{end}"):
+        for name, measures in OUTCOMES.items():
+            rows.append([f"{own} - {other}", name, *by_cell(costs, [(own, other)], measures)])
     for name in ("macro_f1", "mcc", "iam"):
-        pair = (f"{name}_true_soft", f"{name}_soft")
+        pair = (f"{name}_true{end}", f"{name}{end}")
         rows.append([" - ".join(pair), NAMES[name], *by_cell(costs, [pair], (name,))])
     head = ["comparison", "test measure", *CELLS]
-    return table(f"15 % wrong labels, each test measure, {len(costs.sets)} sets", head, rows)
+    return table(f"15 % wrong labels, each test measure, {rule}, {classes} ({len(costs.sets)} sets)", head, rows)
 
 
 def calibrated(costs: Costs) -> str:
@@ -455,7 +432,9 @@ def wrong_labels(folder: Path) -> list[str]:
     number = f"{len(costs.sets)} sets ({len(set(costs.families))} families)"
     title = f"15 % wrong labels, test IAM: primary comparisons of the addendum, {number}"
     found = [table(title, ["wrong labels", *COMPARED], rows), of_iam(shares, "soft"), costs_by_cell(costs)]
-    return [*found, of_measures(costs), calibrated(costs), of_iam({"15 %": costs}, "latest")]
+    found += [of_measures(costs, "soft"), calibrated(costs), of_iam({"15 %": costs}, "latest")]
+    some = {name: some for name, some in by_classes(costs).items() if name != "three or more"}
+    return found + [of_measures(each, "latest", name) for name, each in some.items()]
 
 
 def part(row: dict[str, str], *halves: str) -> bool:
@@ -491,21 +470,21 @@ def tables(folder: Path) -> str:
     pairs = [("own, soft", other) for other in ("loss", "accuracy_soft", "last_epoch")]
     found.append(comparisons(unseen, pairs, PRIMARY, title, ("plain", "weighted")))
     those = f"{len(unseen.sets)} unseen sets"
-    found += of_one_monitor(settle, unseen, those)
-    found.append(decisions(unseen, those))
+    others = ("own, earliest", "loss", "accuracy_latest", "mcc_latest", "last_epoch")
+    found += [by_measure_and_regime(unseen, "own, latest", other, those) for other in others]
+    found += [*of_one_monitor(settle, unseen, those), mcc_by_classes(unseen, those)]
     found += wrong_labels(folder)
     title = f"Primary comparisons, the whole reporting half ({len(reported.sets)} sets)"
     found.append(comparisons(reported, COMPARISONS, PRIMARY, title))
     found.append(comparisons(both, COMPARISONS, PRIMARY, f"The same over all {len(both.sets)} sets"))
     found += of_one_monitor(settle, reported, "reporting half")
-    found.append(decisions(reported, "reporting half"))
     found.append(all_monitors(reported, "Mean regret in points, reporting half, mean of three regimes"))
     found += [
         all_monitors(reported, f"Mean regret in points, reporting half, {regime}", (regime,)) for regime in REGIMES
     ]
     pairs = [*COMPARISONS[:3], *COMPARISONS[4:], ("own, soft", "last_epoch")]
-    found += [by_measure_and_regime(reported, *pair) for pair in pairs]
-    chosen = (COMPARISONS[1], COMPARISONS[2], COMPARISONS[4], COMPARISONS[5])
+    found += [by_measure_and_regime(reported, *pair, "reporting half") for pair in pairs]
+    chosen = COMPARISONS[1:]
     found += [strata(both, chosen), variants(folder, lambda row: part(row, "settle", "report"), chosen)]
     found += [sureness(folder, lambda row: part(row, "settle", "report")), ties(reported)]
     if generated.sets:
