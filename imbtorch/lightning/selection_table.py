@@ -22,7 +22,7 @@ from imbtorch.tables import aligned, html_table, spans, write_csv
 __all__ = ["Kept", "SelectedEpoch", "SelectionTable"]
 
 WIDTH, NAME, MEASURE = 100, 40, 18  # characters of a line, of the name of a row, and of a column
-MANY_CLASSES = 10  # from which on the studies advise otherwise
+MANY_CLASSES = 10  # from which on the studies name measures for the undecided
 
 
 class Kept(NamedTuple):
@@ -433,6 +433,6 @@ def _advice(followed: FollowedReport, history: ValidationHistory) -> str:
         and (followed.ties == "earliest" or not history.values.get("gmean", torch.ones(1)).any())
     ):
         lines.append(ADVICE["ties"])
-    elif (classes == 2 or classes >= MANY_CLASSES) and len({places[0] for places in best.values() if places}) > 1:
+    elif classes >= MANY_CLASSES and len({places[0] for places in best.values() if places}) > 1:
         lines.append(ADVICE["undecided"])
     return " ".join(lines)
