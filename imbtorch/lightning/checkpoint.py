@@ -105,11 +105,10 @@ class TieRule(_Base):
 class ModelCheckpoint(TieRule, LightningCheckpoint):
     """Lightning's ``ModelCheckpoint`` that keeps the latest of tied epochs, where Lightning's keeps the earliest.
 
-    On a small validation set many epochs have the same best value of a measure. If a network gets no worse by training
-    on, the latest of them is the better model. On the test parts of 24 imbalanced data sets it gained 3.6 percentage
-    points of balanced accuracy and 8.9 of IAM with an unweighted loss, and some 1.5 over unweighted and weighted losses
-    and wrong labels together (``examples/monitor_study``). If a network forgets the rare class again,
-    ``ties="earliest"`` may be better.
+    On a small validation set many epochs can have the same best value of a measure. On the test parts of 31 small
+    tables (16 families), with an unweighted loss and right labels, the latest of them was better than the earliest by
+    3.0 percentage points of balanced accuracy (95 % interval 1.3 to 4.3) and 5.6 of IAM (2.6 to 7.6). With class
+    weights, or with wrong labels, the mean over four measures is undecided (``examples/monitor_study``).
 
     Everything else is Lightning's: arguments, ``save_top_k``, ``save_last``, both modes, several processes. Among the
     best ``save_top_k`` checkpoints ``best_model_path`` is the latest of tied ones, and of tied worst ones the earliest

@@ -52,7 +52,7 @@ def check(folder: Path, done: subprocess.CompletedProcess[str], epochs: int) -> 
     shown = [line for line in done.stderr.splitlines() if re.search(r"Warning|\.py:\d+:", line)]
     assert shown == []
     assert done.stdout.count("\nkept by  ") == 1  # rank zero alone speaks
-    for words in ("Noise was added", "chosen to show the effect", "accuracy selects as well as IAM"):
+    for words in ("Noise was added", "chosen to show the effect", "do not decide between IAM and balanced"):
         assert words in " ".join(done.stdout.split())
 
     logged = history(folder)
