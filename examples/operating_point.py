@@ -8,7 +8,7 @@ last quarter measures IBA at .5 and at the thresholds chosen.
 
 Read the result with care. The value of the best threshold on the validation set is the best of all, so it flatters;
 the corrected one and that of the test set count. And both sets have few positives, eight to twelve of them, so the
-intervals are wide: that of one threshold holds the value of the other more often than not.
+intervals are wide: that of one threshold may hold the value of the other.
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ class SelectionSummary(Callback):
     is repeated on random halves of the samples (:func:`imbtorch.analysis.select_epoch`). For each measure the table
     then adds the corrected value with its interval, the share of the halves that select the same epoch (``-`` where
     epochs tie), the number of epochs indistinguishable from it, and how much worse than the best these may be. Epochs
-    tie more often in halves than in all samples, and each half keeps the latest or the earliest by the same rule. The
-    rule therefore changes corrected values and stability, even of an epoch that ties with no other.
+    can tie in halves only, and each half keeps the latest or the earliest by the same rule. The rule therefore changes
+    corrected values and stability, even of an epoch that ties with no other.
 
     Each process keeps the predicted classes of its own samples on the CPU and in checkpoints, in the smallest integer
     dtype: up to 256 classes one byte for each sample (each pixel in segmentation) and validation. More than 10 MB a
