@@ -64,6 +64,23 @@ def legend(ax):
     return [text.get_text() for text in ax.get_legend().get_texts()]
 
 
+def recalls_beside(ax):
+    """Recalls that are read off the points beside the rows of a confusion matrix, from the first row on."""
+    (panel,) = [each for each in ax.child_axes if each.get_xlabel().startswith("Recall")]
+    (points,) = [each for each in panel.lines if each.get_marker() == "o"]
+    rows = np.argsort(points.get_ydata())
+    assert panel.get_ylim() == ax.get_ylim()
+    assert np.array(points.get_ydata())[rows].tolist() == list(range(len(rows)))
+    return np.array(points.get_xdata())[rows].tolist()
+
+
+def cut_off(figure):
+    """Whether something that is drawn lies outside of the figure; a pixel may be lost."""
+    FigureCanvasAgg(figure).draw()
+    drawn, whole = figure.get_tightbbox().padded(-1 / figure.dpi), figure.get_size_inches()
+    return drawn.x0 < 0 or drawn.y0 < 0 or drawn.x1 > whole[0] or drawn.y1 > whole[1]
+
+
 def line(ax, label):
     """The one line of a label."""
     (found,) = [drawn for drawn in ax.lines if drawn.get_label() == label]

@@ -24,14 +24,15 @@ class ConfusionFigures(Callback):
     attribute of the report or sweep, followed by:
 
     - ``_confusion``: the confusion matrix of an :class:`~imbtorch.ImbalanceReport` (all groups together)
-      and the recall of each class, with its interval if the report has one. Labels and margins have no matrix.
+      and the recall of each class, with its interval if the report has one, as the ``plot`` of its result draws them.
+      Labels and margins have no matrix.
     - ``_groups``: each measure (of ``per_group``, or all) for each group of samples, beside its value for all groups.
     - ``_class_groups``: each measure of class groups.
     - ``_superclasses``: confusion matrix and recalls of the superclasses.
-    - ``_curves``: ROC and precision-recall curve of a :class:`~imbtorch.ThresholdSweep`, with the best threshold
-      marked. With several labels or classes, the ROC curves and average precisions of the ten with the fewest
-      positives; dotted lines mark the average precision of guessing, the share of positives. If no label has targets of
-      both classes, nothing is drawn and a warning says so, once.
+    - ``_curves``: the measure of a :class:`~imbtorch.ThresholdSweep` over its thresholds, the ROC curve and precision
+      over recall, with the best threshold and 95 % intervals, as the ``plot`` of its result draws them. With several
+      labels or classes, the ten with the fewest positives, and average precisions in place of precision over recall. If
+      no label has targets of both classes, nothing is drawn and a warning says so, once.
 
     Names of figures of ``test`` end in ``_test``. File names add the epoch of the weights, as in ``_epoch0007``: after
     ``validate(ckpt_path="best")`` the epoch of the checkpoint, without a path the last epoch trained. They omit an

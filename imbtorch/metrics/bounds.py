@@ -20,6 +20,7 @@ from imbtorch.suggestions import did_you_mean
 __all__ = ["Bounds", "checked_intervals"]
 
 DRAWS = 2000  # number of draws from the posterior
+LEVEL = 0.95  # probability with which an interval of a report holds
 ENDS: tuple[Bound, Bound] = ("low", "high")
 
 
@@ -58,7 +59,7 @@ class Bounds:
             assert isinstance(counts, Tensor)
             generator = torch.Generator(counts.device).manual_seed(0)
             drawn = posterior(
-                self.to_draw(at.priors), counts, samples=DRAWS, generator=generator, event_dims=counts.ndim
+                self.to_draw(at.priors), counts, samples=DRAWS, level=LEVEL, generator=generator, event_dims=counts.ndim
             )
             found += [bound for each in self.by_row(drawn).values() for bound in (each.low, each.high)]
         return found

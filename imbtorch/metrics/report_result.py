@@ -15,7 +15,7 @@ from imbtorch.counts import Counts, mapped, margins, sums
 from imbtorch.inference.intervals import Interval, bootstrap, posterior
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import UNSURE, confusion_counts
-from imbtorch.metrics.bounds import Bounds, checked_intervals
+from imbtorch.metrics.bounds import LEVEL, Bounds, checked_intervals
 from imbtorch.metrics.groups import Groups, comparable_groups
 from imbtorch.metrics.report_table import ReportTable
 from imbtorch.metrics.resolving import of_name
@@ -236,7 +236,7 @@ class ReportResult(Result):
         return ReportTable.of(parts, _bounds(rows), directions, trivial_line(*reading.baseline(self._at)), sort, head)
 
     def plot(self, ax: Any | None = None) -> tuple[Any, Any]:
-        """Draw the confusion matrix with class names and recalls.
+        """Draw the confusion matrix with the recall of each class beside its row.
 
         The multilabel task, and ``state="margins"``, which keeps no matrix, draw a bar for the recall of each label or
         class. If ``intervals`` names recalls of classes, such as ``recall/fraud``, error bars show them.
@@ -248,17 +248,14 @@ class ReportResult(Result):
             Figure (None if axes were given) and axes.
         """
         reading, counts = self._reading, self._at.counts
-        known, recalls = _bounds(self._rows), self.of_classes("recall")
-        pairs = [known.get(("class", name, "recall")) for name in reading.class_names]
-        ends = torch.tensor([pair or (math.nan, math.nan) for pair in pairs], dtype=torch.float64)
-        limits = (ends[:, 0], ends[:, 1]) if any(pairs) else None
+        known, names = _bounds(self._rows), reading.class_names
+        ends = [known.get(("class", name, "recall"), (math.nan, math.nan)) for name in names]
+        low, high = torch.tensor(ends, dtype=torch.float64).unbind(-1)
+        recalls = Interval(self.of_classes("recall"), low, high, LEVEL, "")
         if isinstance(counts, Tensor) and counts.ndim == 2:
-            beside = None if limits is None else (recalls, *limits)
-            return plot_confusion_matrix(counts, ax, labels=reading.class_names, recalls=beside)
+            return plot_confusion_matrix(counts, ax, labels=names, recalls=recalls)
         item = "Label" if reading.counting.task == "multilabel" else "Class"
-        return plot_values(
-            recalls, ax, name="recall", bounds=(0.0, 1.0), item=item, labels=reading.class_names, limits=limits
-        )
+        return plot_values(recalls, ax, name="recall", bounds=(0.0, 1.0), item=item, labels=names)
 
     def _repr_html_(self) -> str:
         """Return the table for notebooks."""

@@ -34,10 +34,9 @@ from imbtorch.metrics.compat import warn_caller
 from imbtorch.metrics.limits import checked_limits
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import Row
-from imbtorch.plots import plot_precision_recall, plot_roc, plot_sweep
-from imbtorch.plots.operating import draw_precision_recall
-from imbtorch.plots.style import add_legend, display_names, figure_and_axes, figure_of_panels, probability
-from imbtorch.properties.isometrics import class_totals, precision_recall_points, roc_points
+from imbtorch.plots.operating import plot_average_precisions, plot_best_thresholds
+from imbtorch.plots.style import TITLE_PAD, figure_of_panels
+from imbtorch.plots.thresholds import plot_sweep
 from imbtorch.tables import html_table
 from imbtorch.tasks import Counting
 
@@ -45,10 +44,11 @@ __all__ = ["Also", "SweepReading", "SweepResult"]
 
 M = TypeVar("M")
 Also: TypeAlias = Literal["auc", "average_precision", "partial_auc"]
-Kind: TypeAlias = Literal["value", "roc", "precision_recall"]
-AP = "average_precision"
+Areas: TypeAlias = Literal["roc", "precision_recall", "average_precision"]
+Kind: TypeAlias = Literal["value", Areas]
+AP: Literal["average_precision"] = "average_precision"
 RESAMPLES = 400
-NEAR_THE_EDGE = 0.65  # rate or recall from which a text beside its point would leave the axes
+MOST_DRAWN = 10  # most labels or classes in one picture
 MOST_CORRECTED = 5  # labels up to which a picture shows the corrected intervals of their values
 
 
@@ -501,13 +501,17 @@ class SweepResult(Result):
     def plot(self, kind: Kind | None = None, ax: Any | None = None) -> Any:
         """Draw the measure over the thresholds, the ROC curve, and precision over recall.
 
-        The best threshold is marked in each of them, with its value. Legends show 95 % intervals
-        (:meth:`interval`): the corrected interval of the best value, for up to five labels because it takes draws, AUC,
-        and average precision. An interval that cannot be computed is left out, such as those of weighted counts. The
-        default thresholds are spaced evenly as logits, and so is their axis.
+        The best threshold is marked in each curve, with its value; of several labels or classes the legend tells it.
+        Beyond ten of them, the ten with the fewest positives are drawn.
+
+        Legends and error bars show 95 % intervals (:meth:`interval`): the corrected interval of the best value, for up
+        to five labels because it takes draws, AUC, and average precision. An interval that cannot be computed is left
+        out, such as those of weighted counts. The default thresholds are spaced evenly as logits, and so is their axis.
 
         Args:
-            kind: ``"value"``, ``"roc"`` or ``"precision_recall"``; by default all three, side by side.
+            kind: ``"value"``, ``"roc"``, ``"precision_recall"``, or ``"average_precision"``, which draws a bar for each
+                label beside random guessing. By default the first three side by side; of several labels or classes,
+                whose precisions cross, average precision in place of the third.
             ax: matplotlib axes for one of them, by default the measure over the thresholds; without axes a new figure
                 is made.
 
@@ -515,104 +519,89 @@ class SweepResult(Result):
             Figure (None if axes were given) and axes.
 
         Raises:
-            ValueError: for an unknown ``kind``, and for curves if no label has targets of both classes.
+            ValueError: for an unknown ``kind``, and for all but ``"value"`` if no label has targets of both classes.
         """
-        kinds: tuple[Kind, ...] = get_args(Kind)
-        check_choice("kind", kind, (None, *kinds))
+        check_choice("kind", kind, (None, *get_args(Kind)))
+        known = len(self._reading.class_names)
         if kind is None and ax is None:
-            figure, axes = figure_of_panels(len(kinds))
-            for each, beside in zip(kinds, axes, strict=True):
+            third: Kind = "precision_recall" if known == 1 else AP
+            figure, axes = figure_of_panels(3, entries=3 + min(MOST_DRAWN, known))
+            for each, beside in zip(("value", "roc", third), axes, strict=True):
                 self.plot(each, beside)
             return figure, axes
-        return self._plot_values(ax) if kind in (None, "value") else self._plot_curve(kind == "roc", ax)
+        if kind is None or kind == "value":
+            labels = self._rarest(whole=False)
+            figure, ax = self._plot_values(labels, ax)
+        else:
+            labels = self._rarest(whole=True)
+            figure, ax = self._plot_areas(kind, labels, ax)
+        if known > MOST_DRAWN:
+            title = f"The {len(labels)} rarest of {known}", ax.get_title()
+            ax.set_title("\n".join(filter(None, title)), fontsize="medium", pad=TITLE_PAD)
+        return figure, ax
 
-    def _plot_values(self, ax: Any | None) -> tuple[Any, Any]:
+    def _rarest(self, whole: bool) -> list[int]:
+        """Return the labels to draw: those with the fewest positives; ``whole`` needs targets of both classes."""
+        histogram = self._histogram.cpu()
+        one_class = self._of_one_class(histogram)
+        if whole and bool(one_class.all()):
+            raise ValueError(self._one_class_text(one_class, "there is no curve"))
+        positives = histogram[..., 1, :].sum(-1).reshape(-1).double()
+        rarest = torch.where(one_class, torch.inf, positives).argsort(stable=True)[:MOST_DRAWN].sort().values
+        return rarest[~one_class[rarest]].tolist() if whole else rarest.tolist()
+
+    def _plot_values(self, labels: list[int], ax: Any | None) -> tuple[Any, Any]:
         """Draw the measure over the thresholds."""
         thresholds, values = self.curve()
-        rows = zip(self._reading.rows_of("threshold"), self._reading.rows_of("value"), strict=True)
-        best = torch.stack([torch.stack([self._rows[row].cpu().double() for row in pair]) for pair in rows])
-        binary = self._reading.counting.task == "binary"
-        few = len(best) <= MOST_CORRECTED
-        intervals = self._interval_texts("value") if few else [""] * len(best)
-        corrected = [f"corrected {text}" * bool(text) for text in intervals]
-        figure, ax = plot_sweep(
+        best = torch.stack((self._values_of("threshold"), self._values_of("value")), -1)
+        few, nan = len(best) <= MOST_CORRECTED, torch.full((len(best),), torch.nan)
+        return plot_sweep(
             thresholds,
-            values,
+            values.reshape(-1, len(thresholds))[labels],
             ax,
-            best=best[0] if binary else best,
-            labels=self._reading.class_names,
+            best=best[labels],
+            corrected=self._with_interval("value", nan, labels) if few else None,
+            labels=[self._reading.class_names[index] for index in labels],
             name=self._reading.name,
             scale="logit" if self._reading.crowded else "linear",
         )
-        if not binary:
-            _add_to_legend(ax, self._reading.class_names, corrected)
-        elif corrected[0]:
-            mark = next(line for line in reversed(ax.lines) if line.get_marker() == "o")
-            mark.set_label(corrected[0])
-            add_legend(ax, "below")
-        return figure, ax
 
-    def _plot_curve(self, roc: bool, ax: Any | None) -> tuple[Any, Any]:
-        """Draw the ROC curve, or precision over recall, of each label that has targets of both classes."""
-        one_class = self._of_one_class(self._histogram.cpu())
-        if bool(one_class.all()):
-            raise ValueError(self._one_class_text(one_class, "there is no curve"))
-        rows = [(at, row) for at, row in enumerate(self._reading.rows_of("threshold")) if not one_class[at]]
-        histograms = self._of_labels((self._histogram if roc else self.rates()).cpu())
-        counts = {row.of: self._reading.matrices(histograms[at]) for at, row in rows}
-        best = torch.stack([self._rows[row].cpu() for _, row in rows])
-        marked = dict(zip(counts, torch.searchsorted(self._reading.thresholds, best).tolist(), strict=True))
-        figure, ax = self._drawn_curves(roc, counts, marked, ax)
-        areas = self._area_texts(roc)
-        _add_to_legend(ax, list(counts), [areas[at] for at, _ in rows])
-        for name, threshold in zip(counts, best.tolist(), strict=True):
-            x, y = (roc_points if roc else precision_recall_points)(counts[name])[marked[name]].tolist()
-            if x == x and y == y:  # precision is nan without positive predictions
-                side, aside = ("right", -9) if x > NEAR_THE_EDGE else ("left", 9)
-                text, offset = f"threshold {probability(threshold)}", (aside, -9 if roc else 5)
-                ax.annotate(text, (x, y), offset, textcoords="offset points", ha=side)
-        return figure, ax
+    def _plot_areas(self, kind: Areas, labels: list[int], ax: Any | None) -> tuple[Any, Any]:
+        """Draw curves with their areas, or average precisions alone."""
+        name, areas = ("auc", self.auc()) if kind == "roc" else (AP, self.average_precision())
+        swept = self._of_labels((self._histogram if kind == "roc" else self.rates()).cpu())
+        rows = self._reading.rows_of("threshold")
+        counts = {rows[index].of: self._reading.matrices(swept[index]) for index in labels}
+        shown = self._with_interval(name, areas, labels)
+        if kind == AP:
+            item = "Class" if self._reading.counting.task == "multiclass" else "Label"
+            return plot_average_precisions(counts, ax, precisions=shown, item=item)
+        return plot_best_thresholds(
+            kind,
+            counts,
+            ax,
+            thresholds=self._reading.thresholds,
+            best=self._values_of("threshold")[labels],
+            measure=self._reading.name,
+            areas=shown,
+        )
 
-    def _drawn_curves(
-        self, roc: bool, counts: Mapping[str, Tensor], marked: Mapping[str, int], ax: Any | None
-    ) -> tuple[Any, Any]:
-        """Draw the curves; labels with different class shares have no common area out of reach."""
-        shares = [torch.tensor(class_totals(each)) for each in counts.values()]
-        if roc or all(torch.allclose(each / each.sum(), shares[0] / shares[0].sum(), atol=1e-6) for each in shares):
-            return (plot_roc if roc else plot_precision_recall)(counts, ax, marked=marked)
-        figure, ax = figure_and_axes(ax, (5.0, 5.0))
-        draw_precision_recall(ax, counts, marked)
-        add_legend(ax, "below")
-        return figure, ax
+    def _values_of(self, name: str) -> Tensor:
+        """Return a value of all labels, float64 ``[L]`` on the CPU."""
+        return torch.stack([self._rows[row].cpu().double() for row in self._reading.rows_of(name)])
 
-    def _area_texts(self, roc: bool) -> list[str]:
-        """Return AUC or average precision of each label, with its interval where there is one."""
-        areas = (self.auc() if roc else self.average_precision()).cpu().reshape(-1).tolist()
-        intervals = self._interval_texts("auc" if roc else AP)
-        name = "AUC" if roc else "AP"
-        return [f"{name} {text or f'{area:.3f}'}" for area, text in zip(areas, intervals, strict=True)]
-
-    def _interval_texts(self, name: str) -> list[str]:
-        """Return a value with its 95 % interval for each label; empty where there is none."""
-        labels = len(self._reading.class_names)
+    def _with_interval(self, name: str, values: Tensor, labels: list[int]) -> Interval:
+        """Return values of some labels with their 95 % interval; bounds that cannot be computed are nan."""
         try:
             found = self.interval(name, generator=torch.Generator().manual_seed(0))  # torch's own state stays
-        except ValueError:  # no interval of weighted counts, or without targets of both classes
-            return [""] * labels
-        ends = zip(*(part.reshape(-1).tolist() for part in (found.estimate, found.low, found.high)), strict=True)
-        return [f"{value:.3f} [{low:.3f}, {high:.3f}]" * (value == value) for value, low, high in ends]
+        except ValueError:  # no interval of weighted counts, or of average precision at another prevalence
+            nan = torch.full_like(values, torch.nan)
+            found = Interval(values, nan, nan, 0.95, "")
+        estimate, low, high = (part.cpu().reshape(-1)[labels] for part in (found.estimate, found.low, found.high))
+        return replace(found, estimate=estimate, low=low, high=high)
 
     def _repr_html_(self) -> str:
         """Return the values as a table for notebooks."""
         return html_table(
             [["", type(self).__name__], *([row.name, f"{value:.4f}"] for row, value in self._rows.items())]
         )
-
-
-def _add_to_legend(ax: Any, names: Sequence[str], texts: Sequence[str]) -> None:
-    """Write a text behind each name in a legend that has other entries too."""
-    pairs = list(zip(display_names(names, len(texts)), texts, strict=True))
-    for shown in ax.get_legend().get_texts():
-        if pairs and shown.get_text() == pairs[0][0]:
-            name, text = pairs.pop(0)
-            shown.set_text(": ".join(part for part in (name.strip(), text) if part))

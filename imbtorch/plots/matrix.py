@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
 
 from imbtorch.counts import check_square, normalized
-from imbtorch.plots.style import display_names, figure_and_axes, name_ticks
-from imbtorch.plots.values import draw_limits
+from imbtorch.inference.intervals import Interval
+from imbtorch.plots.style import display_names, figure_and_axes, interval_note, name_ticks
+from imbtorch.plots.values import draw_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +29,7 @@ def plot_confusion_matrix(
     *,
     labels: Sequence[str] | None = None,
     normalize: Literal["true", "pred", "all"] = "true",
-    recalls: tuple[Tensor, Tensor, Tensor] | None = None,
+    recalls: Tensor | Interval | None = None,
 ) -> tuple[Figure | None, Axes]:
     """Draw a confusion matrix: darker grey for higher rates, with count and rate in each cell if there is room.
 
@@ -42,8 +43,8 @@ def plot_confusion_matrix(
             written.
         normalize: whole that the rates are shares of: ``"true"`` class, ``"pred"`` (predicted class) or ``"all"``
             samples.
-        recalls: value, lower and upper limit of the recall of each class, ``[K]`` each, drawn beside the rows as points
-            with error bars; nan for none.
+        recalls: recall of each class, ``[K]``, drawn beside the rows as points; with an interval, error bars are drawn
+            where its bounds are not nan.
 
     Returns:
         The new figure (None if axes were given) and the axes.
@@ -63,8 +64,8 @@ def plot_confusion_matrix(
     rates = normalized(counts.detach().cpu(), normalize).double()
     side = min(max(3.6, 0.6 * size if size <= MAX_WRITTEN else 0.2 * size), 14.0)
     named = 0.08 * max(map(len, names), default=0) + 0.6
-    beside = 1.2 * (recalls is not None)
-    fig, ax = figure_and_axes(ax, (side + named + (size > MAX_WRITTEN) + beside, side + named))
+    strip = 1.2 if recalls is not None else 0.1  # inches for the recalls, or for a gap
+    fig, ax = figure_and_axes(ax, (side + named + strip + (size > MAX_WRITTEN), side + named))
     top = 1.0 if normalize != "all" else max(rates.max().item(), 1e-12)
     texts = _cell_texts(counts)
     box = ax.get_window_extent().transformed(ax.get_figure().dpi_scale_trans.inverted())  # type: ignore[union-attr]
@@ -78,27 +79,29 @@ def plot_confusion_matrix(
             ax.text(column, row, f"{text}\n{rate:.0%}", ha="center", va="center", fontsize=font, color=color)
         ax.set_title(f"Count and share of {SHARE[normalize]}", fontsize="small")
     else:
-        _draw_with_bar(ax, rates, top, normalize)
+        _draw_with_bar(ax, rates, top, normalize, _axes_beside(ax, strip, 0.2))
     name_ticks(ax, "x", names)
     name_ticks(ax, "y", names)
     ax.set_xlabel("Predicted class")
     ax.set_ylabel("True class")
     if recalls is not None:
-        _draw_recalls(ax, *recalls, right=1.03 + 0.22 * (size > MAX_WRITTEN))
+        _draw_recalls(ax, recalls)
     return fig, ax
 
 
-def _draw_recalls(ax: Axes, values: Tensor, low: Tensor, high: Tensor, right: float) -> None:
-    """Draw the recall of each class with its interval to the right of its row."""
-    beside = ax.inset_axes((right, 0.0, 0.25, 1.0), sharey=ax)
-    beside.plot(
-        values.detach().cpu().tolist(), range(len(values)), marker="o", markersize=4, color="black", linestyle=""
-    )
-    draw_limits(beside, values, (low, high), sideways=True)
+def _draw_recalls(ax: Axes, recalls: Tensor | Interval) -> None:
+    """Draw the recall of each class, with its interval if there is one, to the right of its row."""
+    beside, label = _axes_beside(ax, 0.1, 0.95), "Recall"
+    beside.set_ylim(ax.get_ylim())
+    if isinstance(recalls, Interval):
+        draw_interval(beside, recalls, sideways=True)
+        label, recalls = "\n".join(("Recall", interval_note(recalls))).strip(), recalls.estimate
+    values = recalls.detach().cpu().tolist()
+    beside.plot(values, range(len(values)), marker="o", markersize=4, color="black", linestyle="")
     beside.set_xlim(-0.02, 1.02)
     beside.set_xticks([0, 0.5, 1], ["0", ".5", "1"])
     beside.tick_params(labelleft=False, left=False)
-    beside.set_xlabel("Recall")
+    beside.set_xlabel(label)
     beside.grid(visible=True, axis="x", alpha=0.3)
 
 
@@ -112,13 +115,25 @@ def _cell_texts(counts: Tensor) -> dict[tuple[int, int], str]:
     }
 
 
-def _draw_with_bar(ax: Axes, rates: Tensor, top: float, normalize: Literal["true", "pred", "all"]) -> None:
-    """Draw rates from 0 to ``top`` as greys, with a colour bar."""
+def _axes_beside(ax: Axes, left: float, width: float) -> Axes:
+    """Make axes of the same height to the right of others; in inches, so that the layout knows their room."""
+    from matplotlib.transforms import ScaledTranslation, blended_transform_factory
+
+    figure: Any = ax.get_figure()
+    area: Any = ax.transAxes
+    inches = figure.dpi_scale_trans + ScaledTranslation(1, 0, area)
+    return ax.inset_axes((left, 0.0, width, 1.0), transform=blended_transform_factory(inches, area))
+
+
+def _draw_with_bar(
+    ax: Axes, rates: Tensor, top: float, normalize: Literal["true", "pred", "all"], beside: Axes
+) -> None:
+    """Draw rates from 0 to ``top`` as greys, with a colour bar in the axes beside them."""
     from matplotlib.colors import PowerNorm
     from matplotlib.ticker import PercentFormatter
 
     image = ax.imshow(rates.tolist(), cmap="Greys", norm=PowerNorm(0.5, 0.0, top))
-    bar = ax.get_figure().colorbar(image, ax=ax, fraction=0.04, pad=0.02)  # type: ignore[union-attr]
+    bar = ax.get_figure().colorbar(image, cax=beside)  # type: ignore[union-attr]
     bar.set_ticks([tick for tick in (0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1) if tick <= top])
     bar.ax.yaxis.set_major_formatter(PercentFormatter(1.0))
     bar.set_label(f"Share of {SHARE[normalize]}")

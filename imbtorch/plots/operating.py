@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
 from imbtorch.counts import Measure, evaluated
+from imbtorch.inference.intervals import Interval
 from imbtorch.plots.dominance import LEVELS, draw_dominance_space
-from imbtorch.plots.style import add_legend, display_names, figure_and_axes, line_style
+from imbtorch.plots.style import (
+    LEGEND_ROW,
+    TITLE_PAD,
+    add_legend,
+    bracketed,
+    brackets_note,
+    display_names,
+    figure_and_axes,
+    legend_texts,
+    line_style,
+    literal,
+    probability,
+)
+from imbtorch.plots.values import draw_trivial, plot_values
 from imbtorch.properties.isometrics import (
     class_totals,
     dominance_points,
@@ -30,6 +44,9 @@ __all__ = ["plot_dominance_curve", "plot_precision_recall", "plot_roc"]
 Models: TypeAlias = Any
 """Counts ``[T, 2, 2]`` at each threshold, a sweep or its result; or name -> one of these."""
 GUESSING = "random guessing"
+MARK = "marked threshold"
+NEAR_THE_EDGE = 0.65  # rate or recall from which a text beside its point would leave the axes
+FEW = 4  # most operating points that have room for large marks
 UNREACHABLE = "out of reach at these class shares"
 EVEN_LEVELS = 9  # lines of equal value where no operating point is marked
 
@@ -74,17 +91,11 @@ def plot_roc(
     """
     named = _named(models)
     places = _places(marked, named)
-    curves = {name: _rising(counts, roc_points(counts)) for name, counts in named.items()}
-    ends = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
-    curves = {name: torch.cat((ends[:1], curve, ends[1:])) for name, curve in curves.items()}
-    points = {name: roc_points(named[name])[index] for name, index in places.items()}
     lines = None if measure is None else roc_isometrics(measure, *_common_totals(named))
     fig, ax = figure_and_axes(ax, (5.0, 5.0))
     if measure is not None and lines is not None:
         _draw_isometrics(ax, lines, _levels(levels, measure, named, places, lines))
-    ax.plot([0, 1], [0, 1], color="0.4", linestyle=":", linewidth=1, zorder=1, label=GUESSING)
-    _draw_curves(ax, curves, points, isinstance(models, Mapping))
-    ax.set(xlabel="False positive rate", ylabel="True positive rate", xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    _draw_roc(ax, named, places, _texts(models))
     add_legend(ax, "below")
     return fig, ax
 
@@ -128,39 +139,79 @@ def plot_precision_recall(
     """
     named = _named(models)
     places = _places(marked, named)
-    negatives, positives = _common_totals(named)
-    lines = None if measure is None else precision_recall_isometrics(measure, negatives, positives)
+    totals = _common_totals(named)
+    lines = None if measure is None else precision_recall_isometrics(measure, *totals)
     fig, ax = figure_and_axes(ax, (5.0, 5.0))
-    share, recall = positives / (negatives + positives), torch.linspace(0, 1, 201, dtype=torch.float64)
-    least = least_precision(recall, share).tolist()
-    ax.fill_between(recall.tolist(), least, color="0.9", linewidth=0, zorder=0, label=UNREACHABLE)
     if measure is not None and lines is not None:
         _draw_isometrics(ax, lines, _levels(levels, measure, named, places, lines))
-    ax.axhline(share, color="0.4", linestyle=":", linewidth=1, zorder=1, label=GUESSING)
-    draw_precision_recall(ax, named, places, isinstance(models, Mapping))
+    _draw_precision_recall(ax, named, places, _texts(models))
     add_legend(ax, "below")
     return fig, ax
 
 
-def draw_precision_recall(
-    ax: Axes, named: Mapping[str, Tensor], places: Mapping[str, int], labelled: bool = True
-) -> None:
-    """Draw precision over recall of each model, with its operating point; class shares may differ between them.
+def plot_best_thresholds(
+    kind: Literal["roc", "precision_recall"],
+    counts: Mapping[str, Tensor],
+    ax: Axes | None = None,
+    *,
+    thresholds: Tensor,
+    best: Tensor,
+    measure: str,
+    areas: Interval,
+) -> tuple[Figure | None, Axes]:
+    """Draw the curve of each label with its best threshold, and the area below it in the legend.
+
+    The threshold of a single label is written at its point. Those of several would overlap there, and stand in the
+    legend.
 
     Args:
-        ax: axes to draw into.
-        named: name -> counts ``[T, 2, 2]`` at each threshold.
-        places: name -> index of the operating point.
-        labelled: whether the legend names the models.
+        kind: ROC curve, or precision over recall.
+        counts: name of a label -> ``[T, 2, 2]`` counts or rates at each threshold; an empty name is not written.
+        ax: axes to draw into; by default those of a new figure.
+        thresholds: ``[T]``, increasing.
+        best: ``[L]``, the best threshold of each label.
+        measure: name of the measure that is best there.
+        areas: ``[L]``, area below each curve with its interval; bounds are nan where there is none.
+
+    Returns:
+        The new figure (None if axes were given) and the axes.
     """
-    curves = {}
-    for name, counts in named.items():
-        curve = _rising(counts, precision_recall_points(counts))
-        curve = curve[~curve[:, 1].isnan()]  # precision is undefined where nothing is predicted positive
-        curves[name] = torch.cat((curve[:1] * torch.tensor([0.0, 1.0]), curve))
-    points = {name: precision_recall_points(named[name])[index] for name, index in places.items()}
-    _draw_curves(ax, curves, points, labelled, drawstyle="steps-pre")
-    ax.set(xlabel="Recall", ylabel="Precision", xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    fig, ax = figure_and_axes(ax, (5.0, 4.7 + LEGEND_ROW * len(counts)))
+    area, draw = ("AUC", _draw_roc) if kind == "roc" else ("AP", _draw_precision_recall)
+    single, names = len(counts) == 1, display_names(list(counts), len(counts))
+    notes = [f"{area} {text}" for text in bracketed(areas)]
+    chosen = [f"threshold {probability(value)}" for value in best.tolist()]
+    texts = legend_texts(names, notes) if single else legend_texts(names, notes, chosen)
+    places = dict(zip(counts, torch.searchsorted(thresholds, best).tolist(), strict=True))
+    mark = literal(f"threshold with the best {measure}")
+    points = draw(ax, counts, places, dict(zip(counts, texts, strict=True)), mark)
+    ((x, y), *_) = points.values()
+    if single and x == x and y == y:  # precision is nan without positive predictions
+        side, offset = ("right", (-9, -16)) if x > NEAR_THE_EDGE else ("left", (9, -9 if kind == "roc" else 5))
+        ax.annotate(chosen[0], (x, y), offset, textcoords="offset points", ha=side)
+    add_legend(ax, "below", title=brackets_note(areas))
+    return fig, ax
+
+
+def plot_average_precisions(
+    counts: Mapping[str, Tensor], ax: Axes | None = None, *, precisions: Interval, item: str
+) -> tuple[Figure | None, Axes]:
+    """Draw the average precision of each label as a bar, with that of random guessing as a dotted line.
+
+    Args:
+        counts: name of a label -> ``[T, 2, 2]`` counts or rates at each threshold.
+        ax: axes to draw into; by default those of a new figure.
+        precisions: ``[L]``, average precision of each label with its interval; bounds are nan where there is none.
+        item: label of the x axis.
+
+    Returns:
+        The new figure (None if axes were given) and the axes.
+    """
+    names = list(counts)
+    fig, ax = plot_values(precisions, ax, name="average precision", bounds=(0.0, 1.0), item=item, labels=names)
+    draw_trivial(ax, torch.tensor(_shares(counts)[0]), precisions.estimate)
+    ax.set_title("Dotted: random guessing (share of positives)", fontsize="medium", pad=TITLE_PAD)
+    return fig, ax
 
 
 def plot_dominance_curve(
@@ -206,9 +257,51 @@ def plot_dominance_curve(
     points = {name: dominance_points(named[name])[index] for name, index in places.items()}
     fig, ax = figure_and_axes(ax, (6.4, 5.6))
     draw_dominance_space(ax, levels)
-    _draw_curves(ax, curves, points, isinstance(models, Mapping))
+    _draw_curves(ax, curves, points, _texts(models))
     add_legend(ax, "below")
     return fig, ax
+
+
+def _draw_roc(
+    ax: Axes, named: Mapping[str, Tensor], places: Mapping[str, int], texts: Mapping[str, str], mark: str = MARK
+) -> dict[str, list[float]]:
+    """Draw ROC curves above random guessing, and return the operating points."""
+    ends = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    curves = {name: _rising(counts, roc_points(counts)) for name, counts in named.items()}
+    curves = {name: torch.cat((ends[:1], curve, ends[1:])) for name, curve in curves.items()}
+    points = {name: roc_points(named[name])[index] for name, index in places.items()}
+    ax.plot([0, 1], [0, 1], color="0.4", linestyle=":", linewidth=1, zorder=1, label=GUESSING)
+    ax.set(xlabel="False positive rate", ylabel="True positive rate", xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    return _draw_curves(ax, curves, points, texts, mark)
+
+
+def _draw_precision_recall(
+    ax: Axes, named: Mapping[str, Tensor], places: Mapping[str, int], texts: Mapping[str, str], mark: str = MARK
+) -> dict[str, list[float]]:
+    """Draw precision over recall, and return the operating points.
+
+    Random guessing and the area out of reach are drawn if all models have the same class shares.
+    """
+    curves = {}
+    for name, counts in named.items():
+        curve = _rising(counts, precision_recall_points(counts))
+        curve = curve[~curve[:, 1].isnan()]  # precision is undefined where nothing is predicted positive
+        curves[name] = torch.cat((curve[:1] * torch.tensor([0.0, 1.0]), curve))
+    points = {name: precision_recall_points(named[name])[index] for name, index in places.items()}
+    (share, *_), same = _shares(named)
+    if same:
+        recall = torch.linspace(0, 1, 201, dtype=torch.float64)
+        least = least_precision(recall, share).tolist()
+        ax.fill_between(recall.tolist(), least, color="0.9", linewidth=0, zorder=0, label=UNREACHABLE)
+        ax.axhline(share, color="0.4", linestyle=":", linewidth=1, zorder=1, label=GUESSING)
+    ax.set(xlabel="Recall", ylabel="Precision", xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    return _draw_curves(ax, curves, points, texts, mark, drawstyle="steps-pre")
+
+
+def _texts(models: Models) -> dict[str, str]:
+    """Return the text of the legend for each model; a single model without a name has none."""
+    names = list(models) if isinstance(models, Mapping) else []
+    return dict(zip(names, display_names(names, len(names)), strict=True))
 
 
 def _named(models: Models) -> dict[str, Tensor]:
@@ -221,6 +314,7 @@ def _named(models: Models) -> dict[str, Tensor]:
             raise TypeError(
                 f"models must be counts [T, 2, 2] at each threshold, or a ThresholdSweep, got a {type(model).__name__}"
             )
+        class_totals(counts)
         named[name] = counts
     if not named:
         raise ValueError("models is empty; give at least one model with its counts at each threshold")
@@ -240,11 +334,18 @@ def _places(marked: int | Mapping[str, int] | None, named: Mapping[str, Tensor])
 
 def _common_totals(named: Mapping[str, Tensor]) -> tuple[float, float]:
     """Return the negatives and positives of the first model, after a check that all have its class shares."""
-    totals = {name: class_totals(counts) for name, counts in named.items()}
-    shares = {name: positives / (negatives + positives) for name, (negatives, positives) in totals.items()}
-    if max(shares.values()) - min(shares.values()) > 1e-6:
-        raise ValueError(f"models must have the same share of positives to be compared here, got {shares}")
-    return next(iter(totals.values()))
+    shares, same = _shares(named)
+    if not same:
+        got = dict(zip(named, shares, strict=True))
+        raise ValueError(f"models must have the same share of positives to be compared here, got {got}")
+    return class_totals(next(iter(named.values())))
+
+
+def _shares(named: Mapping[str, Tensor]) -> tuple[list[float], bool]:
+    """Return the share of positives of each model, and whether all have the same."""
+    totals = [class_totals(counts) for counts in named.values()]
+    shares = [positives / (negatives + positives) for negatives, positives in totals]
+    return shares, max(shares) - min(shares) <= 1e-6
 
 
 def _rising(counts: Tensor, points: Tensor) -> Tensor:
@@ -283,26 +384,20 @@ def _draw_isometrics(ax: Axes, lines: Tensor, levels: Sequence[float]) -> None:
 
 
 def _draw_curves(
-    ax: Axes, curves: Mapping[str, Tensor], points: Mapping[str, Tensor], labelled: bool = True, **options: Any
-) -> None:
-    """Draw a curve for each model, and its operating point if it is marked."""
-    label_of_mark: str | None = "marked threshold"  # of the first one
-    labels = display_names(list(curves), len(curves))
-    for index, (label, (name, curve)) in enumerate(zip(labels, curves.items(), strict=True)):
-        look = line_style(index, len(curve))
-        ax.plot(*curve.T.tolist(), label=label if labelled else None, linewidth=1.5, zorder=2.5, **look, **options)
-        if name in points:
-            x, y = points[name].tolist()
-            dot: dict[str, Any] = {"markersize": 11, "markeredgewidth": 1.5, "markerfacecolor": "white"}
-            ax.plot(
-                [x],
-                [y],
-                marker=look["marker"],
-                linestyle="None",
-                color="black",
-                clip_on=False,
-                zorder=3,
-                label=label_of_mark,
-                **dot,
-            )
-            label_of_mark = None
+    ax: Axes,
+    curves: Mapping[str, Tensor],
+    points: Mapping[str, Tensor],
+    texts: Mapping[str, str],
+    mark: str = MARK,
+    **options: Any,
+) -> dict[str, list[float]]:
+    """Draw a curve for each model, then the operating points, and return these."""
+    looks = {name: line_style(index, len(curve)) for index, (name, curve) in enumerate(curves.items())}
+    for name, curve in curves.items():
+        ax.plot(*curve.T.tolist(), label=texts.get(name), linewidth=1.5, zorder=2.5, **looks[name], **options)
+    marked = {name: point.tolist() for name, point in points.items()}
+    dot: dict[str, Any] = {"markersize": 11 if len(marked) <= FEW else 8, "markeredgewidth": 1.5, "clip_on": False}
+    for index, (name, (x, y)) in enumerate(marked.items()):
+        look = {"color": looks[name]["color"], "marker": looks[name]["marker"], "markerfacecolor": "white"}
+        ax.plot([x], [y], linestyle="None", zorder=3, label=None if index else mark, **look, **dot)
+    return marked

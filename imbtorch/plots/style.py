@@ -9,21 +9,29 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from imbtorch.inference.intervals import Interval
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = [
     "COLORS",
+    "LEGEND_ROW",
     "LINES",
     "MARKERS",
     "MAX_NAMED",
+    "TITLE_PAD",
     "TRIVIAL",
     "add_legend",
+    "bracketed",
+    "brackets_note",
     "display_names",
     "explain_trivial",
     "figure_and_axes",
     "figure_of_panels",
+    "interval_note",
+    "legend_texts",
     "line_style",
     "literal",
     "name_ticks",
@@ -35,16 +43,18 @@ MAX_LETTERS = 30  # longest name that is written in full; the middle of a longer
 LAST_LETTERS = 10  # kept at the end of a cut name, where numbers stand
 COLORS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")  # Okabe and Ito
 LINES = ("-", "--", ":", "-.")
+TITLE_PAD = 12  # points between axes and title, for markers at the upper end
 TRIVIAL: dict[str, Any] = {"linestyle": ":", "linewidth": 1}  # look of the lines of baselines
+LEGEND_ROW = 0.18  # inches
 NARROW = 18  # letters up to which two names stand beside each other below axes
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*", "<", ">")
 
 
-def figure_of_panels(number: int) -> tuple[Figure, Sequence[Axes]]:
-    """Make a figure with a number of panels side by side."""
+def figure_of_panels(number: int, entries: int) -> tuple[Figure, Sequence[Axes]]:
+    """Make a figure with panels side by side, and with room for legends of that many entries below them."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.7 * number, 4.6), layout="constrained")
+    figure = Figure(figsize=(4.7 * number, 4.1 + LEGEND_ROW * entries), layout="constrained")
     return figure, list(figure.subplots(1, number, squeeze=False).flat)
 
 
@@ -84,9 +94,11 @@ def explain_trivial(ax: Axes) -> None:
     ax.plot([], [], color="0.4", label="baseline", **TRIVIAL)
 
 
-def add_legend(ax: Axes, place: Literal["beside", "below"] = "beside", columns: int | None = None) -> None:
+def add_legend(
+    ax: Axes, place: Literal["beside", "below"] = "beside", columns: int | None = None, title: str = ""
+) -> None:
     """Draw the legend of axes outside of them, where it covers no data: to the right, or below the x axis."""
-    options: dict[str, Any] = {"fontsize": "small", "frameon": False}
+    options: dict[str, Any] = {"fontsize": "small", "frameon": False, "title": title, "title_fontsize": "small"}
     if place == "beside":
         ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), ncols=columns or 1, **options)
         return
@@ -139,6 +151,45 @@ def probability(value: float) -> str:
     if digits <= 6:
         return f"{value:.{digits}f}"
     return f"{value:.1e}" if value < 0.5 else f"1 - {1 - value:.1e}"
+
+
+def legend_texts(names: Sequence[str], *notes: Sequence[str]) -> list[str]:
+    """Return the text of each entry of a legend: its name, as :func:`display_names` writes it, and notes behind it.
+
+    >>> legend_texts(["cat", "dog"], ["AUC 0.9", "AUC 0.8"], ["threshold 0.20", ""])
+    ['cat: AUC 0.9, threshold 0.20', 'dog: AUC 0.8']
+    """
+    texts = []
+    for name, *some in zip(names, *notes, strict=True):
+        text = ", ".join(filter(None, some))
+        texts.append(f"{name}: {text}" if text and not name.isspace() else text or name)
+    return texts
+
+
+def bracketed(interval: Interval) -> list[str]:
+    """Return each value as a text, with its bounds in brackets unless they are nan; a text is empty for nan.
+
+    >>> import torch
+    >>> bracketed(Interval(torch.tensor([0.8]), torch.tensor([0.7]), torch.tensor([0.9]), 0.95, "posterior"))
+    ['0.800 [0.700, 0.900]']
+    """
+    rows = zip(*(part.reshape(-1).tolist() for part in (interval.estimate, interval.low, interval.high)), strict=True)
+    texts = []
+    for value, low, high in rows:
+        bounds = "" if math.isnan(low) else f" [{low:.3f}, {high:.3f}]"
+        texts.append("" if math.isnan(value) else f"{value:.3f}{bounds}")
+    return texts
+
+
+def interval_note(interval: Interval | None) -> str:
+    """Return a text that explains error bars, such as ``95 % interval``; empty if there are none."""
+    return "" if interval is None or bool(interval.low.isnan().all()) else f"{100 * interval.level:g} % interval"
+
+
+def brackets_note(interval: Interval | None) -> str:
+    """Return a text that explains the brackets of :func:`bracketed`; empty if there are none."""
+    note = interval_note(interval)
+    return f"in brackets: {note}" if note else ""
 
 
 def name_ticks(ax: Axes, axis: Literal["x", "y"], names: Sequence[str]) -> None:

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from imbtorch.plots.style import COLORS, LINES, add_legend, display_names, figure_and_axes, literal, probability
+from imbtorch.inference.intervals import Interval
+from imbtorch.plots.style import (
+    LEGEND_ROW,
+    add_legend,
+    bracketed,
+    brackets_note,
+    display_names,
+    figure_and_axes,
+    legend_texts,
+    line_style,
+    literal,
+    probability,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,19 +37,24 @@ def plot_sweep(
     ax: Axes | None = None,
     *,
     best: Tensor | None = None,
+    corrected: Interval | None = None,
     labels: Sequence[str] | None = None,
     name: str = "value",
     scale: Literal["linear", "logit"] = "linear",
 ) -> tuple[Figure | None, Axes]:
     """Draw a measure over the thresholds, and mark the best threshold of each line and the threshold 0.5.
 
-    A line jumps where a threshold passes the score of a sample; the fewer samples, the larger its steps.
+    A line jumps where a threshold passes the score of a sample; the fewer samples, the larger its steps. The best
+    threshold of a single line is written at its mark. Those of several lines would overlap there, and stand in the
+    legend.
 
     Args:
         thresholds: ``[T]`` in [0, 1].
         values: ``[T]``, or ``[L, T]`` for several labels or classes; a nan leaves a gap in the line.
         ax: axes to draw into; by default those of a new figure.
         best: ``[2]`` or ``[L, 2]``, the threshold to mark on each line and the value there; by default no mark.
+        corrected: best values ``[]`` or ``[L]`` corrected for the choice of the threshold, with their intervals, which
+            the legend shows; nan for none.
         labels: L names; by default 0 to L-1. A single line is not named.
         name: label of the y axis.
         scale: scale of the x axis: ``"logit"`` for thresholds that crowd near 0 or 1, as for rare events. It shows 0.5
@@ -56,33 +73,40 @@ def plot_sweep(
     """
     lines = _checked_lines(thresholds, values, best)
     names = display_names(labels, len(lines))
-    fig, ax = figure_and_axes(ax)
+    fig, ax = figure_and_axes(ax, (6.4, 4.6 + LEGEND_ROW * len(lines)))
     ax.set(xlabel="Threshold", ylabel=literal(name), xlim=(0, 1))
     if scale == "logit":
         ax.set_xscale("logit")
         ax.tick_params(axis="x", which="minor", labelsize=6)  # 0.2, 0.3 and 0.4 would run into one another
         ax.set_xlim(_span(thresholds, lines))
-    for index, (line, label) in enumerate(zip(lines, names, strict=True)):
-        color, shown = COLORS[index % len(COLORS)], None if len(lines) == 1 else label
-        ax.plot(thresholds.tolist(), line.tolist(), LINES[index % len(LINES)], color=color, label=shown)
-        if best is not None:
-            threshold, value = best.detach().cpu().double().reshape(-1, 2)[index].tolist()
-            _mark(ax, threshold, value, color)
+    points = [] if best is None else best.detach().cpu().double().reshape(-1, 2).tolist()
+    chosen = [f"best {value:.3f} at {probability(threshold)}" for threshold, value in points]
+    notes = [] if corrected is None else [f"corrected {text}" if text else "" for text in bracketed(corrected)]
+    single = len(lines) == 1
+    texts = [None] if single else legend_texts(names, *filter(None, (chosen, notes)))
+    for index, (line, text) in enumerate(zip(lines, texts, strict=True)):
+        look = line_style(index, len(line)) | {"markevery": []}  # the legend alone shows the marker of the best point
+        look["marker"] = None if single or not points else look["marker"]
+        ax.plot(thresholds.tolist(), line.tolist(), label=text, **look)
+    low, high = ax.get_xlim()
+    for index, (threshold, value) in enumerate(points):
+        place = min(max(threshold, low), high)  # a logit axis ends before 0 and 1
+        look = line_style(index, 1) | {"linestyle": "None", "markersize": 6, "clip_on": False}
+        ax.plot([place], [value], label=notes[0] if single and notes else None, **look)
+        if single:
+            _write(ax, chosen[0], place, value)
     ax.axvline(0.5, color="0.4", linestyle="dotted", linewidth=1, label="threshold 0.5")
     ax.margins(y=0.12)  # room for the text above the best point
-    add_legend(ax, "below")
+    title = "corrected: for the choice of the threshold\n" if any(notes) else ""
+    add_legend(ax, "below", title=title + brackets_note(corrected))
     return fig, ax
 
 
-def _mark(ax: Axes, threshold: float, value: float, color: str) -> None:
-    """Mark the best threshold and write it there, within the axes."""
-    low, high = ax.get_xlim()
-    place = min(max(threshold, low), high)
-    ax.plot([place], [value], "o", color=color, clip_on=False)
-    across = ax.transAxes.inverted().transform(ax.transData.transform((place, value)))[0]
+def _write(ax: Axes, text: str, x: float, y: float) -> None:
+    """Write a text above a point, within the axes."""
+    across = ax.transAxes.inverted().transform(ax.transData.transform((x, y)))[0]
     side, aside = ("left", 5) if across < NEAR_AN_END else ("right", -5) if across > 1 - NEAR_AN_END else ("center", 0)
-    text = f"best {value:.3f} at {probability(threshold)}"
-    ax.annotate(text, (place, value), (aside, 7), textcoords="offset points", ha=side)
+    ax.annotate(text, (x, y), (aside, 7), textcoords="offset points", ha=side)
 
 
 def _span(thresholds: Tensor, lines: Tensor) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from imbtorch.inference.intervals import Interval
 from imbtorch.plots.style import (
     MAX_NAMED,
     TRIVIAL,
@@ -15,6 +16,7 @@ from imbtorch.plots.style import (
     display_names,
     explain_trivial,
     figure_and_axes,
+    interval_note,
     line_style,
     literal,
     name_ticks,
@@ -28,27 +30,25 @@ __all__ = ["plot_values"]
 
 
 def plot_values(
-    val: Tensor | Sequence[Tensor],
+    val: Tensor | Sequence[Tensor] | Interval,
     ax: Axes | None = None,
     *,
     name: str = "",
     bounds: tuple[float | None, float | None] = (None, None),
     item: str = "Class",
     labels: Sequence[str] | None = None,
-    limits: tuple[Tensor, Tensor] | None = None,
     trivial: Tensor | None = None,
 ) -> tuple[Figure | None, Axes]:
     """Draw a single value as a point, values of classes as bars, and a sequence over epochs as lines.
 
     Args:
-        val: ``[]``, ``[K]``, or a sequence of either.
+        val: ``[]``, ``[K]``, or a sequence of either; or values with their interval, drawn as error bars where the
+            bounds are not nan.
         ax: axes to draw into; by default those of a new figure.
         name: label of the y axis.
         bounds: least and greatest possible value, drawn as dashed lines; None for no line.
         item: kind of the K things that have a value each, such as ``"Class"``; label of the x axis of bars.
         labels: K names; by default 0 to K-1.
-        limits: low and high ends of an interval of each value, drawn as error bars; nan for none. Not drawn for a
-            sequence.
         trivial: value of a baseline (:func:`imbtorch.analysis.trivial`), ``[]`` or ``[K]`` like one of the
             values, drawn as dotted lines; nan for none.
 
@@ -56,13 +56,17 @@ def plot_values(
         The new figure (None if axes were given) and the axes.
 
     Raises:
-        ValueError: for a number of names, or a shape of trivial values, other than that of the values.
+        ValueError: for a number of names, or a shape of bounds or trivial values, other than that of the values.
 
     >>> figure, axes = plot_values(torch.tensor([0.75, 0.5]), name="recall", labels=["dog", "cat"])
     >>> axes.get_ylabel(), [float(bar.get_height()) for bar in axes.patches]
     ('recall', [0.75, 0.5])
     """
     fig, ax = figure_and_axes(ax)
+    if isinstance(val, Interval):
+        draw_interval(ax, val)
+        note, val = interval_note(val), val.estimate
+        name += f" ({note})" if note else ""
     lines = 0
     if not isinstance(val, Tensor):
         lines = _draw_lines(ax, val, item, labels)
@@ -70,10 +74,8 @@ def plot_values(
         _draw_point(ax, val.item())
     else:
         _draw_bars(ax, val.detach().cpu().double(), item, labels)
-    if limits is not None and isinstance(val, Tensor):
-        draw_limits(ax, val, limits)
     if trivial is not None:
-        _draw_trivial(ax, trivial, val)
+        draw_trivial(ax, trivial, val)
     for bound in bounds:
         if bound is not None:
             ax.axhline(bound, linestyle="dashed", color="black", linewidth=0.8)
@@ -84,23 +86,23 @@ def plot_values(
     return fig, ax
 
 
-def draw_limits(ax: Axes, values: Tensor, limits: tuple[Tensor, Tensor], sideways: bool = False) -> None:
-    """Draw an error bar at each value that has limits.
+def draw_interval(ax: Axes, interval: Interval, sideways: bool = False) -> None:
+    """Draw an error bar at each value that has an interval.
 
     Args:
         ax: axes with the values at 0, 1, ... of x, or of y for ``sideways``.
-        values: ``[]`` or ``[K]``.
-        limits: low and high ends, of the same shape; nan for none.
+        interval: values and bounds, ``[]`` or ``[K]``; bounds are nan for values without an interval.
         sideways: whether the values lie along x.
 
     Raises:
-        ValueError: for limits of another shape than the values.
+        ValueError: for bounds of another shape than the values.
     """
-    center = values.detach().cpu().double().reshape(-1)
-    low, high = (end.detach().cpu().double().reshape(-1) for end in limits)
+    center, low, high = (
+        part.detach().cpu().double().reshape(-1) for part in (interval.estimate, interval.low, interval.high)
+    )
     if not center.shape == low.shape == high.shape:
         raise ValueError(
-            f"limits must be two tensors of shape {list(center.shape)}, got {list(low.shape)} and {list(high.shape)}"
+            f"bounds must be {list(center.shape)} like the values, got {list(low.shape)} and {list(high.shape)}"
         )
     known = (~(center.isnan() | low.isnan() | high.isnan())).nonzero().flatten()
     center, low, high = center[known], low[known], high[known]
@@ -110,7 +112,7 @@ def draw_limits(ax: Axes, values: Tensor, limits: tuple[Tensor, Tensor], sideway
     ax.errorbar(x, y, xerr=along, yerr=up, fmt="none", ecolor="black", capsize=3, linewidth=1.0)
 
 
-def _draw_trivial(ax: Axes, trivial: Tensor, val: Tensor | Sequence[Tensor]) -> None:
+def draw_trivial(ax: Axes, trivial: Tensor, val: Tensor | Sequence[Tensor]) -> None:
     """Draw dotted lines: as wide as each bar, or as wide as the axes for a point or curves."""
     shape = torch.as_tensor(val if isinstance(val, Tensor) else val[0]).shape
     if trivial.shape != shape:

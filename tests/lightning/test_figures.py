@@ -10,6 +10,7 @@ from both_packages import fit
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from matplotlib import image
+from pictures import recalls_beside
 from sklearn import metrics as sklearn_metrics
 from trainings import (
     QUIET,
@@ -95,12 +96,12 @@ def test_pictures_for_other_loggers(kind, names):
     logger = kind()
     drawn(logger, (4, 1))
     assert list(logger.figures) == names
-    matrix, recalls = logger.figures[names[1]].axes
+    (matrix,) = logger.figures[names[1]].axes
     assert [tick.get_text() for tick in matrix.get_xticklabels()] == ["0", "1"]
     counts = sklearn_metrics.confusion_matrix(TRUTH, predictions(1))
     assert [int(text.get_text().split("\n")[0]) for text in matrix.texts] == counts[counts > 0].tolist()
     wanted = sklearn_metrics.recall_score(TRUTH, predictions(1), average=None)
-    assert [bar.get_height() for bar in recalls.patches] == pytest.approx(wanted.tolist())
+    assert recalls_beside(matrix) == pytest.approx(wanted.tolist())
 
 
 @pytest.mark.parametrize("kind", [Deaf, Bare, Notes])

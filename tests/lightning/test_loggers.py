@@ -10,6 +10,7 @@ import pytest
 import torch
 from both_packages import fit
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
+from pictures import legend, recalls_beside
 from sklearn import metrics as sklearn_metrics
 from torch import nn
 from trainings import THIRD_PARTY, Comet, MLflow, Notes, Wandb, listening, new_pictures, scripted
@@ -79,20 +80,23 @@ def test_a_report_of_everything_has_a_figure_for_each_kind():
     assert list(figures) == ["val_confusion", "val_superclasses", "val_groups", "val_class_groups"]
 
     recalls = sklearn_metrics.recall_score(TARGET, PREDS, average=None)
-    matrix, bars = figures["val_confusion"].axes
+    (matrix,) = figures["val_confusion"].axes
     counts = sklearn_metrics.confusion_matrix(TARGET, PREDS)
     assert [int(text.get_text().split("\n")[0]) for text in matrix.texts] == counts[counts > 0].tolist()
-    assert heights(bars) == pytest.approx(recalls.tolist())
-    (ends,) = [part.get_segments() for part in bars.collections]  # of error bars: of the rare class alone
+    assert recalls_beside(matrix) == pytest.approx(recalls.tolist())
+    (ends,) = [part.get_segments() for part in matrix.child_axes[0].collections]  # of error bars: of the rare class
     low, high = (report.last_result.values[f"recall/car_{end}"].item() for end in ("low", "high"))
-    assert np.array(ends).ravel().tolist() == pytest.approx([2, low, 2, high])
+    assert np.array(ends).ravel().tolist() == pytest.approx([low, 2, high, 2])
+    assert matrix.child_axes[0].get_xlabel() == "Recall\n95 % interval"
 
-    matrix, bars = figures["val_superclasses"].axes
+    (matrix,) = figures["val_superclasses"].axes
     merged = [1 * (each == 2) for each in (TARGET, PREDS)]
     counts = sklearn_metrics.confusion_matrix(*merged)
     assert [int(text.get_text().split("\n")[0]) for text in matrix.texts] == counts.ravel().tolist()
-    assert heights(bars) == pytest.approx(sklearn_metrics.recall_score(*merged, average=None).tolist())
-    assert ticks(bars) == ["animal", "car"]
+    assert recalls_beside(matrix) == pytest.approx(sklearn_metrics.recall_score(*merged, average=None).tolist())
+    assert ticks(matrix) == ["animal", "car"]
+    assert (matrix.get_xlabel(), matrix.get_ylabel()) == ("Predicted superclass", "True superclass")
+    assert matrix.child_axes[0].get_xlabel() == "Recall"
 
     of_balanced, of_accuracy = figures["val_groups"].axes
     parts = [slice(None), GROUP == 0, GROUP == 1]
@@ -105,6 +109,7 @@ def test_a_report_of_everything_has_a_figure_for_each_kind():
     assert [len(ax.collections) for ax in (of_balanced, of_accuracy)] == [1, 1]
     assert len(of_accuracy.collections[0].get_segments()) == 3  # an interval each; balanced accuracy has none
     assert len(of_balanced.collections[0].get_segments()) == 0
+    assert (of_balanced.get_ylabel(), of_accuracy.get_ylabel()) == ("balanced_accuracy", "accuracy (95 % interval)")
 
     of_recall, of_precision = figures["val_class_groups"].axes
     assert heights(of_recall) == pytest.approx([recalls[0], recalls[1:].mean()])
@@ -123,7 +128,7 @@ def test_groups_have_room_for_their_names():
         report.compute()
     figure = dict(drawings(report))["groups"]()
     figure.savefig(io.BytesIO())
-    assert [ax.get_ylabel() for ax in figure.axes] == measures
+    assert [ax.get_ylabel() for ax in figure.axes] == ["accuracy (95 % interval)", *measures[1:]]
     assert [len(set(ticks(ax))) for ax in figure.axes] == [1, 1, 14, 14, 14]
     assert ticks(figure.axes[-1])[:3] == ["all (120)", "all (60)", "hospital of a very …ame 0 (60)"]
     assert all(ax.get_window_extent().height > 0.25 * figure.bbox.height for ax in figure.axes)
@@ -147,7 +152,7 @@ def test_a_sweep_has_its_curves_with_the_best_threshold(prevalence):
     target, scores = torch.from_numpy(1 * (TARGET == 2)), torch.from_numpy(SCORES)
     sweep = ThresholdSweep(FScore, prevalence=prevalence)
     figures = validated(sweep, lambda metric: metric.update(scores, target))
-    (roc, curve), weight = figures["val_curves"].axes, None
+    (value, roc, curve), weight = figures["val_curves"].axes, None
     if prevalence is not None:
         weight = np.where(target == 1, 0.5 / target.sum(), 0.5 / (1 - target).sum())
     best = sweep.last_result.values["threshold"].item()
@@ -156,9 +161,16 @@ def test_a_sweep_has_its_curves_with_the_best_threshold(prevalence):
     assert roc.lines[-1].get_xydata().tolist() == [pytest.approx(rates)]
     precision = sklearn_metrics.precision_score(target, told, sample_weight=weight)
     assert curve.lines[-1].get_xydata().tolist() == [pytest.approx([rates[1], precision])]
-    assert roc.get_title() == f"AUC {sklearn_metrics.roc_auc_score(target, SCORES):.3f}"
-    wanted = sklearn_metrics.average_precision_score(target, SCORES, sample_weight=weight)
-    assert curve.get_title() == f"Average precision {wanted:.3f}"
+    wanted = sklearn_metrics.f1_score(target, told, sample_weight=weight)
+    assert [text.get_text() for text in value.texts] == [f"best {wanted:.3f} at {best:.2f}"]
+    low, high = (getattr(sweep.interval("auc"), end).item() for end in ("low", "high"))
+    auc = f"AUC {sklearn_metrics.roc_auc_score(target, SCORES):.3f} [{low:.3f}, {high:.3f}]"
+    assert legend(roc) == ["random guessing", auc, "threshold with the best f1"]
+    precision = f"AP {sklearn_metrics.average_precision_score(target, SCORES, sample_weight=weight):.3f}"
+    if prevalence is None:  # which leaves average precision without an interval
+        low, high = (getattr(sweep.interval("average_precision"), end).item() for end in ("low", "high"))
+        precision += f" [{low:.3f}, {high:.3f}]"
+    assert legend(curve)[2:] == [precision, "threshold with the best f1"]
 
 
 @pytest.mark.filterwarnings("ignore:ThresholdSweep.*had no target")
@@ -170,15 +182,26 @@ def test_a_sweep_of_classes_shows_the_rarest_that_come():
     sweep = ThresholdSweep(balanced_accuracy, task="multiclass", num_classes=12, per_class=True)
     given = torch.from_numpy(scores), torch.from_numpy(target)
     figures = validated(sweep, lambda metric: metric.update(*given))
-    roc, bars = figures["val_curves"].axes
+    value, roc, bars = figures["val_curves"].axes
     shown = range(1, 11)
-    assert roc.get_title() == "The 10 rarest of 12, best thresholds marked"
-    aucs = [sklearn_metrics.roc_auc_score(target == each, scores[:, each]) for each in shown]
-    legend = [text.get_text() for text in roc.get_legend().get_texts()]
-    curves = [f"{each} (AUC {auc:.3f})" for each, auc in zip(shown, aucs, strict=True)]
-    assert legend == ["random guessing", curves[0], "marked threshold", *curves[1:]]
+    assert value.get_title() == roc.get_title() == "The 10 rarest of 12"
+    assert bars.get_title() == "The 10 rarest of 12\nDotted: random guessing (share of positives)"
+    area, best = sweep.interval("auc"), sweep.last_result.values
+    curves = []
+    for each in shown:
+        auc = sklearn_metrics.roc_auc_score(target == each, scores[:, each])
+        curves.append(f"{each}: AUC {auc:.3f} [{area.low[each]:.3f}, {area.high[each]:.3f}]")
+        curves[-1] += f", threshold {best[f'threshold/{each}']:.2f}"
+    assert legend(roc) == ["random guessing", *curves, "threshold with the best balanced_accuracy"]
+    assert [text.split(":")[0] for text in legend(value)] == [*map(str, shown), "threshold 0.5"]
     wanted = [sklearn_metrics.average_precision_score(target == each, scores[:, each]) for each in shown]
     assert heights(bars) == pytest.approx(wanted, abs=1e-6)
+    assert ticks(bars) == [*map(str, shown)]
+    found = sweep.interval("average_precision")
+    ends = [found.low[1:11].tolist(), found.high[1:11].tolist()]
+    assert [part[:, 1].tolist() for part in bars.collections[0].get_segments()] == [
+        pytest.approx(pair) for pair in zip(*ends, strict=True)
+    ]
     dotted = [each.get_ydata()[0] for each in bars.lines if each.get_linestyle() == ":" and len(each.get_ydata())]
     assert dotted == pytest.approx([(target == each).mean() for each in shown])
 

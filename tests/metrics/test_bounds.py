@@ -10,7 +10,7 @@ from scipy import stats
 
 import imbtorch
 from imbtorch import ImbalanceReport
-from imbtorch.analysis import posterior
+from imbtorch.analysis import Interval, posterior
 
 TARGET = torch.tensor([0] * 200 + [1] * 50 + [2] * 30)
 PREDS = torch.tensor([0] * 180 + [1] * 12 + [2] * 8 + [1] * 45 + [0] * 5 + [2] * 24 + [0] * 6)
@@ -112,12 +112,12 @@ def test_error_bars_stand_beside_the_matrix_and_on_bars():
     drawn = [segment[:, 0].tolist() for segment in bars.lines[2][0].get_segments()]
     expected = [[values[f"recall/{name}_{limit}"].item() for limit in ("low", "high")] for name in ("fraud", "late")]
     np.testing.assert_allclose(drawn, expected, atol=1e-6)
-    assert not filled().plot()[1].child_axes
+    assert not filled().plot()[1].child_axes[0].collections[0].get_segments()
     labels = ImbalanceReport("multilabel", class_names=["a", "b"], measures=["iam"], intervals=["recall/b"])
     labels.update(torch.ones(50, 2, dtype=torch.long), torch.ones(50, 2, dtype=torch.long))
     assert len(labels.plot()[1].containers) == 2  # bars, and the error bar
-    with pytest.raises(ValueError, match=r"limits must be two tensors of shape \[2\]"):
-        imbtorch.plots.plot_values(torch.ones(2), limits=(torch.zeros(3), torch.ones(3)))
+    with pytest.raises(ValueError, match=r"bounds must be \[2\] like the values, got \[3\] and \[3\]"):
+        imbtorch.plots.plot_values(Interval(torch.ones(2), torch.zeros(3), torch.ones(3), 0.95, ""))
     plt.close("all")
 
 

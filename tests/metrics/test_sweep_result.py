@@ -102,7 +102,7 @@ def test_plot_shows_the_curve_the_best_point_and_a_half():
     figure, axes = sweep.plot()
     lines = axes.get_lines()
     for index, label in enumerate(("cat", "dog")):
-        curve = next(line for line in lines if line.get_label() == label)
+        curve = next(line for line in lines if line.get_label().startswith(f"{label}:"))
         assert curve.get_xdata() == pytest.approx(even(21, torch.float64))
         flat = scores[:, index], target[:, index]
         assert curve.get_ydata() == pytest.approx(
@@ -114,7 +114,7 @@ def test_plot_shows_the_curve_the_best_point_and_a_half():
             for line in lines
             if len(line.get_xdata()) == 1
         )
-        assert f"best {point[1]:.3f} at {point[0]:.2f}" in [text.get_text() for text in axes.texts]
+        assert curve.get_label().startswith(f"{label}: best {point[1]:.3f} at {point[0]:.2f}, corrected ")
     assert any(list(line.get_xdata()) == [0.5, 0.5] for line in lines)
     assert axes.get_ylabel() == "f1"
     assert [text.get_text().split(":")[0] for text in axes.get_legend().get_texts()] == ["cat", "dog", "threshold 0.5"]

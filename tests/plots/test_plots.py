@@ -10,11 +10,23 @@ import pytest
 import torch
 from matplotlib import colors
 from matplotlib import pyplot as plt
-from pictures import COUNTS, SWEPT, TWO, correlations, interval, legend, line, pixels, ticks
+from pictures import (
+    COUNTS,
+    SWEPT,
+    TWO,
+    correlations,
+    cut_off,
+    interval,
+    legend,
+    line,
+    pixels,
+    recalls_beside,
+    ticks,
+)
 
 import imbtorch
 from imbtorch import plots
-from imbtorch.analysis import Correlations, skew_map
+from imbtorch.analysis import Correlations, Interval, skew_map
 
 SVG_TEXT = "{http://www.w3.org/2000/svg}text"
 DRAWINGS = {
@@ -189,7 +201,8 @@ def test_up_to_twenty_classes_each_cell_has_its_numbers(classes):
     wide = ax.get_window_extent().width / classes
     assert max(text.get_window_extent().width for text in ax.texts) <= wide
     assert max(text.get_window_extent().height for text in ax.texts) <= wide
-    assert fig.axes == [ax]  # no bar is needed
+    assert fig.axes == [ax]
+    assert not ax.child_axes  # no bar is needed
     assert ticks(ax, "x") == ticks(ax, "y") == [str(index) for index in range(classes)]
 
 
@@ -200,7 +213,10 @@ def test_many_classes_have_a_bar_instead_of_numbers(classes):
     fig, ax = plots.plot_confusion_matrix(counts, labels=names)
     pixels(fig)
     assert not ax.texts
-    (bar,) = [each for each in fig.axes if each is not ax]
+    (bar,) = ax.child_axes
+    assert fig.axes == [ax]
+    assert not cut_off(fig)
+    assert bar.get_window_extent().height == pytest.approx(ax.get_window_extent().height)
     assert bar.get_ylabel() == "Share of the true class"
     assert ticks(bar, "y")[:3] == ["0%", "1%", "5%"]
     (image,) = ax.images
@@ -216,6 +232,44 @@ def test_many_classes_have_a_bar_instead_of_numbers(classes):
     assert area.width == pytest.approx(area.height, rel=0.01)
     assert area.width > 0.5 * fig.get_window_extent().width  # the names do not crowd the matrix out
     assert max(fig.get_size_inches()) < 19
+
+
+@pytest.mark.parametrize("classes", [2, 10, 30, 60])
+def test_recalls_stand_beside_their_rows(classes):
+    counts = many(classes)
+    values = imbtorch.recall(counts, "none")
+    low = torch.where(torch.arange(classes) == 1, values - 0.1, torch.nan)
+    given = Interval(values, low, low + 0.15, 0.9, "posterior")
+    fig, ax = plots.plot_confusion_matrix(counts, recalls=given)
+    assert not cut_off(fig)
+    assert recalls_beside(ax) == pytest.approx((counts.diag() / counts.sum(1)).tolist())
+    *bar, beside = ax.child_axes
+    assert len(bar) == (classes > 20)
+    matrix, area = ax.get_window_extent(), beside.get_window_extent()
+    assert (area.y0, area.y1) == pytest.approx((matrix.y0, matrix.y1))
+    assert matrix.x1 < area.x0
+    assert all(area.x1 < each.get_tightbbox().x0 for each in bar)
+    assert beside.get_xlabel() == "Recall\n90 % interval"
+    (segment,) = beside.collections[0].get_segments()
+    np.testing.assert_allclose(segment, [[values[1] - 0.1, 1], [values[1] + 0.05, 1]], atol=1e-6)
+    _, ax = plots.plot_confusion_matrix(counts, recalls=values)
+    assert recalls_beside(ax) == pytest.approx(values.tolist())
+    assert ax.child_axes[-1].get_xlabel() == "Recall"
+    assert not [each for each in ax.child_axes[-1].collections if hasattr(each, "get_segments")]
+
+
+def test_values_say_how_sure_their_interval_is():
+    values = torch.tensor([0.5, 0.25])
+    _, ax = plots.plot_values(Interval(values, values - 0.1, values + 0.2, 0.9, ""), name="recall")
+    assert ax.get_ylabel() == "recall (90 % interval)"
+    assert [bar.get_height() for bar in ax.patches] == [0.5, 0.25]
+    ends = [segment[:, 1].tolist() for segment in ax.collections[0].get_segments()]
+    assert ends == [pytest.approx([0.4, 0.7]), pytest.approx([0.15, 0.45])]
+    none = torch.full_like(values, torch.nan)
+    _, ax = plots.plot_values(Interval(values, none, none, 0.9, ""), name="recall")
+    assert ax.get_ylabel() == "recall"
+    _, ax = plots.plot_values(Interval(values[0], values[1], values[0], 0.9, ""))
+    assert ax.collections[0].get_segments()[0][:, 1].tolist() == [0.25, 0.5]
 
 
 def test_long_names_that_differ_in_their_number_stay_apart():

@@ -12,7 +12,7 @@ from pictures import COUNTS, TWO, correlations, interval, legend, line, passes, 
 
 import imbtorch
 from imbtorch import plots
-from imbtorch.analysis import measure_correlations, prevalence_curves, sensitivity_curves
+from imbtorch.analysis import Interval, measure_correlations, prevalence_curves, sensitivity_curves
 from imbtorch.plots.style import probability
 
 # --- correlations ----------------------------------------------------------------------------------------------------
@@ -294,14 +294,38 @@ def test_a_sweep_of_labels_has_a_line_for_each():
     values = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.9, 0.5, 0.4, 0.3], [0.5] * 4])
     best = torch.stack((GRID[[3, 0, 0]], values.amax(-1)), -1)
     _, ax = plots.plot_sweep(GRID, values, best=best, labels=["cat", "dog", "owl"])
-    assert legend(ax) == ["cat", "dog", "owl", "threshold 0.5"]
-    for name, value in zip(("cat", "dog", "owl"), values, strict=True):
-        np.testing.assert_allclose(line(ax, name).get_ydata(), value)
-    assert [text.get_text() for text in ax.texts] == ["best 0.400 at 1.00", "best 0.900 at 0.00", "best 0.500 at 0.00"]
-    looks = {(line(ax, name).get_color(), line(ax, name).get_linestyle()) for name in ("cat", "dog", "owl")}
+    texts = ["cat: best 0.400 at 1.00", "dog: best 0.900 at 0.00", "owl: best 0.500 at 0.00"]
+    assert legend(ax) == [*texts, "threshold 0.5"]
+    assert not ax.texts  # three would overlap
+    marks = {each.get_marker(): each.get_xydata().tolist() for each in ax.lines if len(each.get_xdata()) == 1}
+    looks = set()
+    for text, value, point in zip(texts, values, best.tolist(), strict=True):
+        drawn = line(ax, text)
+        np.testing.assert_allclose(drawn.get_ydata(), value)
+        assert marks[drawn.get_marker()] == [point]  # the legend shows the mark of each line
+        looks.add((drawn.get_linestyle(), drawn.get_marker()))
     assert len(looks) == 3
-    _, ax = plots.plot_sweep(GRID, values)
-    assert not ax.texts
+    _, ax = plots.plot_sweep(GRID, values, labels=["cat", "dog", "owl"])
+    assert legend(ax) == ["cat", "dog", "owl", "threshold 0.5"]
+    assert not [each for each in ax.lines if len(each.get_xdata()) == 1]
+
+
+def test_a_sweep_tells_the_values_that_are_corrected():
+    values = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.9, 0.5, 0.4, 0.3]])
+    best = torch.stack((GRID[[3, 0]], values.amax(-1)), -1)
+    found = Interval(*torch.tensor([[0.35, math.nan], [0.25, math.nan], [0.45, math.nan]]), 0.8, "posterior")
+    _, ax = plots.plot_sweep(GRID, values, best=best, corrected=found, labels=["cat", "dog"])
+    corrected = "corrected 0.350 [0.250, 0.450]"
+    assert legend(ax) == [f"cat: best 0.400 at 1.00, {corrected}", "dog: best 0.900 at 0.00", "threshold 0.5"]
+    title = "corrected: for the choice of the threshold\nin brackets: 80 % interval"
+    assert ax.get_legend().get_title().get_text() == title
+    of_one = Interval(*torch.tensor([0.35, 0.25, 0.45]), 0.8, "posterior")
+    _, ax = plots.plot_sweep(GRID, values[0], best=best[0], corrected=of_one)
+    assert sorted(legend(ax)) == [corrected, "threshold 0.5"]
+    assert ax.get_legend().get_title().get_text() == title
+    assert line(ax, corrected).get_xydata().tolist() == best[:1].tolist()
+    _, ax = plots.plot_sweep(GRID, values[0], best=best[0])
+    assert ax.get_legend().get_title().get_text() == ""
 
 
 def test_rare_thresholds_have_room_on_a_logit_axis():

@@ -2,12 +2,13 @@
 
 import functools
 import io
+import itertools
 
 import numpy as np
 import pytest
 import torch
 from matplotlib import pyplot as plt
-from pictures import SWEPT, legend, line, pixels, shaded, unnamed
+from pictures import SWEPT, cut_off, legend, line, pixels, shaded, unnamed
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import imbtorch
@@ -16,7 +17,11 @@ from imbtorch import plots
 F1 = functools.partial(imbtorch.f_score, average="binary")
 UNREACHABLE = {"pr": "out of reach at these class shares", "dominance": "out of reach of any classifier"}
 PICTURES = {"roc": plots.plot_roc, "pr": plots.plot_precision_recall, "dominance": plots.plot_dominance_curve}
-REFERENCES = {*UNREACHABLE.values(), "random guessing", "marked threshold", "threshold 0.5"}
+BRACKETS = "in brackets: 95 % interval"
+REFERENCES = {
+    *UNREACHABLE.values(),
+    *("random guessing", "marked threshold", "threshold with the best f1", "threshold 0.5"),
+}
 
 
 def models_in(ax):
@@ -217,6 +222,9 @@ def test_a_result_of_a_sweep_shows_areas_intervals_and_the_best_threshold():
     assert ap.estimate.item() == pytest.approx(average_precision_score(target, scores))
     assert models_in(roc) == [bracketed("AUC", auc)]
     assert models_in(pr) == [bracketed("AP", ap)]
+    assert legend(roc)[-1] == legend(pr)[-1] == "threshold with the best f1"
+    titles = [ax.get_legend().get_title().get_text() for ax in (value, roc, pr)]
+    assert titles == [f"corrected: for the choice of the threshold\n{BRACKETS}", BRACKETS, BRACKETS]
     drawn = result.interval("value", generator=torch.Generator().manual_seed(0))
     assert sorted(legend(value)) == [bracketed("corrected", drawn), "threshold 0.5"]
     assert drawn.low < drawn.estimate < 6 / 7
@@ -228,16 +236,102 @@ def test_labels_of_other_class_shares_are_drawn_beside_each_other():
     sweep = imbtorch.ThresholdSweep("f1", 21, "multilabel", num_labels=2, class_names=["cat", "dog"])
     sweep.update(scores, target)
     result = sweep.result()
-    fig, (value, roc, pr) = result.plot()
+    fig, (value, roc, bars) = result.plot()
+    fig.savefig(io.BytesIO())
+    fig, pr = result.plot("precision_recall")
     fig.savefig(io.BytesIO())
     auc, ap = result.interval("auc"), result.interval("average_precision")
-    assert models_in(roc) == [f"{name}: {bracketed('AUC', auc, label)}" for label, name in enumerate(("cat", "dog"))]
-    assert models_in(pr) == [f"{name}: {bracketed('AP', ap, label)}" for label, name in enumerate(("cat", "dog"))]
-    assert [text.split(" 0")[0] for text in models_in(value)] == ["cat: corrected", "dog: corrected"]
-    recall, precision = line(pr, "dog").get_xydata().T
-    expected = average_precision_score(target[:, 1], scores[:, 1])
-    assert np.sum(np.diff(recall) * precision[1:]) == pytest.approx(expected)
+    of_value = result.interval("value", generator=torch.Generator().manual_seed(0))
+    chosen = [result.values[f"threshold/{name}"].item() for name in ("cat", "dog")]
+    names = [*enumerate(("cat", "dog"))]
+    assert models_in(roc) == [f"{name}: {bracketed('AUC', auc, at)}, threshold {chosen[at]:.2f}" for at, name in names]
+    assert models_in(pr) == [f"{name}: {bracketed('AP', ap, at)}, threshold {chosen[at]:.2f}" for at, name in names]
+    assert models_in(value) == [
+        f"{name}: best {result.values[f'value/{name}']:.3f} at {chosen[at]:.2f}, {bracketed('corrected', of_value, at)}"
+        for at, name in names
+    ]
+    assert not written(value) + written(roc) + written(pr)
+    recall, precision = line(pr, models_in(pr)[1]).get_xydata().T
+    expected = [average_precision_score(target[:, label], scores[:, label]) for label in range(2)]
+    assert np.sum(np.diff(recall) * precision[1:]) == pytest.approx(expected[1])
     assert not shaded(pr, 0.95, 0.01)  # the part out of reach differs from label to label
+    assert [bar.get_height() for bar in bars.patches] == pytest.approx(expected)
+    assert [text.get_text() for text in bars.get_xticklabels()] == ["cat", "dog"]
+    assert bars.get_ylabel() == "average precision (95 % interval)"
+    dotted = [each.get_ydata()[0] for each in bars.lines if each.get_linestyle() == ":" and len(each.get_ydata())]
+    assert dotted == pytest.approx(target.double().mean(0).tolist())
+
+
+def of_labels(number, samples=600):
+    """The result of a sweep of labels of which each is rarer than the one before, and how many samples have each."""
+    generator = torch.Generator().manual_seed(number)
+    shares = torch.logspace(-0.3, -1.5, number)
+    target = (torch.rand(samples, number, generator=generator) < shares).long()
+    scores = torch.randn(samples, number, generator=generator).add(2 * target + shares.logit()).sigmoid()
+    names = [f"finding {at}" for at in range(number)]
+    sweep = imbtorch.ThresholdSweep("f1", task="multilabel", num_labels=number, class_names=names)
+    sweep.update(scores, target)
+    return sweep.result(), target.sum(0).tolist()
+
+
+@pytest.mark.parametrize("number", [1, 3, 10, 40])
+def test_pictures_of_any_number_of_labels_can_be_read(number):
+    result, positives = of_labels(number)
+    figure, axes = result.plot()
+    assert not cut_off(figure)
+    rarest = sorted(sorted(range(number), key=lambda at: positives[at])[:10])
+    names = [f"finding {at}" for at in rarest]
+    titles = [ax.get_title().split("\n")[0] for ax in axes]
+    assert [title == "The 10 rarest of 40" for title in titles] == [number > 10] * 3
+    single = number == 1
+    for ax in axes[: 2 + single]:
+        texts = models_in(ax)
+        assert len(written(ax)) == single  # texts at the points of several labels would overlap
+        if not (single and ax is axes[0]):  # where a single line has no name
+            assert [text.split(":")[0] for text in texts] == names
+            looks = {(line(ax, text).get_linestyle(), line(ax, text).get_marker()) for text in texts}
+            assert len(looks) == len(names)  # told apart without colour
+        assert ax.get_legend().get_window_extent().y1 < ax.get_window_extent().y0
+    if not single:
+        assert [text.get_text() for text in axes[2].get_xticklabels()] == names
+    boxes = [ax.get_tightbbox() for ax in axes]
+    assert all(one.x1 <= other.x0 + 1 for one, other in itertools.pairwise(boxes))  # no legend runs into the next
+    assert all(ax.get_window_extent().height > 0.35 * figure.bbox.height for ax in axes)
+
+
+@pytest.mark.parametrize("kind", ["value", "roc", "precision_recall", "average_precision"])
+def test_labels_of_one_class_are_drawn_only_over_thresholds(kind):
+    scores = torch.tensor([[0.2, 0.3, 0.4], [0.7, 0.6, 0.5], [0.9, 0.8, 0.7], [0.8, 0.9, 0.1]])
+    target = torch.tensor([[0, 0, 1], [1, 0, 1], [1, 0, 0], [0, 0, 0]])
+    sweep = imbtorch.ThresholdSweep("f1", 11, "multilabel", num_labels=3, class_names=["cat", "dog", "owl"])
+    sweep.update(scores, target)
+    with pytest.warns(UserWarning, match="dog"):
+        result = sweep.result()
+    _, ax = result.plot(kind)
+    if kind == "average_precision":
+        shown = [text.get_text() for text in ax.get_xticklabels()]
+    else:
+        shown = [text.split(":")[0] for text in models_in(ax)]
+    assert shown == (["cat", "dog", "owl"] if kind == "value" else ["cat", "owl"])
+    alone = imbtorch.ThresholdSweep("f1", 11)
+    alone.update(scores[:, 1], target[:, 1])
+    with pytest.warns(UserWarning, match="had no target"):
+        result = alone.result()
+    if kind == "value":
+        assert legend(result.plot(kind)[1]) == ["threshold 0.5"]
+    else:
+        with pytest.raises(ValueError, match="there is no curve without positive and negative targets"):
+            result.plot(kind)
+
+
+def test_the_average_precision_of_two_classes_is_one_bar():
+    scores, target = torch.tensor([0.2, 0.7, 0.9, 0.8]), torch.tensor([0, 1, 1, 0])
+    sweep = imbtorch.ThresholdSweep("f1")
+    sweep.update(scores, target)
+    _, ax = sweep.result().plot("average_precision")
+    assert [bar.get_height() for bar in ax.patches] == pytest.approx([average_precision_score(target, scores)])
+    (dotted,) = [each for each in ax.lines if each.get_linestyle() == ":" and len(each.get_ydata())]
+    assert list(dotted.get_ydata()) == [0.5, 0.5]
 
 
 def test_values_without_an_interval_are_shown_alone():
@@ -254,4 +348,4 @@ def test_values_without_an_interval_are_shown_alone():
     assert models_in(pr) == [f"AP {sum(precisions) / 2:.3f}"]
     many = imbtorch.ThresholdSweep("f1", 11, "multilabel", num_labels=6)
     many.update(scores.view(4, 1).expand(4, 6), target.view(4, 1).expand(4, 6))
-    assert models_in(many.result().plot("value")[1]) == list("012345")
+    assert models_in(many.result().plot("value")[1]) == [f"{label}: best 0.800 at 0.20" for label in range(6)]
