@@ -49,7 +49,6 @@ from imbtorch.plots import (
     plot_selection,
     plot_sensitivity,
     plot_skew_map,
-    plot_values,
 )
 
 Measure = Callable[[Tensor], Tensor]
@@ -280,7 +279,7 @@ def thresholds() -> Figure:
         names, looks, ax.lines[::3], ax.lines[1::3], ax.texts, strict=True
     ):
         line.set(label=name, color=color, linestyle=style, linewidth=2)
-        point.set(color=color)
+        point.set(color=color, label="")  # without the corrected value
         text.set(color=color, ha=side, fontweight="bold")
     ax.set_xscale("linear")  # no threshold of interest is rare here
     ax.set(ylabel="Value of the measure", ylim=(0, 0.9), xlim=(0, 1), xticks=[0, 0.25, 0.5, 0.75, 1])
@@ -290,13 +289,14 @@ def thresholds() -> Figure:
 
 
 def confusion() -> Figure:
-    """Draw the validation matrix of the epoch that IAM keeps, and the recall of each class."""
+    """Draw the validation matrix of the epoch that IAM keeps, and the recall of each class with its interval."""
     val, _ = training()
     counts = val[int(imbtorch.imbalance_accuracy(val).argmax())]
-    figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 3.25), width_ratios=(1.7, 1), layout="constrained")
-    plot_confusion_matrix(counts, left, labels=NAMES)
-    plot_values(imbtorch.recall(counts, average="none"), right, name="Recall", labels=NAMES, bounds=(0.0, 1.0))
-    for ticks in (left.get_xticklabels(), left.get_yticklabels(), right.get_xticklabels()):
+    of_classes = functools.partial(imbtorch.recall, average="none")
+    recalls = posterior(of_classes, counts, generator=torch.Generator().manual_seed(0))
+    figure, ax = plt.subplots(figsize=(WIDTH, 4.4), layout="constrained")
+    plot_confusion_matrix(counts, ax, labels=NAMES, recalls=recalls)
+    for ticks in (ax.get_xticklabels(), ax.get_yticklabels()):
         for digit in RARE:
             ticks[digit].set_fontweight("bold")
     return figure
