@@ -13,6 +13,7 @@ from imbtorch.choosing.promises import promised
 from imbtorch.counts import Measure, evaluated, rescaled
 from imbtorch.inference.draws import gammas
 from imbtorch.inference.scores import matrices_of
+from imbtorch.properties.isometrics import precision_recall_points
 
 __all__ = ["Limit", "Limits", "OperatingPoint", "best_place", "corrected_counts", "distinct", "operating_point"]
 
@@ -150,14 +151,15 @@ def operating_point(
     order = goodness.argsort(descending=True, stable=True)
     place = int(order[feasible[order]][0])
     at = rates[place]
-    flagged = at[..., 1].sum(-1) / at.sum((-2, -1))
+    recall, precision = precision_recall_points(at.unsqueeze(0))[0].tolist()
+    alerts = at[..., 1].sum() / at.sum()
     return OperatingPoint(
         thresholds[index[place]].item(),
         evaluated(measure, rates)[place].item(),
         counts[place],
-        (at[1, 1] / at[1].sum()).item(),
-        (at[1, 1] / at[:, 1].sum()).item(),
-        flagged.item(),
+        recall,
+        precision,
+        alerts.item(),
         _probabilities(counts[place], limits, shares, generator),
         sure,
     )

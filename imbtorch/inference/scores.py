@@ -23,6 +23,7 @@ __all__ = [
     "average_precision_interval",
     "bootstrap_histogram",
     "matrices_of",
+    "operating_rates",
     "partial_area_at",
     "partial_areas",
     "partial_auc",
@@ -107,12 +108,32 @@ def partial_auc(counts: Tensor, left: Tensor | None = None, right: Tensor | None
     >>> partial_auc(torch.tensor([[8, 2], [1, 4]]))  # (4/5 + 8/10) / 2
     tensor(0.8000, dtype=torch.float64)
     """
-    false, true = _rates("counts", counts)
+    false, true = operating_rates(counts)
     ends = torch.zeros_like(false), torch.ones_like(false)
-    before = (ends[0], ends[0]) if left is None else _rates("left", left)
-    behind = (ends[1], ends[1]) if right is None else _rates("right", right)
+    before = (ends[0], ends[0]) if left is None else operating_rates(left, "left")
+    behind = (ends[1], ends[1]) if right is None else operating_rates(right, "right")
     area = (false - before[0]) * (true + before[1]) + (behind[0] - false) * (true + behind[1])
     return restore(area / 2, counts)
+
+
+def operating_rates(counts: Tensor, name: str = "counts") -> tuple[Tensor, Tensor]:
+    """Compute false and true positive rates, float64 ``[...]``; nan without targets.
+
+    Args:
+        counts: ``[..., 2, 2]`` counts or rates.
+        name: name of the argument in errors.
+
+    Raises:
+        ValueError: for more than two classes.
+
+    >>> operating_rates(torch.tensor([[8, 2], [1, 4]]))
+    (tensor(0.2000, dtype=torch.float64), tensor(0.8000, dtype=torch.float64))
+    """
+    if check_square(counts).shape[-1] != 2:
+        raise ValueError(f"{name} must be of two classes, got {list(counts.shape)}; use one_vs_rest(counts)")
+    wide = double(counts)
+    false, true = (wide[..., 1] / wide.sum(-1)).unbind(-1)
+    return false, true
 
 
 def partial_areas(histogram: Tensor) -> Tensor:
@@ -349,12 +370,3 @@ def _with_ends(histogram: Tensor) -> Tensor:
 def _matrix_at(counts: Tensor, place: Tensor) -> Tensor:
     """Return the matrix ``[..., 2, 2]`` of counts ``[..., T, 2, 2]`` at an index ``[..., 1]``."""
     return torch.take_along_dim(counts, place.unsqueeze(-1).unsqueeze(-1), -3).squeeze(-3)
-
-
-def _rates(name: str, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute false and true positive rates ``[...]``."""
-    if check_square(counts).shape[-1] != 2:
-        raise ValueError(f"{name} must be of two classes, got {list(counts.shape)}; use one_vs_rest(counts)")
-    wide = double(counts)
-    false, true = (wide[..., 1] / wide.sum(-1)).unbind(-1)
-    return false, true

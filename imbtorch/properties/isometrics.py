@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.counts import Measure, check_square, evaluated, ratio, two_by_two
+from imbtorch.inference.scores import operating_rates
 from imbtorch.properties.dominance import space_points
 
 __all__ = [
@@ -54,8 +55,7 @@ def roc_points(counts: Tensor) -> Tensor:
     tensor([[0.2000, 0.8000]], dtype=torch.float64)
     """
     class_totals(counts)
-    wide = counts.detach().cpu().double()
-    return wide[..., 1] / wide.sum(-1)
+    return torch.stack(operating_rates(counts.detach().cpu()), -1)
 
 
 def precision_recall_points(counts: Tensor) -> Tensor:
