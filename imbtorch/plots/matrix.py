@@ -66,6 +66,8 @@ def plot_confusion_matrix(
     named = 0.08 * max(map(len, names), default=0) + 0.6
     strip = 1.2 if recalls is not None else 0.1  # inches for the recalls, or for a gap
     fig, ax = figure_and_axes(ax, (side + named + strip + (size > MAX_WRITTEN), side + named))
+    if recalls is not None:
+        _make_room(ax, strip)
     top = 1.0 if normalize != "all" else max(rates.max().item(), 1e-12)
     texts = _cell_texts(counts)
     box = ax.get_window_extent().transformed(ax.get_figure().dpi_scale_trans.inverted())  # type: ignore[union-attr]
@@ -115,6 +117,15 @@ def _cell_texts(counts: Tensor) -> dict[tuple[int, int], str]:
     }
 
 
+def _make_room(ax: Axes, inches: float) -> None:
+    """Make axes narrower, for others to their right, unless a layout engine does it."""
+    figure: Any = ax.get_figure()
+    if figure.get_layout_engine() is None:
+        place = ax.get_position()
+        width = place.width - inches * figure.dpi / figure.bbox.width
+        ax.set_position((place.x0, place.y0, max(width, place.width / 3), place.height))
+
+
 def _axes_beside(ax: Axes, left: float, width: float) -> Axes:
     """Make axes of the same height to the right of others; in inches, so that the layout knows their room."""
     from matplotlib.transforms import ScaledTranslation, blended_transform_factory
@@ -132,6 +143,7 @@ def _draw_with_bar(
     from matplotlib.colors import PowerNorm
     from matplotlib.ticker import PercentFormatter
 
+    _make_room(ax, 0.9)
     image = ax.imshow(rates.tolist(), cmap="Greys", norm=PowerNorm(0.5, 0.0, top))
     bar = ax.get_figure().colorbar(image, cax=beside)  # type: ignore[union-attr]
     bar.set_ticks([tick for tick in (0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1) if tick <= top])

@@ -258,6 +258,20 @@ def test_recalls_stand_beside_their_rows(classes):
     assert not [each for each in ax.child_axes[-1].collections if hasattr(each, "get_segments")]
 
 
+@pytest.mark.parametrize("layout", [None, "constrained"])
+@pytest.mark.parametrize("classes", [3, 30])
+def test_what_stands_beside_a_matrix_stays_out_of_other_axes(classes, layout):
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout=layout)
+    counts = many(classes)
+    for ax in axes:
+        plots.plot_confusion_matrix(counts, ax, recalls=imbtorch.recall(counts, "none"))
+    assert not cut_off(figure)
+    beside = [each.get_tightbbox().x1 for each in axes[0].child_axes]
+    assert len(beside) == 1 + (classes > 20)
+    assert max(beside) < axes[1].get_tightbbox().x0
+    assert min(ax.get_window_extent().width for ax in axes) > 100
+
+
 def test_values_say_how_sure_their_interval_is():
     values = torch.tensor([0.5, 0.25])
     _, ax = plots.plot_values(Interval(values, values - 0.1, values + 0.2, 0.9, ""), name="recall")
