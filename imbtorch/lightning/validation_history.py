@@ -13,7 +13,6 @@ from torch import Tensor
 from imbtorch.choosing.models import Ties, as_good_as_best
 from imbtorch.counts import Counts, Margins, sums
 from imbtorch.inference.intervals import Interval, posterior
-from imbtorch.metrics.averaging import AtPrevalence
 from imbtorch.metrics.report import ImbalanceReport
 
 __all__ = ["Column", "FollowedReport", "PackedCounts", "ValidationHistory", "read_column"]
@@ -60,13 +59,12 @@ class Column:
         return self.measure(counts).item()
 
 
-def read_column(report: ImbalanceReport, name: str, priors: Tensor | None = None) -> tuple[str, Column]:
+def read_column(report: ImbalanceReport, name: str) -> tuple[str, Column]:
     """Return a name without prefix and postfix, and the measure as the report reads it, or would.
 
     Args:
         report: the report, which need not have the measure.
         name: of the report, or of the catalogue.
-        priors: class shares that the report reads values at; None for those that were counted.
 
     Raises:
         ValueError: for a name that neither the report nor the catalogue has.
@@ -80,8 +78,7 @@ def read_column(report: ImbalanceReport, name: str, priors: Tensor | None = None
     else:
         measure = report.measure(name)
         better, logged = measure.higher_is_better, ""
-    at_priors = measure if measure is None or priors is None else AtPrevalence(measure, priors)
-    return name, Column(at_priors, better, logged)
+    return name, Column(measure, better, logged)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,12 +113,12 @@ class FollowedReport:
     ) -> FollowedReport:
         """Read the measures off a report, and the monitors off the callbacks of a trainer."""
         priors = None if report.prevalence is None else report.counting.class_priors(report.prevalence, "prevalence")
-        columns = dict(read_column(report, name, priors) for name in measures)
+        columns = dict(read_column(report, name) for name in measures)
         keepers = [callback for callback in trainer.checkpoint_callbacks if getattr(callback, "monitor", None)]
         monitored = {}
         for monitor in (keeper.monitor for keeper in keepers if keeper.monitor in report.keys()):  # noqa: SIM118
             measured = replace(report[monitor].row, bound="").name  # in place of an end of its interval
-            name, column = read_column(report, measured, priors)
+            name, column = read_column(report, measured)
             name = next((known for known, other in columns.items() if other == column), name)
             columns.setdefault(name, column)
             monitored[monitor] = name

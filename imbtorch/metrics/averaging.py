@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from imbtorch.counts import Counts, Margins, check_choice, double, mapped, margins, one_vs_rest, rescaled, restore
 from imbtorch.measures import class_mean
-from imbtorch.measures.traits import Traits
+from imbtorch.measures.traits import Traits, declared
 from imbtorch.tasks import Counting
 
 __all__ = ["AtPrevalence", "AveragedMeasure", "chosen_average"]
@@ -139,10 +139,23 @@ class AtPrevalence:
     Attributes:
         measure: function of counts.
         shares: class shares ``[K]``, for labels ``[L, 2]``.
+        needs_matrix: True, since margins of more than two classes cannot be rescaled.
     """
 
     measure: Callable[[Counts], Tensor]
     shares: Tensor
+    needs_matrix: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        """Name of the measure in messages."""
+        return str(declared(self.measure, "name", ""))
+
+    @property
+    def higher_is_better(self) -> bool | None:
+        """True if higher values are better; None if neither direction is."""
+        better: bool | None = declared(self.measure, "higher_is_better")
+        return better
 
     def __call__(self, counts: Counts) -> Tensor:
         """Evaluate counts after rescaling them to the shares."""

@@ -13,7 +13,7 @@ from typing_extensions import Unpack
 
 from imbtorch.counts import Counts, mapped, sums
 from imbtorch.inference.intervals import Interval
-from imbtorch.metrics.averaging import AveragedMeasure
+from imbtorch.metrics.averaging import AtPrevalence, AveragedMeasure
 from imbtorch.metrics.base import UNSURE, Counter, LocalCounts, OnInvalid, TorchmetricsArguments, canonical
 from imbtorch.metrics.bounds import Bounds, checked_intervals
 from imbtorch.metrics.catalogue import BY_ANY_NAME, BY_KEY
@@ -292,8 +292,10 @@ class ImbalanceReport(SharedResult, LocalCounts):
                 self._warn_once("no interval", f"{type(self).__name__}: {text}")
         return self._keep(ReportResult(values, at, self._reading))
 
-    def measure(self, name: str) -> AveragedMeasure | MergedMeasure:
+    def measure(self, name: str) -> AveragedMeasure | MergedMeasure | AtPrevalence:
         """Return a measure as this report computes it: a function of counts that knows its direction.
+
+        If the report has a ``prevalence``, the function rescales the counts to it first.
 
         Args:
             name: name in the report, with or without prefix and postfix, or of a metric or function of the catalogue,
@@ -303,6 +305,11 @@ class ImbalanceReport(SharedResult, LocalCounts):
             ValueError: for an unknown name, and for values of groups of samples and bounds of intervals, because these
                 are not functions of the counts of all samples.
         """
+        measure = self._measure_of_counts(name)
+        return measure if self._priors is None else AtPrevalence(measure, self._priors)
+
+    def _measure_of_counts(self, name: str) -> AveragedMeasure | MergedMeasure:
+        """Return a measure of the counts themselves, without rescaling them to the ``prevalence``."""
         if name not in self:
             if name not in BY_ANY_NAME:
                 names = dict.fromkeys((*self.measures, *(f"{key}/..." for key in self.per_class), *BY_ANY_NAME))

@@ -38,6 +38,11 @@ class MergedMeasure:
     needs_matrix: ClassVar[bool] = True
 
     @property
+    def name(self) -> str:
+        """Name of the measure in messages."""
+        return self.measure.name
+
+    @property
     def higher_is_better(self) -> bool | None:
         """True if higher values are better; None if neither direction is."""
         return self.measure.higher_is_better

@@ -36,6 +36,7 @@ from torchmetrics import MetricCollection
 
 import imbtorch
 from imbtorch import Accuracy, ImbalanceReport
+from imbtorch.analysis import compare, posterior
 from imbtorch.metrics import catalogue as metrics
 
 SINGLE = {
@@ -690,6 +691,46 @@ def test_a_value_of_a_report_as_a_function_of_counts():
             report.measure(name)
     with pytest.raises(ValueError, match="'recall/nobody', which is unknown"):
         report.measure("recall/nobody")
+
+
+def test_a_measure_of_a_report_at_a_prevalence_computes_what_the_report_logs():
+    """Values by scikit-learn of samples whose weights bring the classes to their shares."""
+    preds, target = data("multiclass", classes=4)
+    shares, coarse = [900.0, 90.0, 9.0, 1.0], torch.tensor([0, 0, 1, 2])
+    report = ImbalanceReport(
+        "multiclass",
+        class_names=ANIMALS,
+        class_groups=GROUPS,
+        superclasses={"tame": ["cat", "dog"]},
+        prevalence=shares,
+    )
+    report.update(preds, target)
+    fine = weighted(preds, target, shares)
+    weight = {"sample_weight": (torch.tensor(shares) / target.bincount())[target]}
+    of_each = sklearn_metrics.precision_score(target, preds, average=None, **weight)
+    merged = sklearn_metrics.precision_score(coarse[target], coarse[preds], average=None, **weight)
+    wanted = {
+        **{name: fine[name] for name in ("accuracy", "balanced_accuracy", "precision", "recall", "f1", "mcc")},
+        **{f"precision/{name}": value for name, value in zip(ANIMALS, of_each, strict=True)},
+        "precision/head": (of_each[0] + of_each[1]) / 2,
+        "precision/tail": (of_each[2] + of_each[3]) / 2,
+        "precision/superclasses": merged.mean(),
+        "precision/tame": merged[0],
+    }
+    counts, values = report.counts(), report.compute()
+    plain = sklearn_metrics.precision_score(target, preds, average=None)
+    assert of_each[2] != pytest.approx(plain[2], rel=0.1)  # the shares matter
+    for name, value in wanted.items():
+        read = report.measure(name)
+        assert read(counts).item() == pytest.approx(value, abs=1e-6), name
+        assert read(counts.expand(3, 4, 4)).tolist() == pytest.approx([value] * 3, abs=1e-6), name
+        assert (read.higher_is_better, values[name].item()) == (True, pytest.approx(value, abs=1e-6)), name
+    assert report.measure("confusion_entropy").higher_is_better is False  # not reported
+    drawn = posterior(report.measure("precision/emu"), counts, generator=torch.Generator().manual_seed(0))
+    assert drawn.estimate.item() == pytest.approx(of_each[2], abs=1e-6)
+    binary = ImbalanceReport("binary", measures=["dominance"], prevalence=[9, 1])
+    with pytest.raises(ValueError, match=r"measure Dominance has no direction"):
+        compare(binary.measure("dominance"), torch.eye(2), torch.eye(2))
 
 
 def test_labels_with_thresholds_of_their_own_have_prices_of_their_own():
