@@ -13,8 +13,9 @@ from torch import Tensor
 
 from imbtorch import measures as formulas
 from imbtorch.counts import Measure, check_choice, check_square, double, evaluated, matrix
-from imbtorch.measures.traits import direction_of
+from imbtorch.measures.traits import by_any_name, direction_of
 from imbtorch.properties.dominance import ROUNDING, pareto_front, undominated
+from imbtorch.suggestions import did_you_mean
 from imbtorch.tables import aligned, html_table
 
 __all__ = ["TIES", "Selection", "Ties", "as_good_as_best", "select_model"]
@@ -55,8 +56,9 @@ def select_model(
             paper: accuracy, CBA, macro recall, macro precision, macro F1, whose lowest is
             :func:`imbtorch.bottom_line`.
         higher_is_better: name of a measure -> direction; by default the attribute ``higher_is_better`` of the measure,
-            True for one without it and for printed values. A measure of which lower is better is left out of max-min
-            and is never the lowest of a model.
+            True for one without it. Printed values have the direction of the measure of the catalogue that they are
+            named after, in any case (``"MCC"``); other names must be given one. A measure of which lower is better is
+            left out of max-min and is never the lowest of a model.
         ties: ``"latest"`` or ``"earliest"``, the tied candidate that is named first. If the candidates are epochs in
             their order, it is the one to keep.
 
@@ -65,8 +67,9 @@ def select_model(
 
     Raises:
         ValueError: without candidates or measures; for matrices of different shapes or with nan or negative cells; for
-            printed values of different measures, or together with ``measures``; for a direction of an unknown measure;
-            for a measure without a direction, or without one value for each matrix; and for an unknown ``ties``.
+            printed values of different measures, of unknown direction, or together with ``measures``; for a direction
+            of an unknown measure; for a measure without a direction, or without one value for each matrix; and for an
+            unknown ``ties``.
         TypeError: for a candidate that is neither a tensor nor a mapping.
 
     Source: Mortaz (2020), sections 2.2 and 3.5; Garcia et al. (2009), section 2.1, for the points of two classes.
@@ -132,17 +135,24 @@ def _of_printed(
     if not shown:
         raise ValueError("candidates must have values of at least one measure beside IAM")
     values = torch.stack([*shown.values()], 1)
-    higher = _directions(shown, higher_is_better)
+    catalogue = {name.lower(): function for name, function in by_any_name().items()}
+    higher = _directions({name: catalogue.get(name.lower()) for name in shown}, higher_is_better)
     return Selection(tuple(candidates), tuple(shown), values, iam, higher=higher, ties=ties)
 
 
-def _directions(measures: Mapping[str, object], higher_is_better: Mapping[str, bool] | None) -> tuple[bool, ...]:
-    """Return for each measure, or its printed values, whether higher is better."""
+def _directions(measures: Mapping[str, object | None], higher_is_better: Mapping[str, bool] | None) -> tuple[bool, ...]:
+    """Return for each measure whether higher is better; the measure of printed values is None if it is unknown."""
     given = {} if higher_is_better is None else higher_is_better
     if not isinstance(given, Mapping):
         raise TypeError(f"higher_is_better must map names of measures to True or False, got {given!r}")
     for name in given:
         check_choice("name in higher_is_better", name, tuple(measures))
+    unknown = [name for name, measure in measures.items() if measure is None and name not in given]
+    if unknown:
+        raise ValueError(
+            f"printed values of {', '.join(unknown)} have no known direction; pass higher_is_better={{{unknown[0]!r}: "
+            f"True}}, or False if lower is better{did_you_mean(unknown[0], by_any_name())}"
+        )
     return tuple(direction_of(measure, given.get(name)) for name, measure in measures.items())
 
 

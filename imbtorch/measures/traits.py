@@ -151,21 +151,26 @@ def traits_of(measure: object) -> Traits | None:
 def needs_matrix(measure: object) -> bool:
     """Return whether a measure needs the whole matrix: by the catalogue, else its attribute ``needs_matrix``.
 
-    Functions without either are assumed to read single cells.
+    Functions without either are assumed to read single cells, and so are decorators of any function.
     """
-    return bool(declared(measure, "needs_matrix", True))
+    return bool(declared(measure, "needs_matrix", True, decorated=False))
 
 
 def direction_of(measure: object, given: bool | None) -> bool:
     """Return whether higher is better: as given, else as the measure or the catalogue says, True for other functions.
 
+    A decorated function has the direction of the function within, unless it has an attribute ``higher_is_better``.
+
     Raises:
         ValueError: for a measure that is known to have no direction, unless one is given.
         TypeError: for a direction that is neither True, False nor None.
 
+    >>> import torch
     >>> from imbtorch import confusion_entropy
     >>> direction_of(confusion_entropy, None), direction_of(lambda counts: counts.sum((-2, -1)), None)
     (False, True)
+    >>> direction_of(torch.no_grad()(confusion_entropy), None)
+    False
     """
     if given is not None:
         if not isinstance(given, bool):
@@ -179,20 +184,37 @@ def direction_of(measure: object, given: bool | None) -> bool:
     return bool(better)
 
 
-def declared(measure: object, attribute: str, default: Any = None) -> Any:
-    """Look up a trait in the catalogue, else as an attribute of a measure, or of what its partial or method calls."""
-    traits = traits_of(measure)
-    if traits is not None:
-        return getattr(traits, attribute)
-    return next((getattr(each, attribute) for each in _layers(measure) if hasattr(each, attribute)), default)
+def declared(measure: object, attribute: str, default: Any = None, *, decorated: bool = True) -> Any:
+    """Look up a trait in the catalogue, or as an attribute, of a measure or of the function or object within it.
+
+    Args:
+        measure: function, partial, bound method or decorated function.
+        attribute: name of the trait.
+        default: value if no part of the measure has the trait.
+        decorated: whether a decorator has the trait of the function that it decorates.
+    """
+    arguments: dict[str, Any] = {}
+    for layer in _layers(measure, decorated):
+        if isinstance(layer, partial):
+            arguments = {**layer.keywords, **arguments}
+        if isinstance(layer, FunctionType) and layer in CATALOGUE:
+            return getattr(_given(layer, arguments), attribute)
+        if hasattr(layer, attribute):
+            return getattr(layer, attribute)
+    return default
 
 
-def _layers(measure: object) -> Iterator[object]:
-    """Yield a measure, and what lies within it: the function of a partial, the object of a bound method."""
-    yield measure
-    while isinstance(measure, (partial, MethodType)):
-        measure = measure.func if isinstance(measure, partial) else measure.__self__
-        yield measure
+def _layers(measure: object, decorated: bool = True) -> Iterator[object]:
+    """Yield a measure, and what lies within it: function of a partial, object of a method, decorated function."""
+    layer: Any = measure
+    while layer is not None:
+        yield layer
+        if isinstance(layer, partial):
+            layer = layer.func
+        elif isinstance(layer, MethodType):
+            layer = layer.__self__
+        else:  # set by functools.wraps, torch.no_grad() and torch.compile
+            layer = getattr(layer, "__wrapped__", None) if decorated else None
 
 
 def defaults_of(function: Callable[..., Tensor]) -> dict[str, Any]:

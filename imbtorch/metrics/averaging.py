@@ -149,7 +149,7 @@ class AtPrevalence:
     @property
     def name(self) -> str:
         """Name of the measure in messages."""
-        return str(declared(self.measure, "name", ""))
+        return str(getattr(self.measure, "name", ""))
 
     @property
     def higher_is_better(self) -> bool | None:

@@ -13,7 +13,7 @@ from typing_extensions import Unpack
 
 from imbtorch.counts import Counts, Margins, Normalize, check_choice, check_square, normalized, rescaled, sums
 from imbtorch.measures import Average
-from imbtorch.measures.traits import CATALOGUE, Traits, by_any_name, defaults_of, traits_of
+from imbtorch.measures.traits import CATALOGUE, Traits, by_any_name, declared, defaults_of, traits_of
 from imbtorch.metrics.averaging import AveragedMeasure, chosen_average
 from imbtorch.metrics.base import (
     UNSURE,
@@ -75,6 +75,9 @@ class ConfusionMatrixMetric(LocalCounts):
         if traits is None:
             if vars(cls).keys() & {"measure", "evaluate"}:  # which need not take the margins that its base class takes
                 cls.needs_matrix = vars(cls).get("needs_matrix", True)
+            better = declared(vars(cls).get("measure"), "higher_is_better")
+            if better is not None and "higher_is_better" not in vars(cls):
+                cls.higher_is_better = better
             return
         if cls.measure in CATALOGUE:
             METRICS.setdefault(cls.measure, cls)

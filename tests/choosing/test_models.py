@@ -83,15 +83,17 @@ def test_example_3_of_the_iam_paper():
     printed = [[0.37, 0.34, 0.33, 0.33, 0.31], [0.36, 0.37, 0.33, 0.35, 0.31], [0.35, 0.35, 0.35, 0.35, 0.30]]
     names, iam = ("ACC", "MAP", "MAR", "F", "CBA", "IAM"), torch.tensor([-0.38, -0.37, -0.50], dtype=torch.float64)
     rows = [dict(zip(names, [*row, each], strict=True)) for row, each in zip(printed, iam.tolist(), strict=True)]
-    found = select_model(dict(zip(("ML5", "ML6", "ML7"), rows, strict=True)))
+    higher = dict.fromkeys(("ACC", "MAP", "MAR", "F"), True)
+    found = select_model(dict(zip(("ML5", "ML6", "ML7"), rows, strict=True)), higher_is_better=higher)
     assert found.most_often_lowest == ("CBA",)
     assert found.unbeaten == ("ML5", "ML6", "ML7")  # the highest accuracy, precision, recall
     assert found.iam.tolist() == iam.tolist()
     without = {model: {name: row[name] for name in names[:5]} for model, row in zip("abc", rows, strict=True)}
-    close(select_model(without).iam, [2 * row[4] - 1 for row in printed])
+    close(select_model(without, higher_is_better=higher).iam, [2 * row[4] - 1 for row in printed])
     assert found.lowest == ("CBA",) * 3
     assert found.by_max_min == ("ML6", "ML5")  # the latest first
-    earliest = select_model(dict(zip(("ML5", "ML6", "ML7"), rows, strict=True)), ties="earliest")
+    named = dict(zip(("ML5", "ML6", "ML7"), rows, strict=True))
+    earliest = select_model(named, ties="earliest", higher_is_better=higher)
     assert earliest.by_max_min == ("ML5", "ML6")
     with pytest.raises(ValueError, match="ties must be one of 'latest', 'earliest', got 'first'"):
         select_model({"a": ML1}, ties="first")
@@ -175,19 +177,44 @@ def test_lower_may_be_better_and_is_then_no_part_of_max_min():
     assert found.unbeaten == ("a", "b")  # c is as good as a but for the last
     assert "wrong: lower is better, so no part of max-min" in str(found).splitlines()
     clear = models(good=[[9, 1], [1, 9]], poor=[[6, 4], [4, 6]])
-    assert select_model(clear, {"cen": imbtorch.confusion_entropy}).by_measure == {"cen": ("good",)}  # an entropy
+    for entropy in (imbtorch.confusion_entropy, torch.no_grad()(imbtorch.confusion_entropy)):
+        assert select_model(clear, {"cen": entropy}).by_measure == {"cen": ("good",)}
     with pytest.raises(ValueError, match="name in higher_is_better must be one of 'right', 'wrong', 'other', got"):
         select_model(candidates, measures, higher_is_better={"oops": False})
 
 
+def test_printed_values_have_the_direction_of_the_measure_of_their_name():
+    """Of 20 samples the good model has 18 right; by an entropy or a cost the lowest value is best."""
+    values = {"good": ([[9, 1], [1, 9]], 0.1), "poor": ([[6, 4], [4, 6]], 0.4)}
+    printed = {
+        model: {
+            "ACC": 1 - cost,
+            "Confusion_Entropy": float(oracles.exact("ConfusionEntropy", matrix)),
+            "expected_cost": cost,
+        }
+        for model, (matrix, cost) in values.items()
+    }
+    assert printed["good"]["Confusion_Entropy"] < printed["poor"]["Confusion_Entropy"]
+    found = select_model(printed, higher_is_better={"ACC": True})
+    assert found.by_measure == dict.fromkeys(found.measures, ("good",))
+    assert found.lowest == ("ACC", "ACC")
+    turned = select_model(printed, higher_is_better={"ACC": True, "expected_cost": True})
+    assert turned.by_measure["expected_cost"] == ("poor",)
+    with pytest.raises(ValueError, match=r"values of ACC have no known direction; .*\{'ACC': True\}.* mean 'accuracy'"):
+        select_model(printed)
+    with pytest.raises(ValueError, match="measure dominance has no direction"):
+        select_model({"a": {"dominance": 0.1, "gmean": 0.5}})
+
+
 def test_values_that_differ_by_rounding_alone_tie_wherever_models_are_compared():
     printed = {"a": {"one": 0.1 + 0.2, "two": 0.5}, "b": {"one": 0.3, "two": 0.5}, "c": {"one": 0.3, "two": 0.6}}
-    two = select_model({name: printed[name] for name in "ab"})
+    higher = {"one": True, "two": True}
+    two = select_model({name: printed[name] for name in "ab"}, higher_is_better=higher)
     assert two.by_measure == {"one": ("b", "a"), "two": ("b", "a")}
     assert two.unbeaten == ("a", "b")
-    assert select_model(printed).unbeaten == ("c",)
+    assert select_model(printed, higher_is_better=higher).unbeaten == ("c",)
     endless = {"a": {"one": math.inf, "two": 1.0}, "b": {"one": math.inf, "two": 0.5}, "c": {"one": 9.0, "two": 0.5}}
-    assert select_model(endless).unbeaten == ("a",)
+    assert select_model(endless, higher_is_better=higher).unbeaten == ("a",)
 
 
 def test_max_min_of_the_five_is_the_bottom_line():

@@ -16,7 +16,8 @@ from torchmetrics.classification import MulticlassAccuracy
 
 import imbtorch
 from imbtorch import FScore, ImbalanceReport, ThresholdSweep
-from imbtorch.measures.traits import direction_of
+from imbtorch.analysis import posterior
+from imbtorch.measures.traits import direction_of, needs_matrix
 from imbtorch.metrics import catalogue as metrics
 from imbtorch.metrics.catalogue import BY_KEY
 from imbtorch.metrics.resolving import resolved
@@ -79,6 +80,17 @@ def test_measures_are_metrics_functions_and_pairs():
     assert report.table().overall["hits"] == pytest.approx(wanted["hits"])
 
 
+def traced(function):
+    """Decorate a function."""
+
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        """Call the function."""
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
 @pytest.mark.parametrize("name", FACTS)
 def test_the_direction_is_the_same_in_every_form_of_a_measure(name):
     better, required = FACTS[name].better, FACTS[name].required
@@ -89,6 +101,9 @@ def test_the_direction_is_the_same_in_every_form_of_a_measure(name):
     of_report = ImbalanceReport("binary", measures={"it": functools.partial(cls, **arguments)}, **same).measure("it")
     forms = [metric.evaluate, of_report, functools.partial(cls.measure, **arguments)]
     forms += [functools.partial(each) for each in (metric.evaluate, of_report)]
+    decorated = [torch.no_grad()(each) for each in forms]
+    decorated += [functools.partial(torch.no_grad()(traced(cls.measure)), **arguments), torch.vmap(forms[2])]
+    forms += decorated
     for form in forms:
         assert ImbalanceReport("binary", measures={"it": form}, **same)["it"].higher_is_better is better
         if better is None:
@@ -100,6 +115,9 @@ def test_the_direction_is_the_same_in_every_form_of_a_measure(name):
             assert direction_of(form, None) is better
             assert ThresholdSweep(form)["value"].higher_is_better is better
         assert ThresholdSweep(form, higher_is_better=False)["value"].higher_is_better is False
+    for form in decorated:
+        member = type("Decorated", (imbtorch.ConfusionMatrixMetric,), {"measure": staticmethod(form)})
+        assert member.higher_is_better is better
 
 
 class Scorer:
@@ -120,6 +138,14 @@ def test_the_direction_stands_on_a_function_a_method_or_a_partial():
         assert ImbalanceReport("binary", measures={"it": form})["it"].higher_is_better is False
         assert ThresholdSweep(lambda counts, form=form: form(counts), higher_is_better=False)
     assert direction_of(error_rate, None) is True
+    opposite = traced(imbtorch.accuracy)
+    opposite.higher_is_better = False  # a decorator may turn the values round
+    compiled = [torch.compile(each, backend="eager") for each in (marked, imbtorch.confusion_entropy)]
+    for form in (traced(marked), *compiled, opposite):
+        assert direction_of(form, None) is False
+    below = functools.partial(traced(imbtorch.likelihood_ratio), positive=False)
+    assert direction_of(below, None) is direction_of(traced(below), None) is False
+    assert direction_of(traced(imbtorch.likelihood_ratio), None) is True
     for wrong in ("min", 1, torch.tensor([True])):
         with pytest.raises(TypeError, match="higher_is_better must be True, False or None, got"):
             direction_of(error_rate, wrong)
@@ -147,6 +173,19 @@ def test_a_metric_with_an_evaluate_of_its_own_is_refused_where_that_is_not_calle
     assert (
         ImbalanceReport("binary", measures={"error": OwnEvaluate("binary").evaluate})["error"].higher_is_better is False
     )
+
+
+def test_a_decorator_may_read_single_cells_of_the_counts():
+    """The value of 20 classes by a loop over the smoothed cells; the measure itself would get margins."""
+
+    @functools.wraps(imbtorch.recall)
+    def smoothed(counts):
+        return imbtorch.recall(counts + 1)
+
+    assert (needs_matrix(imbtorch.recall), needs_matrix(smoothed)) == (False, True)
+    counts = torch.arange(400).reshape(20, 20)
+    wanted = sum((counts[i, i].item() + 1) / (counts[i].sum().item() + 20) for i in range(20)) / 20
+    assert posterior(smoothed, counts, samples=10).estimate.item() == pytest.approx(wanted)
 
 
 def test_a_measure_that_cannot_be_hashed_is_a_function_like_any_other():
