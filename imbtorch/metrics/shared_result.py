@@ -49,14 +49,27 @@ class SharedResult(CountsMetric):
         return tuple((self._priors[:, 1] if self.task == "multilabel" else self._priors).tolist())
 
     def _name(self, rows: Sequence[Row], prefix: str, postfix: str) -> None:
-        """Make a metric for each row."""
+        """Make a metric for each row, and index it by its name with and without prefix and postfix.
+
+        Raises:
+            TypeError: for a prefix or postfix that is not a string.
+            ValueError: if prefix and postfix turn the name of one value into that of another.
+        """
         for argument, affix in (("prefix", prefix), ("postfix", postfix)):
             if not isinstance(affix, str):
                 raise TypeError(f"{argument} must be a string such as 'val_', got {affix!r}")
         self._prefix, self._postfix = prefix, postfix
         self._values = nn.ModuleList(ReportedValue(self, row) for row in rows)
         self._index = {row.name: index for index, row in enumerate(rows)}
-        self._index |= {self.full_name(row): index for index, row in enumerate(rows)}
+        for index, row in enumerate(rows):
+            if self._index.setdefault(self.full_name(row), index) != index:
+                affixes = " and ".join(
+                    f"{name}={affix!r}" for name, affix in (("prefix", prefix), ("postfix", postfix)) if affix
+                )
+                raise ValueError(
+                    f"{affixes} would log {row.name!r} as {self.full_name(row)!r}, which is the name of another value; "
+                    "choose another prefix or postfix, or rename the measure"
+                )
         self._last: Result | None = None
         self._served: set[str] | None = None  # names read from the last result; None if it must be computed again
         self._stale = False

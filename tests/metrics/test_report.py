@@ -120,12 +120,31 @@ def test_prefix_and_postfix():
         report["val_oops"]
 
 
-def test_a_prefix_that_begins_a_name_hides_nothing():
-    report = filled("multiclass", prefix="val_", measures={"iam": metrics.ImbalanceAccuracy, "val_iam": error_rate})
-    assert report.keys()[:2] == ["val_iam", "val_val_iam"]
+@pytest.mark.parametrize(
+    ("arguments", "short", "logged"),
+    [
+        ({"intervals": ["iam"], "postfix": "_low"}, "iam", "iam_low"),
+        ({"measures": {"iam": "iam", "val_iam": error_rate}, "prefix": "val_"}, "iam", "val_iam"),
+        ({"class_names": ["cat", "cat_ema"], "postfix": "_ema"}, "recall/cat", "recall/cat_ema"),
+        ({"measures": {"a": "iam", "x_a_y": "mcc"}, "prefix": "x_", "postfix": "_y"}, "a", "x_a_y"),
+    ],
+)
+def test_a_logged_name_must_not_be_the_name_of_another_value(arguments, short, logged):
+    affixes = {name: arguments[name] for name in ("prefix", "postfix") if name in arguments}
+    called = " and ".join(f"{name}='{affix}'" for name, affix in affixes.items())
+    with pytest.raises(ValueError, match=f"^{called} would log '{short}' as '{logged}', which is the name of another"):
+        ImbalanceReport("binary", **arguments)
+    plain = ImbalanceReport("binary", **{name: each for name, each in arguments.items() if name not in affixes})
+    assert {short, logged} <= set(plain.keys())
+    with pytest.raises(ValueError, match="would log 'threshold/a' as 'threshold/ab'"):
+        imbtorch.ThresholdSweep("f1", task="multilabel", num_labels=2, class_names=["a", "ab"], postfix="b")
+
+
+def test_a_prefix_may_begin_a_name():
+    report = filled("multiclass", prefix="val_", measures={"iam": metrics.ImbalanceAccuracy, "val_mcc": error_rate})
+    assert report.keys()[:2] == ["val_iam", "val_val_mcc"]
     for key, value in report.items():
-        assert report[key] is value
-    assert report["iam"] is report["val_iam"]
+        assert report[key] is value is report[value.name]
 
 
 @pytest.mark.parametrize(
