@@ -198,12 +198,21 @@ class ReportedValue(Metric):
     full_state_update = False
     is_differentiable = False
 
-    def __init__(self, report: SharedResult, row: Row) -> None:
-        super().__init__()
-        object.__setattr__(self, "report", report)  # not as a submodule: the values are submodules of the report
-        self.row = row
-
     report: SharedResult
+    row: Row
+
+    def __init__(self, report: SharedResult, row: Row) -> None:
+        # torchmetrics' constructor would take half a minute for 100,000 classes and set the same attributes for each
+        # value; the class has them. The report is no submodule, since the values are submodules of the report.
+        vars(self).update(report=report, row=row)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state to pickle or copy."""
+        return dict(vars(self))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a pickled or copied state."""
+        vars(self).update(state)
 
     @property
     def name(self) -> str:
@@ -283,6 +292,18 @@ class ReportedValue(Metric):
     def __repr__(self) -> str:
         """Return one line."""
         return f"{type(self).__name__}({self.full_name!r}, higher_is_better={self.row.better})"
+
+
+def _share_attributes(cls: type[Metric]) -> None:
+    """Give a class the attributes that torchmetrics' constructor would set on each instance."""
+    blank = cls.__new__(cls)
+    Metric.__init__(blank)
+    for name, value in vars(blank).items():
+        if not hasattr(cls, name):
+            setattr(cls, name, value)
+
+
+_share_attributes(ReportedValue)
 
 
 def checked_names(class_names: Sequence[str]) -> list[str]:
