@@ -72,7 +72,7 @@ def validate(net: nn.Module, loader: DataLoader[Tensor], report: imbtorch.Imbala
     report.reset()
     for images, labels in loader:
         report.update(net(images), labels)
-    values = report.compute()  # the one collective of the epoch
+    values = report.compute()  # one sum over all processes; the first epoch also compares their settings
     return float(values["iam"]), int(report.result().counts.sum())
 
 

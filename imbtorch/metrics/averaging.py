@@ -54,6 +54,11 @@ class AveragedMeasure:
         """True if higher values are better; None if neither direction is."""
         return self.traits.higher_is_better
 
+    @property
+    def settings(self) -> tuple[object, ...]:
+        """Settings that must be equal on all processes, beside the counting."""
+        return self.function, self.arguments, self.average, self.higher_is_better
+
     def towards(self, direction: bool | None) -> AveragedMeasure:
         """Return the same measure with another direction."""
         return replace(self, traits=replace(self.traits, higher_is_better=direction))

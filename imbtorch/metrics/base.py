@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from functools import partial
+from inspect import unwrap
+from types import CellType, CodeType, FunctionType
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypedDict, get_args
 
 import numpy as np
@@ -18,7 +21,7 @@ from imbtorch.counts import Counts, Margins, check_choice, sums
 from imbtorch.kernels import reading_is_free
 from imbtorch.measures import Average
 from imbtorch.metrics.compat import warn_caller
-from imbtorch.metrics.state import Setting, SummedState
+from imbtorch.metrics.state import Setting, SummedState, digest
 from imbtorch.tasks import Counting, Layout, Task, Threshold
 from imbtorch.waiting import rank_zero
 
@@ -329,20 +332,41 @@ def uncounted_text(name: str, tally: Sequence[float]) -> str:
     return f"{name} did not count {sum(map(int, tally))} of the samples it was given: {found}"
 
 
-def canonical(value: object) -> str:
-    """Convert a setting to a text that is equal in every process, without addresses of objects or the order of sets."""
+def canonical(value: object, within: tuple[object, ...] = ()) -> str:
+    """Convert a setting to a text that is equal in every process, without addresses of objects or the order of sets.
+
+    A module and a name identify most functions. Lambdas and functions within functions also have a digest of their
+    code, their defaults and the variables of the enclosing function that they read.
+
+    Args:
+        value: setting.
+        within: functions whose text the text of the value is part of.
+    """
+    text = partial(canonical, within=within)
     if isinstance(value, (Tensor, np.ndarray, np.generic)):
-        return canonical(value.tolist())
+        return text(value.tolist())
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{canonical(key)}: {canonical(each)}" for key, each in value.items()) + "}"
+        return "{" + ", ".join(f"{text(key)}: {text(each)}" for key, each in value.items()) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(canonical, value)) + "]"
+        return "[" + ", ".join(map(text, value)) + "]"
+    if isinstance(value, (set, frozenset)):
+        return text(sorted(map(text, value)))
     if isinstance(value, partial):
-        return f"{canonical(value.func)}{canonical(value.args)}{canonical(value.keywords)}"
-    if value is None or isinstance(value, (bool, int, float, str)):
+        return f"{text(value.func)}{text(value.args)}{text(value.keywords)}"
+    if is_dataclass(value) and not isinstance(value, type):
+        return f"{type(value).__qualname__}{text({each.name: getattr(value, each.name) for each in fields(value)})}"
+    if isinstance(value, CodeType):
+        return text((value.co_code, value.co_consts, value.co_names))
+    if value is None or isinstance(value, (bool, int, float, str, bytes)):
         return repr(value)
-    named = value if hasattr(value, "__qualname__") else type(value)
-    return f"{getattr(named, '__module__', '')}.{getattr(named, '__qualname__', '')}"
+    bare: Any = unwrap(value) if callable(value) else value
+    named = bare if hasattr(bare, "__qualname__") else type(bare)
+    name = f"{getattr(named, '__module__', '')}.{getattr(named, '__qualname__', '')}"
+    if not isinstance(bare, FunctionType) or "<" not in name or bare in within:
+        return name
+    enclosed = [cell.cell_contents for cell in bare.__closure__ or () if cell != CellType()]
+    parts = (bare.__code__, bare.__defaults__, bare.__kwdefaults__, enclosed)
+    return f"{name} {digest(canonical(parts, (*within, bare))):012x}"
 
 
 class LocalCounts(CountsMetric):

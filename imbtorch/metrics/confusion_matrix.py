@@ -23,6 +23,7 @@ from imbtorch.metrics.base import (
     MetricArguments,
     OnInvalid,
     TorchmetricsArguments,
+    canonical,
     confusion_counts,
     targets,
 )
@@ -308,6 +309,10 @@ class ConfusionMatrixMetric(LocalCounts):
         if self.averages or (self.binary_only and self.task == "multiclass") or self.task == "multilabel":
             shown["average"] = self.average
         return shown
+
+    def _settings_text(self) -> str:
+        functions = getattr(type(self), "measure", None), type(self).evaluate
+        return f"{super()._settings_text()} {canonical(functions)}"
 
 
 METRICS: dict[Callable[..., Tensor], type[ConfusionMatrixMetric]] = {}

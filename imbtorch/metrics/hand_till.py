@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import warnings
 from collections.abc import Callable
 from typing import Any, cast, overload
@@ -20,7 +19,7 @@ from imbtorch.counts import ratio
 from imbtorch.kernels import reading_is_free
 from imbtorch.log_odds import against_the_rest, wide
 from imbtorch.metrics.base import TorchmetricsArguments, uncounted_text
-from imbtorch.metrics.state import Setting, SyncedMetric
+from imbtorch.metrics.state import Setting, SyncedMetric, digest
 from imbtorch.tasks import Counting
 from imbtorch.waiting import rank_zero
 
@@ -127,8 +126,7 @@ class HandTill(SyncedMetric):
         super().__init__(**kwargs)
         self._counting = Counting.of("multiclass", num_classes, logits=logits, ignore_index=ignore_index)
         text = f"HandTill {num_classes} {logits} {ignore_index}"
-        digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
-        self.add_state("settings", torch.tensor([digest]), dist_reduce_fx=_agreed)
+        self.add_state("settings", torch.tensor([digest(text)]), dist_reduce_fx=_agreed)
         self.add_state("not_counted", torch.zeros(len(FAULTS), dtype=torch.int64), dist_reduce_fx="sum")
         self.add_state("scores", [], dist_reduce_fx="cat")
         self.add_state("targets", [], dist_reduce_fx="cat")
@@ -203,6 +201,7 @@ class HandTill(SyncedMetric):
             process_group=self.process_group,
             distributed_available_fn=self.distributed_available_fn,
         ).to(self.device)
+        batch._alike_in = self._alike_in
         batch.scores, batch.targets = self.scores[-1:], self.targets[-1:]
         with batch.sync_context(dist_sync_fn=self.dist_sync_fn, should_sync=self.dist_sync_on_step):
             value = batch._value()
@@ -220,7 +219,7 @@ class HandTill(SyncedMetric):
             raise ValueError(
                 f"this HandTill has num_classes={self.num_classes}, logits={self.logits}, "
                 f"ignore_index={self.ignore_index}, but some of its samples were kept with other settings; use the "
-                "same settings on all processes, and for saving and loading a checkpoint"
+                "same settings for saving and loading a checkpoint"
             )
         tally = self.not_counted.tolist()
         if any(tally):
@@ -297,6 +296,8 @@ class HandTill(SyncedMetric):
         before = {name: getattr(self, name) for name in self._defaults}
         scores, targets = self._samples()
         try:
+            own_fn = None if dist_sync_fn is gather_all_tensors else dist_sync_fn
+            self._check_first_sync(self.device, own_fn, process_group or self.process_group)
             # one flat float64 tensor works for any dtype and number of classes, and for no samples at all
             self.scores, self.targets = [scores.double().flatten().to(self.device)], [targets.to(self.device)]
             super()._sync_dist(dist_sync_fn, process_group)
@@ -313,6 +314,9 @@ class HandTill(SyncedMetric):
         self.targets = [kept.to(self.device) for kept in self.targets]
         return self
 
+    def _settings_text(self) -> str:
+        return f"{super()._settings_text()} {self!r}"
+
     def __repr__(self) -> str:
         """Return the call that builds the metric, in one line."""
         ignored = "" if self.ignore_index is None else f", ignore_index={self.ignore_index}"
@@ -320,7 +324,7 @@ class HandTill(SyncedMetric):
 
 
 def _agreed(settings: Tensor) -> Tensor:
-    """Return the digest that several metrics ``[M, 1]`` share; -1 if their settings differ."""
+    """Return the digest that several metrics ``[M, 1]`` share; -1 if a checkpoint brought other ones to some."""
     return torch.where((settings == settings[0]).all(), settings[0], -1)
 
 

@@ -438,7 +438,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
 
     def _settings_text(self) -> str:
         read = (self._reading.measures, self._reading.per_class)
-        measures = [{key: (each.function, each.arguments) for key, each in some.items()} for some in read]
+        measures = [{key: each.settings for key, each in some.items()} for some in read]
         merged = {} if self._superclasses is None else self._superclasses.merged
         return f"{super()._settings_text()} {canonical((measures, self.class_names, self.keys(), merged))}"
 

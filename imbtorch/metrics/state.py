@@ -7,6 +7,7 @@ import hashlib
 import inspect
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from operator import attrgetter
 from typing import Any, Generic, NoReturn, TypeVar, overload
 
@@ -24,6 +25,7 @@ from imbtorch.suggestions import did_you_mean
 __all__ = ["Setting", "SummedState", "SyncedMetric"]
 
 T = TypeVar("T")
+SHOWN = 1000  # characters of the settings that an error shows
 CHANGED = {"_stale": True, "_empty": False}  # flags of a metric after its counts changed
 
 
@@ -62,7 +64,11 @@ class Setting(Generic[T]):
 
 
 class SyncedMetric(Metric):
-    """Base of the metrics that compute from the states of all processes."""
+    """Base of the metrics that compute from the states of all processes.
+
+    The first sync in a process group compares the settings of its processes, before states of other lengths or dtypes
+    could meet in one collective operation.
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         refuse_arguments_of_others(type(self).__name__, kwargs)
@@ -74,6 +80,53 @@ class SyncedMetric(Metric):
                 raise
             meant = did_you_mean(unknown[0], inspect.signature(type(self)).parameters)
             raise TypeError(f"{type(self).__name__} has no argument {unknown[0]!r}{meant}") from None
+        self._alike_in: list[Any] = []  # process groups in which all processes have the same settings
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state to pickle or copy, without process groups, which no other process knows."""
+        return super().__getstate__() | {"_alike_in": []}
+
+    # --- equal settings on all processes ----------------------------------------------------------------------------
+
+    def _settings_text(self) -> str:
+        """Return the settings that must be equal on all processes, as text."""
+        return f"{type(self).__qualname__} dist_sync_on_step={self.dist_sync_on_step}"
+
+    @cached_property
+    def _marks(self) -> tuple[int, int, int]:
+        """Numbers whose sums over all processes tell whether the settings are alike: 1, h and h squared, h a digest.
+
+        By the Cauchy-Schwarz inequality, the number of processes times the sum of the squares equals the square of the
+        sum only if all digests are equal.
+        """
+        short = digest(self._settings_text()) >> 28  # 20 bits, so that float64 holds the sums of thousands of processes
+        return 1, short, short**2
+
+    def _check_marks(self, sums: Tensor) -> None:
+        """Raise RuntimeError, on all processes, unless the sums of their marks show equal settings."""
+        processes, digests, squares = map(int, sums.tolist())
+        if processes * squares != digests**2:
+            text = self._settings_text()
+            raise RuntimeError(
+                f"{type(self).__name__} is not set up alike on all processes, so that their samples must not be put "
+                f"together; on this process it is {text[:SHOWN]}{' ...' if len(text) > SHOWN else ''}. Build it from "
+                "the same arguments on every process (class names in the same order)"
+            )
+
+    def _check_first_sync(
+        self, device: torch.device, dist_sync_fn: Callable[..., list[Tensor]] | None, process_group: Any | None
+    ) -> None:
+        """Compare the settings of several processes, once for each process group (a collective step).
+
+        Raises:
+            RuntimeError: on all processes, if their settings differ.
+        """
+        initialized = torch.distributed.is_available() and torch.distributed.is_initialized()
+        group = process_group or (torch.distributed.group.WORLD if initialized else None)
+        alone = dist_sync_fn is None and initialized and torch.distributed.get_world_size(group) == 1
+        if not alone and not any(known is group for known in self._alike_in):
+            self._check_marks(total(torch.tensor(self._marks, device=device), dist_sync_fn, process_group))
+            self._alike_in.append(group)
 
     def __getattr__(self, name: str) -> Any:
         """Raise AttributeError; for ``items``, which Lightning's ``log_dict`` calls, with a remedy."""
@@ -353,6 +406,8 @@ class SummedState(SyncedMetric):
     ) -> None:
         """Replace this process's counts by the sum over all processes.
 
+        The first sync in a process group compares the settings of its processes before.
+
         Args:
             dist_sync_fn: function that gathers a tensor from all processes, called as ``fn(tensor, group=...)``; by
                 default one ``all_reduce`` sums without gathering.
@@ -362,6 +417,7 @@ class SummedState(SyncedMetric):
 
         Raises:
             TorchMetricsUserError: if the metric is synced already.
+            RuntimeError: on all processes, if their settings differ.
         """
         if self._is_synced and should_sync:
             raise TorchMetricsUserError("The Metric has already been synced.")
@@ -374,36 +430,21 @@ class SummedState(SyncedMetric):
         self._is_synced = True
 
     def _settings_text(self) -> str:
-        """Return the settings that must be equal on all processes, as text."""
-        return f"{type(self).__qualname__} {self._state_name}"
+        return f"{super()._settings_text()} {self._state_name} {self._state.dtype} {list(self._state.shape)}"
 
     def _summed(
         self, state: Tensor, dist_sync_fn: Callable[..., list[Tensor]] | None, process_group: Any | None
     ) -> Tensor:
         """Return the sum of a tensor over all processes, as a new tensor.
 
-        To compare settings, each process appends 1, h and h squared, where h is a digest of its settings. By the
-        Cauchy-Schwarz inequality, the number of processes times the sum of the squares equals the square of the sum
-        only if all digests are equal.
-
         Raises:
             RuntimeError: on all processes, if their settings differ.
         """
         group = process_group or self.process_group
-        digest = int(hashlib.sha256(self._settings_text().encode()).hexdigest()[:5], 16)  # 20 bits
-        total = torch.cat((state, state.new_tensor([1, digest, digest**2])))
-        if dist_sync_fn is not None:
-            total = torch.stack(dist_sync_fn(total, group=group)).sum(0)
-        else:
-            torch.distributed.all_reduce(total, group=group)
-        processes, digests, squares = map(int, total[-3:].tolist())
-        if processes * squares != digests**2:
-            raise RuntimeError(
-                f"{type(self).__name__} is not set up alike on all processes, so that their counts must not be added; "
-                f"on this process it is {self._settings_text()}. Build it from the same arguments on every process "
-                "(class names in the same order)"
-            )
-        return total[:-3]
+        self._check_first_sync(state.device, dist_sync_fn, group)
+        summed = total(torch.cat((state, state.new_tensor(self._marks))), dist_sync_fn, group)
+        self._check_marks(summed[-3:])
+        return summed[:-3]
 
     def unsync(self, should_unsync: bool = True) -> None:
         """Restore this process's own counts.
@@ -422,6 +463,19 @@ class SummedState(SyncedMetric):
             self._state, self._owned, self._lent = self._local
         self._local = None
         self._is_synced = False
+
+
+def digest(text: str) -> int:
+    """Return a number of 48 bits that differs between texts, and is the same in every process."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
+
+
+def total(own: Tensor, dist_sync_fn: Callable[..., list[Tensor]] | None, group: Any | None) -> Tensor:
+    """Sum a tensor over all processes, by a function that gathers tensors or, without one, in place."""
+    if dist_sync_fn is not None:
+        return torch.stack(dist_sync_fn(own, group=group)).sum(0)
+    torch.distributed.all_reduce(own, group=group)
+    return own
 
 
 def _normal(state: Tensor) -> Tensor:

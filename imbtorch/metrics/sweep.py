@@ -200,8 +200,7 @@ class ThresholdSweep(SharedResult):
         return shown | super()._shown_arguments()
 
     def _settings_text(self) -> str:
-        read = self._measure.function, self._measure.arguments, self._class_names
-        return f"{super()._settings_text()} {canonical(read)}"
+        return f"{super()._settings_text()} {canonical((self._measure.settings, self._class_names))}"
 
     # --- computing --------------------------------------------------------------------------------------------------
 

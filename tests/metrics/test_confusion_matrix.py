@@ -656,10 +656,12 @@ def test_values_that_were_not_counted_are_told_at_a_prevalence_too(on_invalid):
 
 def test_a_prevalence_is_read_off_the_counts_of_all_processes():
     other = multiclass([1, 1, 0], [0, 1, 1], "Precision", 2, average="none")._state.clone()
-    several = {
-        "dist_sync_fn": lambda state, group: [state, torch.cat((other, state[-3:]))],  # what comes last tells settings
-        "distributed_available_fn": lambda: True,
-    }
+
+    def gather(state, group):
+        """Gather the marks of the settings alone, and later the counts followed by the marks."""
+        return [state, torch.cat((other[: len(state) - 3], state[-3:]))]
+
+    several = {"dist_sync_fn": gather, "distributed_available_fn": lambda: True}
     metric = multiclass([0, 1], [0, 1], "Precision", 2, average="none", **several)
     # both: [[1, 1], [1, 2]]
     assert_equal(metric.at_prevalence([3, 1]), [1.5 / (1.5 + 1 / 3), (2 / 3) / (2 / 3 + 1.5)])

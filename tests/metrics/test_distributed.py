@@ -1,6 +1,11 @@
 """A theme of several modules: one state over all processes, the same number on 1, 2 and 3, and never a hang."""
 
+import dataclasses
 import functools
+import os
+import pickle
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -8,6 +13,7 @@ import torch
 from processes import counted_collectives, launch
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix
 from torch.utils.data import DataLoader, SequentialSampler, TensorDataset
+from torchmetrics import MetricCollection
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 import imbtorch
@@ -113,6 +119,8 @@ def collectives_of_a_report(rank, world):
     report = ImbalanceReport("multiclass", num_classes=8)  # 9 measures and 2 x 8 per-class values
     assert len(report) == 25
     report.update(torch.arange(8), torch.arange(8).roll(1))
+    with counted_collectives() as first:
+        report.compute()
     with counted_collectives() as whole:
         report.compute()
     with counted_collectives() as singly:
@@ -124,14 +132,16 @@ def collectives_of_a_report(rank, world):
     metric = imbtorch.ConfusionMatrix("multiclass", num_classes=8)
     with counted_collectives() as forward:
         metric(torch.arange(8), torch.arange(8))
+    metric.compute()
     with counted_collectives() as single:
         metric.compute()
-    return whole, singly, after_reset, forward, single, values["accuracy"], fresh["accuracy"]
+    return first, whole, singly, after_reset, forward, single, values["accuracy"], fresh["accuracy"]
 
 
 @pytest.mark.parametrize("world", [2, 3])
 def test_one_all_reduce_serves_all_values(world):
-    for whole, singly, after_reset, forward, single, before, after in launch(world, collectives_of_a_report):
+    for first, whole, singly, after_reset, forward, single, before, after in launch(world, collectives_of_a_report):
+        assert first == ["all_reduce"] * 2  # settings are compared once
         assert whole == singly == after_reset == single == ["all_reduce"]
         assert forward == []
         assert (before, after) == (0.0, 1.0)
@@ -291,8 +301,11 @@ def torchmetrics_contract(rank, world):
         calls.append(group)
         return gather_all_tensors(state, group=group)
 
-    found["gathered"] = made(dist_sync_fn=gather).compute().item()
-    assert len(calls) == 1
+    gathered = made(dist_sync_fn=gather)
+    found["gathered"] = gathered.compute().item()
+    assert len(calls) == 2  # the settings, and the counts
+    gathered.compute()
+    assert len(calls) == 3
     found["all"] = made().compute().item()
     pair = torch.distributed.new_group([0, 1])
     metric = made(process_group=pair)
@@ -376,55 +389,290 @@ def harm(counts):
     return counts.fill_diagonal_(0).sum()
 
 
+def wrong_in(cell):
+    """Make a measure in a function, so that its name does not tell which one it is."""
+    return lambda counts: counts[0, cell]
+
+
+@dataclasses.dataclass(frozen=True)
+class Weighted:
+    """Measure with a parameter."""
+
+    weight: float
+
+    def __call__(self, counts):
+        """Return a weighted count."""
+        return self.weight * counts[0, 0]
+
+
+def report(**arguments):
+    return ImbalanceReport("multiclass", 3, **arguments)
+
+
+def labels(**arguments):
+    return ThresholdSweep("f1", 11, "multilabel", num_labels=2, **arguments)
+
+
 SETTINGS = {
     "threshold": [lambda: Accuracy("binary"), lambda: Accuracy("binary", threshold=0.9)],
     "logits": [lambda: Accuracy("binary"), lambda: Accuracy("binary", logits=True)],
     "ignore_index": [lambda: Accuracy("multiclass", 3), lambda: Accuracy("multiclass", 3, ignore_index=-100)],
     "measure": [lambda: Accuracy("binary"), lambda: imbtorch.Recall("binary")],
     "layout": [lambda: Accuracy("multiclass", 3), lambda: Accuracy("multiclass", 3, state="margins")],
+    "classes": [lambda: Accuracy("multiclass", 3), lambda: Accuracy("multiclass", 4)],
+    "labels": [lambda: Accuracy("multilabel", num_labels=2), lambda: Accuracy("multilabel", num_labels=3)],
+    "task": [lambda: Accuracy("binary"), lambda: Accuracy("multiclass", 2)],
+    "weights": [lambda: Accuracy("binary"), lambda: Accuracy("binary", weighted=True)],
+    "on_invalid": [lambda: Accuracy("binary"), lambda: Accuracy("binary", on_invalid="warn")],
+    "each step": [lambda: Accuracy("binary"), lambda: Accuracy("binary", dist_sync_on_step=True)],
+    "average": [
+        lambda: imbtorch.Recall("multiclass", 3),
+        lambda: imbtorch.Recall("multiclass", 3, average="weighted"),
+    ],
+    "metric": [lambda: Accuracy("multiclass", 3), lambda: imbtorch.HandTill(3)],
+    "ranked classes": [lambda: imbtorch.HandTill(3), lambda: imbtorch.HandTill(4)],
+    "ranked logits": [lambda: imbtorch.HandTill(3), lambda: imbtorch.HandTill(3, logits=True)],
     "class names": [
         lambda: ImbalanceReport("multiclass", class_names=["cat", "dog", "emu"]),
         lambda: ImbalanceReport("multiclass", class_names=["dog", "cat", "emu"]),
+    ],
+    "groups": [report, lambda: report(groups=["x", "y"])],
+    "group names": [lambda: report(groups=["x", "y"]), lambda: report(groups=["y", "x"])],
+    "names": [report, lambda: report(prefix="val_")],
+    "measures": [report, lambda: report(measures=["iam"])],
+    "intervals": [report, lambda: report(intervals=["iam"])],
+    "prevalence": [lambda: report(prevalence=[1, 2, 3]), lambda: report(prevalence=[3, 2, 1])],
+    "direction": [
+        lambda: report(measures={"harm": (harm, True)}),
+        lambda: report(measures={"harm": (harm, False)}),
+    ],
+    "average in a report": [
+        lambda: report(measures={"f1": functools.partial(imbtorch.FScore, average="macro")}),
+        lambda: report(measures={"f1": functools.partial(imbtorch.FScore, average="micro")}),
+    ],
+    "lambda": [
+        lambda: report(measures={"mine": lambda counts: counts[0, 0]}),
+        lambda: report(measures={"mine": lambda counts: counts[1, 1]}),
+    ],
+    "function that a lambda calls": [
+        lambda: report(measures={"mine": lambda counts: imbtorch.recall(counts)}),
+        lambda: report(measures={"mine": lambda counts: imbtorch.precision(counts)}),
+    ],
+    "enclosed number": [
+        lambda: report(measures={"mine": wrong_in(1)}),
+        lambda: report(measures={"mine": wrong_in(2)}),
+    ],
+    "field of an object": [
+        lambda: report(measures={"mine": Weighted(1.0)}),
+        lambda: report(measures={"mine": Weighted(2.0)}),
     ],
     "thresholds": [
         lambda: ThresholdSweep(imbtorch.FScore, torch.tensor([0.2, 0.5])),
         lambda: ThresholdSweep(imbtorch.FScore, torch.tensor([0.3, 0.5])),
     ],
+    "number of thresholds": [lambda: ThresholdSweep("f1", 11), lambda: ThresholdSweep("f1", 21)],
+    "swept measure": [lambda: ThresholdSweep("f1", 11), lambda: ThresholdSweep("mcc", 11)],
+    "swept direction": [
+        lambda: ThresholdSweep((imbtorch.accuracy, True), 11),
+        lambda: ThresholdSweep((imbtorch.accuracy, False), 11),
+    ],
+    "swept prevalence": [lambda: ThresholdSweep("f1", 11), lambda: ThresholdSweep("f1", 11, prevalence=[9, 1])],
+    "swept labels": [lambda: labels(class_names=["a", "b"]), lambda: labels(class_names=["b", "a"])],
     "beta": [lambda: imbtorch.FScore("binary", beta=1.0), lambda: imbtorch.FScore("binary", beta=2.0)],
 }
 
 
-def counts_otherwise(rank, world, name):
-    first, other = SETTINGS[name]
-    metric = (other if rank == world - 1 else first)()
-    scores = torch.rand(8, generator=torch.Generator().manual_seed(rank))
-    binary = metric.task == "binary"
-    preds = scores if binary else (3 * scores).long()
-    target = torch.arange(8) % (2 if binary else 3)
-    metric.update(preds, target)
-    try:
-        metric.compute()
-    except RuntimeError as error:
-        found = str(error)
+def count_some(metric, rank):
+    """Give a metric a batch that it takes."""
+    sizes = {"binary": 2, "multiclass": metric.num_classes}
+    task = getattr(metric, "task", "multiclass")
+    generator = torch.Generator().manual_seed(rank)
+    if task == "multilabel":
+        target = torch.randint(2, (8, metric.num_labels), generator=generator)
+        scores = torch.rand(target.shape, generator=generator)
     else:
-        found = "summed"
-    alike = first()
-    alike.update(preds, target)
-    return found, int(alike.counts().sum()) if hasattr(alike, "counts") else float(bool(alike.compute()))
+        target = torch.arange(8) % sizes[task]
+        shape = (8,) if task == "binary" else (8, sizes[task])
+        scores = torch.rand(shape, generator=generator)
+    if getattr(metric, "groups", None):
+        metric.update(scores, target, group=target % 2)
+    else:
+        metric.update(scores, target)
 
 
-@pytest.mark.parametrize(("name", "world"), [(name, 2) for name in SETTINGS] + [("threshold", 3)])
-def test_processes_that_count_otherwise_are_told_so_on_all_of_them(name, world):
-    for found, _ in launch(world, counts_otherwise, name):
-        assert "not set up alike on all processes" in found
+def error_of(read):
+    """Return the text of the error about other settings."""
+    with pytest.raises(RuntimeError) as caught:
+        read()
+    return str(caught.value)
+
+
+def counts_otherwise(rank, world):
+    """Compute metrics of other settings on the last process, and metrics of the same settings after each."""
+    warnings.simplefilter("ignore")
+    found = {}
+    for name, (first, other) in SETTINGS.items():
+        metric, alike = (other if rank == world - 1 else first)(), first()
+        for each in (metric, alike):
+            count_some(each, rank)
+        found[name] = [error_of(metric.compute), error_of(metric.compute)]  # also the second time
+        with alike.sync_context():
+            ranked = isinstance(alike, imbtorch.HandTill)
+            found[name].append(len(alike.targets) if ranked else int(alike._counter.counts(alike._state).sum()))
+    return found
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_processes_that_count_otherwise_are_told_so_on_all_of_them(world):
+    answers = launch(world, counts_otherwise)
+    for name in SETTINGS:
+        for *texts, counted in (answer[name] for answer in answers):
+            assert all("is not set up alike on all processes, so that their samples" in text for text in texts), name
+            assert counted == 8 * world * (2 if name in ("labels", "swept labels") else 1), name
+
+
+def other_ways(rank, world):
+    """Read metrics of other settings in each way that sums over processes."""
+
+    def made(**arguments):
+        other = {"prevalence": [2, 1, 1], "groups": 2, **arguments} if rank else {"prevalence": [1, 1, 2], **arguments}
+        metric = ImbalanceReport("multiclass", 3, **other)
+        count_some(metric, rank)
+        return metric
+
+    def stepwise():
+        metric = Accuracy("multiclass", 3 + rank, dist_sync_on_step=True)
+        metric(torch.tensor([0, 1]), torch.tensor([0, 1]))
+
+    def in_a_collection():
+        threshold = 0.5 + 0.1 * rank
+        members = {name: cls("binary", threshold=threshold) for name, cls in (("a", Accuracy), ("r", imbtorch.Recall))}
+        collection = MetricCollection(members)
+        collection.update(torch.rand(4), torch.tensor([0, 1, 0, 1]))
+        collection.compute()
+
+    def gathered():
+        made(dist_sync_fn=gather_all_tensors).compute()
+
+    def within():
+        with made().sync_context():
+            raise AssertionError("the counts were summed")
+
+    reads = [
+        lambda: made()["iam"].compute(),
+        lambda: made().counts(),
+        lambda: made().interval("iam"),
+        lambda: made().sync(),
+        lambda: Accuracy("binary", threshold=0.5 + 0.1 * rank).at_prevalence([1, 1]),
+        stepwise,
+        in_a_collection,
+        gathered,
+        within,
+    ]
+    texts = [error_of(read) for read in reads]
+    metric = made()
+    local = metric.local_confmat
+    error_of(metric.compute)
+    assert not metric._is_synced
+    assert torch.equal(metric.local_confmat, local)
+    same = Accuracy("binary")
+    if rank == 0:  # the other has no data
+        same.update(torch.tensor([0, 1]), torch.tensor([0, 0]))
+    return texts, same.compute().item()
+
+
+def test_every_way_of_reading_compares_settings_first():
+    for texts, value in launch(2, other_ways):
+        assert all("is not set up alike on all processes" in text for text in texts)
+        assert value == 0.5
+
+
+def number_of_comparisons(rank, world):
+    """Return the collectives of the first and the second time, for metrics, copies, subgroups and other groups."""
+    pair = torch.distributed.new_group([0, 1])
+
+    def calls(read, times=2):
+        made = []
+        for _ in range(times):
+            with counted_collectives() as each:
+                read()
+            made.append(each.count("all_reduce"))
+        return made
+
+    found = {}
+    metric, step, ranked = Accuracy("binary"), Accuracy("binary", dist_sync_on_step=True), imbtorch.HandTill(3)
+    batch = torch.tensor([0, 1]), torch.tensor([0, 0])
+    metric.update(*batch)
+    found["compute"] = calls(metric.compute)
+    metric.reset()
+    metric.update(*batch)
+    found["after a reset"] = calls(metric.compute, 1)
+    copies = metric.clone(), pickle.loads(pickle.dumps(metric))
+    found["copies"] = [calls(copy.compute) for copy in copies]
+    found["each step"] = calls(lambda: step(*batch), 3)
+    scores = torch.eye(3)
+    ranked.update(scores, torch.arange(3))
+    found["ranked"] = calls(ranked.compute)
+    ranked_step = imbtorch.HandTill(3, dist_sync_on_step=True)
+    found["ranked each step"] = calls(lambda: ranked_step(scores, torch.arange(3)), 3)
+    if rank < 2:
+        metric.sync(process_group=pair)
+        found["pair"] = int(metric._counter.counts(metric._state).sum())
+        metric.unsync()
+    found["everyone again"] = calls(metric.compute, 1), metric.compute().item()
+    return found
+
+
+def test_settings_are_compared_at_the_first_sync_alone():
+    for rank, found in enumerate(launch(3, number_of_comparisons)):
+        assert found.pop("pair", 4) == 4, rank
+        assert found == {
+            "compute": [2, 1],
+            "after a reset": [1],
+            "copies": [[2, 1], [2, 1]],
+            "each step": [2, 1, 1],
+            "ranked": [1, 0],  # the samples are gathered
+            "ranked each step": [1, 0, 0],
+            "everyone again": ([1], 0.5),
+        }
+
+
+# a function within a function, in which set literals and hashes could differ between processes
+SETTINGS_OF_A_REPORT = """
+import functools, torch, imbtorch
+
+def made():
+    names = {"cat", "dog", "emu"}
+    costs = torch.eye(3)
+    def mine(counts, depth=2, *, scale=1.0):
+        if depth in {"some", "other"} or names is None:
+            return mine(counts, depth - 1)
+        return (counts * costs).sum() * scale
+    return mine
+
+measures = {
+    "mine": made(),
+    "lambda": lambda counts: max(counts[0, 0], sum(each for each in counts[1])),
+    "f2": functools.partial(imbtorch.f_score, beta=2),
+    "iam": imbtorch.ImbalanceAccuracy,
+    "quiet": torch.no_grad()(imbtorch.accuracy),
+}
+report = imbtorch.ImbalanceReport("multiclass", 3, measures=measures, prevalence=[1, 2, 3])
+costs = imbtorch.ExpectedCost("binary", costs=torch.eye(2))
+print(report._settings_text(), costs._settings_text(), imbtorch.HandTill(3)._settings_text())
+"""
 
 
 def test_a_digest_is_the_same_in_every_process_whatever_its_hash_seed():
-    assert len(set(launch(3, settings_of_a_report))) == 1
-
-
-def settings_of_a_report(rank, world):
-    mine = {"mine": harm, "f2": functools.partial(imbtorch.f_score, beta=2), "iam": imbtorch.ImbalanceAccuracy}
-    report = ImbalanceReport("multiclass", 3, measures=mine, prevalence=[1, 2, 3])
-    costs = imbtorch.ExpectedCost("binary", costs=torch.eye(2))
-    return report._settings_text() + costs._settings_text()
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", SETTINGS_OF_A_REPORT],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(texts) == 1
+    assert "made.<locals>.mine" in texts.pop()

@@ -438,6 +438,8 @@ def counted_on(rank, world):
     preds, target, group = samples()
     report = ImbalanceReport("multiclass", num_classes=3, groups=SITES)
     report.update(preds[rank::world], target[rank::world], group=group[rank::world])
+    report.compute()
+    reduced.clear()  # of the comparison of settings
     return {name: value.item() for name, value in report.compute().items()}, len(reduced)
 
 

@@ -460,7 +460,7 @@ class Broken:
         return [tensor]
 
 
-@pytest.mark.parametrize("fails_at", range(4))  # settings, tally, scores, targets
+@pytest.mark.parametrize("fails_at", range(5))  # comparison of settings, settings, tally, scores, targets
 def test_a_gather_that_fails_changes_nothing(fails_at):
     scores, target = data(samples=60)
     metric = HandTill(4, dist_sync_fn=Broken(fails_at), distributed_available_fn=lambda: True)
@@ -533,17 +533,35 @@ def other_settings(rank, world):
     for arguments in ({"logits": True}, {"ignore_index": 2}, {"num_classes": 4}):
         metric = HandTill(**{"num_classes": 3} | (arguments if rank == 1 else {}))
         metric.update(torch.full((2, metric.num_classes), 0.25), GOOD)
-        with pytest.raises(ValueError, match="samples were kept with other settings; use the same") as caught:
-            metric.compute()
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="HandTill is not set up alike on all processes") as caught:
+                metric.compute()
         answers.append(str(caught.value))
     return answers
+
+
+def loaded_settings(rank, world):
+    """Rank 1 loads the samples of another metric."""
+    saved, metric = HandTill(3, logits=True), HandTill(3)
+    saved.update(SCORES, GOOD)
+    metric.update(SCORES, GOOD)
+    for each in (saved, metric):
+        each.persistent(True)
+    if rank == 1:
+        metric.load_state_dict(saved.state_dict())
+    with pytest.raises(ValueError, match="samples were kept with other settings; use the same"):
+        metric.compute()
+
+
+def test_samples_of_other_settings_on_one_process_raise_on_all():
+    launch(2, loaded_settings)
 
 
 def test_processes_of_other_settings_raise_on_all():
     first, second = launch(2, other_settings)
     assert len(first) == len(second) == 3
     assert "logits=True" in second[0]
-    assert "logits=False" in first[0]
+    assert "HandTill(num_classes=3). Build it from the same arguments" in first[0]
 
 
 def test_a_batch_without_samples_where_faults_are_tallied():
