@@ -205,7 +205,8 @@ def extreme(scores: Tensor) -> Tensor:
 
 
 def readable(labels: Tensor) -> Tensor:
-    """Convert labels to int64 unless NumPy and torch handle their dtype alike; keep floats as they are."""
+    """Convert labels to int64 unless NumPy and torch handle their dtype alike; keep the dtype of floats."""
+    labels = labels.resolve_neg()
     return labels if labels.dtype in COMMON or labels.is_floating_point() else integers(labels)
 
 

@@ -111,7 +111,8 @@ def margins(counts: Counts) -> Margins:
         parts = Margins(*(double(part) for part in counts))
         possible = _consistent(parts, counts.correct.dtype)
     else:
-        wide = double(counts) if check_square(counts).is_floating_point() else counts
+        square = check_square(counts)
+        wide = double(square) if square.is_floating_point() else square
         parts = Margins(*(double(part) for part in sums(wide)))  # converts 3 K integers, not K * K
         possible = _non_negative(wide, parts.actual.sum(-1))
     return Margins(*(torch.where(possible.unsqueeze(-1), part, torch.nan) for part in parts))
@@ -303,8 +304,11 @@ def _of_margins(counts: Margins) -> Tensor:
 # --- helpers that measures share --------------------------------------------------------------------------------
 
 
+UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # dtypes for which torch has few operations
+
+
 def check_square(counts: Counts) -> Tensor:
-    """Return counts if they are a tensor ``[..., K, K]``, else raise TypeError or ValueError."""
+    """Return counts, unsigned ones as int64; raise TypeError or ValueError unless they are ``[..., K, K]``."""
     if isinstance(counts, Margins):
         raise TypeError(
             "counts must be the whole matrix here, got Margins, which do not hold the confusions of single classes; "
@@ -314,12 +318,16 @@ def check_square(counts: Counts) -> Tensor:
         raise TypeError(
             f"counts must be a tensor [..., K, K] or Margins, got {type(counts).__name__}; use torch.as_tensor"
         )
+    if counts.is_nested:
+        raise TypeError("counts must be an ordinary tensor [..., K, K], got a nested one; pass its parts one by one")
     if counts.ndim < 2 or counts.shape[-1] != counts.shape[-2]:
         raise ValueError(
             f"counts must be a confusion matrix [..., K, K], got shape {list(counts.shape)}; "
             "confusion_matrix(preds, target, task) makes one"
         )
-    return counts
+    if counts.dtype == torch.uint64 and bool((counts.view(torch.int64) < 0).any()):
+        raise ValueError("counts must be below 2**63, got larger ones of dtype torch.uint64")
+    return counts.long() if counts.dtype in UNSIGNED else counts
 
 
 def two_by_two(tn: Tensor, fp: Tensor, fn: Tensor, tp: Tensor) -> Tensor:

@@ -26,11 +26,13 @@ def check_tensor(name: str, value: object) -> None:
     kind = type(value).__name__
     if value.is_complex():
         raise TypeError(f"{name} must be real, got {value.dtype}; use {name}.real or {name}.abs()")
+    if value.is_nested:
+        raise TypeError(f"{name} must be an ordinary tensor, got a nested one; use torch.cat({name}.unbind())")
     if value.layout is not strided:
         raise TypeError(f"{name} must be a dense tensor, got {value.layout}; use {name}.to_dense()")
-    if kind in ("MaskedTensor", "DTensor", "NestedTensor"):
-        remedies = {"MaskedTensor": f"{name}.to_tensor(ignore_index)", "DTensor": f"{name}.full_tensor()"}
-        raise TypeError(f"{name} must be an ordinary tensor, got a {kind}; use {remedies.get(kind, 'a padded one')}")
+    remedies = {"MaskedTensor": f"{name}.to_tensor(ignore_index)", "DTensor": f"{name}.full_tensor()"}
+    if kind in remedies:
+        raise TypeError(f"{name} must be an ordinary tensor, got a {kind}; use {remedies[kind]}")
     if value.is_floating_point() and value.itemsize == 1:
         raise TypeError(f"{name} must have a dtype that torch can compare, got {value.dtype}; use {name}.float()")
 

@@ -23,6 +23,7 @@ __all__ = [
     "below",
     "count_valid",
     "integers",
+    "is_plain",
     "kept_targets",
     "reading_is_free",
 ]
@@ -77,6 +78,11 @@ class Samples(NamedTuple):
 def reading_is_free(x: Tensor) -> bool:
     """Return whether reading a value neither waits for a device nor breaks a traced graph."""
     return x.is_cpu and not torch.compiler.is_compiling()
+
+
+def is_plain(x: Tensor) -> bool:
+    """Return False for nested tensors, and for lazily negated ones (``x.conj().imag``), which NumPy cannot read."""
+    return not x.is_nested and not (reading_is_free(x) and x.is_neg())
 
 
 def integers(labels: Tensor) -> Tensor:

@@ -1039,6 +1039,81 @@ def test_tensors_that_cannot_be_compared(tensor, match):
         Accuracy("binary").update(tensor, torch.zeros(4, dtype=torch.long))
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_nested_tensors_are_refused(layout):
+    """Two images of unequal size, whose remedy counts all three pixels."""
+    nested = torch.nested.nested_tensor([torch.tensor([0, 1]), torch.tensor([1])], layout=layout)
+    flat, scores = torch.tensor([0, 1, 1]), torch.nested.nested_tensor([torch.rand(2), torch.rand(1)], layout=layout)
+    remedy = r"must be an ordinary tensor, got a nested one; use torch.cat\({}.unbind\(\)\)"
+    with pytest.raises(TypeError, match="preds " + remedy.format("preds")):
+        Accuracy("binary").update(nested, nested)
+    with pytest.raises(TypeError, match="target " + remedy.format("target")):
+        Accuracy("binary").update(flat, nested)
+    with pytest.raises(TypeError, match="weight " + remedy.format("weight")):
+        Accuracy("binary", weighted=True).update(flat, flat, weight=scores)
+    with pytest.raises(TypeError, match="group " + remedy.format("group")):
+        imbtorch.ImbalanceReport("binary", groups=2).update(flat, flat, group=nested)
+    with pytest.raises(TypeError, match="preds " + remedy.format("preds")):
+        ThresholdSweep("f1", 11).update(scores, nested)
+    with pytest.raises(TypeError, match="preds " + remedy.format("preds")):
+        imbtorch.HandTill(2).update(scores, nested)
+    with pytest.raises(TypeError, match=r"counts must be an ordinary tensor .*, got a nested one; pass its parts"):
+        imbtorch.accuracy(nested)
+    metric = Accuracy("binary")
+    metric.update(torch.cat(nested.unbind()), torch.cat(nested.unbind()))
+    assert metric.local_confmat.tolist() == [[1, 0], [0, 2]]
+
+
+def negated(values):
+    """Return the values as a view whose negative bit is set, as that of a conjugated tensor's imaginary part."""
+    view = torch._neg_view(-values)
+    assert view.is_neg()
+    return view
+
+
+@pytest.mark.parametrize("samples", [60, 5000])
+def test_lazily_negated_tensors_are_counted(samples):
+    generator = torch.Generator().manual_seed(0)
+    scores, target = torch.rand(samples, generator=generator), torch.randint(2, (samples,), generator=generator)
+    classes, group = torch.rand(samples, 3, generator=generator), torch.arange(samples) % 2
+    conjugated = torch.complex(scores, -scores).conj().imag
+    assert conjugated.is_neg()
+    for preds in (conjugated, negated(scores)):
+        counts = confusion_matrix(preds, negated(target), "binary")
+        assert counts.tolist() == sklearn_metrics.confusion_matrix(target, scores > 0.5, labels=[0, 1]).tolist()
+    logits = confusion_matrix(negated(classes), negated(target), "multiclass", num_classes=3)
+    wanted = sklearn_metrics.confusion_matrix(target, classes.argmax(1), labels=range(3))
+    assert logits.tolist() == wanted.tolist()
+    weighted = imbtorch.ImbalanceReport("binary", groups=2, weighted=True)
+    weighted.update(scores > 0.5, negated(target), group=negated(group), weight=negated(scores.double()))
+    weights = scores.double().numpy()
+    sums = sklearn_metrics.confusion_matrix(target, scores > 0.5, labels=[0, 1], sample_weight=weights)
+    assert weighted.counts().tolist() == pytest.approx(sums, rel=1e-9)
+    weighted.compute()
+    assert weighted.result().groups[1].sum().item() == pytest.approx(weights[1::2].sum(), rel=1e-9)
+    sweep = ThresholdSweep("f1", 11)
+    sweep.update(negated(scores), target)
+    assert sweep.result().curve()[1].tolist() == pytest.approx(
+        [sk.f1_score(target, scores.double() > each / 10, zero_division=0) for each in range(11)]
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
+def test_counts_of_unsigned_dtypes_are_counts(dtype):
+    rows = [[5, 1, 0], [2, 3, 1], [0, 4, 9]]
+    counts, plain = torch.tensor(rows, dtype=dtype), torch.tensor(rows)
+    for measure in (imbtorch.accuracy, imbtorch.imbalance_accuracy, imbtorch.confusion_entropy, imbtorch.cohen_kappa):
+        assert torch.equal(measure(counts), measure(plain))
+    assert torch.equal(imbtorch.one_vs_rest(counts), imbtorch.one_vs_rest(plain))
+    shots = torch.tensor([500, 30, 2])
+    assert imbtorch.shot_groups(shots.to(dtype)) == {"many": [0], "medium": [1], "few": [2]}
+    if dtype == torch.uint64:
+        assert imbtorch.shot_groups(torch.tensor([2**63 + 5, 1], dtype=dtype)) == {"many": [0], "few": [1]}
+        with pytest.raises(ValueError, match=r"counts must be below 2\*\*63, got larger ones of dtype torch.uint64"):
+            imbtorch.accuracy(torch.tensor([[2**63 + 5, 0], [0, 1]], dtype=dtype))
+
+
 @pytest.mark.filterwarnings("ignore:The PyTorch API of MaskedTensors:UserWarning")
 def test_masked_tensors_are_refused():
     masked = torch.masked.masked_tensor(torch.rand(4), torch.tensor([True, False, True, True]))

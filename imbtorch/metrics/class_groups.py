@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.arguments import whole_number
+from imbtorch.kernels import integers
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.compat import warn_caller
 from imbtorch.metrics.rows import Row, Snapshot
@@ -46,7 +47,7 @@ def shot_groups(train_counts: Sequence[int] | Tensor, many: int = 100, few: int 
         counts = torch.as_tensor(train_counts)
     except (TypeError, ValueError, RuntimeError):  # of a Counter, of names of classes
         counts = torch.tensor(torch.nan)
-    if counts.ndim != 1 or counts.is_floating_point() or counts.is_complex() or bool((counts < 0).any()):
+    if counts.ndim != 1 or counts.is_floating_point() or counts.is_complex() or bool((integers(counts) < 0).any()):
         raise ValueError(
             f"train_counts must hold the number of training samples of each class, [K] integers, got {train_counts!r}; "
             "torch.bincount(labels, minlength=K) counts them"

@@ -16,7 +16,7 @@ from typing_extensions import Unpack
 
 from imbtorch.batches import FAULTS, extreme
 from imbtorch.counts import ratio
-from imbtorch.kernels import reading_is_free
+from imbtorch.kernels import integers, reading_is_free
 from imbtorch.log_odds import against_the_rest, wide
 from imbtorch.metrics.base import TorchmetricsArguments, uncounted_text
 from imbtorch.metrics.state import Setting, SyncedMetric, digest
@@ -148,7 +148,7 @@ class HandTill(SyncedMetric):
         scores = wide(preds.detach().movedim(1, -1).reshape(-1, self.num_classes))
         # probabilities near 1 may be equal in float32 although their log-odds differ
         scores = against_the_rest(scores) if self.logits else scores.clone()
-        truth = target.reshape(-1).long()
+        truth = integers(target.reshape(-1))
         ignored = torch.zeros_like(truth, dtype=torch.bool) if self.ignore_index is None else truth == self.ignore_index
         outside = ((truth < 0) | (truth >= self.num_classes)) & ~ignored
         nan = scores.isnan().any(-1) & ~ignored & ~outside

@@ -564,6 +564,11 @@ def test_processes_of_other_settings_raise_on_all():
     assert "HandTill(num_classes=3). Build it from the same arguments" in first[0]
 
 
+def test_a_uint64_target_beyond_int64_is_no_negative_class():
+    with pytest.raises(ValueError, match="target holds class 9223372036854775807 but num_classes=3 allows"):
+        HandTill(3).update(SCORES, torch.tensor([0, 2**64 - 100], dtype=torch.uint64))
+
+
 def test_a_batch_without_samples_where_faults_are_tallied():
     metric = HandTill(3, distributed_available_fn=lambda: True)
     metric.update(torch.zeros(0, 3), torch.zeros(0, dtype=torch.long))
