@@ -70,6 +70,9 @@ def trivial_line(name: str, values: Mapping[str, float]) -> str:
 def write_csv(rows: Iterable[Sequence[Any]], to: str | PathLike[str] | TextIO) -> None:
     """Write rows as CSV, separated by commas; floats in full precision, None and nan as empty cells.
 
+    Text that begins with =, +, - or @ and is no number gets an apostrophe in front, since a spreadsheet would evaluate
+    it as a formula.
+
     Args:
         rows: cells of each row, the head first.
         to: path of a file to write or overwrite, or an open text file (opened with ``newline=""``).
@@ -82,6 +85,8 @@ def write_csv(rows: Iterable[Sequence[Any]], to: str | PathLike[str] | TextIO) -
     class,recall
     "cat, small",
     dog,0.25
+    >>> write_csv([["=1+1", "-1", -0.5]], sys.stdout)
+    '=1+1,-1,-0.5
     """
     if isinstance(to, (str, PathLike)):
         with open(to, "w", newline="", encoding="utf-8") as file:
@@ -89,5 +94,23 @@ def write_csv(rows: Iterable[Sequence[Any]], to: str | PathLike[str] | TextIO) -
         return
     if not hasattr(to, "write"):
         raise TypeError(f"to must be a path or an open text file such as sys.stdout, got {to!r}")
-    known = (["" if cell is None or cell != cell else cell for cell in row] for row in rows)
-    csv.writer(to, lineterminator="\n").writerows(known)
+    csv.writer(to, lineterminator="\n").writerows(map(_cell, row) for row in rows)
+
+
+FORMULAS = ("=", "+", "-", "@", "\t")  # beginnings of text that spreadsheets evaluate
+
+
+def _cell(value: Any) -> Any:
+    """Return a value as a cell of CSV."""
+    if value is None or value != value:
+        return ""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) and not _is_number(value) else value
+
+
+def _is_number(text: str) -> bool:
+    """Return whether a text is a number such as -1."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

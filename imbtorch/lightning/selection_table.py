@@ -154,7 +154,7 @@ class SelectionTable:
         return cells
 
     def to_csv(self, to: str | PathLike[str] | TextIO) -> None:
-        """Write :meth:`rows_of_cells` as CSV, without the notes.
+        """Write :meth:`rows_of_cells` as CSV, without the notes; text is written as by :meth:`ReportTable.to_csv`.
 
         Args:
             to: path of a file that is written anew, or a text file that is open (with ``newline=""``).

@@ -108,7 +108,8 @@ class ReportTable:
         name is empty), ``class``, ``superclass``, ``class group`` or ``group``. A value that is nan is left empty, and
         so are ``low`` and ``high`` without an interval. The columns are the same for all reports, so tables of several
         runs can be joined. To get one column for each measure, select a kind in pandas and call
-        ``pivot(index="name", columns="measure", values="value")``.
+        ``pivot(index="name", columns="measure", values="value")``. Names that begin with =, +, - or @ and are no
+        numbers get an apostrophe in front, since a spreadsheet would evaluate them as formulas.
 
         Args:
             to: path of a file, which is overwritten, or an open text file (opened with ``newline=""``).

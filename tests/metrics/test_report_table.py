@@ -199,6 +199,21 @@ def test_all_numbers_as_csv(tmp_path):
     assert (second["name"], second["measure"], second["low"]) == ("0", "support", "")
 
 
+def test_no_cell_of_text_is_a_formula():
+    """Numbers stay numbers, also those that are names, as of the classes -1 and +1."""
+    names = ["=HYPERLINK(1)", "+cat", "-dog", "@emu", "\tfox", "=gnu, 1", "-1", "+1e3", "a=b", "'owl"]
+    report = ImbalanceReport("multiclass", class_names=names, measures={"-mine": "mcc"}, per_class=["recall"])
+    report.update(torch.arange(10).flip(0), torch.arange(10))
+    report.table().to_csv(text := io.StringIO(newline=""))
+    head, *rows = csv.reader(io.StringIO(text.getvalue(), newline=""))
+    written = [row[1] for row in rows if row[2] == "recall"]
+    assert written == [f"'{name}" for name in names[:6]] + names[6:]
+    mine = next(row for row in rows if row[2] == "'-mine")
+    assert head == ["kind", "name", "measure", "value", "low", "high"]
+    assert mine[3].startswith("-")
+    assert float(mine[3]) == pytest.approx(report.compute()["-mine"].item())
+
+
 # --- another population ---------------------------------------------------------------------------------------------
 
 
