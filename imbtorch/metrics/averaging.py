@@ -56,7 +56,7 @@ class AveragedMeasure:
 
     @property
     def settings(self) -> tuple[object, ...]:
-        """Settings that must be equal on all processes, beside the counting."""
+        """Settings that, with the counting, must be equal on all processes."""
         return self.function, self.arguments, self.average, self.higher_is_better
 
     def towards(self, direction: bool | None) -> AveragedMeasure:

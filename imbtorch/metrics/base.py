@@ -354,7 +354,7 @@ def canonical(value: object, within: tuple[object, ...] = ()) -> str:
     if isinstance(value, partial):
         return f"{text(value.func)}{text(value.args)}{text(value.keywords)}"
     if is_dataclass(value) and not isinstance(value, type):
-        return f"{type(value).__qualname__}{text({each.name: getattr(value, each.name) for each in fields(value)})}"
+        return type(value).__qualname__ + text({each.name: getattr(value, each.name, None) for each in fields(value)})
     if isinstance(value, CodeType):
         return text((value.co_code, value.co_consts, value.co_names))
     if value is None or isinstance(value, (bool, int, float, str, bytes)):
