@@ -15,7 +15,7 @@ from torch import Tensor
 
 from imbtorch.counts import check_choice
 from imbtorch.errors import check_tensor
-from imbtorch.kernels import integers, is_plain
+from imbtorch.kernels import integers
 from imbtorch.suggestions import did_you_mean
 
 __all__ = ["Layout", "Task", "Threshold"]
@@ -104,7 +104,7 @@ def spread(name: str, values: object, target: Tensor, counted: Tensor) -> Tensor
         ValueError: for values on another device or of a shape that does not fit ``target``.
     """
     check_tensor(name, values)
-    given = cast(Tensor, values).resolve_neg()
+    given = cast(Tensor, values)
     if given.device != target.device:
         raise ValueError(f"{name} is on {given.device} but target is on {target.device}; move one of them")
     if given.shape != target.shape[: given.ndim] or given.ndim < min(1, target.ndim):
@@ -123,7 +123,7 @@ def group_of_each(group: Tensor | int, target: Tensor, counted: Tensor, names: S
     """Return the group of each sample as int64 in the shape of ``counted``, or one int for all; see :func:`spread`."""
     if not isinstance(group, Tensor):
         return _group_index(group, names)
-    usual = is_plain(group) and group.dtype == torch.int64 and group.device == target.device
+    usual = not group.is_nested and group.dtype == torch.int64 and group.device == target.device
     if usual and group.shape == target.shape == counted.shape:
         return group  # the checks below take as long as counting a small batch
     if group.is_floating_point() or group.is_complex():

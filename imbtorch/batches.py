@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from imbtorch.kernels import Table, add_masked, count_valid, integers, kept_targets, reading_is_free
+from imbtorch.kernels import Table, add_masked, array, count_valid, integers, kept_targets, reading_is_free
 
 __all__ = [
     "COMMON",
@@ -126,11 +126,11 @@ def _count_at_once(state: Tensor, table: Table, batch: Batch, ignored: int | Non
     return count_valid(
         state,
         table,
-        preds.numpy(),
-        target.numpy(),
+        array(preds),
+        array(target),
         ignored,
-        None if weight is None else weight.numpy(),
-        None if group is None else group.numpy(),
+        None if weight is None else array(weight),
+        None if group is None else array(group),
         preds_are_valid=scores is not None,
     )
 
@@ -139,7 +139,7 @@ def _hold_nan(scores: Tensor) -> bool:
     """Return whether scores hold NaN; in half precision also whether they hold infinities of both signs."""
     if scores.dtype not in (torch.float32, torch.float64):
         return math.isnan(scores.sum().item())
-    return math.isnan(scores.numpy().max())  # right after argmax, NumPy's max takes a third of the time of torch's sum
+    return math.isnan(array(scores).max())  # right after argmax, NumPy's max takes a third of the time of torch's sum
 
 
 LARGEST = torch.finfo(torch.float64).max
@@ -188,7 +188,7 @@ FEW_CLASSES = 32  # up to this number, checking all scores for NaN is faster tha
 def highest(scores: Tensor) -> tuple[Tensor, Tensor]:
     """Return the class of the highest of scores ``[N, C, ...]``, and values that hold NaN if the scores do."""
     if scores.ndim == 2 and scores.dtype in (torch.float32, torch.float64) and reading_is_free(scores):
-        preds = torch.from_numpy(scores.numpy().argmax(1))  # ten times as fast as torch for 1000 classes
+        preds = torch.from_numpy(array(scores).argmax(1))  # ten times as fast as torch for 1000 classes
         return preds, scores if scores.shape[1] <= FEW_CLASSES else scores.gather(1, preds.unsqueeze(1)).squeeze(1)
     best = torch.max(scores, 1)
     return best.indices, best.values
@@ -205,8 +205,7 @@ def extreme(scores: Tensor) -> Tensor:
 
 
 def readable(labels: Tensor) -> Tensor:
-    """Convert labels to int64 unless NumPy and torch handle their dtype alike; keep the dtype of floats."""
-    labels = labels.resolve_neg()
+    """Convert labels to int64 unless NumPy and torch handle their dtype alike; keep floats as they are."""
     return labels if labels.dtype in COMMON or labels.is_floating_point() else integers(labels)
 
 

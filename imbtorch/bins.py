@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imbtorch.kernels import Integers, reading_is_free
+from imbtorch.kernels import Integers, array, reading_is_free
 
 __all__ = ["bins_of"]
 
@@ -59,7 +59,7 @@ class _Table:
 
     def look_up(self, scores: Tensor) -> Integers:
         """Return the bins of scores; those of NaN and of other invalid scores are arbitrary."""
-        values = scores.numpy()
+        values = array(scores)
         found = self.below.take(_intervals(scores, self.logits), mode="clip")  # invalid scores are reported later
         passed = values > self.edges.take(found)
         if self.behind is None:
@@ -102,7 +102,7 @@ def _intervals(scores: Tensor, logits: bool) -> Integers:
 
     Probabilities above 1/2 are indexed by their distance to 1, where floats are denser.
     """
-    values = scores.numpy()
+    values = array(scores)
     if logits:
         bits = values.astype(np.float32, copy=False).view(np.int32)
         return ((bits ^ ((bits >> 31) & 0x7FFFFFFF)) >> SHIFT) + (1 << (31 - SHIFT))

@@ -20,10 +20,10 @@ __all__ = [
     "Integers",
     "Table",
     "add_masked",
+    "array",
     "below",
     "count_valid",
     "integers",
-    "is_plain",
     "kept_targets",
     "reading_is_free",
 ]
@@ -80,9 +80,12 @@ def reading_is_free(x: Tensor) -> bool:
     return x.is_cpu and not torch.compiler.is_compiling()
 
 
-def is_plain(x: Tensor) -> bool:
-    """Return False for nested tensors, and for lazily negated ones (``x.conj().imag``), which NumPy cannot read."""
-    return not x.is_nested and not (reading_is_free(x) and x.is_neg())
+def array(x: Tensor) -> Integers:
+    """Return a tensor on the CPU as an array in the same memory; copy a lazily negated one (``x.conj().imag``)."""
+    try:
+        return x.numpy()
+    except RuntimeError:  # NumPy has no negative bit; asking for it would take as long as the rest
+        return x.resolve_neg().numpy()
 
 
 def integers(labels: Tensor) -> Tensor:

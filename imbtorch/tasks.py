@@ -35,7 +35,7 @@ from imbtorch.batches import (
 )
 from imbtorch.counts import Counts, Margins, check_choice, has_float64
 from imbtorch.errors import check_pair, misfit, misfit_of_class_scores, value_message
-from imbtorch.kernels import Table, is_plain
+from imbtorch.kernels import Table
 from imbtorch.log_odds import logit_limit, of_class_one, wide
 
 __all__ = ["Binary", "Counting", "Layout", "Multiclass", "Multilabel", "Task", "Threshold", "TwoClasses"]
@@ -250,8 +250,7 @@ class Counting:
             and target.dtype in COMMON
             and preds.layout is target.layout is torch.strided
             and preds.device == target.device
-            and is_plain(preds)
-            and is_plain(target)
+            and not (preds.is_nested or target.is_nested)
         )
         if not usual:
             check_pair(preds, target)
