@@ -10,7 +10,7 @@ from torch import Tensor
 
 from imbtorch.choosing.models import TIES, Ties
 from imbtorch.counts import check_choice
-from imbtorch.lightning.base import Callback
+from imbtorch.lightning.base import Callback, logged
 
 if TYPE_CHECKING:
     from lightning.pytorch.callbacks import ModelCheckpoint as LightningCheckpoint
@@ -38,6 +38,7 @@ class TieRule(_Base):
         super().__init__(*args, **kwargs)
         self.ties = ties
         self._stage, self._has_fitted = "", False
+        self._measured_step: int | None = None  # step of the weights whose monitored value was measured last
 
     @property
     def state_key(self) -> str:
@@ -62,6 +63,8 @@ class TieRule(_Base):
                 f"{package}.callbacks.ModelCheckpoint): pass`"
             )
         self._stage, self._has_fitted = stage, self._has_fitted or stage == "fit"
+        if stage == "fit" and trainer.global_step == 0:
+            self._last_global_step_saved = 0  # else that step of an earlier fit is not saved in this one
         super().setup(trainer, pl_module, stage)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -72,6 +75,10 @@ class TieRule(_Base):
         """
         if self._stage == "fit" or not self._has_fitted:
             super().load_state_dict(state_dict)
+            if self.best_model_path in self.best_k_models:  # first of tied ones, whoever chose it
+                best = {self.best_model_path: self.best_k_models[self.best_model_path]}
+                self.best_k_models = best | self.best_k_models
+                self._rank()
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Take over what Lightning's own callback, or the other rule, kept in the run that is resumed."""
@@ -80,26 +87,48 @@ class TieRule(_Base):
             if self.state_key not in states and key in states and key not in attached:
                 states[self.state_key] = states[key]
 
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        """Note whether this validation measured the monitored value, before Lightning may save the weights."""
+        self._note_measured(trainer)
+        super().on_validation_end(trainer, pl_module)
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """Note whether this epoch of training measured the monitored value, before Lightning may save the weights."""
+        self._note_measured(trainer)
+        super().on_train_epoch_end(trainer, pl_module)
+
+    def _note_measured(self, trainer: Any) -> None:
+        """Note the step of the present weights if the running loop has logged the monitored value."""
+        if any(name == self.monitor and not result.has_reset for name, result in logged(trainer)):
+            self._measured_step = trainer.global_step
+
     def check_monitor_top_k(self, trainer: Any, current: Tensor | None = None) -> bool:
-        """Return whether a value is among the best ``save_top_k``; a tie with the worst of them suffices."""
+        """Return whether a value is among the best ``save_top_k``; a tie must be measured on the present weights."""
         all_taken = 0 < self.save_top_k <= len(self.best_k_models)
         if self.ties == "earliest" or current is None or not all_taken:
             return bool(super().check_monitor_top_k(trainer, current))
-        worst, kept = self.best_k_models[self.kth_best_model_path], current
-        if self.mode == "max":
-            enters = kept.nan_to_num(-math.inf, math.inf, -math.inf) >= worst
-        else:
-            enters = kept.nan_to_num(math.inf, math.inf, -math.inf) <= worst
+        worst = self.best_k_models[self.kth_best_model_path]
+        sign = 1 if self.mode == "max" else -1
+        value, limit = (sign * each.nan_to_num(-sign * math.inf, math.inf, -math.inf) for each in (current, worst))
+        enters = value > limit or (value == limit and trainer.global_step == self._measured_step)
         return bool(trainer.strategy.reduce_boolean_decision(bool(enters)))
 
     def _save_checkpoint(self, trainer: Any, filepath: str) -> None:
-        """Make the latest of tied checkpoints the best one before the file, which holds its path, is written."""
-        if self.ties == "latest" and self.best_k_models:
-            best = max if self.mode == "max" else min
-            latest_first = reversed(self.best_k_models)
-            self.best_model_path = best(latest_first, key=lambda path: self.best_k_models[path])
-            self.best_model_score = self.best_k_models[self.best_model_path]
+        """Rank the checkpoints before the file, which holds the path of the best one, is written."""
+        if filepath in self.best_k_models:
+            saved = {filepath: self.best_k_models.pop(filepath)}
+            first = self.ties == "latest" and trainer.global_step == self._measured_step
+            self.best_k_models = saved | self.best_k_models if first else self.best_k_models | saved
+            self._rank()
         super()._save_checkpoint(trainer, filepath)
+
+    def _rank(self) -> None:
+        """Find the best and the worst of the checkpoints; of tied ones the first is to be kept, the last deleted."""
+        best, worst = (max, min) if self.mode == "max" else (min, max)
+        self.best_model_path = best(self.best_k_models, key=self.best_k_models.__getitem__)
+        self.best_model_score = self.best_k_models[self.best_model_path]
+        if len(self.best_k_models) == self.save_top_k:
+            self.kth_best_model_path = worst(reversed(self.best_k_models), key=self.best_k_models.__getitem__)
 
 
 class ModelCheckpoint(TieRule, LightningCheckpoint):
@@ -110,11 +139,15 @@ class ModelCheckpoint(TieRule, LightningCheckpoint):
     3.0 percentage points of balanced accuracy (95 % interval 1.3 to 4.3) and 5.6 of IAM (2.6 to 7.6). With class
     weights, or with wrong labels, the mean over four measures is undecided (``examples/monitor_study``).
 
+    A tie counts only if the value was measured on the weights that are saved. Between validations, for example with
+    ``every_n_train_steps``, Lightning compares the value of the last validation again: it ties with itself, and the
+    file of the validated weights stays.
+
     Everything else is Lightning's: arguments, ``save_top_k``, ``save_last``, both modes, several processes. Among the
     best ``save_top_k`` checkpoints ``best_model_path`` is the latest of tied ones, and of tied worst ones the earliest
-    is deleted. nan is worse than any value. A run that began with Lightning's own callback, or with the other rule,
-    keeps its best value when it is resumed. :class:`MonitorGuard` checks the mode, and :class:`SelectionSummary`
-    follows the rule.
+    is deleted; with ``ties="earliest"`` the other way round. nan is worse than any value. A run that began with
+    Lightning's own callback, or with the other rule, keeps its best value when it is resumed. :class:`MonitorGuard`
+    checks the mode, and :class:`SelectionSummary` follows the rule.
 
     Unlike Lightning's, it keeps its own state when ``validate``, ``test`` or ``predict`` load a checkpoint after
     ``fit``, so the files of several callbacks can be tested one after the other.

@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils._pytree import tree_leaves
 from torch.utils.data.distributed import DistributedSampler
 
-from imbtorch.lightning.base import Callback, is_fitting
+from imbtorch.lightning.base import Callback, is_fitting, logged
 from imbtorch.metrics.base import CountsMetric
 from imbtorch.metrics.catalogue import BY_ANY_NAME
 from imbtorch.metrics.compat import LIGHTNINGS_SAMPLER_WARNING, callback_of, ignore_warnings, stop_ignoring
@@ -225,7 +225,7 @@ class _Guard:
 
     def _warn_of_plain_values(self, trainer: Any, module: nn.Module) -> None:
         """Warn of values that were logged instead of their metrics, and so are not checked."""
-        plain = {name for name, value in _logged(trainer) if isinstance(value, Tensor)}
+        plain = {name for name, result in logged(trainer) if isinstance(result.value, Tensor)}
         if not plain:
             return
         metrics = _by_name(module)
@@ -326,25 +326,11 @@ def guards(package: str) -> list[Any]:
     return [MonitorGuard() if ours else callback_of(package, _Guard, "MonitorGuard")]
 
 
-def _logged(trainer: Any) -> Iterator[tuple[str, Any]]:
-    """Yield keys and values that the running loop has logged; nothing if Lightning keeps them elsewhere."""
-    results = getattr(trainer, "_results", None)
-    for result in results.values() if isinstance(results, dict) else ():
-        meta, value = getattr(result, "meta", None), getattr(result, "value", None)
-        name = getattr(meta, "name", None)
-        if not isinstance(name, str) or value is None:
-            continue
-        names = [name, f"{name}_step", f"{name}_epoch"] if getattr(meta, "forked", False) else [name]
-        index = getattr(meta, "dataloader_idx", None) if getattr(meta, "add_dataloader_idx", False) else None
-        for each in names:
-            yield each if index is None else f"{each}/dataloader_idx_{index}", value
-
-
 def _logged_metrics(trainer: Any) -> Iterator[tuple[str, LoggedMetric]]:
     """Yield keys and metrics of this package that the running loop has logged."""
-    for name, value in _logged(trainer):
-        if isinstance(value, (SyncedMetric, ReportedValue)):
-            yield name, value
+    for name, result in logged(trainer):
+        if isinstance(result.value, (SyncedMetric, ReportedValue)):
+            yield name, result.value
 
 
 def _monitors(trainer: Any) -> Iterator[tuple[str, str, str]]:

@@ -2,15 +2,19 @@
 
 import math
 import pickle
+import random
 import re
 import types
+import warnings
+from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 
 import lightning
 import pytest
 import pytorch_lightning
 import torch
-from both_packages import EVERY_PACKAGE
+from both_packages import CALLBACKS, EVERY_PACKAGE
 from both_packages import fit as fit_report
 from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.callbacks import ModelCheckpoint as LightningsOwn
@@ -82,12 +86,11 @@ def epochs_on_disk(folder):
     return {int(re.search(r"epoch=(\d+)", path.name)[1]) for path in Path(folder).glob("epoch=*.ckpt")}
 
 
-def kept_latest(values, mode, number):
-    """Epochs of the best values, nan the worst and later ones before earlier ones; the very best first."""
-    worth = {at: -math.inf if math.isnan(value) else value for at, value in enumerate(values)}
-    if mode == "min":
-        worth = {at: -math.inf if math.isnan(value) else -value for at, value in enumerate(values)}
-    ordered = sorted(worth, key=lambda at: (worth[at], at), reverse=True)
+def kept_of(values, mode, number, ties="latest"):
+    """Epochs of the best values, nan the worst and tied ones in the order of the rule; the very best first."""
+    sign, order = 1 if mode == "max" else -1, 1 if ties == "latest" else -1
+    worth = {at: -math.inf if math.isnan(value) else sign * value for at, value in enumerate(values)}
+    ordered = sorted(worth, key=lambda at: (worth[at], order * at), reverse=True)
     return ordered if number == -1 else ordered[:number]
 
 
@@ -100,7 +103,7 @@ def test_the_latest_of_tied_epochs_is_kept(number, mode, package, tmp_path):
     values = TIED if mode == "max" else [-value for value in TIED]
     saver = OURS[package](tmp_path, "{epoch}", monitor="value", mode=mode, save_top_k=number)
     trainer = run(values, saver, package=package)
-    wanted = kept_latest(values, mode, number)
+    wanted = kept_of(values, mode, number)
     assert trainer.checkpoint_callback is saver
     assert epoch_of(saver.best_model_path) == wanted[0] == 6
     assert saver.best_model_score == values[6]
@@ -109,15 +112,18 @@ def test_the_latest_of_tied_epochs_is_kept(number, mode, package, tmp_path):
     assert last_saved["callbacks"][saver.state_key]["best_model_path"] == saver.best_model_path
 
 
-@pytest.mark.parametrize("number", [1, 2, -1])
-def test_the_earliest_are_those_that_lightning_keeps(number, tmp_path):
-    ours = ModelCheckpoint(
-        tmp_path / "ours", "{epoch}", monitor="value", mode="max", save_top_k=number, ties="earliest"
-    )
-    theirs = LightningsOwn(tmp_path / "theirs", "{epoch}", monitor="value", mode="max", save_top_k=number)
-    run(TIED, ours, theirs)
-    assert epoch_of(ours.best_model_path) == epoch_of(theirs.best_model_path) == 1
-    assert epochs_on_disk(tmp_path / "ours") == epochs_on_disk(tmp_path / "theirs")
+@pytest.mark.parametrize("mode", ["max", "min"])
+@pytest.mark.parametrize("number", [1, 2, 3, -1])
+def test_the_earliest_is_kept_where_it_is_asked_for(number, mode, tmp_path):
+    """Lightning's own keeps the earliest of tied best ones, too, but deletes the earliest of tied worst ones."""
+    options = {"monitor": "value", "mode": mode, "save_top_k": number}
+    ours = ModelCheckpoint(tmp_path / "ours", "{epoch}", ties="earliest", **options)
+    theirs = LightningsOwn(tmp_path / "theirs", "{epoch}", **options)
+    values = [value if mode == "max" else -value for value in TIED]
+    run(values, ours, theirs)
+    wanted = kept_of(values, mode, number, "earliest")
+    assert epoch_of(ours.best_model_path) == epoch_of(theirs.best_model_path) == wanted[0] == 1
+    assert epochs_on_disk(tmp_path / "ours") == set(wanted)
 
 
 def test_where_every_value_is_nan_the_latest_is_kept(tmp_path):
@@ -147,6 +153,196 @@ def test_one_file_the_last_one_and_weights_alone(tmp_path):
     assert state["epoch"] == 6
     assert state["callbacks"][last.state_key]["best_model_path"] == last.best_model_path
     assert "callbacks" not in torch.load(weights.best_model_path, weights_only=True)
+
+
+# --- the weights that were validated --------------------------------------------------------------------------------
+
+
+def stepwise_of(package):
+    class Stepwise(module_of(package)):
+        """Logs a value for each step in validation, None for nothing; notes steps, weights and values."""
+
+        def __init__(self, value_at, notes):
+            super().__init__(())
+            self.value_at, self.notes, self.is_first = value_at, notes, True
+
+        def on_validation_epoch_end(self):
+            step = self.trainer.global_step
+            value = self.value_at(step, self.is_first)
+            if value is not None:
+                self.log("value", float(value))
+            if value is not None and not self.trainer.sanity_checking:
+                self.is_first = False
+                self.notes.append((step, self.net.bias.item(), value))
+
+    return Stepwise
+
+
+def fit_stepwise(value_at, notes, *callbacks, package=lightning, checkpoint=None, **options):
+    needs_callbacks_for(package)
+    data, val = (DataLoader(TensorDataset(torch.ones(samples, 1))) for samples in (12, 1))
+    options = {"max_epochs": -1, "logger": False, **QUIET, **options}
+    trainer = package.Trainer(callbacks=list(callbacks), **options)
+    resume = {} if checkpoint is None else loading(package, checkpoint, True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of intervals, resumed epochs and folders
+        trainer.fit(stepwise_of(package)(value_at, notes), data, val, **resume)
+    return trainer
+
+
+def weights_of(path):
+    state = torch.load(path, weights_only=True)
+    return state["global_step"], state["state_dict"]["net.bias"].item()
+
+
+EVERY_STEP = {"train_time_interval": timedelta(0)}
+BETWEEN = {  # of a Trainer, of the callbacks, and the steps that Lightning's own and ours keep where all values tie
+    "max_steps": ({}, {}, 10, 30),
+    "every_n_train_steps": ({}, {"every_n_train_steps": 3}, 12, 12),  # with the value of step 10
+    "train_time_interval": ({}, EVERY_STEP, 11, 11),
+    "third steps and validations": ({}, {"every_n_train_steps": 3, "save_on_train_epoch_end": False}, 10, 30),
+    "times and validations": ({}, EVERY_STEP | {"save_on_train_epoch_end": False}, 10, 30),
+    "half an epoch": ({"val_check_interval": 0.5}, {}, 5, 35),
+    "five steps": ({"val_check_interval": 5}, {}, 5, 35),
+    "seven steps": ({"val_check_interval": 7, "check_val_every_n_epoch": None}, {}, 7, 35),
+    "between validations": ({"val_check_interval": 5}, {"every_n_train_steps": 4}, 5, 20),
+    "second epochs": ({"check_val_every_n_epoch": 2}, {"save_on_train_epoch_end": True}, 20, 20),
+}
+
+
+@pytest.mark.parametrize("number", [1, 2, -1])
+@pytest.mark.parametrize("kind", BETWEEN)
+def test_where_all_values_tie_the_weights_validated_last_are_kept(kind, number, tmp_path):
+    """37 steps, 10 an epoch."""
+    options, saving, earliest, latest = BETWEEN[kind]
+    saving = {"monitor": "value", "mode": "max", "save_top_k": number, **saving}
+    own, ours = LightningsOwn(tmp_path / "own", **saving), ModelCheckpoint(tmp_path / "ours", **saving)
+    notes = []
+    fit_stepwise(lambda *_: 1, notes, own, ours, max_steps=37, limit_train_batches=10, **options)
+    assert weights_of(own.best_model_path)[0] == earliest
+    step, bias = weights_of(ours.best_model_path)
+    assert step == latest
+    assert ((step, bias, 1) in notes) == (latest not in (11, 12))
+
+
+def random_run(seed, folder, package):
+    """Train once or in two parts with Lightning's own callback, ours, and a random configuration."""
+    rng, notes = random.Random(seed), []
+    batches = rng.randint(4, 10)
+    validating = rng.choice(
+        [
+            {},
+            {"check_val_every_n_epoch": rng.choice([2, 3])},
+            {"val_check_interval": rng.choice([0.25, 0.34, 0.5])},
+            {"val_check_interval": rng.randint(2, batches)},
+            {"val_check_interval": rng.randint(2, 13), "check_val_every_n_epoch": None},
+        ]
+    )
+    options = {
+        "limit_train_batches": batches,
+        "num_sanity_val_steps": rng.choice([0, 2]),
+        "accumulate_grad_batches": rng.choice([1, 1, 1, 2, 3]),
+        **validating,
+    }
+    trigger = rng.choice([{}, {}, {"every_n_epochs": 2}, {"every_n_train_steps": rng.randint(1, 12)}, EVERY_STEP])
+    saving = {
+        "monitor": "value",
+        "mode": rng.choice(["max", "min"]),
+        "save_top_k": rng.choice([1, 1, 1, 2, 3, -1]),
+        "save_last": rng.choice([None, None, True, "link"]),
+        "save_on_train_epoch_end": rng.choice([None, None, True, False]),
+        "filename": rng.choice([None, "{epoch}", "best"]),
+        "enable_version_counter": rng.random() < 0.8,
+        **trigger,
+    }
+    levels, gaps = rng.choice([1, 2, 3, 5]), rng.choice([0, 0, 0.4])
+
+    def value_at(step, is_first):
+        draw = random.Random(1000 * seed + step)  # the same where a resumed run validates again
+        value = draw.choice([*range(levels), NAN] if draw.random() < 0.5 else range(levels))
+        return value if is_first or step < 12 or draw.random() >= gaps else None
+
+    end, checkpoint = rng.randint(15, 45), None
+    for max_steps in (rng.randint(3, 14), end) if rng.random() < 0.5 else (end,):
+        savers = [kind(folder / name, **saving) for name, kind in (("own", kind_of(package)), ("ours", OURS[package]))]
+        ended = {"max_steps": max_steps} if seed % 2 else {"max_epochs": -(-max_steps // batches)}
+        trainer = fit_stepwise(value_at, notes, *savers, package=package, checkpoint=checkpoint, **options, **ended)
+        checkpoint = folder / "end.ckpt"
+        trainer.save_checkpoint(checkpoint)
+    every = not trigger and not saving["save_on_train_epoch_end"] and saving["enable_version_counter"]
+    return savers, notes, saving["mode"], every
+
+
+def kind_of(package):
+    return CALLBACKS[package].ModelCheckpoint
+
+
+@EVERY_PACKAGE
+def test_the_best_file_holds_the_weights_that_were_validated_with_its_value(package, tmp_path):
+    """Replay of 100 random trainers: what Lightning's own keeps right, ours does, and later; else no further off."""
+    seen = Counter()
+    for seed in range(50) if package is lightning else range(50, 100):
+        (own, ours), notes, mode, every = random_run(seed, tmp_path / str(seed), package)
+        if not own.best_model_path:
+            assert not ours.best_model_path
+            seen["nothing"] += 1
+            continue
+        worst = -math.inf if mode == "max" else math.inf
+        notes = [(step, bias, worst if math.isnan(value) else value) for step, bias, value in notes]
+        score = own.best_model_score.item()
+        assert ours.best_model_score == score, seed
+        (own_step, own_bias), (step, bias) = weights_of(own.best_model_path), weights_of(ours.best_model_path)
+        own_drift, drift = (at - max(known for known, *_ in notes if known <= at) for at in (own_step, step))
+        assert drift <= own_drift, seed
+        assert step >= own_step, seed
+        if (own_step, own_bias, score) in notes:
+            assert (step, bias, score) in notes, seed
+        if every:  # all validated weights are saved
+            best = (max if mode == "max" else min)(value for *_, value in notes)
+            assert (step, score) == (max(at for at, _, value in notes if value == best), best), seed
+        seen["all saved" if every else "some saved"] += 1
+        seen["later" if step > own_step else "the same"] += 1
+        seen["ours drifts" if drift else "ours is exact"] += 1
+    assert len(seen) >= 6, seen
+    assert min(seen[what] for what in ("all saved", "later", "ours drifts")) >= 5, seen
+
+
+def test_a_value_of_training_ties_at_the_end_of_its_epochs(tmp_path):
+    """In its midst the value is that of the last epoch."""
+
+    class Trained(module_of(lightning)):
+        def training_step(self, batch, batch_idx):
+            self.log("trained", self.values[self.current_epoch], on_step=False, on_epoch=True)
+            return super().training_step(batch, batch_idx)
+
+    data = DataLoader(TensorDataset(torch.ones(2, 1)))
+    for name, options, steps in (("epochs", {}, (4, 6)), ("steps", {"every_n_train_steps": 1}, (5, 5))):
+        options |= {"monitor": "trained", "mode": "max"}
+        savers = LightningsOwn(tmp_path / name / "own", **options), ModelCheckpoint(tmp_path / name / "ours", **options)
+        trainer = lightning.Trainer(callbacks=[*savers], max_epochs=4, logger=False, limit_val_batches=0, **QUIET)
+        trainer.fit(Trained((1.0, 3.0, 3.0, 2.0)), data, data)
+        assert tuple(weights_of(saver.best_model_path)[0] for saver in savers) == steps
+
+
+def test_a_value_of_one_of_two_dataloaders_ties(tmp_path):
+    class Two(module_of(lightning)):
+        def validation_step(self, batch, batch_idx, dataloader_idx):
+            self.log("each", self.values[self.current_epoch] if dataloader_idx else 0.0)
+
+    saver = ModelCheckpoint(tmp_path, monitor="each/dataloader_idx_1", mode="max")
+    data = DataLoader(TensorDataset(torch.ones(2, 1)))
+    trainer = lightning.Trainer(callbacks=[saver], max_epochs=4, logger=False, **QUIET)
+    trainer.fit(Two((1.0, 3.0, 3.0, 2.0)), data, [data, data])
+    assert epoch_of(saver.best_model_path) == 2
+
+
+def test_a_second_fit_saves_at_the_step_at_which_the_first_saved_last(tmp_path):
+    saver = ModelCheckpoint(tmp_path, monitor="value", mode="max")
+    run((1, 1), saver)
+    assert epoch_of(saver.best_model_path) == 1
+    run((0, 2), saver)
+    assert saver.best_model_score == 2
+    assert epoch_of(saver.best_model_path) == 1
 
 
 # --- resumed runs ---------------------------------------------------------------------------------------------------
@@ -203,6 +399,23 @@ def test_a_resumed_run_goes_on_with_the_best_value(begun, package, tmp_path):
     assert seen == [(3, 0, 2)]
     assert epoch_of(resumed.best_model_path) == 5
     assert epochs_on_disk(tmp_path) == {4, 5}
+
+
+@pytest.mark.parametrize(("begun", "best"), [("lightning's own", 0), ("0.3", 2)])
+def test_a_resumed_run_leaves_the_best_of_tied_files_as_it_was(begun, best, tmp_path):
+    """Lightning's own takes the first of them; version 0.3 had them in the order of epochs, too, and took the last."""
+    options = {"monitor": "value", "mode": "max", "save_top_k": 5}
+    first = (LightningsOwn if begun == "lightning's own" else ModelCheckpoint)(tmp_path, "{epoch}", **options)
+    trainer = run((3, 3, 3), first)
+    trainer.save_checkpoint(tmp_path / "end")
+    state = torch.load(tmp_path / "end", weights_only=True)
+    files = {str(tmp_path / f"epoch={epoch}.ckpt"): torch.tensor(3.0) for epoch in range(3)}
+    state["callbacks"][first.state_key].update(best_k_models=files, best_model_path=list(files)[best])
+    torch.save(state, tmp_path / "end")
+    resumed = ModelCheckpoint(tmp_path, "{epoch}", **options)
+    run((3, 3, 3, 1), resumed, checkpoint=tmp_path / "end")
+    assert epochs_on_disk(tmp_path) == {0, 1, 2, 3}
+    assert epoch_of(resumed.best_model_path) == best
 
 
 def test_callbacks_of_both_rules_and_lightnings_own_stand_beside_each_other_and_are_resumed(tmp_path):
