@@ -160,7 +160,7 @@ def as_good_as_best(values: Tensor) -> Tensor:
     """Find the highest of values ``[..., M]``, up to rounding: several where they tie, never nan.
 
     Args:
-        values: ``[..., M]``, higher is better.
+        values: ``[..., M]``, higher is better; M may be 0.
 
     Returns:
         bool ``[..., M]``.
@@ -168,7 +168,8 @@ def as_good_as_best(values: Tensor) -> Tensor:
     >>> as_good_as_best(torch.tensor([0.3, torch.inf, torch.nan, torch.inf]))
     tensor([False,  True, False,  True])
     """
-    highest = values.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf).amax(-1, keepdim=True)
+    numbers = values.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
+    highest = numbers.amax(-1, keepdim=True) if values.shape[-1] else numbers
     return torch.isclose(values, highest, rtol=ROUNDING, atol=ROUNDING)
 
 

@@ -680,14 +680,18 @@ def test_a_callback_used_again_starts_anew():
 
 
 def test_nothing_to_tell():
+    """Neither before a fit nor after one without validation."""
     made = SelectionSummary()
-    assert made.history().counts == {}
-    for result in (made.table, made.plot):
-        with pytest.raises(RuntimeError, match="no validation of fit was kept yet"):
-            result()
-    with listening() as told:
-        run(scripted(lightning)(), made, limit_val_batches=0, max_epochs=1)
-    assert told == ["SelectionSummary: fit ended without a validation, so there is nothing to tell"]
+    for names in ((), MEASURES):
+        history = made.history()
+        assert history.counts == {}
+        assert {name: values.tolist() for name, values in history.values.items()} == {key: [] for key in names}
+        for result in (made.table, made.plot):
+            with pytest.raises(RuntimeError, match="no validation of fit was kept yet"):
+                result()
+        with listening() as told:
+            run(scripted(lightning)(), made, limit_val_batches=0, max_epochs=1)
+        assert told == ["SelectionSummary: fit ended without a validation, so there is nothing to tell"]
 
 
 # --- resuming -------------------------------------------------------------------------------------------------------
