@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
-import re
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils._pytree import tree_leaves
 from torch.utils.data.distributed import DistributedSampler
+from torchmetrics.wrappers import MetricTracker
+from torchmetrics.wrappers.abstract import WrapperMetric
 
 from imbtorch.lightning.base import Callback, is_fitting, logged
 from imbtorch.metrics.base import CountsMetric
-from imbtorch.metrics.catalogue import BY_ANY_NAME
 from imbtorch.metrics.compat import LIGHTNINGS_SAMPLER_WARNING, callback_of, ignore_warnings, stop_ignoring
 from imbtorch.metrics.shared_result import ReportedValue, SharedResult
 from imbtorch.metrics.state import SyncedMetric
@@ -25,6 +26,8 @@ from imbtorch.sampler import ExactBatchSampler
 __all__ = ["MonitorGuard"]
 
 LoggedMetric: TypeAlias = SyncedMetric | ReportedValue
+
+COMMON = {-1.0, 0.0, 0.5, 1.0}  # values that many measures have in the first epochs
 
 
 class _Guard:
@@ -36,6 +39,8 @@ class _Guard:
         self._ignored: list[Any] = []  # filters that suppress a warning of Lightning
         self._replaces_lightnings_warning = False
         self._held: dict[str, int] = {}  # path of a metric -> its updates when this epoch or evaluation began
+        # monitor, and whether it is compared by batches -> names of the metrics that it always equalled, and its values
+        self._equals: dict[tuple[str, bool], tuple[set[str] | None, set[float]]] = {}
 
     # --- samples that are counted twice -------------------------------------------------------------------------------
 
@@ -91,6 +96,7 @@ class _Guard:
         """Warn about metrics that add this batch to earlier counts."""
         if batch_idx == 0:
             self._warn_of_earlier_counts(trainer, pl_module, "training")
+            self._compare_plain_monitors(trainer, pl_module, of_batch=True)
 
     def on_validation_batch_start(
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
@@ -105,6 +111,7 @@ class _Guard:
         """Warn about metrics that add this batch to earlier counts."""
         if batch_idx == dataloader_idx == 0:
             self._warn_of_earlier_counts(trainer, pl_module, "validation")
+            self._compare_plain_monitors(trainer, pl_module, of_batch=True)
 
     on_test_batch_start = on_validation_batch_start
 
@@ -153,6 +160,7 @@ class _Guard:
         """Check the values that validation logged, first in the sanity check, and the samples that it saw."""
         if is_fitting(trainer):
             self._check_run(trainer, pl_module)
+            self._compare_plain_monitors(trainer, pl_module)
         if self._replaces_lightnings_warning or (is_fitting(trainer) and any(_logged_metrics(trainer))):
             self._warn_of_repeated_samples(trainer, "validation", trainer.val_dataloaders)
 
@@ -164,6 +172,7 @@ class _Guard:
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Check values that the module logged at the end of the last epoch, after this callback was called."""
         self._check_run(trainer, pl_module)
+        self._compare_plain_monitors(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Check the values that training logged."""
@@ -172,6 +181,7 @@ class _Guard:
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Check the values that the module logged at the end of the last training epoch."""
         self._check_run(trainer, pl_module)
+        self._compare_plain_monitors(trainer, pl_module)
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Check once more before a checkpoint is written."""
@@ -226,20 +236,16 @@ class _Guard:
     def _warn_of_plain_values(self, trainer: Any, module: nn.Module) -> None:
         """Warn of values that were logged instead of their metrics, and so are not checked."""
         plain = {name for name, result in logged(trainer) if isinstance(result.value, Tensor)}
-        if not plain:
-            return
-        metrics = _by_name(module)
-        unchecked = ""
-        for who, key, mode in _monitors(trainer):
-            if key in plain and key in metrics:
-                better = metrics[key].higher_is_better
-                direction = "higher" if better else "lower"
-                wrong = f", although of {key!r} {direction} is better" if better is (mode == "min") else ""
-                unchecked += f". Not checked: {who}(monitor={key!r}, mode={mode!r}){wrong}"
+        names = plain & _names(module) if plain else set()
+        unchecked = "".join(
+            f". Not checked: {who}(monitor={key!r}, mode={mode!r})"
+            for who, key, mode in _monitors(trainer)
+            if key in names
+        )
         # training may log plain values before a validation logs the monitored ones, which deserve their own warning
         key = f"plain values{unchecked}"
         warned = not unchecked and any(each.startswith("plain values") for each in self._already_warned)
-        for name in sorted(plain & metrics.keys() if not warned else ()):
+        for name in sorted(names if not warned else ()):
             self._warn(
                 trainer,
                 key,
@@ -247,27 +253,42 @@ class _Guard:
                 "not its value: then it is computed once at the end of the epoch, over all processes, and reset, and "
                 f"its monitors are checked{unchecked}",
             )
-        others = [monitor for monitor in _monitors(trainer) if monitor[1] in plain - metrics.keys()]
-        if others:
-            self._warn_of_plain_monitors(trainer, others, list(_short_names(module)))
 
-    def _warn_of_plain_monitors(
-        self, trainer: Any, monitors: list[tuple[str, str, str]], values: list[tuple[str, str, LoggedMetric]]
-    ) -> None:
-        """Warn of plain values that are monitored in the wrong mode, judging by the metric that their names end in."""
-        for who, key, mode in monitors:
-            ends = [value for value in values if key.endswith((f"_{value[0]}", f"/{value[0]}"))]
-            name = max((name for name, _, _ in ends), key=len, default="")
-            metrics = {code: metric for end, code, metric in ends if end == name}
-            if metrics and all(metric.higher_is_better is (mode == "min") for metric in metrics.values()):
+    def _compare_plain_monitors(self, trainer: Any, module: nn.Module, of_batch: bool = False) -> None:
+        """Warn of a plain value that is monitored in the wrong mode of a metric that returns the same values.
+
+        One equal value may be chance. The metric must return the same value in every epoch, and two different ones.
+
+        Args:
+            trainer: the trainer.
+            module: its module.
+            of_batch: compare the values of the first batch rather than those of the epoch.
+        """
+        plain = _plain_values(trainer, of_batch) if is_fitting(trainer) and self._is_first(trainer) else {}
+        for key, value in plain.items():
+            names, values = self._equals.get((key, of_batch), (None, set()))
+            if names is None or names:
+                equal = [each for each in _returned(module) if math.isclose(value, each.value, rel_tol=1e-6)]
+                equal = [each for each in equal if names is None or each.name in names]
+                values = values | {value} - COMMON
+                self._equals[key, of_batch] = {each.name for each in equal}, values
+                if len(values) > 1 and equal:
+                    self._warn_of_plain_monitors(trainer, key, equal)
+
+    def _warn_of_plain_monitors(self, trainer: Any, key: str, equal: list[_Returned]) -> None:
+        """Warn of the monitors of a plain value in the wrong mode of the metrics that return the same values."""
+        names, codes = sorted({each.name for each in equal}), {each.code for each in equal if each.code}
+        code = "metric" if len(codes) > 1 else "".join(codes)
+        remedy = f", and log the metric itself, self.log({key!r}, {code}), so that its monitors are checked"
+        for who, monitored, mode in _monitors(trainer):
+            if monitored == key and all(each.better is (mode == "min") for each in equal):
                 direction, right = ("higher", "max") if mode == "min" else ("lower", "min")
-                code = next(iter(metrics)) if len(metrics) == 1 else "metric"
                 self._warn(
                     trainer,
                     f"plain {key} of {who}",
-                    f"{who}(monitor={key!r}, mode={mode!r}) monitors a plain value, but of {name!r} {direction} is "
-                    f"better, so it would act on the worst epoch. Write mode={right!r}, and log the metric itself, "
-                    f"self.log({key!r}, {code}), so that its monitors are checked",
+                    f"{who}(monitor={key!r}, mode={mode!r}) monitors a plain value that is always equal to "
+                    f"{' and '.join(names)}, of which {direction} is better, so it would act on the worst epoch. Write "
+                    f"mode={right!r}{remedy if code else ''}",
                 )
 
     def _is_first(self, trainer: Any) -> bool:
@@ -291,15 +312,17 @@ class MonitorGuard(_Guard, Callback):
     also warns, once each, about
 
     - a monitored value without a known direction, such as dominance or a function of your own,
-    - a value logged in place of the metric, with the monitors that therefore cannot be checked; also a monitor with the
-      wrong mode of such a value under another name, if the name ends in that of a metric of the module,
+    - a value logged in place of the metric, with the monitors that therefore cannot be checked,
+    - a monitor with the wrong mode of such a value under any name, if it equals in every epoch what one metric of the
+      module returned, at two different values; -1, 0, .5 and 1 do not count, since many measures have them at first,
     - a metric that adds to the counts of an earlier epoch, because nothing resets it,
     - one metric logged for several dataloaders,
     - a ``DistributedSampler`` that repeats samples in validation or test. Lightning's own warning, which comes even if
       no sample is repeated, is suppressed in ``validate`` and ``test`` of modules with metrics of this package.
 
     If an exception or Ctrl-C interrupts a validation or test, the guard resets its counts, which belong to no result.
-    Metrics of other packages are left alone.
+    Metrics of this package are also checked inside those wrappers of torchmetrics that can be logged, such as
+    ``Running``. Metrics of other packages are left alone.
 
     Every ``Trainer`` of ``lightning`` or ``pytorch_lightning`` that is made after ``import imbtorch`` has a guard;
     programs that do not import imbtorch have none. The environment variable ``IMBTORCH_MONITOR_GUARD=0`` (or false,
@@ -327,10 +350,14 @@ def guards(package: str) -> list[Any]:
 
 
 def _logged_metrics(trainer: Any) -> Iterator[tuple[str, LoggedMetric]]:
-    """Yield keys and metrics of this package that the running loop has logged."""
+    """Yield keys and metrics of this package that the running loop has logged, also inside torchmetrics' wrappers."""
     for name, result in logged(trainer):
         if isinstance(result.value, (SyncedMetric, ReportedValue)):
             yield name, result.value
+        elif isinstance(result.value, WrapperMetric) and type(result.value).__module__.startswith("torchmetrics."):
+            inside = [metric for _, metric in _metrics(result.value)]
+            if len({metric.higher_is_better for metric in inside}) == 1:
+                yield name, inside[0]
 
 
 def _monitors(trainer: Any) -> Iterator[tuple[str, str, str]]:
@@ -351,24 +378,58 @@ def _metrics(module: nn.Module) -> Iterator[tuple[str, SyncedMetric]]:
             yield path, child
 
 
-def _by_name(module: nn.Module) -> dict[str, LoggedMetric]:
-    """Return the metrics of a module by the names under which they would be logged."""
-    metrics: dict[str, LoggedMetric] = {}
+def _names(module: nn.Module) -> set[str]:
+    """Return the names under which the metrics of a module would be logged."""
+    names: set[str] = set()
     for path, metric in _metrics(module):
-        metrics.update(metric.items() if isinstance(metric, SharedResult) else [(path.rpartition(".")[2], metric)])
-    return metrics
+        names.update(metric.keys() if isinstance(metric, SharedResult) else [path.rpartition(".")[2]])
+    return names
 
 
-def _short_names(module: nn.Module) -> Iterator[tuple[str, str, LoggedMetric]]:
-    """Yield name, code and metric of the values that a module could log under a prefix of the user's choice."""
-    for path, metric in _metrics(module):
-        if isinstance(metric, SharedResult):
-            for name, value in metric.items() if not metric.prefix else ():
-                yield name, f"self.{path}[{name!r}]", value
+def _plain_values(trainer: Any, of_batch: bool) -> dict[str, float]:
+    """Return the monitored values that were logged as numbers, of the epoch or of its first batch."""
+    keys, values = {key for _, key, _ in _monitors(trainer)}, {}
+    for name, result in logged(trainer):
+        if name not in keys or not isinstance(result.value, Tensor):
+            continue
+        if not of_batch:  # what training logs is reset before the next epoch starts
+            value = trainer.callback_metrics.get(name) if trainer.training or not result.has_reset else None
+        elif result.has_reset:
+            value = None
+        elif result.meta.on_step:
+            value = result._forward_cache
         else:
-            names = [name for name, kind in BY_ANY_NAME.items() if isinstance(metric, kind)]
-            snake_case = re.sub(r"(?<!^)(?=[A-Z])", "_", type(metric).__name__).lower()
-            yield from ((name, f"self.{path}", metric) for name in dict.fromkeys((*names, snake_case)))
+            value = result.value / (result.cumulated_batch_size if result.meta.is_mean_reduction else 1)
+        if value is not None and not value.isnan():
+            values[name] = value.item()
+    return values
+
+
+class _Returned(NamedTuple):
+    """A value that a metric returned last: its name, code to log the metric if Lightning takes it, its direction."""
+
+    name: str
+    code: str
+    better: bool | None
+    value: float
+
+
+def _returned(module: nn.Module) -> Iterator[_Returned]:
+    """Yield the values that the metrics of a module returned last, for all samples and for a batch."""
+    kinds = (WrapperMetric, MetricTracker)
+    wrappers = [f"{path}." for path, child in module.named_modules() if isinstance(child, kinds)]
+    for path, metric in _metrics(module):
+        inside = path.startswith(tuple(wrappers))
+        for values in (metric.last_value, metric._forward_cache):
+            for name, value in (values if isinstance(values, dict) else {type(metric).__name__: values}).items():
+                one = metric[name] if isinstance(metric, SharedResult) and name in metric else metric
+                numbers = value.flatten().tolist() if isinstance(value, Tensor) else []
+                if len(numbers) == 1:
+                    code = "" if inside else f"self.{path}" + f"[{name!r}]" * (one is not metric)
+                    yield _Returned(name, code, one.higher_is_better, numbers[0])
+                else:
+                    better = one.higher_is_better
+                    yield from (_Returned(f"{name}[{at}]", "", better, number) for at, number in enumerate(numbers))
 
 
 def _updates(module: nn.Module) -> dict[str, int]:

@@ -68,7 +68,12 @@ class SyncedMetric(Metric):
 
     The first sync in a process group compares the settings of its processes, before states of other lengths or dtypes
     could meet in one collective operation.
+
+    Attributes:
+        last_value: value that ``compute`` returned last, also after ``reset``; None before the first.
     """
+
+    last_value: Any = None
 
     def __init__(self, **kwargs: Any) -> None:
         refuse_arguments_of_others(type(self).__name__, kwargs)
@@ -149,7 +154,8 @@ class SyncedMetric(Metric):
             with self.sync_context(
                 dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
             ):
-                return compute(*args, **kwargs)
+                self.last_value = compute(*args, **kwargs)
+            return self.last_value
 
         return wrapped
 

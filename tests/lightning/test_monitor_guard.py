@@ -1,6 +1,7 @@
 """The guard of monitored values, with real trainers: right checkpoints, right directions, nothing counted twice."""
 
 import math
+import os
 import pickle
 import re
 import signal
@@ -12,10 +13,21 @@ import pytest
 import torch
 from both_packages import CALLBACKS, EVERY_PACKAGE, FACTORIES, Watcher, fit, watch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from processes import counted_collectives, launch
 from sklearn import metrics as sklearn_metrics
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics.classification import MulticlassAccuracy
+from torchmetrics.wrappers import (
+    BinaryTargetTransformer,
+    ClasswiseWrapper,
+    LambdaInputTransformer,
+    MetricTracker,
+    MinMaxMetric,
+    MultitaskWrapper,
+    Running,
+)
+from torchmetrics.wrappers.abstract import WrapperMetric
 from trainings import (
     BATCHES,
     CLASSES,
@@ -29,6 +41,7 @@ from trainings import (
     exact,
     iam,
     indices,
+    join_lightning,
     listening,
     predictions,
     scripted,
@@ -398,13 +411,16 @@ def test_a_value_logged_in_place_of_the_metric_is_told_once(kind):
     module.val_gmean = imbtorch.GeometricMean("binary")
     with listening() as told:
         fit(module, [Watcher("val_iam", "min"), Watcher("val_gmean", "max"), Watcher("val_loss", "min")])
-    (text,) = told
+    text, *wrong = told
     name = "val_accuracy" if kind == "report" else "val_gmean"
     assert f"'{name}' was logged as a plain value" in text
     assert "Log the metric, not its value" in text
-    wrong = ". Not checked: Watcher(monitor='val_iam', mode='min'), although of 'val_iam' higher is better"
-    right = ". Not checked: Watcher(monitor='val_gmean', mode='max')"
-    assert text.partition("are checked")[2] == (wrong if kind == "report" else "") + right
+    unchecked = [("val_iam", "min")] * (kind == "report") + [("val_gmean", "max")]
+    listed = "".join(f". Not checked: Watcher(monitor={key!r}, mode={mode!r})" for key, mode in unchecked)
+    assert text.partition("are checked")[2] == listed
+    assert len(wrong) == (kind == "report")
+    for text in wrong:
+        assert "always equal to val_iam, of which higher is better" in text
 
 
 def test_plain_values_of_training_do_not_hide_a_monitored_one_of_validation():
@@ -423,68 +439,245 @@ def test_plain_values_of_training_do_not_hide_a_monitored_one_of_validation():
     first, second = told
     assert first.startswith("'train_accuracy' was logged as a plain value")
     assert first.endswith("are checked")
-    unchecked = ". Not checked: Watcher(monitor='val_iam', mode='min'), although of 'val_iam' higher is better"
-    assert second.endswith(unchecked)
-
-
-PLAIN = {  # what the module has, what it logs in place of it, under which name, and what to write
-    "key": (lambda: imbtorch.ImbalanceAccuracy("binary"), "val_iam", "min", "max", "'iam' higher", "self.own"),
-    "class": (lambda: imbtorch.MatthewsCorrCoef("binary"), "a/matthews_corr_coef", "min", "max", "higher", "self.own"),
-    "lower": (lambda: imbtorch.ConfusionEntropy("binary"), "val_confusion_entropy", "max", "min", "lower", "self.own"),
-    "subclass": (lambda: Renamed("binary"), "val_balanced_accuracy", "min", "max", "higher", "self.own"),
-    "report": (lambda: ImbalanceReport("binary"), "val_iam", "min", "max", "'iam' higher", r"self.own\['iam'\]"),
-}
+    assert second.endswith(". Not checked: Watcher(monitor='val_iam', mode='min')")
 
 
 class Renamed(imbtorch.BalancedAccuracy):
     """A user's subclass."""
 
 
-@pytest.mark.parametrize("kind", PLAIN)
-def test_a_plain_value_in_the_wrong_mode_is_told_by_the_end_of_its_name(kind, tmp_path):
-    build, key, wrong, right, direction, code = PLAIN[kind]
+IAM = "ImbalanceAccuracy"
+ITSELF = r", and log the metric itself, self\.log\('value', {}\), so that its monitors are checked"
+PLAIN = {  # what the module has, the better mode, and what it is told
+    "metric": (lambda: imbtorch.ImbalanceAccuracy("binary"), "max", IAM, r"self\.own"),
+    "lower": (lambda: imbtorch.ConfusionEntropy("binary"), "min", "ConfusionEntropy", r"self\.own"),
+    "subclass": (lambda: Renamed("binary"), "max", "Renamed", r"self\.own"),
+    "report": (lambda: ImbalanceReport("binary"), "max", "iam", r"self\.own\['iam'\]"),
+    "prefix": (lambda: ImbalanceReport("binary", prefix="a/"), "max", "a/iam", r"self\.own\['a/iam'\]"),
+    "of a class": (lambda: imbtorch.Recall("binary", average="none"), "max", r"Recall\[1\]", ""),
+    "MinMaxMetric": (lambda: MinMaxMetric(imbtorch.ImbalanceAccuracy("binary")), "max", IAM, ""),
+    "MultitaskWrapper": (lambda: MultitaskWrapper({"a": imbtorch.ImbalanceAccuracy("binary")}), "max", IAM, ""),
+    "MetricTracker": (lambda: MetricTracker(imbtorch.ImbalanceAccuracy("binary")), "max", IAM, ""),
+    "ClasswiseWrapper": (
+        lambda: ClasswiseWrapper(imbtorch.Recall("binary", average="none"), ["a", "b"]),
+        "max",
+        r"Recall\[1\]",
+        "",
+    ),
+}
 
-    def log_value(module):
-        value = module.own.compute()
-        module.log(key, value["iam"] if kind == "report" else value)
-        module.log("val_gmean", 1.0)  # of which the module has only a report with another prefix
-        module.log("iamb", 1.0)
+
+def fit_plain(build, mode, turned=lambda value: value, script=(4, 1, 3), key="value", *, at="end", act="fit", off=()):
+    """Train a module that logs a number in place of its metric ``own``; return the warnings.
+
+    ``at`` the end of validations or of training epochs, or in batches; in the epochs ``off`` nothing is logged.
+    """
+
+    def number(value):
+        if isinstance(value, dict):
+            value = next(value[name] for name in ("iam", "a/iam", "raw", "recall_b", "a") if name in value)
+        return turned(value if value.ndim == 0 else value[-1])
+
+    def begin(module):
+        if isinstance(module.own, MetricTracker):
+            module.own.increment()
+
+    def count(module, index, *_):
+        chosen, target = (
+            torch.tensor(each)[index] for each in (predictions(module.wrong[module.current_epoch]), TRUTH)
+        )
+        batch = ({"a": chosen}, {"a": target}) if isinstance(module.own, MultitaskWrapper) else (chosen, target)
+        if at == "batches":
+            module.log(key, number(module.own(*batch)))
+        else:
+            module.own.update(*batch)
+
+    def end(module):
+        value = None if at == "batches" else number(module.own.compute())
+        if value is not None and module.current_epoch not in off:
+            module.log(key, value)
         module.own.reset()
 
-    for mode, said in ((wrong, 1), (right, 0)):
-        others = [Watcher("iamb", "min")]
-        module = scripted(lightning)(
-            validation_step=lambda module, index, _: module.counted(module.own, index),
-            on_validation_epoch_end=log_value,
-        )
-        del module.val
-        module.own = build()
-        if kind != "report":
-            others.append(Watcher("val_gmean", "min"))
-        with listening() as told:
-            fit(module, [ModelCheckpoint(tmp_path / mode, "{epoch}", monitor=key, mode=mode), *others])
-        assert len(told) == said
-        for text in told:
-            assert re.match(
-                rf"ModelCheckpoint\(monitor='{key}', mode='{wrong}'\) monitors a plain value, but of .*{direction} is "
-                rf"better, so .* worst epoch. Write mode='{right}', and log .*, self.log\('{key}', {code}\), so",
-                text,
+    hooks = {"validation_step": count, "on_validation_epoch_end": end}
+    if at == "training":
+        nothing = dict.fromkeys(hooks, lambda *_: None)
+        hooks = {"training_step": count, "on_train_epoch_end": end, **nothing}
+    module = scripted(lightning)(list(script), **hooks)
+    module.on_validation_epoch_start = lambda: begin(module)
+    del module.val
+    module.own = build()
+    with listening() as told:
+        if act == "fit":
+            fit(module, [Watcher(key, mode)])
+        else:
+            trainer = lightning.Trainer(
+                **QUIET, callbacks=[Watcher(key, mode)], logger=False, enable_checkpointing=False
             )
+            for module.wrong[0] in script:
+                trainer.validate(module, indices(), verbose=False)
+    return [text for text in told if not text.startswith("Found 1 module(s) in eval mode")]  # made by the tracker
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+def test_a_plain_value_in_the_wrong_mode_of_its_metric_is_told_once(kind):
+    build, right, name, code = PLAIN[kind]
+    wrong, direction = ("min", "higher") if right == "max" else ("max", "lower")
+    (text,) = fit_plain(build, wrong)
+    assert re.fullmatch(
+        rf"Watcher\(monitor='value', mode='{wrong}'\) monitors a plain value that is always equal to {name}, of which "
+        rf"{direction} is better, so it would act on the worst epoch. Write mode='{right}'"
+        + (ITSELF.format(code) if code else ""),
+        text,
+    )
+    assert fit_plain(build, right) == []
+
+
+@pytest.mark.parametrize("kind", ["metric", "report"])
+@pytest.mark.parametrize("at", ["batches", "training"])
+def test_so_are_values_of_batches_and_of_training(at, kind):
+    build, _, name, _ = PLAIN[kind]
+    (text,) = fit_plain(build, "min", at=at)
+    assert f"always equal to {name}, of which higher is better" in text
+    assert fit_plain(build, "max", at=at) == []
+
+
+def test_an_epoch_that_logs_nothing_is_left_out():
+    (text,) = fit_plain(PLAIN["metric"][0], "min", script=(4, 1, 3, 2), off=(1, 3))
+    assert "always equal to ImbalanceAccuracy" in text
+
+
+@pytest.mark.parametrize("at", ["end", "batches"])
+def test_nothing_is_told_of_evaluations(at):
+    """In them nothing is monitored."""
+    assert fit_plain(PLAIN["metric"][0], "min", act="validate", at=at) == []
+
+
+def with_and_without_a_guard(rank, world):
+    join_lightning(world)
+
+    def count(module, index, _):
+        module.log("steps", module.own(*module.counted(module.own, index)), sync_dist=True)
+
+    def log_values(module):
+        module.log("end", module.own.compute(), sync_dist=True)
+        module.own.reset()
+
+    runs = []
+    for switch in ("0", "1"):
+        os.environ["IMBTORCH_MONITOR_GUARD"] = switch
+        module = scripted(lightning)(validation_step=count, on_validation_epoch_end=log_values)
+        module.own = imbtorch.ImbalanceAccuracy("binary")
+        with listening() as told, counted_collectives() as made:
+            fit(module, [Watcher("steps"), Watcher("end")], strategy="ddp", devices=world)
+        runs.append(types.SimpleNamespace(made=list(made), told=told))
+    return runs
+
+
+def test_plain_values_are_compared_on_two_processes_without_communication():
+    (without, zero), (_, one) = launch(2, with_and_without_a_guard)
+    assert without.told == one.told == []
+    assert sorted(text.partition(",")[0] for text in zero.told) == ["Watcher(monitor='end'", "Watcher(monitor='steps'"]
+    assert without.made == zero.made == one.made != []
+
+
+def log_inverse(value):
+    return 1 - value
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+@pytest.mark.parametrize("key", ["val_one_minus_iam", "val_in_accuracy", "own", "iam"])
+def test_a_plain_value_is_not_judged_by_its_name(key, kind):
+    build, right, *_ = PLAIN[kind]
+    mode = "min" if right == "max" else "max"
+    told = fit_plain(build, mode, log_inverse, key=key)
+    assert [text for text in told if "worst" in text or "is better" in text] == []
+
+
+NO_PROOF = {  # wrong predictions of ten in each epoch, and the number that is logged of an accuracy
+    "equal once": ((2, 1, 3), lambda value: value if value == 0.8 else 1 - value),
+    "equal at last": ((2, 1, 3, 4), lambda value: value if value < 0.75 else 1 - value),
+    "one value": ((2, 2, 2), lambda value: value),
+    "common values": ((10, 5, 0), lambda value: value),
+    "nan": ((2, 1, 3), lambda value: value * math.nan),
+}
+
+
+@pytest.mark.parametrize("kind", NO_PROOF)
+def test_values_that_agree_by_chance_prove_nothing(kind):
+    script, turned = NO_PROOF[kind]
+    assert fit_plain(lambda: imbtorch.Accuracy("binary"), "min", turned, script) == []
+
+
+def test_two_values_of_two_epochs_suffice_after_one_that_is_nan():
+    """The sanity check, for example, may lack a class."""
+    calls = []
+
+    def first_nan(value):
+        calls.append(value)
+        return value * math.nan if len(calls) == 1 else value
+
+    (text,) = fit_plain(lambda: imbtorch.Accuracy("binary"), "min", first_nan, (2, 1))
+    assert "always equal to Accuracy" in text
 
 
 def test_a_plain_value_of_several_metrics_is_told_without_naming_one():
     def log_value(module):
+        module.other.compute()
         module.log("val_iam", module.single.compute())
         module.single.reset()
+        module.other.reset()
 
-    module = scripted(lightning)(
-        validation_step=lambda module, index, _: module.counted(module.single, index),
-        on_validation_epoch_end=log_value,
-    )
+    def count(module, index, _):
+        module.other.update(*module.counted(module.single, index))
+
+    module = scripted(lightning)(validation_step=count, on_validation_epoch_end=log_value)
     del module.val
     module.single, module.other = imbtorch.ImbalanceAccuracy("binary"), imbtorch.ImbalanceAccuracy("binary")
     with pytest.warns(UserWarning, match=r"self\.log\('val_iam', metric\), so that"):
         fit(module, [EarlyStopping("val_iam", patience=9)])
+
+
+LOGGED = {  # wrappers of torchmetrics that Lightning logs as they are
+    "Running": lambda metric: Running(metric, window=2),
+    "LambdaInputTransformer": lambda metric: LambdaInputTransformer(metric, lambda preds: preds),
+    "BinaryTargetTransformer": lambda metric: BinaryTargetTransformer(metric, threshold=0),
+}
+
+
+@pytest.mark.parametrize("kind", LOGGED)
+def test_metrics_inside_wrappers_are_checked(kind):
+    def fitted(mode):
+        module = scripted(lightning)(**cross("wrapped"))
+        module.wrapped = LOGGED[kind](imbtorch.ImbalanceAccuracy("binary"))
+        return fit(module, [Watcher("val_wrapped", mode)])
+
+    with pytest.raises(ValueError, match=r"'val_wrapped' higher is better.*monitor='val_wrapped', mode='max'\)"):
+        fitted("min")
+    assert fitted("max").callback_metrics["val_wrapped"].item() == pytest.approx(iam(3))
+
+
+def test_arithmetic_and_wrappers_of_others_are_left_alone():
+    class Turned(WrapperMetric):
+        """A user's wrapper, of which lower is better."""
+
+        def __init__(self, metric):
+            super().__init__()
+            self.metric = metric
+
+        def compute(self):
+            return 1 - self.metric.compute()
+
+        def update(self, *batch):
+            self.metric.update(*batch)
+
+        def reset(self):
+            self.metric.reset()
+
+    for build in (Turned, lambda metric: 1 - metric):
+        module = scripted(lightning)(**cross("turned"))
+        module.turned = build(imbtorch.ImbalanceAccuracy("binary"))
+        trainer = fit(module, [Watcher("val_turned", "min")])
+        assert trainer.callback_metrics["val_turned"].item() == pytest.approx(1 - iam(3))
 
 
 def test_an_explicit_guard_beside_the_registered_one_says_nothing_twice():
