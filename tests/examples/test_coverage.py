@@ -106,7 +106,13 @@ def test_peers_are_those_of_scipy(coverage):
         return (tn / (tn + fp) + tp / (tp + fn)) / 2
 
     theirs = stats.bootstrap(
-        (cells,), value, n_resamples=20_000, vectorized=True, method="BCa", rng=np.random.default_rng(0), batch=1000
+        (cells,),
+        value,
+        n_resamples=20_000,
+        vectorized=True,
+        method="BCa",
+        random_state=np.random.default_rng(0),  # rng since SciPy 1.15
+        batch=1000,
     ).confidence_interval
     assert [float(low), float(high)] == pytest.approx([theirs.low, theirs.high], abs=0.01)
     limits = coverage.classical(counts, {}, "drawn")["recall of a class"]
