@@ -6,7 +6,7 @@ import torch
 from scipy import special
 from torch import Tensor
 
-__all__ = ["beta_cdf", "normal_quantile", "student_quantile"]
+__all__ = ["beta_cdf", "beta_quantile", "normal_quantile", "student_quantile"]
 
 
 def beta_cdf(x: Tensor, a: float | Tensor, b: float | Tensor) -> Tensor:
@@ -25,6 +25,24 @@ def beta_cdf(x: Tensor, a: float | Tensor, b: float | Tensor) -> Tensor:
     """
     first, second = (torch.as_tensor(each, dtype=torch.float64).numpy(force=True) for each in (a, b))
     return torch.as_tensor(special.betainc(first, second, x.numpy(force=True)), device=x.device)
+
+
+def beta_quantile(q: float, a: Tensor, b: Tensor) -> Tensor:
+    """Compute the value below which Beta(a, b) has probability ``q``.
+
+    Args:
+        q: in [0, 1].
+        a: first concentrations ``[...]``, > 0.
+        b: second concentrations ``[...]``, > 0.
+
+    Returns:
+        float64 ``[...]`` in [0, 1].
+
+    >>> beta_quantile(0.5, torch.tensor([3.0]), torch.tensor([3.0]))
+    tensor([0.5000], dtype=torch.float64)
+    """
+    first, second = (each.numpy(force=True).astype(float) for each in (a, b))
+    return torch.as_tensor(special.betaincinv(first, second, q), device=a.device)
 
 
 def normal_quantile(level: float) -> float:
