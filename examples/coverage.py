@@ -45,7 +45,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 import imbtorch
-from imbtorch.analysis import Interval, beats_trivial, bootstrap, compare, paired_compare, posterior
+from imbtorch.analysis import Interval, beats_baseline, bootstrap, compare, paired_compare, posterior
 from imbtorch.inference.scores import area_interval, average_precision_interval
 
 Measures = dict[str, Callable[[Tensor], Tensor]]
@@ -385,17 +385,17 @@ def comparisons(quick: bool, run: Run) -> str:
         "the difference by paired_compare; the mean probability that the likelier model is better by balanced "
         "accuracy, beside how often it truly is. compare gets the counts of the same test set, as if independent."
     )
-    return f"## Comparisons\n\n{text}\n\n{markdown(columns, rows)}\n\n{against_trivial(quick, run)}"
+    return f"## Comparisons\n\n{text}\n\n{markdown(columns, rows)}\n\n{against_baseline(quick, run)}"
 
 
-def against_trivial(quick: bool, run: Run) -> str:
-    """Return the table of what `beats_trivial` says."""
+def against_baseline(quick: bool, run: Run) -> str:
+    """Return the table of what `beats_baseline` says."""
     rows = run("trivial", beaten, list(product((30 if quick else 300,), (10, 30, 100), (0.02, 0.1, 0.3))))
     text = (
         "Against trivial predictions: of 200 samples and the rare ones, both recalls are .5 plus a normal error "
         "(balanced accuracy), or the recall of the rare class is .5 and false alarms are as many as hits, times the "
         "exponential of a normal error (accuracy). Spread: standard deviation of the error. The mean probability that "
-        "beats_trivial says of the likelier side, beside how often that side is true."
+        "beats_baseline says of the likelier side, beside how often that side is true."
     )
     columns = ["rare", "spread", "balanced accuracy: said", "true", "accuracy: said", "true"]
     return f"{text}\n\n{markdown(columns, rows)}"
@@ -415,7 +415,7 @@ def beaten(sets: int, rare: int, spread: float) -> list[str]:
         rates = torch.stack((recalls, 1 - recalls), -1)
         truth = torch.stack((rates[:, 0], rates[:, 1].flip(-1)), 1) * totals.unsqueeze(-1)
         counts = torch.stack([test_sets(each, 1, "drawn")[0] for each in truth])
-        chances = beats_trivial(measure, counts, samples=1000)
+        chances = beats_baseline(measure, counts, samples=1000)
         trivial = 0.5 if name == "balanced_accuracy" else (totals.max() / totals.sum()).item()
         right = (chances >= 0.5) == (measure(truth) > trivial)
         row += [f"{torch.maximum(chances, 1 - chances).mean():.2f}", f"{right.double().mean():.2f}"]

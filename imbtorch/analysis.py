@@ -1,6 +1,6 @@
 """Intervals and comparisons, choice of epochs and models, and properties of measures, for any function of counts."""
 
-from imbtorch.choosing.baselines import beats_trivial, skill, trivial
+from imbtorch.choosing.baselines import beats_baseline, skill, trivial
 from imbtorch.choosing.caveats import choice_caveats
 from imbtorch.choosing.epochs import ChosenEpoch, select_epoch
 from imbtorch.choosing.models import Selection, select_model
@@ -30,7 +30,7 @@ __all__ = [
     "Selection",
     "SensitivityCurves",
     "balanced_accuracy_posterior",
-    "beats_trivial",
+    "beats_baseline",
     "bootstrap",
     "choice_caveats",
     "compare",

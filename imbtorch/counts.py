@@ -186,15 +186,15 @@ def _sum_of_others(x: Tensor) -> Tensor:
 
 
 def merge_classes(
-    counts: Tensor, groups: Mapping[str, Sequence[str]], class_names: Sequence[str]
+    counts: Tensor, superclasses: Mapping[str, Sequence[str]], class_names: Sequence[str]
 ) -> tuple[Tensor, tuple[str, ...]]:
-    """Merge each group of classes into one superclass.
+    """Merge the classes of each superclass.
 
-    Confusing two classes of a group is then no error. Classes outside all groups stay as they are.
+    Confusing two classes of one superclass is then no error. Classes outside all superclasses stay as they are.
 
     Args:
-        counts: ``[..., K, K]`` counts or rates. Margins are not enough: they do not hold the errors within a group.
-        groups: name of each superclass -> names of its classes.
+        counts: ``[..., K, K]`` counts or rates. Margins are not enough: they lack the errors within a superclass.
+        superclasses: name of each superclass -> names of its classes.
         class_names: K names, in the order of the counts.
 
     Returns:
@@ -202,8 +202,8 @@ def merge_classes(
         place of the first of its classes.
 
     Raises:
-        ValueError: for ``class_names`` that are not K different names, a group without classes, a class that does not
-            exist or is in two groups, and a superclass named like a class outside its group.
+        ValueError: for ``class_names`` that are not K different names, a superclass without classes, a class that
+            does not exist or is in two superclasses, and a superclass named like a class outside it.
         TypeError: for margins.
 
     >>> counts = torch.tensor([[5, 2, 1], [1, 6, 0], [0, 1, 4]])
@@ -214,8 +214,8 @@ def merge_classes(
     wide, names = _wide_enough(check_square(counts)), tuple(class_names)
     if len(names) != wide.shape[-1] or len(set(names)) != len(names):
         raise ValueError(f"class_names must be {wide.shape[-1]} different names, one for each class, got {list(names)}")
-    _check_groups(groups, names)
-    merged = {name: new for new, group in groups.items() for name in group}
+    _check_superclasses(superclasses, names)
+    merged = {name: new for new, group in superclasses.items() for name in group}
     coarse = tuple(dict.fromkeys(merged.get(name, name) for name in names))
     place = torch.tensor([coarse.index(merged.get(name, name)) for name in names], device=wide.device)
     rows = wide.new_zeros((*wide.shape[:-2], len(coarse), len(names))).index_add(-2, place, wide)
@@ -223,33 +223,34 @@ def merge_classes(
     return restore(whole, counts), coarse
 
 
-def _check_groups(groups: Mapping[str, Sequence[str]], names: Sequence[str]) -> None:
-    members = [name for group in groups.values() for name in group]
-    if not set(members) <= set(names) or len(set(members)) != len(members) or not all(map(len, groups.values())):
+def _check_superclasses(superclasses: Mapping[str, Sequence[str]], names: Sequence[str]) -> None:
+    members = [name for group in superclasses.values() for name in group]
+    if not set(members) <= set(names) or len(set(members)) != len(members) or not all(map(len, superclasses.values())):
         raise ValueError(
-            f"groups must be non-empty and hold classes of {list(names)}, each in at most one group, got {dict(groups)}"
+            f"superclasses must be non-empty and hold classes of {list(names)}, each in at most one superclass, got "
+            f"{dict(superclasses)}"
         )
-    taken = [new for new, group in groups.items() if new in names and new not in group]
+    taken = [new for new, group in superclasses.items() if new in names and new not in group]
     if taken:
-        raise ValueError(f"groups must not be named like classes outside them, got {taken}; choose other names")
+        raise ValueError(f"superclasses must not be named like classes outside them, got {taken}; choose other names")
 
 
-def at_prevalence(counts: Counts, priors: Tensor | Sequence[float]) -> Counts:
+def at_prevalence(counts: Counts, prevalence: Tensor | Sequence[float]) -> Counts:
     """Rescale the rows of counts to the class shares of another population.
 
     The result describes the same classifier in that population, assuming that its predictions for samples of each true
     class are distributed as before. Every measure accepts the result, since measures take rates as well as counts.
-    Metrics do both in one step: ``metric.at_prevalence(priors)``, ``ImbalanceReport(..., prevalence=...)``.
+    Metrics do both in one step: ``metric.at_prevalence(prevalence)``, ``ImbalanceReport(..., prevalence=...)``.
 
     Args:
         counts: ``[..., K, K]``, or :class:`Margins` of two classes.
-        priors: ``[K]`` (or ``[..., K]``) class shares of the other population; normalised to sum to 1.
+        prevalence: ``[K]`` (or ``[..., K]``) class shares of the other population; normalised to sum to 1.
 
     Returns:
-        Rates of the shape of ``counts`` whose rows sum to the priors: float64 for integer counts, else their dtype.
+        Rates of the shape of ``counts`` whose rows sum to ``prevalence``: float64 for integer counts, else their dtype.
 
     Raises:
-        ValueError: for a negative prior, priors that do not fit the classes or sum to 0, a positive prior for a class
+        ValueError: for a negative share, shares that do not fit the classes or sum to 0, a positive share for a class
             without targets, or margins of more than two classes, which do not determine the predictions.
         TypeError: for counts that are neither a tensor nor margins.
 
@@ -259,15 +260,17 @@ def at_prevalence(counts: Counts, priors: Tensor | Sequence[float]) -> Counts:
     """
     whole = _of_margins(counts) if isinstance(counts, Margins) else counts
     actual = double(check_square(whole)).sum(-1)
-    share = torch.as_tensor(priors, dtype=torch.float64, device=actual.device)
+    share = torch.as_tensor(prevalence, dtype=torch.float64, device=actual.device)
     if share.shape[-1:] != actual.shape[-1:]:
-        raise ValueError(f"priors must hold one share for each of {actual.shape[-1]} classes, got {list(share.shape)}")
+        raise ValueError(
+            f"prevalence must hold one share for each of {actual.shape[-1]} classes, got {list(share.shape)}"
+        )
     if not bool((share >= 0).all()) or not bool(((share.sum(-1) > 0) & share.sum(-1).isfinite()).all()):
-        raise ValueError(f"priors must be finite, non-negative and not all 0, got {share.tolist()}")
+        raise ValueError(f"prevalence must be finite, non-negative and not all 0, got {share.tolist()}")
     missing = (actual == 0) & (share > 0)
     if bool(missing.any()):
         classes = missing.reshape(-1, missing.shape[-1]).any(0).nonzero().flatten().tolist()
-        raise ValueError(f"classes {classes} have no targets, so their predictions are unknown; give them prior 0")
+        raise ValueError(f"classes {classes} have no targets, so their predictions are unknown; give them prevalence 0")
     return rescaled(counts, share)
 
 

@@ -150,11 +150,11 @@ def count_valid(
     return True
 
 
-def below(x: Integers, limit: int) -> bool:
-    """Return whether all values lie in ``0..limit - 1``; negative values are large when read as unsigned."""
-    unsigned, limits = _UNSIGNED[x.dtype]
+def below(x: Integers, size: int) -> bool:
+    """Return whether all values lie in ``0..size - 1``; negative values are large when read as unsigned."""
+    unsigned, largest = _UNSIGNED[x.dtype]
     seen = x.view(unsigned)
-    return bool(seen.item(seen.argmax()) < min(limit, limits))  # for few values, a third of the time of max
+    return bool(seen.item(seen.argmax()) < min(size, largest))  # for few values, a third of the time of max
 
 
 # for each dtype, the unsigned dtype of the same size, and the smallest unsigned value that stands for a negative one

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["against_the_rest", "logit_limit", "of_class_one", "wide"]
+__all__ = ["against_the_rest", "logit_threshold", "of_class_one", "wide"]
 
 
 def wide(preds: Tensor) -> Tensor:
@@ -55,10 +55,10 @@ def against_the_rest(logits: Tensor) -> Tensor:
     return shifted - torch.where(is_best, against_best, ((others - powers).clamp(min=0) + 1).log())
 
 
-def logit_limit(threshold: float | Tensor) -> float | Tensor:
+def logit_threshold(threshold: float | Tensor) -> float | Tensor:
     """Return the logit of a probability threshold: -inf for 0, inf for 1. Logits above it predict class 1.
 
-    >>> logit_limit(0.5), logit_limit(1.0)
+    >>> logit_threshold(0.5), logit_threshold(1.0)
     (0.0, inf)
     """
     if isinstance(threshold, Tensor):

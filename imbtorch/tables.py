@@ -8,7 +8,7 @@ from html import escape
 from os import PathLike
 from typing import Any, TextIO
 
-__all__ = ["aligned", "html_table", "spans", "trivial_line", "write_csv"]
+__all__ = ["aligned", "baseline_line", "html_table", "spans", "write_csv"]
 
 
 def aligned(rows: Sequence[Sequence[str]], names_left: bool = False) -> list[str]:
@@ -58,10 +58,10 @@ def spans(indices: Sequence[int], names: Sequence[object] | None = None) -> str:
     return ", ".join(" to ".join(str(index if names is None else names[index]) for index in end) for end in ends)
 
 
-def trivial_line(name: str, values: Mapping[str, float]) -> str:
+def baseline_line(name: str, values: Mapping[str, float]) -> str:
     """Format the values of a baseline; return an empty string without values.
 
-    >>> trivial_line("always predicting 'ok'", {"accuracy": 0.99})
+    >>> baseline_line("always predicting 'ok'", {"accuracy": 0.99})
     "Baseline: always predicting 'ok': accuracy 0.9900"
     """
     return f"Baseline: {name}: {', '.join(f'{key} {value:.4f}' for key, value in values.items())}" if values else ""

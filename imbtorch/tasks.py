@@ -1,4 +1,4 @@
-"""Settings of the three tasks, their reading of batches, and the layout of their states."""
+"""Settings of the three tasks, how they read batches, and the layout of their states."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from imbtorch.batches import (
 from imbtorch.counts import Counts, Margins, check_choice, has_float64
 from imbtorch.errors import check_pair, misfit, misfit_of_class_scores, value_message
 from imbtorch.kernels import Table
-from imbtorch.log_odds import logit_limit, of_class_one, wide
+from imbtorch.log_odds import logit_threshold, of_class_one, wide
 
 __all__ = ["Binary", "Counting", "Layout", "Multiclass", "Multilabel", "Task", "Threshold", "TwoClasses"]
 
@@ -60,7 +60,7 @@ class Counting:
     logits: bool = False
     ignore_index: int | None = None
     layout: Layout = "matrix"
-    limits: Tensor | None = field(default=None, compare=False, repr=False)  # thresholds of labels, on a device
+    thresholds: Tensor | None = field(default=None, compare=False, repr=False)  # thresholds of labels, on a device
     weighted: bool = False
     groups: int | None = None  # number of groups; None without groups
     group_names: tuple[str, ...] | None = field(
@@ -113,7 +113,7 @@ class Counting:
         if not isinstance(self.threshold, tuple):
             return self
         dtype = torch.float64 if has_float64(device) else torch.float32
-        return replace(self, limits=torch.tensor(self.threshold, dtype=dtype, device=device))
+        return replace(self, thresholds=torch.tensor(self.threshold, dtype=dtype, device=device))
 
     # --- counts and classes -----------------------------------------------------------------------------------------
 
@@ -145,52 +145,53 @@ class Counting:
     @property
     def name(self) -> str:
         """Identifier that differs between settings whose counts can differ; it is part of the state's name."""
-        parts: list[object] = [self.layout, self.task, self.size, *self._name_of_reading()]
+        parts: list[object] = [self.layout, self.task, self.size, *self._name_of_conversion()]
         if self.ignore_index is not None:
             parts += ["ignore", self.ignore_index]
         parts += ["weighted"] * self.weighted + ([] if self.groups is None else ["groups", self.groups])
         return re.sub(r"\W", "_", "_".join(map(str, parts)))
 
-    def _name_of_reading(self) -> list[object]:
+    def _name_of_conversion(self) -> list[object]:
         """Return the parts of the name for settings that turn scores into classes."""
         return []
 
-    def class_priors(self, priors: Tensor | Sequence[float], name: str) -> Tensor:
+    def checked_prevalence(self, prevalence: Tensor | Sequence[float]) -> Tensor:
         """Check the class shares of another population and return them on the CPU, ``[K]`` or for labels ``[L, 2]``.
 
         Args:
-            priors: ``[K]`` shares of the classes; for multilabel ``[L]`` shares of positives.
-            name: name of the argument, for errors.
+            prevalence: ``[K]`` shares of the classes; for multilabel ``[L]`` shares of positives.
 
         Raises:
             ValueError: for another number of shares, negative or infinite ones, a sum of 0, shares of positives above
                 1, and a share of the class that ``ignore_index`` leaves out.
             TypeError: for anything but a sequence of numbers.
         """
-        there = self._priors_of_classes(self._one_for_each(priors, name), name)
+        there = self._class_shares(self._one_for_each(prevalence))
         if not bool((there >= 0).all() & there.sum().isfinite() & (there.sum() > 0)):
-            raise ValueError(f"{name} must be finite, non-negative and not all 0, got {priors!r}")
+            raise ValueError(f"prevalence must be finite, non-negative and not all 0, got {prevalence!r}")
         if self.ignored_class is not None and bool(there[..., self.ignored_class].any()):
             raise ValueError(
-                f"{name} must be 0 for class {self.ignored_class}, whose samples ignore_index leaves out, got "
-                f"{priors!r}; give it 0, and the other classes their shares of the rest"
+                f"prevalence must be 0 for class {self.ignored_class}, whose samples ignore_index leaves out, got "
+                f"{prevalence!r}; give it 0, and the other classes their shares of the rest"
             )
         return there
 
-    def _priors_of_classes(self, given: Tensor, name: str) -> Tensor:
+    def _class_shares(self, given: Tensor) -> Tensor:
         return given.clone()
 
-    def _one_for_each(self, priors: Tensor | Sequence[float], name: str) -> Tensor:
+    def _one_for_each(self, prevalence: Tensor | Sequence[float]) -> Tensor:
         """Convert numbers, one for each class or label, to a float64 tensor; raise ValueError or TypeError."""
         try:
-            given = torch.as_tensor(priors, dtype=torch.float64, device="cpu")
+            given = torch.as_tensor(prevalence, dtype=torch.float64, device="cpu")
         except (TypeError, ValueError, RuntimeError) as error:
-            raise TypeError(f"{name} must be a sequence of numbers such as [0.99, 0.01], got {priors!r}") from error
+            raise TypeError(
+                f"prevalence must be a sequence of numbers such as [0.99, 0.01], got {prevalence!r}"
+            ) from error
         if given.shape != (self.size,):
-            got = f"{list(given.shape)}" if given.ndim else f"the number {priors!r}"
+            got = f"{list(given.shape)}" if given.ndim else f"the number {prevalence!r}"
             remedy = "; as in [0.99, 0.01], the positive class last" if self.task == "binary" else ""
             kind = "classes" if self.num_labels is None else "labels"
-            raise ValueError(f"{name} must hold one share for each of {self.size} {kind}, got {got}{remedy}")
+            raise ValueError(f"prevalence must hold one share for each of {self.size} {kind}, got {got}{remedy}")
         return given
 
     # --- the state --------------------------------------------------------------------------------------------------
@@ -333,7 +334,7 @@ class TwoClasses(Counting):
         """Number of classes that a target can take."""
         return 2
 
-    def _name_of_reading(self) -> list[object]:
+    def _name_of_conversion(self) -> list[object]:
         several = isinstance(self.threshold, tuple)
         text = hashlib.sha256(repr(self.threshold).encode()).hexdigest()[:12] if several else self.threshold
         return ["thresholds" if several else "threshold", text, *["logits"] * self.logits]
@@ -345,7 +346,7 @@ class TwoClasses(Counting):
             return Batch(preds, target)
         # logits are compared directly: in float32 the probability of every logit above 17 is 1
         scores, uneven = (of_class_one(preds, target.ndim), None) if self.logits else self.probabilities(preds, target)
-        return Batch(scores > self._limit_of(scores), target, scores, not self.logits, uneven)
+        return Batch(scores > self._threshold_for(scores), target, scores, not self.logits, uneven)
 
     def probabilities(self, preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return probabilities of class 1, in float32 or wider, and bools of the samples whose two do not sum to 1."""
@@ -355,13 +356,13 @@ class TwoClasses(Counting):
         total = scores.sum(1)
         return scores[:, 1].masked_fill(total.isnan(), torch.nan), (total - 1).abs() > UNEVEN
 
-    def _limit_of(self, scores: Tensor) -> float | Tensor:
+    def _threshold_for(self, scores: Tensor) -> float | Tensor:
         """Return the threshold, or its logit, for scores; several in their dtype, broadcast over ``[N, L, ...]``."""
         if not isinstance(self.threshold, tuple):
-            return logit_limit(self.threshold) if self.logits else self.threshold
-        assert self.limits is not None
-        limits = torch.as_tensor(logit_limit(self.limits)) if self.logits else self.limits
-        return limits.to(scores).view(-1, *[1] * (scores.ndim - 2))
+            return logit_threshold(self.threshold) if self.logits else self.threshold
+        assert self.thresholds is not None
+        thresholds = torch.as_tensor(logit_threshold(self.thresholds)) if self.logits else self.thresholds
+        return thresholds.to(scores).view(-1, *[1] * (scores.ndim - 2))
 
 
 class Binary(TwoClasses):
@@ -392,9 +393,11 @@ class Multilabel(TwoClasses):
         """Number of labels."""
         return self.size
 
-    def _priors_of_classes(self, given: Tensor, name: str) -> Tensor:
+    def _class_shares(self, given: Tensor) -> Tensor:
         if not bool(((given >= 0) & (given <= 1)).all()):
-            raise ValueError(f"{name} must hold the share of positives of each label, in [0, 1], got {given.tolist()}")
+            raise ValueError(
+                f"prevalence must hold the share of positives of each label, in [0, 1], got {given.tolist()}"
+            )
         return torch.stack((1 - given, given), -1)
 
     def _check_shapes(self, preds: Tensor, target: Tensor) -> None:

@@ -113,8 +113,8 @@ MEANS += [
     for measure in ("Accuracy", "FScore", "ClassBalanceAccuracy")
 ]
 MEANS += [Case("ExpectedCost", {"costs": [[-1, 2], [5, 0]]})]
-MEANS += [Case("ExpectedCost", {"normalize": "trivial"})]
-MEANS += [Case("ExpectedCost", {"costs": [[1, -2], [5, 6]], "normalize": "trivial"})]
+MEANS += [Case("ExpectedCost", {"normalize": "baseline"})]
+MEANS += [Case("ExpectedCost", {"costs": [[1, -2], [5, 6]], "normalize": "baseline"})]
 TOTAL = Case("ExpectedCost", {"normalize": False})
 CASES = [*MEANS, Case("IndexBalancedAccuracy", {"measure": "MatthewsCorrCoef"}), TOTAL]
 

@@ -247,7 +247,7 @@ def macro_averaged_absolute_error(matrix: Matrix) -> Value:
     return sum(found) / len(found) if found else NAN
 
 
-def against_trivial(matrix: Matrix, costs: Sequence[Sequence[float]]) -> Value:
+def against_baseline(matrix: Matrix, costs: Sequence[Sequence[float]]) -> Value:
     """Cost over that of the best constant prediction, both beyond the least that these targets can cost."""
     if not total(matrix):
         return NAN
@@ -259,8 +259,8 @@ def against_trivial(matrix: Matrix, costs: Sequence[Sequence[float]]) -> Value:
 
 
 def expected_cost(matrix: Matrix, costs: Sequence[Sequence[float]], normalize: bool | str = True) -> Value:
-    if normalize == "trivial":
-        return against_trivial(matrix, costs)
+    if normalize == "baseline":
+        return against_baseline(matrix, costs)
     cost = Fraction(0)
     for row, prices in zip(matrix, costs, strict=True):
         for count, price in zip(row, prices, strict=True):
@@ -616,7 +616,7 @@ def _sklearn_peers() -> Iterator[Peer]:
         )
         return sk.zero_one_loss(target, preds) / sk.zero_one_loss(target, constant)
 
-    arguments = {"costs": [[0, 1], [1, 0]], "normalize": "trivial"}
+    arguments = {"costs": [[0, 1], [1, 0]], "normalize": "baseline"}
     where = several_classes_have_targets
     yield Peer("errors over those of DummyClassifier", "ExpectedCost", arguments, trivial, where, binary=True)
 

@@ -11,7 +11,7 @@ from imbtorch import analysis, balanced_accuracy
 TARGET = torch.tensor([0, 0, 0, 1, 1, 0])
 COUNTS = torch.tensor([[3, 1], [1, 1]])
 FUNCTIONS = {
-    "beats_trivial": (balanced_accuracy, COUNTS),
+    "beats_baseline": (balanced_accuracy, COUNTS),
     "bootstrap": (balanced_accuracy, COUNTS),
     "compare": (balanced_accuracy, COUNTS, COUNTS),
     "invariance_table": ({"a": balanced_accuracy},),

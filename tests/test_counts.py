@@ -82,20 +82,20 @@ def test_one_vs_rest_of_narrow_counts_keeps_their_digits(counts):
 @for_any(matrices(cells=st.integers(0, 50)), st.data())
 def test_at_prevalence(matrix, data):
     counts, sums = torch.tensor(matrix), oracles.rows(matrix)
-    priors = [data.draw(st.integers(0, 9)) if r else 0 for r in sums]
-    assume(any(priors))
+    prevalence = [data.draw(st.integers(0, 9)) if r else 0 for r in sums]
+    assume(any(prevalence))
     expected = [
-        [float(oracles.quotient(count * prior, r * sum(priors))) for count in row]
-        for row, prior, r in zip(matrix, priors, sums, strict=True)
+        [float(oracles.quotient(count * prior, r * sum(prevalence))) for count in row]
+        for row, prior, r in zip(matrix, prevalence, sums, strict=True)
     ]
-    close(at_prevalence(counts, priors), expected, 1e-12)
-    close(at_prevalence(counts, priors).sum(-1), [prior / sum(priors) for prior in priors], 1e-12)
-    many = torch.tensor([priors, [2 * prior for prior in priors]])
+    close(at_prevalence(counts, prevalence), expected, 1e-12)
+    close(at_prevalence(counts, prevalence).sum(-1), [prior / sum(prevalence) for prior in prevalence], 1e-12)
+    many = torch.tensor([prevalence, [2 * prior for prior in prevalence]])
     close(at_prevalence(counts, many), [expected] * 2, 1e-12)
     close(at_prevalence(counts.expand(2, *counts.shape), many), [expected] * 2, 1e-12)
     if len(matrix) == 2:
         exact = margins_of(torch.tensor(expected, dtype=torch.float64))
-        for part, whole in zip(at_prevalence(margins_of(counts), priors), exact, strict=True):
+        for part, whole in zip(at_prevalence(margins_of(counts), prevalence), exact, strict=True):
             close(part, whole, 1e-12)
 
 
@@ -141,18 +141,18 @@ def test_one_vs_rest_of_counts_equals_sklearn():
 
 
 @pytest.mark.parametrize(
-    ("counts", "priors", "match"),
+    ("counts", "prevalence", "match"),
     [
         ([[9, 1], [2, 8]], [-0.5, 1.5], "non-negative"),
         ([[9, 1], [2, 8]], [0.0, 0.0], "not all 0"),
         ([[9, 1], [2, 8]], [NAN, 1.0], "finite"),
         ([[9, 1], [2, 8]], [0.2, 0.3, 0.5], "one share for each of 2 classes"),
-        ([[9, 1], [0, 0]], [0.5, 0.5], r"classes \[1\] have no targets.*prior 0"),
+        ([[9, 1], [0, 0]], [0.5, 0.5], r"classes \[1\] have no targets.*prevalence 0"),
     ],
 )
-def test_priors_that_cannot_be(counts, priors, match):
+def test_shares_that_cannot_be(counts, prevalence, match):
     with pytest.raises(ValueError, match=match):
-        at_prevalence(torch.tensor(counts), priors)
+        at_prevalence(torch.tensor(counts), prevalence)
 
 
 def test_at_prevalence_rescales_rows():
@@ -186,9 +186,9 @@ def test_rounding_makes_no_counts_impossible(matrix, dtype, data):
     noise = torch.where(rates == 0, -1e-12 * rates.sum(), rates)  # what a difference may leave
     for layout in (rates, noise, margins_of(rates), margins_of(noise), one_vs_rest(margins_of(rates))):
         assert not any(part.isnan().any() for part in margins(layout))
-    priors = torch.tensor([float(sum(row)) for row in matrix])
+    prevalence = torch.tensor([float(sum(row)) for row in matrix])
     assert not any(
-        part.isnan().any() for part in margins(at_prevalence(rates, torch.where(rates.sum(-1) > 0, priors, 0.0)))
+        part.isnan().any() for part in margins(at_prevalence(rates, torch.where(rates.sum(-1) > 0, prevalence, 0.0)))
     )
 
 
@@ -229,19 +229,19 @@ def test_merging_does_not_overflow_and_has_gradients():
 
 
 @pytest.mark.parametrize(
-    ("groups", "names", "message"),
+    ("superclasses", "names", "message"),
     [
         ({}, FIVE[:4], "class_names must be 5 different names"),
         ({}, (*FIVE[:4], "cat"), "class_names must be 5 different names"),
         ({"animal": ["cat", "cow"]}, FIVE, "hold classes of .*cow"),
-        ({"animal": []}, FIVE, "groups must be non-empty"),
-        ({"animal": ["cat"], "pet": ["cat"]}, FIVE, "each in at most one group"),
+        ({"animal": []}, FIVE, "superclasses must be non-empty"),
+        ({"animal": ["cat"], "pet": ["cat"]}, FIVE, "each in at most one superclass"),
         ({"car": ["cat", "dog"]}, FIVE, r"must not be named like classes outside them, got \['car'\]"),
     ],
 )
-def test_what_cannot_be_merged_is_named(groups, names, message):
+def test_what_cannot_be_merged_is_named(superclasses, names, message):
     with pytest.raises(ValueError, match=message):
-        merge_classes(torch.ones(5, 5), groups, names)
+        merge_classes(torch.ones(5, 5), superclasses, names)
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ NAMES = {
     "imbtorch.measures": MEASURES,
     "imbtorch.analysis": """
         BalancedAccuracyPosterior ChosenEpoch Comparison Correlations Interval InvarianceTable OperatingPoint
-        PrevalenceCurves SOKOLOVA Selection SensitivityCurves balanced_accuracy_posterior beats_trivial bootstrap
+        PrevalenceCurves SOKOLOVA Selection SensitivityCurves balanced_accuracy_posterior beats_baseline bootstrap
         choice_caveats compare effective_skew_ratio implied_cost invariance_table invariances measure_correlations
         paired_compare partial_auc perturbed_scores posterior prevalence_curves samples_needed select_epoch
         select_model sensitivity_curves skew skew_delta skew_map skew_ratio skill trivial undominated

@@ -146,12 +146,12 @@ def main() -> None:
     results.picture(figure, "skew_ratios.png", "Skew ratios of precision, F1 and macro precision")
 
     results.say("## Figure 2: where the skew ratio exceeds 1, 100 positives")
-    priors = ", ".join(f"{100 / (100 + size):.2f}" for size in SIZES)
+    prevalence = ", ".join(f"{100 / (100 + size):.2f}" for size in SIZES)
     results.say(
         "The sizes of the paper's columns are unknown: neither text nor caption names them. The text says that n- "
         "grows from left to right and that only the two right-most columns have a positive prior of at most .1, which "
         f"with n+ = 100 takes n- >= 900 twice and fewer before. The sizes here are chosen to agree: n- = "
-        f"{', '.join(map(str, SIZES))}, positive priors {priors}."
+        f"{', '.join(map(str, SIZES))}, prevalence {prevalence}."
     )
     figure, axes = plt.subplots(2, len(SIZES), figsize=(15, 7), layout="constrained")
     rows, shown = [], {"precision": precision, "macro precision": imbtorch.precision}

@@ -11,7 +11,7 @@ from imbtorch.counts import Counts, Margins, Measure, check_square, double, eval
 from imbtorch.inference.intervals import posterior
 from imbtorch.measures.traits import direction_of
 
-__all__ = ["always_commonest", "beats_trivial", "skill", "trivial"]
+__all__ = ["always_commonest", "beats_baseline", "skill", "trivial"]
 
 
 def trivial(measure: Measure, counts: Counts) -> dict[str, Tensor]:
@@ -108,7 +108,7 @@ def skill(
     tensor(0.2949, dtype=torch.float64)
     """
     sign = 1.0 if direction_of(measure, higher_is_better) else -1.0
-    value, highest = sign * evaluated(measure, counts), _best_trivial(measure, counts, sign)
+    value, highest = sign * evaluated(measure, counts), _best_baseline(measure, counts, sign)
     perfect = sign * evaluated(measure, _perfect(counts, costs))
     if bool(perfect.isinf().any()):
         raise ValueError(
@@ -119,7 +119,7 @@ def skill(
     return torch.where(alike, 0.0 * value, (value - highest) / (perfect - highest))
 
 
-def beats_trivial(
+def beats_baseline(
     measure: Measure,
     counts: Tensor,
     *,
@@ -154,20 +154,20 @@ def beats_trivial(
 
     >>> from imbtorch import accuracy, balanced_accuracy
     >>> counts, generator = torch.tensor([[985, 5], [7, 3]]), torch.Generator().manual_seed(0)
-    >>> beats_trivial(accuracy, counts, generator=generator) < 0.5 < beats_trivial(balanced_accuracy, counts)
+    >>> beats_baseline(accuracy, counts, generator=generator) < 0.5 < beats_baseline(balanced_accuracy, counts)
     tensor(True)
     """
     sign = 1.0 if direction_of(measure, higher_is_better) else -1.0
 
     def lead(drawn: Tensor) -> Tensor:
-        return sign * evaluated(measure, drawn) - _best_trivial(measure, drawn, sign)
+        return sign * evaluated(measure, drawn) - _best_baseline(measure, drawn, sign)
 
     draws = posterior(lead, counts, samples=samples, generator=generator, draws=True).draws
     assert draws is not None
     return torch.where(draws.isnan(), draws, (draws > 0).to(draws)).nanmean(0)
 
 
-def _best_trivial(measure: Measure, counts: Counts, sign: float) -> Tensor:
+def _best_baseline(measure: Measure, counts: Counts, sign: float) -> Tensor:
     """Return the highest signed value of the baselines, ``[...]``; nan if none has a value."""
     values = torch.stack([sign * each for each in trivial(measure, counts).values()])
     return torch.where(values.isnan().all(0), torch.nan, torch.where(values.isnan(), -torch.inf, values).amax(0))

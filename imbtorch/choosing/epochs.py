@@ -520,5 +520,5 @@ def _indistinguishable(values: Tensor, resampled: Tensor, level: float) -> tuple
     )
     alike = seen <= by_chance.quantile(level, dim=-1)
     best = int(values.argmax())
-    limits = values[best] - values + (noise - noise[best]).quantile(level, dim=-1)
-    return alike, limits[alike].amax().item()
+    bounds = values[best] - values + (noise - noise[best]).quantile(level, dim=-1)
+    return alike, bounds[alike].amax().item()

@@ -295,22 +295,22 @@ def _evaluate(
     kinds = sorted({each.kind for each in measured})
     rates = {kind: torch.zeros(source.shape, dtype=torch.float64, device=source.rows.device) for kind in kinds}
     totals = torch.zeros_like(source.actual)
-    readings = sorted({(each.kind, each.margins) for each in measured})
+    ways = sorted({(each.kind, each.margins) for each in measured})
     recalls: list[Tensor] = []
-    first = readings[0] if source.pooled and source.size > 2 and kinds[0] == "average" else None
+    first = ways[0] if source.pooled and source.size > 2 and kinds[0] == "average" else None
     sizes = source.chunks(samples, matrices=not all(each.margins for each in measured))
     for size in announced(sizes, samples, "posterior intervals", FASTER):
         some = source.draw(size, generator, kinds)
         totals += some.totals.sum(-1) / samples
         for kind in kinds:
             rates[kind] += some.sum_of_rates(kind) / samples
-        for reading, variant in itertools.product(readings, source.variants):
-            counts = some.counts(reading[0], variant, margins=reading[1])
-            if (reading, variant) == (first, "plain"):
+        for way, variant in itertools.product(ways, source.variants):
+            counts = some.counts(way[0], variant, margins=way[1])
+            if (way, variant) == (first, "plain"):
                 right, actual, _ = margins(counts)
                 recalls.append(ratio(right, actual))
             for each in measured:
-                if (each.kind, each.margins) == reading:
+                if (each.kind, each.margins) == way:
                     each.drawn.setdefault(variant, []).append(each.of(counts))
     at_mean = {kind: source.mean(rates[kind], totals) for kind in kinds}
     return at_mean, torch.cat(recalls) if recalls else None

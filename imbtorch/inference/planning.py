@@ -21,7 +21,7 @@ PRECISE = 1.01  # the result is at most 1 % above the least number that suffices
 def samples_needed(
     measure: Measure,
     rates: Tensor,
-    class_priors: Tensor,
+    prevalence: Tensor,
     width: float,
     assurance: float = 0.8,
     *,
@@ -32,7 +32,7 @@ def samples_needed(
 ) -> int:
     """Find the number of samples of the rarest class that makes the interval of a measure no wider than ``width``.
 
-    Random test sets of a classifier with these rates are drawn, with class totals that vary according to the priors.
+    Random test sets of a classifier with these rates are drawn, with class totals that vary as ``prevalence`` says.
     The result is the number at which the share ``assurance`` of test sets has a :func:`posterior` interval that is
     narrow enough; a test set that lacks a class does not count as one. With other test sets that share is within .05 of
     ``assurance`` in simulations: a percent more samples narrows intervals by half a percent.
@@ -41,7 +41,7 @@ def samples_needed(
         measure: function of ``[..., K, K]`` with a value ``[...]``.
         rates: ``[K, K]`` expected rates of the classifier: each row has the shares of a class that are predicted as
             each class. Rows are normalised to sum to 1, so you can pass the counts of a first test set.
-        class_priors: ``[K]`` shares of the classes, normalised to sum to 1. A class of prior 0 is left out.
+        prevalence: ``[K]`` shares of the classes, normalised to sum to 1. A class of prior 0 is left out.
         width: distance of the interval's bounds, in units of the measure.
         assurance: probability that the interval of a test set of that size is so narrow, in (0, 1).
         level: probability that the interval holds, in (0, 1).
@@ -50,21 +50,21 @@ def samples_needed(
         seed: seed of the randomness, the same for each size that is tried.
 
     Returns:
-        Expected samples of the class with the smallest positive prior, at least 1. Divide by its prior for the size of
+        Expected samples of the class with the smallest positive prevalence, at least 1. Divide by it for the size of
         the test set.
 
     Raises:
-        ValueError: for shapes that do not fit, negative or empty rows and priors, a width that is not positive, an
+        ValueError: for shapes that do not fit, negative or empty rows and prevalence, a width that is not positive, an
             assurance outside (0, 1), a measure without a value for these test sets or with several values, and a width
             that 2^30 samples do not reach.
 
     >>> from imbtorch import balanced_accuracy
-    >>> rates, priors = torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0.95, 0.05])
-    >>> 60 < samples_needed(balanced_accuracy, rates, priors, 0.1) < 90  # 1.96² * .8 * .2 / .1² = 61.5, and a few
+    >>> rates, prevalence = torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0.95, 0.05])
+    >>> 60 < samples_needed(balanced_accuracy, rates, prevalence, 0.1) < 90  # 1.96² * .8 * .2 / .1² = 61.5, and a few
     True
     """
     _check(width, assurance)
-    shares, relative = _shares(rates, class_priors)
+    shares, relative = _shares(rates, prevalence)
     evaluated(measure, shares * relative.unsqueeze(-1))
     cells = shares.numel()
     at_once = max(1, 20_000_000 // cells // samples)
@@ -112,19 +112,19 @@ def _check(width: float, assurance: float) -> None:
         raise ValueError(f"assurance must lie in (0, 1), got {assurance!r}")
 
 
-def _shares(rates: Tensor, class_priors: Tensor) -> tuple[Tensor, Tensor]:
-    """Normalise rows to sum to 1, float64 ``[K, K]``, and the priors to 1 for the rarest class, ``[K]``."""
+def _shares(rates: Tensor, prevalence: Tensor) -> tuple[Tensor, Tensor]:
+    """Normalise rows to sum to 1, float64 ``[K, K]``, and the class shares to 1 for the rarest class, ``[K]``."""
     wide = double(check_square(rates)).cpu()
-    priors = torch.as_tensor(class_priors, dtype=torch.float64).cpu()
-    if wide.ndim != 2 or priors.shape != wide.shape[:1]:
-        raise ValueError(f"rates must be [K, K] and class_priors [K], got {list(wide.shape)} and {list(priors.shape)}")
-    for name, values in (("rates", wide), ("class_priors", priors)):
+    classes = torch.as_tensor(prevalence, dtype=torch.float64).cpu()
+    if wide.ndim != 2 or classes.shape != wide.shape[:1]:
+        raise ValueError(f"rates must be [K, K] and prevalence [K], got {list(wide.shape)} and {list(classes.shape)}")
+    for name, values in (("rates", wide), ("prevalence", classes)):
         if not bool((values >= 0).all() & values.isfinite().all()):
             raise ValueError(f"{name} must be finite and not negative, got {values.tolist()}")
     totals = wide.sum(-1, keepdim=True)
-    come = priors > 0
+    come = classes > 0
     if not bool(come.any()):
-        raise ValueError(f"class_priors must not all be 0, got {priors.tolist()}")
+        raise ValueError(f"prevalence must not all be 0, got {classes.tolist()}")
     if bool((come & (totals.squeeze(-1) == 0)).any()):
-        raise ValueError("rates has an empty row for a class with a positive prior; give the rates of its predictions")
-    return torch.where(totals > 0, wide / totals, 0.0), priors / priors[come].min()
+        raise ValueError("rates has an empty row for a class of positive prevalence; give the rates of its predictions")
+    return torch.where(totals > 0, wide / totals, 0.0), classes / classes[come].min()

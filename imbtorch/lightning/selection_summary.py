@@ -442,7 +442,7 @@ class SelectionSummary(Callback):
             intervals={} if bounds is None else {banded: bounds},
             places=history.labels,
             xlabel="Step" if history.unit == "step" else "Epoch",
-            trivial=table.baseline[1],
+            baseline=table.baseline[1],
         )
 
 

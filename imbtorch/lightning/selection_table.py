@@ -268,8 +268,8 @@ def _baseline(followed: FollowedReport, history: ValidationHistory) -> tuple[str
     last = history.counts[[*history.counts][-1]]
     if not bool(sums(last).actual.any()):
         return "", {}
-    priors = followed.priors
-    name, counts = always_commonest(last if priors is None else rescaled(last, priors), followed.class_names)
+    prevalence = followed.prevalence
+    name, counts = always_commonest(last if prevalence is None else rescaled(last, prevalence), followed.class_names)
     columns = {key: column for key, column in followed.columns.items() if column.better is not None}
     return name, {key: column.function(counts).item() for key, column in columns.items() if column.measure is not None}
 

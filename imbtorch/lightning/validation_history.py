@@ -93,7 +93,7 @@ class FollowedReport:
         monitors_loss: True if a callback keeps or stops by a loss.
         stops_early: True if a callback stops by a value of the report.
         class_names: names of the classes or labels.
-        priors: class shares that values are read at; None for those that were counted.
+        prevalence: class shares that values are read at; None for those that were counted.
         resamples: True if the choice can be repeated on predicted classes.
     """
 
@@ -104,7 +104,7 @@ class FollowedReport:
     monitors_loss: bool
     stops_early: bool
     class_names: tuple[str, ...]
-    priors: Tensor | None
+    prevalence: Tensor | None
     resamples: bool
 
     @classmethod
@@ -112,7 +112,7 @@ class FollowedReport:
         cls, path: str, report: ImbalanceReport, measures: Sequence[str], trainer: Any, *, resamples: bool
     ) -> FollowedReport:
         """Read the measures off a report, and the monitors off the callbacks of a trainer."""
-        priors = None if report.prevalence is None else report.counting.class_priors(report.prevalence, "prevalence")
+        prevalence = None if report.prevalence is None else report.counting.checked_prevalence(report.prevalence)
         columns = dict(read_column(report, name) for name in measures)
         keepers = [callback for callback in trainer.checkpoint_callbacks if getattr(callback, "monitor", None)]
         monitored = {}
@@ -132,7 +132,7 @@ class FollowedReport:
             any("loss" in str(monitor) for monitor in others),
             not stopping.isdisjoint(report.keys()),
             report.class_names,
-            priors,
+            prevalence,
             resamples,
         )
 

@@ -331,22 +331,22 @@ def macro_averaged_absolute_error(counts: Tensor) -> Tensor:
 
 
 @catalogued("expected_cost", higher_is_better=False, needs_matrix=True)
-def expected_cost(counts: Tensor, costs: Tensor, normalize: bool | Literal["trivial"] = True) -> Tensor:
+def expected_cost(counts: Tensor, costs: Tensor, normalize: bool | Literal["baseline"] = True) -> Tensor:
     r"""Expected cost per sample, or total cost, for known misclassification costs.
 
     .. math:: \mathrm{EC} = \frac{\sum_{ij} w_{ij} c_{ij}}{\sum_{ij} c_{ij}};
-        \qquad \mathrm{EC}_{\mathrm{trivial}} = \frac{\mathrm{EC} - s}{\min_j \sum_i w_{ij} r_i / n - s},
+        \qquad \mathrm{EC}_{\mathrm{baseline}} = \frac{\mathrm{EC} - s}{\min_j \sum_i w_{ij} r_i / n - s},
         \quad s = \sum_i \frac{r_i}{n} \min_j w_{ij}
 
     Args:
         counts: ``[..., K, K]`` counts or rates.
         costs: ``[K, K]``, cost of a sample of the row's class that is predicted as the column's; negative is a gain.
-        normalize: divide by the number of samples; ``"trivial"`` also rescales the perfect classifier to 0 and the best
-            constant prediction to 1, so that a classifier with 1 or more is of no use.
+        normalize: divide by the number of samples; ``"baseline"`` also rescales the perfect classifier to 0 and the
+            best constant prediction to 1, so that a classifier with 1 or more is of no use.
 
     Returns:
         ``[...]`` in units of the costs, lower is better; nan where all counts are zero (0 if not normalized). With
-        ``"trivial"`` it is 0 or more; where a constant prediction is perfect, it is 0 for a perfect classifier, else
+        ``"baseline"`` it is 0 or more; where a constant prediction is perfect, it is 0 for a perfect classifier, else
         inf.
 
     Raises:
@@ -358,7 +358,7 @@ def expected_cost(counts: Tensor, costs: Tensor, normalize: bool | Literal["triv
     >>> expected_cost(torch.tensor([[8, 2], [1, 1]]), torch.tensor([[0.0, 1.0], [5.0, 0.0]]))
     tensor(0.5833, dtype=torch.float64)
     """
-    check_choice("normalize", normalize, (True, False, "trivial"))
+    check_choice("normalize", normalize, (True, False, "baseline"))
     wide = matrix(counts)
     weights = torch.as_tensor(costs, dtype=torch.float64)
     if not bool(weights.isfinite().all()):
@@ -366,7 +366,7 @@ def expected_cost(counts: Tensor, costs: Tensor, normalize: bool | Literal["triv
     weights = weights.to(wide.device)
     if weights.shape != wide.shape[-2:]:
         raise ValueError(f"costs must be {list(wide.shape[-2:])} like the matrix, got {list(weights.shape)}")
-    if normalize == "trivial":
+    if normalize == "baseline":
         needless = weights - weights.amin(-1, keepdim=True)  # so that EC - s is exactly 0 where both are equal
         found, constant = (wide * needless).sum((-2, -1)), (wide.sum(-1, keepdim=True) * needless).sum(-2).amin(-1)
         return restore(defined(quotient(found, constant, undefined=0.0), wide.sum(-1)), counts)

@@ -237,15 +237,15 @@ class CountsMetric(SummedState):
         self._warn_once("invalid", text)
         return True
 
-    def _report_problems(self, actual: Tensor, priors: Tensor | None = None, needed: bool = False) -> None:
+    def _report_problems(self, actual: Tensor, prevalence: Tensor | None = None, needed: bool = False) -> None:
         """Raise or warn about samples that were not counted; warn once about classes without targets.
 
         Args:
             actual: number of targets of each class over all processes, ``[K]``; ``[L, 2]`` for multilabel.
-            priors: share of each class (``[L, 2]`` for multilabel) in the population that the values describe.
+            prevalence: share of each class (``[L, 2]`` for multilabel) in the population that the values describe.
             needed: raise, instead of warning, about classes without targets.
         """
-        unseen = self._unseen(actual, priors)
+        unseen = self._unseen(actual, prevalence)
         *tally, total, missing = torch.cat(
             (self._counter.faults(self._state), actual.sum().view(1), unseen.sum().view(1))
         ).tolist()  # one wait for all of them
@@ -255,12 +255,12 @@ class CountsMetric(SummedState):
         if total == 0 and not uncounted:
             self._warn_once("empty", f"{type(self).__name__} has counted no sample, so there is nothing to report")
         elif missing and not uncounted and self.warns_of_unseen and self._may_warn("unseen"):
-            self._warn_once("unseen", self._unseen_text(unseen, read_at=priors is not None))
+            self._warn_once("unseen", self._unseen_text(unseen, read_at=prevalence is not None))
 
-    def _unseen(self, actual: Tensor, priors: Tensor | None) -> Tensor:
-        """Return a mask of the classes or labels without targets; given priors, only of those with a positive prior."""
-        if priors is not None:
-            lacking = (actual == 0) & (priors > 0).to(actual.device)
+    def _unseen(self, actual: Tensor, prevalence: Tensor | None) -> Tensor:
+        """Return a mask of the classes or labels without targets; given ``prevalence``, only of those with a share."""
+        if prevalence is not None:
+            lacking = (actual == 0) & (prevalence > 0).to(actual.device)
             return lacking.any(-1) if self.task == "multilabel" else lacking
         unseen = (actual[:, 1] if self.task == "multilabel" else actual) == 0
         if self._counting.ignored_class is not None and self.task != "multilabel":
@@ -275,8 +275,8 @@ class CountsMetric(SummedState):
             what = "labels had no positive or no negative target" if read_at else "labels had no positive target"
         then = "means over classes and their intervals leave them out, so that missing classes cannot lower the value"
         if needed:
-            prior = "prior 0 or 1" if self.task == "multilabel" else "prior 0"
-            then = f"their predictions in another population are unknown; give them {prior}"
+            share = "prevalence 0 or 1" if self.task == "multilabel" else "prevalence 0"
+            then = f"their predictions in another population are unknown; give them {share}"
         elif read_at:
             then = f"their prevalence is shared among the others; {then}"
         return f"{type(self).__name__}: {len(names)} of {unseen.numel()} {what}: {shown}; {then}"

@@ -59,19 +59,24 @@ class Bounds:
             assert isinstance(counts, Tensor)
             generator = torch.Generator(counts.device).manual_seed(0)
             drawn = posterior(
-                self.to_draw(at.priors), counts, samples=DRAWS, level=LEVEL, generator=generator, event_dims=counts.ndim
+                self.to_draw(at.prevalence),
+                counts,
+                samples=DRAWS,
+                level=LEVEL,
+                generator=generator,
+                event_dims=counts.ndim,
             )
             found += [bound for each in self.by_row(drawn).values() for bound in (each.low, each.high)]
         return found
 
-    def to_draw(self, priors: Tensor | None) -> dict[str, Measure]:
+    def to_draw(self, prevalence: Tensor | None) -> dict[str, Measure]:
         """Return the measures to draw by key; a per-class measure occurs once, with the values of all classes.
 
         Args:
-            priors: class shares to which draws of counts are rescaled; None to leave them as they are.
+            prevalence: class shares to which draws of counts are rescaled; None to leave them as they are.
         """
         whole = {self._key(row): replace(measure, of_class=None) for row, measure in self.measured.items()}
-        return {key: each if priors is None else AtPrevalence(each, priors) for key, each in whole.items()}
+        return {key: each if prevalence is None else AtPrevalence(each, prevalence) for key, each in whole.items()}
 
     def by_row(self, found: Mapping[str, Interval]) -> dict[Row, Interval]:
         """Return the interval of each row, given the intervals of the measures in :meth:`to_draw`."""

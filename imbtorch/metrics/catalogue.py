@@ -243,7 +243,7 @@ class ExpectedCost(ConfusionMatrixMetric):
         num_classes: int | None = None,
         *,
         costs: Tensor | Sequence[Sequence[float]],
-        normalize: bool | Literal["trivial"] = True,
+        normalize: bool | Literal["baseline"] = True,
         **kwargs: Unpack[MetricArguments],
     ) -> None:
         """Set the costs, and the arguments that :class:`ConfusionMatrixMetric` explains in full.
@@ -252,7 +252,7 @@ class ExpectedCost(ConfusionMatrixMetric):
             task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
             num_classes: number of classes; required for multiclass.
             costs: ``[K, K]`` costs of a sample, rows its true class, columns its predicted class.
-            normalize: True for the mean cost of a sample, False for the total, ``"trivial"`` for the ratio to the cost
+            normalize: True for the mean cost of a sample, False for the total, ``"baseline"`` for the ratio to the cost
                 of the best constant prediction.
             num_labels: number of labels; required for multilabel.
             average: average over labels in the multilabel task; ``"auto"`` is ``"macro"``.
@@ -272,7 +272,7 @@ class ExpectedCost(ConfusionMatrixMetric):
         size = self._counting.classes
         if weights.shape != (size, size) or not bool(weights.isfinite().all()):
             raise ValueError(f"costs must be {size} x {size} finite numbers, got shape {list(weights.shape)}")
-        check_choice("normalize", normalize, (True, False, "trivial"))
+        check_choice("normalize", normalize, (True, False, "baseline"))
         self._arguments = {"costs": weights.clone(), "normalize": normalize}
 
 

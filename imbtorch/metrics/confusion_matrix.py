@@ -221,7 +221,7 @@ class ConfusionMatrixMetric(LocalCounts):
     def _reported(self, counts: Counts) -> Tensor:
         return self._narrow(self.evaluate(counts))
 
-    def at_prevalence(self, priors: Tensor | Sequence[float]) -> Tensor:
+    def at_prevalence(self, prevalence: Tensor | Sequence[float]) -> Tensor:
         """Return the value in a population with other class shares, from the counts of all processes.
 
         This is a collective step. It predicts the value in deployment from a rebalanced validation set, assuming that
@@ -229,10 +229,10 @@ class ConfusionMatrixMetric(LocalCounts):
         (:func:`imbtorch.at_prevalence`). Recall and the measures that depend on recalls alone (balanced accuracy,
         G-mean; for two classes also specificity, dominance and IBA) keep their values; precision, F-score, accuracy,
         CBA, IAM and MCC change. To get an interval of the value in that population, pass
-        ``lambda counts: metric.evaluate(at_prevalence(counts, priors))`` to :func:`imbtorch.analysis.posterior`.
+        ``lambda counts: metric.evaluate(at_prevalence(counts, prevalence))`` to :func:`imbtorch.analysis.posterior`.
 
         Args:
-            priors: ``[K]`` shares of the classes in that population, in any unit (``[1000, 1]``); for multilabel
+            prevalence: ``[K]`` shares of the classes in that population, in any unit (``[1000, 1]``); for multilabel
                 ``[L]`` shares of each label's positives, in [0, 1], to which the label's 2x2 counts are rescaled.
 
         Returns:
@@ -240,10 +240,10 @@ class ConfusionMatrixMetric(LocalCounts):
             counts.
 
         Raises:
-            ValueError: for priors that do not fit the classes, are negative, not finite or all 0; for a positive prior
+            ValueError: for shares that do not fit the classes, are negative, not finite or all 0; for a positive share
                 of a class without targets or of ``ignore_index``; for ``state="margins"`` of more than two classes,
                 which does not keep the matrix to rescale; and as ``compute``.
-            TypeError: for priors that are not numbers.
+            TypeError: for shares that are not numbers.
 
         >>> from imbtorch import Precision
         >>> metric = Precision("binary")
@@ -253,7 +253,7 @@ class ConfusionMatrixMetric(LocalCounts):
         tensor(0.0040)
         """
         with self._counts_of_all() as counts:
-            there = self._counting.class_priors(priors, "priors")
+            there = self._counting.checked_prevalence(prevalence)
             self._report_problems(targets(counts), there, needed=True)
             return self._narrow(self.evaluate(rescaled(counts, there)))
 

@@ -14,7 +14,7 @@ from imbtorch.batches import FAULTS, Batch, add_batch, extreme
 from imbtorch.bins import bins_of
 from imbtorch.counts import has_float64
 from imbtorch.kernels import Table, integers
-from imbtorch.log_odds import against_the_rest, logit_limit, of_class_one, wide
+from imbtorch.log_odds import against_the_rest, logit_threshold, of_class_one, wide
 from imbtorch.tasks import Counting, Multiclass, TwoClasses
 
 __all__ = ["EDGES", "Grid", "Histogram"]
@@ -51,7 +51,7 @@ class Grid:
         chosen = _probabilities(thresholds)
         digest = hashlib.sha256(chosen.numpy().tobytes()).hexdigest()[:12]
         edges = (
-            torch.tensor([logit_limit(each) for each in chosen.tolist()], dtype=torch.float64, device="cpu")
+            torch.tensor([logit_threshold(each) for each in chosen.tolist()], dtype=torch.float64, device="cpu")
             if logits
             else chosen
         )
@@ -70,7 +70,7 @@ class Grid:
             chosen = chosen[chosen > torch.finfo(torch.float32).tiny]  # float32 loses digits below it
             return cls(chosen, chosen, "logit_spaced")
         # the same logits as in a metric with these thresholds, so that both count alike to the last bit
-        edges = [float(logit_limit(each)) for each in below_one] + odds[len(below_one) :]
+        edges = [float(logit_threshold(each)) for each in below_one] + odds[len(below_one) :]
         return cls(torch.tensor(edges, dtype=torch.float64, device="cpu"), chosen, "logit_spaced")
 
 

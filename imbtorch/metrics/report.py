@@ -19,7 +19,7 @@ from imbtorch.metrics.bounds import Bounds, checked_intervals
 from imbtorch.metrics.catalogue import BY_ANY_NAME, BY_KEY
 from imbtorch.metrics.class_groups import ClassGroups, checked_class_groups
 from imbtorch.metrics.groups import Groups, checked_group_names, checked_per_group, report_memory
-from imbtorch.metrics.report_result import Reading, ReportResult
+from imbtorch.metrics.report_result import ReportResult, ReportSettings
 from imbtorch.metrics.report_table import ReportTable
 from imbtorch.metrics.resolving import Measured, named_measures, per_class_measures, resolved
 from imbtorch.metrics.rows import Overall, PerClass, Snapshot, View
@@ -146,13 +146,13 @@ class ImbalanceReport(SharedResult, LocalCounts):
     """
 
     class_names = Setting[tuple[str, ...]](
-        "_reading.class_names", "Names of classes or labels, in the order of their indices."
+        "_settings.class_names", "Names of classes or labels, in the order of their indices."
     )
     measures = Setting[tuple[str, ...]](
-        lambda report: tuple(report._reading.measures), "Keys of the measures of all classes."
+        lambda report: tuple(report._settings.measures), "Keys of the measures of all classes."
     )
     per_class = Setting[tuple[str, ...]](
-        lambda report: tuple(report._reading.per_class), "Keys of the measures of each class."
+        lambda report: tuple(report._settings.per_class), "Keys of the measures of each class."
     )
     class_groups = Setting[dict[str, tuple[int, ...]]](
         lambda report: dict(report._class_groups.groups), "Indices of the classes of each class group."
@@ -162,11 +162,11 @@ class ImbalanceReport(SharedResult, LocalCounts):
         "Names of the classes of each superclass.",
     )
     groups = Setting[tuple[str, ...] | None](
-        lambda report: None if report._reading.groups is None else report._reading.groups.names,
+        lambda report: None if report._settings.groups is None else report._settings.groups.names,
         "Names of the groups of samples.",
     )
     per_group = Setting[tuple[str, ...]](
-        lambda report: () if report._reading.groups is None else report._reading.groups.each,
+        lambda report: () if report._settings.groups is None else report._settings.groups.each,
         "Keys of the measures of each group.",
     )
     intervals = Setting[tuple[str, ...]]("_intervals", "Names of the values that are reported with intervals.")
@@ -206,7 +206,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             counting = replace(counting, group_names=group_names)
         class_names = _a_name_each(names, counting.size)
         super().__init__(counting, on_invalid, **kwargs)
-        self._priors = None if prevalence is None else _checked_prevalence(prevalence, counting, class_names)
+        self._prevalence = None if prevalence is None else _checked_prevalence(prevalence, counting, class_names)
         given = named_measures(self.default_measures(counting.task) if measures is None else measures)
         overall = {name: resolved(name, measured, counting) for name, measured in given.items()}
         some_classes = checked_class_groups(class_groups, class_names)
@@ -228,9 +228,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
             of_groups = Groups(group_names, overall, counting, checked_per_group(per_group, group_names, overall))
         of_one = PerClass(of_each, class_names)
         views = _views(Overall(overall), bounds, of_one, self._class_groups, self._superclasses, of_groups)
-        self._reading = Reading(counting, class_names, overall, of_each, tuple(views), of_groups)
+        self._settings = ReportSettings(counting, class_names, overall, of_each, tuple(views), of_groups)
         self._check_names()
-        self._name(self._reading.rows, prefix, postfix)
+        self._name(self._settings.rows, prefix, postfix)
         report_memory(counting)
 
     @staticmethod
@@ -242,7 +242,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
     def _check_names(self) -> None:
         """Raise if two values have the same name, or if there is no value."""
         taken: set[str] = set()
-        for view in self._reading.views:
+        for view in self._settings.views:
             for row in view.rows:
                 if row.name in taken:
                     raise ValueError(_collision(row.name, view.argument))
@@ -255,18 +255,18 @@ class ImbalanceReport(SharedResult, LocalCounts):
     # --- computing --------------------------------------------------------------------------------------------------
 
     def _counter_of_a_batch(self) -> Counter:
-        read = (*self._reading.measures.values(), *self._reading.per_class.values())
-        at_once = self._priors is not None or self._superclasses is not None
+        read = (*self._settings.measures.values(), *self._settings.per_class.values())
+        at_once = self._prevalence is not None or self._superclasses is not None
         return self._counting.of_a_batch(at_once or any(measure.needs_matrix for measure in read))
 
     def _snapshot(self, counting: Counting, state: Tensor) -> Snapshot:
         """Return a state as counts."""
         of_groups = None if counting.groups is None else counting.counts(state, of_groups=True)
-        return Snapshot(counting.counts(state), of_groups, self._priors)
+        return Snapshot(counting.counts(state), of_groups, self._prevalence)
 
     def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> dict[str, Tensor]:
         assert isinstance(counter, Counting)
-        values = self._reading.values(self._snapshot(counter, state), drawn=False)
+        values = self._settings.values(self._snapshot(counter, state), drawn=False)
         return self._by_full_name(values)
 
     def compute(self) -> dict[str, Tensor]:
@@ -276,13 +276,13 @@ class ImbalanceReport(SharedResult, LocalCounts):
             ValueError: if there were invalid samples and ``on_invalid="raise"``.
         """
         at = self._snapshot(self._counting, self._own(self._state))
-        counted = at.read().marginal if self._priors is None else sums(at.counts)
-        self._report_problems(counted.actual, self._priors)
-        groups = self._reading.groups
+        counted = at.read().marginal if self._prevalence is None else sums(at.counts)
+        self._report_problems(counted.actual, self._prevalence)
+        groups = self._settings.groups
         if groups is not None and (self._may_warn("empty groups") or self._may_warn("lacking groups")):
             for kind, text in groups.problems(at).items():
                 self._warn_once(kind, f"{type(self).__name__}: {text}")
-        values = self._reading.values(at)
+        values = self._settings.values(at)
         if self._intervals and self._may_warn("no interval") and bool(counted.actual.any()):
             low = {row: value for row, value in values.items() if row.bound == "low" and row.kind != "group"}
             names = [replace(row, bound="").name for row, value in low.items() if bool(value.isnan())]
@@ -290,7 +290,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
                 shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
                 text = f"bounds are nan for values that depend on classes without targets: {shown}"
                 self._warn_once("no interval", f"{type(self).__name__}: {text}")
-        return self._keep(ReportResult(values, at, self._reading))
+        return self._keep(ReportResult(values, at, self._settings))
 
     def measure(self, name: str) -> AveragedMeasure | MergedMeasure | AtPrevalence:
         """Return a measure as this report computes it: a function of counts that knows its direction.
@@ -306,7 +306,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
                 are not functions of the counts of all samples.
         """
         measure = self._measure_of_counts(name)
-        return measure if self._priors is None else AtPrevalence(measure, self._priors)
+        return measure if self._prevalence is None else AtPrevalence(measure, self._prevalence)
 
     def _measure_of_counts(self, name: str) -> AveragedMeasure | MergedMeasure:
         """Return a measure of the counts themselves, without rescaling them to the ``prevalence``."""
@@ -316,7 +316,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
                 meant = did_you_mean(name, names)
                 raise ValueError(f"measures holds {name!r}, which is unknown; names are {', '.join(names)}{meant}")
             return resolved(name, BY_ANY_NAME[name], self._counting)
-        row, reading = self[name].row, self._reading
+        row, settings = self[name].row, self._settings
         if row.bound or row.kind in ("group", "worst"):
             source = "an interval" if row.bound else "the groups of samples"
             raise ValueError(f"{name!r} is not a function of the counts of all samples, but of {source}")
@@ -326,8 +326,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
         if row.kind == "class group":
             return self._class_groups.measure(row)
         if row.kind == "overall":
-            return reading.measures[row.measure]
-        return replace(reading.per_class[row.measure], of_class=reading.class_names.index(row.of))
+            return settings.measures[row.measure]
+        return replace(settings.per_class[row.measure], of_class=settings.class_names.index(row.of))
 
     def counts(self) -> Counts:
         """Return a copy of the counts of all processes (a collective step).
@@ -364,15 +364,15 @@ class ImbalanceReport(SharedResult, LocalCounts):
             ValueError: as :meth:`ReportResult.interval`.
         """
         short = self[name].row.name if name in self else name
-        self._reading.bounds_of(short)  # raises before any process waits
+        self._settings.bounds_of(short)  # raises before any process waits
         with self._counts_of_all():
             # all processes decide alike, because the sum is the same on all of them
             if self._last is not None and not bool(self._state.any()):
                 found = cast(ReportResult, self._last)
             else:
                 at = self._snapshot(self._counting, self._state.clone())
-                self._report_problems(sums(at.counts).actual, self._priors)
-                found = ReportResult({}, at, self._reading)
+                self._report_problems(sums(at.counts).actual, self._prevalence)
+                found = ReportResult({}, at, self._settings)
         return found.interval(short, level=level, generator=generator, clusters=clusters, samples=samples)
 
     def _label(self, index: int) -> str:
@@ -421,9 +421,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
         results = [val] if isinstance(val, Mapping) else val
         names = [f"{self.prefix}{name}{self.postfix}" for name in self.measures] or self.keys()
         steps = [torch.stack([torch.as_tensor(step[name]) for name in names]) for step in results]
-        baseline = {} if self._last is None else self._reading.baseline(self.result()._at)[1]
+        baseline = {} if self._last is None else self._settings.baseline(self.result()._at)[1]
         levels = torch.tensor([baseline.get(name, math.nan) for name in self.measures]) if baseline else None
-        return plot_values(steps, ax, labels=names, trivial=levels)
+        return plot_values(steps, ax, labels=names, baseline=levels)
 
     def _shown_arguments(self) -> dict[str, Any]:
         shown = super()._shown_arguments()
@@ -437,7 +437,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         return shown | {"measures": list(self.measures), "per_class": list(self.per_class)}
 
     def _settings_text(self) -> str:
-        read = (self._reading.measures, self._reading.per_class)
+        read = (self._settings.measures, self._settings.per_class)
         measures = [{key: each.settings for key, each in some.items()} for some in read]
         merged = {} if self._superclasses is None else self._superclasses.merged
         return f"{super()._settings_text()} {canonical((measures, self.class_names, self.keys(), merged))}"
@@ -469,7 +469,7 @@ def _views(
 def _checked_prevalence(
     prevalence: Mapping[str, float] | Sequence[float] | Tensor, counting: Counting, class_names: Sequence[str]
 ) -> Tensor:
-    """Return the class priors of the population, in the order of the classes."""
+    """Return the class shares of the population, in the order of the classes."""
     if counting.layout == "margins" and counting.size > 2:
         raise ValueError(
             "prevalence needs the whole matrix for more than two classes, because margins do not show which classes "
@@ -485,7 +485,7 @@ def _checked_prevalence(
                 f"prevalence must name every class; missing are {missing}, not among class_names are {unknown}"
             )
         prevalence = [prevalence.get(name, 0.0) for name in class_names]
-    return counting.class_priors(prevalence, "prevalence")
+    return counting.checked_prevalence(prevalence)
 
 
 def _check_together(

@@ -22,14 +22,14 @@ from imbtorch.metrics.resolving import of_name
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import PerClass, Row, Snapshot, View
 from imbtorch.plots import plot_confusion_matrix, plot_values
-from imbtorch.tables import trivial_line
+from imbtorch.tables import baseline_line
 from imbtorch.tasks import Counting
 
-__all__ = ["Reading", "ReportResult"]
+__all__ = ["ReportResult", "ReportSettings"]
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class ReportSettings:
     """Settings by which a report computes values from counts; its results share them.
 
     Attributes:
@@ -104,7 +104,7 @@ class ReportResult(Result):
     """
 
     _at: Snapshot
-    _reading: Reading
+    _settings: ReportSettings
 
     @property
     def _counted(self) -> Counts:
@@ -124,7 +124,7 @@ class ReportResult(Result):
         Raises:
             ValueError: for an unknown measure, and one without values of single classes.
         """
-        measure = self._reading.per_class.get(key) or of_name(key, self._reading.counting)
+        measure = self._settings.per_class.get(key) or of_name(key, self._settings.counting)
         return torch.stack(self._at.shown([self._at.of_classes(key, measure)]))
 
     def interval(
@@ -154,14 +154,14 @@ class ReportResult(Result):
             ValueError: for an unknown name, a minimum over classes, a value that depends on classes without targets,
                 ``clusters`` with fewer than two groups that have samples, ``state="margins"``, and weighted counts.
         """
-        if self._reading.counting.weighted:
+        if self._settings.counting.weighted:
             raise ValueError(UNSURE)
         if clusters and self._at.groups is None:
             raise ValueError(
                 "clusters=True resamples the groups of the report, but it has none; make the report with groups=..."
             )
-        bounds = self._reading.bounds_of(name)
-        counts, measures = confusion_counts(self._at.counts), bounds.to_draw(self._at.priors)
+        bounds = self._settings.bounds_of(name)
+        counts, measures = confusion_counts(self._at.counts), bounds.to_draw(self._at.prevalence)
         dims = counts.ndim
         if clusters:
             assert self._at.groups is not None
@@ -210,30 +210,30 @@ class ReportResult(Result):
         iam      0.3333
         Baseline: always predicting 'cat': iam -0.7333
         """
-        reading = self._reading
+        settings = self._settings
         rows = {row: value.item() for row, value in self._rows.items()}
-        columns = reading.per_class or {key: of_name(key, reading.counting) for key in ("recall", "precision")}
-        views: list[View] = [] if reading.per_class else [PerClass(columns, reading.class_names)]
-        if reading.groups is not None:
-            views.append(replace(reading.groups, each=tuple(reading.measures)))
-        more = replace(reading, views=tuple(views)).values(self._at)
+        columns = settings.per_class or {key: of_name(key, settings.counting) for key in ("recall", "precision")}
+        views: list[View] = [] if settings.per_class else [PerClass(columns, settings.class_names)]
+        if settings.groups is not None:
+            views.append(replace(settings.groups, each=tuple(settings.measures)))
+        more = replace(settings, views=tuple(views)).values(self._at)
         rows |= {row: value.item() for row, value in more.items()}
 
-        counted, positive = margins(self._at.counts), 1 if reading.counting.task == "multilabel" else slice(None)
+        counted, positive = margins(self._at.counts), 1 if settings.counting.task == "multilabel" else slice(None)
         supports = zip(counted.actual[..., positive].tolist(), counted.predicted[..., positive].tolist(), strict=True)
         parts: dict[str, dict[str, dict[str, float]]] = {kind: {} for kind in KINDS}
-        for name, (support, predicted) in zip(reading.class_names, supports, strict=True):
+        for name, (support, predicted) in zip(settings.class_names, supports, strict=True):
             parts["class"][name] = {"support": support, "predicted": predicted}
-        if reading.groups is not None and self._at.groups is not None:
-            samples, _ = comparable_groups(reading.counting, self._at.groups)
+        if settings.groups is not None and self._at.groups is not None:
+            samples, _ = comparable_groups(settings.counting, self._at.groups)
             parts["group"] = {
-                name: {"support": size} for name, size in zip(reading.groups.names, samples.tolist(), strict=True)
+                name: {"support": size} for name, size in zip(settings.groups.names, samples.tolist(), strict=True)
             }
         for row, value in rows.items():
             if row.kind in parts and not row.bound:
                 parts[row.kind].setdefault(row.of, {})[row.measure] = value
-        directions = {key: each.higher_is_better for key, each in (*reading.measures.items(), *columns.items())}
-        return ReportTable.of(parts, _bounds(rows), directions, trivial_line(*reading.baseline(self._at)), sort, head)
+        directions = {key: each.higher_is_better for key, each in (*settings.measures.items(), *columns.items())}
+        return ReportTable.of(parts, _bounds(rows), directions, baseline_line(*settings.baseline(self._at)), sort, head)
 
     def plot(self, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw the confusion matrix with the recall of each class beside its row.
@@ -247,14 +247,14 @@ class ReportResult(Result):
         Returns:
             Figure (None if axes were given) and axes.
         """
-        reading, counts = self._reading, self._at.counts
-        known, names = _bounds(self._rows), reading.class_names
+        settings, counts = self._settings, self._at.counts
+        known, names = _bounds(self._rows), settings.class_names
         ends = [known.get(("class", name, "recall"), (math.nan, math.nan)) for name in names]
         low, high = torch.tensor(ends, dtype=torch.float64).unbind(-1)
         recalls = Interval(self.of_classes("recall"), low, high, LEVEL, "")
         if isinstance(counts, Tensor) and counts.ndim == 2:
             return plot_confusion_matrix(counts, ax, labels=names, recalls=recalls)
-        item = "Label" if reading.counting.task == "multilabel" else "Class"
+        item = "Label" if settings.counting.task == "multilabel" else "Class"
         return plot_values(recalls, ax, name="recall", bounds=(0.0, 1.0), item=item, labels=names)
 
     def _repr_html_(self) -> str:

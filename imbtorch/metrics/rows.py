@@ -50,8 +50,8 @@ class Row:
         return f"{measure}_{self.bound}" if self.bound else measure
 
 
-class Read(NamedTuple):
-    """Counts, or rates at other class priors, with their margins."""
+class Rates(NamedTuple):
+    """Counts, or rates at another prevalence, with their margins."""
 
     counts: Counts
     marginal: Margins
@@ -64,22 +64,22 @@ class Snapshot:
     Attributes:
         counts: ``[K, K]``, ``[L, 2, 2]``, or their margins.
         groups: counts of each group of samples, ``[G, ...]``; None without groups.
-        priors: class shares of the population for which values are computed; None for those of the counts.
+        prevalence: class shares of the population for which values are computed; None for those of the counts.
     """
 
     counts: Counts
     groups: Counts | None = None
-    priors: Tensor | None = None
-    _read: dict[bool, Read] = field(default_factory=dict, init=False, repr=False)
+    prevalence: Tensor | None = None
+    _read: dict[bool, Rates] = field(default_factory=dict, init=False, repr=False)
 
-    def read(self, *, of_groups: bool = False) -> Read:
-        """Return the counts, rescaled to the class priors, with their margins; cached."""
+    def read(self, *, of_groups: bool = False) -> Rates:
+        """Return the counts, rescaled to the prevalence, with their margins; cached."""
         if of_groups not in self._read:
             counts = self.groups if of_groups else self.counts
             assert counts is not None
-            rates = counts if self.priors is None else rescaled(counts, self.priors)
+            rates = counts if self.prevalence is None else rescaled(counts, self.prevalence)
             counted = sums(rates) if rates is counts else rates  # counts of a state need no check
-            self._read[of_groups] = Read(rates, margins(counted))
+            self._read[of_groups] = Rates(rates, margins(counted))
         return self._read[of_groups]
 
     def value(self, measure: AveragedMeasure, *, of_groups: bool = False) -> Tensor:

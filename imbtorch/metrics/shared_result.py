@@ -25,6 +25,13 @@ NESTED = (
 )
 
 
+def _shown(prevalence: Tensor | None, task: str) -> tuple[float, ...] | None:
+    """Return class shares as the user passes them: for labels the shares of positives."""
+    if prevalence is None:
+        return None
+    return tuple((prevalence[:, 1] if task == "multilabel" else prevalence).tolist())
+
+
 class SharedResult(CountsMetric):
     """Metric with several values, each of them a :class:`ReportedValue` that reads one shared result.
 
@@ -36,17 +43,12 @@ class SharedResult(CountsMetric):
     prefix = Setting[str]("_prefix", "Text before each name.", NESTED)
     postfix = Setting[str]("_postfix", "Text after each name.", NESTED)
     prevalence = Setting[tuple[float, ...] | None](
-        lambda metric: metric._prevalence(),
+        lambda metric: _shown(metric._prevalence, metric.task),
         "Class shares for which values are computed; for labels the shares of positives. None for those of the counts.",
     )
 
-    _priors: Tensor | None
-    """Class priors, as returned by :meth:`imbtorch.tasks.Counting.class_priors`; None without ``prevalence``."""
-
-    def _prevalence(self) -> tuple[float, ...] | None:
-        if self._priors is None:
-            return None
-        return tuple((self._priors[:, 1] if self.task == "multilabel" else self._priors).tolist())
+    _prevalence: Tensor | None
+    """Class shares, as returned by :meth:`imbtorch.tasks.Counting.checked_prevalence`; None without ``prevalence``."""
 
     def _name(self, rows: Sequence[Row], prefix: str, postfix: str) -> None:
         """Make a metric for each row, and index it by its name with and without prefix and postfix.
@@ -134,7 +136,7 @@ class SharedResult(CountsMetric):
         return state.clone()
 
     def _keep(self, result: Result) -> dict[str, Tensor]:
-        """Keep a result for later reading, and return its values by full name."""
+        """Keep a result for later reads, and return its values by full name."""
         self._last, self._served, self._stale = result, None, False
         return self._by_full_name(result.rows)
 

@@ -22,7 +22,7 @@ from imbtorch.metrics.limits import priced_text
 from imbtorch.metrics.resolving import Measured, as_given, metric_class, resolved
 from imbtorch.metrics.shared_result import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
-from imbtorch.metrics.sweep_result import Also, SweepReading, SweepResult
+from imbtorch.metrics.sweep_result import Also, SweepResult, SweepSettings
 from imbtorch.tasks import Counting, Task
 
 __all__ = ["ThresholdSweep"]
@@ -164,18 +164,18 @@ class ThresholdSweep(SharedResult):
             raise ValueError(f"class_names must hold {histogram.labels} names, got {len(self._class_names)}")
         self._measure = _swept_measure(measure, higher_is_better)
         self._also = _checked_also(also)
-        self._priors = None if prevalence is None else counting.class_priors(prevalence, "prevalence")
-        self._reading = SweepReading(
+        self._prevalence = None if prevalence is None else counting.checked_prevalence(prevalence)
+        self._settings = SweepSettings(
             counting,
             self._class_names,
             self._measure,
             self._measure.traits.key or str(getattr(self._measure.function, "__name__", "value")),
             grid.thresholds,
             self._also,
-            self._priors,
+            self._prevalence,
             crowded=grid.name == DEFAULT,
         )
-        self._name(self._reading.rows, prefix, postfix)
+        self._name(self._settings.rows, prefix, postfix)
 
     @property
     def _histogram(self) -> Histogram:
@@ -205,7 +205,7 @@ class ThresholdSweep(SharedResult):
     # --- computing --------------------------------------------------------------------------------------------------
 
     def _reported(self, counts: Counts) -> dict[str, Tensor]:
-        values = self._reading.values(cast(Tensor, counts))
+        values = self._settings.values(cast(Tensor, counts))
         return self._by_full_name(values)
 
     def compute(self) -> dict[str, Tensor]:
@@ -220,9 +220,9 @@ class ThresholdSweep(SharedResult):
         """
         counts = self._histogram.counts(self._own(self._state))
         actual = counts.sum(-1)
-        self._report_problems(actual[:, 1] if self.task == "multiclass" else actual, self._priors)
+        self._report_problems(actual[:, 1] if self.task == "multiclass" else actual, self._prevalence)
         self._warn_of_crowds(counts)
-        return self._keep(SweepResult(self._reading.values(counts), counts, self._reading))
+        return self._keep(SweepResult(self._settings.values(counts), counts, self._settings))
 
     def _warn_of_crowds(self, histogram: Tensor) -> None:
         """Warn if the samples of one bin could change AUC or average precision too much."""

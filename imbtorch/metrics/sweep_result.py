@@ -40,7 +40,7 @@ from imbtorch.plots.thresholds import plot_sweep
 from imbtorch.tables import html_table
 from imbtorch.tasks import Counting
 
-__all__ = ["Also", "SweepReading", "SweepResult"]
+__all__ = ["Also", "SweepResult", "SweepSettings"]
 
 M = TypeVar("M")
 Also: TypeAlias = Literal["auc", "average_precision", "partial_auc"]
@@ -53,7 +53,7 @@ MOST_CORRECTED = 5  # labels up to which a picture shows the corrected intervals
 
 
 @dataclass(frozen=True, eq=False)
-class SweepReading:
+class SweepSettings:
     """Settings by which a sweep computes values from a histogram of scores; its results share them.
 
     Attributes:
@@ -63,7 +63,7 @@ class SweepReading:
         name: name of the measure in pictures.
         thresholds: float64 ``[T]`` on the CPU, sorted.
         also: names of further values.
-        priors: class shares of the population for which values are computed; None for those of the counts.
+        prevalence: class shares of the population for which values are computed; None for those of the counts.
         crowded: whether the thresholds crowd near 0 and 1, so that pictures show them as logits.
     """
 
@@ -73,7 +73,7 @@ class SweepReading:
     name: str
     thresholds: Tensor
     also: tuple[str, ...]
-    priors: Tensor | None
+    prevalence: Tensor | None
     crowded: bool
 
     def rows_of(self, name: str) -> list[Row]:
@@ -114,16 +114,16 @@ class SweepReading:
         }
 
     def rates(self, histogram: Tensor) -> Tensor:
-        """Rescale a histogram to the class priors; without priors it stays as it is."""
+        """Rescale a histogram to the prevalence, if there is one."""
         shares = self.shares()
         return histogram if shares is None else rescaled_rows(double(histogram), shares)
 
     def shares(self) -> Tensor | None:
-        """Return the shares of negatives and positives at the class priors, ``[2]`` or ``[L, 2]``."""
-        if self.priors is None:
+        """Return the shares of negatives and positives at the prevalence, ``[2]`` or ``[L, 2]``."""
+        if self.prevalence is None:
             return None
-        priors = self.priors / self.priors.sum(-1, keepdim=True)
-        return torch.stack((1 - priors, priors), -1) if self.counting.task == "multiclass" else priors
+        prevalence = self.prevalence / self.prevalence.sum(-1, keepdim=True)
+        return torch.stack((1 - prevalence, prevalence), -1) if self.counting.task == "multiclass" else prevalence
 
     def matrices(self, histogram: Tensor) -> Tensor:
         """Return the counts at each threshold, ``[..., T, 2, 2]``, without edges beyond the last threshold."""
@@ -134,12 +134,12 @@ class SweepReading:
         return evaluated(self.measure, double(self.matrices(self.rates(histogram))))  # int64 divides in float32
 
     def shares_of(self, index: int) -> Tensor | None:
-        """Return the shares ``[2]`` of negatives and positives of a label at the class priors."""
+        """Return the shares ``[2]`` of negatives and positives of a label at the prevalence."""
         shares = self.shares()
         return None if shares is None else shares.reshape(-1, 2)[index]
 
     def objective(self, index: int | None = None) -> Measure:
-        """Return the measure as a function to maximise: at the class priors of a label, or without ``index`` as is."""
+        """Return the measure as a function to maximise: at the prevalence of a label, or without ``index`` as is."""
         shares = None if index is None else self.shares_of(index)
         measure: Measure = self.measure if shares is None else AtPrevalence(self.measure, shares)
         return measure if self.measure.higher_is_better else negated(measure)
@@ -170,7 +170,7 @@ class SweepResult(Result):
     """
 
     _histogram: Tensor
-    _reading: SweepReading
+    _settings: SweepSettings
 
     @property
     def _counted(self) -> Tensor:
@@ -184,18 +184,18 @@ class SweepResult(Result):
 
     def matrices(self) -> Tensor:
         """Return the counts at each threshold, ``[T, 2, 2]`` or ``[L, T, 2, 2]``."""
-        return self._reading.matrices(self._histogram)
+        return self._settings.matrices(self._histogram)
 
     def rates(self) -> Tensor:
         """Return the number of negatives and positives in each bin of scores, ``[2, B]`` or ``[L, 2, B]``.
 
         With ``prevalence`` they are rates whose rows sum to the class shares.
         """
-        return self._reading.rates(self._histogram).clone()
+        return self._settings.rates(self._histogram).clone()
 
     def curve(self) -> tuple[Tensor, Tensor]:
         """Return the thresholds ``[T]`` and the measure at each of them, ``[T]`` or ``[L, T]``."""
-        return self._reading.thresholds.clone(), self._reading.at_each_threshold(self._histogram).cpu()
+        return self._settings.thresholds.clone(), self._settings.at_each_threshold(self._histogram).cpu()
 
     def roc(self) -> tuple[Tensor, Tensor]:
         """Return false and true positive rates, each ``[B + 1]`` or ``[L, B + 1]``, rising from (0, 0) to (1, 1).
@@ -231,7 +231,7 @@ class SweepResult(Result):
         :func:`imbtorch.analysis.partial_auc` takes neighbours of your choice. Source: Liu, Ghosh and Martin (2007),
         eq. 3.
         """
-        return partial_areas(self._histogram)[..., : len(self._reading.thresholds)]
+        return partial_areas(self._histogram)[..., : len(self._settings.thresholds)]
 
     # --- intervals and thresholds -----------------------------------------------------------------------------------
 
@@ -269,12 +269,12 @@ class SweepResult(Result):
             "; for another measure, make a metric at a threshold, update it, and call its interval: "
             "sweep.metric(Recall, at=point).interval()"
         )
-        if name == self._reading.name:
+        if name == self._settings.name:
             remedy = f"; 'value' is the best {name}"
         check_choice("name", name, ("threshold", "value", *get_args(Also)), remedy)
         check_level(level)
         check_generator(generator)
-        if self._reading.counting.weighted:
+        if self._settings.counting.weighted:
             raise ValueError(UNSURE)
         histogram = self._histogram.cpu()
         one_class = self._of_one_class(histogram)
@@ -283,7 +283,7 @@ class SweepResult(Result):
         if name == "auc":
             return area_interval(histogram, level)
         if name == AP:
-            if self._reading.priors is not None:
+            if self._settings.prevalence is not None:
                 raise ValueError(
                     "average precision has no interval at another prevalence, because it then depends on the few "
                     "negatives that score above the positives; sweep without prevalence=, or use 'auc', which does not "
@@ -296,7 +296,7 @@ class SweepResult(Result):
             Interval(nan, nan, nan, level, "") if one_class[index] else of_label(index, each, level, generator)
             for index, each in enumerate(self._of_labels(histogram))
         ]
-        if self._reading.counting.task == "binary":
+        if self._settings.counting.task == "binary":
             return parts[0]
         low, high, estimate = (torch.stack([getattr(part, at) for part in parts]) for at in ("low", "high", "estimate"))
         return Interval(estimate, low, high, level, parts[int(one_class.int().argmin())].method)
@@ -305,9 +305,9 @@ class SweepResult(Result):
         self, index: int, histogram: Tensor, level: float, generator: torch.Generator | None
     ) -> Interval:
         """Compute the interval of the best value of one label, corrected for the choice."""
-        shares, number = self._reading.shares_of(index), len(self._reading.thresholds)
-        measure = self._reading.measure if shares is None else AtPrevalence(self._reading.measure, shares)
-        counts = corrected_counts(histogram, number, self._reading.objective(index), generator=generator)
+        shares, number = self._settings.shares_of(index), len(self._settings.thresholds)
+        measure = self._settings.measure if shares is None else AtPrevalence(self._settings.measure, shares)
+        counts = corrected_counts(histogram, number, self._settings.objective(index), generator=generator)
         found = posterior(measure, counts, level=level, generator=generator)
         return replace(found, method="half-sampling, posterior")
 
@@ -315,7 +315,7 @@ class SweepResult(Result):
         self, name: str, index: int, histogram: Tensor, level: float, generator: torch.Generator | None
     ) -> Interval:
         """Compute percentiles over resamples of the best threshold, or of the partial AUC at the present one."""
-        objective, number = self._reading.objective(index), len(self._reading.thresholds)
+        objective, number = self._settings.objective(index), len(self._settings.thresholds)
 
         def best(swept: Tensor) -> Tensor:
             small, places = distinct(swept, number)
@@ -324,8 +324,8 @@ class SweepResult(Result):
         kept, drawn = best(histogram), bootstrap_histogram(histogram, RESAMPLES, generator)
         if name == "threshold":
             estimate, values = (
-                self._reading.thresholds[kept],
-                self._reading.thresholds[torch.stack([best(each) for each in drawn])],
+                self._settings.thresholds[kept],
+                self._settings.thresholds[torch.stack([best(each) for each in drawn])],
             )
         else:
             estimate, values = partial_area_at(histogram, kept), partial_area_at(drawn, kept.expand(RESAMPLES))
@@ -391,27 +391,27 @@ class SweepResult(Result):
         """
         check_generator(generator)
         limits = checked_limits({} if at_least is None else at_least, alerts, sure)
-        if self._reading.counting.weighted and limits:
+        if self._settings.counting.weighted and limits:
             raise ValueError(f"limits need probabilities, and {UNSURE}")
-        if self._reading.priors is not None and sure is not None:
+        if self._settings.prevalence is not None and sure is not None:
             raise ValueError(
                 "sure= makes promises about the population of the samples, not about other class shares; sweep without "
                 "prevalence=, or leave sure out"
             )
-        objective = self._reading.objective()
+        objective = self._settings.objective()
         if costs is not None:
             objective = negated(partial(expected_cost, costs=torch.as_tensor(costs, dtype=torch.float64)))
         points = {}
         for index, histogram in self._to_choose_from():
-            where = "" if self._reading.counting.task == "binary" else f"{self._reading.class_names[index]}: "
-            shares, thresholds = self._reading.shares_of(index), self._reading.thresholds
+            where = "" if self._settings.counting.task == "binary" else f"{self._settings.class_names[index]}: "
+            shares, thresholds = self._settings.shares_of(index), self._settings.thresholds
             point = operating_point(
-                histogram, thresholds, self._reading.measure, objective, limits, shares, sure, generator, where
+                histogram, thresholds, self._settings.measure, objective, limits, shares, sure, generator, where
             )
             if point.alerts in (0, 1):
                 warn_caller(f"ThresholdSweep: the best threshold predicts the same for all samples: {point}")
-            points[self._reading.class_names[index]] = point
-        return points["0"] if self._reading.counting.task == "binary" else points
+            points[self._settings.class_names[index]] = point
+        return points["0"] if self._settings.counting.task == "binary" else points
 
     def metric(
         self,
@@ -431,38 +431,38 @@ class SweepResult(Result):
                 threshold, and if only one class has targets.
             TypeError: for ``at`` that is no operating point, or for multilabel no dict with one for each label.
         """
-        if self._reading.counting.task == "multiclass":
+        if self._settings.counting.task == "multiclass":
             raise ValueError(
                 "metrics of task='multiclass' have no thresholds; make one with task='binary' for a single class, and "
                 "update it with that class against the rest"
             )
         if at is None:
             self._to_choose_from()
-            chosen = [self._rows[row].item() for row in self._reading.rows_of("threshold")]
+            chosen = [self._rows[row].item() for row in self._settings.rows_of("threshold")]
         else:
             points = {"0": at} if isinstance(at, OperatingPoint) else at
-            names = self._reading.class_names
+            names = self._settings.class_names
             if not isinstance(points, Mapping) or not all(isinstance(points.get(n), OperatingPoint) for n in names):
                 raise TypeError(self._no_point_text(cls, at))
             chosen = [points[name].threshold for name in names]
         same: dict[str, Any] = {
-            "logits": self._reading.counting.logits,
-            "ignore_index": self._reading.counting.ignore_index,
-            "weighted": self._reading.counting.weighted,
+            "logits": self._settings.counting.logits,
+            "ignore_index": self._settings.counting.ignore_index,
+            "weighted": self._settings.counting.weighted,
         }
-        if self._reading.counting.task == "multilabel":
-            same |= {"num_labels": self._reading.counting.num_labels, "threshold": chosen}
-        return cls(self._reading.counting.task, **({"threshold": chosen[0]} | same | arguments))
+        if self._settings.counting.task == "multilabel":
+            same |= {"num_labels": self._settings.counting.num_labels, "threshold": chosen}
+        return cls(self._settings.counting.task, **({"threshold": chosen[0]} | same | arguments))
 
     def _no_point_text(self, cls: Callable[..., Any], at: object) -> str:
         """Return the error message for something that is no operating point."""
-        expected, task = "an operating point (sweep.best(...))", self._reading.counting.task
+        expected, task = "an operating point (sweep.best(...))", self._settings.counting.task
         if task == "multilabel":
             expected = "a dict with an operating point for each label (sweep.best(...))"
         got = f"a dict of {list(at)}" if isinstance(at, Mapping) else reprlib.repr(at)
         text = f"at must be {expected}, got {'one point' if isinstance(at, OperatingPoint) else got}"
         if isinstance(at, (int, float)):
-            size = f", num_labels={len(self._reading.class_names)}" if task == "multilabel" else ""
+            size = f", num_labels={len(self._settings.class_names)}" if task == "multilabel" else ""
             made = getattr(getattr(cls, "func", cls), "__name__", "the metric")
             text += f"; or build {made}({task!r}{size}, threshold={at!r})"
         return text
@@ -477,19 +477,19 @@ class SweepResult(Result):
 
     def _one_class_text(self, one_class: Tensor, consequence: str) -> str:
         """Return the message about labels that lack positive or negative targets."""
-        names = [self._reading.class_names[index] for index in one_class.nonzero().flatten().tolist()]
+        names = [self._settings.class_names[index] for index in one_class.nonzero().flatten().tolist()]
         of_labels = (
             ""
-            if self._reading.counting.task == "binary"
+            if self._settings.counting.task == "binary"
             else f" of {', '.join(names[:20])}{', ...' * (len(names) > 20)}"
         )
         return f"{consequence} without positive and negative targets{of_labels}; count samples of both"
 
     def _to_choose_from(self) -> list[tuple[int, Tensor]]:
         """Return index and histogram of each label or class except an ignored one; raise if one lacks a class."""
-        histogram, ignored = self._histogram.cpu(), self._reading.counting.ignored_class
+        histogram, ignored = self._histogram.cpu(), self._settings.counting.ignored_class
         one_class = self._of_one_class(histogram)
-        left_out = ignored if self._reading.counting.task == "multiclass" else None
+        left_out = ignored if self._settings.counting.task == "multiclass" else None
         if left_out is not None:
             one_class[left_out] = False
         if bool(one_class.any()):
@@ -522,7 +522,7 @@ class SweepResult(Result):
             ValueError: for an unknown ``kind``, and for all but ``"value"`` if no label has targets of both classes.
         """
         check_choice("kind", kind, (None, *get_args(Kind)))
-        known = len(self._reading.class_names)
+        known = len(self._settings.class_names)
         if kind is None and ax is None:
             third: Kind = "precision_recall" if known == 1 else AP
             figure, axes = figure_of_panels(3, entries=3 + min(MOST_DRAWN, known))
@@ -561,34 +561,34 @@ class SweepResult(Result):
             ax,
             best=best[labels],
             corrected=self._with_interval("value", nan, labels) if few else None,
-            labels=[self._reading.class_names[index] for index in labels],
-            name=self._reading.name,
-            scale="logit" if self._reading.crowded else "linear",
+            labels=[self._settings.class_names[index] for index in labels],
+            name=self._settings.name,
+            scale="logit" if self._settings.crowded else "linear",
         )
 
     def _plot_areas(self, kind: Areas, labels: list[int], ax: Any | None) -> tuple[Any, Any]:
         """Draw curves with their areas, or average precisions alone."""
         name, areas = ("auc", self.auc()) if kind == "roc" else (AP, self.average_precision())
         swept = self._of_labels((self._histogram if kind == "roc" else self.rates()).cpu())
-        rows = self._reading.rows_of("threshold")
-        counts = {rows[index].of: self._reading.matrices(swept[index]) for index in labels}
+        rows = self._settings.rows_of("threshold")
+        counts = {rows[index].of: self._settings.matrices(swept[index]) for index in labels}
         shown = self._with_interval(name, areas, labels)
         if kind == AP:
-            item = "Class" if self._reading.counting.task == "multiclass" else "Label"
+            item = "Class" if self._settings.counting.task == "multiclass" else "Label"
             return plot_average_precisions(counts, ax, precisions=shown, item=item)
         return plot_best_thresholds(
             kind,
             counts,
             ax,
-            thresholds=self._reading.thresholds,
+            thresholds=self._settings.thresholds,
             best=self._values_of("threshold")[labels],
-            measure=self._reading.name,
+            measure=self._settings.name,
             areas=shown,
         )
 
     def _values_of(self, name: str) -> Tensor:
         """Return a value of all labels, float64 ``[L]`` on the CPU."""
-        return torch.stack([self._rows[row].cpu().double() for row in self._reading.rows_of(name)])
+        return torch.stack([self._rows[row].cpu().double() for row in self._settings.rows_of(name)])
 
     def _with_interval(self, name: str, values: Tensor, labels: list[int]) -> Interval:
         """Return values of some labels with their 95 % interval; bounds that cannot be computed are nan."""

@@ -24,7 +24,7 @@ from imbtorch.plots.style import (
     literal,
     probability,
 )
-from imbtorch.plots.values import draw_trivial, plot_values
+from imbtorch.plots.values import draw_baseline, plot_values
 from imbtorch.properties.isometrics import (
     class_totals,
     dominance_points,
@@ -209,7 +209,7 @@ def plot_average_precisions(
     """
     names = list(counts)
     fig, ax = plot_values(precisions, ax, name="average precision", bounds=(0.0, 1.0), item=item, labels=names)
-    draw_trivial(ax, torch.tensor(_shares(counts)[0]), precisions.estimate)
+    draw_baseline(ax, torch.tensor(_shares(counts)[0]), precisions.estimate)
     ax.set_title("Dotted: random guessing (share of positives)", fontsize="medium", pad=TITLE_PAD)
     return fig, ax
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from imbtorch.counts import check_choice
 from imbtorch.inference.intervals import Interval
-from imbtorch.plots.style import LINES, TRIVIAL, add_legend, explain_trivial, figure_and_axes, line_style, literal
+from imbtorch.plots.style import BASELINE, LINES, add_legend, explain_baseline, figure_and_axes, line_style, literal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +31,7 @@ def plot_selection(
     intervals: Mapping[str, Interval] | None = None,
     places: Sequence[float] | None = None,
     xlabel: str = "Epoch",
-    trivial: Mapping[str, float] | None = None,
+    baseline: Mapping[str, float] | None = None,
 ) -> tuple[Figure | None, Axes]:
     """Draw measures over epochs, and above them the epoch that each way of choosing selects.
 
@@ -45,7 +45,7 @@ def plot_selection(
         intervals: name of a measure -> interval with ``low`` and ``high`` of ``[M]``, drawn as a band behind its line.
         places: M positions along the x axis, increasing; by default 0 to M-1.
         xlabel: label of the x axis.
-        trivial: name of a measure -> its value for a baseline (:func:`imbtorch.analysis.trivial`), drawn as a
+        baseline: name of a measure -> its value for a baseline (:func:`imbtorch.analysis.baseline`), drawn as a
             dotted line in the colour of the measure.
 
     Returns:
@@ -67,7 +67,7 @@ def plot_selection(
     ways, bands = dict(selected or {}), dict(intervals or {})
     _check_ways(ways, count)
     _check_bands(bands, lines, count)
-    _check_trivial(trivial or {}, lines)
+    _check_baseline(baseline or {}, lines)
     strip = ROW * len(ways)  # inches
     fig, ax = figure_and_axes(ax, (8.5, 4.2 + strip))
     looks = _looks(tuple(lines), count)
@@ -75,7 +75,7 @@ def plot_selection(
         _draw_band(ax, xs, band, name, looks[name]["color"])
     for name, line in lines.items():
         ax.plot(xs, line.tolist(), label=literal(name), **looks[name])
-    _draw_trivial(ax, trivial or {}, looks)
+    _draw_baseline(ax, baseline or {}, looks)
     ax.set_xlabel(literal(xlabel))
     ax.set_ylabel("Value of the measure")
     if count == 1:
@@ -122,13 +122,13 @@ def _check_bands(bands: Mapping[str, Interval], lines: Mapping[str, Tensor], cou
     for name, band in bands.items():
         check_choice("intervals", name, tuple(lines))
         if band.low.shape != (count,) or band.high.shape != (count,):
-            raise ValueError(f"the interval of {name!r} must have limits [{count}], got {list(band.low.shape)}")
+            raise ValueError(f"the interval of {name!r} must have bounds [{count}], got {list(band.low.shape)}")
 
 
-def _check_trivial(trivial: Mapping[str, float], lines: Mapping[str, Tensor]) -> None:
-    """Check the names of the trivial values."""
-    for name in trivial:
-        check_choice("trivial", name, tuple(lines))
+def _check_baseline(baseline: Mapping[str, float], lines: Mapping[str, Tensor]) -> None:
+    """Check the names of the baseline values."""
+    for name in baseline:
+        check_choice("baseline", name, tuple(lines))
 
 
 def _looks(names: Sequence[str], count: int) -> dict[str, dict[str, Any]]:
@@ -142,7 +142,7 @@ def _looks(names: Sequence[str], count: int) -> dict[str, dict[str, Any]]:
 
 def _draw_band(ax: Axes, xs: Sequence[float], band: Interval, name: str, color: str) -> None:
     """Draw an interval as a band."""
-    low, high = (limit.detach().cpu().tolist() for limit in (band.low, band.high))
+    low, high = (bound.detach().cpu().tolist() for bound in (band.low, band.high))
     label = literal(f"{100 * band.level:g} % interval of {name}")
     if len(xs) == 1:  # a band without width would be invisible
         ax.vlines(xs, low, high, alpha=0.25, linewidth=12, color=color, label=label)
@@ -150,12 +150,12 @@ def _draw_band(ax: Axes, xs: Sequence[float], band: Interval, name: str, color: 
         ax.fill_between(xs, low, high, alpha=0.15, linewidth=0, color=color, label=label)
 
 
-def _draw_trivial(ax: Axes, trivial: Mapping[str, float], looks: Mapping[str, dict[str, Any]]) -> None:
+def _draw_baseline(ax: Axes, baseline: Mapping[str, float], looks: Mapping[str, dict[str, Any]]) -> None:
     """Draw the values of baselines as dotted lines."""
-    for name, value in trivial.items():
-        ax.axhline(value, color=looks[name]["color"], zorder=0, **TRIVIAL)
-    if trivial:
-        explain_trivial(ax)
+    for name, value in baseline.items():
+        ax.axhline(value, color=looks[name]["color"], zorder=0, **BASELINE)
+    if baseline:
+        explain_baseline(ax)
 
 
 def _mark_selected(

@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
+    "BASELINE",
     "COLORS",
     "LEGEND_ROW",
     "LINES",
     "MARKERS",
     "MAX_NAMED",
     "TITLE_PAD",
-    "TRIVIAL",
     "add_legend",
     "bracketed",
     "brackets_note",
     "display_names",
-    "explain_trivial",
+    "explain_baseline",
     "figure_and_axes",
     "figure_of_panels",
     "interval_note",
@@ -44,7 +44,7 @@ LAST_LETTERS = 10  # kept at the end of a cut name, where numbers stand
 COLORS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")  # Okabe and Ito
 LINES = ("-", "--", ":", "-.")
 TITLE_PAD = 12  # points between axes and title, for markers at the upper end
-TRIVIAL: dict[str, Any] = {"linestyle": ":", "linewidth": 1}  # look of the lines of baselines
+BASELINE: dict[str, Any] = {"linestyle": ":", "linewidth": 1}  # look of the lines of baselines
 LEGEND_ROW = 0.18  # inches
 NARROW = 18  # letters up to which two names stand beside each other below axes
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*", "<", ">")
@@ -89,9 +89,9 @@ def line_style(index: int, points: int) -> dict[str, Any]:
     }
 
 
-def explain_trivial(ax: Axes) -> None:
+def explain_baseline(ax: Axes) -> None:
     """Add one entry for the dotted lines of all baselines to the legend."""
-    ax.plot([], [], color="0.4", label="baseline", **TRIVIAL)
+    ax.plot([], [], color="0.4", label="baseline", **BASELINE)
 
 
 def add_legend(

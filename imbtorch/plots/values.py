@@ -10,11 +10,11 @@ from torch import Tensor
 
 from imbtorch.inference.intervals import Interval
 from imbtorch.plots.style import (
+    BASELINE,
     MAX_NAMED,
-    TRIVIAL,
     add_legend,
     display_names,
-    explain_trivial,
+    explain_baseline,
     figure_and_axes,
     interval_note,
     line_style,
@@ -37,7 +37,7 @@ def plot_values(
     bounds: tuple[float | None, float | None] = (None, None),
     item: str = "Class",
     labels: Sequence[str] | None = None,
-    trivial: Tensor | None = None,
+    baseline: Tensor | None = None,
 ) -> tuple[Figure | None, Axes]:
     """Draw a single value as a point, values of classes as bars, and a sequence over epochs as lines.
 
@@ -49,14 +49,14 @@ def plot_values(
         bounds: least and greatest possible value, drawn as dashed lines; None for no line.
         item: kind of the K things that have a value each, such as ``"Class"``; label of the x axis of bars.
         labels: K names; by default 0 to K-1.
-        trivial: value of a baseline (:func:`imbtorch.analysis.trivial`), ``[]`` or ``[K]`` like one of the
+        baseline: value of a baseline (:func:`imbtorch.analysis.baseline`), ``[]`` or ``[K]`` like one of the
             values, drawn as dotted lines; nan for none.
 
     Returns:
         The new figure (None if axes were given) and the axes.
 
     Raises:
-        ValueError: for a number of names, or a shape of bounds or trivial values, other than that of the values.
+        ValueError: for a number of names, or a shape of bounds or baseline values, other than that of the values.
 
     >>> figure, axes = plot_values(torch.tensor([0.75, 0.5]), name="recall", labels=["dog", "cat"])
     >>> axes.get_ylabel(), [float(bar.get_height()) for bar in axes.patches]
@@ -74,12 +74,12 @@ def plot_values(
         _draw_point(ax, val.item())
     else:
         _draw_bars(ax, val.detach().cpu().double(), item, labels)
-    if trivial is not None:
-        draw_trivial(ax, trivial, val)
+    if baseline is not None:
+        draw_baseline(ax, baseline, val)
     for bound in bounds:
         if bound is not None:
             ax.axhline(bound, linestyle="dashed", color="black", linewidth=0.8)
-    if lines > 1 or trivial is not None:
+    if lines > 1 or baseline is not None:
         add_legend(ax, columns=1 + lines // 24)
     ax.set_ylabel(literal(name))
     ax.grid(visible=True, axis="y", alpha=0.3)
@@ -112,22 +112,22 @@ def draw_interval(ax: Axes, interval: Interval, sideways: bool = False) -> None:
     ax.errorbar(x, y, xerr=along, yerr=up, fmt="none", ecolor="black", capsize=3, linewidth=1.0)
 
 
-def draw_trivial(ax: Axes, trivial: Tensor, val: Tensor | Sequence[Tensor]) -> None:
+def draw_baseline(ax: Axes, baseline: Tensor, val: Tensor | Sequence[Tensor]) -> None:
     """Draw dotted lines: as wide as each bar, or as wide as the axes for a point or curves."""
     shape = torch.as_tensor(val if isinstance(val, Tensor) else val[0]).shape
-    if trivial.shape != shape:
-        raise ValueError(f"trivial must be {list(shape)} like one of the values, got {list(trivial.shape)}")
-    levels = trivial.detach().cpu().double().reshape(-1)
+    if baseline.shape != shape:
+        raise ValueError(f"baseline must be {list(shape)} like one of the values, got {list(baseline.shape)}")
+    levels = baseline.detach().cpu().double().reshape(-1)
     known = (~levels.isnan()).nonzero().flatten().tolist()
     if isinstance(val, Tensor) and val.ndim:
         for index in known:
             level = levels[index].item()
-            ax.plot([index - 0.4, index + 0.4], [level, level], color="black", **(TRIVIAL | {"linewidth": 2}))
+            ax.plot([index - 0.4, index + 0.4], [level, level], color="black", **(BASELINE | {"linewidth": 2}))
     else:
         for index in known:
             color = "0.4" if isinstance(val, Tensor) else line_style(index, len(val))["color"]
-            ax.axhline(levels[index].item(), color=color, zorder=0, **TRIVIAL)
-    explain_trivial(ax)
+            ax.axhline(levels[index].item(), color=color, zorder=0, **BASELINE)
+    explain_baseline(ax)
 
 
 def _draw_point(ax: Axes, value: float) -> None:

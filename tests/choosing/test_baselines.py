@@ -11,7 +11,7 @@ from sklearn import dummy, metrics
 
 import imbtorch
 from imbtorch import Margins, margins
-from imbtorch.analysis import beats_trivial, skill, trivial
+from imbtorch.analysis import beats_baseline, skill, trivial
 from imbtorch.choosing import baselines
 
 COUNTS = torch.tensor([[80, 6, 4], [3, 5, 1], [0, 1, 0]])  # 90, 9 and 1 targets
@@ -108,8 +108,8 @@ def test_skill_of_a_measure_of_which_lower_is_better():
     assert skill(error, COUNTS, higher_is_better=False).item() == pytest.approx(expected.item())
     costs = partial(imbtorch.expected_cost, costs=1 - torch.eye(3))  # the error
     assert skill(costs, COUNTS).item() == pytest.approx(expected.item())
-    assert beats_trivial(costs, COUNTS).item() == pytest.approx(
-        beats_trivial(imbtorch.accuracy, COUNTS).item(), abs=0.02
+    assert beats_baseline(costs, COUNTS).item() == pytest.approx(
+        beats_baseline(imbtorch.accuracy, COUNTS).item(), abs=0.02
     )
     with pytest.raises(ValueError, match="measure dominance has no direction"):
         skill(imbtorch.dominance, COUNTS[:2, :2])
@@ -175,14 +175,14 @@ def test_the_probability_of_beating_the_trivial_ones_is_that_of_drawn_population
     right = [generator.beta(hit + 0.5, miss + 0.5, 100_000) for hit, miss in ((960, 10), (18, 12))]
     accuracy = (1 - share) * right[0] + share * right[1]
     wanted = (accuracy > np.maximum(share, 1 - share)).mean()
-    found = beats_trivial(imbtorch.accuracy, counts, generator=torch.Generator().manual_seed(0))
+    found = beats_baseline(imbtorch.accuracy, counts, generator=torch.Generator().manual_seed(0))
     assert found.item() == pytest.approx(wanted, abs=0.02)
-    errors = beats_trivial(lambda c: 1 - imbtorch.accuracy(c), counts, higher_is_better=False)
+    errors = beats_baseline(lambda c: 1 - imbtorch.accuracy(c), counts, higher_is_better=False)
     assert errors.item() == pytest.approx(wanted, abs=0.02)
-    assert beats_trivial(imbtorch.balanced_accuracy, torch.tensor([[50, 50], [50, 50]])).item() == pytest.approx(
+    assert beats_baseline(imbtorch.balanced_accuracy, torch.tensor([[50, 50], [50, 50]])).item() == pytest.approx(
         0.5, abs=0.05
     )
-    both = beats_trivial(imbtorch.accuracy, torch.stack((counts, counts.flip(1))), samples=200)
+    both = beats_baseline(imbtorch.accuracy, torch.stack((counts, counts.flip(1))), samples=200)
     assert both.shape == (2,)
     assert both[1] == 0
 
@@ -194,7 +194,7 @@ def test_without_a_trivial_value_nothing_is_beaten():
 
     counts = torch.tensor([[960, 10], [12, 18]])
     assert of_informed(counts).item() == pytest.approx(0.978)
-    assert beats_trivial(of_informed, counts, samples=50).isnan()
+    assert beats_baseline(of_informed, counts, samples=50).isnan()
     assert skill(of_informed, counts).isnan()
 
 

@@ -200,14 +200,14 @@ def test_only_what_takes_margins_is_given_them(monkeypatch):
     monkeypatch.setattr(drawing, "SERIAL", drawing.CELLS_AT_ONCE)  # one chunk of draws for both
     seen = []
 
-    class Reading:
+    class Own:
         needs_matrix = False
 
         def __call__(self, counts):
             seen.append(counts)
             return balanced_accuracy(counts)
 
-    posterior({"own": lambda c: seen.append(c) or c.sum((-1, -2)), "ours": Reading()}, many(), samples=20)
+    posterior({"own": lambda c: seen.append(c) or c.sum((-1, -2)), "ours": Own()}, many(), samples=20)
     assert {isinstance(each, imbtorch.Margins) for each in seen} == {True, False}
     for measure in (imbtorch.relative_classifier_information, imbtorch.confusion_entropy):  # raise for margins
         assert bool(posterior(measure, many(), samples=20).low < posterior(measure, many(), samples=20).high)

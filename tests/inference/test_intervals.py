@@ -20,7 +20,7 @@ from imbtorch.inference import draws as drawing
 
 
 @pytest.mark.parametrize("prior", WEIGHT)
-def test_limits_are_equal_tailed_where_both_classes_have_hits_and_errors(prior):
+def test_bounds_are_equal_tailed_where_both_classes_have_hits_and_errors(prior):
     cdf = mean_cdf(MATRICES["errors in both"], WEIGHT[prior])
     for level in (0.5, 0.9, 0.95):
         found = posterior(
@@ -54,7 +54,7 @@ def test_no_hits_at_all_reach_the_worst_value(measure, worst):
 
 
 @pytest.mark.parametrize("prior", WEIGHT)
-def test_upper_limit_is_that_with_the_recall_at_one(prior):
+def test_upper_bound_is_that_with_the_recall_at_one(prior):
     matrix = MATRICES["no errors in one"]
     found = posterior(balanced_accuracy, torch.tensor(matrix), prior, 100_000, generator=seeded())
     other, _ = betas(matrix, WEIGHT[prior])
@@ -63,7 +63,7 @@ def test_upper_limit_is_that_with_the_recall_at_one(prior):
 
 
 @pytest.mark.parametrize("prior", WEIGHT)
-def test_lower_limit_is_that_with_the_recall_at_zero(prior):
+def test_lower_bound_is_that_with_the_recall_at_zero(prior):
     matrix = MATRICES["no hits in one"]
     found = posterior(balanced_accuracy, torch.tensor(matrix), prior, 100_000, generator=seeded())
     other, _ = betas(matrix, WEIGHT[prior])
@@ -71,7 +71,7 @@ def test_lower_limit_is_that_with_the_recall_at_zero(prior):
     assert mean_cdf(matrix, WEIGHT[prior])(float(found.high)) == pytest.approx(0.975, abs=0.003)
 
 
-def test_limits_hold_for_losses_as_well():
+def test_bounds_hold_for_losses_as_well():
     found = posterior(lambda c: 1 - balanced_accuracy(c), torch.tensor(MATRICES["no errors"]), generator=seeded())
     assert float(found.low) == float(found.estimate) == 0
 
@@ -92,7 +92,7 @@ def test_prior_does_not_pull_the_mean_of_many_classes_away(size):
     assert float(draws.mean()) == pytest.approx(0.9, abs=0.5 * error)
 
 
-# --- what widens limits -----------------------------------------------------------------------------------------------
+# --- what widens bounds -----------------------------------------------------------------------------------------------
 
 MULTICLASS = {
     "iam": imbalance_accuracy,
@@ -163,7 +163,7 @@ def test_means_of_small_classes_are_as_wide_as_their_sampling_distribution(size)
     assert float(one.low[0]) == pytest.approx(stats.beta(4.5, 2.5).ppf(0.025), abs=5e-3)
 
 
-def test_a_prior_that_moves_the_draws_moves_a_limit_back():
+def test_a_prior_that_moves_the_draws_moves_a_bound_back():
     """Large classes without errors and small ones with many: the mean recall pulls the small ones up."""
     size, total = 20, 8
     counts = torch.diag_embed(torch.tensor([400.0] * 10 + [2.0] * 10).double())
@@ -288,7 +288,7 @@ def test_few_clusters_that_hold_most_of_a_class_have_few_degrees_of_freedom():
     def squares(c):
         return torch.stack((c[..., 0, :].sum(-1) ** 2, c[..., 1, :].sum(-1) ** 2), -1)
 
-    level = 0.5  # at which limits stay within the resamples
+    level = 0.5  # at which bounds stay within the resamples
     found = bootstrap(squares, clusters, 500, level, clusters=True, draws=True)
     kinds = set()
     for problem, label in itertools.product(range(2), range(2)):
@@ -301,15 +301,15 @@ def test_few_clusters_that_hold_most_of_a_class_have_few_degrees_of_freedom():
         draws, estimate = found.draws[:, problem, label].numpy(), totals.sum() ** 2
         low, high = estimate + stretch * (np.quantile(draws, [0.25, 0.75]) - estimate)
         shift = 2 * (estimate - draws.mean())
-        limits = [float(limit[problem, label]) for limit in (found.low, found.high)]
+        bounds = [float(limit[problem, label]) for limit in (found.low, found.high)]
         expected = [max(min(low, low + shift), draws.min()), min(max(high, high + shift), draws.max())]
-        assert limits == pytest.approx(expected, rel=1e-6)
+        assert bounds == pytest.approx(expected, rel=1e-6)
     assert kinds == {True, False}
     same = bootstrap(share_of_positives, clusters[1, :1].expand(5, 2, 2), 50, clusters=True)
     assert float(same.low) == pytest.approx(float(same.high))
 
 
-def test_limits_of_clusters_stay_within_the_bounds():
+def test_bounds_of_clusters_stay_within_the_range():
     clusters = torch.tensor([[[9, 1], [0, 3]], [[2, 8], [3, 1]], [[10, 0], [0, 2]], [[7, 3], [2, 0]]])
     measures = {"ba": balanced_accuracy, "gmean": geometric_mean, "iam": imbalance_accuracy}
     for name, found in bootstrap(measures, clusters, 500, 0.999, clusters=True, generator=seeded()).items():
@@ -505,7 +505,7 @@ def test_level_narrows(find):
     assert len(set(widths)) == 4
 
 
-def test_limits_of_a_linear_measure_are_numpys_quantiles():
+def test_bounds_of_a_linear_measure_are_numpys_quantiles():
     draws = posterior(
         balanced_accuracy, torch.tensor([[50, 9], [3, 8]]), samples=777, level=0.9, generator=seeded(), draws=True
     )
@@ -514,7 +514,7 @@ def test_limits_of_a_linear_measure_are_numpys_quantiles():
     )
 
 
-def test_draws_without_a_value_leave_no_limits():
+def test_draws_without_a_value_leave_no_bounds():
     # resamples without positives have no recall: they must not pass for the highest
     found = bootstrap(
         lambda c: c[..., 1, 1] / c[..., 1, :].sum(-1), torch.tensor([[20, 0], [1, 1]]), generator=seeded()
@@ -627,7 +627,7 @@ def test_a_class_that_never_came_stays_away(method):
         assert getattr(padded, name) == pytest.approx(getattr(plain, name).item(), abs=0.02)
 
 
-def test_limits_of_a_ratio_may_be_infinite():
+def test_bounds_of_a_ratio_may_be_infinite():
     generator = torch.Generator().manual_seed(0)
     found = posterior(imbtorch.likelihood_ratio, torch.tensor([[90, 0], [3, 7]]), generator=generator)
     hits, alarms = stats.beta(7.5, 3.5), stats.beta(0.5, 90.5)

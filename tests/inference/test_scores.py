@@ -38,7 +38,7 @@ def test_a_partial_area_is_that_of_the_point_and_the_next_points_that_differ():
 
 
 def newcombe(area, m, n, scale=1.0):
-    """Method 5, solved by SciPy: limits at which the estimate is z standard errors away."""
+    """Method 5, solved by SciPy: bounds at which the estimate is z standard errors away."""
     z, mean = stats.norm.ppf(0.975) * math.sqrt(scale), (m + n) / 2 - 1
 
     def away(value):

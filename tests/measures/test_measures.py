@@ -635,7 +635,7 @@ def test_stays_within_its_bounds(case):
     low, high = case.facts.low, case.facts.high
     if case.name == "IndexBalancedAccuracy":
         high = 1 + case.arguments.get("alpha", 0.05)
-    if case.arguments.get("normalize") == "trivial":
+    if case.arguments.get("normalize") == "baseline":
         low, high = 0, math.inf
     for size in case.sizes():
         value = case.ours(torch.tensor(pool(size)))
@@ -808,7 +808,7 @@ BAD_ARGUMENTS = {
     ("net_benefit", "threshold"): (-0.01, 1, 1.01, NAN),
     ("cohen_kappa", "weights"): ("cubic", "none", True),
     ("expected_cost", "costs"): (torch.ones(3, 3), torch.ones(2), torch.ones(2, 3)),
-    ("at_prevalence", "priors"): ([-0.1, 1.1], [0, 0], [NAN, 1], [math.inf, 1], [1], [1, 1, 1]),
+    ("at_prevalence", "prevalence"): ([-0.1, 1.1], [0, 0], [NAN, 1], [math.inf, 1], [1], [1, 1, 1]),
 }
 
 
@@ -822,7 +822,7 @@ def test_bad_arguments_are_named(function, argument, value):
 
 @pytest.mark.parametrize("normalize", ["all", None, 2])
 def test_costs_are_normalized_in_three_ways(normalize):
-    with pytest.raises(ValueError, match=r"normalize must be one of True, False, 'trivial'"):
+    with pytest.raises(ValueError, match=r"normalize must be one of True, False, 'baseline'"):
         imbtorch.expected_cost(TWO, torch.ones(2, 2), normalize)
 
 

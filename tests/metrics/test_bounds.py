@@ -23,17 +23,17 @@ def filled(**arguments):
     return report
 
 
-def test_named_values_have_limits_and_no_others():
+def test_named_values_have_bounds_and_no_others():
     report = filled(intervals=["iam", "recall/fraud"])
-    limits = {name for name in report.compute() if name.endswith(("_low", "_high"))}
-    assert limits == {"iam_low", "iam_high", "recall/fraud_low", "recall/fraud_high"}
+    bounds = {name for name in report.compute() if name.endswith(("_low", "_high"))}
+    assert bounds == {"iam_low", "iam_high", "recall/fraud_low", "recall/fraud_high"}
     assert report.intervals == ("iam", "recall/fraud")
     assert "intervals=['iam', 'recall/fraud']" in repr(report)
     assert filled(intervals=True).intervals == ("iam", "accuracy")
     assert filled().intervals == ()
 
 
-def test_limits_of_a_recall_are_those_of_jeffreys():
+def test_bounds_of_a_recall_are_those_of_jeffreys():
     values = filled(intervals=["recall/fraud", "recall/late"]).compute()
     for name, right, number in (("fraud", 45, 50), ("late", 24, 30)):
         low, high = scipy.stats.beta.ppf([0.025, 0.975], right + 0.5, number - right + 0.5)
@@ -92,7 +92,7 @@ def test_what_has_no_interval_is_refused(intervals, error, text):
     assert filled(measures=worst, intervals=True).intervals == ("iam", "accuracy")
 
 
-def test_the_table_shows_limits_where_there_are_any():
+def test_the_table_shows_bounds_where_there_are_any():
     table = filled(intervals=["iam", "recall/fraud"]).table()
     low, high = table.bounds["class", "fraud", "recall"]
     text = str(table).splitlines()
@@ -139,8 +139,8 @@ def test_groups_are_clusters():
     resampled = right[generator.integers(0, 40, (20_000, 40))].mean(1)
     stretch = scipy.stats.t.ppf(0.975, 39) / scipy.stats.norm.ppf(0.975) * np.sqrt(40 / 39)
     center = right.mean()
-    limits = center + stretch * (np.quantile(resampled, [0.025, 0.975]) - center)
-    assert [found.low.item(), found.high.item()] == pytest.approx(limits, abs=0.01)
+    bounds = center + stretch * (np.quantile(resampled, [0.025, 0.975]) - center)
+    assert [found.low.item(), found.high.item()] == pytest.approx(bounds, abs=0.01)
     alone = report.interval("accuracy", generator=torch.Generator().manual_seed(0))
     assert alone.high - alone.low < 0.7 * (found.high - found.low)
     of_class = report.interval("recall/1", clusters=True)
@@ -165,7 +165,7 @@ def test_an_interval_needs_what_it_is_of():
 
 @pytest.mark.filterwarnings("ignore:.*classes had no target", "ignore:.*labels had no positive")
 def test_an_absent_class_has_no_interval():
-    """Nothing is known of it; the limits of the others are those of the counts without its row and column."""
+    """Nothing is known of it; the bounds of the others are those of the counts without its row and column."""
     names = ["recall/late", "precision/late", "recall/ok", "iam"]
     report = ImbalanceReport("multiclass", class_names=NAMES, measures=["iam"], intervals=names)
     report.update(PREDS[:250], TARGET[:250])
@@ -209,11 +209,11 @@ def test_values_of_two_classes_that_one_class_alone_decides(target, unknown, kno
             assert values[f"{name}{label}_high"].isnan()
             with pytest.raises(ValueError, match=f"'{name}{label}' has no interval"):
                 each.interval(f"{name}{label}")
-        limits = [values[f"{known}{label}_{limit}"].item() for limit in ("low", "high")]
-        assert limits == pytest.approx([low, high], abs=0.015)
+        bounds = [values[f"{known}{label}_{limit}"].item() for limit in ("low", "high")]
+        assert bounds == pytest.approx([low, high], abs=0.015)
 
 
-def test_limits_of_a_group_of_one_class_are_unknown():
+def test_bounds_of_a_group_of_one_class_are_unknown():
     report = ImbalanceReport("binary", measures=["recall"], intervals=True, groups=["a", "b"], per_class=())
     preds = torch.tensor([0, 1, 1, 0])
     report.update(preds, preds, group=0)

@@ -496,24 +496,24 @@ PRIORS = {"binary": [1000, 1], "multiclass": [1000, 1, 30, 0, 7], "multilabel": 
 @pytest.mark.parametrize(("name", "task", "average"), CASES)
 def test_value_at_a_prevalence_is_that_of_whole_counts_with_these_shares(name, task, average):
     preds, target = batch(task)
-    priors, average = PRIORS[task], resolved(name, task, average)
+    prevalence, average = PRIORS[task], resolved(name, task, average)
     labels = preds.argmax(1) if task == "multiclass" else (preds > 0.5).long()
     if task == "multilabel":
         every = sklearn_metrics.multilabel_confusion_matrix(target, labels).tolist()
-        shares = [(round(1000 - 1000 * share), round(1000 * share)) for share in priors]
+        shares = [(round(1000 - 1000 * share), round(1000 * share)) for share in prevalence]
         scaled = [at_shares(matrix, each) for matrix, each in zip(every, shares, strict=True)]
         common = math.lcm(*(oracles.total(matrix) for matrix in scaled))  # each label has as many samples
         whole = [[[c * (common // oracles.total(m)) for c in row] for row in m] for m in scaled]
     else:
-        whole = at_shares(sklearn_metrics.confusion_matrix(target, labels).tolist(), priors)
+        whole = at_shares(sklearn_metrics.confusion_matrix(target, labels).tolist(), prevalence)
     wanted = at_reference(name, task, average, whole)
     metric = build(name, task, **({"average": average} if averages(name, task) else {}))
     metric.update(preds, target)
-    found = metric.at_prevalence(priors)
+    found = metric.at_prevalence(prevalence)
     assert_equal(found, wanted, 5e-6)
     before = metric.compute()
     assert (found.shape, found.dtype, found.device) == (before.shape, before.dtype, before.device)
-    assert_equal(metric.at_prevalence(torch.tensor(priors)), wanted, 5e-6)
+    assert_equal(metric.at_prevalence(torch.tensor(prevalence)), wanted, 5e-6)
     torch.testing.assert_close(metric.compute(), before, rtol=0, atol=0, equal_nan=True)
 
 
@@ -532,12 +532,12 @@ def test_value_at_a_prevalence_is_that_of_whole_counts_with_these_shares(name, t
 def test_value_at_a_prevalence_is_sklearns_with_weighted_samples(name, score, task):
     preds, target = batch(task)
     labels = preds.argmax(1) if task == "multiclass" else (preds > 0.5).long()
-    priors = torch.tensor([0.9, 0.1] if task == "binary" else [0.5, 0.3, 0.1, 0.07, 0.03], dtype=torch.float64)
-    weight = (priors / target.bincount())[target]
+    prevalence = torch.tensor([0.9, 0.1] if task == "binary" else [0.5, 0.3, 0.1, 0.07, 0.03], dtype=torch.float64)
+    weight = (prevalence / target.bincount())[target]
     how = {"average": "macro" if task == "multiclass" else "binary"} if name in AVERAGES else {}
     metric = getattr(imbtorch, name)(task, **({"num_classes": 5} if task == "multiclass" else {}))
     metric.update(preds, target)
-    assert_equal(metric.at_prevalence(priors), score(target, labels, sample_weight=weight, **how))
+    assert_equal(metric.at_prevalence(prevalence), score(target, labels, sample_weight=weight, **how))
 
 
 def test_measures_made_of_the_recalls_of_two_classes_do_not_move():
@@ -546,7 +546,7 @@ def test_measures_made_of_the_recalls_of_two_classes_do_not_move():
     for name in FACTS:
         metric = build(name, "binary")
         metric.update(preds, target)
-        values = [float(metric.at_prevalence(priors)) for priors in ([1, 1], [9, 1], [1000, 1])]
+        values = [float(metric.at_prevalence(prevalence)) for prevalence in ([1, 1], [9, 1], [1000, 1])]
         if max(values) - min(values) < 1e-6:
             still.add(name)
     invariant = {name for name, facts in FACTS.items() if facts.invariances.endswith("+")}
@@ -587,40 +587,40 @@ def test_differences_of_rates_that_should_be_0_are():
 
 
 @pytest.mark.parametrize(
-    ("task", "priors", "error", "match"),
+    ("task", "prevalence", "error", "match"),
     [
-        ("binary", 0.01, ValueError, "priors must hold one share for each of 2 classes, got the number 0.01"),
+        ("binary", 0.01, ValueError, "prevalence must hold one share for each of 2 classes, got the number 0.01"),
         ("binary", [1], ValueError, r"one share for each of 2 classes, got \[1\]"),
         ("multiclass", [1, 1], ValueError, r"one share for each of 5 classes, got \[2\]"),
         ("multiclass", [[1] * 5], ValueError, r"each of 5 classes, got \[1, 5\]"),
         ("multilabel", [0.5, 0.5], ValueError, r"one share for each of 5 labels, got \[2\]"),
-        ("binary", [1, -1], ValueError, "priors must be finite, non-negative and not all 0"),
+        ("binary", [1, -1], ValueError, "prevalence must be finite, non-negative and not all 0"),
         ("binary", [0, 0], ValueError, "not all 0"),
         ("binary", [1, math.inf], ValueError, "must be finite"),
         ("binary", [1, NAN], ValueError, "must be finite"),
         ("binary", [1e308, 1e308], ValueError, "must be finite"),
         ("multilabel", [0.5, 1, 0, 0, 9], ValueError, r"share of positives of each label, in \[0, 1\]"),
         ("multilabel", [0.5, 1, 0, 0, NAN], ValueError, r"share of positives of each label, in \[0, 1\]"),
-        ("binary", {"a": 1, "b": 2}, TypeError, "priors must be a sequence of numbers"),
-        ("binary", ["a", "b"], TypeError, "priors must be a sequence of numbers"),
-        ("binary", None, TypeError, "priors must be a sequence of numbers"),
+        ("binary", {"a": 1, "b": 2}, TypeError, "prevalence must be a sequence of numbers"),
+        ("binary", ["a", "b"], TypeError, "prevalence must be a sequence of numbers"),
+        ("binary", None, TypeError, "prevalence must be a sequence of numbers"),
     ],
 )
-def test_priors_that_do_not_fit(task, priors, error, match):
+def test_shares_that_do_not_fit(task, prevalence, error, match):
     metric = build("Recall", task)
     metric.update(*batch(task))
     with pytest.raises(error, match=match):
-        metric.at_prevalence(priors)
+        metric.at_prevalence(prevalence)
 
 
 def test_priors_of_classes_without_targets_are_refused_by_name():
     metric = multiclass([0, 1, 1], [0, 1, 0], "Recall", 4)
-    with pytest.raises(ValueError, match=r"Recall: 2 of 4 classes had no target: 2, 3; .* unknown; give them prior 0"):
+    with pytest.raises(ValueError, match=r"Recall: 2 of 4 classes had no target: 2, 3; .* give them prevalence 0"):
         metric.at_prevalence([1, 1, 1, 1])
     assert_equal(metric.at_prevalence([1, 1, 0, 0]), 0.75)  # nothing to warn of: nothing of them is asked for
     labels = build("Precision", "multilabel", 3)
     labels.update(torch.tensor([[0, 1, 1], [1, 1, 0]]), torch.tensor([[0, 1, 0], [1, 1, 0]]))
-    with pytest.raises(ValueError, match=r"2 of 3 labels had no positive or no negative target: 1, 2; .*prior 0 or 1"):
+    with pytest.raises(ValueError, match=r"2 of 3 labels had no positive or no negative target: 1, 2; .*nce 0 or 1"):
         labels.at_prevalence([0.5, 0.5, 0.5])
     assert_equal(labels.at_prevalence([0.5, 1, 0]), 2 / 3)
     empty = build("Recall", "binary")

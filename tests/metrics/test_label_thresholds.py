@@ -22,8 +22,8 @@ def scores_and_targets(shape=(200, 3), seed=0):
 
 def expected(scores, target, thresholds=THRESHOLDS):
     """scikit-learn's counts ``[L, 2, 2]`` of scores ``[N, L]`` above the thresholds rounded to their dtype."""
-    limits = np.array(thresholds, dtype=np.float64).astype(scores.numpy().dtype)
-    return multilabel_confusion_matrix(target.numpy(), scores.numpy() > limits)
+    thresholds = np.array(thresholds, dtype=np.float64).astype(scores.numpy().dtype)
+    return multilabel_confusion_matrix(target.numpy(), scores.numpy() > thresholds)
 
 
 @pytest.mark.parametrize("given", [THRESHOLDS, list(THRESHOLDS), torch.tensor(THRESHOLDS, dtype=torch.float64)])
@@ -39,17 +39,17 @@ def test_each_label_has_its_own(given):
 
 
 def test_a_threshold_is_rounded_once_to_the_dtype_of_the_scores():
-    limits = torch.tensor([0.1, 0.3, 0.7], dtype=torch.float64)
+    thresholds = torch.tensor([0.1, 0.3, 0.7], dtype=torch.float64)
     for dtype in (torch.float32, torch.float64):
-        at = limits.to(dtype)
+        at = thresholds.to(dtype)
         above = torch.nextafter(at, torch.ones_like(at))
         counts = confusion_matrix(
-            torch.stack((at, above)), torch.ones(2, 3).long(), "multilabel", num_labels=3, threshold=limits
+            torch.stack((at, above)), torch.ones(2, 3).long(), "multilabel", num_labels=3, threshold=thresholds
         )
         assert counts[:, 1].tolist() == [[1, 1]] * 3  # strictly above predicts 1
-    half = limits.half()  # read as float32, against the threshold in float32
-    counts = confusion_matrix(half[None], torch.ones(1, 3).long(), "multilabel", num_labels=3, threshold=limits)
-    assert counts[:, 1, 1].tolist() == (half.float() > limits.float()).long().tolist()
+    half = thresholds.half()  # read as float32, against the threshold in float32
+    counts = confusion_matrix(half[None], torch.ones(1, 3).long(), "multilabel", num_labels=3, threshold=thresholds)
+    assert counts[:, 1, 1].tolist() == (half.float() > thresholds.float()).long().tolist()
 
 
 def test_more_dimensions_and_logits():
@@ -100,8 +100,8 @@ def test_it_follows_a_pickle_a_clone_and_a_move():
         copied.update(scores, target)
         assert np.array_equal(copied.local_confmat.numpy(), expected(scores, target))
     away = ConfusionMatrix("multilabel", num_labels=3, threshold=THRESHOLDS).to("meta")
-    assert away._counting.limits.is_meta  # where the state is
-    assert away.to_empty(device="cpu")._counter.limits.tolist() == list(THRESHOLDS)
+    assert away._counting.thresholds.is_meta  # where the state is
+    assert away.to_empty(device="cpu")._counter.thresholds.tolist() == list(THRESHOLDS)
 
 
 def test_a_compiled_update_counts_the_same():

@@ -508,12 +508,12 @@ def test_costs_of_several_classes_and_against_the_trivial_prediction():
     measures = {
         "mean": partial(imbtorch.ExpectedCost, costs=costs),
         "total": partial(imbtorch.ExpectedCost, costs=costs, normalize=False),
-        "trivial": imbtorch.ExpectedCost("multiclass", 3, costs=costs, normalize="trivial"),
+        "baseline": imbtorch.ExpectedCost("multiclass", 3, costs=costs, normalize="baseline"),
     }
     report = ImbalanceReport("multiclass", 3, measures=measures, per_class=())
     report.update(preds, target)
     values = {name: value.item() for name, value in report.compute().items()}
-    assert values == pytest.approx({"mean": paid / 8, "total": paid, "trivial": paid / constant})
+    assert values == pytest.approx({"mean": paid / 8, "total": paid, "baseline": paid / constant})
 
 
 def test_costs_that_do_not_fit_the_report():

@@ -131,15 +131,15 @@ def test_plot_shows_the_curve_the_best_point_and_a_half():
 
 def test_rates_are_what_values_are_read_off():
     scores, target = torch.rand(40, 3), (torch.arange(40) % 4 == 0).long().unsqueeze(1).expand(-1, 3)
-    for priors in (None, [0.1, 0.5, 0.01]):
-        sweep = ThresholdSweep(imbtorch.FScore, 11, "multilabel", num_labels=3, prevalence=priors)
+    for prevalence in (None, [0.1, 0.5, 0.01]):
+        sweep = ThresholdSweep(imbtorch.FScore, 11, "multilabel", num_labels=3, prevalence=prevalence)
         sweep.update(scores, target)
         rates = sweep.result().rates()
         counts = sweep.result().counts
-        if priors is None:
+        if prevalence is None:
             assert torch.equal(rates, counts)
             continue
-        positives = torch.tensor(priors, dtype=torch.float64)
+        positives = torch.tensor(prevalence, dtype=torch.float64)
         torch.testing.assert_close(rates.sum(-1), torch.stack((1 - positives, positives), -1))
         within = counts.double()
         torch.testing.assert_close(rates / rates.sum(-1, keepdim=True), within / within.sum(-1, keepdim=True))

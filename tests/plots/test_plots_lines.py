@@ -177,7 +177,7 @@ def test_what_cannot_be_selected_from_is_refused():
     with pytest.raises(ValueError, match="intervals must be"):
         plots.plot_selection({"a": [0.5, 0.6]}, intervals={"b": interval(torch.ones(2))})
     with pytest.raises(ValueError, match="trivial must be one of 'a', got 'b'"):
-        plots.plot_selection({"a": [0.5, 0.6]}, trivial={"b": 0.5})
+        plots.plot_selection({"a": [0.5, 0.6]}, baseline={"b": 0.5})
     with pytest.raises(ValueError, match=r"interval of 'a' must have limits \[2\], got \[3\]"):
         plots.plot_selection({"a": [0.5, 0.6]}, intervals={"a": interval(torch.ones(3))})
     assert not plt.get_fignums()
@@ -244,17 +244,17 @@ def test_the_classes_that_degrade_have_names():
 
 
 def test_trivial_values_are_dotted_lines_below_bars_points_and_curves():
-    _, ax = plots.plot_values(torch.tensor([0.9, 0.5, 0.2]), trivial=torch.tensor([0.8, math.nan, 0.1]))
+    _, ax = plots.plot_values(torch.tensor([0.9, 0.5, 0.2]), baseline=torch.tensor([0.8, math.nan, 0.1]))
     *dotted, explained = [each for each in ax.lines if each.get_linestyle() == ":"]
     assert [each.get_xydata().tolist() for each in dotted] == [
         [[-0.4, pytest.approx(0.8)], [0.4, pytest.approx(0.8)]],
         [[1.6, pytest.approx(0.1)], [2.4, pytest.approx(0.1)]],
     ]
     assert legend(ax) == [explained.get_label()] == ["baseline"]
-    _, ax = plots.plot_values(torch.tensor(0.9), trivial=torch.tensor(0.25))
+    _, ax = plots.plot_values(torch.tensor(0.9), baseline=torch.tensor(0.25))
     assert next(list(each.get_ydata()) for each in ax.lines if each.get_linestyle() == ":") == [0.25, 0.25]
     course = [torch.tensor([0.1, 0.2]), torch.tensor([0.3, 0.4])]
-    fig, ax = plots.plot_values(course, labels=["iam", "mcc"], trivial=torch.tensor([-0.5, 0.0]))
+    fig, ax = plots.plot_values(course, labels=["iam", "mcc"], baseline=torch.tensor([-0.5, 0.0]))
     pixels(fig)
     assert legend(ax) == ["iam", "mcc", "baseline"]
     assert ax.get_legend().get_window_extent().x0 >= ax.get_window_extent().x1  # beside the lines
@@ -263,7 +263,7 @@ def test_trivial_values_are_dotted_lines_below_bars_points_and_curves():
     heights = {each.get_color(): each.get_ydata()[0] for each in dotted}
     assert [heights[line(ax, name).get_color()] for name in ("iam", "mcc")] == [-0.5, 0.0]
     with pytest.raises(ValueError, match=r"trivial must be \[2\] like one of the values, got \[3\]"):
-        plots.plot_values(course, trivial=torch.ones(3))
+        plots.plot_values(course, baseline=torch.ones(3))
 
 
 # --- thresholds ------------------------------------------------------------------------------------------------------
