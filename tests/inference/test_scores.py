@@ -113,7 +113,8 @@ def test_average_precision_intervals_are_those_of_a_share_that_varies_as_much(di
     quantile = stats.t.ppf(0.95, 24)
     assert found.estimate.item() == pytest.approx(point)
     assert found.low.item() == pytest.approx(wilson(without, size, quantile, -1), abs=1e-6)
-    assert found.high.item() == pytest.approx(wilson(point, size, quantile, 1), abs=1e-6)
+    with_a_perfect_one = (25 * wilson(point, size, quantile, 1) + 1) / 26
+    assert found.high.item() == pytest.approx(with_a_perfect_one, abs=1e-6)
 
 
 def test_average_precision_intervals_at_the_limit_and_without_a_class():
@@ -145,6 +146,43 @@ def test_intervals_of_areas_hold_the_true_ones(positives):
     assert found[0].estimate.tolist() == pytest.approx(precisions)
     held = [((each.low <= true) & (true <= each.high)).double().mean() for each, true in zip(found, truth, strict=True)]
     assert all(share >= 0.92 for share in held)
+
+
+def histograms_with_apart(positives, prevalence, share, place, apart=1.5, runs=300):
+    """Histograms where a share of the positives lies at a place far from all negatives; true AUC and precision."""
+    rng, size = np.random.default_rng(0), int(positives / prevalence)
+    target = rng.random((runs, size)) < prevalence
+    target[~target.any(1), 0] = True
+    scores = np.where(target & (rng.random((runs, size)) < share), place, rng.normal(apart * target))
+    order = np.take_along_axis(target, scores.argsort(1), 1)
+    recall = (np.arange(100_000) + 0.5) / 100_000
+    cuts = stats.norm.isf((recall - share * (place > 0)) / (1 - share), apart)  # nan among those apart
+    false = np.where(np.isnan(cuts), float(place < 0), stats.norm.sf(cuts))
+    precision = prevalence * recall / (prevalence * recall + (1 - prevalence) * false)
+    return torch.from_numpy(np.stack((~order, order), 1)).long(), 1 - false.mean(), precision.mean()
+
+
+@pytest.mark.parametrize(("positives", "share"), [(5, 0.1), (10, 0.1), (10, 0.2)])
+def test_average_precision_covers_where_few_positives_lie_above_all(positives, share):
+    """Without the additional positive .55 to .9: a sample that lacks the best positives knows nothing of them."""
+    histogram, _, truth = histograms_with_apart(positives, 0.01, share, 50.0)
+    found = average_precision_interval(histogram)
+    assert float(((found.low <= truth) & (truth <= found.high)).double().mean()) > 0.93
+
+
+def test_auc_intervals_say_what_share_of_positives_may_be_unseen():
+    """A tenth of positives below all negatives: sets without any of them miss the value, and say why."""
+    histogram, truth, _ = histograms_with_apart(20, 0.1, 0.1, -50.0, apart=3.3)
+    found = [area_interval(each) for each in histogram]
+    text = "rank last unseen"
+    too_high = [each for each in found if each.low > truth]
+    assert len(too_high) > 10
+    assert sum(text in each.method for each in too_high) > 0.7 * len(too_high)
+    perfect = torch.tensor([[500, 0], [0, 30]])
+    share = 1 - 0.05 ** (1 / 30)  # so many positives all miss it with probability .05
+    assert stats.binom.pmf(0, 30, share) == pytest.approx(0.05)
+    assert area_interval(perfect).method == f"Newcombe method 5; up to {100 * share:.2g} % of positives may {text}"
+    assert text not in area_interval(torch.tensor([[60, 40], [4, 16]])).method
 
 
 def test_what_a_bin_can_hide_is_what_the_worst_order_loses():
