@@ -15,7 +15,7 @@ from imbtorch.inference.special import beta_cdf
 __all__ = ["PROPORTIONS", "promised"]
 
 REACHES = (1 / 8, 1 / 4, 1 / 2)  # recalls at which walks for precision start
-ALERTS = (1 / 2, 1.0, 2.0)  # alerts per positive at which walks for measures with a peak start
+ALERTS = tuple(2 ** (third / 3) for third in range(-3, 4))  # alerts per positive where walks for a peak start
 
 
 class Proportion(NamedTuple):
@@ -60,8 +60,10 @@ def promised(name: str, bound: float, counts: Tensor, error: float) -> Tensor:
     - Precision: from few alerts to many. Walks start where a precision equal to the limit would reach a recall of 1/8,
       1/4 and 1/2, or at the fewest alerts that can pass the test.
     - Negative predictive value (NPV): the same, with the classes exchanged.
-    - Accuracy, intersection over union (IoU) and F1, which have a peak: in both directions, with half of ``error`` for
-      each, from half as many, as many and twice as many alerts as positives.
+    - Accuracy, intersection over union (IoU) and F1, which have a peak: in both directions, from seven numbers of
+      alerts between half and twice the number of positives, in geometric steps. The test at a start takes its whole
+      share of ``error``, because one that lies outside the true range is wrong once, whatever follows. Walks onward
+      take half of it in either direction, because the true range has two ends.
 
     The guarantee is about all samples, not about those in which a promise is made: if a limit cannot be reached, all
     promises are false.
@@ -99,8 +101,10 @@ def promised(name: str, bound: float, counts: Tensor, error: float) -> Tensor:
         return _walked(few_first, starts, error).flip(0)
     positives = counts[0, 1].sum()
     starts = [_last(alerts <= times * positives) for times in ALERTS]
-    upwards = _walked(chances, [len(chances) - 1 - start for start in starts], error / 2)
-    return _walked(few_first, starts, error / 2).flip(0) | upwards
+    passed = few_first.clone()
+    passed[[start for start in starts if few_first[start] <= error / len(starts)]] = 0.0
+    upwards = _walked(passed.flip(0), [len(chances) - 1 - start for start in starts], error / 2)
+    return _walked(passed, starts, error / 2).flip(0) | upwards
 
 
 def _chances(proportion: Proportion, floor: float, counts: Tensor) -> Tensor:

@@ -287,7 +287,8 @@ class ThresholdSweep(SharedResult):
             alerts: greatest share of samples that may be predicted positive.
             costs: ``[[0, fp], [fn, 0]]``; within the limits the expected cost then decides, not the measure.
             sure: level of a promise that all limits hold in the population, such as 0.9: only thresholds that pass
-                exact tests are then considered. By default the limits need to hold in the counts only.
+                exact tests are then considered. The model must not have been chosen on the same samples. By default the
+                limits need to hold in the counts only.
             generator: source of randomness, on the CPU; by default torch's.
 
         Returns:

@@ -353,8 +353,9 @@ class SweepResult(Result):
         **Promises.** ``sure`` restricts the choice to thresholds for which all limits can be promised: in at most
         1 - ``sure`` of all samples, limits are promised although one of them does not hold. This is not the probability
         that a promise holds once it is made: if a limit cannot be reached, every promise of it is false. Samples must
-        be independent and drawn from the population in question. Each label or class has its own promise. Promises rest
-        on exact binomial tests and are available for:
+        be independent and drawn from the population in question, and neither the model nor its epoch may have been
+        chosen on them: with the best of 30 models, .24 of promises at ``sure=0.8`` were false in simulations. Each
+        label or class has its own promise. Promises rest on exact binomial tests and are available for:
 
         - ``"recall"``, ``"specificity"`` and ``alerts``, which are monotone over the thresholds. Every threshold that
           passes the test is promised.
@@ -376,7 +377,8 @@ class SweepResult(Result):
             costs: ``[[0, fp], [fn, 0]]``, cost of a sample of the row's class that is predicted as the column's class.
                 The threshold with the lowest expected cost is then chosen, instead of the best value of the measure.
             sure: level of a promise that all limits hold in the population, in (0, 1): only thresholds that pass exact
-                tests are then considered. By default the limits need to hold in the counts only.
+                tests are then considered. The model must not have been chosen on the same samples. By default
+                the limits need to hold in the counts only.
             generator: source of randomness, on the CPU; by default torch's.
 
         Returns:
