@@ -436,6 +436,22 @@ def evaluated(measure: Measure, counts: Counts, name: str = "measure") -> Tensor
     return double(value)
 
 
+def reads_margins(measure: Measure, counts: Tensor) -> bool:
+    """Return whether the measure has the same value for margins as for matrices ``[..., K, K]``."""
+    try:
+        value = measure(margins(counts))
+    except (
+        TypeError,
+        ValueError,
+        AttributeError,
+        IndexError,
+        RuntimeError,
+    ):  # of functions of matrices, which take no named tuple
+        return False
+    whole = evaluated(measure, double(counts))
+    return isinstance(value, Tensor) and value.shape == whole.shape and torch.allclose(value, whole, equal_nan=True)
+
+
 def checked_function(measure: Measure, name: str = "measure") -> Measure:
     """Return a function of counts; raise TypeError for a name or a metric, which only reports accept."""
     called: object = measure.func if isinstance(measure, partial) else measure

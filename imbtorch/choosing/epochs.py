@@ -19,10 +19,9 @@ from imbtorch.choosing.halves import (
     crossed,
     measure_counts,
     parts,
-    reads_margins,
 )
 from imbtorch.choosing.models import TIES, Ties, as_good_as_best
-from imbtorch.counts import Measure, check_choice, evaluated
+from imbtorch.counts import Measure, check_choice, evaluated, reads_margins
 from imbtorch.errors import check_class_indices
 from imbtorch.inference.intervals import Interval, check_draws, posterior
 from imbtorch.measures.traits import direction_of

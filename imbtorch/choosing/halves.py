@@ -11,11 +11,11 @@ from torch import Tensor
 
 from imbtorch.arguments import whole_number
 from imbtorch.batches import readable
-from imbtorch.counts import Counts, Margins, Measure, evaluated, margins
+from imbtorch.counts import Counts, Margins, Measure, evaluated
 from imbtorch.errors import check_class_indices, check_tensor
 from imbtorch.kernels import integers
 
-__all__ = ["Layout", "Samples", "SumCounts", "crossed", "measure_counts", "parts", "reads_margins"]
+__all__ = ["Layout", "Samples", "SumCounts", "crossed", "measure_counts", "parts"]
 
 SumCounts: TypeAlias = Callable[[Tensor], Tensor]
 
@@ -198,16 +198,6 @@ def measure_counts(measure: Measure, layout: Layout, counts: Tensor) -> Tensor:
         blocks = torch.split(some, max(1, most // len(some)), 1)
         found.append(torch.cat([evaluated(measure, layout.read(part)) for part in blocks], 1))
     return torch.cat(found)
-
-
-def reads_margins(measure: Measure, matrix: Tensor) -> bool:
-    """Return whether the measure has the same value for margins as for a matrix ``[K, K]``."""
-    try:
-        value = measure(margins(matrix))
-    except (TypeError, ValueError, AttributeError, IndexError):  # of functions of matrices, which take no named tuple
-        return False
-    whole = evaluated(measure, matrix.double())
-    return isinstance(value, Tensor) and value.shape == whole.shape and torch.allclose(value, whole, equal_nan=True)
 
 
 def crossed(samples: Samples, epochs: Sequence[int], coins: Tensor, choice: Tensor) -> Tensor:

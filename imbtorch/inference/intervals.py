@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import get_args, overload
 
@@ -12,7 +12,16 @@ import torch
 from torch import Tensor
 
 from imbtorch.arguments import check_generator, real_number, whole_number
-from imbtorch.counts import Counts, Margins, Measure, check_choice, checked_function, margins, ratio
+from imbtorch.counts import (
+    Counts,
+    Margins,
+    Measure,
+    check_choice,
+    checked_function,
+    margins,
+    ratio,
+    reads_margins,
+)
 from imbtorch.inference.draws import (
     CountsPosterior,
     Prior,
@@ -32,6 +41,8 @@ from imbtorch.waiting import announced
 __all__ = ["Interval", "bootstrap", "posterior"]
 
 LEAST_FREEDOM = 8  # degrees of freedom of Student's t for means over classes
+TOLD = 0.015  # bias from which the text of an interval names it
+SIMULATED = 200  # test sets from which the bias of an average is estimated
 FASTER = "fewer samples=, measures or classes shorten it (2,000 draws move a bound by some 2 % of the width)"
 
 
@@ -50,6 +61,9 @@ class Interval:
         method: name of the method. A posterior adds whether counts were not whole (sums of weights are not), which it
             takes for numbers of independent samples all the same.
         draws: ``[samples, ...]`` values of the draws if they were asked for, else None.
+        bias: by how much values of such test sets lie above the true value on average (below: negative), simulated by
+            :func:`posterior` for averages over three or more classes; else None. The bounds take it into account, the
+            estimate does not, because it is the value that reports log.
 
     >>> print(Interval(torch.tensor(0.8), torch.tensor(0.7), torch.tensor(0.9), 0.95, "posterior"))
     0.800 [0.700, 0.900] (95 % posterior)
@@ -61,12 +75,17 @@ class Interval:
     level: float
     method: str
     draws: Tensor | None = field(default=None, repr=False)
+    bias: Tensor | None = None
 
     def __str__(self) -> str:
         """Return text such as ``0.133 [-0.311, 0.540] (95 % posterior)``, a line for each value."""
-        rows = zip(*(each.double().flatten().tolist() for each in (self.estimate, self.low, self.high)), strict=True)
-        unit = f"({100 * self.level:g} % {self.method})"
-        return "\n".join(f"{value:.3f} [{low:.3f}, {high:.3f}] {unit}" for value, low, high in rows)
+        bias = torch.zeros_like(self.estimate) if self.bias is None else self.bias
+        parts = (each.double().flatten().tolist() for each in (self.estimate, self.low, self.high, bias))
+        lines = []
+        for value, low, high, off in zip(*parts, strict=True):
+            about = f"; on average {abs(off):.2f} too {'high' if off > 0 else 'low'}" if abs(off) >= TOLD else ""
+            lines.append(f"{value:.3f} [{low:.3f}, {high:.3f}] ({100 * self.level:g} % {self.method}{about})")
+        return "\n".join(lines)
 
 
 # fmt: off
@@ -121,7 +140,7 @@ def posterior(
     The wrong part falls into one empty cell of the row, another in each draw. Spread over all of them, it would imply
     that none of them can have a large rate.
 
-    Four rules widen the bounds, but never beyond the outermost draw or the value without errors:
+    Five rules widen the bounds, but never beyond the outermost draw or the value without errors:
 
     - A class without errors, without hits, or without false predictions is also drawn with exactly none.
     - For a curved measure, the mean of its draws differs from its value at the mean draw. The bounds move outwards by
@@ -132,6 +151,10 @@ def posterior(
       ratio of Student's t to the normal quantile, with 1 / (sum_i w_i^2 / (n_i - 1)) degrees of freedom (Welch and
       Satterthwaite; at least 8), and counted from the estimate. The weight w_i of a class is the squared correlation of
       its recall with the value over the draws.
+    - Averages over three or more classes that compare targets with predictions, such as IAM, are biased in small
+      classes. Recalls and false-positive rates are shrunk to the spread that chance does not explain, and 200 test sets
+      are drawn from them. The bounds include those less the bias. A function of matrices gets this rule if it also
+      takes :class:`~imbtorch.Margins`.
     - The interval always includes the estimate.
 
     Means over classes leave out classes without targets, and so do their intervals. Do not read them as intervals over
@@ -209,6 +232,14 @@ def _drawn(
     """Compute intervals from draws of a posterior of the counts."""
     measured = {name: _Measured(each, counts, event_dims) for name, each in measures.items()}
     at_mean, recalls = _evaluate(list(measured.values()), source, samples, generator)
+    if recalls is not None and event_dims == 2:
+        averages = [
+            each for each in measured.values() if each.kind == "average" and reads_margins(each.measure, counts)
+        ]
+        several = (counts.sum(-1) > 0).sum(-1) > 2  # two classes have another prior
+        biases = simulated_bias([each.measure for each in averages], counts, source.totals)
+        for each, bias in zip(averages, biases, strict=True):
+            each.bias = torch.where(several, bias, 0.0)
     return {name: each.interval(counts, at_mean, recalls, level, draws) for name, each in measured.items()}
 
 
@@ -221,6 +252,7 @@ class _Measured:
         self.kind = "class" if self.estimate.ndim > counts.ndim - event_dims else "average"
         self.margins = not needs_matrix(measure)
         self.drawn: dict[str, list[Tensor]] = {}
+        self.bias: Tensor | None = None
 
     def of(self, counts: Counts) -> Tensor:
         """Compute values of counts."""
@@ -229,7 +261,7 @@ class _Measured:
     def interval(
         self, counts: Tensor, at_mean: Mapping[str, Tensor], recalls: Tensor | None, level: float, draws: bool
     ) -> Interval:
-        """Compute the outermost bounds of all variants of the draws, moved outwards for curvature and dispersion.
+        """Compute the outermost bounds of all variants of the draws, moved outwards for curvature, dispersion and bias.
 
         Args:
             counts: counts of the posterior.
@@ -255,6 +287,8 @@ class _Measured:
                 torch.minimum(lower, self.estimate + spread[0]),
                 torch.maximum(upper, self.estimate + spread[1]),
             )
+        if self.bias is not None:
+            lower, upper = torch.minimum(lower, lower - self.bias), torch.maximum(upper, upper - self.bias)
         least, most = (torch.stack([end(each, 0) for each in parts.values()]) for end in (torch.amin, torch.amax))
         low = torch.minimum(low, torch.maximum(lower, torch.fmin(least.amin(0), perfect)))
         high = torch.maximum(high, torch.minimum(upper, torch.fmax(most.amax(0), perfect)))
@@ -265,7 +299,7 @@ class _Measured:
         low, high = torch.where(unknown, torch.nan, low), torch.where(unknown, torch.nan, high)
         whole = bool((counts == counts.round()).all())
         method = "posterior" if whole else "posterior of counts that are not whole"
-        return Interval(self.estimate, low, high, level, method, plain if draws else None)
+        return Interval(self.estimate, low, high, level, method, plain if draws else None, self.bias)
 
     def _dispersion(self, drawn: Tensor, recalls: Tensor, counts: Tensor, level: float) -> Tensor:
         """Compute the ratio of the dispersion of test sets' values about the truth to the dispersion of the draws.
@@ -286,6 +320,75 @@ class _Measured:
         freedom = 1 / (share**2 / (size - 1).clamp(min=1)).sum(places)
         student = student_quantile(level, freedom.clamp(LEAST_FREEDOM, 1e6).cpu()) / normal_quantile(level)
         return student.to(size.device) * (1 + ratio(2 * share, size).sum(places)).sqrt()
+
+
+def simulated_bias(measures: Sequence[Measure], counts: Counts, totals: Totals) -> list[Tensor]:
+    """Estimate the bias of averages that read margins, from test sets simulated with shrunk rates.
+
+    The larger of two noisy numbers, targets and predictions, is too large on average; so IAM and CBA are too low. A
+    difference within two standard errors of the simulation counts as no bias. Measures of recalls alone have none but
+    that of the curvature, which the draws of a posterior show.
+
+    Args:
+        measures: functions of :class:`Margins` ``[..., K]`` with one value for each.
+        counts: ``[..., K, K]`` counts or margins.
+        totals: ``"drawn"`` or ``"fixed"`` class totals.
+
+    Returns:
+        ``[...]`` mean value of test sets less the value of the rates from which they are drawn, for each measure.
+    """
+    if not measures:
+        return []
+    truth, chances = _shrunk(margins(counts))
+    generator = torch.Generator(truth.actual.device).manual_seed(0)  # its own: draws seeded elsewhere stay as they are
+    parts: list[list[tuple[Tensor, Tensor]]] = [[] for _ in measures]
+    for size in chunks(SIMULATED, truth.actual.numel(), truth.actual.device, joint=1):
+        actual = truth.actual.expand(size, *truth.actual.shape)
+        if totals == "drawn":
+            actual = multinomial(truth.actual, actual.sum(-1), generator)
+        right = torch.binomial(actual, ratio(truth.correct, truth.actual).expand_as(actual), generator=generator)
+        false = multinomial(chances, (actual - right).sum(-1), generator)
+        sets = Margins(right, actual, right + false), Margins(right, actual, actual)
+        for measure, some in zip(measures, parts, strict=True):
+            some.append((values(measure, sets[0]), values(measure, sets[1])))
+    found = []
+    for measure, some in zip(measures, parts, strict=True):
+        drawn, by_recalls = (torch.cat(column) for column in zip(*some, strict=True))
+        bias = drawn.nanmean(0) - values(measure, truth)
+        error = (drawn - drawn.nanmean(0)).square().nanmean(0).sqrt() / math.sqrt(SIMULATED)
+        noise = (bias.abs() <= 2 * error) | bias.isnan() | torch.allclose(drawn, by_recalls, equal_nan=True)
+        found.append(torch.where(noise, 0.0, bias))
+    return found
+
+
+def _shrunk(counts: Margins) -> tuple[Margins, Tensor]:
+    """Shrink recalls and false-positive rates to their means, until they vary as much as the classes truly do.
+
+    Rates of small classes vary by chance as well. What they vary more than binomial (recalls) or Poisson numbers (false
+    positives) do is the variance of the classes. Return margins of whole totals, and the false positives.
+    """
+    right, actual, predicted = counts
+    recalls = _shrunk_rates(right, actual, lambda mean: mean * (1 - mean)).clamp(max=1)
+    others = actual.sum(-1, keepdim=True) - actual
+    false = _shrunk_rates(predicted - right, torch.where(actual + predicted > 0, others, 0.0), lambda mean: mean)
+    false = false * others
+    totals = torch.where(actual > 0, actual.round().clamp(min=1), 0.0)
+    hits = totals * recalls
+    false = false * ratio((totals - hits).sum(-1, keepdim=True), false.sum(-1, keepdim=True)).nan_to_num(0)
+    return Margins(hits, totals, hits + false), false
+
+
+def _shrunk_rates(events: Tensor, trials: Tensor, variance: Callable[[Tensor], Tensor]) -> Tensor:
+    """Shrink rates ``[..., K]`` of events to their mean, so that they keep the variance not explained by chance."""
+    known = trials > 0
+    number = known.sum(-1, keepdim=True)
+    rates = ratio(events, trials).nan_to_num(0)
+    mean = ratio(rates.sum(-1, keepdim=True), number.double())
+    chance = ratio(variance(mean).expand_as(trials), trials).nan_to_num(0)
+    apart = torch.where(known, (rates - mean) ** 2 - chance, 0.0).sum(-1, keepdim=True)
+    between = ratio(apart, number - 1.0).nan_to_num(0).clamp(min=0)
+    kept = ratio(between.expand_as(chance), between + chance).nan_to_num(0).sqrt()
+    return torch.where(known, mean + kept * (rates - mean), 0.0).clamp(min=0)
 
 
 def _evaluate(
@@ -467,7 +570,7 @@ def _of_clusters(
         reached = torch.where(reached.isnan(), estimate, reached)
         low = torch.minimum(torch.maximum(low, reached.amin(0)), own.low)
         high = torch.maximum(torch.minimum(high, reached.amax(0)), own.high)
-        found[name] = Interval(estimate, low, high, level, "cluster bootstrap", drawn if draws else None)
+        found[name] = Interval(estimate, low, high, level, "cluster bootstrap", drawn if draws else None, own.bias)
     return found
 
 

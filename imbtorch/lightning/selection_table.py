@@ -342,6 +342,25 @@ def _caveats(followed: FollowedReport, history: ValidationHistory) -> Iterator[s
                 measures.setdefault(sentence, []).append(name)
     for sentence, named in measures.items():
         yield sentence if len(named) == len(history.best) else f"{', '.join(named)}: {sentence}"
+    yield from _biased(followed, history)
+
+
+def _biased(followed: FollowedReport, history: ValidationHistory) -> Iterator[str]:
+    """Yield by how much averages such as IAM are too low, because the classes have few samples."""
+    marginal = history.margins
+    if marginal.actual.ndim > 2 or marginal.actual.shape[-1] < 3:
+        return
+    for name, places in history.best.items():
+        column = followed.columns[name]
+        if places and not column.needs_matrix and column.measure is not None:
+            last = Margins(*(part[places[-1]] for part in marginal))
+            bias = simulated_bias([column.measure], last, "drawn")[0].item()
+            if abs(bias) >= TOLD:
+                samples = int(last.actual[last.actual > 0].median())
+                yield (
+                    f"{name} is on average some {abs(bias):.2f} too {'high' if bias > 0 else 'low'} with so few samples "
+                    f"(median of a class: {samples}); compare it only on the same samples"
+                )
 
 
 def _meanings_of_choices(followed: FollowedReport, history: ValidationHistory) -> Iterator[str]:

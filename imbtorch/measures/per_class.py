@@ -218,6 +218,8 @@ def class_balance_accuracy(counts: Counts, average: ClassAverage = "macro") -> T
     has CBA .333 and accuracy .25. For any K, CBA <= 1 - (2/K)(1 - ACC), where K is the number of classes with targets
     or predictions.
 
+    In small classes CBA is biased low, by half as much as :func:`imbalance_accuracy`.
+
     Args:
         counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
         average: ``"macro"``, ``"weighted"`` by targets, ``"none"`` or None for ``[..., K]``, or ``"min"`` for the
@@ -252,6 +254,10 @@ def imbalance_accuracy(counts: Counts, average: ClassAverage = "macro") -> Tenso
     - A negative IAM does not mean that most samples are wrong: ``[[95, 3], [2, 0]]`` has accuracy .95 and IAM -.031.
       Random guessing on K balanced classes scores 2/K - 1, not 0.
     - Absent classes take no part, so a validation set that lacks some classes can have a higher IAM.
+    - IAM is biased low in small classes, because the larger of two noisy numbers is too large on average: with 20
+      samples a class and recalls of .7 by some .09, with 10 by .13, with 5 by .19 (thirty classes,
+      ``examples/coverage.md``). Compare it only on the same samples. :func:`imbtorch.analysis.posterior` has
+      intervals that take the bias into account.
 
     Args:
         counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
