@@ -339,13 +339,13 @@ def simulated_bias(measures: Sequence[Measure], counts: Counts, totals: Totals) 
     """
     if not measures:
         return []
-    truth, chances = _shrunk(margins(counts))
+    truth, chances = _shrunk(margins(counts), totals)
     generator = torch.Generator(truth.actual.device).manual_seed(0)  # its own: draws seeded elsewhere stay as they are
     parts: list[list[tuple[Tensor, Tensor]]] = [[] for _ in measures]
     for size in chunks(SIMULATED, truth.actual.numel(), truth.actual.device, joint=1):
         actual = truth.actual.expand(size, *truth.actual.shape)
         if totals == "drawn":
-            actual = multinomial(truth.actual, actual.sum(-1), generator)
+            actual = multinomial(truth.actual, actual.sum(-1).round(), generator)
         right = torch.binomial(actual, ratio(truth.correct, truth.actual).expand_as(actual), generator=generator)
         false = multinomial(chances, (actual - right).sum(-1), generator)
         sets = Margins(right, actual, right + false), Margins(right, actual, actual)
@@ -361,33 +361,35 @@ def simulated_bias(measures: Sequence[Measure], counts: Counts, totals: Totals) 
     return found
 
 
-def _shrunk(counts: Margins) -> tuple[Margins, Tensor]:
-    """Shrink recalls and false-positive rates to their means, until they vary as much as the classes truly do.
+def _shrunk(counts: Margins, totals: Totals) -> tuple[Margins, Tensor]:
+    """Shrink recalls, false-positive rates and drawn totals to their means, until they vary as the classes truly do.
 
     Rates of small classes vary by chance as well. What they vary more than binomial (recalls) or Poisson numbers (false
-    positives) do is the variance of the classes. Return margins of whole totals, and the false positives.
+    positives) do is the variance of the classes. Return margins, and the false positives.
     """
     right, actual, predicted = counts
     recalls = _shrunk_rates(right, actual, lambda mean: mean * (1 - mean)).clamp(max=1)
     others = actual.sum(-1, keepdim=True) - actual
     false = _shrunk_rates(predicted - right, torch.where(actual + predicted > 0, others, 0.0), lambda mean: mean)
     false = false * others
-    totals = torch.where(actual > 0, actual.round().clamp(min=1), 0.0)
-    hits = totals * recalls
-    false = false * ratio((totals - hits).sum(-1, keepdim=True), false.sum(-1, keepdim=True)).nan_to_num(0)
-    return Margins(hits, totals, hits + false), false
+    size = torch.where(actual > 0, actual.round().clamp(min=1), 0.0)
+    if totals == "drawn":
+        size = _shrunk_rates(size, (actual > 0).double(), lambda mean: mean)
+    hits = size * recalls
+    false = false * ratio((size - hits).sum(-1, keepdim=True), false.sum(-1, keepdim=True))
+    return Margins(hits, size, hits + false), false
 
 
 def _shrunk_rates(events: Tensor, trials: Tensor, variance: Callable[[Tensor], Tensor]) -> Tensor:
     """Shrink rates ``[..., K]`` of events to their mean, so that they keep the variance not explained by chance."""
     known = trials > 0
     number = known.sum(-1, keepdim=True)
-    rates = ratio(events, trials).nan_to_num(0)
+    rates = ratio(events, trials)
     mean = ratio(rates.sum(-1, keepdim=True), number.double())
-    chance = ratio(variance(mean).expand_as(trials), trials).nan_to_num(0)
+    chance = ratio(variance(mean).expand_as(trials), trials)
     apart = torch.where(known, (rates - mean) ** 2 - chance, 0.0).sum(-1, keepdim=True)
-    between = ratio(apart, number - 1.0).nan_to_num(0).clamp(min=0)
-    kept = ratio(between.expand_as(chance), between + chance).nan_to_num(0).sqrt()
+    between = ratio(apart, number - 1.0).clamp(min=0)
+    kept = ratio(between.expand_as(chance), between + chance).sqrt()
     return torch.where(known, mean + kept * (rates - mean), 0.0).clamp(min=0)
 
 

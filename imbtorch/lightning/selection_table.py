@@ -16,6 +16,7 @@ from imbtorch.choosing.baselines import always_commonest
 from imbtorch.choosing.caveats import caveats_of
 from imbtorch.choosing.epochs import ChosenEpoch
 from imbtorch.counts import Margins, rescaled, sums
+from imbtorch.inference.intervals import TOLD, simulated_bias
 from imbtorch.lightning.validation_history import FollowedReport, ValidationHistory
 from imbtorch.tables import aligned, html_table, spans, write_csv
 
@@ -357,9 +358,10 @@ def _biased(followed: FollowedReport, history: ValidationHistory) -> Iterator[st
             bias = simulated_bias([column.measure], last, "drawn")[0].item()
             if abs(bias) >= TOLD:
                 samples = int(last.actual[last.actual > 0].median())
+                side = "high" if bias > 0 else "low"
                 yield (
-                    f"{name} is on average some {abs(bias):.2f} too {'high' if bias > 0 else 'low'} with so few samples "
-                    f"(median of a class: {samples}); compare it only on the same samples"
+                    f"{name} is on average some {abs(bias):.2f} too {side} with so few samples (median of a class: "
+                    f"{samples}); compare it only on the same samples"
                 )
 
 

@@ -62,6 +62,34 @@ def test_rare_classes_among_fifty_are_covered(coverage):
         assert float(share_covered(found[name], measures[name](truth))) > 0.9, name
 
 
+@pytest.mark.parametrize(
+    ("size", "each", "recall", "totals"),
+    [
+        (30, 10, 0.7, "fixed"),
+        (100, 5, 0.7, "fixed"),
+        (7, 6, 0.7, "fixed"),
+        (30, 50, 0.995, "fixed"),
+        (10, 20, 0.9, "drawn"),
+        (30, 20, 0.7, "drawn"),
+    ],
+)
+def test_imbalance_accuracy_of_small_classes_is_covered(coverage, size, each, recall, totals):
+    """The larger of two noisy numbers is too large on average, so IAM and CBA are too low."""
+    torch.manual_seed(0)
+    ones = torch.ones(size, dtype=torch.float64)
+    truth = coverage.expected(each * ones, recall * ones, False)
+    counts = coverage.test_sets(truth, 150, totals)
+    measures = {"iam": imbalance_accuracy, "cba": lambda c: imbtorch.class_balance_accuracy(c), "ba": balanced_accuracy}
+    found = posterior(measures, counts, samples=200, totals=totals)
+    for name in ("iam", "cba"):
+        assert float(share_covered(found[name], measures[name](truth))) > 0.92, name
+    true_bias = float((found["iam"].estimate - imbalance_accuracy(truth)).mean())
+    assert true_bias < -0.005
+    assert true_bias - 0.015 < float(found["iam"].bias.mean()) < 0.6 * true_bias
+    assert float(found["cba"].bias.mean()) == pytest.approx(float(found["iam"].bias.mean()) / 2)
+    assert not bool(found["ba"].bias.any())
+
+
 def test_clusters_are_covered_where_samples_resemble_each_other(coverage):
     torch.manual_seed(0)
     counts = coverage.clusters_of(coverage.Clustered(20, 50, 0.2), 400)

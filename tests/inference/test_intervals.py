@@ -639,3 +639,12 @@ def test_bounds_of_a_ratio_may_be_infinite():
     clusters = torch.tensor([[[9, 0], [1, 2]]]).expand(8, 2, 2)
     found = bootstrap(imbtorch.likelihood_ratio, clusters, 2000, generator=generator, clusters=True)
     assert 0.3 < found.low < found.high == math.inf  # every resample is infinite, but eight clusters prove little
+
+
+def test_the_text_of_an_interval_names_its_bias():
+    value, bias = torch.tensor([0.4, 0.8]), torch.tensor([-0.12, 0.001])
+    lines = str(Interval(value, value - 0.1, value + 0.1, 0.95, "posterior", bias=bias)).splitlines()
+    assert lines == [
+        "0.400 [0.300, 0.500] (95 % posterior; on average 0.12 too low)",
+        "0.800 [0.700, 0.900] (95 % posterior)",
+    ]
