@@ -309,12 +309,7 @@ class _Measured:
         class is its squared correlation with the value.
         """
         places = tuple(range(-self.event_dims + 1, 0))
-        own = drawn - drawn.mean(0)
-        own = own.reshape(*own.shape, *[1] * len(places))
-        apart = recalls - recalls.mean(0)
-        share = ratio((own * apart).sum(0) ** 2, (own**2).sum(0) * (apart**2).sum(0))
-        share = (share.nan_to_num(0) - 1 / len(drawn)).clamp(min=0)  # expected for independent draws
-        share = share / share.sum(places, keepdim=True).clamp(min=1)
+        share = class_shares(drawn, recalls, places)
         size = counts.sum(-1)
         share = torch.where((size > 0).sum(-1, keepdim=True) > 2, share, 0.0)  # two classes have another prior
         freedom = 1 / (share**2 / (size - 1).clamp(min=1)).sum(places)
@@ -591,6 +586,22 @@ def _stretch(measure: Measure, clusters: Tensor, pooled: Tensor, level: float, e
 
 
 # --- shared with other modules --------------------------------------------------------------------------------------
+
+
+def class_shares(drawn: Tensor, recalls: Tensor, places: tuple[int, ...]) -> Tensor:
+    """Compute the share of each class in the variance of a value: the squared correlation with its recall.
+
+    Args:
+        drawn: ``[S, ...]`` values of the draws.
+        recalls: ``[S, ..., K]`` recalls of the draws.
+        places: dimensions of the classes, the last ones.
+    """
+    own = drawn - drawn.mean(0)
+    own = own.reshape(*own.shape, *[1] * len(places))
+    apart = recalls - recalls.mean(0)
+    share = ratio((own * apart).sum(0) ** 2, (own**2).sum(0) * (apart**2).sum(0))
+    share = (share.nan_to_num(0) - 1 / len(drawn)).clamp(min=0)  # expected for independent draws
+    return share / share.sum(places, keepdim=True).clamp(min=1)
 
 
 def check_draws(samples: int, level: float, generator: torch.Generator | None) -> None:

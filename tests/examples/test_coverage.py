@@ -11,7 +11,7 @@ from scipy import stats
 
 import imbtorch
 from imbtorch import balanced_accuracy, geometric_mean, imbalance_accuracy
-from imbtorch.analysis import bootstrap, paired_compare, posterior
+from imbtorch.analysis import bootstrap, compare, paired_compare, posterior
 
 # --- coverage ---------------------------------------------------------------------------------------------------------
 
@@ -107,6 +107,23 @@ def test_differences_of_pairs_are_covered(coverage):
         found = paired_compare(balanced_accuracy, a, b, target, 2, samples=400).difference
         held += float(found.low) <= 0.05 <= float(found.high)
     assert held >= 0.92 * 400
+
+
+@pytest.mark.parametrize(("size", "recalls"), [(10, (0.9, 0.5)), (30, (0.9, 0.5)), (10, (0.7, 0.7))])
+def test_differences_of_models_are_covered_in_small_classes(coverage, size, recalls):
+    """The prior pulls the draws to no difference, more than their own spread in thirty classes of five samples."""
+    torch.manual_seed(0)
+    totals, held = torch.full((size,), 5), torch.zeros(2)
+    rates = torch.tensor(recalls).double().unsqueeze(-1).expand(2, size)
+    for _ in range(100):
+        a, b, target = coverage.joint_counts(rates, totals, 0.0)
+        counts = [imbtorch.confusion_matrix(each, target, "multiclass", num_classes=size) for each in (a, b)]
+        paired = paired_compare(balanced_accuracy, a, b, target, size, samples=200, totals="fixed")
+        apart = compare(balanced_accuracy, *counts, samples=200, totals="fixed")
+        for place, found in enumerate((paired.difference, apart.difference)):
+            held[place] += float(found.low) <= recalls[0] - recalls[1] <= float(found.high)
+    assert held[0] >= 91  # .67 and .50 before
+    assert held[1] >= 88
 
 
 def test_cells_of_simulated_sets_are_as_expected(coverage):

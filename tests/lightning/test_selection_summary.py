@@ -302,7 +302,7 @@ def test_the_bias_of_averages_over_small_classes_is_told():
     truth = (2 * 7 - 10) / 10  # every class has 10 targets and expects 10 predictions, 7 of them right
     known = np.mean([float(oracles.imbalance_accuracy(each.tolist())) for each in sets[:40]]) - truth
     assert -0.14 < known < -0.1
-    module = scripted(lightning)(sets[:3].tolist(), num_classes=30)
+    module = scripted(lightning)(sets[:3].tolist())
     notes = summary(module=module, measures=("iam", "balanced_accuracy")).table().notes
     (told,) = [note for note in notes if "on average" in note]
     name, figure = re.match(
