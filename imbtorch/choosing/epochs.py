@@ -50,7 +50,7 @@ class ChosenEpoch:
         epoch: number of the candidate with the best value.
         value: its value on all samples; it looks better than it is, because the candidate was chosen by it.
         corrected: value corrected for the choice; None if ``sparse`` names classes.
-        interval: interval of the corrected value; None if the value is not corrected.
+        interval: interval of the corrected value, extended to ``value``; None if the value is not corrected.
         stability: share of the half-samples that keep the same candidate. It is not the probability that the candidate
             is the best. None if other candidates tie with the kept one, because the rule for ties decides then.
         tied: numbers of the other candidates with the same value.
@@ -190,10 +190,13 @@ def select_epoch(
 
     .. math:: C' = \tfrac1{10} C_{\text{kept}} + \tfrac9{10} X,
 
-    and its interval is the :func:`posterior` of these counts. Some measures are 0 if one class has a recall of 0, such
-    as G-mean, the geometric mean of recalls. For these no value is corrected if a class has fewer than ten samples, or
-    less than one hit in C': a recall of 0 by chance lowers them far below their value in the population, and it occurs
-    more often in halves than in all samples.
+    and its interval is the :func:`posterior` of these counts, extended to the uncorrected value. If one of many epochs
+    is truly better than the others, halves often keep another, and the corrected value is too low: with one of 100
+    candidates better by .13 of balanced accuracy and 20 positives, the interval holds the true value in .95 of the runs
+    (``examples/coverage.md``), .73 without the extension, which makes it a seventh wider. Some
+    measures are 0 if one class has a recall of 0, such as G-mean, the geometric mean of recalls. For these no value is
+    corrected if a class has fewer than ten samples, or less than one hit in C': a recall of 0 by chance lowers them far
+    below their value in the population, and it occurs more often in halves than in all samples.
 
     **Indistinguishable epochs.** The test statistic of an epoch e is :math:`T_e = \max_j (v_j - v_e) / s_{je}`, with
     the values v of the epochs and the standard deviation s of the difference over the half-samples (at least a quarter
@@ -442,6 +445,9 @@ def _chosen(
         interval = posterior(way.measure, counts, samples=draws, level=level, generator=generator)
         # counts are not whole, because they are means over halves, which the name of the method need not say
         interval = replace(interval, method="posterior")
+        # the kept epoch may be truly better than the others, which halves cannot tell
+        own = interval.low.new_tensor(way.sign * way.values[way.kept].item())
+        interval = replace(interval, low=torch.fmin(interval.low, own), high=torch.fmax(interval.high, own))
     tied = as_good_as_best(way.values)
     tied[way.kept] = False
     identical = tied & (held.differences(way.kept) == 0)
