@@ -5,13 +5,13 @@ from imbtorch.choosing.caveats import choice_caveats
 from imbtorch.choosing.epochs import ChosenEpoch, select_epoch
 from imbtorch.choosing.models import Selection, select_model
 from imbtorch.choosing.thresholds import OperatingPoint
+from imbtorch.choosing.ties import undominated
 from imbtorch.inference.comparisons import Comparison, compare, paired_compare
 from imbtorch.inference.exact import BalancedAccuracyPosterior, balanced_accuracy_posterior
 from imbtorch.inference.intervals import Interval, bootstrap, posterior
 from imbtorch.inference.planning import samples_needed
 from imbtorch.inference.scores import partial_auc
 from imbtorch.properties.correlation import Correlations, measure_correlations, perturbed_scores
-from imbtorch.properties.dominance import undominated
 from imbtorch.properties.invariance import SOKOLOVA, InvarianceTable, invariance_table, invariances
 from imbtorch.properties.prevalence import PrevalenceCurves, prevalence_curves
 from imbtorch.properties.sensitivity import SensitivityCurves, sensitivity_curves

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imbtorch.metrics.compat import evaluation_of_transformers, warn_caller
+from imbtorch.compat import evaluation_of_transformers, warn_caller
 from imbtorch.metrics.shared_result import SharedResult
 
 __all__ = ["compute_metrics"]

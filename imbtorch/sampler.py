@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import operator
-import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from types import FrameType
-from typing import Any
 
 import torch
 from torch.utils.data import Dataset, Sampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
+
+from imbtorch.compat import dealer_of_accelerate
 
 __all__ = ["ExactBatchSampler"]
 
@@ -94,7 +93,7 @@ class ExactBatchSampler(Sampler[list[int]]):
     def __iter__(self) -> Iterator[list[int]]:
         """Iterate over the batches of this process."""
         rank, world = self._place()
-        dealer = _dealer_of_accelerate()
+        dealer = dealer_of_accelerate()
         if dealer is not None and max(world, getattr(dealer, "num_processes", 1)) > 1:
             raise RuntimeError(
                 "accelerate would distribute the batches of this process over all processes again, and most samples "
@@ -176,7 +175,7 @@ class _BatchesOfAllProcesses(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         _, world = self.exact._place()
-        dealer = _dealer_of_accelerate()
+        dealer = dealer_of_accelerate()
         if world > 1 and type(dealer).__name__ != "BatchSamplerShard":
             raise RuntimeError(
                 "ExactBatchSampler(...).for_accelerate() yields the batches of all processes, but accelerate does not "
@@ -190,20 +189,6 @@ class _BatchesOfAllProcesses(Sampler[list[int]]):
                 f"{world}; start all processes with one launcher"
             )
         return (batch for batches in zip(*self.exact._dealt_out(world), strict=True) for batch in batches)
-
-
-# in accelerate/data_loader.py, BatchSamplerShard distributes the batches of `enumerate(self.batch_sampler)` without
-# notifying the sampler, so that only the call stack shows it
-def _dealer_of_accelerate() -> Any | None:
-    """Return the shard or dispatcher of accelerate in the call stack that distributes batches, or None."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if frame.f_globals.get("__name__") == "accelerate.data_loader":
-            owner = frame.f_locals.get("self")
-            if type(owner).__name__ in ("BatchSamplerShard", "DataLoaderDispatcher"):
-                return owner
-        frame = frame.f_back
-    return None
 
 
 def _cut(order: Sequence[int], rank: int, world: int, count: int) -> Iterator[list[int]]:

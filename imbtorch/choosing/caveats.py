@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from imbtorch.choosing.models import as_good_as_best
+from imbtorch.choosing.ties import as_good_as_best
 from imbtorch.counts import Counts, margins
 
 __all__ = ["choice_caveats"]

@@ -20,12 +20,11 @@ from imbtorch.choosing.halves import (
     measure_counts,
     parts,
 )
-from imbtorch.choosing.models import TIES, Ties, as_good_as_best
+from imbtorch.choosing.ties import ROUNDING, TIES, Ties, as_good_as_best, index_to_keep
 from imbtorch.counts import Measure, check_choice, evaluated, reads_margins
 from imbtorch.errors import check_class_indices
 from imbtorch.inference.intervals import Interval, check_draws, posterior
 from imbtorch.measures.traits import direction_of
-from imbtorch.properties.dominance import ROUNDING
 from imbtorch.tables import html_table, spans
 from imbtorch.waiting import announced
 
@@ -314,7 +313,7 @@ class _Way:
         values = sign * held.values(layout, measure)
         if bool(values.isnan().all()):
             raise ValueError("measure has no value in any epoch (all are nan), so there is nothing to choose")
-        return cls(measure, sign, ties, values, int(_best(values, ties)))
+        return cls(measure, sign, ties, values, int(index_to_keep(values, ties)))
 
     def read(self, layout: Layout, counts: Tensor, epochs: Tensor) -> Tensor:
         """Compute values ``[m, R]``, higher is better; nan for epochs whose value on all samples is nan."""
@@ -417,7 +416,7 @@ def _halved(
         second = full - first
         for name, way in ways.items():
             pair = torch.stack([way.read(layout, half, epochs) for half in (first, second)], -1)  # [m, R, 2]
-            choice = _best(pair.movedim(0, -1), way.ties)  # [R, 2]
+            choice = index_to_keep(pair.movedim(0, -1), way.ties)  # [R, 2]
             choice = torch.where(pair.isnan().all(0), every.index(way.kept), choice)  # no value on this half
             sums[name] += crossed(held, every, coins, choice)
             values[name].append(pair.flatten(1))
@@ -471,12 +470,6 @@ def _chosen(
 
 
 # --- choices --------------------------------------------------------------------------------------------------------
-
-
-def _best(values: Tensor, ties: Ties) -> Tensor:
-    """Find the index of the highest of ``[..., M]``, the latest or earliest of tied ones; 0 if all are nan."""
-    ranks = torch.arange(values.shape[-1])
-    return torch.where(as_good_as_best(values), ranks if ties == "latest" else ranks.flip(0), -1).argmax(-1)
 
 
 def _sparse_classes(measure: Measure, counts: Tensor) -> tuple[int, ...]:

@@ -6,22 +6,20 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
-from typing import Literal, TypeAlias, cast
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from imbtorch import measures as formulas
+from imbtorch.choosing.ties import TIES, Ties, best_first, pareto_front, undominated
 from imbtorch.counts import Measure, check_choice, check_square, double, evaluated, matrix
 from imbtorch.measures.traits import by_any_name, direction_of
-from imbtorch.properties.dominance import ROUNDING, pareto_front, undominated
 from imbtorch.suggestions import did_you_mean
 from imbtorch.tables import aligned, html_table
 
-__all__ = ["TIES", "Selection", "Ties", "as_good_as_best", "select_model"]
+__all__ = ["Selection", "select_model"]
 
-Ties: TypeAlias = Literal["latest", "earliest"]  # of tied candidates, the one to keep
-TIES: tuple[Ties, ...] = ("latest", "earliest")
 
 FIVE: dict[str, Measure] = {
     "accuracy": formulas.accuracy,
@@ -156,23 +154,6 @@ def _directions(measures: Mapping[str, object | None], higher_is_better: Mapping
     return tuple(direction_of(measure, given.get(name)) for name, measure in measures.items())
 
 
-def as_good_as_best(values: Tensor) -> Tensor:
-    """Find the highest of values ``[..., M]``, up to rounding: several where they tie, never nan.
-
-    Args:
-        values: ``[..., M]``, higher is better; M may be 0.
-
-    Returns:
-        bool ``[..., M]``.
-
-    >>> as_good_as_best(torch.tensor([0.3, torch.inf, torch.nan, torch.inf]))
-    tensor([False,  True, False,  True])
-    """
-    numbers = values.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
-    highest = numbers.amax(-1, keepdim=True) if values.shape[-1] else numbers
-    return torch.isclose(values, highest, rtol=ROUNDING, atol=ROUNDING)
-
-
 @dataclass(frozen=True, eq=False)
 class Selection:
     """Values of several models by several measures, and the model that each way of choosing keeps.
@@ -283,8 +264,7 @@ class Selection:
 
     def _best(self, values: Tensor) -> tuple[str, ...]:
         """Name the models of the highest of values ``[M]``, the one to keep first."""
-        names = self._named(as_good_as_best(values))
-        return names[::-1] if self.ties == "latest" else names
+        return tuple(self.models[index] for index in best_first(values, self.ties))
 
     def _named(self, chosen: Tensor) -> tuple[str, ...]:
         """Name the models for which ``[M]`` is true, in the order of the candidates."""

@@ -26,7 +26,7 @@ else:
                 "imbtorch.lightning needs Lightning: pip install 'imbtorch[lightning]'"
             ) from error
 
-__all__ = ["Callback", "is_fitting", "logged", "reports", "shared_results"]
+__all__ = ["Callback", "is_fitting", "reports", "shared_results"]
 
 
 def shared_results(module: nn.Module) -> Iterator[tuple[str, SharedResult]]:
@@ -46,17 +46,3 @@ def reports(module: nn.Module) -> Iterator[tuple[str, ImbalanceReport]]:
 def is_fitting(trainer: Any) -> bool:
     """Return whether the trainer is in ``fit`` rather than ``validate`` or ``test``."""
     return bool(trainer.state.fn == "fit")
-
-
-def logged(trainer: Any) -> Iterator[tuple[str, Any]]:
-    """Yield keys and results of what the running loop has logged; nothing if Lightning keeps them elsewhere."""
-    results = getattr(trainer, "_results", None)
-    for result in results.values() if isinstance(results, dict) else ():
-        meta = getattr(result, "meta", None)
-        name = getattr(meta, "name", None)
-        if not isinstance(name, str) or getattr(result, "value", None) is None:
-            continue
-        names = [name, f"{name}_step", f"{name}_epoch"] if getattr(meta, "forked", False) else [name]
-        index = getattr(meta, "dataloader_idx", None) if getattr(meta, "add_dataloader_idx", False) else None
-        for each in names:
-            yield each if index is None else f"{each}/dataloader_idx_{index}", result

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from imbtorch.compat import step_of_last_save
+
 __all__ = ["CheckpointWatcher", "TrainingPoint"]
 
 
@@ -68,5 +70,5 @@ class CheckpointWatcher:
 def _mark(checkpoint: Any) -> tuple[Any, ...]:
     """Return values that change with the kept file, even if it keeps its name; no value leaves the device."""
     score = getattr(checkpoint, "best_model_score", None)
-    step = getattr(checkpoint, "_last_global_step_saved", None) if score is None else None
+    step = step_of_last_save(checkpoint) if score is None else None
     return getattr(checkpoint, "best_model_path", ""), score, step

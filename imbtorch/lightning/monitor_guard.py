@@ -16,9 +16,9 @@ from torch.utils.data.distributed import DistributedSampler
 from torchmetrics.wrappers import MetricTracker
 from torchmetrics.wrappers.abstract import WrapperMetric
 
-from imbtorch.lightning.base import Callback, is_fitting, logged
+from imbtorch.compat import LIGHTNINGS_SAMPLER_WARNING, batch_value, callback_of, ignore_warnings, logged, stop_ignoring
+from imbtorch.lightning.base import Callback, is_fitting
 from imbtorch.metrics.base import CountsMetric
-from imbtorch.metrics.compat import LIGHTNINGS_SAMPLER_WARNING, callback_of, ignore_warnings, stop_ignoring
 from imbtorch.metrics.shared_result import ReportedValue, SharedResult
 from imbtorch.metrics.state import SyncedMetric
 from imbtorch.sampler import ExactBatchSampler
@@ -397,7 +397,7 @@ def _plain_values(trainer: Any, of_batch: bool) -> dict[str, float]:
         elif result.has_reset:
             value = None
         elif result.meta.on_step:
-            value = result._forward_cache
+            value = batch_value(result)
         else:
             value = result.value / (result.cumulated_batch_size if result.meta.is_mean_reduction else 1)
         if value is not None and not value.isnan():
@@ -420,7 +420,7 @@ def _returned(module: nn.Module) -> Iterator[_Returned]:
     wrappers = [f"{path}." for path, child in module.named_modules() if isinstance(child, kinds)]
     for path, metric in _metrics(module):
         inside = path.startswith(tuple(wrappers))
-        for values in (metric.last_value, metric._forward_cache):
+        for values in (metric.last_value, batch_value(metric)):
             for name, value in (values if isinstance(values, dict) else {type(metric).__name__: values}).items():
                 one = metric[name] if isinstance(metric, SharedResult) and name in metric else metric
                 numbers = value.flatten().tolist() if isinstance(value, Tensor) else []

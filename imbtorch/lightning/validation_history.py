@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imbtorch.choosing.models import Ties, as_good_as_best
+from imbtorch.choosing.ties import Ties, best_first
 from imbtorch.counts import Counts, Margins, sums
 from imbtorch.inference.intervals import Interval, posterior
 from imbtorch.metrics.report import ImbalanceReport
@@ -183,8 +183,7 @@ class ValidationHistory:
         values, best = dict(zip(columns, by_measure, strict=True)), {}
         for name, column in columns.items():
             if column.better is not None:
-                places = as_good_as_best(values[name] if column.better else -values[name]).nonzero().flatten().tolist()
-                best[name] = tuple(places[::-1] if ties == "latest" else places)
+                best[name] = tuple(best_first(values[name] if column.better else -values[name], ties))
         stacked = Margins(*(torch.stack(some) for some in zip(*marginal, strict=True))) if names else NONE
         return cls(epochs, steps, counts, stacked, values, best)
 

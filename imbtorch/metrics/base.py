@@ -17,10 +17,10 @@ from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
 from imbtorch.batches import FAULTS, Batch
+from imbtorch.compat import warn_caller
 from imbtorch.counts import Counts, Margins, check_choice, sums
 from imbtorch.kernels import reading_is_free
 from imbtorch.measures import Average
-from imbtorch.metrics.compat import warn_caller
 from imbtorch.metrics.state import Setting, SummedState, digest
 from imbtorch.tasks import Counting, Layout, Task, Threshold
 from imbtorch.waiting import rank_zero

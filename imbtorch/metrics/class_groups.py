@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from imbtorch.arguments import whole_number
+from imbtorch.compat import warn_caller
 from imbtorch.kernels import integers
 from imbtorch.metrics.averaging import AveragedMeasure
-from imbtorch.metrics.compat import warn_caller
 from imbtorch.metrics.rows import Row, Snapshot
 
 __all__ = ["ClassGroups", "shot_groups"]

@@ -13,11 +13,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from imbtorch.compat import warn_caller
 from imbtorch.counts import Counts
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import targets
 from imbtorch.metrics.class_groups import check_group_name
-from imbtorch.metrics.compat import warn_caller
 from imbtorch.metrics.rows import Row, Snapshot
 from imbtorch.suggestions import did_you_mean
 from imbtorch.tasks import Counting

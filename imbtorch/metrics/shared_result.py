@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import Metric
 
+from imbtorch.compat import batch_value, warn_caller
 from imbtorch.metrics.base import CountsMetric
-from imbtorch.metrics.compat import warn_caller
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import Row
 from imbtorch.metrics.state import Setting
@@ -234,7 +234,7 @@ class ReportedValue(Metric):
     @property  # type: ignore[override]
     def _forward_cache(self) -> Tensor | None:
         """Value of the report's last batch, which Lightning logs for ``on_step=True``."""
-        cache = self.report._forward_cache
+        cache = batch_value(self.report)
         return None if cache is None else cache.get(self.full_name)
 
     @_forward_cache.setter

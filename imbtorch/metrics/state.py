@@ -18,8 +18,8 @@ from torchmetrics.utilities.data import dim_zero_sum
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 from imbtorch.arguments import refuse_arguments_of_others
+from imbtorch.compat import updated_by_collection
 from imbtorch.counts import has_float64
-from imbtorch.metrics.compat import updated_by_collection
 from imbtorch.suggestions import did_you_mean
 
 __all__ = ["Setting", "SummedState", "SyncedMetric"]

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from imbtorch.arguments import check_generator
 from imbtorch.choosing.thresholds import OperatingPoint, best_place, corrected_counts, distinct, operating_point
+from imbtorch.compat import warn_caller
 from imbtorch.counts import Measure, check_choice, double, evaluated, rescaled_rows
 from imbtorch.inference.intervals import Interval, check_level, posterior, quantiles
 from imbtorch.inference.scores import (
@@ -30,7 +31,6 @@ from imbtorch.inference.scores import (
 from imbtorch.measures import expected_cost
 from imbtorch.metrics.averaging import AtPrevalence, AveragedMeasure
 from imbtorch.metrics.base import UNSURE
-from imbtorch.metrics.compat import warn_caller
 from imbtorch.metrics.limits import checked_limits
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import Row

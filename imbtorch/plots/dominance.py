@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.choosing.models import Selection
+from imbtorch.choosing.ties import undominated
 from imbtorch.measures.traits import measure_function
 from imbtorch.plots.style import MARKERS, add_legend, display_names, figure_and_axes, literal
 from imbtorch.properties.dominance import (
@@ -18,7 +19,6 @@ from imbtorch.properties.dominance import (
     greatest_value,
     largest_trapezium,
     space_points,
-    undominated,
 )
 
 if TYPE_CHECKING:

@@ -14,12 +14,8 @@ __all__ = [
     "greatest_gmean",
     "greatest_value",
     "largest_trapezium",
-    "pareto_front",
     "space_points",
-    "undominated",
 ]
-
-ROUNDING = 1e-12  # difference of values, and share of them, up to which they tie
 
 
 def greatest_gmean(dominance: Tensor) -> Tensor:
@@ -118,49 +114,3 @@ def greatest_value(measure: Measure, dominance: Tensor, negatives: float, positi
     rates = two_by_two(tnr, 1 - tnr, 1 - tpr, tpr)
     totals = torch.tensor([[negatives], [positives]], dtype=torch.float64)
     return evaluated(measure, rates * totals).amax(-1)
-
-
-def undominated(points: Tensor) -> Tensor:
-    """Find the points to whose northeast no other lies: none has both values as high and one of them higher.
-
-    The weight of each class decides which of these points is best. A classifier that predicts everything positive is
-    always among them, since no dominance is higher.
-
-    Args:
-        points: ``[M, 2]`` of dominance and G-mean (or another measure of which higher is better), or ``[M, D]`` of D
-            such values.
-
-    Returns:
-        bool ``[M]``; points that are equal up to rounding share their fate, and a point with a nan value is False.
-
-    Raises:
-        ValueError: for another shape.
-
-    Source: Garcia, Mollineda and Sanchez (2009), section 2.1.
-
-    >>> undominated(torch.tensor([[0.0, 0.8], [0.1, 0.7], [-0.1, 0.7], [0.0, 0.8]]))
-    tensor([ True,  True, False,  True])
-    """
-    if points.ndim != 2:
-        raise ValueError(f"points must be [M, 2] of dominance and G-mean, got {list(points.shape)}")
-    defined = ~points.isnan().any(-1)
-    return defined & pareto_front(torch.where(defined.unsqueeze(-1), points, -torch.inf))
-
-
-def pareto_front(values: Tensor) -> Tensor:
-    """Find the candidates that no other beats: as good in every value, up to rounding, and better in one.
-
-    Args:
-        values: ``[M, D]``, higher is better; nan counts as lower than all numbers.
-
-    Returns:
-        bool ``[M]``.
-
-    >>> pareto_front(torch.tensor([[0.9, 0.2], [0.2, 0.9], [0.2, 0.2], [torch.nan, 1.0]]))
-    tensor([ True,  True, False,  True])
-    """
-    ranked = values.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
-    others = ranked.unsqueeze(1)  # [other, 1, D]
-    tied = torch.isclose(others, ranked, rtol=ROUNDING, atol=ROUNDING)
-    as_good, better = (others >= ranked) | tied, (others > ranked) & ~tied
-    return ~(as_good.all(-1) & better.any(-1)).any(0)

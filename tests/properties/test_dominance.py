@@ -1,14 +1,12 @@
 """The space of dominance and geometric mean: areas and trapezia by hand and against scikit-learn."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
 from sklearn.metrics import auc, roc_auc_score
 
 import imbtorch
-from imbtorch.analysis import partial_auc, select_model, skew_ratio, undominated
+from imbtorch.analysis import partial_auc, select_model, skew_ratio
 from imbtorch.properties.dominance import (
     equal_area_gmean,
     feasible,
@@ -84,18 +82,6 @@ def test_an_infeasible_point_never_has_the_largest_trapezium():
 
 
 # --- thresholds ------------------------------------------------------------------------------------------------------
-
-
-def test_what_no_other_point_dominates():
-    generator = torch.Generator().manual_seed(3)
-    points = (torch.rand(60, 2, generator=generator) * 10).round()  # many are equal
-    expected = [not any(q != p and q[0] >= p[0] and q[1] >= p[1] for q in points.tolist()) for p in points.tolist()]
-    assert undominated(points).tolist() == expected
-    assert 1 < sum(expected) < 30
-    assert undominated(torch.tensor([[0.0, math.nan], [0.1, 0.5], [-0.5, 0.4]])).tolist() == [False, True, False]
-    assert undominated(torch.empty(0, 2)).tolist() == []
-    with pytest.raises(ValueError, match=r"points must be \[M, 2\] .*got \[2\]"):
-        undominated(torch.zeros(2))
 
 
 def test_the_greatest_value_at_a_dominance():

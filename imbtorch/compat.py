@@ -1,4 +1,9 @@
-"""Workarounds for torchmetrics, Lightning and transformers; comments quote the lines that make them necessary."""
+"""Workarounds for torchmetrics, Lightning, transformers and accelerate.
+
+Comments quote the lines that make them necessary. All reads of private attributes and call frames of these packages are
+here; classes that inherit from torchmetrics use its protected attributes (``_update_count``, ``_is_synced``) as well.
+Tested with torchmetrics 1.7 to 1.9, Lightning 2.4 to 2.6, transformers 5.23 and accelerate 1.15.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ import inspect
 import os
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, cast
@@ -16,9 +22,13 @@ import torch
 from torchmetrics import Metric, MetricCollection
 
 __all__ = [
+    "batch_value",
     "callback_of",
+    "dealer_of_accelerate",
     "evaluation_of_transformers",
     "ignore_warnings",
+    "logged",
+    "step_of_last_save",
     "stop_ignoring",
     "updated_by_collection",
     "warn_caller",
@@ -40,10 +50,17 @@ def updated_by_collection() -> bool:
     return caller.f_code is _COLLECTION_UPDATE and bool(caller.f_locals["self"]._groups_checked)
 
 
+# torchmetrics/metric.py, Metric.forward: `self._forward_cache = ...` is the only place that keeps the value of a batch.
+# Results of Lightning's `self.log` (`_ResultMetric`) are metrics that set it themselves.
+def batch_value(metric: Metric) -> Any:
+    """Return the value that a metric, or a logged number of Lightning, had for its last batch; None without one."""
+    return metric._forward_cache
+
+
 # torchmetrics/metric.py wraps `update` and `compute` of each instance (`self.update = self._wrap_update(self.update)`)
 # and MetricCollection calls them for the user, so that no fixed `stacklevel` points to the user's line.
 _PASSED = (
-    f"{Path(__file__).parent.parent}{os.sep}",
+    f"{Path(__file__).parent}{os.sep}",
     f"{Path(inspect.getfile(Metric)).parent}{os.sep}",
     contextlib.__file__,
 )
@@ -81,6 +98,29 @@ def stop_ignoring(entries: list[Any]) -> None:
             active.remove(entry)
 
 
+# lightning/pytorch/trainer/connectors/logger_connector/result.py: `_ResultCollection(dict)` holds a `_ResultMetric` for
+# each `self.log`, also before `trainer.callback_metrics` shows it, with `has_reset` where another loop logged it.
+def logged(trainer: Any) -> Iterator[tuple[str, Any]]:
+    """Yield keys and results of what the running loop has logged; nothing if Lightning keeps them elsewhere."""
+    results = getattr(trainer, "_results", None)
+    for result in results.values() if isinstance(results, dict) else ():
+        meta = getattr(result, "meta", None)
+        name = getattr(meta, "name", None)
+        if not isinstance(name, str) or getattr(result, "value", None) is None:
+            continue
+        names = [name, f"{name}_step", f"{name}_epoch"] if getattr(meta, "forked", False) else [name]
+        index = getattr(meta, "dataloader_idx", None) if getattr(meta, "add_dataloader_idx", False) else None
+        for each in names:
+            yield each if index is None else f"{each}/dataloader_idx_{index}", result
+
+
+# lightning/pytorch/callbacks/model_checkpoint.py, `_save_checkpoint`: `self._last_global_step_saved =
+# trainer.global_step`.
+def step_of_last_save(checkpoint: Any) -> int | None:
+    """Return the step at which a checkpoint callback last wrote a file; None if Lightning keeps it elsewhere."""
+    return getattr(checkpoint, "_last_global_step_saved", None)
+
+
 # lightning/pytorch/utilities/model_helpers.py, `is_overridden`: `elif isinstance(instance, pl.Callback)`, else it
 # raises. `lightning` and `pytorch_lightning` each have their own Callback and, in older versions, accept no other.
 def callback_of(package: str, behaviour: type, name: str) -> Any:
@@ -101,3 +141,20 @@ def evaluation_of_transformers() -> FrameType | None:
     while frame is not None and not frame.f_globals.get("__name__", "").startswith("transformers."):
         frame = frame.f_back
     return frame
+
+
+# --- accelerate ------------------------------------------------------------------------------------------------------
+
+
+# accelerate/data_loader.py: `BatchSamplerShard` distributes the batches of `enumerate(self.batch_sampler)` without
+# notifying the sampler, so that only the call stack shows it
+def dealer_of_accelerate() -> Any | None:
+    """Return the shard or dispatcher of accelerate in the call stack that distributes batches, or None."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "accelerate.data_loader":
+            owner = frame.f_locals.get("self")
+            if type(owner).__name__ in ("BatchSamplerShard", "DataLoaderDispatcher"):
+                return owner
+        frame = frame.f_back
+    return None
