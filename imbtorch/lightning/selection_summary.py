@@ -404,10 +404,7 @@ class SelectionSummary(Callback):
         followed, history = self._followed, self.history()
         if followed is None or not self._validations:
             raise RuntimeError("no validation of fit was kept yet, so there is nothing to select from")
-        kept = {}
-        for how, each in zip(_names_of_kept([*self._kept.values()]), self._kept.values(), strict=True):
-            monitor = each["monitor"] or ""
-            kept[how] = Kept(each["epoch"], each["step"], followed.monitored.get(monitor, ""), monitor)
+        kept = _named([*self._kept.values()], followed.monitored)
         if not followed.resamples:
             remedy = "report its value on test data"
         elif not self.predictions:
@@ -451,15 +448,22 @@ def _rule_of(checkpoint: Any) -> dict[str, Any]:
     return {"monitor": getattr(checkpoint, "monitor", None), "ties": getattr(checkpoint, "ties", "earliest")}
 
 
-def _names_of_kept(kept: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name the kept checkpoints by their monitor; those of one monitor also by their rule for ties or their number."""
-    names = []
+def _named(kept: Sequence[Mapping[str, Any]], monitored: Mapping[str, str]) -> dict[str, Kept]:
+    """Name the kept checkpoints by their monitor; those of one monitor also by their rule for ties or their number.
+
+    Args:
+        kept: what each checkpoint callback kept, with its monitor and its rule for ties.
+        monitored: monitor -> measure of the report.
+    """
+    named = {}
     for index, one in enumerate(kept):
-        same = [other for other in kept if other["monitor"] == one["monitor"]]
-        name = f"kept by {one['monitor']}" if one["monitor"] else "kept last"
-        if one["monitor"] and len({other["ties"] for other in same}) == len(same) > 1:
+        same = [place for place, other in enumerate(kept) if other["monitor"] == one["monitor"]]
+        monitor, number = one["monitor"] or "", None
+        name = f"kept by {monitor}" if monitor else "kept last"
+        if monitor and len({kept[place]["ties"] for place in same}) == len(same) > 1:
             name += f" ({one['ties']} of ties)"
         elif len(same) > 1:
-            name += f" ({sum(other['monitor'] == one['monitor'] for other in kept[: index + 1])})"
-        names.append(name)
-    return names
+            number = same.index(index) + 1
+            name += f" ({number})"
+        named[name] = Kept(one["epoch"], one["step"], monitored.get(monitor, ""), monitor, number)
+    return named

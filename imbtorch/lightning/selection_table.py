@@ -34,12 +34,14 @@ class Kept(NamedTuple):
         step: optimizer steps that had been taken; None if they are not known.
         measure: the column that the callback monitors; empty for none.
         monitor: name of the monitored value, which need not be of the report; empty for none.
+        number: place of the callback among those of one monitor, from 1; None if its name shows no number.
     """
 
     epoch: int | None
     step: int | None
     measure: str
     monitor: str
+    number: int | None = None
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class SelectedEpoch:
         choice: with ``predictions=True`` the result of resampling: the value corrected for having been chosen, its
             interval, its stability, the epochs indistinguishable from this one, and how far below the best these may
             lie. Its epochs are indices of the validations.
+        kept: True for the weights that a checkpoint kept, False for the epoch that a measure selects.
     """
 
     how: str
@@ -66,6 +69,12 @@ class SelectedEpoch:
     best: tuple[str, ...] = ()
     tied: int = 0
     choice: ChosenEpoch | None = None
+    kept: bool = False
+
+    @property
+    def label(self) -> str:
+        """Name of the row in the text."""
+        return self.how if self.kept else f"best {self.how}"
 
 
 @dataclass(frozen=True)
@@ -110,19 +119,23 @@ class SelectionTable:
             resampled: indices of the validations among which these chose; empty where nothing was resampled.
             remedy: end of the sentence that the best value is too optimistic, where nothing was resampled.
         """
-        places = {how: (history.at(each.epoch, each.step), each.measure) for how, each in kept.items()}
-        places |= {name: (tied[0] if tied else None, name) for name, tied in history.best.items()}
+        selected = [
+            (SelectedEpoch(how, each.epoch, each.step, kept=True), history.at(each.epoch, each.step), each.measure)
+            for how, each in kept.items()
+        ]
+        selected += [(SelectedEpoch(name), tied[0] if tied else None, name) for name, tied in history.best.items()]
         rows = []
-        for how, (at, measure) in places.items():
+        for row, at, measure in selected:
             if at is None:
-                rows.append(SelectedEpoch(how, kept[how].epoch, kept[how].step) if how in kept else SelectedEpoch(how))
+                rows.append(row)
                 continue
+            epoch, step = history.epochs[at], history.steps[at]
             values = {name: line[at].item() for name, line in history.values.items()}
             best = tuple(name for name, indices in history.best.items() if at in indices)
             tied = len(history.best[measure]) - 1 if measure in best else 0
             choice = choices.get(measure)
             choice = choice if choice is not None and choice.epoch == at else None
-            rows.append(SelectedEpoch(how, history.epochs[at], history.steps[at], values, best, tied, choice))
+            rows.append(SelectedEpoch(row.how, epoch, step, values, best, tied, choice, row.kept))
         notes = tuple(_notes(followed, history, kept, choices, resampled, remedy))
         baseline = _baseline(followed, history)
         return cls(followed.path, history.unit, history.labels, tuple(followed.columns), tuple(rows), baseline, notes)
@@ -181,7 +194,7 @@ class SelectionTable:
     def _values(self) -> list[list[str]]:
         """Return the columns of all rows and of the baseline, each with its head."""
         _, baseline = self.baseline
-        columns = [["", *map(_label, self.rows), "Baseline"]]
+        columns = [["", *(row.label for row in self.rows), "Baseline"]]
         for head, cells in (
             ("epoch", [_cell(row.epoch) for row in self.rows]),
             ("step", [_cell(row.step) * (self.unit == "step") for row in self.rows]),
@@ -196,10 +209,10 @@ class SelectionTable:
     def _corrected(self) -> list[list[str]]:
         """Return the head and the rows that resampling adds, one for each choice."""
         lines = [["", "corrected [95 % interval]", "stability", "indistinguishable"]]
-        kept = [row.choice for row in self.rows if _is_kept(row)]
+        kept = [row.choice for row in self.rows if row.kept]
         for row in self.rows:
             choice = row.choice
-            if choice is None or (not _is_kept(row) and any(choice is other for other in kept)):
+            if choice is None or (not row.kept and any(choice is other for other in kept)):
                 continue
             low_high = (
                 ""
@@ -209,7 +222,7 @@ class SelectionTable:
             others = len(choice.indistinguishable) - 1
             lines.append(
                 [
-                    _label(row),
+                    row.label,
                     f"{_cell(choice.corrected)}{low_high}",
                     "-" if choice.stability is None else f"{choice.stability:.2f}",
                     f"{others} (<= {choice.shortfall:.2f} worse)" if others else "none",
@@ -221,16 +234,6 @@ class SelectionTable:
         """Return the rows as an HTML table for notebooks, and the notes below."""
         cells = [["" if cell is None else _cell(cell) for cell in row] for row in self.rows_of_cells()]
         return html_table(cells) + "".join(f"<p>{escape(note)}</p>" for note in self.notes)
-
-
-def _is_kept(row: SelectedEpoch) -> bool:
-    """Return whether the row is of a checkpoint."""
-    return row.how.startswith("kept ")
-
-
-def _label(row: SelectedEpoch) -> str:
-    """Return the name of a row in the text."""
-    return row.how if _is_kept(row) else f"best {row.how}"
 
 
 def _cell(value: float | None) -> str:
@@ -302,7 +305,7 @@ def _notes(
                 "EarlyStopping: a tie is no improvement and uses up patience; in the study of deep networks a patience "
                 "of half the validations lost nothing"
             )
-    if any(how.endswith(" (1)") for how in kept):
+    if any(each.number is not None for each in kept.values()):
         yield "(1), (2): checkpoint callbacks, in their order in the Trainer"
     if "bottom_line" in followed.columns:
         yield "bottom_line: epoch with the highest min(accuracy, CBA), the max-min choice"

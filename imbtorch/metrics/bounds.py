@@ -14,7 +14,7 @@ from torch import Tensor
 from imbtorch.counts import Counts, Measure, mapped
 from imbtorch.inference.intervals import Interval, posterior
 from imbtorch.metrics.averaging import AtPrevalence, AveragedMeasure
-from imbtorch.metrics.rows import Bound, Row, Snapshot
+from imbtorch.metrics.rows import Bound, Kind, Row, Snapshot
 from imbtorch.suggestions import did_you_mean
 
 __all__ = ["Bounds", "checked_intervals"]
@@ -70,21 +70,32 @@ class Bounds:
         return found
 
     def to_draw(self, prevalence: Tensor | None) -> dict[str, Measure]:
-        """Return the measures to draw by key; a per-class measure occurs once, with the values of all classes.
+        """Return the measures to draw by name; a per-class measure occurs once, with the values of all classes.
 
         Args:
             prevalence: class shares to which draws of counts are rescaled; None to leave them as they are.
         """
-        whole = {self._key(row): replace(measure, of_class=None) for row, measure in self.measured.items()}
-        return {key: each if prevalence is None else AtPrevalence(each, prevalence) for key, each in whole.items()}
+        found: dict[str, Measure] = {}
+        for row, measure in self.measured.items():
+            whole = replace(measure, of_class=None)
+            found[self._drawn_as(row)] = whole if prevalence is None else AtPrevalence(whole, prevalence)
+        return found
 
     def by_row(self, found: Mapping[str, Interval]) -> dict[Row, Interval]:
         """Return the interval of each row, given the intervals of the measures in :meth:`to_draw`."""
-        return {row: _of_class(found[self._key(row)], each.of_class) for row, each in self.measured.items()}
+        return {row: _of_class(found[self._drawn_as(row)], each.of_class) for row, each in self.measured.items()}
 
-    @staticmethod
-    def _key(row: Row) -> str:
-        return f"{row.measure} of each class" if row.kind == "class" else row.measure
+    def _drawn_as(self, row: Row) -> str:
+        """Return the name under which the measure of a row is drawn."""
+        return self._names_of_draws[row.measure, row.kind]
+
+    @cached_property
+    def _names_of_draws(self) -> dict[tuple[str, Kind], str]:
+        """Name of the first row of each measure and kind, since names of rows are unique."""
+        names: dict[tuple[str, Kind], str] = {}
+        for row in self.measured:
+            names.setdefault((row.measure, row.kind), row.name)
+        return names
 
 
 def _of_class(interval: Interval, index: int | None) -> Interval:

@@ -376,3 +376,18 @@ def test_all_processes_agree_whether_there_is_a_last_result_to_read():
     for estimates, collectives in launch(2, interval_after_reset, timeout=60):
         assert estimates == [pytest.approx(accuracy), 0.75]
         assert collectives == ["all_reduce"]
+
+
+def test_a_measure_with_the_words_of_another_name_has_its_own_interval():
+    """Accuracy, under a name that reads like all recalls, keeps the bounds that it has under its own."""
+
+    def right(counts):
+        return imbtorch.accuracy(counts)
+
+    right.higher_is_better = True
+    name = "recall of each class"
+    renamed = filled(measures={name: right}, intervals=[name, "recall/fraud"]).compute()
+    plain = filled(measures=["accuracy"], intervals=["accuracy", "recall/fraud"]).compute()
+    for end in ("low", "high"):
+        assert renamed[f"{name}_{end}"] == plain[f"accuracy_{end}"]
+        assert renamed[f"recall/fraud_{end}"] == plain[f"recall/fraud_{end}"]

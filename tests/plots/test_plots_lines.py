@@ -176,7 +176,7 @@ def test_what_cannot_be_selected_from_is_refused():
             plots.plot_selection({"a": [0.5, 0.6]}, selected={"kept": wrong})
     with pytest.raises(ValueError, match="intervals must be"):
         plots.plot_selection({"a": [0.5, 0.6]}, intervals={"b": interval(torch.ones(2))})
-    with pytest.raises(ValueError, match="trivial must be one of 'a', got 'b'"):
+    with pytest.raises(ValueError, match="baseline must be one of 'a', got 'b'"):
         plots.plot_selection({"a": [0.5, 0.6]}, baseline={"b": 0.5})
     with pytest.raises(ValueError, match=r"interval of 'a' must have limits \[2\], got \[3\]"):
         plots.plot_selection({"a": [0.5, 0.6]}, intervals={"a": interval(torch.ones(3))})
@@ -243,7 +243,7 @@ def test_the_classes_that_degrade_have_names():
 # --- beside what looks at nothing ------------------------------------------------------------------------------------
 
 
-def test_trivial_values_are_dotted_lines_below_bars_points_and_curves():
+def test_baselines_are_dotted_lines_below_bars_points_and_curves():
     _, ax = plots.plot_values(torch.tensor([0.9, 0.5, 0.2]), baseline=torch.tensor([0.8, math.nan, 0.1]))
     *dotted, explained = [each for each in ax.lines if each.get_linestyle() == ":"]
     assert [each.get_xydata().tolist() for each in dotted] == [
@@ -262,7 +262,7 @@ def test_trivial_values_are_dotted_lines_below_bars_points_and_curves():
     *dotted, _ = [each for each in ax.lines if each.get_linestyle() == ":"]  # the last one is of the legend alone
     heights = {each.get_color(): each.get_ydata()[0] for each in dotted}
     assert [heights[line(ax, name).get_color()] for name in ("iam", "mcc")] == [-0.5, 0.0]
-    with pytest.raises(ValueError, match=r"trivial must be \[2\] like one of the values, got \[3\]"):
+    with pytest.raises(ValueError, match=r"baseline must be \[2\] like one of the values, got \[3\]"):
         plots.plot_values(course, baseline=torch.ones(3))
 
 
