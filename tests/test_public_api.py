@@ -3,6 +3,7 @@
 import importlib
 
 import pytest
+import surface
 
 METRICS = """
 Accuracy AccuracyDominanceArea AdjustedBalancedAccuracy BalancedAccuracy BottomLine ClassBalanceAccuracy CohenKappa
@@ -47,6 +48,12 @@ def test_these_names_are_public(module):
     found = importlib.import_module(module)
     assert sorted(found.__all__) == sorted(NAMES[module].split())
     assert all(getattr(found, name) is not None for name in found.__all__)
+
+
+def test_the_whole_surface_is_that_of_the_file():
+    """Signatures and methods too, so that each addition shows in a diff."""
+    remedy = "run `python tests/surface.py` and look at the diff of tests/public_surface.txt"
+    assert surface.FILE.read_text(encoding="utf-8") == surface.text(), remedy
 
 
 def test_a_name_means_the_same_wherever_it_is_imported_from():

@@ -96,20 +96,15 @@ class GeometricMean(ConfusionMatrixMetric):
         correction: float = 0.0,
         **kwargs: Unpack[MetricArguments],
     ) -> None:
-        """Set the correction, and the arguments that :class:`ConfusionMatrixMetric` explains in full.
+        """Set the correction, and the arguments of :class:`ConfusionMatrixMetric`.
 
         Args:
             task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
             num_classes: number of classes; required for multiclass.
             correction: value in [0, 1] that replaces a recall of 0.
-            num_labels: number of labels; required for multilabel.
             average: average over labels in the multilabel task; ``"auto"`` is ``"macro"``.
-            threshold: probability strictly above which 1 is predicted (binary and multilabel).
-            logits: True if floating ``preds`` of the binary and multilabel tasks are logits.
-            ignore_index: target of the samples that are not counted.
-            on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
-            state: ``"matrix"``, or ``"margins"`` to use less memory for many classes.
-            weighted: True if ``update`` takes the weights of samples.
+            num_labels, threshold, logits, ignore_index, on_invalid, state, weighted: arguments of
+                :class:`ConfusionMatrixMetric`, which explains them.
             kwargs: arguments of :class:`torchmetrics.Metric`.
         """
         super().__init__(task, num_classes, **kwargs)
@@ -206,21 +201,16 @@ class CohenKappa(ConfusionMatrixMetric):
         weights: Literal["linear", "quadratic"] | None = None,
         **kwargs: Unpack[MetricArguments],
     ) -> None:
-        """Set the weights of errors, and the arguments that :class:`ConfusionMatrixMetric` explains in full.
+        """Set the weights of errors, and the arguments of :class:`ConfusionMatrixMetric`.
 
         Args:
             task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
             num_classes: number of classes; required for multiclass.
             weights: ``"linear"`` or ``"quadratic"`` weights of errors between ordered classes, which need the matrix;
                 None to weigh all errors alike.
-            num_labels: number of labels; required for multilabel.
             average: average over labels in the multilabel task; ``"auto"`` is ``"macro"``.
-            threshold: probability strictly above which 1 is predicted (binary and multilabel).
-            logits: True if floating ``preds`` of the binary and multilabel tasks are logits.
-            ignore_index: target of the samples that are not counted.
-            on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
-            state: ``"matrix"``, or ``"margins"`` to use less memory for many classes.
-            weighted: True if ``update`` takes the weights of samples.
+            num_labels, threshold, logits, ignore_index, on_invalid, state, weighted: arguments of
+                :class:`ConfusionMatrixMetric`, which explains them.
             kwargs: arguments of :class:`torchmetrics.Metric`.
         """
         super().__init__(task, num_classes, **kwargs)
@@ -246,7 +236,7 @@ class ExpectedCost(ConfusionMatrixMetric):
         normalize: bool | Literal["baseline"] = True,
         **kwargs: Unpack[MetricArguments],
     ) -> None:
-        """Set the costs, and the arguments that :class:`ConfusionMatrixMetric` explains in full.
+        """Set the costs, and the arguments of :class:`ConfusionMatrixMetric`.
 
         Args:
             task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
@@ -254,14 +244,10 @@ class ExpectedCost(ConfusionMatrixMetric):
             costs: ``[K, K]`` costs of a sample, rows its true class, columns its predicted class.
             normalize: True for the mean cost of a sample, False for the total, ``"baseline"`` for the ratio to the cost
                 of the best constant prediction.
-            num_labels: number of labels; required for multilabel.
             average: average over labels in the multilabel task; ``"auto"`` is ``"macro"``.
-            threshold: probability strictly above which 1 is predicted (binary and multilabel).
-            logits: True if floating ``preds`` of the binary and multilabel tasks are logits.
-            ignore_index: target of the samples that are not counted.
-            on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
             state: ``"matrix"``; the measure needs all of it.
-            weighted: True if ``update`` takes the weights of samples.
+            num_labels, threshold, logits, ignore_index, on_invalid, weighted: arguments of
+                :class:`ConfusionMatrixMetric`, which explains them.
             kwargs: arguments of :class:`torchmetrics.Metric`.
 
         Raises:
@@ -330,20 +316,15 @@ class FScore(ConfusionMatrixMetric):
         beta: float = 1.0,
         **kwargs: Unpack[MetricArguments],
     ) -> None:
-        """Set beta, and the arguments that :class:`ConfusionMatrixMetric` explains in full.
+        """Set beta, and the arguments of :class:`ConfusionMatrixMetric`.
 
         Args:
             task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
             num_classes: number of classes; required for multiclass.
             beta: weight of recall relative to precision; 1 for F1.
-            num_labels: number of labels; required for multilabel.
             average: average over classes or labels; ``"auto"`` is ``"binary"`` in the binary task, else ``"macro"``.
-            threshold: probability strictly above which 1 is predicted (binary and multilabel).
-            logits: True if floating ``preds`` of the binary and multilabel tasks are logits.
-            ignore_index: target of the samples that are not counted.
-            on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
-            state: ``"matrix"``, or ``"margins"`` to use less memory for many classes.
-            weighted: True if ``update`` takes the weights of samples.
+            num_labels, threshold, logits, ignore_index, on_invalid, state, weighted: arguments of
+                :class:`ConfusionMatrixMetric`, which explains them.
             kwargs: arguments of :class:`torchmetrics.Metric`.
         """
         super().__init__(task, num_classes, **kwargs)
@@ -426,20 +407,15 @@ class WeightedAccuracy(ConfusionMatrixMetric):
         alpha: float = 0.5,
         **kwargs: Unpack[MetricArguments],
     ) -> None:
-        """Set the weight, and the arguments that :class:`ConfusionMatrixMetric` explains in full.
+        """Set the weight, and the arguments of :class:`ConfusionMatrixMetric`.
 
         Args:
             task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
             num_classes: number of classes; required for multiclass.
             alpha: weight of the positive class in [0, 1].
-            num_labels: number of labels; required for multilabel.
             average: average over classes, each against the rest, or over labels; not needed for two classes.
-            threshold: probability strictly above which 1 is predicted (binary and multilabel).
-            logits: True if floating ``preds`` of the binary and multilabel tasks are logits.
-            ignore_index: target of the samples that are not counted.
-            on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
-            state: ``"matrix"``, or ``"margins"`` to use less memory for many classes.
-            weighted: True if ``update`` takes the weights of samples.
+            num_labels, threshold, logits, ignore_index, on_invalid, state, weighted: arguments of
+                :class:`ConfusionMatrixMetric`, which explains them.
             kwargs: arguments of :class:`torchmetrics.Metric`.
         """
         super().__init__(task, num_classes, **kwargs)
@@ -519,21 +495,16 @@ class LikelihoodRatio(ConfusionMatrixMetric):
         positive: bool = True,
         **kwargs: Unpack[MetricArguments],
     ) -> None:
-        """Set the kind of ratio, and the arguments that :class:`ConfusionMatrixMetric` explains in full.
+        """Set the kind of ratio, and the arguments of :class:`ConfusionMatrixMetric`.
 
         Args:
             task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
             num_classes: number of classes; required for multiclass.
             positive: True for the ratio of a positive prediction, higher is better; False for a negative prediction,
                 lower is better.
-            num_labels: number of labels; required for multilabel.
             average: average over classes, each against the rest, or over labels; not needed for two classes.
-            threshold: probability strictly above which 1 is predicted (binary and multilabel).
-            logits: True if floating ``preds`` of the binary and multilabel tasks are logits.
-            ignore_index: target of the samples that are not counted.
-            on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
-            state: ``"matrix"``, or ``"margins"`` to use less memory for many classes.
-            weighted: True if ``update`` takes the weights of samples.
+            num_labels, threshold, logits, ignore_index, on_invalid, state, weighted: arguments of
+                :class:`ConfusionMatrixMetric`, which explains them.
             kwargs: arguments of :class:`torchmetrics.Metric`.
         """
         super().__init__(task, num_classes, **kwargs)
@@ -557,19 +528,15 @@ class NetBenefit(ConfusionMatrixMetric):
     def __init__(
         self, task: Task | None = None, num_classes: int | None = None, **kwargs: Unpack[MetricArguments]
     ) -> None:
-        """Set the threshold, and the arguments that :class:`ConfusionMatrixMetric` explains in full.
+        """Set the threshold, and the arguments of :class:`ConfusionMatrixMetric`.
 
         Args:
             task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
             num_classes: number of classes; required for multiclass.
-            num_labels: number of labels; required for multilabel.
             average: average over classes, each against the rest, or over labels; not needed for two classes.
             threshold: probability strictly above which 1 is predicted; it also sets the price of a false alarm.
-            logits: True if floating ``preds`` of the binary and multilabel tasks are logits.
-            ignore_index: target of the samples that are not counted.
-            on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
-            state: ``"matrix"``, or ``"margins"`` to use less memory for many classes.
-            weighted: True if ``update`` takes the weights of samples.
+            num_labels, logits, ignore_index, on_invalid, state, weighted: arguments of
+                :class:`ConfusionMatrixMetric`, which explains them.
             kwargs: arguments of :class:`torchmetrics.Metric`.
         """
         super().__init__(task, num_classes, **kwargs)
@@ -600,7 +567,7 @@ class IndexBalancedAccuracy(ConfusionMatrixMetric):
         alpha: float = 0.05,
         **kwargs: Unpack[MetricArguments],
     ) -> None:
-        """Set the measure and alpha, and the arguments that :class:`ConfusionMatrixMetric` explains in full.
+        """Set the measure and alpha, and the arguments of :class:`ConfusionMatrixMetric`.
 
         Args:
             task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
@@ -608,14 +575,9 @@ class IndexBalancedAccuracy(ConfusionMatrixMetric):
             measure: measure that dominance weighs: a function of the counts, a metric class, or the name of either in
                 reports or in :mod:`imbtorch.measures`; its other arguments keep their defaults.
             alpha: influence of dominance, >= 0.
-            num_labels: number of labels; required for multilabel.
             average: average over classes, each against the rest, or over labels; not needed for two classes.
-            threshold: probability strictly above which 1 is predicted (binary and multilabel).
-            logits: True if floating ``preds`` of the binary and multilabel tasks are logits.
-            ignore_index: target of the samples that are not counted.
-            on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
-            state: ``"matrix"``, or ``"margins"`` to use less memory for many classes.
-            weighted: True if ``update`` takes the weights of samples.
+            num_labels, threshold, logits, ignore_index, on_invalid, state, weighted: arguments of
+                :class:`ConfusionMatrixMetric`, which explains them.
             kwargs: arguments of :class:`torchmetrics.Metric`.
         """
         super().__init__(task, num_classes, **kwargs)

@@ -362,14 +362,10 @@ class ConfusionMatrix(ConfusionMatrixMetric):
             num_classes: number of classes; required for multiclass.
             normalize: ``"true"`` for shares of the true class, ``"pred"`` of the predicted class, ``"all"`` of all
                 samples; None for int64 counts.
-            num_labels: number of labels; required for multilabel.
             average: not accepted, since a matrix is not averaged.
-            threshold: probability strictly above which 1 is predicted (binary and multilabel).
-            logits: True if floating ``preds`` of the binary and multilabel tasks are logits.
-            ignore_index: target of the samples that are not counted.
-            on_invalid: ``"raise"`` or ``"warn"`` about samples that cannot be counted.
             state: ``"matrix"``; a matrix cannot be kept as margins.
-            weighted: True if ``update`` takes the weights of samples.
+            num_labels, threshold, logits, ignore_index, on_invalid, weighted: arguments of
+                :class:`ConfusionMatrixMetric`, which explains them.
             kwargs: arguments of :class:`torchmetrics.Metric`.
         """
         check_choice("normalize", normalize, (None, *get_args(Normalize)))

@@ -155,7 +155,7 @@ def test_a_coarse_value_can_be_read_off_any_counts():
         (
             {"superclasses": {"car": ["cat", "dog"]}},
             ValueError,
-            r"superclasses must not be named like classes outside them, got \['car'\]",
+            r"must not be named like classes .* got \['car'\]",
         ),
         ({"superclasses": {"all": NAMES}}, ValueError, "at least two classes"),
         ({"superclasses": {"a:b": ["cat", "dog"]}}, ValueError, "file name cannot hold :"),

@@ -178,7 +178,7 @@ def test_what_cannot_be_selected_from_is_refused():
         plots.plot_selection({"a": [0.5, 0.6]}, intervals={"b": interval(torch.ones(2))})
     with pytest.raises(ValueError, match="baseline must be one of 'a', got 'b'"):
         plots.plot_selection({"a": [0.5, 0.6]}, baseline={"b": 0.5})
-    with pytest.raises(ValueError, match=r"interval of 'a' must have limits \[2\], got \[3\]"):
+    with pytest.raises(ValueError, match=r"interval of 'a' must have bounds \[2\], got \[3\]"):
         plots.plot_selection({"a": [0.5, 0.6]}, intervals={"a": interval(torch.ones(3))})
     assert not plt.get_fignums()
 
