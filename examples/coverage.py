@@ -17,7 +17,8 @@ Wilson's intervals for balanced accuracy and dominance. A peer that is not insta
 
 Comparisons: the true difference of two models varies from set to set; of the sets where a probability was said, how
 often was the likelier model truly better? Clusters: images whose recalls and class shares vary; patients of one class;
-labels of one sample that are wrong together. Tails: many classes, half of them rare. Areas: scores of four families of
+labels of one sample that are wrong together. Tails: many classes, half of them rare. Small classes: bias of IAM,
+differences of models, and a choice with one better candidate. Areas: scores of four families of
 distributions.
 Promises: in how many samples does ``ThresholdSweep.best(..., sure=)`` promise limits, and in how many wrongly?
 """
@@ -45,7 +46,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 import imbtorch
-from imbtorch.analysis import Interval, beats_baseline, bootstrap, compare, paired_compare, posterior
+from imbtorch.analysis import Interval, beats_baseline, bootstrap, compare, paired_compare, posterior, select_epoch
 from imbtorch.inference.scores import area_interval, average_precision_interval
 
 Measures = dict[str, Callable[[Tensor], Tensor]]
@@ -667,6 +668,127 @@ def lacked(sets: int, size: int, rare: int) -> list[str]:
     return row
 
 
+# --- small classes --------------------------------------------------------------------------------------------------
+
+SMALL = (
+    *((size, each, 0.7, False) for size, each in ((7, 6), (30, 3), (30, 5), (30, 10), (30, 20), (30, 40), (100, 5))),
+    (5, 5, 0.9, False),
+    (10, 20, 0.9, False),
+    (30, 50, 0.995, False),
+    (30, 10, 0.7, True),
+    (30, 10, 0.4, True),
+)
+DIFFERING = (
+    (2, 5, 0.9, 0.5, 0.0),
+    (3, 5, 0.9, 0.3, 0.0),
+    (10, 5, 0.7, 0.7, 0.0),
+    (10, 5, 0.9, 0.5, 0.0),
+    (10, 5, 0.9, 0.5, 0.7),
+    (30, 5, 0.9, 0.5, 0.0),
+    (5, 10, 0.95, 0.4, 0.7),
+    (10, 20, 0.9, 0.6, 0.0),
+)
+ONE_BETTER = (
+    (20, 100, 0.6, 1),
+    (20, 100, 0.7, 1),
+    (20, 100, 0.75, 1),
+    (20, 100, 0.85, 1),
+    (20, 100, 0.8, 20),
+    (20, 30, 0.8, 1),
+    (50, 100, 0.75, 1),
+)
+
+
+def small_classes(quick: bool, run: Run) -> str:
+    """Coverage of values and differences in small classes, and of a choice with one better candidate."""
+    sets = 20 if quick else 200
+    values_of = run("small", biased, [(sets, totals, *case) for totals in ("fixed", "drawn") for case in SMALL])
+    text = (
+        f"{sets} sets of classes of equal size and recall; errors go to all classes evenly, or (concentrated) to a "
+        "neighbour and the largest class. Bias: mean value less the true one, and as the interval says it "
+        "(`Interval.bias`). Width: mean over that of the range which holds the central 95 % of the estimates."
+    )
+    names = ["balanced accuracy", "macro F1", "IAM"]
+    columns = ["K", "samples", "recall", "totals", *names, "IAM: width", "bias", "bias said"]
+    differences = run("differing", differing, [(sets // 2, *case) for case in DIFFERING])
+    about = (
+        f"{sets // 2} pairs of models whose recalls are those given in every class, with fixed totals; the shared part "
+        "of the samples is as hard for both. compare gets the counts of the same test set, as if independent."
+    )
+    ways = [f"{way}: {name}" for way in ("paired", "compare") for name in ("BA", "IAM", "G-mean")]
+    chosen = run("better", one_better, [(sets // 2, *case) for case in ONE_BETTER])
+    choice = (
+        f"{sets // 2} choices by balanced accuracy with `select_epoch` among candidates with recall .6 of the "
+        "positives and .9 of nine times as many negatives, except better ones. Coverage of the kept candidate's true "
+        "value by the interval, and mean of the uncorrected and the corrected value less the true one."
+    )
+    return "\n\n".join(
+        [
+            f"## Small classes\n\n{text}\n\n{markdown(columns, values_of)}",
+            f"### Differences\n\n{about}",
+            markdown(["K", "samples", "recall of a", "of b", "shared", *ways], differences),
+            f"### One better candidate\n\n{choice}",
+            markdown(
+                ["positives", "candidates", "recall of better", "better", "coverage", "value", "corrected"], chosen
+            ),
+        ]
+    )
+
+
+def biased(sets: int, totals: str, size: int, each: int, recall: float, concentrated: bool) -> list[str]:
+    """Row of the table of small classes."""
+    measures = {name: AVERAGES[name] for name in ("balanced accuracy", "macro F1", "IAM")}
+    ones = torch.ones(size, dtype=torch.float64)
+    truth = expected(each * ones, recall * ones, concentrated)
+    counts = test_sets(truth, sets, totals)
+    given = "fixed" if totals == "fixed" else "drawn"
+    parts = [posterior(measures, some, samples=500, totals=given) for some in counts.split(50)]
+    row = [str(size), str(each), f"{recall:g}" + ", concentrated" * concentrated, totals]
+    for name, measure in measures.items():
+        low, high = (torch.cat([getattr(part[name], end) for part in parts]) for end in ("low", "high"))
+        row.append(share_within(low, high, measure(truth)))
+    iam, said = measures["IAM"](counts), torch.cat([part["IAM"].bias for part in parts])  # type: ignore[misc]
+    off = iam.mean() - measures["IAM"](truth)
+    return [*row, relative_width(low, high, iam), f"{float(off):+.3f}", f"{float(said.mean()):+.3f}"]
+
+
+def differing(sets: int, size: int, each: int, first: float, second: float, shared: float) -> list[str]:
+    """Row of the table of models that differ."""
+    totals = torch.full((size,), each)
+    recalls = torch.tensor([[first], [second]], dtype=torch.float64).expand(2, size)
+    values = [three_averages(expected(totals.double(), some, False)) for some in recalls]
+    held = torch.zeros(2, 3)
+    for _ in range(sets):
+        a, b, target = joint_counts(recalls, totals, shared)
+        counts = [imbtorch.confusion_matrix(some, target, "multiclass", num_classes=size) for some in (a, b)]
+        found = (
+            paired_compare(three_averages, a, b, target, size, samples=500, totals="fixed").difference,
+            compare(three_averages, *counts, samples=500, totals="fixed").difference,
+        )
+        truth = values[0] - values[1]
+        held += torch.stack([(some.low <= truth) & (truth <= some.high) for some in found]).float()
+    shares_held = [f"{share:.3f}" for share in (held / sets).flatten().tolist()]
+    return [str(size), str(each), f"{first:g}", f"{second:g}", f"{shared:g}", *shares_held]
+
+
+def one_better(sets: int, positives: int, candidates: int, recall: float, better: int) -> list[str]:
+    """Row of the table of choices."""
+    target = (torch.arange(10 * positives) < positives).long()
+    recalls = torch.full((candidates, 1), 0.6)
+    recalls[:better] = recall
+    truths, found = [], []
+    for _ in range(sets):
+        right = torch.rand(candidates, len(target)) < torch.where(target == 1, recalls, 0.9)
+        predictions = torch.where(right, target, 1 - target)
+        chosen = select_epoch(predictions, target, imbtorch.balanced_accuracy, samples=1000)
+        assert chosen.interval is not None
+        truths.append(float(recalls[chosen.epoch] + 0.9) / 2)
+        found.append([float(chosen.interval.low), float(chosen.interval.high), chosen.value, chosen.corrected])
+    (low, high, value, corrected), truth = torch.tensor(found).t(), torch.tensor(truths)
+    off = [f"{float((some - truth).mean()):+.3f}" for some in (value, corrected)]
+    return [str(positives), str(candidates), f"{recall:g}", str(better), share_within(low, high, truth), *off]
+
+
 # --- areas under curves ---------------------------------------------------------------------------------------------
 
 
@@ -893,6 +1015,7 @@ SECTIONS: dict[str, Callable[[bool, Run], str]] = {
     "comparisons": comparisons,
     "clusters": clusters,
     "tails": long_tails,
+    "small": small_classes,
     "areas": areas,
     "promises": promises,
 }
