@@ -279,7 +279,7 @@ def test_without_predictions_ties_and_what_would_help_are_told():
         "Class '2' (8 validation samples): its hits differ by at most 3 between epochs, and fewer than 6 may be "
         "chance; do not compare epochs by its recall, nor by that of class '1'"
     )
-    assert notes[4] == (
+    assert notes[3] == (
         "The best of 5 values is too optimistic, since it was selected as the best; SelectionSummary(predictions=True) "
         "corrects it"
     )
