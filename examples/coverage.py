@@ -604,6 +604,193 @@ def labelled(sets: int, samples: int, labels: int, common: float) -> list[str]:
     return row
 
 
+# --- buckets of clusters --------------------------------------------------------------------------------------------
+
+
+class Dependent(NamedTuple):
+    """Kind of test sets whose samples depend: clusters of several classes, as reports count them with their ids."""
+
+    clusters: int
+    size: int = 10  # samples of a cluster, on average
+    classes: int = 3
+    zipf: bool = False  # whether sizes fall as 1 / rank
+    gathered: float = 3.0  # strength of a cluster's class shares; the smaller, the more its samples are of one class
+    varied: float = 0.2  # correlation of the hits of a cluster
+
+    def shares(self) -> np.ndarray:
+        """Class shares, each half as large as the one before, down to a twentieth of the largest."""
+        falling = np.maximum(0.5 ** np.arange(self.classes), 0.05)
+        return falling / falling.sum()
+
+    def recalls(self) -> np.ndarray:
+        return np.linspace(0.9, 0.6, self.classes)
+
+    def expected(self) -> Tensor:
+        """Expected counts of a sample: errors fall on the next class."""
+        hits = self.shares() * self.recalls()
+        missed = np.roll(np.diag(self.shares() - hits), 1, axis=1)
+        return torch.from_numpy(np.diag(hits) + missed)
+
+    def drawn(self, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Targets, predictions and ids of the samples of one set."""
+        rank = 1 / np.arange(1, self.clusters + 1) if self.zipf else np.ones(self.clusters)
+        sizes = np.maximum(1, np.round(rank / rank.sum() * self.clusters * self.size)).astype(int)
+        ids = np.repeat(random.permutation(self.clusters), sizes)
+        of_each = random.gamma(np.tile(self.gathered * self.shares(), (self.clusters, 1))) + 1e-12
+        bounds = np.cumsum(of_each / of_each.sum(1, keepdims=True), 1)[ids]
+        target = np.minimum((random.random((len(ids), 1)) > bounds).sum(1), self.classes - 1)
+        strength = (1 - self.varied) / self.varied
+        mean = np.tile(self.recalls(), (self.clusters, 1))
+        hit = random.random(len(ids)) < random.beta(strength * mean, strength * (1 - mean))[ids, target]
+        return target, np.where(hit, target, (target + 1) % self.classes), ids
+
+
+DEPENDENT = (
+    *(Dependent(number) for number in (5, 10, 20, 60, 200, 2000)),
+    *(Dependent(number, zipf=True) for number in (20, 60, 200, 2000)),
+    *(Dependent(number, classes=2, varied=0.5) for number in (10, 40, 300)),
+    *(Dependent(number, classes=10, gathered=1.0) for number in (30, 200)),
+    Dependent(60, classes=10, size=50, gathered=100.0),
+    Dependent(300, classes=100, size=20, gathered=20.0),
+)
+
+
+def buckets(quick: bool, run: Run) -> str:
+    """Coverage of the intervals of reports with clusters."""
+    sets = 10 if quick else 200
+    kinds = [kind for kind in DEPENDENT if not quick or kind.classes * kind.clusters < 1000]
+    found = run("buckets", of_buckets, [(sets if kind.classes < 100 else sets // 4, kind) for kind in kinds])
+    names = ["balanced accuracy", "IAM", "macro F1", "MCC"]
+    peers = ["BA: clusters=False", "samples resampled", "clusters resampled"]
+    about = ["clusters", "samples", "classes", "sizes", "buckets of the rarest"]
+    labels = [(sets, *each) for each in product((50, 300), (3, 14, 50), (0.0, 0.3, 0.8))]
+    of_labels = run("report of labels", labels_of_a_report, labels[:4] if quick else labels)
+    pixels = run("images", images_of_a_report, [(sets, number) for number in ((5, 30) if quick else (5, 10, 30, 200))])
+    shares = run("another population", at_other_shares, [(sets, number) for number in ((30,) if quick else (30, 200))])
+    return "\n\n".join(
+        [
+            "## Reports with clusters",
+            f"{sets} sets, a quarter as many of 100 classes. Class shares halve from class to class; class shares and "
+            "recalls vary among clusters. Coverage of `intervals=True` with `clusters=True` and ids; mean number of "
+            "buckets that hold the rarest class; balanced accuracy without clusters, and by percentiles of resampled "
+            "samples and of resampled clusters, as peers do.",
+            markdown([*about, *names, *peers], found),
+            "Labels as above, by default and with `clusters=False`; the mean over labels, and one label:",
+            markdown(["samples", "labels", "common", "BA", "F1", "BA, independent", "recall of a label"], of_labels),
+            "Images of 256 pixels, half of them positive, without ids; the share of wrong pixels of an image is .6 u², "
+            "with u uniform in [0, 1]:",
+            markdown(["images", "IoU", "IoU, independent"], pixels),
+            "Clusters of 10 samples, three classes, read at equal class shares (`prevalence=[1, 1, 1]`):",
+            markdown(["clusters", "accuracy", "IAM"], shares),
+        ]
+    )
+
+
+def generator() -> np.random.Generator:
+    """NumPy's source of randomness, from the seed of torch."""
+    return np.random.default_rng(int(torch.randint(2**31, ())))
+
+
+def bounds_of(report: imbtorch.ImbalanceReport, name: str) -> tuple[float, float]:
+    values = report.compute()
+    return values[f"{name}_low"].item(), values[f"{name}_high"].item()
+
+
+def of_buckets(sets: int, kind: Dependent) -> list[str]:
+    """Row of the table of reports with clusters."""
+    names = {"balanced_accuracy": "balanced accuracy", "iam": "IAM", "f1": "macro F1", "mcc": "MCC"}
+    truth = {name: AVERAGES[long](kind.expected()).item() for name, long in names.items()}
+    held: dict[str, list[bool]] = {name: [] for name in (*names, "independent", "samples", "clusters")}
+    rarest: list[int] = []
+    random = generator()
+    for _ in range(sets):
+        target, preds, ids = kind.drawn(random)
+        if len(np.unique(target)) < kind.classes:
+            continue
+        report = imbtorch.ImbalanceReport(
+            "multiclass", kind.classes, measures=list(names), per_class=(), intervals=True, clusters=True
+        )
+        report.update(torch.from_numpy(preds), torch.from_numpy(target), cluster=torch.from_numpy(ids))
+        values = report.compute()
+        for name in names:
+            held[name].append(values[f"{name}_low"].item() <= truth[name] <= values[f"{name}_high"].item())
+        of_each = report.counting.counts(report._state, of_buckets=True)
+        assert isinstance(of_each, Tensor)
+        rarest.append(int((of_each.sum(-1) > 0).sum(0).min()))
+        alone = report.interval("balanced_accuracy", clusters=False, samples=500)
+        held["independent"].append(bool(alone.low <= truth["balanced_accuracy"] <= alone.high))
+        cells = np.zeros((kind.clusters, kind.classes, 2))
+        np.add.at(cells, (ids, target, (preds == target).astype(int)), 1)
+        for way in ("samples", "clusters") if kind.classes < 100 else ():
+            if way == "samples":
+                drawn = random.multinomial(len(ids), cells.sum(0).ravel() / len(ids), 300).reshape(300, -1, 2)
+            else:
+                drawn = cells[random.integers(kind.clusters, size=(300, kind.clusters))].sum(1)
+            recall = drawn[..., 1] / np.where(drawn.sum(-1) > 0, drawn.sum(-1), np.nan)
+            low, high = np.quantile(np.nanmean(recall, -1), [0.025, 0.975])
+            held[way].append(bool(low <= truth["balanced_accuracy"] <= high))
+    sizes = "Zipf" if kind.zipf else "equal"
+    row = [f"{kind.clusters}", f"{kind.size}", f"{kind.classes}", sizes, f"{np.mean(rarest):.0f}"]
+    return [*row, *(f"{np.mean(each):.3f}" if each else "-" for each in held.values())]
+
+
+def labels_of_a_report(sets: int, samples: int, labels: int, common: float) -> list[str]:
+    """Row of the table of labels, as a report counts them by default."""
+    truth = {"balanced_accuracy": 0.825, "f1": 2 * 0.07 / (0.1 + 0.07 + 0.045), "recall": 0.7}
+    held: dict[str, list[bool]] = {"balanced_accuracy": [], "f1": [], "independent": [], "recall/0": []}
+    for _ in range(sets):
+        cells = labels_of(1, samples, labels, common)[0].flatten(-2).argmax(-1)
+        report = imbtorch.ImbalanceReport("multilabel", num_labels=labels, measures=["balanced_accuracy", "f1"])
+        report.update(cells % 2, cells // 2)
+        if not bool((cells // 2).any(0).all()):
+            continue
+        for name in ("balanced_accuracy", "f1", "recall/0"):
+            found = report.interval(name, samples=500)
+            held[name].append(bool(found.low <= truth[name.split("/")[0]] <= found.high))
+        found = report.interval("balanced_accuracy", clusters=False, samples=500)
+        held["independent"].append(bool(found.low <= truth["balanced_accuracy"] <= found.high))
+    return [
+        f"{samples}",
+        f"{labels}",
+        f"{common:g}",
+        *(f"{np.mean(each):.3f}" if each else "-" for each in held.values()),
+    ]
+
+
+def images_of_a_report(sets: int, images: int) -> list[str]:
+    """Row of the table of images."""
+    held: dict[bool | None, int] = {None: 0, False: 0}
+    wrong = 0.6 / 3  # the mean of .6 u ** 2
+    truth = (1 - wrong) / (1 + wrong)  # each class has half of the pixels and as many misses as false positives
+    target = torch.arange(2).repeat_interleave(128).reshape(1, 16, 16).repeat(images, 1, 1)
+    for _ in range(sets):
+        share = 0.6 * torch.rand(images, 1, 1) ** 2
+        report = imbtorch.ImbalanceReport("multiclass", 2, measures=["iou"], per_class=(), clusters=True)
+        report.update(torch.where(torch.rand(target.shape) < share, 1 - target, target), target)
+        for clusters in held:
+            found = report.interval("iou", clusters=clusters, samples=1000)
+            held[clusters] += bool(found.low <= truth <= found.high)
+    return [f"{images}", *(f"{each / sets:.3f}" for each in held.values())]
+
+
+def at_other_shares(sets: int, number: int) -> list[str]:
+    """Row of the table of another population."""
+    kind = Dependent(number)
+    there = imbtorch.at_prevalence(kind.expected(), [1, 1, 1])
+    truth = {"accuracy": imbtorch.accuracy(there).item(), "iam": imbtorch.imbalance_accuracy(there).item()}
+    held, random = dict.fromkeys(truth, 0), generator()
+    for _ in range(sets):
+        target, preds, ids = kind.drawn(random)
+        report = imbtorch.ImbalanceReport(
+            "multiclass", 3, measures=list(truth), per_class=(), intervals=True, clusters=True, prevalence=[1, 1, 1]
+        )
+        report.update(torch.from_numpy(preds), torch.from_numpy(target), cluster=torch.from_numpy(ids))
+        for name in truth:
+            low, high = bounds_of(report, name)
+            held[name] += low <= truth[name] <= high
+    return [f"{number}", *(f"{each / sets:.3f}" for each in held.values())]
+
+
 # --- long tails -----------------------------------------------------------------------------------------------------
 
 
@@ -1014,6 +1201,7 @@ SECTIONS: dict[str, Callable[[bool, Run], str]] = {
     "intervals": intervals,
     "comparisons": comparisons,
     "clusters": clusters,
+    "buckets": buckets,
     "tails": long_tails,
     "small": small_classes,
     "areas": areas,

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from imbtorch.clusters import cluster_ids
 from imbtorch.counts import Counts, Margins, at_prevalence, margins, merge_classes, one_vs_rest
 from imbtorch.functional import confusion_matrix
 from imbtorch.measures import *
@@ -19,6 +20,7 @@ __all__ = [
     "ExactBatchSampler",
     "Margins",
     "at_prevalence",
+    "cluster_ids",
     "confusion_matrix",
     "margins",
     "merge_classes",

@@ -139,6 +139,20 @@ def _group_index(group: object, names: Sequence[str]) -> int:
     return whole_number("group", group, "a tensor [N] of group indices, or an int")
 
 
+def checked_ids(cluster: object) -> Tensor:
+    """Return the ids of clusters as int64; raise TypeError unless they are a tensor of integers."""
+    if isinstance(cluster, Tensor) and cluster.dtype == torch.int64 and not cluster.is_nested:
+        return cluster
+    if not isinstance(cluster, Tensor) or cluster.is_floating_point() or cluster.is_complex():
+        got = cluster.dtype if isinstance(cluster, Tensor) else type(cluster).__name__
+        raise TypeError(
+            f"cluster must be a tensor of integers, the id of each sample's cluster, got {got}; "
+            "imbtorch.cluster_ids(names) converts names, once and outside the loop"
+        )
+    check_tensor("cluster", cluster)
+    return integers(cluster)
+
+
 def checked_task(task: Task | None) -> Task:
     """Return the task; raise ValueError if it is missing or unknown."""
     if task is None:

@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from imbtorch.kernels import Table, add_masked, array, count_valid, integers, kept_targets, reading_is_free
+from imbtorch.kernels import Table, add_masked, array, below, count_valid, integers, kept_targets, reading_is_free
 
 __all__ = [
     "COMMON",
@@ -47,6 +48,7 @@ class Batch(NamedTuple):
         uneven: bools in the same shape, true where the probabilities of a sample do not sum to 1.
         weight: float64 weights, in the same shape; None for 1 each.
         group: int64 group indices, in the same shape, or one for all samples; None without groups.
+        bucket: int64 buckets of the samples' clusters, in the same shape; None without clusters.
     """
 
     preds: Tensor
@@ -56,6 +58,7 @@ class Batch(NamedTuple):
     uneven: Tensor | None = None
     weight: Tensor | None = None
     group: Tensor | int | None = None
+    bucket: Tensor | None = None
 
 
 def add_batch(
@@ -89,7 +92,7 @@ def add_batch(
         )
     if batch.target.numel() == 0 or (reading_is_free(state) and _count_at_once(state, table, batch, ignored)):
         return
-    group = _group_of_samples(batch)
+    group, bucket = _group_of_samples(batch), batch.bucket
     preds, target = integers(batch.preds), integers(batch.target)
     keep = None if ignored is None else target != ignored
     faults = _faults(batch, preds, target, group, table)
@@ -101,7 +104,8 @@ def add_batch(
             wrong = fault if keep is None else fault & keep
             if bool(wrong.any()):
                 raise ValueError(error_message(place, values[wrong], target.numel()))
-    add_masked(state, table, preds, target, keep, faults, batch.weight, group)
+    part = bucket if group is None else group if bucket is None else group * table.buckets + bucket
+    add_masked(state, table, preds, target, keep, faults, batch.weight, part)
 
 
 def _group_of_samples(batch: Batch) -> Tensor | None:
@@ -113,7 +117,7 @@ def _group_of_samples(batch: Batch) -> Tensor | None:
 
 def _count_at_once(state: Tensor, table: Table, batch: Batch, ignored: int | None) -> bool:
     """Count a batch on the CPU and return True if all its samples are valid; else count nothing, return False."""
-    preds, target, scores, bounded, uneven, weight, group = batch
+    preds, target, scores, bounded, uneven, weight, group, bucket = batch
     if scores is not None and (not _lie_within(scores, 1) if bounded else _hold_nan(scores)):
         return False
     if (uneven is not None and bool(uneven.any())) or (weight is not None and not _lie_within(weight, LARGEST)):
@@ -123,6 +127,15 @@ def _count_at_once(state: Tensor, table: Table, batch: Batch, ignored: int | Non
             return False
         table = table._replace(groups=1)
         state, group = state[group * table.cells : (group + 1) * table.cells], None
+    part = None if bucket is None else array(bucket)
+    if group is not None:
+        part = array(group)
+        if bucket is not None:
+            # a group out of range could become a valid part; that of an ignored sample does not matter
+            part = part if ignored is None else np.where(array(target) == ignored, 0, part)
+            if not below(part, table.groups):
+                return False
+            part = part * table.buckets + array(bucket)
     return count_valid(
         state,
         table,
@@ -130,7 +143,7 @@ def _count_at_once(state: Tensor, table: Table, batch: Batch, ignored: int | Non
         array(target),
         ignored,
         None if weight is None else array(weight),
-        None if group is None else array(group),
+        part,
         preds_are_valid=scores is not None,
     )
 

@@ -34,14 +34,16 @@ BLOCK = 65_536  # samples that the CPU counts at a time, which bounds the memory
 
 
 class Table(NamedTuple):
-    """Shape of flat counts: ``[groups, labels, rows, columns]``, or ``[groups, 3, rows]`` for margins.
+    """Shape of flat counts: ``[groups, buckets, labels, rows, columns]``; for margins ``[groups, buckets, 3, rows]``.
 
     Attributes:
         rows: number of true classes.
         columns: number of predicted classes, or of bins of a score.
         labels: number of labels; each has its own predictions, targets and table.
         margins: whether to keep only the diagonal, row sums and column sums.
-        groups: number of groups of samples; each sample is counted in the tables of one group.
+        groups: number of groups of samples.
+        buckets: number of buckets of clusters. Each sample is counted in the tables of one part, which is a bucket of a
+            group.
     """
 
     rows: int
@@ -49,16 +51,22 @@ class Table(NamedTuple):
     labels: int = 1
     margins: bool = False
     groups: int = 1
+    buckets: int = 1
 
     @property
     def cells(self) -> int:
         """Number of counts."""
-        return self.groups * (3 * self.rows if self.margins else self.labels * self.rows * self.columns)
+        return self.parts * self.of_a_part
 
     @property
-    def of_a_group(self) -> int:
-        """Number of counts of one group."""
-        return self.cells // self.groups
+    def parts(self) -> int:
+        """Number of parts."""
+        return self.groups * self.buckets
+
+    @property
+    def of_a_part(self) -> int:
+        """Number of counts of one part."""
+        return 3 * self.rows if self.margins else self.labels * self.rows * self.columns
 
 
 class Samples(NamedTuple):
@@ -67,12 +75,12 @@ class Samples(NamedTuple):
     preds: Integers
     target: Integers
     weight: Integers | None
-    group: Integers | None
+    part: Integers | None
 
     def mapped(self, function: Callable[[Integers], Integers]) -> Samples:
         """Apply a function to each array."""
-        weight, group = (part if part is None else function(part) for part in (self.weight, self.group))
-        return Samples(function(self.preds), function(self.target), weight, group)
+        weight, part = (each if each is None else function(each) for each in (self.weight, self.part))
+        return Samples(function(self.preds), function(self.target), weight, part)
 
 
 def reading_is_free(x: Tensor) -> bool:
@@ -111,7 +119,7 @@ def count_valid(
     target: Integers,
     ignored: int | None,
     weight: Integers | None,
-    group: Integers | None,
+    part: Integers | None,
     *,
     preds_are_valid: bool,
 ) -> bool:
@@ -126,10 +134,10 @@ def count_valid(
         target: row of each sample, in the same shape.
         ignored: row of the samples to leave out, whose other values are not checked.
         weight: finite float64 weight of each sample, in the same shape; None for 1 each.
-        group: group index of each sample, in the same shape; None for the first group.
+        part: part of each sample, in the same shape; None for the first part.
         preds_are_valid: whether all predictions are known to be valid columns.
     """
-    counts, samples = state.numpy()[: table.cells], Samples(preds, target, weight, group)
+    counts, samples = state.numpy()[: table.cells], Samples(preds, target, weight, part)
     if target.ndim != 1 and table.labels == 1:
         samples = samples.mapped(np.ravel)
     if table.margins or target.size < max(len(counts), FEW):
@@ -164,7 +172,7 @@ _UNSIGNED[np.dtype(bool)] = (np.dtype(bool), 2)
 
 
 def _blocks(table: Table, samples: Samples) -> Iterator[Samples]:
-    """Yield parts of a batch; yield the batch whole if it is small, or if the table has more cells than a part."""
+    """Yield pieces of a batch; yield the batch whole if it is small, or if the table has more cells than a piece."""
     target = samples.target
     if target.size <= BLOCK or table.cells > BLOCK:
         yield samples
@@ -180,8 +188,8 @@ def _counts_of_a_block(table: Table, samples: Samples, ignored: int | None, pred
     Ignored samples are counted in an extra row, which takes two thirds of the time of a mask, unless that row makes the
     table large.
     """
-    preds, target, weight, group = samples
-    if ignored is not None and weight is None and group is None and table.labels == 1:
+    preds, target, weight, part = samples
+    if ignored is not None and weight is None and part is None and table.labels == 1:
         low = min(ignored, 0)
         rows = max(ignored + 1, table.rows) - low
         if rows * table.columns <= min(target.size, BLOCK):
@@ -202,18 +210,18 @@ def _cells_and_weights(
     table: Table, samples: Samples, ignored: int | None, preds_are_valid: bool
 ) -> tuple[Integers, Integers | None] | None:
     """Return cells and weights (None for 1 each) of samples; None if a sample is invalid."""
-    preds, target, weight, group = samples
+    preds, target, weight, part = samples
     if ignored is not None:  # an ignored sample is counted with weight 0
         keep = (target != ignored).astype(np.int64)
-        preds, target, group = preds * keep, target * keep, group if group is None else group * keep
+        preds, target, part = preds * keep, target * keep, part if part is None else part * keep
         weight = keep if weight is None else weight * keep
     valid = below(target, table.rows) and (preds_are_valid or below(preds, table.columns))
-    if not valid or (group is not None and not below(group, table.groups)):
+    if not valid or (part is not None and not below(part, table.parts)):
         return None
     if table.margins:
-        return _cells_of_margins(table, preds, target, weight, group)
-    if group is not None:  # in place, since new memory takes more time than the arithmetic
-        cells = group * (table.labels * table.rows)
+        return _cells_of_margins(table, preds, target, weight, part)
+    if part is not None:  # in place, since new memory takes more time than the arithmetic
+        cells = part * (table.labels * table.rows)
         cells += target
         cells *= table.columns
     elif target.dtype == np.int64:  # for few values, passing a dtype to NumPy doubles the time
@@ -227,10 +235,10 @@ def _cells_and_weights(
 
 
 def _cells_of_margins(
-    table: Table, preds: Integers, target: Integers, weight: Integers | None, group: Integers | None
+    table: Table, preds: Integers, target: Integers, weight: Integers | None, part: Integers | None
 ) -> tuple[Integers, Integers | None]:
     """Return cells and weights (None for 1 each) of correct predictions, of targets and of predictions."""
-    first = 0 if group is None else np.multiply(group, table.of_a_group, dtype=np.int64)
+    first = 0 if part is None else np.multiply(part, table.of_a_part, dtype=np.int64)
     own, predicted = np.add(target, first, dtype=np.int64), np.add(preds, first + 2 * table.rows, dtype=np.int64)
     hit = preds == target
     cells = np.concatenate((own[hit], own + table.rows, predicted), None)
@@ -248,7 +256,7 @@ def add_masked(
     keep: Tensor | None,
     faults: Sequence[Tensor | None],
     weight: Tensor | None,
-    group: Tensor | None,
+    part: Tensor | None,
 ) -> None:
     """Count a batch without reading a value; an invalid sample adds 1 to the spare cell of its first fault.
 
@@ -261,14 +269,14 @@ def add_masked(
         faults: for each spare cell, bools in the same shape, true for the samples with that fault; None if no sample
             can have it.
         weight: weight of each sample, in the same shape; None for 1 each. An invalid sample always adds 1.
-        group: int64 group index of each sample, in the same shape; None for the first group.
+        part: int64 part of each sample, in the same shape; None for the first part.
     """
     wrong, valid = _first_fault(table.cells, target, faults)
     kept = state.new_ones(()).expand_as(target) if keep is None else keep.to(state.dtype)
     if weight is not None:  # the weight of an ignored sample may be NaN
         kept = torch.where(kept > 0, torch.where(valid, weight, 1.0), 0.0)
-    (cell, _), *others = _parts(table, preds, target, group)
-    # the first part also tallies the faults of invalid samples
+    (cell, _), *others = _cells_to_add(table, preds, target, part)
+    # the first cells also tally the faults of invalid samples
     indices, weights = [torch.where(valid, cell, wrong).flatten()], [kept.flatten()]
     for cell, counted in others:
         indices.append(torch.where(valid, cell, 0).flatten())
@@ -292,9 +300,11 @@ def _first_fault(spare: int, target: Tensor, faults: Sequence[Tensor | None]) ->
     return wrong, wrong == 0
 
 
-def _parts(table: Table, preds: Tensor, target: Tensor, group: Tensor | None) -> list[tuple[Tensor, Tensor | None]]:
+def _cells_to_add(
+    table: Table, preds: Tensor, target: Tensor, part: Tensor | None
+) -> list[tuple[Tensor, Tensor | None]]:
     """Return pairs of cells and weights (None for 1 each); each sample adds to one cell of each pair."""
-    offset = None if group is None else group * table.of_a_group
+    offset = None if part is None else part * table.of_a_part
     if table.margins:
         hits = (preds == target).long()
         start = target if offset is None else target + offset

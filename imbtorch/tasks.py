@@ -17,6 +17,7 @@ from imbtorch.arguments import (
     Task,
     Threshold,
     check_flag,
+    checked_ids,
     checked_size,
     checked_task,
     checked_thresholds,
@@ -33,6 +34,7 @@ from imbtorch.batches import (
     highest,
     readable,
 )
+from imbtorch.clusters import BUCKETS, bucket_of_each
 from imbtorch.counts import Counts, Margins, check_choice, has_float64
 from imbtorch.errors import check_pair, misfit, misfit_of_class_scores, value_message
 from imbtorch.kernels import Table
@@ -40,6 +42,11 @@ from imbtorch.log_odds import logit_threshold, of_class_one, wide
 
 __all__ = ["Binary", "Counting", "Layout", "Multiclass", "Multilabel", "Task", "Threshold", "TwoClasses"]
 
+# Tallies of a state with clusters, behind those of the faults: samples, whose numbers are the ids of those without one,
+# and samples that came with an id or have several positions.
+SEEN = ("samples", "dependent")
+FEW_CELLS = 6_000_000  # cells up to which labels have buckets by default: 48 MB
+MOST_CELLS = 60_000_000  # cells of all buckets that a state may have: 480 MB
 UNEVEN = 0.01  # largest deviation from 1 of the sum of the probabilities of both classes
 KNOWN = (torch.float32, *COMMON, torch.float16, torch.bfloat16, torch.float64)  # dtypes of predictions
 
@@ -49,8 +56,9 @@ class Counting:
     """Settings of a task, for reading predictions and targets and for counting them in a state.
 
     The state is a flat int64 tensor (float64 if samples have weights). It holds the cells of the matrix (or correct,
-    actual, predicted for margins) of each group, and one spare cell for each of :data:`~imbtorch.batches.FAULTS`.
-    Construct it by :meth:`of`, which checks its arguments.
+    actual, predicted for margins) of each group and bucket, one spare cell for each of
+    :data:`~imbtorch.batches.FAULTS`, and with clusters one for each of :data:`SEEN`. Construct it by :meth:`of`, which
+    checks its arguments.
     """
 
     task: ClassVar[Task]
@@ -63,6 +71,7 @@ class Counting:
     thresholds: Tensor | None = field(default=None, compare=False, repr=False)  # thresholds of labels, on a device
     weighted: bool = False
     groups: int | None = None  # number of groups; None without groups
+    clusters: bool = False  # whether counts are kept for each bucket of clusters
     group_names: tuple[str, ...] | None = field(
         default=None, compare=False, repr=False
     )  # for errors, if users gave any
@@ -73,7 +82,8 @@ class Counting:
     def __post_init__(self) -> None:
         """Derive the fields that each update needs."""
         labels, index = self.num_labels or 1, self.ignore_index
-        table = Table(self.classes, self.classes, labels, self.layout == "margins", self.groups or 1)
+        buckets = BUCKETS if self.clusters else 1
+        table = Table(self.classes, self.classes, labels, self.layout == "margins", self.groups or 1, buckets)
         object.__setattr__(self, "table", table)
         can_equal = index is not None and -(2**63) <= index < 2**63
         object.__setattr__(self, "ignored_target", index if can_equal else None)
@@ -91,8 +101,13 @@ class Counting:
         layout: Layout = "matrix",
         weighted: bool = False,
         groups: int | None = None,
+        clusters: bool | None = False,
     ) -> Counting:
-        """Check the arguments of a metric and return the settings of its task; raise ValueError or TypeError."""
+        """Check the arguments of a metric and return the settings of its task; raise ValueError or TypeError.
+
+        ``clusters=None`` keeps buckets if the task has several labels and their counts need no weights and little
+        memory.
+        """
         task = checked_task(task)
         check_choice("state", layout, get_args(Layout))
         size = checked_size(task, num_classes, num_labels)
@@ -106,7 +121,28 @@ class Counting:
         check_flag("weighted", weighted)
         chosen = checked_thresholds(task, size, threshold)
         kind = {"binary": Binary, "multilabel": Multilabel, "multiclass": Multiclass}[task]
-        return kind(size, chosen, logits, ignored, layout, weighted=weighted, groups=groups).on(None)
+        found = kind(size, chosen, logits, ignored, layout, weighted=weighted, groups=groups)
+        if clusters is None:
+            clusters = task == "multilabel" and not weighted and BUCKETS * found.cells <= FEW_CELLS
+        return replace(found, clusters=found._checked_clusters(clusters)).on(None)
+
+    def _checked_clusters(self, clusters: bool) -> bool:
+        """Return whether counts are kept for each bucket; raise for settings without intervals, and much memory."""
+        check_flag("clusters", clusters)
+        if clusters and self.weighted:
+            raise ValueError(
+                "clusters=True is for intervals, but weighted=True has none, since sums of weights are no numbers of "
+                "samples; leave one of them out"
+            )
+        if clusters and self.layout == "margins":
+            raise ValueError("clusters=True is for intervals, which need the whole matrix; use state='matrix'")
+        if clusters and BUCKETS * self.cells > MOST_CELLS:
+            taken, counted = 8e-6 * BUCKETS * self.cells, "groups" if self.groups else "classes"
+            raise ValueError(
+                f"clusters=True keeps {BUCKETS} matrices, which take {taken:,.0f} MB here; count fewer {counted}, or "
+                "resample the clusters yourself with imbtorch.analysis.bootstrap(..., clusters=True)"
+            )
+        return clusters
 
     def on(self, device: torch.device | None) -> Counting:
         """Return the same settings with the thresholds of labels on a device, so that updates need not copy them."""
@@ -133,6 +169,11 @@ class Counting:
         return self.size
 
     @property
+    def single_position(self) -> int:
+        """Number of dimensions of targets that have one position for each sample, such as ``[N]``."""
+        return 1 if self.num_labels is None else 2
+
+    @property
     def dtype(self) -> torch.dtype:
         """Dtype of the state: float64 if samples have weights, else int64."""
         return torch.float64 if self.weighted else torch.int64
@@ -143,12 +184,18 @@ class Counting:
         return self.table.cells
 
     @property
+    def length(self) -> int:
+        """Number of counts and spare cells."""
+        return self.cells + len(FAULTS) + len(SEEN) * self.clusters
+
+    @property
     def name(self) -> str:
         """Identifier that differs between settings whose counts can differ; it is part of the state's name."""
         parts: list[object] = [self.layout, self.task, self.size, *self._name_of_conversion()]
         if self.ignore_index is not None:
             parts += ["ignore", self.ignore_index]
         parts += ["weighted"] * self.weighted + ([] if self.groups is None else ["groups", self.groups])
+        parts += ["clusters"] * self.clusters
         return re.sub(r"\W", "_", "_".join(map(str, parts)))
 
     def _name_of_conversion(self) -> list[object]:
@@ -197,33 +244,43 @@ class Counting:
     # --- the state --------------------------------------------------------------------------------------------------
 
     def of_a_batch(self, needs_matrix: bool) -> Counting:
-        """Return the settings for counting one batch: margins in place of a large matrix, unless it is needed."""
+        """Return the settings for counting one batch, which has no buckets.
+
+        Margins take the place of a large matrix, unless it is needed.
+        """
         small = self.cells <= 4096 or needs_matrix or self.layout == "margins"
-        return self if small else self._margins_only
+        return self._without_buckets if small else self._margins_only
+
+    @cached_property
+    def _without_buckets(self) -> Counting:
+        return replace(self, clusters=False) if self.clusters else self
 
     @cached_property
     def _margins_only(self) -> Counting:
-        return replace(self, layout="margins")
+        return replace(self, layout="margins", clusters=False)
 
     def zeros(self, device: torch.device | None = None) -> Tensor:
         """Return an empty state."""
-        return torch.zeros(self.cells + len(FAULTS), dtype=self.dtype, device=device)
+        return torch.zeros(self.length, dtype=self.dtype, device=device)
 
-    def counts(self, state: Tensor, *, of_groups: bool = False) -> Counts:
-        """View a state, or a stack ``[..., cells + faults]`` of them, as counts.
+    def counts(self, state: Tensor, *, of_groups: bool = False, of_buckets: bool = False) -> Counts:
+        """View a state, or a stack ``[..., length]`` of them, as counts.
 
         Args:
             state: flat counts.
             of_groups: whether to return the counts of each group, ``[..., G, K, K]``, not of all samples.
+            of_buckets: whether to return the counts of each bucket, ``[..., B, K, K]`` or ``[..., G, B, K, K]``.
 
         Returns:
             ``[..., K, K]`` (for labels ``[..., L, 2, 2]``) or :class:`~imbtorch.counts.Margins`: a view of the state,
-            unless groups are summed.
+            unless groups or buckets are summed.
         """
-        cells = state[..., : self.cells]
-        if self.groups is not None or of_groups:
-            cells = cells.reshape(*state.shape[:-1], self.table.groups, self.table.of_a_group)
-            cells = cells if of_groups else cells.sum(-2)
+        table, cells = self.table, state[..., : self.cells]
+        if table.parts > 1 or of_groups or of_buckets:
+            cells = cells.reshape(*state.shape[:-1], table.groups, table.buckets, table.of_a_part)
+            cells = cells if of_buckets else cells.sum(-2) if self.clusters else cells.squeeze(-2)
+            place = -3 if of_buckets else -2  # of the groups
+            cells = cells if of_groups else cells.sum(place) if table.groups > 1 else cells.squeeze(place)
         lead = cells.shape[:-1]
         if self.layout == "margins":
             return Margins(*cells.reshape(*lead, 3, self.size).unbind(-2))
@@ -232,7 +289,11 @@ class Counting:
 
     def faults(self, state: Tensor) -> Tensor:
         """Return the tallies of invalid samples, in the order of :data:`FAULTS`."""
-        return state[..., self.cells :]
+        return state[..., self.cells : self.cells + len(FAULTS)]
+
+    def dependent(self, state: Tensor) -> Tensor:
+        """Return the number of samples that came with the id of a cluster or with several positions, ``[]``."""
+        return state[-1]
 
     # --- a batch ----------------------------------------------------------------------------------------------------
 
@@ -267,19 +328,27 @@ class Counting:
         """Check a batch and read its predictions; raise the errors of :meth:`check`."""
         raise NotImplementedError
 
-    def with_axes(self, batch: Batch, target: Tensor, group: Tensor | int | None, weight: Tensor | None) -> Batch:
-        """Add groups and weights to a batch.
+    def with_axes(
+        self,
+        batch: Batch,
+        target: Tensor,
+        group: Tensor | int | None,
+        weight: Tensor | None,
+        cluster: Tensor | None = None,
+    ) -> Batch:
+        """Add groups, weights and clusters to a batch.
 
         Args:
             batch: the batch as :meth:`read` returns it.
             target: targets as the user passed them.
             group: group indices ``[N]``, or one for all samples; None without groups.
             weight: one weight per element of ``target``, or per index of its leading dimensions, such as ``[N]``.
+            cluster: one id per sample, ``[N]``; not read without clusters.
 
         Raises:
             ValueError: for shapes or devices that do not fit, for groups or weights that the metric does not take, and
                 for missing groups.
-            TypeError: for weights that are no tensor, and groups that are no integers.
+            TypeError: for weights and ids that are no tensor, and groups and ids that are no integers.
         """
         if weight is not None and not self.weighted:
             raise ValueError(
@@ -297,13 +366,32 @@ class Counting:
             )
         if weight is not None:
             batch = batch._replace(weight=spread("weight", weight, target, batch.target).detach().to(torch.float64))
+        if cluster is not None and self.clusters:
+            buckets = bucket_of_each(checked_ids(cluster))
+            batch = batch._replace(bucket=spread("cluster", buckets, target, batch.target))
         if group is None:
             return batch
         return batch._replace(group=group_of_each(group, target, batch.target, self.group_names or ()))
 
     def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
-        """Add a batch to a state in place; see :func:`imbtorch.batches.add_batch`."""
+        """Add a batch to a state in place; see :func:`imbtorch.batches.add_batch`.
+
+        A sample without the id of a cluster is a cluster of its own; its id is the number of samples before it.
+        """
+        if not self.clusters:
+            batch = batch if batch.bucket is None else batch._replace(bucket=None)
+            add_batch(state, self.table, batch, self.ignored_target, defer, self.error_message)
+            return
+        shape, has_ids = batch.target.shape, batch.bucket is not None
+        size = shape[0] if shape else 1
+        if not has_ids and batch.target.device == state.device:
+            numbers = torch.arange(size, device=state.device) + state[-2]
+            buckets = bucket_of_each(numbers).reshape(size if shape else (), *[1] * (len(shape) - 1))
+            batch = batch._replace(bucket=buckets.expand(shape))
         add_batch(state, self.table, batch, self.ignored_target, defer, self.error_message)
+        state[-2] += size
+        if has_ids or len(shape) > self.single_position:
+            state[-1] += size
 
     def predicted(self, batch: Batch) -> tuple[Tensor, ...]:
         """Return flat predictions and targets, and bools of the samples that count, without waiting for a device."""

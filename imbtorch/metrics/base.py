@@ -53,6 +53,7 @@ class MetricArguments(TorchmetricsArguments, total=False):
     on_invalid: OnInvalid
     state: Layout
     weighted: bool
+    clusters: bool | None
 
 
 Listener: TypeAlias = Callable[[Tensor, Tensor, Tensor], object]
@@ -63,6 +64,13 @@ UNSURE = (
     "weighted=True, or resample the samples themselves together with their weights"
 )
 
+NO_BUCKETS = "{} was built without clusters, so it holds no counts of clusters; build it with clusters=True"
+DEPENDENT = (
+    "{}: samples came with clusters or have several positions, such as pixels, but it was built without clusters, so "
+    "the interval takes them for independent and is too narrow; build it with clusters=True, and pass "
+    "update(..., cluster=ids) unless each sample is a cluster of its own positions"
+)
+
 
 class Counter(Protocol):
     """Interface of the objects that count the batches of a metric, such as :class:`~imbtorch.tasks.Counting`."""
@@ -70,7 +78,7 @@ class Counter(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def cells(self) -> int: ...
+    def length(self) -> int: ...
     def zeros(self, device: torch.device | None = None) -> Tensor: ...
     def read(self, preds: Tensor, target: Tensor) -> Batch: ...
     def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None: ...
@@ -97,6 +105,7 @@ class CountsMetric(SummedState):
     logits = Setting[bool]("_counting.logits", "True if scores are logits.")
     ignore_index = Setting[int | None]("_counting.ignore_index", "Target of the samples that are not counted.")
     weighted = Setting[bool]("_counting.weighted", "True if samples may have weights.")
+    clusters = Setting[bool]("_counting.clusters", "True if counts are kept for each bucket of clusters.")
     on_invalid = Setting[OnInvalid]("_on_invalid", "Response to samples that cannot be counted.")
 
     def __init__(
@@ -108,11 +117,12 @@ class CountsMetric(SummedState):
     ) -> None:
         check_choice("on_invalid", on_invalid, get_args(OnInvalid))
         counter = counter or counting
-        super().__init__(counter.name, counter.cells + len(FAULTS), counting.dtype, **kwargs)
+        super().__init__(counter.name, counter.length, counting.dtype, **kwargs)
         self._counting, self._counter, self._on_invalid = counting, counter, on_invalid
         self._set_counting(counting.on(self._state.device))
         self.quiet = False  # True in Lightning's sanity check, whose few batches often lack classes
         self._already_warned: set[str] = set()
+        self._dependent = False  # True if samples depend on each other and no buckets show how much
         self._listeners: list[Listener] = []
 
     def _apply(  # type: ignore[override]
@@ -140,7 +150,13 @@ class CountsMetric(SummedState):
     # --- counting ---------------------------------------------------------------------------------------------------
 
     def update(
-        self, preds: Tensor, target: Tensor, *, group: Tensor | int | None = None, weight: Tensor | None = None
+        self,
+        preds: Tensor,
+        target: Tensor,
+        *,
+        group: Tensor | int | None = None,
+        weight: Tensor | None = None,
+        cluster: Tensor | None = None,
     ) -> None:
         """Count a batch.
 
@@ -152,6 +168,9 @@ class CountsMetric(SummedState):
                 report was built with ``groups``.
             weight: weight of each sample, ``[N]``, or of each target, finite and not negative; needs
                 ``weighted=True``. The default weight is 1.
+            cluster: id of the cluster of each sample, such as its patient, any integers ``[N]``, for intervals
+                (``clusters=True``); without clusters it is ignored. By default each sample, with all its labels and
+                positions, is a cluster of its own. :func:`imbtorch.cluster_ids` makes ids of names.
 
         Raises:
             ValueError: for mismatched shapes or devices, and for groups or weights if the metric was built without
@@ -159,7 +178,7 @@ class CountsMetric(SummedState):
                 counts then stay as they were.
             TypeError: for anything but dense tensors, and for floating targets.
         """
-        batch = self._read(self._counter, preds, target, group, weight)
+        batch = self._read(self._counter, preds, target, group, weight, cluster)
         self._counter.add_(self._writable(exclusive=not self._leads), batch, defer=self._defer)
         if self._listeners:
             self._notify_listeners(batch)
@@ -171,13 +190,21 @@ class CountsMetric(SummedState):
             listener(*predicted)
 
     def _read(
-        self, counter: Counter, preds: Tensor, target: Tensor, group: Tensor | int | None, weight: Tensor | None
+        self,
+        counter: Counter,
+        preds: Tensor,
+        target: Tensor,
+        group: Tensor | int | None,
+        weight: Tensor | None,
+        cluster: Tensor | None,
     ) -> Batch:
-        """Check and read a batch, including the groups and weights of its samples."""
-        batch = counter.read(preds, target)
-        if group is None and weight is None and self._counting.groups is None:
+        """Check and read a batch, including the groups, weights and clusters of its samples."""
+        batch, counting = counter.read(preds, target), self._counting
+        if cluster is not None or target.ndim > counting.single_position:
+            self.__dict__["_dependent"] = not counting.clusters
+        if group is None and weight is None and cluster is None and counting.groups is None:
             return batch
-        return self._counting.with_axes(batch, target, group, weight)
+        return counting.with_axes(batch, target, group, weight, cluster)
 
     def _defer(self) -> bool:
         """Return whether an error about samples that cannot be counted is left to ``compute``."""
@@ -188,7 +215,13 @@ class CountsMetric(SummedState):
         return self._counter
 
     def forward(
-        self, preds: Tensor, target: Tensor, *, group: Tensor | int | None = None, weight: Tensor | None = None
+        self,
+        preds: Tensor,
+        target: Tensor,
+        *,
+        group: Tensor | int | None = None,
+        weight: Tensor | None = None,
+        cluster: Tensor | None = None,
     ) -> Any:
         """Count a batch and return the value of this batch; arguments as for :meth:`update`.
 
@@ -197,7 +230,8 @@ class CountsMetric(SummedState):
         if self._is_synced:
             raise TorchMetricsUserError("The metric is synced; call unsync() before forward().")
         counter = self._counter_of_a_batch()
-        batch, counted = self._read(counter, preds, target, group, weight), counter.zeros(self._state.device)
+        batch = self._read(counter, preds, target, group, weight, cluster)
+        counted = counter.zeros(self._state.device)
         counter.add_(counted, batch, defer=self._defer)
         state = self._writable(exclusive=True)
         if counter is self._counter:
@@ -216,7 +250,7 @@ class CountsMetric(SummedState):
     def reset(self) -> None:
         """Set all counts to zero and start anew."""
         super().reset()
-        self._already_warned = set()
+        self._already_warned, self._dependent = set(), False
 
     # --- errors and warnings ----------------------------------------------------------------------------------------
 
@@ -285,6 +319,11 @@ class CountsMetric(SummedState):
         """Return the name of a class or label."""
         return str(index)
 
+    def _warn_if_dependent(self, clusters: bool | None) -> None:
+        """Warn once if an interval takes samples for independent that are not, unless the user asked for that."""
+        if self._dependent and clusters is None:
+            self._warn_once("dependent", DEPENDENT.format(type(self).__name__))
+
     def _may_warn(self, kind: str) -> bool:
         """Return whether a warning of this kind would be shown."""
         return kind not in self._already_warned and not self.quiet and rank_zero()
@@ -307,6 +346,8 @@ class CountsMetric(SummedState):
         shown: dict[str, Any] = {"task": self.task}
         if self.task != "binary":
             shown["num_labels" if self.task == "multilabel" else "num_classes"] = self._counting.size
+        if self.clusters != (self.task == "multilabel" and not self.weighted):
+            shown["clusters"] = self.clusters
         defaults = {"threshold": 0.5, "logits": False, "ignore_index": None, "on_invalid": "raise", "weighted": False}
         shown |= {name: value for name in defaults if (value := getattr(self, name)) != defaults[name]}
         if self._counting.layout != "matrix":

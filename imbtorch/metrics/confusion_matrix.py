@@ -16,6 +16,7 @@ from imbtorch.measures import Average
 from imbtorch.measures.traits import CATALOGUE, Traits, by_any_name, declared, defaults_of, traits_of
 from imbtorch.metrics.averaging import AveragedMeasure, chosen_average
 from imbtorch.metrics.base import (
+    NO_BUCKETS,
     UNSURE,
     Counter,
     CountsMetric,
@@ -102,6 +103,7 @@ class ConfusionMatrixMetric(LocalCounts):
         on_invalid: OnInvalid = "raise",
         state: Layout = "matrix",
         weighted: bool = False,
+        clusters: bool | None = None,
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
         """Set the task, the way of counting samples, and the average.
@@ -133,6 +135,8 @@ class ConfusionMatrixMetric(LocalCounts):
                 weights (not on MPS devices): exact for whole weights with sums below 2**53, which count like repeated
                 samples; otherwise rounded, with last digits that depend on the order of samples. Weighted counts have
                 no intervals.
+            clusters: True to keep counts of 64 buckets of clusters (images, patients), from which :meth:`interval`
+                resamples; see :class:`~imbtorch.ImbalanceReport`. By default True in the multilabel task, else False.
             kwargs: arguments of :class:`torchmetrics.Metric`: ``process_group``, ``dist_sync_on_step``,
                 ``sync_on_compute``, ``dist_sync_fn``, ``distributed_available_fn``. ``compute_with_cache`` has no
                 effect: values are always computed anew.
@@ -141,7 +145,9 @@ class ConfusionMatrixMetric(LocalCounts):
             ValueError: for an argument that is missing, unknown, or has no meaning for the task or measure.
             TypeError: for an argument of the wrong type.
         """
-        counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index, state, weighted)
+        counting = Counting.of(
+            task, num_classes, num_labels, threshold, logits, ignore_index, state, weighted, None, clusters
+        )
         if state == "margins" and self.needs_matrix:
             raise ValueError(
                 f"{type(self).__name__} needs the matrix, which state='margins' does not keep; use state='matrix' (a "
@@ -265,6 +271,7 @@ class ConfusionMatrixMetric(LocalCounts):
         samples: int = 10_000,
         level: float = 0.95,
         generator: torch.Generator | None = None,
+        clusters: bool | None = None,
     ) -> Interval:
         """Compute the interval of the value from the counts of all processes (a collective step).
 
@@ -272,10 +279,13 @@ class ConfusionMatrixMetric(LocalCounts):
         the value, the interval of a mean over classes covers the classes that have targets; a warning names the others.
 
         Args:
-            method: :func:`imbtorch.analysis.posterior` or :func:`imbtorch.analysis.bootstrap`.
+            method: :func:`imbtorch.analysis.posterior` or :func:`imbtorch.analysis.bootstrap` of independent samples.
             samples: number of draws.
             level: probability that the interval holds.
             generator: source of randomness, on the device of the metric.
+            clusters: True to resample clusters, which needs a metric with ``clusters=True``; False to take all samples
+                for independent. By default clusters are resampled if the metric has them, except for values of single
+                labels (``average="none"``) while each of their samples is a cluster of its own.
 
         Returns:
             :class:`imbtorch.analysis.Interval` of the shape of ``compute()``.
@@ -283,9 +293,10 @@ class ConfusionMatrixMetric(LocalCounts):
         Raises:
             ValueError: for ``state="margins"``, which does not keep the matrix to draw; for ``average="min"``, since an
                 interval of the lowest of several uncertain values does not cover it; for weighted counts, which do not
-                hold the number of samples.
+                hold the number of samples; for ``clusters=True`` without clusters.
         """
         from imbtorch.inference.intervals import bootstrap, posterior
+        from imbtorch.metrics.bounds import resample_buckets
 
         if self.weighted:
             raise ValueError(UNSURE)
@@ -296,12 +307,23 @@ class ConfusionMatrixMetric(LocalCounts):
             raise ValueError(
                 "the lowest of several uncertain values has no interval that covers it; use average='none'"
             )
+        if clusters and not self.clusters:
+            raise ValueError(NO_BUCKETS.format(type(self).__name__))
+        counting = self._counting
         with self._counts_of_all() as counted:
-            counts = confusion_counts(counted).clone()
+            counts, buckets = confusion_counts(counted).clone(), None
+            if counting.clusters and clusters is not False:
+                single = self.task == "multilabel" and self._average == "none"
+                if clusters or not single or bool(counting.dependent(self._state)):
+                    buckets = confusion_counts(counting.counts(self._state, of_buckets=True)).clone()
             self._report_problems(counts.sum(-1))
+            self._warn_if_dependent(clusters)
         draw = posterior if method == "posterior" else bootstrap
         own = type(self).evaluate is not ConfusionMatrixMetric.evaluate
         measure = self.evaluate if own else self._measure  # it tells posterior and bootstrap if margins suffice
+        if buckets is not None:
+            found = resample_buckets({"": measure}, buckets, samples=samples, level=level, generator=generator)
+            return found[""]
         return draw(measure, counts, samples=samples, level=level, generator=generator, event_dims=counts.ndim)
 
     def _shown_arguments(self) -> dict[str, Any]:
@@ -364,7 +386,7 @@ class ConfusionMatrix(ConfusionMatrixMetric):
                 samples; None for int64 counts.
             average: not accepted, since a matrix is not averaged.
             state: ``"matrix"``; a matrix cannot be kept as margins.
-            num_labels, threshold, logits, ignore_index, on_invalid, weighted: arguments of
+            num_labels, threshold, logits, ignore_index, on_invalid, weighted, clusters: arguments of
                 :class:`ConfusionMatrixMetric`, which explains them.
             kwargs: arguments of :class:`torchmetrics.Metric`.
         """

@@ -146,12 +146,16 @@ def checked_group_names(groups: Sequence[str] | int | None) -> tuple[str, ...] |
 
 
 def report_memory(counting: Counting) -> None:
-    """Warn if the counts of all groups take much memory."""
+    """Warn if the counts of all groups and buckets of clusters take much memory."""
     taken = 8 * counting.cells
-    if counting.groups is not None and taken > LARGE:
-        layout = "; state='margins' takes less" if counting.task == "multiclass" and counting.layout == "matrix" else ""
+    if taken > LARGE and (counting.groups is not None or counting.clusters):
+        layout = "; clusters=False takes less" if counting.clusters else ""
+        if not layout and counting.task == "multiclass" and counting.layout == "matrix":
+            layout = "; state='margins' takes less"
+        kept = [f"{counting.groups} groups"] * (counting.groups is not None)
+        kept += [f"{counting.table.buckets} buckets of clusters"] * counting.clusters
         warn_caller(
-            f"the counts of {counting.groups} groups take {taken / 1e6:,.0f} MB, and twice as much during the sum over "
+            f"the counts of {' times '.join(kept)} take {taken / 1e6:,.0f} MB, and twice as much during the sum over "
             f"processes{layout}"
         )
 

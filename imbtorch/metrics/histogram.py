@@ -124,6 +124,11 @@ class Histogram:
         return self.table.cells
 
     @property
+    def length(self) -> int:
+        """Number of counts and spare cells."""
+        return self.cells + len(FAULTS)
+
+    @property
     def name(self) -> str:
         """Identifier of the meaning of the counts; histograms that count differently have different names."""
         logits = "logits_" * (self.counting.logits and self.counting.task == "multiclass")
@@ -135,7 +140,7 @@ class Histogram:
 
     def zeros(self, device: torch.device | None = None) -> Tensor:
         """Return an empty state."""
-        return torch.zeros(self.cells + len(FAULTS), dtype=self.counting.dtype, device=device)
+        return torch.zeros(self.length, dtype=self.counting.dtype, device=device)
 
     def read(self, preds: Tensor, target: Tensor) -> Batch:
         """Check a batch of scores, and find the bin of each score.

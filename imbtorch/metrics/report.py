@@ -14,7 +14,16 @@ from typing_extensions import Unpack
 from imbtorch.counts import Counts, mapped, sums
 from imbtorch.inference.intervals import Interval
 from imbtorch.metrics.averaging import AtPrevalence, AveragedMeasure
-from imbtorch.metrics.base import UNSURE, Counter, LocalCounts, OnInvalid, TorchmetricsArguments, canonical
+from imbtorch.metrics.base import (
+    NO_BUCKETS,
+    UNSURE,
+    Counter,
+    LocalCounts,
+    OnInvalid,
+    TorchmetricsArguments,
+    canonical,
+    confusion_counts,
+)
 from imbtorch.metrics.bounds import Bounds, checked_intervals
 from imbtorch.metrics.catalogue import BY_ANY_NAME, BY_KEY
 from imbtorch.metrics.class_groups import ClassGroups, checked_class_groups
@@ -101,14 +110,13 @@ class ImbalanceReport(SharedResult, LocalCounts):
             ``{"animal": ["cat", "dog"]}``. Confusions within a superclass then count as correct
             (:func:`~imbtorch.merge_classes`). Each measure is reported as ``<measure>/superclasses``, and each measure
             in ``per_class`` as ``<measure>/<superclass>``. Requires ``task="multiclass"`` and ``state="matrix"``. These
-            values have no intervals and are not reported by ``groups``.
+            values are not reported by ``groups``.
         intervals: True to report ``<name>_low`` and ``<name>_high`` for all ``measures``, or a list of names such as
             ``["iam", "recall/fraud"]``; False by default. They are the bounds of the 95 % posterior interval
-            (:func:`imbtorch.analysis.posterior`) from 2,000 draws with a fixed seed, so all processes agree. Their cost
-            grows with K * K. They are nan, with a warning, for values that depend on classes without targets. Minimum
-            values (``average="min"``) have no intervals, and :meth:`forward` returns none for a batch. Samples (in
-            segmentation, pixels) are taken for independent; for images or patients make them the ``groups``, and call
-            ``report.interval(name, clusters=True)`` after the test.
+            (:func:`imbtorch.analysis.posterior`), or with ``clusters`` of the cluster bootstrap
+            (:func:`imbtorch.analysis.bootstrap`), from 2,000 draws with a fixed seed, so all processes agree. Their
+            cost grows with K * K. They are nan, with a warning, for values that depend on classes without targets.
+            Minimum values (``average="min"``) have no intervals, and :meth:`forward` returns none for a batch.
         prevalence: class shares of the population for which all values are computed, in any unit: one for each class,
             or a dict of class names; in the multilabel task the share of positives of each label, in [0, 1]. By default
             the values are those of the counted samples. A class that is the ``ignore_index`` has share 0 and can be
@@ -133,6 +141,13 @@ class ImbalanceReport(SharedResult, LocalCounts):
         state: ``"matrix"`` keeps K x K counts. ``"margins"`` keeps 3 x K, for many classes; intervals and measures that
             read single cells then raise an error.
         weighted: whether :meth:`update` takes ``weight``, the weight of each sample.
+        clusters: True if samples belong to clusters, such as the visits of a patient or the pixels of an image, whose
+            samples resemble one another; by default True in the multilabel task, where a sample is a cluster of labels,
+            else False. Intervals then resample whole clusters; values of a single label do so from the first sample on
+            that has an id or several positions. ``update(..., cluster=ids)`` takes the id of each sample's cluster;
+            without ids each sample, with its labels and positions, is a cluster. The state keeps 64 buckets of
+            clusters, 64 times the memory for any number of them; the constructor warns from 100 MB on and refuses
+            more than 480 MB. Intervals with ids are equal on any number of processes and in any order of samples.
         kwargs: arguments of :class:`torchmetrics.Metric`.
 
     Raises:
@@ -194,6 +209,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         per_group: Sequence[str] | None = None,
         state: Layout = "matrix",
         weighted: bool = False,
+        clusters: bool | None = None,
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
         group_names = checked_group_names(groups)
@@ -201,7 +217,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
         names = None if class_names is None else checked_names(class_names)
         num_classes, num_labels = _sized(task, num_classes, num_labels, names)
         number = None if group_names is None else len(group_names)
-        counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index, state, weighted, number)
+        counting = Counting.of(
+            task, num_classes, num_labels, threshold, logits, ignore_index, state, weighted, number, clusters
+        )
         if not isinstance(groups, int):
             counting = replace(counting, group_names=group_names)
         class_names = _a_name_each(names, counting.size)
@@ -220,15 +238,17 @@ class ImbalanceReport(SharedResult, LocalCounts):
             )
 
         self._class_groups, self._superclasses, of_groups = ClassGroups(of_classes, some_classes), None, None
-        bounds = checked_intervals(intervals, overall, of_each, class_names, self._class_groups.rows)
-        self._intervals = tuple(row.name for row in bounds.measured)
         if superclasses is not None:
             self._superclasses = checked_superclasses(superclasses, class_names, counting, overall, of_each)
+        bounds = checked_intervals(intervals, overall, of_each, class_names, self._class_groups, self._superclasses)
+        self._intervals = tuple(row.name for row in bounds.measured)
         if group_names is not None:
             of_groups = Groups(group_names, overall, counting, checked_per_group(per_group, group_names, overall))
         of_one = PerClass(of_each, class_names)
         views = _views(Overall(overall), bounds, of_one, self._class_groups, self._superclasses, of_groups)
-        self._settings = ReportSettings(counting, class_names, overall, of_each, tuple(views), of_groups)
+        self._settings = ReportSettings(
+            counting, class_names, overall, of_each, self._class_groups, self._superclasses, tuple(views), of_groups
+        )
         self._check_names()
         self._name(self._settings.rows, prefix, postfix)
         report_memory(counting)
@@ -262,7 +282,11 @@ class ImbalanceReport(SharedResult, LocalCounts):
     def _snapshot(self, counting: Counting, state: Tensor) -> Snapshot:
         """Return a state as counts."""
         of_groups = None if counting.groups is None else counting.counts(state, of_groups=True)
-        return Snapshot(counting.counts(state), of_groups, self._prevalence)
+        of_buckets = dependent = None
+        if counting.clusters:
+            found = counting.counts(state, of_groups=counting.groups is not None, of_buckets=True)
+            of_buckets, dependent = confusion_counts(found), counting.dependent(state)
+        return Snapshot(counting.counts(state), of_groups, self._prevalence, of_buckets, dependent)
 
     def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> dict[str, Tensor]:
         assert isinstance(counter, Counting)
@@ -282,6 +306,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
         if groups is not None and (self._may_warn("empty groups") or self._may_warn("lacking groups")):
             for kind, text in groups.problems(at).items():
                 self._warn_once(kind, f"{type(self).__name__}: {text}")
+        if self._intervals:
+            self._warn_if_dependent(None)
         values = self._settings.values(at)
         if self._intervals and self._may_warn("no interval") and bool(counted.actual.any()):
             low = {row: value for row, value in values.items() if row.bound == "low" and row.kind != "group"}
@@ -343,7 +369,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         *,
         level: float = 0.95,
         generator: torch.Generator | None = None,
-        clusters: bool = False,
+        clusters: bool | None = None,
         samples: int = 10_000,
     ) -> Interval:
         """Compute the interval of a value from the counts of all processes (a collective step).
@@ -353,11 +379,12 @@ class ImbalanceReport(SharedResult, LocalCounts):
         communication. Each process draws by itself, so pass generators with the same seed if all processes must agree.
 
         Args:
-            name: measure of the report, or value of a class such as ``recall/fraud``, with or without prefix and
-                postfix.
+            name: measure of the report, or value of a class, class group, superclass or group of samples, such as
+                ``recall/fraud``, with or without prefix and postfix.
             level: probability that the interval holds the value, in (0, 1).
             generator: source of randomness, on the device of the counts; by default torch's.
-            clusters: whether the ``groups`` are clusters of similar samples, to be resampled as wholes.
+            clusters: True to resample clusters, False to take samples for independent; by default
+                :meth:`ReportResult.interval` decides.
             samples: number of draws.
 
         Raises:
@@ -365,6 +392,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
         """
         short = self[name].row.name if name in self else name
         self._settings.bounds_of(short)  # raises before any process waits
+        if clusters and not self.clusters:
+            raise ValueError(NO_BUCKETS.format("the report"))
+        self._warn_if_dependent(clusters)
         with self._counts_of_all():
             # all processes decide alike, because the sum is the same on all of them
             if self._last is not None and not bool(self._state.any()):
@@ -463,7 +493,7 @@ def _views(
         of_each = {
             row: measure for row, measure in bounds.measured.items() if row.measure in groups.each and not row.of
         }
-        yield Bounds(of_each, groups.names)
+        yield Bounds(of_each, bounds.class_names, groups.names)
 
 
 def _checked_prevalence(

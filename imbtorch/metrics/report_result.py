@@ -12,15 +12,17 @@ from torch import Tensor
 
 from imbtorch.choosing.baselines import always_commonest
 from imbtorch.counts import Counts, mapped, margins, sums
-from imbtorch.inference.intervals import Interval, bootstrap, posterior
+from imbtorch.inference.intervals import Interval
 from imbtorch.metrics.averaging import AveragedMeasure
-from imbtorch.metrics.base import UNSURE, confusion_counts
-from imbtorch.metrics.bounds import LEVEL, Bounds, checked_intervals
+from imbtorch.metrics.base import NO_BUCKETS, UNSURE, confusion_counts
+from imbtorch.metrics.bounds import LEVEL, ONE_BUCKET, Bounds, checked_intervals
+from imbtorch.metrics.class_groups import ClassGroups
 from imbtorch.metrics.groups import Groups, comparable_groups
 from imbtorch.metrics.report_table import ReportTable
 from imbtorch.metrics.resolving import of_name
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import PerClass, Row, Snapshot, View
+from imbtorch.metrics.superclasses import Superclasses
 from imbtorch.plots import plot_confusion_matrix, plot_values
 from imbtorch.tables import baseline_line
 from imbtorch.tasks import Counting
@@ -37,6 +39,8 @@ class ReportSettings:
         class_names: names of the classes or labels.
         measures: key -> measure of all classes.
         per_class: key -> measure of each class.
+        class_groups: view of the class groups.
+        superclasses: view of the superclasses; None without them.
         views: views of the reported values.
         groups: view of the groups of samples; None without groups.
     """
@@ -45,6 +49,8 @@ class ReportSettings:
     class_names: tuple[str, ...]
     measures: Mapping[str, AveragedMeasure]
     per_class: Mapping[str, AveragedMeasure]
+    class_groups: ClassGroups
+    superclasses: Superclasses | None
     views: tuple[View, ...]
     groups: Groups | None
 
@@ -67,9 +73,24 @@ class ReportSettings:
                 values += view.values(at)
         return dict(zip(rows, at.shown(values), strict=True))
 
-    def bounds_of(self, name: str) -> Bounds:
-        """Return the view of the bounds of a value; raise ValueError if it has no interval."""
-        return checked_intervals([name], self.measures, self.per_class, self.class_names, self.rows, called=True)
+    def bounds_of(self, name: str) -> tuple[Bounds, int | None]:
+        """Return the view of the bounds of a value, and the index of its group of samples; raise if it has none."""
+        groups = self.groups
+        if groups is not None:
+            for row in groups.rows:
+                if row.kind == "group" and row.name == name:
+                    return self.bounds_of(row.measure)[0], groups.names.index(row.of)
+        bounds = checked_intervals(
+            [name],
+            self.measures,
+            self.per_class,
+            self.class_names,
+            self.class_groups,
+            self.superclasses,
+            self.rows,
+            called=True,
+        )
+        return bounds, None
 
     def baseline(self, at: Snapshot) -> tuple[str, dict[str, float]]:
         """Return the name of majority-class prediction, and key -> its value for each measure with a direction.
@@ -133,7 +154,7 @@ class ReportResult(Result):
         *,
         level: float = 0.95,
         generator: torch.Generator | None = None,
-        clusters: bool = False,
+        clusters: bool | None = None,
         samples: int = 10_000,
     ) -> Interval:
         """Compute the interval of a value.
@@ -141,42 +162,35 @@ class ReportResult(Result):
         A mean over classes and its interval include only classes that have targets.
 
         Args:
-            name: measure of the report, or value of a class such as ``recall/fraud``, without prefix and postfix.
+            name: measure of the report, or value of a class, class group, superclass or group of samples, such as
+                ``recall/fraud``, without prefix and postfix.
             level: probability that the interval holds the value, in (0, 1).
             generator: source of randomness, on the device of the counts; by default torch's.
-            clusters: False if samples are independent (:func:`imbtorch.analysis.posterior`). True if the ``groups`` of
-                the report are clusters of similar samples, such as the pixels of an image or the visits of a patient:
-                whole groups are then resampled (:func:`imbtorch.analysis.bootstrap`); groups without samples are
-                skipped.
+            clusters: True to resample clusters (:func:`imbtorch.analysis.bootstrap`), which needs a report with
+                ``clusters=True``; False to take all samples for independent (:func:`imbtorch.analysis.posterior`). By
+                default clusters are resampled if the report has them, except for values of a single label while each of
+                its samples is a cluster of its own.
             samples: number of draws.
 
         Raises:
-            ValueError: for an unknown name, a minimum over classes, a value that depends on classes without targets,
-                ``clusters`` with fewer than two groups that have samples, ``state="margins"``, and weighted counts.
+            ValueError: for an unknown name, a minimum over classes or groups, a value that depends on classes without
+                targets, ``clusters=True`` without clusters or with samples of fewer than two, ``state="margins"``, and
+                weighted counts.
         """
         if self._settings.counting.weighted:
             raise ValueError(UNSURE)
-        if clusters and self._at.groups is None:
-            raise ValueError(
-                "clusters=True resamples the groups of the report, but it has none; make the report with groups=..."
-            )
-        bounds = self._settings.bounds_of(name)
-        counts, measures = confusion_counts(self._at.counts), bounds.to_draw(self._at.prevalence)
-        dims = counts.ndim
-        if clusters:
-            assert self._at.groups is not None
-            parts = confusion_counts(self._at.groups)
-            parts = parts[parts.flatten(1).any(1)]
-            if len(parts) < 2:
-                raise ValueError(f"clusters=True needs at least two groups with samples, got {len(parts)}")
-            found = bootstrap(measures, parts, samples, level, generator=generator, event_dims=dims, clusters=True)
-        else:
-            found = posterior(measures, counts, samples=samples, level=level, generator=generator, event_dims=dims)
-        interval = next(iter(bounds.by_row(found).values()))
+        if clusters and self._at.buckets is None:
+            raise ValueError(NO_BUCKETS.format("the report"))
+        bounds, group = self._settings.bounds_of(name)
+        counts = confusion_counts(self._at.counts)
+        found = bounds.intervals(self._at, group, clusters=clusters, samples=samples, level=level, generator=generator)
+        interval = next(iter(found.values()))
         if bool(interval.low.isnan()):
             cause = "it depends on classes without targets; count samples of every class"
             if not bool(counts.any()):
                 cause = "no sample was counted; call update before interval"
+            elif interval.method.startswith(ONE_BUCKET):
+                cause = "all samples lie in one bucket of clusters; count samples of more clusters"
             raise ValueError(f"{name!r} has no interval, because {cause}")
         return interval
 

@@ -209,7 +209,7 @@ def _of_class(
 # settings that change counts
 MEANING = ("task", "num_classes", "num_labels", "threshold", "logits", "ignore_index")
 # settings of the state, which do not change the meaning of counts
-STATE_ALONE = ("layout", "weighted", "groups")
+STATE_ALONE = ("layout", "weighted", "groups", "clusters")
 
 
 def _of_instance(name: str, metric: ConfusionMatrixMetric, counting: Counting) -> AveragedMeasure:

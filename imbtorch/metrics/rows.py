@@ -65,11 +65,16 @@ class Snapshot:
         counts: ``[K, K]``, ``[L, 2, 2]``, or their margins.
         groups: counts of each group of samples, ``[G, ...]``; None without groups.
         prevalence: class shares of the population for which values are computed; None for those of the counts.
+        buckets: counts of each bucket of clusters, ``[B, ...]``, or with groups ``[G, B, ...]``; None without clusters.
+        dependent: number of samples that came with the id of a cluster or with several positions; None without
+            clusters.
     """
 
     counts: Counts
     groups: Counts | None = None
     prevalence: Tensor | None = None
+    buckets: Tensor | None = None
+    dependent: Tensor | None = None
     _read: dict[bool, Rates] = field(default_factory=dict, init=False, repr=False)
 
     def read(self, *, of_groups: bool = False) -> Rates:

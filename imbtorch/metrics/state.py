@@ -358,9 +358,12 @@ class SummedState(SyncedMetric):
         for key in [key for key in state_dict if key.startswith(f"{prefix}counts_")]:
             value = state_dict.pop(key)
             if key != prefix + self._state_name:
+                remedy = "build the metric with the arguments of the saved one"
+                if f"{key}_clusters" == prefix + self._state_name:
+                    remedy = "a metric with clusters=False counts like the saved one"
                 error_msgs.append(
                     f"{key} counts differently from this {type(self).__name__}, whose state is {self._state_name!r}; "
-                    "build the metric with the arguments of the saved one, or remove its state from the checkpoint"
+                    f"{remedy}; or remove its state from the checkpoint"
                 )
             elif misfit := self._misfit(value):
                 error_msgs.append(misfit)

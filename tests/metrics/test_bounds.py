@@ -121,43 +121,18 @@ def test_error_bars_stand_beside_the_matrix_and_on_bars():
     plt.close("all")
 
 
-def clustered(seed=0, groups=40):
-    generator = np.random.default_rng(seed)
-    ids = np.repeat(np.arange(groups), 25)
-    target = generator.integers(0, 2, len(ids))
-    right = generator.random(len(ids)) < generator.beta(2, 1, groups)[ids]
-    return np.where(right, target, 1 - target), target, ids
-
-
-def test_groups_are_clusters():
-    preds, target, ids = clustered()
-    report = ImbalanceReport("binary", measures=["accuracy"], per_class=("recall",), groups=41)  # the last one is empty
-    report.update(torch.from_numpy(preds), torch.from_numpy(target), group=torch.from_numpy(ids))
-    found = report.interval("accuracy", clusters=True, generator=torch.Generator().manual_seed(0))
-    right = np.array([(preds == target)[ids == each].mean() for each in range(40)])
-    generator = np.random.default_rng(1)
-    resampled = right[generator.integers(0, 40, (20_000, 40))].mean(1)
-    stretch = scipy.stats.t.ppf(0.975, 39) / scipy.stats.norm.ppf(0.975) * np.sqrt(40 / 39)
-    center = right.mean()
-    bounds = center + stretch * (np.quantile(resampled, [0.025, 0.975]) - center)
-    assert [found.low.item(), found.high.item()] == pytest.approx(bounds, abs=0.01)
-    alone = report.interval("accuracy", generator=torch.Generator().manual_seed(0))
-    assert alone.high - alone.low < 0.7 * (found.high - found.low)
-    of_class = report.interval("recall/1", clusters=True)
-    assert of_class.low < of_class.estimate < of_class.high
-
-
 def test_an_interval_needs_what_it_is_of():
-    with pytest.raises(ValueError, match=r"clusters=True resamples the groups of the report, but it has none"):
-        filled().interval("iam", clusters=True)
+    for ask in (filled().interval, filled().result().interval):
+        with pytest.raises(ValueError, match=r"built without clusters, .* build it with clusters=True"):
+            ask("iam", clusters=True)
     with pytest.raises(ValueError, match=r"^interval\('mcc'\) names a value that is not reported; names are iam, acc"):
         filled().interval("mcc")
     with pytest.raises(ValueError, match="sums of weights"):
         filled(weighted=True).interval("iam")
-    few = ImbalanceReport("binary", measures=["accuracy"], per_class=(), groups=["a", "b"])
-    few.update(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 1]), group=0)
-    with pytest.raises(ValueError, match="clusters=True needs at least two groups with samples, got 1"):
-        few.interval("accuracy", clusters=True)
+    few = ImbalanceReport("binary", measures=["accuracy"], per_class=(), clusters=True)
+    few.update(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 1]), cluster=torch.tensor([7, 7, 7]))
+    with pytest.raises(ValueError, match="all samples lie in one bucket of clusters; count samples of more clusters"):
+        few.interval("accuracy")
     worst = filled(measures={"worst": imbtorch.Recall("multiclass", 3, average="min")})
     with pytest.raises(ValueError, match=r"^interval\('worst'\) names a minimum, but the lowest"):
         worst.interval("worst")
@@ -282,7 +257,7 @@ def test_a_report_with_intervals():
 
 
 def test_a_report_of_labels_with_intervals():
-    report = imbtorch.ImbalanceReport("multilabel", num_labels=2, intervals=True, per_class=())
+    report = imbtorch.ImbalanceReport("multilabel", num_labels=2, intervals=True, per_class=(), clusters=False)
     preds = torch.tensor([[0, 0], [1, 1], [0, 1], [1, 0], [1, 1]] * 8)
     target = torch.tensor([[0, 0], [1, 1], [1, 1], [1, 0], [0, 0]] * 8)
     report.update(preds, target)
@@ -295,41 +270,50 @@ def test_a_report_of_labels_with_intervals():
     assert [values["recall_low"].item(), values["recall_high"].item()] == pytest.approx([low, high], abs=0.01)
 
 
-def test_reported_values_without_an_interval_are_not_called_unknown():
-    report = ImbalanceReport(
-        "multiclass",
-        class_names=[*"abcd"],
-        groups=["x", "y"],
-        class_groups={"tail": ["c"]},
-        superclasses={"ab": ["a", "b"]},
-        measures=["iam"],
-    )
-    target = torch.arange(8) % 4
-    report.update(torch.eye(4)[target], target, group=torch.arange(8) // 4)
-    for name in ("iam/x", "iam_worst", "iam/superclasses"):
+def test_worst_values_and_bounds_have_no_interval():
+    report = ImbalanceReport("multiclass", num_classes=2, groups=["x", "y"], measures=["iam"], intervals=["iam"])
+    target = torch.arange(8) % 2
+    report.update(target, target, group=torch.arange(8) // 4)
+    for name, kind in (("iam_worst", "the worst of several uncertain values"), ("iam_low", "a bound of one")):
         assert name in report
         for ask in (report.interval, report.result().interval):
-            with pytest.raises(ValueError, match=f"{name!r} has no interval; overall values and values of single"):
+            with pytest.raises(ValueError, match=f"{name!r} has no interval, because it is {kind}"):
                 ask(name)
     with pytest.raises(ValueError, match=r"interval\('iam/z'\) names a value that is not reported"):
         report.interval("iam/z")
 
 
-def test_a_class_group_has_an_interval_of_its_counts():
-    """The remedy of the error: the mean of two independent recalls, whose posteriors are those of Jeffreys."""
-    arguments = {"measures": ["iam"], "class_groups": {"tail": ["fraud", "late"]}}
-    text = r"posterior\(report\.measure\('recall/tail'\), report\.result\(\)\.counts\)$"
-    with pytest.raises(ValueError, match=text):
-        filled(**arguments, intervals=["recall/tail"])
-    report = filled(**arguments, prefix="test_")
-    for ask in (report.interval, report.result().interval):
-        with pytest.raises(ValueError, match=text):
-            ask("recall/tail")
-    found = posterior(report.measure("recall/tail"), report.result().counts, generator=torch.Generator().manual_seed(0))
+def test_class_groups_superclasses_and_groups_have_intervals_of_their_counts():
+    """Expected values come from independent recalls, whose posteriors are those of Jeffreys."""
+    report = ImbalanceReport(
+        "multiclass",
+        class_names=["ok", "fraud", "late"],
+        measures=["accuracy"],
+        class_groups={"tail": ["fraud", "late"]},
+        superclasses={"bad": ["fraud", "late"]},
+        groups=["x", "y"],
+        intervals=["recall/tail", "recall/bad"],
+        prefix="test_",
+    )
+    for group, matrix in enumerate(([[90, 10, 0], [5, 40, 5], [3, 3, 24]], [[95, 5, 0], [0, 30, 0], [2, 0, 28]])):
+        cells = torch.tensor(matrix).flatten()
+        rows, columns = (torch.arange(9) // 3).repeat_interleave(cells), (torch.arange(9) % 3).repeat_interleave(cells)
+        report.update(columns, rows, group=group)
     generator = np.random.default_rng(0)
-    recalls = [generator.beta(right + 0.5, wrong + 0.5, 100_000) for right, wrong in ((45, 5), (24, 6))]
-    low, high = np.quantile(np.mean(recalls, 0), [0.025, 0.975])
-    assert [found.low.item(), found.high.item()] == pytest.approx([low, high], abs=0.015)
+    recall = {
+        "tail": np.mean([generator.beta(r + 0.5, w + 0.5, 100_000) for r, w in ((70, 10), (52, 8))], 0),
+        "bad": generator.beta(130.5, 10.5, 100_000),
+    }
+    values = report.compute()
+    for name in ("tail", "bad"):
+        low, high = np.quantile(recall[name], [0.025, 0.975])
+        ends = [values[f"test_recall/{name}_{end}"].item() for end in ("low", "high")]
+        assert ends == pytest.approx([low, high], abs=0.015)
+        found = report.interval(f"recall/{name}")
+        assert [found.low.item(), found.high.item()] == pytest.approx([low, high], abs=0.015)
+    of_site = report.interval("accuracy/y", generator=torch.Generator().manual_seed(0))
+    alone = posterior(imbtorch.accuracy, report.result().groups[1], generator=torch.Generator().manual_seed(0))
+    assert [of_site.estimate, of_site.low, of_site.high] == [alone.estimate, alone.low, alone.high]
 
 
 # --- after a reset --------------------------------------------------------------------------------------------------

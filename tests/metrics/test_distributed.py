@@ -414,6 +414,7 @@ def labels(**arguments):
 
 
 SETTINGS = {
+    "clusters": [lambda: Accuracy("binary"), lambda: Accuracy("binary", clusters=True)],
     "threshold": [lambda: Accuracy("binary"), lambda: Accuracy("binary", threshold=0.9)],
     "logits": [lambda: Accuracy("binary"), lambda: Accuracy("binary", logits=True)],
     "ignore_index": [lambda: Accuracy("multiclass", 3), lambda: Accuracy("multiclass", 3, ignore_index=-100)],

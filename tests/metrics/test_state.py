@@ -457,7 +457,7 @@ STATES_0_2 = {
         sklearn_metrics.recall_score(TARGETS, PREDICTED, labels=[0, 1], average="macro"),
     ),
     "matrices of labels": (
-        lambda: ConfusionMatrix("multilabel", num_labels=2, threshold=[0.5, 0.65]),
+        lambda: ConfusionMatrix("multilabel", num_labels=2, threshold=[0.5, 0.65], clusters=False),
         {"counts_matrix_multilabel_2_thresholds_11ae895a8a56": of_0_2(1, 1, 0, 1, 0, 1, 2, 0)},
         lambda metric: metric.compute(),
         sklearn_metrics.multilabel_confusion_matrix([[0, 1], [1, 1], [0, 0]], [[0, 0], [1, 0], [1, 1]]),
@@ -522,6 +522,10 @@ def test_a_state_of_0_2_is_loaded(build, state, read, wanted):
 def test_a_state_of_0_2_with_other_settings_is_refused():
     with pytest.raises(RuntimeError, match="counts_matrix_multiclass_3 counts differently from this Recall"):
         imbtorch.Recall("multiclass", num_classes=3, ignore_index=2).load_state_dict(STATES_0_2["IAM"][1])
+    with pytest.raises(RuntimeError, match=r"clusters=False counts like the saved one"):
+        ConfusionMatrix("multilabel", num_labels=2, threshold=[0.5, 0.65]).load_state_dict(
+            STATES_0_2["matrices of labels"][1]
+        )
     metric = imbtorch.HandTill(3, logits=True)
     metric.persistent(True)
     metric.load_state_dict(STATES_0_2["Hand and Till"][1])
