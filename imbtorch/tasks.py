@@ -248,7 +248,8 @@ class Counting:
 
         Margins take the place of a large matrix, unless it is needed.
         """
-        small = self.cells <= 4096 or needs_matrix or self.layout == "margins"
+        of_labels = self.num_labels is not None
+        small = self.table.of_a_part <= 4096 or needs_matrix or self.layout == "margins" or of_labels
         return self._without_buckets if small else self._margins_only
 
     @cached_property

@@ -145,6 +145,15 @@ def test_forward_returns_the_value_of_the_batch_and_counts_buckets(clusters):
         assert torch.equal(first._state, second._state)
 
 
+def test_forward_counts_many_labels():
+    """More cells than those of which a batch keeps margins alone."""
+    preds, target = torch.tensor([[0, 1] * 1000, [1, 1] * 1000]), torch.tensor([[0, 1] * 1000, [1, 0] * 1000])
+    for clusters in (True, False):
+        metric = Recall("multilabel", num_labels=2000, average="micro", clusters=clusters)
+        assert metric(preds, target).item() == 1
+        assert metric.compute().item() == 1
+
+
 def test_a_metric_without_clusters_ignores_the_ids_of_a_collection():
     members = {"with": Recall("multiclass", 3, clusters=True), "without": imbtorch.Precision("multiclass", 3)}
     collection = torchmetrics.MetricCollection({**members, "more": imbtorch.Accuracy("multiclass", 3)})

@@ -23,7 +23,8 @@ NAMES = {
     "imbtorch": METRICS
     + MEASURES
     + """
-        Counts ExactBatchSampler Margins at_prevalence confusion_matrix margins merge_classes one_vs_rest shot_groups
+        Counts ExactBatchSampler Margins at_prevalence cluster_ids confusion_matrix margins merge_classes one_vs_rest
+        shot_groups
     """,
     "imbtorch.metrics": METRICS,
     "imbtorch.measures": MEASURES,

@@ -103,7 +103,7 @@ class GeometricMean(ConfusionMatrixMetric):
             num_classes: number of classes; required for multiclass.
             correction: value in [0, 1] that replaces a recall of 0.
             average: average over labels in the multilabel task; ``"auto"`` is ``"macro"``.
-            num_labels, threshold, logits, ignore_index, on_invalid, state, weighted: arguments of
+            num_labels, threshold, logits, ignore_index, on_invalid, state, weighted, clusters: arguments of
                 :class:`ConfusionMatrixMetric`, which explains them.
             kwargs: arguments of :class:`torchmetrics.Metric`.
         """
@@ -209,7 +209,7 @@ class CohenKappa(ConfusionMatrixMetric):
             weights: ``"linear"`` or ``"quadratic"`` weights of errors between ordered classes, which need the matrix;
                 None to weigh all errors alike.
             average: average over labels in the multilabel task; ``"auto"`` is ``"macro"``.
-            num_labels, threshold, logits, ignore_index, on_invalid, state, weighted: arguments of
+            num_labels, threshold, logits, ignore_index, on_invalid, state, weighted, clusters: arguments of
                 :class:`ConfusionMatrixMetric`, which explains them.
             kwargs: arguments of :class:`torchmetrics.Metric`.
         """
@@ -246,7 +246,7 @@ class ExpectedCost(ConfusionMatrixMetric):
                 of the best constant prediction.
             average: average over labels in the multilabel task; ``"auto"`` is ``"macro"``.
             state: ``"matrix"``; the measure needs all of it.
-            num_labels, threshold, logits, ignore_index, on_invalid, weighted: arguments of
+            num_labels, threshold, logits, ignore_index, on_invalid, weighted, clusters: arguments of
                 :class:`ConfusionMatrixMetric`, which explains them.
             kwargs: arguments of :class:`torchmetrics.Metric`.
 
@@ -323,7 +323,7 @@ class FScore(ConfusionMatrixMetric):
             num_classes: number of classes; required for multiclass.
             beta: weight of recall relative to precision; 1 for F1.
             average: average over classes or labels; ``"auto"`` is ``"binary"`` in the binary task, else ``"macro"``.
-            num_labels, threshold, logits, ignore_index, on_invalid, state, weighted: arguments of
+            num_labels, threshold, logits, ignore_index, on_invalid, state, weighted, clusters: arguments of
                 :class:`ConfusionMatrixMetric`, which explains them.
             kwargs: arguments of :class:`torchmetrics.Metric`.
         """
@@ -414,7 +414,7 @@ class WeightedAccuracy(ConfusionMatrixMetric):
             num_classes: number of classes; required for multiclass.
             alpha: weight of the positive class in [0, 1].
             average: average over classes, each against the rest, or over labels; not needed for two classes.
-            num_labels, threshold, logits, ignore_index, on_invalid, state, weighted: arguments of
+            num_labels, threshold, logits, ignore_index, on_invalid, state, weighted, clusters: arguments of
                 :class:`ConfusionMatrixMetric`, which explains them.
             kwargs: arguments of :class:`torchmetrics.Metric`.
         """
@@ -503,7 +503,7 @@ class LikelihoodRatio(ConfusionMatrixMetric):
             positive: True for the ratio of a positive prediction, higher is better; False for a negative prediction,
                 lower is better.
             average: average over classes, each against the rest, or over labels; not needed for two classes.
-            num_labels, threshold, logits, ignore_index, on_invalid, state, weighted: arguments of
+            num_labels, threshold, logits, ignore_index, on_invalid, state, weighted, clusters: arguments of
                 :class:`ConfusionMatrixMetric`, which explains them.
             kwargs: arguments of :class:`torchmetrics.Metric`.
         """
@@ -535,7 +535,7 @@ class NetBenefit(ConfusionMatrixMetric):
             num_classes: number of classes; required for multiclass.
             average: average over classes, each against the rest, or over labels; not needed for two classes.
             threshold: probability strictly above which 1 is predicted; it also sets the price of a false alarm.
-            num_labels, logits, ignore_index, on_invalid, state, weighted: arguments of
+            num_labels, logits, ignore_index, on_invalid, state, weighted, clusters: arguments of
                 :class:`ConfusionMatrixMetric`, which explains them.
             kwargs: arguments of :class:`torchmetrics.Metric`.
         """
@@ -576,7 +576,7 @@ class IndexBalancedAccuracy(ConfusionMatrixMetric):
                 reports or in :mod:`imbtorch.measures`; its other arguments keep their defaults.
             alpha: influence of dominance, >= 0.
             average: average over classes, each against the rest, or over labels; not needed for two classes.
-            num_labels, threshold, logits, ignore_index, on_invalid, state, weighted: arguments of
+            num_labels, threshold, logits, ignore_index, on_invalid, state, weighted, clusters: arguments of
                 :class:`ConfusionMatrixMetric`, which explains them.
             kwargs: arguments of :class:`torchmetrics.Metric`.
         """

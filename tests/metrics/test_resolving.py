@@ -442,7 +442,7 @@ TARGET = torch.tensor([0] * 80 + [1] * 20)
 @pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
 def test_a_name_is_read_like_the_metric_that_it_names(name, task):
     """Names are read off the catalogue alone; a metric says the same of itself."""
-    counting = Counting.of(task, *{"binary": (), "multiclass": (3,), "multilabel": (None, 3)}[task])
+    counting = Counting.of(task, *{"binary": (), "multiclass": (3,), "multilabel": (None, 3)}[task], clusters=None)
     metric = BY_KEY[name]
     if metric is imbtorch.ExpectedCost:
         with pytest.raises(TypeError, match="ExpectedCost requires costs"):
