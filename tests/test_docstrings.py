@@ -26,7 +26,7 @@ index integrate invert iterate join keep label leave let limit line list listen 
 mark match mean measure mend merge mirror move name narrow normalise note notify observe open order pack pad pair
 parse pass pick place plot pool prepare print promise propose put raise rank read rebuild record reduce refuse
 register reject remember remove rename repeat replace report resample rescale reset resolve restore resume return
-round run sample save say scale scan search select send set share shift shorten show shuffle simulate skip smooth
+round run sample save say scale scan search select send set share shift shorten show shrink shuffle simulate skip smooth
 solve sort split spread stack start state step stop store strip sum summarise swap switch sync take tally tell test
 throw track transform treat trim try turn undo unpickle update upgrade use validate view wait walk warn weigh widen
 wrap write yield

@@ -253,6 +253,7 @@ def test_compute_reads_one_value(samples):
 # --- imports ---------------------------------------------------------------------------------------------------------
 
 LAYERS = [  # each imports only from its own layer and those above it in this list; beside torch, what is named
+    ({"compat"}, {"torchmetrics"}),
     ({"suggestions", "counts", "measures", "sampler"}, set()),
     (
         {

@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from imbtorch.counts import Counts, merge_classes
+from imbtorch.counts import Counts, check_square, merge_classes
 from imbtorch.metrics.averaging import AveragedMeasure, one_value
 from imbtorch.metrics.class_groups import check_group_name
 from imbtorch.metrics.rows import Row, Snapshot
@@ -49,8 +49,7 @@ class MergedMeasure:
 
     def __call__(self, counts: Counts) -> Tensor:
         """Evaluate the counts of the classes, ``[..., K, K]``."""
-        assert isinstance(counts, Tensor)
-        return self.measure(merge_classes(counts, self.merged, self.class_names)[0])
+        return self.measure(merge_classes(check_square(counts), self.merged, self.class_names)[0])
 
 
 @dataclass(frozen=True)
