@@ -1,6 +1,9 @@
 """What users may import, name by name: whatever is added, renamed or lost shows here."""
 
 import importlib
+import inspect
+import re
+from pathlib import Path
 
 import pytest
 import surface
@@ -62,3 +65,24 @@ def test_a_name_means_the_same_wherever_it_is_imported_from():
     for module in ("imbtorch.metrics", "imbtorch.measures"):
         part = importlib.import_module(module)
         assert not [name for name in part.__all__ if getattr(everything, name) is not getattr(part, name)]
+
+
+def is_public(path):
+    """Return whether a dotted name is exported by its module, or a method of a class that is."""
+    home, _, name = path.rpartition(".")
+    if home in NAMES:
+        return name in importlib.import_module(home).__all__
+    home, _, owner = home.rpartition(".")
+    return is_public(f"{home}.{owner}") and hasattr(getattr(importlib.import_module(home), owner), name)
+
+
+def test_the_first_page_of_the_reference_names_some_thirty():
+    page = Path(__file__).parents[1] / ".github" / "docs" / "api" / "first.md"
+    if not page.exists():
+        pytest.skip("needs the sources of the site, which an sdist leaves out")
+    text = page.read_text(encoding="utf-8")
+    names = re.findall(r"{\w+}`([\w.]+)`", text)
+    assert 25 <= len(names) == len(set(names)) <= 35
+    assert [name for name in names if not is_public(name)] == []
+    arguments = list(inspect.signature(importlib.import_module("imbtorch").ImbalanceReport).parameters)[:8]
+    assert all(f"`{argument}`" in text for argument in arguments)  # those that its signature and docstring show first

@@ -48,6 +48,7 @@ autodoc_typehints_description_target = "documented"
 autodoc_inherit_docstrings = False
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
+napoleon_custom_sections = [("Further arguments", "params_style")]
 
 nitpicky = True  # every reference must resolve, those of signatures among them
 nitpick_ignore = [("py:class", "Axes"), ("py:class", "Figure")]  # of matplotlib, imported for type checkers alone

@@ -63,12 +63,15 @@ class ImbalanceReport(SharedResult, LocalCounts):
         self.val.update(logits, y)  # in validation_step
         self.log_dict(self.val)  # in on_validation_epoch_end: val_iam, val_cba, ..., val_recall/cat, ...
 
-    Most programs need only ``task``, ``class_names`` (or ``num_classes``), ``measures`` and ``prefix``;
-    ``intervals=True`` adds the bounds of a 95 % interval to each of ``measures``. :meth:`update` takes class indices or
-    scores, like the single metrics. By default the report computes imbalance accuracy (``iam``), class balance accuracy
+    Most programs need only the eight arguments that stand first below. :meth:`update` takes class indices or scores,
+    like the single metrics. By default the report computes imbalance accuracy (``iam``), class balance accuracy
     (``cba``), ``accuracy``, ``balanced_accuracy``, ``precision``, ``recall``, ``f1``, the geometric mean of recalls
     (``gmean``) and the Matthews correlation coefficient (``mcc``); in the binary task also the index of balanced
     accuracy (``iba``).
+
+    ``compute()`` and reading a single value (``report["iam"].compute()``, or logging it) sum the counts of all
+    processes, so all processes must read the same names in the same order. :meth:`table` and :meth:`plot` show the last
+    computed result and never communicate.
 
     If the validation set was rebalanced, pass the class shares of deployment as ``prevalence``. All values are then
     those that the same classifier would have at these shares (:func:`imbtorch.at_prevalence`). Precision, F-score,
@@ -76,14 +79,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
 
         ImbalanceReport("binary", class_names=["ok", "fraud"], prevalence={"ok": 1000, "fraud": 1})
 
-    ``compute()`` and reading a single value (``report["iam"].compute()``, or logging it) sum the counts of all
-    processes, so all processes must read the same names in the same order. :meth:`table` and :meth:`plot` show the last
-    computed result and never communicate.
-
     Args:
         task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``; required.
         num_classes: number of classes; by default the length of ``class_names``.
-        num_labels: number of labels in the multilabel task; by default the length of ``class_names``.
         class_names: names of the classes (of the labels in the multilabel task), in the order of their indices; by
             default their indices.
         measures: measures over all classes, by default :meth:`default_measures`. Either a list of names in the
@@ -100,6 +98,17 @@ class ImbalanceReport(SharedResult, LocalCounts):
             against the rest. Or a dict of your name -> such a name, a metric as in ``measures``, or a function that
             takes ``[K, K]`` and returns ``[K]``, such as ``{"iou": jaccard}`` (in the multilabel task it takes the
             ``[2, 2]`` of each label and returns one value).
+        intervals: True to report ``<name>_low`` and ``<name>_high`` for all ``measures``, or a list of names such as
+            ``["iam", "recall/fraud"]``; False by default. They are the bounds of the 95 % posterior interval
+            (:func:`imbtorch.analysis.posterior`), or with ``clusters`` of the cluster bootstrap
+            (:func:`imbtorch.analysis.bootstrap`), from 2,000 draws with a fixed seed, so all processes agree. Their
+            cost grows with K * K. They are nan, with a warning, for values that depend on classes without targets.
+            Minimum values (``average="min"``) have no intervals, and :meth:`forward` returns none for a batch.
+        logits: whether floating ``preds`` of the binary and multilabel tasks are logits rather than probabilities.
+        prefix: text before each name, such as ``"val_"``.
+
+    Further arguments:
+        num_labels: number of labels in the multilabel task; by default the length of ``class_names``.
         class_groups: dict that maps the name of a group to its classes, by name or index, such as
             ``{"tail": ["emu", 7]}``. Each measure in ``per_class`` is averaged over the group and reported as
             ``<measure>/<group>``; classes with neither targets nor predictions are skipped. A class may be in several
@@ -111,24 +120,6 @@ class ImbalanceReport(SharedResult, LocalCounts):
             (:func:`~imbtorch.merge_classes`). Each measure is reported as ``<measure>/superclasses``, and each measure
             in ``per_class`` as ``<measure>/<superclass>``. Requires ``task="multiclass"`` and ``state="matrix"``. These
             values are not reported by ``groups``.
-        intervals: True to report ``<name>_low`` and ``<name>_high`` for all ``measures``, or a list of names such as
-            ``["iam", "recall/fraud"]``; False by default. They are the bounds of the 95 % posterior interval
-            (:func:`imbtorch.analysis.posterior`), or with ``clusters`` of the cluster bootstrap
-            (:func:`imbtorch.analysis.bootstrap`), from 2,000 draws with a fixed seed, so all processes agree. Their
-            cost grows with K * K. They are nan, with a warning, for values that depend on classes without targets.
-            Minimum values (``average="min"``) have no intervals, and :meth:`forward` returns none for a batch.
-        prevalence: class shares of the population for which all values are computed, in any unit: one for each class,
-            or a dict of class names; in the multilabel task the share of positives of each label, in [0, 1]. By default
-            the values are those of the counted samples. A class that is the ``ignore_index`` has share 0 and can be
-            left out of the dict. The share of a class without targets goes to the other classes, with a warning.
-            Functions in ``measures`` then take rates, while :meth:`counts` and :meth:`plot` show the counts.
-        prefix: text before each name, such as ``"val_"``.
-        postfix: text after each name.
-        threshold: probability strictly above which 1 is predicted, 0.5 by default; in the multilabel task also one for
-            each label. See :class:`ConfusionMatrixMetric` for this argument and the next three.
-        logits: whether floating ``preds`` are logits rather than probabilities.
-        ignore_index: target of the samples to leave out.
-        on_invalid: ``"raise"``, or ``"warn"`` to skip invalid samples with a warning.
         groups: names of groups of samples, such as sites, dataloaders or subgroups, or their number, which names them
             ``group 0``, ``group 1``, ...; :meth:`update` then takes ``group=ids``, the index of each sample's group.
             The report adds ``<measure>/<group>`` and ``<measure>_worst``, the worst value over the groups, for measures
@@ -138,9 +129,6 @@ class ImbalanceReport(SharedResult, LocalCounts):
             it. The state takes memory for each group; the constructor warns from 100 MB on.
         per_group: measures to report for each group; by default all ``measures`` up to 20 groups, and none for more,
             where only the worst values are reported.
-        state: ``"matrix"`` keeps K x K counts. ``"margins"`` keeps 3 x K, for many classes; intervals and measures that
-            read single cells then raise an error.
-        weighted: whether :meth:`update` takes ``weight``, the weight of each sample.
         clusters: True if samples belong to clusters, such as the visits of a patient or the pixels of an image, whose
             samples resemble one another; by default True in the multilabel task, where a sample is a cluster of labels,
             else False. Intervals then resample whole clusters; values of a single label do so from the first sample on
@@ -148,6 +136,19 @@ class ImbalanceReport(SharedResult, LocalCounts):
             without ids each sample, with its labels and positions, is a cluster. The state keeps 64 buckets of
             clusters, 64 times the memory for any number of them; the constructor warns from 100 MB on and refuses
             more than 480 MB. Intervals with ids are equal on any number of processes and in any order of samples.
+        prevalence: class shares of the population for which all values are computed, in any unit: one for each class,
+            or a dict of class names; in the multilabel task the share of positives of each label, in [0, 1]. By default
+            the values are those of the counted samples. A class that is the ``ignore_index`` has share 0 and can be
+            left out of the dict. The share of a class without targets goes to the other classes, with a warning.
+            Functions in ``measures`` then take rates, while :meth:`counts` and :meth:`plot` show the counts.
+        threshold: probability strictly above which 1 is predicted, 0.5 by default; in the multilabel task also one for
+            each label. See :class:`ConfusionMatrixMetric` for this argument and the next two.
+        ignore_index: target of the samples to leave out.
+        on_invalid: ``"raise"``, or ``"warn"`` to skip invalid samples with a warning.
+        state: ``"matrix"`` keeps K x K counts. ``"margins"`` keeps 3 x K, for many classes; intervals and measures that
+            read single cells then raise an error.
+        weighted: whether :meth:`update` takes ``weight``, the weight of each sample.
+        postfix: text after each name.
         kwargs: arguments of :class:`torchmetrics.Metric`.
 
     Raises:
@@ -191,25 +192,25 @@ class ImbalanceReport(SharedResult, LocalCounts):
         task: Task | None = None,
         num_classes: int | None = None,
         *,
-        num_labels: int | None = None,
         class_names: Sequence[str] | None = None,
         measures: Mapping[str, Measured] | Sequence[str] | None = None,
         per_class: Sequence[str] | Mapping[str, Measured] | None = None,
+        intervals: bool | Sequence[str] = False,
+        logits: bool = False,
+        prefix: str = "",
+        num_labels: int | None = None,
         class_groups: Mapping[str, Sequence[str | int]] | None = None,
         superclasses: Mapping[str, Sequence[str]] | None = None,
-        intervals: bool | Sequence[str] = False,
-        prevalence: Mapping[str, float] | Sequence[float] | Tensor | None = None,
-        prefix: str = "",
-        postfix: str = "",
-        threshold: Threshold = 0.5,
-        logits: bool = False,
-        ignore_index: int | None = None,
-        on_invalid: OnInvalid = "raise",
         groups: Sequence[str] | int | None = None,
         per_group: Sequence[str] | None = None,
+        clusters: bool | None = None,
+        prevalence: Mapping[str, float] | Sequence[float] | Tensor | None = None,
+        threshold: Threshold = 0.5,
+        ignore_index: int | None = None,
+        on_invalid: OnInvalid = "raise",
         state: Layout = "matrix",
         weighted: bool = False,
-        clusters: bool | None = None,
+        postfix: str = "",
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
         group_names = checked_group_names(groups)
