@@ -190,12 +190,12 @@ def select_epoch(
     .. math:: C' = \tfrac1{10} C_{\text{kept}} + \tfrac9{10} X,
 
     and its interval is the :func:`posterior` of these counts, extended to the uncorrected value. If one of many epochs
-    is truly better than the others, halves often keep another, and the corrected value is too low: with one of 100
-    candidates better by .13 of balanced accuracy and 20 positives, the interval holds the true value in .95 of the runs
-    (``examples/coverage.md``), .73 without the extension, which makes it a seventh wider. Some
-    measures are 0 if one class has a recall of 0, such as G-mean, the geometric mean of recalls. For these no value is
-    corrected if a class has fewer than ten samples, or less than one hit in C': a recall of 0 by chance lowers them far
-    below their value in the population, and it occurs more often in halves than in all samples.
+    is truly better than the others, halves often keep another, and the corrected value is too low, but the interval
+    holds: in .98 of the runs with one of 100 candidates better by .13 of balanced accuracy and 20 positives
+    (``examples/coverage.md``). Some measures are 0 if one class has a recall of 0, such as G-mean, the geometric mean
+    of recalls. For these no value is corrected if a class has fewer than ten samples, or less than one hit in C': a
+    recall of 0 by chance lowers them far below their value in the population, and it occurs more often in halves than
+    in all samples.
 
     **Indistinguishable epochs.** The test statistic of an epoch e is :math:`T_e = \max_j (v_j - v_e) / s_{je}`, with
     the values v of the epochs and the standard deviation s of the difference over the half-samples (at least a quarter
