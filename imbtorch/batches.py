@@ -46,7 +46,7 @@ class Batch(NamedTuple):
             passed classes. Predictions derived from scores are always valid classes.
         bounded: whether ``scores`` are probabilities, which must lie in [0, 1].
         uneven: bools in the same shape, true where the probabilities of a sample do not sum to 1.
-        weight: float64 weights, in the same shape; None for 1 each.
+        weight: float64 weights, or int64 numbers of samples, in the same shape; None for 1 each.
         group: int64 group indices, in the same shape, or one for all samples; None without groups.
         bucket: int64 buckets of the samples' clusters, in the same shape; None without clusters.
     """

@@ -326,7 +326,8 @@ def check_square(counts: Counts) -> Tensor:
     if counts.ndim < 2 or counts.shape[-1] != counts.shape[-2]:
         raise ValueError(
             f"counts must be a confusion matrix [..., K, K], got shape {list(counts.shape)}; "
-            "confusion_matrix(preds, target, task) makes one"
+            "confusion_matrix(preds, target, task) makes one, and imbtorch.functional.evaluate(measure, preds, target, "
+            "task) computes a measure of predictions"
         )
     if counts.dtype == torch.uint64 and bool((counts.view(torch.int64) < 0).any()):
         raise ValueError("counts must be below 2**63, got larger ones of dtype torch.uint64")

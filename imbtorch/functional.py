@@ -1,17 +1,20 @@
-"""Confusion matrix of one batch, computed without a metric."""
+"""Confusion matrix and measures of one batch, computed without a metric."""
 
 from __future__ import annotations
 
-from typing import cast, get_args
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast, get_args
 
 import torch
 from torch import Tensor
 
-from imbtorch.arguments import Task, Threshold, refuses_arguments_of_others
+from imbtorch.arguments import Task, Threshold, check_flag, refuses_arguments_of_others, spread
 from imbtorch.counts import Normalize, check_choice, normalized
+from imbtorch.measures import __all__ as measures
+from imbtorch.metrics.resolving import Measured, resolved
 from imbtorch.tasks import Counting
 
-__all__ = ["confusion_matrix"]
+__all__ = ["confusion_matrix", "evaluate"]
 
 
 @refuses_arguments_of_others
@@ -26,6 +29,7 @@ def confusion_matrix(
     logits: bool = False,
     ignore_index: int | None = None,
     normalize: Normalize | None = None,
+    samplewise: bool = False,
 ) -> Tensor:
     """Compute the confusion matrix of one batch; rows are true classes, columns predicted ones.
 
@@ -43,6 +47,7 @@ def confusion_matrix(
         logits: whether floating ``preds`` are logits, not probabilities (binary and multilabel; never guessed).
         ignore_index: target of samples to leave out; any integer, whether it is a class or not.
         normalize: ``"true"`` divides by the row sums, ``"pred"`` by the column sums, ``"all"`` by the total.
+        samplewise: whether to return the matrix of each sample with its positions, such as of each image, ``[N, ...]``.
 
     Returns:
         int64 ``[K, K]`` (``[2, 2]`` for binary, ``[L, 2, 2]`` for multilabel), or rates of the default dtype.
@@ -59,8 +64,68 @@ def confusion_matrix(
     """
     counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index)
     check_choice("normalize", normalize, (None, *get_args(Normalize)))
+    check_flag("samplewise", samplewise)
     batch = counting.read(preds, target)
+    if samplewise:
+        counting = replace(counting, groups=len(target))
+        batch = batch._replace(group=spread("target", torch.arange(len(target), device=target.device), target, target))
     state = counting.zeros(target.device)
     counting.add_(state, batch, defer=lambda: False)
-    counts = cast(Tensor, counting.counts(state))
+    counts = cast(Tensor, counting.counts(state, of_groups=samplewise))
     return counts if normalize is None else normalized(counts, normalize).to(torch.get_default_dtype())
+
+
+@refuses_arguments_of_others
+def evaluate(
+    measure: Measured,
+    preds: Tensor,
+    target: Tensor,
+    task: Task,
+    *,
+    num_classes: int | None = None,
+    num_labels: int | None = None,
+    threshold: Threshold = 0.5,
+    logits: bool = False,
+    ignore_index: int | None = None,
+) -> Tensor:
+    """Compute a measure of predictions in one call, for frameworks that take a function of them.
+
+    Args:
+        measure: name in the catalogue such as ``"iam"``, metric class, instance or ``functools.partial`` of one, or
+            function of counts, as in ``ImbalanceReport(measures=...)``.
+        preds: as in :func:`confusion_matrix`, which documents the other arguments, too.
+        target: as in :func:`confusion_matrix`.
+        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
+        num_classes: number of classes, required for multiclass.
+        num_labels: number of labels, required for multilabel.
+        threshold: probability strictly above which 1 is predicted.
+        logits: whether floating ``preds`` are logits, not probabilities.
+        ignore_index: target of samples to leave out.
+
+    Returns:
+        Value of the measure, ``[]``, or with ``average="none"`` one for each class or label.
+
+    Raises:
+        ValueError: as :func:`confusion_matrix`, and for an unknown measure.
+        TypeError: as :func:`confusion_matrix`, and for something that is not a measure.
+
+    >>> evaluate("balanced_accuracy", torch.tensor([0.1, 0.9, 0.8]), torch.tensor([0, 0, 1]), "binary")
+    tensor(0.7500)
+    """
+    counting = Counting.of(task, num_classes, num_labels, threshold, logits, ignore_index)
+    batch, state = counting.read(preds, target), counting.zeros(target.device)
+    evaluated = resolved("measure", measure, counting)
+    counting.add_(state, batch, defer=lambda: False)
+    return evaluated(counting.counts(state)).to(torch.get_default_dtype())
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Refuse the name of a measure with the two ways to compute it."""
+        if name in measures:
+            raise AttributeError(
+                f"imbtorch.functional has no {name}; imbtorch.{name}(counts) takes a confusion matrix, and "
+                f"imbtorch.functional.evaluate(imbtorch.{name}, preds, target, task) takes predictions"
+            )
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

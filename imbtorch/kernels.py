@@ -133,7 +133,7 @@ def count_valid(
         preds: column of each sample; ``[N, labels, ...]`` if there are several labels.
         target: row of each sample, in the same shape.
         ignored: row of the samples to leave out, whose other values are not checked.
-        weight: finite float64 weight of each sample, in the same shape; None for 1 each.
+        weight: weight of each sample, finite float64 or int64, in the same shape; None for 1 each.
         part: part of each sample, in the same shape; None for the first part.
         preds_are_valid: whether all predictions are known to be valid columns.
     """
@@ -274,7 +274,7 @@ def add_masked(
     wrong, valid = _first_fault(table.cells, target, faults)
     kept = state.new_ones(()).expand_as(target) if keep is None else keep.to(state.dtype)
     if weight is not None:  # the weight of an ignored sample may be NaN
-        kept = torch.where(kept > 0, torch.where(valid, weight, 1.0), 0.0)
+        kept = torch.where(kept > 0, torch.where(valid, weight, weight.new_ones(())), weight.new_zeros(()))
     (cell, _), *others = _cells_to_add(table, preds, target, part)
     # the first cells also tally the faults of invalid samples
     indices, weights = [torch.where(valid, cell, wrong).flatten()], [kept.flatten()]

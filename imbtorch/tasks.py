@@ -36,8 +36,8 @@ from imbtorch.batches import (
 )
 from imbtorch.clusters import BUCKETS, bucket_of_each
 from imbtorch.counts import Counts, Margins, check_choice, has_float64
-from imbtorch.errors import check_pair, misfit, misfit_of_class_scores, value_message
-from imbtorch.kernels import Table
+from imbtorch.errors import check_pair, check_tensor, misfit, misfit_of_class_scores, value_message
+from imbtorch.kernels import Table, integers, reading_is_free
 from imbtorch.log_odds import logit_threshold, of_class_one, wide
 
 __all__ = ["Binary", "Counting", "Layout", "Multiclass", "Multilabel", "Task", "Threshold", "TwoClasses"]
@@ -373,6 +373,54 @@ class Counting:
         if group is None:
             return batch
         return batch._replace(group=group_of_each(group, target, batch.target, self.group_names or ()))
+
+    def with_frequency(self, batch: Batch, target: Tensor, frequency: Tensor, cluster: Tensor | None) -> Batch:
+        """Add the number of samples that each row of a batch stands for.
+
+        Raises:
+            ValueError: for shapes or devices that do not fit, for settings with weights, for clusters without ids, and
+                on the CPU for more than 2**53 samples.
+            TypeError: for anything but integers.
+        """
+        if self.weighted:
+            raise ValueError(
+                "frequency is a number of samples, which weighted=True does not count; pass weight instead"
+            )
+        if self.clusters and cluster is None:
+            raise ValueError(
+                "frequency stands for samples whose clusters are unknown, but the metric was built with clusters (the "
+                "default of task='multilabel'); pass cluster=ids of each row, or build it with clusters=False"
+            )
+        check_tensor("frequency", frequency)
+        if frequency.is_floating_point():
+            raise TypeError(f"frequency must hold integers, got {frequency.dtype}; use weight for other numbers")
+        times = integers(spread("frequency", frequency, target, batch.target))
+        if reading_is_free(times) and times.double().abs().sum() > 2**53:
+            raise ValueError("frequency must sum to at most 2**53 in a batch, which float64 holds exactly; split it")
+        return batch._replace(weight=times)
+
+    def add_counts_(self, state: Tensor, counts: Tensor) -> None:
+        """Add counts to a state in place; see :meth:`imbtorch.ImbalanceReport.add`."""
+        check_tensor("counts", counts)
+        if self.clusters:
+            raise ValueError(
+                "counts cannot be added to a metric with clusters (the default of task='multilabel'), since they do "
+                "not show the counts of each cluster; build it with clusters=False"
+            )
+        labels = () if self.num_labels is None else (self.num_labels,)
+        groups = () if self.groups is None else (self.groups,)
+        shape = (*groups, *labels, self.classes, self.classes)
+        if counts.shape != shape:
+            raise ValueError(f"counts must have the shape {list(shape)} of this metric, got {list(counts.shape)}")
+        wide = counts.detach().to(state.device, torch.float64 if self.weighted else counts.dtype)
+        wrong = ~((wide >= 0) & (wide < torch.inf) & (self.weighted | (wide == wide.round())))
+        if bool(wrong.any()):
+            kind = "finite and not negative" if self.weighted else "whole and not negative"
+            raise ValueError(f"counts must be {kind}, got {wide[wrong][0].item():g}")
+        added = wide.to(state.dtype)
+        if self.layout == "margins":
+            added = torch.stack((added.diagonal(dim1=-2, dim2=-1), added.sum(-1), added.sum(-2)), -2)
+        state[: self.cells] += added.reshape(-1)
 
     def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
         """Add a batch to a state in place; see :func:`imbtorch.batches.add_batch`.

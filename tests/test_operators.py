@@ -265,7 +265,6 @@ LAYERS = [  # each imports only from its own layer and those above it in this li
             "batches",
             "errors",
             "tasks",
-            "functional",
             "waiting",
             "tables",
         },
@@ -275,7 +274,7 @@ LAYERS = [  # each imports only from its own layer and those above it in this li
     ({"choosing"}, set()),
     ({"analysis"}, set()),
     ({"plots"}, {"matplotlib"}),
-    ({"metrics"}, {"numpy", "torchmetrics", "typing_extensions"}),
+    ({"metrics", "functional"}, {"numpy", "torchmetrics", "typing_extensions"}),
     ({"huggingface"}, set()),
     ({"lightning"}, {"torchmetrics", "typing_extensions", "lightning", "pytorch_lightning", "matplotlib"}),
 ]

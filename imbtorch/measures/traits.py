@@ -116,7 +116,7 @@ def _of_counts_alone(function: Function) -> Function:
         if others:
             raise TypeError(
                 f"{function.__name__} takes counts alone, got {1 + len(others)} arguments; "
-                "confusion_matrix(preds, target, task) makes counts of predictions"
+                "imbtorch.functional.evaluate(measure, preds, target, task) takes predictions"
             )
         return function(counts)
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypedDict, get_a
 import numpy as np
 import torch
 from torch import Tensor
+from torchmetrics import Metric
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
@@ -71,6 +72,11 @@ DEPENDENT = (
     "update(..., cluster=ids) unless each sample is a cluster of its own positions"
 )
 
+KEPT = (
+    "frequency stands for samples that are not given one by one, so their predictions cannot be kept; leave "
+    "SelectionSummary(predictions=True) and other listeners out"
+)
+
 
 class Counter(Protocol):
     """Interface of the objects that count the batches of a metric, such as :class:`~imbtorch.tasks.Counting`."""
@@ -107,6 +113,13 @@ class CountsMetric(SummedState):
     weighted = Setting[bool]("_counting.weighted", "True if samples may have weights.")
     clusters = Setting[bool]("_counting.clusters", "True if counts are kept for each bucket of clusters.")
     on_invalid = Setting[OnInvalid]("_on_invalid", "Response to samples that cannot be counted.")
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Let ``forward`` call an ``update`` that a class outside this package defines."""
+        super().__init_subclass__(**kwargs)
+        own = [getattr(getattr(cls, name), "__module__", "").split(".")[0] for name in ("update", "forward")]
+        if own[0] != "imbtorch" and own[1] == "imbtorch":
+            cls.forward = _forward_through_update  # type: ignore[method-assign, assignment]
 
     def __init__(
         self,
@@ -157,6 +170,7 @@ class CountsMetric(SummedState):
         group: Tensor | int | None = None,
         weight: Tensor | None = None,
         cluster: Tensor | None = None,
+        frequency: Tensor | None = None,
     ) -> None:
         """Count a batch.
 
@@ -171,14 +185,17 @@ class CountsMetric(SummedState):
             cluster: id of the cluster of each sample, such as its patient, any integers ``[N]``, for intervals
                 (``clusters=True``); without clusters it is ignored. By default each sample, with all its labels and
                 positions, is a cluster of its own. :func:`imbtorch.cluster_ids` makes ids of names.
+            frequency: number of samples that each row stands for, any integers ``[N]``, such as the ``count(*)`` of a
+                database; counts then are those of all these samples, with intervals. The default is 1.
 
         Raises:
-            ValueError: for mismatched shapes or devices, and for groups or weights if the metric was built without
-                them; on the CPU of a single process also for values that cannot be counted (see ``on_invalid``). The
-                counts then stay as they were.
+            ValueError: for mismatched shapes or devices, for groups or weights if the metric was built without them,
+                and for frequencies where weights, predictions or clusters of single samples are kept; on the CPU of a
+                single process also for values that cannot be counted (see ``on_invalid``). The counts then stay as they
+                were.
             TypeError: for anything but dense tensors, and for floating targets.
         """
-        batch = self._read(self._counter, preds, target, group, weight, cluster)
+        batch = self._read(self._counter, preds, target, group, weight, cluster, frequency)
         self._counter.add_(self._writable(exclusive=not self._leads), batch, defer=self._defer)
         if self._listeners:
             self._notify_listeners(batch)
@@ -197,11 +214,16 @@ class CountsMetric(SummedState):
         group: Tensor | int | None,
         weight: Tensor | None,
         cluster: Tensor | None,
+        frequency: Tensor | None,
     ) -> Batch:
-        """Check and read a batch, including the groups, weights and clusters of its samples."""
+        """Check and read a batch, including the groups, weights, clusters and frequencies of its samples."""
         batch, counting = counter.read(preds, target), self._counting
         if cluster is not None or target.ndim > counting.single_position:
             self.__dict__["_dependent"] = not counting.clusters
+        if frequency is not None:
+            if self._listeners:
+                raise ValueError(KEPT)
+            batch = counting.with_frequency(batch, target, frequency, cluster)
         if group is None and weight is None and cluster is None and counting.groups is None:
             return batch
         return counting.with_axes(batch, target, group, weight, cluster)
@@ -222,6 +244,7 @@ class CountsMetric(SummedState):
         group: Tensor | int | None = None,
         weight: Tensor | None = None,
         cluster: Tensor | None = None,
+        frequency: Tensor | None = None,
     ) -> Any:
         """Count a batch and return the value of this batch; arguments as for :meth:`update`.
 
@@ -230,7 +253,7 @@ class CountsMetric(SummedState):
         if self._is_synced:
             raise TorchMetricsUserError("The metric is synced; call unsync() before forward().")
         counter = self._counter_of_a_batch()
-        batch = self._read(counter, preds, target, group, weight, cluster)
+        batch = self._read(counter, preds, target, group, weight, cluster, frequency)
         counted = counter.zeros(self._state.device)
         counter.add_(counted, batch, defer=self._defer)
         state = self._writable(exclusive=True)
@@ -367,6 +390,19 @@ class CountsMetric(SummedState):
         return f"{type(self).__name__}({self.extra_repr()})"
 
 
+def _forward_through_update(metric: CountsMetric, *args: Any, **kwargs: Any) -> Any:
+    """Count a batch with the metric's own ``update`` and return the value of this batch."""
+    kept = {name: value for name, value in vars(metric).items() if name in ("_last", "_served", "last_value")}
+    warned, dependent = metric._already_warned, metric._dependent
+    try:
+        return Metric.forward(metric, *args, **kwargs)
+    finally:  # torchmetrics resets the metric and computes the value of the batch alone
+        metric.__dict__.update(kept)
+        metric._already_warned |= warned
+        metric._dependent |= dependent
+        metric._note_change()
+
+
 def uncounted_text(name: str, tally: Sequence[float]) -> str:
     """Describe the samples that a metric did not count, given their number for each of :data:`FAULTS`."""
     found = ", ".join(f"{int(count)} {fault}" for count, fault in zip(tally, FAULTS, strict=True) if count)
@@ -422,6 +458,27 @@ class LocalCounts(CountsMetric):
     def local_margins(self) -> Margins:
         """Copy of this process's diagonal, row sums and column sums: int64 (float64 if weighted) ``[K]`` each."""
         return Margins(*(part.clone() for part in sums(self._counter.counts(self._state))))
+
+    def add(self, counts: Tensor) -> None:
+        """Add counts that exist already, such as a confusion matrix of a database or of another program.
+
+        Args:
+            counts: whole numbers of any dtype (any finite ones if the metric is ``weighted``), rows true and columns
+                predicted: ``[K, K]``; for multilabel ``[L, 2, 2]``; with groups ``[G, K, K]`` or ``[G, L, 2, 2]``.
+
+        Raises:
+            ValueError: for another shape, for counts that are negative or not whole, and for a metric with clusters,
+                whose counts would need to be known for each cluster.
+            TypeError: for anything but a dense tensor.
+
+        >>> from imbtorch import Accuracy
+        >>> metric = Accuracy("binary")
+        >>> metric.add(torch.tensor([[90, 10], [1, 9]]))
+        >>> metric.compute()
+        tensor(0.9000)
+        """
+        self._counting.add_counts_(self._writable(exclusive=True), counts)
+        self._note_update()
 
     def add_listener(self, listener: Listener) -> None:
         """Call a function after each batch, until :meth:`remove_listener`.

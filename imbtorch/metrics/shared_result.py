@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torchmetrics import Metric
+from typing_extensions import Self
 
 from imbtorch.compat import batch_value, warn_caller
 from imbtorch.metrics.base import CountsMetric
@@ -88,6 +89,28 @@ class SharedResult(CountsMetric):
                 "Trainer(compute_metrics=imbtorch.huggingface.compute_metrics(report, args))"
             )
         return super().__call__(*args, **kwargs)
+
+    def clone(self, prefix: str | None = None, postfix: str | None = None) -> Self:
+        """Return a copy with counts of its own, for example for each stage of a training.
+
+        Args:
+            prefix: text before each name of the copy; by default unchanged.
+            postfix: text after each name of the copy; by default unchanged.
+
+        >>> from imbtorch import ImbalanceReport
+        >>> report = ImbalanceReport("binary", measures=["iam"], per_class=())
+        >>> train, val, test = (report.clone(prefix=name) for name in ("train/", "val/", "test/"))
+        >>> val.keys()
+        ['val/iam']
+        """
+        copied = cast(Self, super().clone())
+        if prefix is not None or postfix is not None:
+            last = copied._last
+            affixes = (old if new is None else new for old, new in ((self._prefix, prefix), (self._postfix, postfix)))
+            copied._name([value.row for value in self.values()], *affixes)
+            copied._last = last
+            copied._note_change()
+        return copied
 
     def keys(self) -> list[str]:
         """Return all names, with prefix and postfix."""
