@@ -168,7 +168,8 @@ def posterior(
     more for each measure. The lowest coverages are:
 
     - balanced accuracy and G-mean of three classes, one of which has five samples: .87 and .88;
-    - IAM and macro F1 of a hundred classes, half of which have five samples and a recall of .7: .80 and .86;
+    - balanced accuracy of fifty classes with a recall of .7: .88;
+    - IAM of a hundred classes, half of which have five samples and a recall of .7: .86;
     - the recall of one of fifty classes: .86.
 
     Intervals of G-mean of ten or more classes are too wide; they cover .95 to 1.
