@@ -13,7 +13,7 @@ import inspect
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableSet
 from pathlib import Path
 from types import FrameType
 from typing import Any, cast
@@ -32,6 +32,7 @@ __all__ = [
     "stop_ignoring",
     "updated_by_collection",
     "warn_caller",
+    "warn_once",
 ]
 
 # --- torchmetrics ---------------------------------------------------------------------------------------------------
@@ -72,6 +73,13 @@ def warn_caller(text: str) -> None:
     while caller.f_back is not None and caller.f_code.co_filename.startswith(_PASSED):
         caller, level = caller.f_back, level + 1
     warnings.warn(text, UserWarning, stacklevel=level)
+
+
+def warn_once(shown: MutableSet[Any], key: Any, text: str) -> None:
+    """Warn as :func:`warn_caller` does, unless the key is among those shown, and add it to them."""
+    if key not in shown:
+        shown.add(key)
+        warn_caller(text)
 
 
 # --- Lightning ------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor, strided
 
 from imbtorch.batches import FAULTS
+from imbtorch.suggestions import first_names
 
 __all__ = ["check_class_indices", "check_pair", "check_tensor", "misfit", "misfit_of_class_scores", "value_message"]
 
@@ -152,8 +153,7 @@ def value_message(
             wrong = f"group holds {value} but the metric has groups 0..{groups - 1}"
             if group_names is None:
                 return f"{wrong} {many}; raise groups to include it"
-            names = ", ".join(group_names[:20]) + ", ..." * (groups > 20)
-            return f"{wrong} ({names}) {many}; add its name to groups="
+            return f"{wrong} ({first_names(group_names)}) {many}; add its name to groups="
     argument = "preds" if FAULTS[fault] == "predictions out of range" else "target"
     return _class_out_of_range(argument, value, many, task, classes)
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from imbtorch.compat import evaluation_of_transformers, warn_caller
 from imbtorch.metrics.shared_result import SharedResult
+from imbtorch.suggestions import first_names
 
 __all__ = ["compute_metrics"]
 
@@ -183,7 +184,7 @@ def _check_arguments(report: SharedResult, args: Any) -> None:
     elif key is not None and not key.endswith("loss"):
         warn_caller(
             f"metric_for_best_model={key!r} is no value of the report, so the Trainer will stop after its first "
-            f"evaluation unless other code logs it; the report has {', '.join(list(names)[:20])}"
+            f"evaluation unless other code logs it; the report has {first_names(list(names))}"
         )
 
 

@@ -1,11 +1,11 @@
-"""Suggestions of known names, for errors about unknown ones."""
+"""Names in errors and warnings: the first of many, and suggestions for unknown ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-__all__ = ["did_you_mean"]
+__all__ = ["did_you_mean", "first_names"]
 
 # synonyms, in imbtorch and elsewhere, without capitals and underscores; the first one that is allowed is suggested
 SYNONYMS = (
@@ -33,6 +33,15 @@ OF_SCORES = ("auc", "auroc", "rocauc", "rocaucscore", "ap", "auprc", "aupr", "pr
 SWEEP = "; areas under curves need scores: ThresholdSweep(..., also=('auc', 'average_precision')) reports them"
 AVERAGES = ("macro", "micro", "weighted")
 NEAR = 0.75  # similarity of a misspelled name, as difflib computes it; "mcc" and "acc" have 0.67
+
+
+def first_names(names: Sequence[str], most: int = 20) -> str:
+    """Join names for a text, three dots in place of all behind the first.
+
+    >>> first_names(["cat", "dog", "emu"], most=2)
+    'cat, dog, ...'
+    """
+    return ", ".join(names[:most]) + ", ..." * (len(names) > most)
 
 
 def did_you_mean(value: object, allowed: Iterable[object]) -> str:

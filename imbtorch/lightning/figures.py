@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from imbtorch.compat import warn_once
 from imbtorch.lightning.base import Callback, is_fitting, shared_results
 from imbtorch.lightning.checkpoint_watcher import CheckpointWatcher, TrainingPoint
 from imbtorch.lightning.drawings import drawings
@@ -180,9 +180,7 @@ class ConfusionFigures(Callback):
                 log_figure(logger, drawing.name, figure, drawing.weights.step, file)
 
     def _warn(self, text: str) -> None:
-        if text not in self._already_warned:
-            self._already_warned.add(text)
-            warnings.warn(f"ConfusionFigures: {text}", stacklevel=2)
+        warn_once(self._already_warned, text, f"ConfusionFigures: {text}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 from weakref import WeakSet
+
+from imbtorch.compat import warn_once
 
 __all__ = ["file_name", "log_figure", "log_table"]
 
@@ -167,7 +168,9 @@ def _handed(logger: Any, given: _Figure | _Table) -> bool:
     adapter = next((adapter for adapter in ADAPTERS if adapter.fits(logger)), None)
     if adapter is None:
         takers = ", ".join(adapter.kind for adapter in ADAPTERS[:-1])
-        _warn(logger, f"{type(logger).__name__} gets no figures and tables of imbtorch, which {takers} take")
+        warn_once(
+            _warned, logger, f"{type(logger).__name__} gets no figures and tables of imbtorch, which {takers} take"
+        )
         return False
     try:
         if isinstance(given, _Figure):
@@ -175,15 +178,11 @@ def _handed(logger: Any, given: _Figure | _Table) -> bool:
         else:
             adapter.table(logger, given)
     except Exception as error:  # a full disk, a lost connection, a version that calls its methods otherwise
-        _warn(logger, f"{type(logger).__name__} did not take {given.name!r}: {type(error).__name__}: {error}")
+        warn_once(
+            _warned, logger, f"{type(logger).__name__} did not take {given.name!r}: {type(error).__name__}: {error}"
+        )
         return False
     return True
-
-
-def _warn(logger: Any, text: str) -> None:
-    if logger not in _warned:
-        _warned.add(logger)
-        warnings.warn(text, UserWarning, stacklevel=4)
 
 
 def file_name(name: str) -> str:

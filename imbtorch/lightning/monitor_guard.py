@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import math
 import os
-import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,7 +15,15 @@ from torch.utils.data.distributed import DistributedSampler
 from torchmetrics.wrappers import MetricTracker
 from torchmetrics.wrappers.abstract import WrapperMetric
 
-from imbtorch.compat import LIGHTNINGS_SAMPLER_WARNING, batch_value, callback_of, ignore_warnings, logged, stop_ignoring
+from imbtorch.compat import (
+    LIGHTNINGS_SAMPLER_WARNING,
+    batch_value,
+    callback_of,
+    ignore_warnings,
+    logged,
+    stop_ignoring,
+    warn_once,
+)
 from imbtorch.lightning.base import Callback, is_fitting
 from imbtorch.metrics.base import CountsMetric
 from imbtorch.metrics.shared_result import ReportedValue, SharedResult
@@ -297,9 +304,8 @@ class _Guard:
 
     def _warn(self, trainer: Any, key: str, text: str) -> None:
         """Warn once, on one process."""
-        if key not in self._already_warned and trainer.is_global_zero:
-            self._already_warned.add(key)
-            warnings.warn(text, UserWarning, stacklevel=2)
+        if trainer.is_global_zero:
+            warn_once(self._already_warned, key, text)
 
 
 class MonitorGuard(_Guard, Callback):

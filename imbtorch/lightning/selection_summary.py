@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.choosing.epochs import ChosenEpoch
+from imbtorch.compat import warn_once
 from imbtorch.lightning.base import Callback, is_fitting, reports
 from imbtorch.lightning.checkpoint_watcher import CheckpointWatcher
 from imbtorch.lightning.kept_predictions import (
@@ -131,7 +132,7 @@ class SelectionSummary(Callback):
         self._epoch = 0  # of the last training batch
         self._processes = 1
         self._stage = "fit"  # or "validate", ...
-        self._already_warned = False
+        self._already_warned: set[str] = set()
 
     # --- state in checkpoints ---------------------------------------------------------------------------------------
 
@@ -182,7 +183,7 @@ class SelectionSummary(Callback):
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Find the report and check all names."""
         known = dict(reports(pl_module))
-        self._followed, self._already_warned = None, False
+        self._followed, self._already_warned = None, set()
         if self.report is not None and self.report not in known:
             choice = f"; to choose the measure write measures=[{self.report!r}]" * (self.report in BY_ANY_NAME)
             raise ValueError(f"the module has no report {self.report!r}; it has {sorted(known) or 'none'}{choice}")
@@ -328,9 +329,8 @@ class SelectionSummary(Callback):
 
     def _warn(self, trainer: Any, text: str) -> None:
         """Warn about the first thing that is missing, which explains the others."""
-        if trainer.is_global_zero and not self._already_warned:
-            self._already_warned = True
-            warnings.warn(f"SelectionSummary: {text}", UserWarning, stacklevel=3)
+        if trainer.is_global_zero:
+            warn_once(self._already_warned, "missing", f"SelectionSummary: {text}")
 
     # --- the end of fit ---------------------------------------------------------------------------------------------
 

@@ -18,11 +18,12 @@ from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
 from imbtorch.batches import FAULTS, Batch
-from imbtorch.compat import warn_caller
+from imbtorch.compat import warn_once
 from imbtorch.counts import Counts, Margins, check_choice, sums
 from imbtorch.kernels import reading_is_free
 from imbtorch.measures import Average
 from imbtorch.metrics.state import Setting, SummedState, digest
+from imbtorch.suggestions import first_names
 from imbtorch.tasks import Counting, Layout, Task, Threshold
 from imbtorch.waiting import rank_zero
 
@@ -326,7 +327,6 @@ class CountsMetric(SummedState):
 
     def _unseen_text(self, unseen: Tensor, read_at: bool, needed: bool = False) -> str:
         names = [self._label(index) for index in unseen.nonzero().flatten().tolist()]
-        shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
         what = "classes had no target"
         if self.task == "multilabel":
             what = "labels had no positive or no negative target" if read_at else "labels had no positive target"
@@ -336,7 +336,7 @@ class CountsMetric(SummedState):
             then = f"their predictions in another population are unknown; give them {share}"
         elif read_at:
             then = f"their prevalence is shared among the others; {then}"
-        return f"{type(self).__name__}: {len(names)} of {unseen.numel()} {what}: {shown}; {then}"
+        return f"{type(self).__name__}: {len(names)} of {unseen.numel()} {what}: {first_names(names)}; {then}"
 
     def _label(self, index: int) -> str:
         """Return the name of a class or label."""
@@ -354,8 +354,7 @@ class CountsMetric(SummedState):
     def _warn_once(self, kind: str, text: str) -> None:
         """Warn on rank zero, once for each kind of warning between resets."""
         if self._may_warn(kind):
-            self._already_warned.add(kind)
-            warn_caller(text)
+            warn_once(self._already_warned, kind, text)
 
     # --- values and text --------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from imbtorch.metrics.base import targets
 from imbtorch.metrics.class_groups import ClassGroups
 from imbtorch.metrics.rows import Bound, Row, Snapshot
 from imbtorch.metrics.superclasses import MergedMeasure, Superclasses
-from imbtorch.suggestions import did_you_mean
+from imbtorch.suggestions import did_you_mean, first_names
 
 __all__ = ["Bounds", "checked_intervals"]
 
@@ -275,7 +275,6 @@ def _no_interval(unknown: Sequence[str], reported: Iterable[Row], known: Sequenc
         named = f"intervals names {unknown}, which are not reported"
         if called:
             named = f"interval({unknown[0]!r}) names a value that is not reported"
-        shown = ", ".join(known[:30]) + (", ..." if len(known) > 30 else "")
-        return f"{named}; names are {shown}{did_you_mean(unknown[0], known)}"
+        return f"{named}; names are {first_names(known, 30)}{did_you_mean(unknown[0], known)}"
     kind = "a bound of one" if row.bound else "the worst of several uncertain values"
     return f"{row.name!r} has no interval, because it is {kind}"

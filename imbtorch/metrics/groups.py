@@ -19,7 +19,7 @@ from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import targets
 from imbtorch.metrics.class_groups import check_group_name
 from imbtorch.metrics.rows import Row, Snapshot
-from imbtorch.suggestions import did_you_mean
+from imbtorch.suggestions import did_you_mean, first_names
 from imbtorch.tasks import Counting
 
 __all__ = ["Groups"]
@@ -97,8 +97,7 @@ class Groups:
 
     def _listed(self, chosen: Sequence[bool]) -> str:
         names = [name for name, yes in zip(self.names, chosen, strict=True) if yes]
-        shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-        return f"{len(names)} of {len(self.names)} groups ({shown})"
+        return f"{len(names)} of {len(self.names)} groups ({first_names(names)})"
 
 
 def checked_per_group(

@@ -36,7 +36,7 @@ from imbtorch.metrics.shared_result import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.metrics.superclasses import MergedMeasure, Superclasses, checked_superclasses
 from imbtorch.plots import plot_values
-from imbtorch.suggestions import did_you_mean
+from imbtorch.suggestions import did_you_mean, first_names
 from imbtorch.tasks import Counting, Layout, Task, Threshold
 
 __all__ = ["ImbalanceReport"]
@@ -314,8 +314,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             low = {row: value for row, value in values.items() if row.bound == "low" and row.kind != "group"}
             names = [replace(row, bound="").name for row, value in low.items() if bool(value.isnan())]
             if names:
-                shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-                text = f"bounds are nan for values that depend on classes without targets: {shown}"
+                text = f"bounds are nan for values that depend on classes without targets: {first_names(names)}"
                 self._warn_once("no interval", f"{type(self).__name__}: {text}")
         return self._keep(ReportResult(values, at, self._settings))
 

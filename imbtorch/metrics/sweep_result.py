@@ -37,6 +37,7 @@ from imbtorch.metrics.rows import Row
 from imbtorch.plots.operating import plot_average_precisions, plot_best_thresholds
 from imbtorch.plots.style import TITLE_PAD, figure_of_panels
 from imbtorch.plots.thresholds import plot_sweep
+from imbtorch.suggestions import first_names
 from imbtorch.tables import html_table
 from imbtorch.tasks import Counting
 
@@ -480,11 +481,7 @@ class SweepResult(Result):
     def _one_class_text(self, one_class: Tensor, consequence: str) -> str:
         """Return the message about labels that lack positive or negative targets."""
         names = [self._settings.class_names[index] for index in one_class.nonzero().flatten().tolist()]
-        of_labels = (
-            ""
-            if self._settings.counting.task == "binary"
-            else f" of {', '.join(names[:20])}{', ...' * (len(names) > 20)}"
-        )
+        of_labels = "" if self._settings.counting.task == "binary" else f" of {first_names(names)}"
         return f"{consequence} without positive and negative targets{of_labels}; count samples of both"
 
     def _to_choose_from(self) -> list[tuple[int, Tensor]]:

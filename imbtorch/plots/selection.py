@@ -45,7 +45,7 @@ def plot_selection(
         intervals: name of a measure -> interval with ``low`` and ``high`` of ``[M]``, drawn as a band behind its line.
         places: M positions along the x axis, increasing; by default 0 to M-1.
         xlabel: label of the x axis.
-        baseline: name of a measure -> its value for a baseline (:func:`imbtorch.analysis.baseline`), drawn as a
+        baseline: name of a measure -> its value for a baseline (:func:`imbtorch.analysis.trivial`), drawn as a
             dotted line in the colour of the measure.
 
     Returns:

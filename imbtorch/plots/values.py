@@ -49,7 +49,7 @@ def plot_values(
         bounds: least and greatest possible value, drawn as dashed lines; None for no line.
         item: kind of the K things that have a value each, such as ``"Class"``; label of the x axis of bars.
         labels: K names; by default 0 to K-1.
-        baseline: value of a baseline (:func:`imbtorch.analysis.baseline`), ``[]`` or ``[K]`` like one of the
+        baseline: value of a baseline (:func:`imbtorch.analysis.trivial`), ``[]`` or ``[K]`` like one of the
             values, drawn as dotted lines; nan for none.
 
     Returns:
