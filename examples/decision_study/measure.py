@@ -272,8 +272,8 @@ def runs_of(path: Path) -> Iterator[Run]:
 
 
 def written(value: object) -> object:
-    """Numbers with six decimals at most."""
-    return f"{value:.6f}".rstrip("0").rstrip(".") if isinstance(value, float | np.floating) else value
+    """Numbers with five decimals at most."""
+    return f"{value:.5f}".rstrip("0").rstrip(".") if isinstance(value, float | np.floating) else value
 
 
 def write_csv(path: Path, fields: Iterable[str], rows: Iterable[Mapping[str, object]]) -> None:

@@ -4,12 +4,15 @@ import csv
 import importlib.util
 import itertools
 import math
+import statistics
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from matplotlib import image
+from scipy.special import stdtr, stdtrit
 from sklearn.datasets import load_digits
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix, f1_score, log_loss, matthews_corrcoef
 from torch import nn
@@ -348,3 +351,72 @@ def test_verdicts_are_those_of_the_protocol():
     assert report.told(np.array([1.0, 1.1, 0.9])) == "**+1.0 [+0.8, +1.2]** (3)"
     low, high = report.interval(np.array([1.0, 2.0, 3.0, 4.0]))
     assert high - 2.5 == pytest.approx(2.5 - low) == pytest.approx(3.1824 * math.sqrt(5 / 3) / 2, abs=1e-3)
+
+
+def test_the_tables_of_the_repository_are_those_of_its_files():
+    text = (FOLDER / "results.md").read_text(encoding="utf-8")
+    assert text.split(report.MARK)[1].strip() == report.tables(FOLDER).strip()
+
+
+OWN = tuple((("none", "own"), ("none", epoch)) for epoch in ("last", "loss"))
+
+
+def test_the_primary_table_is_that_of_the_file_by_other_code():
+    with (FOLDER / "tasks.csv").open(encoding="utf-8", newline="") as file:
+        unit_of = {row["task"]: row["unit"] for row in csv.DictReader(file)}
+    with (FOLDER / "results.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["regime"] == "falling" and row["size"] in ("1000", "all")]
+    large = {row["task"] for row in rows if row["size"] == "1000"}
+    rows = [row for row in rows if (row["size"] == "1000") == (row["task"] in large)]
+    cell = {(row["task"], row["rule"], row["measure"]): row for row in rows}
+    found = []
+    for first, second in ((("chosen", "last"), ("none", "last")), *OWN):
+        for name in ("balanced_accuracy", "iam"):
+            of_units = {}
+            for task in sorted({row["task"] for row in rows}):
+                a, b = (100 * float(cell[task, rule, name][epoch]) for rule, epoch in (first, second))
+                of_units.setdefault(unit_of[task], []).append(a - b)
+            means = [statistics.fmean(some) for some in of_units.values()]
+            error = statistics.stdev(means) / math.sqrt(len(means))
+            p = 2 * stdtr(len(means) - 1, -abs(statistics.fmean(means) / error))
+            found.append([len(means), statistics.fmean(means), error, p])
+    order = sorted(range(6), key=lambda place: found[place][3])
+    holm = {place: max((6 - i) * found[order[i]][3] for i in range(rank + 1)) for rank, place in enumerate(order)}
+    text = (FOLDER / "results.md").read_text(encoding="utf-8").split("### Primary tests")[1].split("###")[0]
+    lines = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")][2:]
+    assert len(lines) == 6
+    for place, (line, (units, mean, error, _)) in enumerate(zip(lines, found, strict=True)):
+        wide, narrow = (stdtrit(units - 1, level) * error for level in (0.975, 0.95))
+        expected = [f"{mean:+.2f}"]
+        expected += [f"[{mean - reach:+.2f}, {mean + reach:+.2f}]" for reach in (wide, narrow)]
+        assert [cell.strip() for cell in line[2:7]] == [str(units), *expected, f"{min(1, holm[place]):.4f}"]
+        verdict = ["gain" if mean > 0 else "loss"] if holm[place] < 0.05 else []
+        verdict += ["equal"] if mean - narrow > -1 and mean + narrow < 1 else []
+        assert line[7].strip() == (", ".join(verdict) or "undecided")
+
+
+PROTOCOL = "2026-11-23 21:38:21"  # time at which it was committed, UTC
+
+
+def test_the_protocol_is_older_than_the_first_run():
+    with (FOLDER / "log.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert min(row["end"] for row in rows) > PROTOCOL
+    with (FOLDER / "results.csv").open(encoding="utf-8", newline="") as file:
+        runs = {(row["task"], row["regime"]): int(row["runs"]) for row in csv.DictReader(file)}
+    logged = {}
+    for row in rows:
+        task, regime, _ = row["file"].rsplit("_", 2)
+        logged[task, regime] = logged.get((task, regime), 0) + int(row["seeds"])
+    assert logged == runs
+
+
+def test_the_pictures_are_drawn_from_the_files(tmp_path):
+    report.draw_rule(FOLDER, tmp_path / "decision_rule.png")
+    report.draw_epochs(FOLDER, tmp_path / "decision_epochs.png")
+    for path in tmp_path.glob("*.png"):
+        height, width, _ = image.imread(path).shape
+        committed = report.FIGURES / path.name
+        assert image.imread(committed).shape[:2] == (height, width)
+        assert 700 <= width <= 1100
+        assert committed.stat().st_size <= 70_000
