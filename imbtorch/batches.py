@@ -48,7 +48,7 @@ class Batch(NamedTuple):
         uneven: bools in the same shape, true where the probabilities of a sample do not sum to 1.
         weight: float64 weights, or int64 numbers of samples, in the same shape; None for 1 each.
         group: int64 group indices, in the same shape, or one for all samples; None without groups.
-        bucket: int64 buckets of the samples' clusters, in the same shape; None without clusters.
+        bucket: int64 buckets of the samples' clusters, in a shape that broadcasts to it; None without clusters.
     """
 
     preds: Tensor

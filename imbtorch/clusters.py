@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -11,9 +12,10 @@ from torch import Tensor
 
 from imbtorch.kernels import Integers, array, reading_is_free
 
-__all__ = ["BUCKETS", "bucket_of_each", "cluster_ids"]
+__all__ = ["BUCKETS", "bucket_of_each", "bucket_of_numbers", "cluster_ids"]
 
 BUCKETS = 64
+KEPT = 65_536  # running numbers whose buckets are kept
 
 # the constants of splitmix64, the same as uint64 and as int64
 STEP, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
@@ -57,6 +59,19 @@ def bucket_of_each(ids: Tensor) -> Tensor:
     mixed = (mixed ^ _shifted(mixed, 30)) * first
     mixed = (mixed ^ _shifted(mixed, 27)) * second
     return _shifted(mixed, 58)  # the last step of splitmix64 does not change the highest bits
+
+
+def bucket_of_numbers(first: int, size: int) -> Tensor:
+    """Return the buckets of ``size`` running numbers on the CPU, int64 ``[size]``; read only."""
+    last = first + size
+    return _first_buckets()[first:last] if last <= KEPT else bucket_of_each(torch.arange(first, last, device="cpu"))
+
+
+@lru_cache(maxsize=1)
+def _first_buckets() -> Tensor:
+    """Return the buckets of the first running numbers, which each epoch counts anew."""
+    with torch.inference_mode(False):
+        return bucket_of_each(torch.arange(KEPT, device="cpu"))
 
 
 def _shifted(x: Tensor, by: int) -> Tensor:

@@ -134,11 +134,11 @@ def count_valid(
         target: row of each sample, in the same shape.
         ignored: row of the samples to leave out, whose other values are not checked.
         weight: weight of each sample, finite float64 or int64, in the same shape; None for 1 each.
-        part: part of each sample, in the same shape; None for the first part.
+        part: part of each sample, in the same shape, or in one that broadcasts to it; None for the first part.
         preds_are_valid: whether all predictions are known to be valid columns.
     """
     counts, samples = state.numpy()[: table.cells], Samples(preds, target, weight, part)
-    if target.ndim != 1 and table.labels == 1:
+    if target.ndim != 1 and table.labels == 1 and (part is None or part.shape == target.shape):
         samples = samples.mapped(np.ravel)
     if table.margins or target.size < max(len(counts), FEW):
         found = _cells_and_weights(table, samples, ignored, preds_are_valid)
@@ -220,7 +220,7 @@ def _cells_and_weights(
         return None
     if table.margins:
         return _cells_of_margins(table, preds, target, weight, part)
-    if part is not None:  # in place, since new memory takes more time than the arithmetic
+    if part is not None and part.shape == target.shape:  # in place, since new memory takes more time than arithmetic
         cells = part * (table.labels * table.rows)
         cells += target
         cells *= table.columns
@@ -229,6 +229,8 @@ def _cells_and_weights(
     else:
         cells = np.multiply(target, table.columns, dtype=np.int64)
     cells += preds
+    if part is not None and part.shape != target.shape:
+        cells += part * table.of_a_part
     if table.labels > 1:
         cells += np.arange(table.labels).reshape(-1, *[1] * (cells.ndim - 2)) * (table.rows * table.columns)
     return cells.reshape(-1), None if weight is None else weight.reshape(-1)
@@ -269,7 +271,7 @@ def add_masked(
         faults: for each spare cell, bools in the same shape, true for the samples with that fault; None if no sample
             can have it.
         weight: weight of each sample, in the same shape; None for 1 each. An invalid sample always adds 1.
-        part: int64 part of each sample, in the same shape; None for the first part.
+        part: int64 part of each sample, in a shape that broadcasts to it; None for the first part.
     """
     wrong, valid = _first_fault(table.cells, target, faults)
     kept = state.new_ones(()).expand_as(target) if keep is None else keep.to(state.dtype)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, get_args
+from typing import Any, ClassVar, get_args
 
 import torch
 from torch import Tensor
@@ -34,10 +34,10 @@ from imbtorch.batches import (
     highest,
     readable,
 )
-from imbtorch.clusters import BUCKETS, bucket_of_each
+from imbtorch.clusters import BUCKETS, bucket_of_each, bucket_of_numbers
 from imbtorch.counts import Counts, Margins, check_choice, has_float64
 from imbtorch.errors import check_pair, check_tensor, misfit, misfit_of_class_scores, value_message
-from imbtorch.kernels import Table, integers, reading_is_free
+from imbtorch.kernels import Table, array, integers, reading_is_free
 from imbtorch.log_odds import logit_threshold, of_class_one, wide
 
 __all__ = ["Binary", "Counting", "Layout", "Multiclass", "Multilabel", "Task", "Threshold", "TwoClasses"]
@@ -76,6 +76,7 @@ class Counting:
         default=None, compare=False, repr=False
     )  # for errors, if users gave any
     table: Table = field(init=False, compare=False, repr=False)  # shape of the counts
+    one_position: int = field(init=False, compare=False, repr=False)  # dimensions of targets without further positions
     ignored_target: int | None = field(init=False, compare=False, repr=False)  # ignore_index if it fits into int64
     ignored_class: int | None = field(init=False, compare=False, repr=False)  # ignore_index if it is a class
 
@@ -87,6 +88,7 @@ class Counting:
         object.__setattr__(self, "table", table)
         can_equal = index is not None and -(2**63) <= index < 2**63
         object.__setattr__(self, "ignored_target", index if can_equal else None)
+        object.__setattr__(self, "one_position", 1 if self.num_labels is None else 2)
         is_class = index is not None and 0 <= index < self.classes
         object.__setattr__(self, "ignored_class", index if is_class else None)
 
@@ -167,11 +169,6 @@ class Counting:
     def classes(self) -> int:
         """Number of classes that a target can take."""
         return self.size
-
-    @property
-    def single_position(self) -> int:
-        """Number of dimensions of targets that have one position for each sample, such as ``[N]``."""
-        return 1 if self.num_labels is None else 2
 
     @property
     def dtype(self) -> torch.dtype:
@@ -369,7 +366,11 @@ class Counting:
             batch = batch._replace(weight=spread("weight", weight, target, batch.target).detach().to(torch.float64))
         if cluster is not None and self.clusters:
             buckets = bucket_of_each(checked_ids(cluster))
-            batch = batch._replace(bucket=spread("cluster", buckets, target, batch.target))
+            if buckets.shape != target.shape[:1] or buckets.device != target.device:
+                buckets = spread("cluster", buckets, target, batch.target)
+            elif batch.target.ndim > 1:
+                buckets = buckets.view(-1, *[1] * (batch.target.ndim - 1))
+            batch = batch._replace(bucket=buckets)
         if group is None:
             return batch
         return batch._replace(group=group_of_each(group, target, batch.target, self.group_names or ()))
@@ -433,14 +434,18 @@ class Counting:
             return
         shape, has_ids = batch.target.shape, batch.bucket is not None
         size = shape[0] if shape else 1
+        free = reading_is_free(state)
+        tallies: Any = array(state) if free else state  # an operation of torch takes some 5 us
         if not has_ids and batch.target.device == state.device:
-            numbers = torch.arange(size, device=state.device) + state[-2]
-            buckets = bucket_of_each(numbers).reshape(size if shape else (), *[1] * (len(shape) - 1))
-            batch = batch._replace(bucket=buckets.expand(shape))
+            if free:
+                buckets = bucket_of_numbers(int(tallies[-2]), size)
+            else:
+                buckets = bucket_of_each(torch.arange(size, device=state.device) + tallies[-2])
+            batch = batch._replace(bucket=buckets.view(shape[:1] + (1,) * (len(shape) - 1)))
         add_batch(state, self.table, batch, self.ignored_target, defer, self.error_message)
-        state[-2] += size
-        if has_ids or len(shape) > self.single_position:
-            state[-1] += size
+        tallies[-2] += size
+        if has_ids or len(shape) > self.one_position:
+            tallies[-1] += size
 
     def predicted(self, batch: Batch) -> tuple[Tensor, ...]:
         """Return flat predictions and targets, and bools of the samples that count, without waiting for a device."""

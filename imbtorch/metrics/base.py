@@ -219,7 +219,7 @@ class CountsMetric(SummedState):
     ) -> Batch:
         """Check and read a batch, including the groups, weights, clusters and frequencies of its samples."""
         batch, counting = counter.read(preds, target), self._counting
-        if cluster is not None or target.ndim > counting.single_position:
+        if cluster is not None or target.ndim > counting.one_position:
             self.__dict__["_dependent"] = not counting.clusters
         if frequency is not None:
             if self._listeners:
