@@ -360,6 +360,33 @@ def groups(bench: Bench) -> None:
     table("update: a report of 20 groups", columns, rows)
 
 
+def clusters(bench: Bench) -> None:
+    """Updates that count buckets of clusters, beside the same updates without them."""
+    rows: list[list[object]] = []
+    ids = torch.randint(1000, (4096,), device=DEVICE)
+    preds, target = labels(10, 4096)
+    several = torch.rand(4096, 14, device=DEVICE), torch.randint(2, (4096, 14), device=DEVICE)
+    cases = (
+        ("10 classes, indices", {"num_classes": 10}, (preds, target), 0.4),
+        ("10 classes, scores", {"num_classes": 10}, (torch.randn(4096, 10, device=DEVICE), target), 0.8),
+        ("14 labels, probabilities", {"num_labels": 14}, several, None),
+    )
+    for name, size, given, least in cases:
+        task = "multilabel" if "num_labels" in size else "multiclass"
+        plain, bucketed = (imbtorch.Recall(task, **size, clusters=each) for each in (False, True))
+        took = bench.medians(
+            plain=feed(plain, *given),
+            ids=partial(bucketed.update, *given, cluster=ids),
+            none=feed(bucketed, *given),
+        )
+        speed = took["plain"] / took["ids"]
+        target_text = "" if least is None else bench.at_least(least, speed, f"clusters, {name}: speed with / without")
+        rows.append([name, *(1e6 * took[each] for each in ("plain", "ids", "none")), speed, target_text])
+        rows[-1].append(took["plain"] / took["none"])
+    columns = ["4,096 samples", "without µs", "with ids µs", "without ids µs", "speed with ids / without", "target"]
+    table("update: clusters", [*columns, "speed without ids / without clusters"], rows)
+
+
 def contention(bench: Bench) -> None:
     """All samples in few cells, where parallel additions collide, beside uniform ones."""
     rows: list[list[object]] = []
@@ -1105,6 +1132,7 @@ SECTIONS = {
     "scores": scores,
     "ignore": ignore,
     "groups": groups,
+    "clusters": clusters,
     "contention": contention,
     "compute": compute,
     "sync": sync,
