@@ -67,11 +67,13 @@ def confusion_matrix(
     check_flag("samplewise", samplewise)
     batch = counting.read(preds, target)
     if samplewise:
-        counting = replace(counting, groups=len(target))
+        counting = replace(counting, groups=max(len(target), 1))
         batch = batch._replace(group=spread("target", torch.arange(len(target), device=target.device), target, target))
     state = counting.zeros(target.device)
     counting.add_(state, batch, defer=lambda: False)
     counts = cast(Tensor, counting.counts(state, of_groups=samplewise))
+    if samplewise:
+        counts = counts[: len(target)]
     return counts if normalize is None else normalized(counts, normalize).to(torch.get_default_dtype())
 
 

@@ -380,7 +380,7 @@ class Counting:
 
         Raises:
             ValueError: for shapes or devices that do not fit, for settings with weights, for clusters without ids, and
-                on the CPU for more than 2**53 samples.
+                on the CPU for 2**53 samples or more.
             TypeError: for anything but integers.
         """
         if self.weighted:
@@ -396,8 +396,8 @@ class Counting:
         if frequency.is_floating_point():
             raise TypeError(f"frequency must hold integers, got {frequency.dtype}; use weight for other numbers")
         times = integers(spread("frequency", frequency, target, batch.target))
-        if reading_is_free(times) and times.double().abs().sum() > 2**53:
-            raise ValueError("frequency must sum to at most 2**53 in a batch, which float64 holds exactly; split it")
+        if reading_is_free(times) and times.double().abs().sum() >= 2**53:
+            raise ValueError("frequency must sum to less than 2**53 in a batch, which float64 holds exactly; split it")
         return batch._replace(weight=times)
 
     def add_counts_(self, state: Tensor, counts: Tensor) -> None:
@@ -413,11 +413,12 @@ class Counting:
         shape = (*groups, *labels, self.classes, self.classes)
         if counts.shape != shape:
             raise ValueError(f"counts must have the shape {list(shape)} of this metric, got {list(counts.shape)}")
-        wide = counts.detach().to(state.device, torch.float64 if self.weighted else counts.dtype)
-        wrong = ~((wide >= 0) & (wide < torch.inf) & (self.weighted | (wide == wide.round())))
+        kind = torch.float64 if self.weighted else counts.dtype if counts.is_floating_point() else torch.int64
+        wide, largest = counts.detach().to(state.device, kind), torch.inf if self.weighted else 2.0**63
+        wrong = ~((wide >= 0) & (wide < largest) & (self.weighted | (wide == wide.round())))
         if bool(wrong.any()):
-            kind = "finite and not negative" if self.weighted else "whole and not negative"
-            raise ValueError(f"counts must be {kind}, got {wide[wrong][0].item():g}")
+            allowed = "finite and not negative" if self.weighted else "whole numbers from 0 to below 2**63"
+            raise ValueError(f"counts must be {allowed}, got {wide[wrong][0].item():g}")
         added = wide.to(state.dtype)
         if self.layout == "margins":
             added = torch.stack((added.diagonal(dim1=-2, dim2=-1), added.sum(-1), added.sum(-2)), -2)

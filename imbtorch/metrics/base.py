@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypedDict, get_a
 import numpy as np
 import torch
 from torch import Tensor
-from torchmetrics import Metric
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
@@ -79,6 +78,9 @@ KEPT = (
 )
 
 
+SYNCED = "The metric is synced; call unsync() before forward()."
+
+
 class Counter(Protocol):
     """Interface of the objects that count the batches of a metric, such as :class:`~imbtorch.tasks.Counting`."""
 
@@ -99,6 +101,9 @@ class CountsMetric(SummedState):
     Users' arguments are documented in :class:`ConfusionMatrixMetric`.
     """
 
+    _own_update: ClassVar[str] = ""
+    """Digest of an ``update`` that a class outside this package defines."""
+
     warns_of_unseen: ClassVar[bool] = True
     """True if ``compute`` warns about classes without targets."""
 
@@ -118,9 +123,11 @@ class CountsMetric(SummedState):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Let ``forward`` call an ``update`` that a class outside this package defines."""
         super().__init_subclass__(**kwargs)
-        own = [getattr(getattr(cls, name), "__module__", "").split(".")[0] for name in ("update", "forward")]
-        if own[0] != "imbtorch" and own[1] == "imbtorch":
-            cls.forward = _forward_through_update  # type: ignore[method-assign, assignment]
+        if not cls.update.__module__.startswith("imbtorch."):
+            # a collection takes metrics whose states have equal names for metrics that count alike
+            cls._own_update = f"_{digest(canonical(cls.update)):012x}"
+            if cls.forward.__module__.startswith("imbtorch."):
+                cls.forward = _forward_through_update  # type: ignore[method-assign, assignment]
 
     def __init__(
         self,
@@ -131,7 +138,7 @@ class CountsMetric(SummedState):
     ) -> None:
         check_choice("on_invalid", on_invalid, get_args(OnInvalid))
         counter = counter or counting
-        super().__init__(counter.name, counter.length, counting.dtype, **kwargs)
+        super().__init__(f"{counter.name}{self._own_update}", counter.length, counting.dtype, **kwargs)
         self._counting, self._counter, self._on_invalid = counting, counter, on_invalid
         self._set_counting(counting.on(self._state.device))
         self.quiet = False  # True in Lightning's sanity check, whose few batches often lack classes
@@ -252,7 +259,7 @@ class CountsMetric(SummedState):
         With ``dist_sync_on_step=True`` the value covers the current batches of all processes.
         """
         if self._is_synced:
-            raise TorchMetricsUserError("The metric is synced; call unsync() before forward().")
+            raise TorchMetricsUserError(SYNCED)
         counter = self._counter_of_a_batch()
         batch = self._read(counter, preds, target, group, weight, cluster, frequency)
         counted = counter.zeros(self._state.device)
@@ -265,6 +272,10 @@ class CountsMetric(SummedState):
         self._note_update()
         if self._listeners:
             self._notify_listeners(batch)
+        return self._value_of_a_batch(counter, counted)
+
+    def _value_of_a_batch(self, counter: Counter, counted: Tensor) -> Any:
+        """Return the value for the state of one batch, and keep it for callers of ``forward``."""
         if self.dist_sync_on_step and self._distributed():
             counted = self._summed(counted, self.dist_sync_fn, None)
         value = self._reported_of_a_batch(counter, counted)
@@ -390,16 +401,12 @@ class CountsMetric(SummedState):
 
 
 def _forward_through_update(metric: CountsMetric, *args: Any, **kwargs: Any) -> Any:
-    """Count a batch with the metric's own ``update`` and return the value of this batch."""
-    kept = {name: value for name, value in vars(metric).items() if name in ("_last", "_served", "last_value")}
-    warned, dependent = metric._already_warned, metric._dependent
-    try:
-        return Metric.forward(metric, *args, **kwargs)
-    finally:  # torchmetrics resets the metric and computes the value of the batch alone
-        metric.__dict__.update(kept)
-        metric._already_warned |= warned
-        metric._dependent |= dependent
-        metric._note_change()
+    """Count a batch with the ``update`` of a subclass, and return the value of what it counted."""
+    if metric._is_synced:
+        raise TorchMetricsUserError(SYNCED)
+    before = metric._state.clone()
+    metric.update(*args, **kwargs)
+    return metric._value_of_a_batch(metric._counter, metric._state - before)
 
 
 def uncounted_text(name: str, tally: Sequence[float]) -> str:

@@ -1,5 +1,7 @@
 """Updates of metrics: batches, warnings, bad values, arguments that do not fit."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -17,6 +19,7 @@ from cases import (
     resolved,
 )
 from sklearn import metrics as sklearn_metrics
+from torchmetrics import MetricCollection
 
 import imbtorch
 from imbtorch import Accuracy, ConfusionMatrix, ImbalanceReport, Margins
@@ -351,3 +354,191 @@ def test_an_empty_rank_is_rank_zero(monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "")
     with pytest.warns(UserWarning, match="has counted no sample"):
         Accuracy("binary").compute()
+
+
+# --- a subclass with an update of its own ----------------------------------------------------------------------------
+
+
+class Masked:
+    """Leaves samples out, as tasks with fields of view or padding do."""
+
+    def update(self, preds, target, mask=None):
+        if mask is not None:
+            preds, target = preds[mask], target[mask]
+        super().update(preds, target)
+
+
+class MaskedRecall(Masked, imbtorch.Recall):
+    pass
+
+
+class MaskedReport(Masked, ImbalanceReport):
+    pass
+
+
+class MaskedSweep(Masked, imbtorch.ThresholdSweep):
+    pass
+
+
+def masked_batches():
+    """Three batches with masks, the first of which leaves nothing out, and the samples that remain of each."""
+    for seed in range(3):
+        preds, target = batch("binary", samples=40, seed=seed)
+        mask = torch.arange(40) % 3 != 0 if seed else torch.ones(40, dtype=torch.bool)
+        yield (preds, target, mask), (preds[mask], target[mask])
+
+
+def recall(preds, target, threshold=0.5):
+    return sklearn_metrics.recall_score(target, preds > threshold)
+
+
+def test_forward_calls_the_update_of_a_subclass():
+    metric, kept = MaskedRecall("binary"), []
+    for given, rest in masked_batches():
+        assert_equal(metric(*given), recall(*rest))
+        kept.append(rest)
+    assert_equal(metric.compute(), recall(*joined(kept)))
+    assert metric.update_count == 3
+    assert metric(*kept[0]) == metric(*kept[0], mask=None)
+
+
+def test_forward_of_a_report_and_a_sweep_calls_the_update_of_a_subclass():
+    report = MaskedReport("binary", measures=["recall"], per_class=(), clusters=True)
+    sweep = MaskedSweep("recall", torch.tensor([0.3, 0.5]))
+    kept = []
+    for given, rest in masked_batches():
+        assert_equal(report(*given)["recall"], recall(*rest))
+        assert_equal(sweep(*given)["value"], recall(*rest, threshold=0.3))
+        kept.append(rest)
+        assert_equal(report.result()["recall"], recall(*joined(kept)))
+        assert_equal(sweep.result()["value"], recall(*joined(kept), threshold=0.3))
+        assert_equal(report["recall"].compute(), recall(*joined(kept)))
+    assert report.result().counts.sum() == sum(len(target) for _, target in kept)
+
+
+def test_a_collection_does_not_merge_it_with_metrics_that_update_otherwise():
+    """Though the first batch, of which nothing is left out, gives equal counts."""
+    metrics = MetricCollection({"masked": MaskedRecall("binary"), "plain": imbtorch.Recall("binary")})
+    twins = MetricCollection({"one": MaskedRecall("binary"), "other": MaskedRecall("binary")})
+    kept, whole = [], []
+    for (preds, target, mask), rest in masked_batches():
+        metrics.update(preds, target, mask=mask)
+        twins.update(preds, target, mask=mask)
+        kept.append(rest)
+        whole.append((preds, target))
+    assert_equal(metrics.compute()["masked"], recall(*joined(kept)))
+    assert_equal(metrics.compute()["plain"], recall(*joined(whole)))
+    assert len(twins.compute_groups) == 1
+    assert_equal(twins.compute()["other"], recall(*joined(kept)))
+    values = metrics(preds, target, mask=mask)
+    assert_equal(values["masked"], recall(*rest))
+    assert_equal(values["plain"], recall(preds, target))
+
+
+def test_forward_of_a_subclass_warns_of_no_batch_and_keeps_the_counts_of_an_error():
+    class Shifted(imbtorch.Recall):
+        def update(self, preds, target):
+            super().update(preds, target - 1)
+
+    metric = Shifted("multiclass", num_classes=3)
+    assert metric(torch.tensor([0, 0]), torch.tensor([1, 1])) == 1  # without a warning of classes 1 and 2
+    with pytest.raises(ValueError, match="target holds class 3"):
+        metric(torch.tensor([0]), torch.tensor([4]))
+    assert metric.local_confmat.sum() == 2
+    with pytest.warns(UserWarning, match="2 of 3 classes had no target"):
+        metric.compute()
+    metric(torch.tensor([0]), torch.tensor([1]))
+    metric.compute()  # a second warning would be an error
+    metric.reset()
+    metric(torch.tensor([0]), torch.tensor([1]))
+    with pytest.warns(UserWarning, match="2 of 3 classes had no target"):
+        metric.compute()
+
+
+def test_a_subclass_with_a_forward_of_its_own_keeps_it():
+    class Doubled(MaskedRecall):
+        def forward(self, *args):
+            return 2 * super().forward(*args)
+
+    class Inherited(Doubled):
+        pass
+
+    preds, target = batch("binary")
+    for metric in (Doubled("binary"), Inherited("binary"), pickle.loads(pickle.dumps(MaskedRecall("binary")))):
+        times = 1 if type(metric) is MaskedRecall else 2
+        assert_equal(metric(preds, target, target == 1), times * recall(preds[target == 1], target[target == 1]))
+
+
+# --- counts that exist ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_added_counts_are_those_of_the_samples(task):
+    preds, target = batch(task)
+    counted = build("Recall", task, clusters=False)
+    counted.update(preds, target)
+    for state in layouts("Recall", task):
+        added = build("Recall", task, state=state, clusters=False)
+        for dtype in (torch.int64, torch.int32, torch.float32, torch.uint8):
+            added.add(counted.local_confmat.to(dtype))
+        assert added.update_count == 4
+        assert torch.equal(torch.stack(added.local_margins), 4 * torch.stack(counted.local_margins))
+        assert_equal(added.compute(), counted.compute())
+        assert added.reset() is None
+        assert not torch.stack(added.local_margins).any()
+
+
+def test_added_counts_make_a_table_and_intervals():
+    matrix = torch.tensor([[80, 5, 5], [2, 20, 1], [0, 3, 4]])
+    names = {"class_names": ["cat", "dog", "emu"], "measures": ["balanced_accuracy"]}
+    report, counted = (ImbalanceReport("multiclass", **names) for _ in range(2))
+    cells = torch.cartesian_prod(torch.arange(3), torch.arange(3)).repeat_interleave(matrix.flatten(), 0)
+    counted.update(cells[:, 1], cells[:, 0])
+    value = report["balanced_accuracy"].compute
+    report.add(matrix)
+    assert_equal(value(), (80 / 90 + 20 / 23 + 4 / 7) / 3)
+    report.add(matrix)
+    counted.update(cells[:, 1], cells[:, 0])
+    assert report.compute() == counted.compute()
+    assert str(report.table()) == str(counted.table())
+    intervals = [each.interval("balanced_accuracy", generator=torch.Generator()) for each in (report, counted)]
+    assert intervals[0] == intervals[1]
+    report.add_listener(lambda *_: None)  # hears of no sample
+    report.add(matrix)
+    assert report.result().counts.tolist() == (3 * matrix).tolist()
+
+
+def test_added_counts_of_groups():
+    report = ImbalanceReport("binary", groups=["A", "B"], measures=["accuracy"], per_class=())
+    report.add(torch.tensor([[[8, 2], [1, 9]], [[3, 0], [1, 0]]]))
+    values = {name: value.item() for name, value in report.compute().items()}
+    wanted = {"accuracy": 20 / 24, "accuracy/A": 17 / 20, "accuracy/B": 3 / 4, "accuracy_worst": 3 / 4}
+    assert values == pytest.approx(wanted)
+
+
+def test_added_counts_may_be_weights_where_weights_are_counted():
+    metric = Accuracy("binary", weighted=True)
+    metric.add(torch.tensor([[1.5, 0.5], [0.0, 2.0]]))
+    assert_equal(metric.compute(), 3.5 / 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "counts", "error", "text"),
+    [
+        ({}, torch.ones(3, 3), ValueError, r"counts must have the shape \[2, 2\] of this metric, got \[3, 3\]"),
+        ({}, torch.ones(1, 2, 2), ValueError, r"got \[1, 2, 2\]"),
+        ({}, [[1, 2], [3, 4]], TypeError, "counts must be a torch.Tensor, got list"),
+        ({}, torch.tensor([[1, -2], [0, 1]]), ValueError, "counts must be whole numbers from 0 .*, got -2"),
+        ({}, torch.tensor([[1, 0.5], [0, 1]]), ValueError, "counts must be whole numbers from 0 .*, got 0.5"),
+        ({}, torch.tensor([[1, NAN], [0, 1]]), ValueError, "counts must be whole numbers from 0 .*, got nan"),
+        ({}, torch.tensor([[1, 2.0**63], [0, 1]]), ValueError, r"to below 2\*\*63, got 9.22337e\+18"),
+        ({"weighted": True}, torch.tensor([[1, float("inf")], [0, 1]]), ValueError, "finite and not negative, got inf"),
+        ({"clusters": True}, torch.ones(2, 2), ValueError, "cannot be added to a metric with clusters"),
+    ],
+)
+def test_counts_that_cannot_be_added(arguments, counts, error, text):
+    metric = Accuracy("binary", **arguments)
+    with pytest.raises(error, match=text):
+        metric.add(counts)
+    assert not metric.local_confmat.any()
+    assert not metric.update_called

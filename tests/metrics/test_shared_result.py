@@ -334,3 +334,68 @@ def test_values_of_a_report_refuse_to_merge_and_draw_themselves():
     figure, axes = report["iam"].plot()
     assert figure is not None
     assert axes.has_data()
+
+
+# --- copies for stages ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prefix", "postfix", "names"),
+    [
+        ("val/", None, ["val/iam_old", "val/recall_old", "val/recall/0_old", "val/recall/1_old", "val/recall/2_old"]),
+        (None, "_new", ["old_iam_new", "old_recall_new", "old_recall/0_new", "old_recall/1_new", "old_recall/2_new"]),
+        ("", "", ["iam", "recall", "recall/0", "recall/1", "recall/2"]),
+        (None, None, ["old_iam_old", "old_recall_old", "old_recall/0_old", "old_recall/1_old", "old_recall/2_old"]),
+    ],
+)
+def test_a_clone_has_names_and_counts_of_its_own(prefix, postfix, names):
+    report = filled("multiclass", measures=["iam", "recall"], per_class=["recall"], prefix="old_", postfix="_old")
+    before = report.compute()
+    copied = report.clone(prefix=prefix, postfix=postfix)
+    assert list(copied.compute()) == copied.keys() == names
+    assert list(copied.compute().values()) == list(before.values())
+    assert copied.result().table().classes == report.table().classes
+    copied.update(*data("multiclass", seed=1))
+    wanted = peers(*joined(0, 1), "macro")
+    assert copied[names[0]].compute().item() == pytest.approx(wanted["iam"], rel=2e-6)
+    assert copied["recall"].compute().item() == pytest.approx(wanted["recall"], rel=2e-6)
+    assert copied[names[0]].report is copied
+    assert report.compute() == before
+    assert report.keys() == list(before)
+
+
+def test_clones_of_clones_with_intervals_groups_and_pickle():
+    report = ImbalanceReport(
+        "binary", groups=["A", "B"], measures=["iam"], per_class=(), intervals=["iam"], prefix="val_", clusters=False
+    )
+    test = pickle.loads(pickle.dumps(report.clone(prefix="train/").clone(prefix="test/", postfix="!")))
+    assert test.keys() == [f"test/{name.removeprefix('val_')}!" for name in report.keys()]  # noqa: SIM118
+    for each in (report, test):
+        each.update(torch.tensor([0, 1, 1, 0]), torch.tensor([0, 1, 0, 1]), group=torch.tensor([0, 0, 1, 1]))
+    assert [test.compute()[f"test/iam{end}!"] == report.compute()[f"val_iam{end}"] for end in ("", "/A", "_worst")]
+    assert "test/iam_low!" in test.compute()
+
+
+def test_a_clone_of_a_sweep():
+    sweep = imbtorch.ThresholdSweep("f1", 11, prefix="val/")
+    sweep.update(torch.tensor([0.2, 0.8, 0.4]), torch.tensor([0, 1, 1]))
+    test = sweep.clone(prefix="test/")
+    assert test.compute() == {name.replace("val/", "test/"): value for name, value in sweep.compute().items()}
+    assert test.best().threshold == sweep.best().threshold
+
+
+def test_a_clone_refuses_names_that_clash_and_what_is_no_text():
+    clash = ImbalanceReport("binary", measures={"a": error_rate, "aa": error_rate}, per_class=())
+    with pytest.raises(ValueError, match="prefix='a' would log 'a' as 'aa', which is the name of another value"):
+        clash.clone(prefix="a")
+    with pytest.raises(TypeError, match="prefix must be a string such as 'val_', got 3"):
+        clash.clone(prefix=3)
+    assert clash.keys() == ["a", "aa"]
+
+
+def test_a_clone_keeps_the_last_result():
+    report = filled("multiclass", prefix="val_")
+    report.compute()
+    report.reset()
+    last = report.clone(prefix="best_").last_result
+    assert last["iam"] == report.last_result["iam"]

@@ -356,3 +356,152 @@ def wrong_on_one(rank, world):
 
 def test_impossible_weights_on_one_process_raise_on_all():
     launch(2, wrong_on_one)
+
+
+# --- frequencies: rows that stand for several samples ---------------------------------------------------------------
+
+
+def frequencies(size=300, seed=5):
+    """Numbers of samples, of which some are 0."""
+    return torch.randint(4, (size,), generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("path", [read, masked])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
+@pytest.mark.parametrize("state", ["matrix", "margins"])
+def test_a_frequency_is_repetition(path, dtype, state):
+    preds, target, _ = samples()
+    times = frequencies()
+    metric = imbtorch.Accuracy("multiclass", num_classes=3, state=state)
+    path(metric)(preds, target, frequency=times.to(dtype))
+    path(metric)(preds, target)  # 1 each
+    matrix = sklearn_metrics.confusion_matrix(target, preds, sample_weight=(times + 1).numpy())
+    expected = matrix.diagonal(), matrix.sum(1), matrix.sum(0)
+    assert torch.stack(metric.local_margins).tolist() == np.stack(expected).round().tolist()
+    assert metric.local_margins.actual.dtype == torch.int64
+
+
+@pytest.mark.parametrize("path", [read, masked])
+def test_frequencies_of_images_labels_and_ignored_samples(path):
+    generator = torch.Generator().manual_seed(6)
+    times = torch.tensor([3, 0, 2, 10**15])
+    scores, target = torch.rand(4, 3, 5, generator=generator), torch.randint(-1, 3, (4, 5), generator=generator)
+    metric = ConfusionMatrix("multiclass", num_classes=3, ignore_index=-1)
+    path(metric)(scores, target, frequency=times)
+    expected = torch.zeros(3, 3, dtype=torch.int64)
+    for row, column, number in zip(
+        target.flatten(), scores.argmax(1).flatten(), times.repeat_interleave(5), strict=True
+    ):
+        if row >= 0:
+            expected[row, column] += number
+    assert metric.local_confmat.tolist() == expected.tolist()
+    preds, target = torch.randint(2, (2, 4, 3), generator=generator)
+    metric = ConfusionMatrix("multilabel", num_labels=3, clusters=False)
+    path(metric)(preds, target, frequency=times)
+    hits = ((preds & target) * times.unsqueeze(1)).sum(0)
+    assert metric.local_confmat[:, 1, 1].tolist() == hits.tolist()
+
+
+def test_reports_with_groups_and_intervals_and_their_batches():
+    preds, target, _ = samples()
+    times, group = frequencies(), torch.arange(300) % 2
+    options = {"num_classes": 3, "groups": ["A", "B"], "intervals": ["iam"]}
+    grouped, plain = (ImbalanceReport("multiclass", **options) for _ in range(2))
+    rows = torch.arange(300).repeat_interleave(times)
+    batch = grouped(preds, target, group=group, frequency=times)
+    assert batch == plain(preds[rows], target[rows], group=group[rows])
+    intervals = [report.interval("iam", generator=torch.Generator().manual_seed(0)) for report in (grouped, plain)]
+    assert intervals[0] == intervals[1]
+    assert str(grouped.table()) == str(plain.table())
+    assert grouped.result().counts.sum() == times.sum()
+
+
+def test_clusters_with_ids_take_frequencies():
+    preds, target, _ = samples()
+    times, patient = frequencies(), torch.arange(300) // 7
+    rows = torch.arange(300).repeat_interleave(times)
+    grouped, plain = (ImbalanceReport("multiclass", num_classes=3, clusters=True) for _ in range(2))
+    grouped.update(preds, target, cluster=patient, frequency=times)
+    plain.update(preds[rows], target[rows], cluster=patient[rows])
+    intervals = [report.interval("iam", generator=torch.Generator().manual_seed(0)) for report in (grouped, plain)]
+    assert intervals[0] == intervals[1]
+    with pytest.raises(ValueError, match=r"clusters are unknown.*pass cluster=ids of each row, or .* clusters=False"):
+        grouped.update(preds, target, frequency=times)
+
+
+@pytest.mark.parametrize("path", [read, masked])
+@pytest.mark.parametrize("task", ["binary", "multilabel", "multiclass"])
+def test_a_sweep_counts_frequencies(path, task):
+    generator = torch.Generator().manual_seed(7)
+    shape = {"binary": (80,), "multilabel": (80, 3), "multiclass": (80, 3)}[task]
+    scores = torch.rand(shape, generator=generator)
+    target = torch.randint(3 if task == "multiclass" else 2, shape[: 1 + (task == "multilabel")], generator=generator)
+    sizes = {"binary": {}, "multilabel": {"num_labels": 3}, "multiclass": {"num_classes": 3, "per_class": True}}[task]
+    times = frequencies(80)
+    grouped, plain = (ThresholdSweep("mcc", 11, task, **sizes) for _ in range(2))
+    path(grouped)(scores, target, frequency=times)
+    plain.update(scores.repeat_interleave(times, 0), target.repeat_interleave(times, 0))
+    assert grouped.compute() == plain.compute()
+    assert torch.equal(grouped.result().matrices(), plain.result().matrices())
+
+
+@pytest.mark.parametrize("path", [read, masked])
+def test_frequencies_are_exact_up_to_the_largest_sum(path):
+    metric = ConfusionMatrix("binary")
+    times = torch.tensor([2**53 - 4, 1, 1, 1])
+    for _ in range(3):
+        path(metric)(torch.tensor([1, 0, 0, 1]), torch.tensor([1, 0, 1, 0]), frequency=times)
+    assert metric.local_confmat.tolist() == [[3, 3], [3, 3 * (2**53 - 4)]]
+
+
+@pytest.mark.parametrize(
+    ("times", "error", "text"),
+    [
+        (torch.tensor([2**53 - 1, 1, 0]), ValueError, r"frequency must sum to less than 2\*\*53 in a batch"),
+        (torch.tensor([2**62, 2**62, 2**62]), ValueError, r"frequency must sum to less than 2\*\*53 in a batch"),
+        (torch.tensor([3, -1, 2]), ValueError, r"frequency must not be negative, got -1 \(1 of 3 values\)"),
+        (torch.tensor([1.0, 2.0, 3.0]), TypeError, "frequency must hold integers, got torch.float32; use weight"),
+        ([1, 2, 3], TypeError, "frequency must be a torch.Tensor, got list"),
+        (torch.ones(2, dtype=torch.int64), ValueError, r"frequency must hold one value per sample: shape \[3\]"),
+    ],
+)
+@pytest.mark.parametrize("call", ["update", "forward"])
+def test_frequencies_that_do_not_fit(times, error, text, call):
+    metric = ConfusionMatrix("binary")
+    with pytest.raises(error, match=text):
+        getattr(metric, call)(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]), frequency=times)
+    assert not metric.local_confmat.any()
+
+
+def test_negative_frequencies_are_tallied_on_devices():
+    metric = ConfusionMatrix("binary", on_invalid="warn")
+    masked(metric)(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]), frequency=torch.tensor([5, -2, 3]))
+    with pytest.warns(UserWarning, match=r"did not count 1 of .*: 1 weights that are negative or not finite"):
+        assert metric.compute().tolist() == [[5, 3], [0, 0]]
+
+
+def test_frequencies_are_refused_with_weights_and_kept_predictions():
+    batch = torch.tensor([0, 1]), torch.tensor([0, 1])
+    times = torch.tensor([2, 3])
+    with pytest.raises(ValueError, match="weighted=True does not count; pass weight instead"):
+        ConfusionMatrix("binary", weighted=True).update(*batch, frequency=times)
+    metric = imbtorch.Accuracy("binary")
+    metric.add_listener(lambda *_: None)
+    for call in (metric.update, metric):
+        with pytest.raises(ValueError, match=r"leave SelectionSummary\(predictions=True\) and other listeners out"):
+            call(*batch, frequency=times)
+    assert not metric.update_called
+
+
+def test_a_collection_passes_frequencies():
+    preds, target, _ = samples()
+    times = frequencies()
+    collection = MetricCollection(
+        [imbtorch.Accuracy("multiclass", num_classes=3), imbtorch.MatthewsCorrCoef("multiclass", num_classes=3)]
+    )
+    for _ in range(2):  # the second by the leader of the group
+        collection.update(preds, target, frequency=times)
+    values = collection.compute()
+    assert values["MatthewsCorrCoef"].item() == pytest.approx(
+        sklearn_metrics.matthews_corrcoef(target, preds, sample_weight=times), abs=1e-6
+    )
