@@ -136,6 +136,12 @@ def _group_index(group: object, names: Sequence[str]) -> int:
     """Return the index of one group as an int; raise TypeError for anything else, such as one of the names."""
     if isinstance(group, str) and group in names:
         raise TypeError(f"group must be the index of a group, got {group!r}; its index is {names.index(group)}")
+    if isinstance(group, (list, tuple)) and group and all(each in names for each in group):
+        indices = ", ".join(str(names.index(each)) for each in group[:3])
+        more = ", ..." * (len(group) > 3)
+        raise TypeError(
+            f"group must be a tensor of group indices, got names; of these, torch.tensor([{indices}{more}])"
+        )
     return whole_number("group", group, "a tensor [N] of group indices, or an int")
 
 

@@ -465,8 +465,15 @@ def checked_function(measure: Measure, name: str = "measure") -> Measure:
     return measure
 
 
+MANY = 12  # allowed values from which an error shows them last
+
+
 def check_choice(name: str, value: object, allowed: Sequence[object], remedy: str = "") -> None:
     """Raise ValueError, which ends with a remedy, unless an argument has one of the allowed values."""
     if value not in allowed:
-        choices = ", ".join(map(repr, allowed))
-        raise ValueError(f"{name} must be one of {choices}, got {value!r}{did_you_mean(value, allowed)}{remedy}")
+        choices, meant = ", ".join(map(repr, allowed)), did_you_mean(value, allowed)
+        if len(allowed) > MANY:  # what may be meant must not stand behind all of them
+            raise ValueError(
+                f"{name} must be one of {len(allowed)} names, got {value!r}{meant}{remedy}; all: {choices}"
+            )
+        raise ValueError(f"{name} must be one of {choices}, got {value!r}{meant}{remedy}")

@@ -99,7 +99,10 @@ def misfit_of_class_scores(preds: Tensor, target: Tensor, classes: int) -> str:
             remedy += ", or give an ExactBatchSampler to the DataLoader as batch_sampler=, not as sampler="
         return f"preds must have the classes in dimension 1, [N, C, ...], {shapes}; {remedy}"
     if preds.shape[1] != classes:
-        found, remedy = f"{preds.shape[1]} classes", f"pass num_classes={preds.shape[1]} to the metric"
+        found, remedy = (
+            f"{preds.shape[1]} classes",
+            f"pass num_classes={preds.shape[1]} (or {preds.shape[1]} class_names) to the metric",
+        )
         if preds.shape[1] == 1:
             found, remedy = "1 class", "use task='binary' and preds.squeeze(1) for one score per sample"
         return f"preds hold scores of {found} but num_classes={classes}; {remedy}, or check the last layer of the model"
@@ -161,10 +164,17 @@ def value_message(
 def _class_out_of_range(argument: str, value: float, many: str, task: str, classes: int) -> str:
     """Return the error message for a class index that the metric does not have."""
     limit = f"num_classes={classes}" if task == "multiclass" else f"task={task!r}"
+    more = f"raise num_classes to {value + 1} (or name {value + 1} classes)"
     if argument == "preds":
-        remedy = "raise num_classes, or pass floating scores" if task == "multiclass" else "pass 0 and 1"
+        remedy = "pass 0 and 1"
+        if task == "multiclass":
+            remedy = f"{more}, or pass floating scores"
+        if value < 0:
+            remedy = "a prediction must be a class; to leave samples out, mark their targets and pass ignore_index"
     else:
         remedy = f"if {value} marks ignored samples, pass ignore_index={value}"
         if value == classes:
             remedy += f"; if classes run from 1 to {value}, pass target - 1"
+        if task == "multiclass" and value >= classes:
+            remedy += f"; if it is a class, {more}"
     return f"{argument} holds class {value} but {limit} allows 0..{classes - 1} {many}; {remedy}"

@@ -38,7 +38,7 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize("given", ELSEWHERE)
 def test_names_of_measures(given):
-    with pytest.raises(ValueError, match=rf"got '{given}'; did you mean '{ELSEWHERE[given]}'\?$"):
+    with pytest.raises(ValueError, match=rf"got '{given}'; did you mean '{ELSEWHERE[given]}'\?; all: "):
         ImbalanceReport("multiclass", num_classes=3, measures=[given])
 
 

@@ -72,6 +72,10 @@ DEPENDENT = (
     "update(..., cluster=ids) unless each sample is a cluster of its own positions"
 )
 
+ONE_HOT = (
+    "predictions and targets [N, C] look one-hot, but are counted as C positions of each sample; for samples of one "
+    "class pass preds.argmax(1) and target.argmax(1), for samples with C labels use task='multilabel'"
+)
 KEPT = (
     "frequency stands for samples that are not given one by one, so their predictions cannot be kept; leave "
     "SelectionSummary(predictions=True) and other listeners out"
@@ -226,6 +230,8 @@ class CountsMetric(SummedState):
     ) -> Batch:
         """Check and read a batch, including the groups, weights, clusters and frequencies of its samples."""
         batch, counting = counter.read(preds, target), self._counting
+        if target.ndim == 2 and not preds.is_floating_point() and _are_one_hot(self, preds, target):
+            self._warn_once("one-hot", f"{type(self).__name__}: {ONE_HOT}")
         if cluster is not None or target.ndim > counting.one_position:
             self.__dict__["_dependent"] = not counting.clusters
         if frequency is not None:
@@ -407,6 +413,14 @@ def _forward_through_update(metric: CountsMetric, *args: Any, **kwargs: Any) -> 
     before = metric._state.clone()
     metric.update(*args, **kwargs)
     return metric._value_of_a_batch(metric._counter, metric._state - before)
+
+
+def _are_one_hot(metric: CountsMetric, preds: Tensor, target: Tensor) -> bool:
+    """Return whether the first batch looks like one-hot predictions and targets of single-label classes."""
+    of_labels = metric._counting.num_labels is not None
+    if not reading_is_free(target) or of_labels or metric._update_count or target.shape[1] < 2:
+        return False
+    return all(bool(((each == 0) | (each == 1)).all() & (each.sum(1) == 1).all()) for each in (preds, target))
 
 
 def uncounted_text(name: str, tally: Sequence[float]) -> str:

@@ -275,6 +275,6 @@ def _no_interval(unknown: Sequence[str], reported: Iterable[Row], known: Sequenc
         named = f"intervals names {unknown}, which are not reported"
         if called:
             named = f"interval({unknown[0]!r}) names a value that is not reported"
-        return f"{named}; names are {first_names(known, 30)}{did_you_mean(unknown[0], known)}"
+        return f"{named}{did_you_mean(unknown[0], known)}; names are {first_names(known, 30)}"
     kind = "a bound of one" if row.bound else "the worst of several uncertain values"
     return f"{row.name!r} has no interval, because it is {kind}"

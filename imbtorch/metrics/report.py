@@ -340,7 +340,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             if name not in BY_ANY_NAME:
                 names = dict.fromkeys((*self.measures, *(f"{key}/..." for key in self.per_class), *BY_ANY_NAME))
                 meant = did_you_mean(name, names)
-                raise ValueError(f"measures holds {name!r}, which is unknown; names are {', '.join(names)}{meant}")
+                raise ValueError(f"measures holds {name!r}, which is unknown{meant}; names are {', '.join(names)}")
             return resolved(name, BY_ANY_NAME[name], self._counting)
         row, settings = self[name].row, self._settings
         if row.bound or row.kind in ("group", "worst"):

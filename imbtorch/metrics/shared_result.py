@@ -17,7 +17,7 @@ from imbtorch.metrics.base import CountsMetric
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import Row
 from imbtorch.metrics.state import Setting
-from imbtorch.suggestions import did_you_mean
+from imbtorch.suggestions import did_you_mean, first_names
 
 __all__ = ["ReportedValue", "SharedResult"]
 
@@ -141,7 +141,7 @@ class SharedResult(CountsMetric):
         """Return the metric of a name, with or without prefix and postfix."""
         if name not in self._index:
             names = [value.name for value in self.values()]
-            raise KeyError(f"{name!r} is not reported; names are {', '.join(names)}{did_you_mean(name, names)}")
+            raise KeyError(f"{name!r} is not reported{did_you_mean(name, names)}; names are {first_names(names)}")
         return self._values[self._index[name]]  # type: ignore[return-value]
 
     def full_name(self, row: Row) -> str:

@@ -542,3 +542,14 @@ def test_counts_that_cannot_be_added(arguments, counts, error, text):
         metric.add(counts)
     assert not metric.local_confmat.any()
     assert not metric.update_called
+
+
+def test_one_hot_predictions_and_targets_are_told():
+    """They are a legal layout of positions, whose value is far from that of the classes."""
+    target = torch.nn.functional.one_hot(torch.tensor([0, 1, 2, 0, 1, 2]), 3)
+    for metric in (build("Accuracy", "binary"), build("Accuracy", "multiclass", 3)):
+        with pytest.warns(UserWarning, match=r"look one-hot, .* pass preds.argmax\(1\) and target.argmax\(1\)"):
+            metric.update(target, target)
+        metric.update(target, target)  # told once
+    build("Accuracy", "multilabel", 3).update(target, target)
+    build("Accuracy", "multiclass", 3).update(torch.tensor([[0, 1], [1, 1]]), torch.tensor([[0, 1], [0, 1]]))

@@ -279,7 +279,7 @@ def test_a_metric_of_ones_own_may_read_any_cell():
         (MulticlassAccuracy, TypeError, "must be a metric class of imbtorch"),
         (MulticlassAccuracy(num_classes=3), TypeError, "must be a metric class of imbtorch"),
         (ImbalanceReport, TypeError, "must be a metric class of imbtorch"),
-        ("youden", ValueError, "x must be one of .*'accuracy'.*got 'youden'"),
+        ("youden", ValueError, "x must be one of .*got 'youden'.*'accuracy'"),
         (None, TypeError, "must be a metric class of imbtorch"),
         ((error_rate,), TypeError, "or a pair"),
         ((error_rate, "max"), TypeError, r"or a pair \(function, higher_is_better\)"),
@@ -362,8 +362,8 @@ def test_a_sweep_takes_a_name():
 @pytest.mark.parametrize(
     ("measures", "error", "text"),
     [
-        (["iam", "youden"], ValueError, "measures must be one of .*'iam'.*got 'youden'"),
-        ({"j": "youden"}, ValueError, "j must be one of .*'iam'.*got 'youden'"),
+        (["iam", "youden"], ValueError, "measures must be one of .*got 'youden'.*'iam'"),
+        ({"j": "youden"}, ValueError, "j must be one of .*got 'youden'.*'iam'"),
         (["iam", "iam"], ValueError, r"must not name a measure twice, got \['iam', 'iam'\]"),
         ("iam", TypeError, r"names such as \['iam', 'mcc'\].*got 'iam'"),
         ([imbtorch.ImbalanceAccuracy], TypeError, r"or map names to measures, as in \{'iam': ImbalanceAccuracy\}"),
