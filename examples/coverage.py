@@ -537,6 +537,15 @@ def clusters(quick: bool, run: Run) -> str:
         f"confidence_intervals (conditions are the clusters; {some} sets, 100 resamples) and by the posterior of the "
         "sum, which takes samples for independent. Clusters apart hold samples of one class each."
     )
+    odd = run("odd clusters", of_odd_clusters, [(sets // 2, kind) for kind in ODD])
+    about_odd = (
+        f"{sets // 2} sets. Sizes are equal or of a Pareto distribution (shape 1.5, 10 to 5,000 samples), where "
+        "recalls may fall by .15 from 10 samples to 100, and again to 1,000. Positives lie in all clusters or a few. "
+        "Coverage of recalls and balanced accuracy; how often the text names the largest cluster: of all sets, and of "
+        "the sets that miss the balanced accuracy."
+    )
+    columns_odd = ["clusters", "samples", "holding positives", "falls", "correlation", "TNR", "TPR"]
+    columns_odd += ["covered: TNR", "TPR", "balanced accuracy", "named", "of misses"]
     labels = run("labels", labelled, [(2 * sets // 5, *each) for each in product((50, 200), (5, 20), (0.0, 0.3, 0.8))])
     about = (
         "Labels with a tenth of positives, TPR .7 and TNR .95 on average; the difficulty of a sample is common to its "
@@ -546,10 +555,74 @@ def clusters(quick: bool, run: Run) -> str:
     return "\n\n".join(
         [
             f"## Clusters\n\n{text}\n\n{markdown(columns, found)}",
+            f"### Few and unequal clusters\n\n{about_odd}\n\n{markdown(columns_odd, odd)}",
             f"### Labels that are wrong together\n\n{about}",
             markdown(["samples", "labels", "common", *ways], labels),
         ]
     )
+
+
+class Odd(NamedTuple):
+    """Kind of clusters: few with recalls near one, some that hold all positives, or of Pareto sizes."""
+
+    number: int
+    size: int = 50  # 0: of a Pareto distribution
+    holding: int = 0  # clusters with positives; 0: all
+    falls: bool = False  # whether recalls fall with the size
+    correlation: float = 0.2
+    tnr: float = 0.9
+    tpr: float = 0.7
+
+    def drawn(self, random: np.random.Generator, sets: int) -> Tensor:
+        """Counts ``[sets, number, 2, 2]``."""
+        shape, strength = (sets, self.number), (1 - self.correlation) / self.correlation
+        sizes = np.full(shape, self.size)
+        if not self.size:
+            sizes = np.minimum(10 * (random.pareto(1.5, shape) + 1), 5000).astype(int)
+        share = random.beta(0.3 * strength, 0.7 * strength, shape)
+        if self.holding:
+            share = np.where(random.random(shape).argsort(1) < self.holding, 0.4, 0.0)
+        positives, rows = random.binomial(sizes, share), []
+        fall = 0.15 * np.clip(np.log10(sizes / 10), 0, 2) * self.falls
+        for totals, mean in ((sizes - positives, self.tnr - fall), (positives, self.tpr - fall)):
+            right = random.binomial(totals, random.beta(mean * strength, (1 - mean) * strength))
+            rows.append((right, totals - right))
+        (tn, fp), (tp, fn) = rows
+        return torch.from_numpy(np.stack((np.stack((tn, fp), -1), np.stack((fn, tp), -1)), -2))
+
+
+ODD = (
+    *(Odd(15, tnr=tnr, correlation=each) for tnr, each in ((0.97, 0.2), (0.97, 0.5), (0.995, 0.2), (0.9, 0.2))),
+    Odd(15, 200, tnr=0.97, correlation=0.1),
+    Odd(40, tnr=0.97),
+    *(Odd(30, holding=holding) for holding in (2, 3, 5)),
+    Odd(100, 20, holding=4),
+    *(Odd(number, 0, correlation=0.1, tnr=0.95, tpr=0.8) for number in (30, 100)),
+    *(Odd(number, 0, falls=True, correlation=0.1, tnr=0.95, tpr=0.8) for number in (30, 100, 300)),
+)
+
+
+def of_odd_clusters(sets: int, kind: Odd) -> list[str]:
+    """Row of the table of few and unequal clusters."""
+    random = generator()
+    total = sum(kind.drawn(random, 2000).sum((0, 1)) for _ in range(10))
+    assert isinstance(total, Tensor)
+    counts = kind.drawn(random, sets)
+    counts = counts[(counts.sum((1, -1)) > 0).all(-1)]
+    measures = {"recall": partial(imbtorch.recall, average="none"), "BA": imbtorch.balanced_accuracy}
+    each = [bootstrap(measures, part, 500, clusters=True) for part in counts]
+    named = torch.tensor(["largest" in part["BA"].method for part in each])
+    ends = {
+        name: [torch.stack([getattr(part[name], at) for part in each]) for at in ("low", "high")] for name in measures
+    }
+    held = {
+        name: (low <= measures[name](total)) & (measures[name](total) <= high) for name, (low, high) in ends.items()
+    }
+    row = [f"{kind.number}", f"{kind.size}" if kind.size else "Pareto", f"{kind.holding}" if kind.holding else "all"]
+    row += ["yes" if kind.falls else "no", f"{kind.correlation:g}", f"{kind.tnr:g}", f"{kind.tpr:g}"]
+    row += [f"{share:.3f}" for share in (*held["recall"].double().mean(0).tolist(), held["BA"].double().mean().item())]
+    misses = named[~held["BA"]]
+    return [*row, f"{named.double().mean():.2f}", f"{misses.double().mean():.2f}" if len(misses) else "-"]
 
 
 def clustered(sets: int, some: int, kind: Clustered) -> list[str]:
@@ -979,8 +1052,38 @@ def one_better(sets: int, positives: int, candidates: int, recall: float, better
 # --- areas under curves ---------------------------------------------------------------------------------------------
 
 
+class Apart(NamedTuple):
+    """Scores of positives, a share of which lies above or below all others."""
+
+    share: float
+    place: float
+    others: Any
+
+    def sf(self, x: Any) -> Any:
+        """Probability of a score above x."""
+        return self.share * (np.asarray(x) < self.place) + (1 - self.share) * self.others.sf(x)
+
+    def isf(self, q: Any) -> Any:
+        """Score that is exceeded with probability q."""
+        first = self.share if self.place > 0 else 0.0
+        inside = (np.asarray(q) - first) / (1 - self.share)
+        return np.where((inside < 0) | (inside > 1), self.place, self.others.isf(inside.clip(0, 1)))
+
+    def rvs(self, size: Any, random_state: np.random.Generator) -> Any:
+        """Random scores; no two are equal."""
+        apart = self.place + random_state.normal(size=size)
+        return np.where(random_state.random(size) < self.share, apart, self.others.rvs(size, random_state=random_state))
+
+
 def scores_of(family: str, area: float) -> tuple[Any, Any]:
-    """Distributions of the scores of negatives and positives with this area under the ROC curve."""
+    """Distributions of the scores of negatives and positives with this area under the ROC curve.
+
+    In a family such as "normal, 0.1 first" the area is that of the other positives.
+    """
+    if "," in family:
+        base, (share, where) = family.split(",")[0], family.split(",")[1].split()
+        negative, positive = scores_of(base, area)
+        return negative, Apart(float(share), 60.0 if where == "first" else -60.0, positive)
     apart = float(stats.norm.ppf(area))
     if family == "exponential":
         return stats.expon(), stats.expon(scale=area / (1 - area))
@@ -1022,11 +1125,16 @@ def areas(quick: bool, run: Run) -> str:
     cases += product(("normal", "wide positives", "heavy tails"), (0.7, 0.96, 0.998), (10,), (0.001,))
     cases += product(("normal", "heavy tails"), (0.6, 0.998), (100,), (0.01,))
     cases += [("normal", 0.998, 200, 0.5), ("exponential", 0.96, 10, 0.2)]
+    cases += product(("normal, 0.1 first", "normal, 0.2 first"), (0.8,), (5, 10, 20), (0.01,))
+    cases += product(("normal, 0.1 last", "normal, 0.2 last"), (0.99,), (5, 10, 20, 50), (0.1,))
     rows = run("areas", of_scores, [(sets, *case) for case in cases])
-    columns = ["scores", "AUC", "positives", "share", "AUC: imbtorch", "width", "DeLong", "average precision"]
+    columns = ["scores", "AUC", "positives", "share", "AUC: imbtorch", "named", "width", "DeLong"]
+    columns += ["average precision"]
     text = (
         f"{sets} sets each, in which so many samples on average, and this share of them, are positive. True values are "
-        "integrals. Width: mean over that of the range which holds the central 95 % of the estimates."
+        "integrals. In the last rows a share of the positives scores above all others (first) or below (last). Named: "
+        "of the sets that miss the AUC, the share whose text says that positives may rank last. Width: mean over that "
+        "of the range which holds the central 95 % of the estimates."
     )
     return f"## Areas under curves\n\n{text}\n\n{markdown([*columns, 'imbtorch', 'width'], rows)}"
 
@@ -1035,7 +1143,7 @@ def of_scores(sets: int, family: str, area: float, positives: int, prevalence: f
     """Row of the table of areas."""
     rng, scores = np.random.default_rng(torch.initial_seed()), scores_of(family, area)
     truth, size = true_areas(scores, prevalence), round(positives / prevalence)
-    found = []
+    found, named = [], list[bool]()
     for number in [min(50, sets - start) for start in range(0, sets, 50)]:
         target = rng.random((number, size)) < prevalence
         target[~target.any(1), 0] = True  # e^-10 of sets
@@ -1043,11 +1151,14 @@ def of_scores(sets: int, family: str, area: float, positives: int, prevalence: f
         order = np.take_along_axis(target, drawn.argsort(1), 1)
         histogram = torch.from_numpy(np.stack((~order, order), 1)).long()
         intervals_of = area_interval(histogram), average_precision_interval(histogram)
+        missed = (truth[0] < intervals_of[0].low) | (truth[0] > intervals_of[0].high)
+        named += ["rank last" in area_interval(each).method for each in histogram[missed]]
         ends = [end for each in intervals_of for end in (each.estimate, each.low, each.high)]
         found.append(torch.stack((*ends, *delong(histogram))))
     auc, auc_low, auc_high, ap, ap_low, ap_high, *peer = torch.cat(found, 1).unbind()
     row = [family, f"{area:g}", str(positives), f"{prevalence:g}"]
-    row += [share_within(auc_low, auc_high, truth[0]), relative_width(auc_low, auc_high, auc)]
+    row += [share_within(auc_low, auc_high, truth[0]), f"{np.mean(named):.2f}" if named else "-"]
+    row += [relative_width(auc_low, auc_high, auc)]
     row += [share_within(*peer, truth[0]), f"{truth[1]:.3g}"]
     return [*row, share_within(ap_low, ap_high, truth[1]), relative_width(ap_low, ap_high, ap)]
 
@@ -1099,6 +1210,10 @@ PROMISES = (
     Promised("normal", 0.92, 900, 100, {"accuracy": 0.91}),
     Promised("normal", 0.92, 900, 100, {"f1": 0.5}),
     Promised("normal", 0.85, 600, 400, {"iou": 0.5}),
+    Promised("normal, 0.6 first", 0.64, 900, 100, {"f1": 0.66}),
+    Promised("normal, 0.6 first", 0.64, 900, 100, {"f1": 0.74}),
+    Promised("normal, 0.5 first", 0.8, 4900, 100, {"f1": 0.55}),
+    Promised("normal", 0.97, 950, 50, {"f1": 0.66}),
     Promised("normal", 0.5, 710, 290, {"f1": 0.451}, 0.8),
     Promised("normal", 0.92, 900, 100, {"recall": 0.6, "precision": 0.5}, objective="f1"),
     Promised("normal", 0.92, 900, 100, {"recall": 0.63, "precision": 0.59}, objective="f1"),

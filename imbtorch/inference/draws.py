@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.counts import Counts, Margins, check_choice, check_square, double, ratio
+from imbtorch.inference.special import chi_square_quantile
 from imbtorch.waiting import announced
 
 __all__ = ["Prior", "Totals"]
@@ -22,6 +23,7 @@ CELLS_AT_ONCE = 4_000_000  # cells drawn at once, 32 MB of float64
 SERIAL = 32_767  # numbers up to which PyTorch works in the calling thread
 LEAST_DRAWS = 16  # draws that are worth an operation of their own
 SPARSE_FROM = 16  # classes from which margins are summed over the cells with counts
+LUCKY = 0.1  # share of samples whose clusters differ so little by chance that their spread is taken as too small
 EXPONENTIALS = 3  # Gamma concentrations up to which draws are sums of exponentials, which is 4 times as fast
 
 
@@ -400,24 +402,30 @@ def multinomial(weights: Tensor, totals: Tensor, generator: torch.Generator | No
 def effective_samples(clusters: Tensor, event_dims: int) -> Tensor:
     """Compute the effective number of independent targets of each class in clusters, ``[..., K]``.
 
-    The recall r of n independent samples has the variance r (1 - r) / n. Its variance among clusters gives n, at least
-    1 and at most the number of targets. A class without errors or without hits has no such variance; its number is the
-    effective number of clusters, (sum of targets)^2 / (sum of squares).
+    For a beta-binomial distribution, n targets in clusters of sizes n_j are worth n^2 / sum_j n_j (1 + (n_j - 1) rho)
+    independent ones. The correlation rho within clusters follows from the mean squares among and within clusters
+    (analysis of variance). Few clusters with a recall near one tend to lack the bad ones, so the mean square among them
+    is replaced by its upper bound of probability .9. A class without errors or without hits has no mean squares; its
+    rho is 1, so that it is worth the effective number of clusters, n^2 / sum_j n_j^2.
 
     Args:
         clusters: ``[..., M, K, K]`` counts of M clusters, with ``event_dims`` dimensions after M.
         event_dims: number of event dimensions, as in :func:`imbtorch.analysis.posterior`.
+
+    Source: Donner (1986), A review of inference procedures for the intraclass correlation coefficient, for rho.
     """
-    place, number = clusters.ndim - event_dims - 1, clusters.shape[-event_dims - 1]
+    place = clusters.ndim - event_dims - 1
     actual, hits = clusters.sum(-1), clusters.diagonal(dim1=-2, dim2=-1)
-    total = actual.sum(place)
-    recall = ratio(hits.sum(place), total)
-    apart = ((hits - recall.unsqueeze(place) * actual) ** 2).sum(place)
-    variance = ratio(apart, total**2) * number / (number - 1)
-    clean = (recall == 0) | (recall == 1)
-    worth = torch.where(variance > 0, ratio(recall * (1 - recall), variance), total)
-    worth = torch.where(clean, ratio(total**2, (actual**2).sum(place)), worth)
-    return torch.minimum(worth.clamp(min=1), total)
+    total, squares = actual.sum(place), (actual**2).sum(place)
+    freedom = (actual > 0).sum(place).to(total) - 1
+    recall, own = ratio(hits.sum(place), total), ratio(hits, actual)
+    apart = (actual * (own - recall.unsqueeze(place)) ** 2).sum(place)
+    among = ratio(apart, chi_square_quantile(LUCKY, freedom.clamp(min=1)))
+    within = ratio((hits * (1 - own)).sum(place), total - freedom - 1)
+    size = ratio(total - ratio(squares, total), freedom)
+    rho = ratio(among - within, among + (size - 1) * within).clamp(0, 1)
+    rho = torch.where((recall == 0) | (recall == 1) | (freedom < 1), 1.0, rho)
+    return ratio(total**2, total + (squares - total) * rho)
 
 
 def clusters_drawn(

@@ -254,7 +254,7 @@ def area_interval(histogram: Tensor, level: float = 0.95) -> Interval:
     high_ranked = (histogram[..., 1, :] * lower_half).sum(-1) == 0
     unseen = torch.where(high_ranked & (point * (1 - unseen) < low), unseen, 0.0)
     hidden = unseen.max().item() if unseen.numel() else 0.0
-    text = f"; up to {100 * hidden:.2g} % of positives may rank last unseen" if hidden else ""
+    text = f"; {100 * hidden:.2g} % of positives may rank last unseen" if hidden else ""
     return Interval(point, low, high, level, f"Newcombe method 5{text}")
 
 

@@ -6,7 +6,7 @@ import torch
 from scipy import special
 from torch import Tensor
 
-__all__ = ["beta_cdf", "beta_quantile", "normal_quantile", "student_quantile"]
+__all__ = ["beta_cdf", "beta_quantile", "chi_square_quantile", "normal_quantile", "student_quantile"]
 
 
 def beta_cdf(x: Tensor, a: float | Tensor, b: float | Tensor) -> Tensor:
@@ -43,6 +43,23 @@ def beta_quantile(q: float, a: Tensor, b: Tensor) -> Tensor:
     """
     first, second = (each.numpy(force=True).astype(float) for each in (a, b))
     return torch.as_tensor(special.betaincinv(first, second, q), device=a.device)
+
+
+def chi_square_quantile(q: float, freedom: Tensor) -> Tensor:
+    """Compute the value below which the chi-squared distribution has probability ``q``.
+
+    Args:
+        q: in [0, 1].
+        freedom: degrees of freedom ``[...]``, > 0.
+
+    Returns:
+        float64 ``[...]``.
+
+    >>> chi_square_quantile(0.95, torch.tensor([1.0, 10.0]))
+    tensor([ 3.8415, 18.3070], dtype=torch.float64)
+    """
+    degrees = freedom.numpy(force=True).astype(float)
+    return torch.as_tensor(2 * special.gammaincinv(degrees / 2, q), device=freedom.device)
 
 
 def normal_quantile(level: float) -> float:

@@ -192,9 +192,11 @@ def resample_buckets(
         return {name: Interval(estimates[name], nan, nan, level, ONE_BUCKET) for name, nan in unknown.items()}
     found = bootstrap(measures, filled, samples, level, generator=generator, event_dims=dims, clusters=True)
     method = f"cluster bootstrap of {len(filled)} buckets"
-    return {
-        name: replace(each, method=each.method.replace("cluster bootstrap", method)) for name, each in found.items()
-    }
+
+    def of_buckets(text: str) -> str:
+        return text.replace("cluster bootstrap", method).replace("clusters holds", "buckets holds")
+
+    return {name: replace(each, method=of_buckets(each.method)) for name, each in found.items()}
 
 
 def interval_rows(

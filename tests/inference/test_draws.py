@@ -309,21 +309,35 @@ def test_shares_that_do_not_sum_to_one_exactly_lose_no_sample():
     assert draws[:, 0, :10].mean(0).tolist() == pytest.approx([1_000_000.0] * 10, abs=300)  # 7 standard errors
 
 
-def test_effective_samples_are_those_of_the_variance_among_clusters():
-    whole = torch.tensor([[[4, 0], [0, 6]], [[4, 0], [6, 0]], [[0, 4], [0, 6]], [[0, 4], [0, 6]], [[4, 0], [0, 6]]])
-    # each cluster is all right or all wrong, so that five clusters of equal size are worth four degrees of freedom
-    assert drawing.effective_samples(whole.double(), 2).tolist() == pytest.approx([4, 4])
-    rng = np.random.default_rng(0)
-    hits = rng.binomial(20, 0.6, (4000, 30))  # independent samples, so that all of them count
-    counts = torch.zeros(4000, 30, 2, 2, dtype=torch.float64)
-    counts[..., 1, 1], counts[..., 1, 0] = torch.from_numpy(hits), torch.from_numpy(20 - hits)
-    recall = hits.mean(1) / 20
-    expected = recall * (1 - recall) / ((hits / 20).var(1, ddof=1) / 30)
-    found = drawing.effective_samples(counts, 2)
-    np.testing.assert_allclose(found[:, 1], np.minimum(expected, 600), rtol=1e-9)
-    assert bool((found[:, 0] == 0).all())
-    alike = torch.tensor([[[3, 1], [0, 0]]]).expand(6, 2, 2).double()
-    assert float(drawing.effective_samples(alike, 2)[0]) == 24
+def beta_binomial_clusters(rng, sets, sizes, recall, rho):
+    """Counts ``[sets, M, 2, 2]`` whose positives are right with a chance that varies from cluster to cluster."""
+    chance = recall
+    if rho:
+        strength = (1 - rho) / rho
+        chance = rng.beta(recall * strength, (1 - recall) * strength, (sets, len(sizes)))
+    hits = rng.binomial(np.broadcast_to(sizes, (sets, len(sizes))), chance)
+    counts = torch.zeros(*hits.shape, 2, 2, dtype=torch.float64)
+    counts[..., 1, 1], counts[..., 1, 0] = torch.from_numpy(hits), torch.from_numpy(sizes - hits)
+    return counts
+
+
+@pytest.mark.parametrize("sizes", [np.full(2000, 20), np.r_[np.full(1900, 5), np.full(100, 100)]])
+@pytest.mark.parametrize("rho", [0.0, 0.1, 0.5])
+def test_effective_samples_are_those_of_a_beta_binomial_distribution(sizes, rho):
+    """The variance of a recall is r (1 - r) / n for n effective samples; of many clusters, n is nearly exact."""
+    counts = beta_binomial_clusters(np.random.default_rng(0), 50, sizes, 0.7, rho)
+    expected = sizes.sum() ** 2 / (sizes * (1 + (sizes - 1) * rho)).sum()
+    found = drawing.effective_samples(counts, 2)[:, 1]
+    assert float(found.mean()) == pytest.approx(expected, rel=0.2)
+    assert bool((found <= sizes.sum()).all())
+
+
+def test_classes_without_errors_or_in_one_cluster_are_worth_their_clusters():
     sizes = torch.zeros(3, 2, 2, dtype=torch.float64)
     sizes[:, 1, 1] = torch.tensor([8.0, 1, 1])  # no errors: 100 / 66 clusters of equal size
-    assert float(drawing.effective_samples(sizes, 2)[1]) == pytest.approx(100 / 66)
+    assert drawing.effective_samples(sizes, 2).tolist() == pytest.approx([0, 100 / 66])
+    alone = torch.zeros(3, 2, 2, dtype=torch.float64)
+    alone[0, 1] = torch.tensor([3.0, 7])
+    assert drawing.effective_samples(alone, 2).tolist() == pytest.approx([0, 1])
+    whole = torch.tensor([[[4, 0], [0, 6]], [[4, 0], [6, 0]], [[0, 4], [0, 6]]])  # each all right or all wrong
+    assert drawing.effective_samples(whole.double(), 2).tolist() == pytest.approx([3, 3])

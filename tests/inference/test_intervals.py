@@ -15,6 +15,7 @@ import imbtorch
 from imbtorch import balanced_accuracy, geometric_mean, imbalance_accuracy
 from imbtorch.analysis import Comparison, Interval, bootstrap, compare, posterior
 from imbtorch.inference import draws as drawing
+from imbtorch.inference.intervals import quantiles
 
 # --- posterior ------------------------------------------------------------------------------------------------------
 
@@ -345,6 +346,65 @@ def test_clusters_are_batched_and_chunked(monkeypatch):
         return torch.stack([balanced_accuracy(c[..., i : i + 2, i : i + 2]) for i in (0, 2, 4, 6)]).mean(0)
 
     assert apart(found.draws, bootstrap(mean, blocks, 20_000, clusters=True, draws=True).draws) < 2
+
+
+def test_a_class_in_few_clusters_has_an_interval():
+    """Resamples without a class are left out; truth and coverage by simulation of 30 clusters, 3 with positives."""
+    rng, sets = np.random.default_rng(0), 200
+    positives = np.where(rng.random((sets, 30)).argsort(1) < 3, rng.binomial(30, 0.4, (sets, 30)), 0)
+    recalls = rng.beta(0.7 * 4, 0.3 * 4, (2, sets, 30))
+    recalls[0] = 0.9 + 0.1 * (recalls[0] - 0.7)
+    right = rng.binomial(np.stack((30 - positives, positives)), recalls)
+    rows = [np.stack((right[0], 30 - positives - right[0]), -1), np.stack((positives - right[1], right[1]), -1)]
+    counts = torch.from_numpy(np.stack(rows, -2))
+    measures = {"recall": lambda c: imbtorch.recall(c, "none"), "balanced": balanced_accuracy}
+    found = bootstrap(measures, counts, 400, clusters=True, generator=seeded())
+    for name, truth in (("recall", torch.tensor([0.9, 0.7])), ("balanced", 0.8)):
+        assert bool(found[name].low.isfinite().all() & found[name].high.isfinite().all())
+        held = (found[name].low <= truth) & (truth <= found[name].high)
+        assert float(held.double().mean(0).min()) > 0.9
+    single = bootstrap(measures["recall"], counts[0, :5] * torch.tensor([1, 0]).view(1, 2, 1), 50, clusters=True)
+    assert single.low.isnan().tolist() == [False, True]  # a class without targets has no recall
+
+
+def test_few_clusters_with_a_recall_near_one_are_covered():
+    """Fifteen clusters with a recall of .97: their variance alone covers .84, since most sets lack the bad ones."""
+    rng = np.random.default_rng(0)
+    right = rng.binomial(40, rng.beta(0.97 * 4, 0.03 * 4, (400, 15)))
+    counts = torch.zeros(400, 15, 2, 2, dtype=torch.long)
+    counts[..., 0, 0], counts[..., 0, 1] = torch.from_numpy(right), torch.from_numpy(40 - right)
+    counts[..., 1, 1] = 1
+    found = bootstrap(lambda c: imbtorch.recall(c, "none")[..., 0], counts, 400, clusters=True, generator=seeded())
+    assert float(((found.low <= 0.97) & (found.high >= 0.97)).double().mean()) > 0.89
+
+
+def test_bounds_of_defined_values_are_numpys():
+    drawn = torch.rand(50, 3, dtype=torch.float64, generator=seeded())
+    drawn[::3, 1], drawn[:, 2] = math.nan, math.nan
+    low, high = quantiles(drawn, 0.9, of_defined=True)
+    kept = drawn[~drawn[:, 1].isnan(), 1].numpy()
+    for column, values in ((0, drawn[:, 0].numpy()), (1, kept)):
+        assert [low[column], high[column]] == pytest.approx(np.quantile(values, [0.05, 0.95]).tolist())
+    assert bool(low[2].isnan() & high[2].isnan())
+    assert quantiles(drawn, 0.9)[0].isnan().tolist() == [False, True, True]
+
+
+def test_clusters_without_samples_take_no_part():
+    clusters = torch.randint(0, 9, (6, 2, 2), generator=seeded())
+    padded = torch.zeros(10, 2, 2, dtype=torch.long)
+    padded[[0, 2, 3, 5, 8, 9]] = clusters
+    found, same = (bootstrap(balanced_accuracy, c, 300, clusters=True, generator=seeded()) for c in (padded, clusters))
+    assert (found.low, found.high) == (same.low, same.high)
+    with pytest.raises(ValueError, match="samples in at least 2 clusters, got 1 of 4"):
+        bootstrap(balanced_accuracy, padded[[0, 1, 4, 6]], clusters=True)
+
+
+def test_the_text_names_a_cluster_that_is_large():
+    clusters = torch.ones(20, 2, 2, dtype=torch.long)
+    assert bootstrap(balanced_accuracy, clusters, 50, clusters=True).method == "cluster bootstrap"
+    clusters[4] = 10  # 40 of 116 samples
+    method = bootstrap(balanced_accuracy, clusters, 50, clusters=True).method
+    assert method == "cluster bootstrap; the largest of 20 clusters holds 34 %"
 
 
 def test_clusters_that_cannot_be_resampled_are_refused():
