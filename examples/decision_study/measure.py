@@ -41,7 +41,6 @@ MEASURES: dict[str, Callable[..., Tensor]] = {
     "iam": imbtorch.imbalance_accuracy,
     "gmean": imbtorch.geometric_mean,
 }
-RULES = ("none", "chosen", "tau 1")
 EPOCHS = ("last", "own", "loss", "accuracy", "mcc", "ap")
 TAUS = np.arange(-16, 25) / 8
 BUCKETS, RESAMPLES = 64, 100
@@ -153,6 +152,19 @@ class Run:
             limit = math.log(point.threshold) - math.log1p(-point.threshold) if point.threshold < 1 else math.inf
             yield epoch, name, point.threshold, point.value, float(self.tested((odds > limit).astype(int))[name])
 
+    def nearest_threshold(self, part: Index, epoch: int, name: str) -> tuple[float, float, float]:
+        """Threshold nearest .5 of those that tie for the best, its validation value and its test value."""
+        sweep = sweep_of(name)
+        sweep.update(torch.from_numpy(log_odds(self.pool[epoch, part])), torch.from_numpy(self.pool_target[part]))
+        thresholds, values = (some.double().numpy() for some in sweep.result().curve())
+        sweep.reset()
+        values = np.nan_to_num(values, nan=-math.inf)
+        tied = thresholds[values >= values.max() - 1e-12]
+        logits = np.log(tied) - np.log1p(-tied)
+        place = int(np.abs(logits).argmin())
+        predicted = (log_odds(self.test[epoch]) > logits[place]).astype(int)
+        return tied[place], values.max(), float(self.tested(predicted)[name])
+
     def chosen_taus(self, part: Index, epoch: int, names: list[str]) -> Iterator[tuple[int, str, float, float, float]]:
         """Choose tau by the mean of the best ones of resamples."""
         predicted, target = self.validated_at_taus(epoch)[:, part], self.pool_target[part]
@@ -183,6 +195,13 @@ class Run:
                     setting, said, _ = found[epochs["last"], name]
                     row = head | {"rule": "chosen", "setting": setting, "said": said}
                     yield row | {way: found[epoch, name][2] for way, epoch in epochs.items()}
+                    if self.classes == 2 and self.regime == "falling":  # added when the results were known
+                        last = epochs["last"]
+                        for rule, (setting, said, tested) in (
+                            ("nearest .5", self.nearest_threshold(part, last, name)),
+                            ("chosen tau", next(self.chosen_taus(part, last, [name]))[2:]),
+                        ):
+                            yield head | {"rule": rule, "setting": setting, "said": said, "last": tested}
 
 
 # counting -------------------------------------------------------------------------------------------------------------

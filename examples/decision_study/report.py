@@ -54,7 +54,7 @@ class Way:
     rule: str = "none"
 
     def __str__(self) -> str:
-        rule = {"none": "", "chosen": ", chosen rule", "tau 1": ", tau = 1"}[self.rule]
+        rule = {"none": "", "chosen": ", chosen rule", "tau 1": ", tau = 1"}.get(self.rule, f", {self.rule}")
         return (NAMES[self.epoch] if self.epoch in ("last", "own", "loss") else f"best {NAMES[self.epoch]}") + rule
 
 
@@ -258,6 +258,19 @@ def by_rarity(values: Values) -> str:
     return table(title, ["comparison", "test measure", "fewer than 10", "10 to 30", "more"], rows)
 
 
+def thresholds(values: Values) -> str:
+    """Other ways to choose a threshold, added when the results were known: two classes, falling rate, last epoch."""
+    ways = {"nearest .5": "of tied thresholds the one nearest .5", "chosen tau": "tau as with more classes"}
+    rows = []
+    for rule, name in ways.items():
+        for second, against in ((Way("last", "chosen"), "the lowest of tied thresholds"), (LAST, "threshold .5")):
+            pair = (Way("last", rule), second)
+            found = [array(values.by_unit(values.difference(pair, m), values.among(STRATA[0]))) for m in MEASURES]
+            rows.append([f"{name} - {against}", *(told(some, units=False) for some in found)])
+    title = "Two classes, other ways to choose the threshold, added when the results were known"
+    return table(title, ["comparison", *(NAMES[name] for name in MEASURES)], rows)
+
+
 def promised(values: Values) -> str:
     """What the chosen rule said on validation data minus what it is on test data, and the mean setting."""
     rows = []
@@ -324,7 +337,7 @@ def tables(folder: Path) -> str:
     found += [by_regime(values, (*PRIMARY, tau[0]), stratum, MEASURES[:5]) for stratum in (None, *STRATA)]
     if values.large:
         found.append(by_size(values))
-    found += [by_rarity(values), weighted_loss(values), promised(values)]
+    found += [by_rarity(values), thresholds(values), weighted_loss(values), promised(values)]
     found += [levels(values, measure) for measure in COMPARED]
     return "\n".join(found)
 
