@@ -9,9 +9,7 @@ from os import PathLike
 from textwrap import wrap
 from typing import Any, NamedTuple, TextIO
 
-import torch
-
-from imbtorch.choosing.advice import ADVICE
+from imbtorch.choosing.advice import Situation, situation_of
 from imbtorch.choosing.baselines import always_commonest
 from imbtorch.choosing.caveats import caveats_of
 from imbtorch.choosing.epochs import ChosenEpoch
@@ -23,7 +21,6 @@ from imbtorch.tables import aligned, html_table, spans, write_csv
 __all__ = ["Kept", "SelectedEpoch", "SelectionTable"]
 
 WIDTH, NAME, MEASURE = 100, 40, 18  # characters of a line, of the name of a row, and of a column
-MANY_CLASSES = 10  # from which on the studies name measures for the undecided
 
 
 class Kept(NamedTuple):
@@ -286,7 +283,7 @@ def _notes(
     resampled: Sequence[int],
     remedy: str,
 ) -> Iterator[str]:
-    """Yield what is to be read beside the numbers: their meaning, reasons to doubt them, and advice."""
+    """Yield what is to be read beside the numbers: their meaning, reasons to doubt them, and the row of the studies."""
     baseline, values = _baseline(followed, history)
     if values:
         yield f"Baseline: {baseline}"
@@ -295,10 +292,9 @@ def _notes(
         yield (
             f"tied: number of {history.unit}s that share the best value, this one included; a best row shows the "
             f"{followed.ties} of them"
-            + ", a kept row the one that its checkpoint kept"
-            * bool(kept)
-            + " (Lightning's ModelCheckpoint keeps the earliest, imbtorch.lightning.ModelCheckpoint the latest, as "
-            "advised below)" * (followed.ties == "earliest")
+            + ", a kept row the one that its checkpoint kept" * bool(kept)
+            + " (Lightning's ModelCheckpoint keeps the earliest, imbtorch.lightning.ModelCheckpoint the latest)"
+            * (followed.ties == "earliest")
         )
         if followed.stops_early:
             yield (
@@ -327,7 +323,7 @@ def _notes(
         if resampled:
             yield from _doubts_about_choices(followed, history, choices, resampled)
             yield from _uncorrected(followed, history, kept, choices)
-        yield f'Advice (README, "What to monitor"): {_advice(followed, history)}'
+        yield f'Situation (README, "What to monitor"): {_situation(history)}'
 
 
 def _caveats(followed: FollowedReport, history: ValidationHistory) -> Iterator[str]:
@@ -443,20 +439,9 @@ def _uncorrected(
         yield f"{', '.join(names)}: not corrected, since {reason}"
 
 
-def _advice(followed: FollowedReport, history: ValidationHistory) -> str:
-    """Return the default advice of the studies, and at most one more line that applies to this run."""
-    actual, best = history.margins.actual, history.best
-    classes = actual.shape[-1] if actual.ndim == 2 else 0  # the studies say nothing of labels
-    tied = any(len(places) > 1 for places in best.values())
-    lines = [ADVICE["default"]]
-    if followed.monitors_loss:
-        lines.append(ADVICE["loss"])
-    elif (
-        0 < classes < MANY_CLASSES
-        and tied
-        and (followed.ties == "earliest" or not history.values.get("gmean", torch.ones(1)).any())
-    ):
-        lines.append(ADVICE["ties"])
-    elif classes >= MANY_CLASSES and len({places[0] for places in best.values() if places}) > 1:
-        lines.append(ADVICE["undecided"])
-    return " ".join(lines)
+def _situation(history: ValidationHistory) -> Situation:
+    """Return the row of the table by situation that fits the task."""
+    actual = history.margins.actual
+    classes = actual.shape[-1] if actual.ndim == 2 else 0
+    weighted = actual.is_floating_point()  # weights are no numbers of samples
+    return situation_of(classes, None if weighted else actual[0].min().item())

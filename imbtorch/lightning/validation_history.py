@@ -90,7 +90,6 @@ class FollowedReport:
         columns: name -> measure: those that were asked for, and those that a checkpoint callback monitors.
         monitored: monitor of a checkpoint callback -> name of its column.
         ties: the one of tied epochs that the first checkpoint callback with a monitor keeps; the latest without one.
-        monitors_loss: True if a callback keeps or stops by a loss.
         stops_early: True if a callback stops by a value of the report.
         class_names: names of the classes or labels.
         prevalence: class shares that values are read at; None for those that were counted.
@@ -101,7 +100,6 @@ class FollowedReport:
     columns: Mapping[str, Column]
     monitored: Mapping[str, str]
     ties: Ties
-    monitors_loss: bool
     stops_early: bool
     class_names: tuple[str, ...]
     prevalence: Tensor | None
@@ -123,13 +121,11 @@ class FollowedReport:
             columns.setdefault(name, column)
             monitored[monitor] = name
         stopping = {each.monitor for each in trainer.early_stopping_callbacks}
-        others = stopping.union(each.monitor for each in keepers) - {*report.keys()}
         return cls(
             path,
             columns,
             monitored,
             getattr(keepers[0], "ties", "earliest") if keepers else "latest",
-            any("loss" in str(monitor) for monitor in others),
             not stopping.isdisjoint(report.keys()),
             report.class_names,
             prevalence,

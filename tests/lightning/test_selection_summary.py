@@ -29,7 +29,7 @@ from versions import loading, needs_callbacks_for
 
 from imbtorch import ExpectedCost, ImbalanceReport, accuracy, imbalance_accuracy
 from imbtorch.analysis import select_model
-from imbtorch.choosing.advice import ADVICE
+from imbtorch.choosing.advice import SITUATIONS
 from imbtorch.lightning import ModelCheckpoint as TieKeeper
 from imbtorch.lightning import SelectionSummary, validation_history
 
@@ -210,46 +210,31 @@ def test_an_interrupted_run_prints_what_was_counted_until_then(error, capsys):
     assert made.table()["iam"].epoch == 2
 
 
-def advised(*callbacks, **options):
-    """The advice at the end of the printed text, as one line."""
-    text = " ".join(str(summary(*callbacks, **options).table()).split())
-    return text.partition('- Advice (README, "What to monitor"): ')[2]
-
-
 class WithLoss(scripted(lightning)):
     def on_validation_epoch_end(self):
         super().on_validation_epoch_end()
         self.log("val_loss", -float(self.trainer.global_step))
 
 
-def test_the_advice_is_that_of_the_studies_word_for_word_and_of_this_run(tmp_path):
-    def keeper(kind=ModelCheckpoint, monitor="val_accuracy", mode="max"):
-        return kind(tmp_path, monitor=monitor, mode=mode)
+def situation(**options):
+    """The row of the studies at the end of the printed text, as one line."""
+    text = " ".join(str(summary(**options).table()).split())
+    return text.partition('- Situation (README, "What to monitor"): ')[2]
 
-    default = ADVICE["default"]
-    assert advised(keeper(TieKeeper)) == default  # accuracy ties, and the latest is kept
-    assert advised(keeper()) == f"{default} {ADVICE['ties']}"  # Lightning's own keeps the earliest
-    for callback in (keeper(monitor="val_loss", mode="min"), EarlyStopping("val_loss")):
-        assert advised(callback, module=WithLoss()) == f"{default} {ADVICE['loss']}"
-    never = [[[20, 0, 0], [12, 0, 0], [hits, 0, 8 - hits]] for hits in (4, 5, 6)]
-    assert advised(module=scripted(lightning)(never)) == f"{default} {ADVICE['ties']}"  # G-mean is 0 in every epoch
-    assert advised(module=scripted(lightning)(never), measures=("iam", "accuracy")) == default
-    two = [[[80, 20], [6, 14]], [[90, 10], [9, 11]]]  # accuracy keeps the second epoch, balanced accuracy the first
-    module = scripted(lightning)(two, val=ImbalanceReport("binary", prefix="val_"))
-    assert advised(module=module, measures=("accuracy", "balanced_accuracy")) == default
 
-    def of_ten_classes(common, rare):
-        right = [common, *[rare] * 9]
-        matrix = [[right[i] if i == j else 0 for j in range(10)] for i in range(10)]
-        for i, size in enumerate([100, *[10] * 9]):
-            matrix[i][i - 1] = size - right[i]
-        return matrix
+def test_the_row_of_the_studies_is_that_of_the_task():
+    """20, 12 and 8 targets of three classes; the same of two classes with 9 and 10 rare ones, and of labels."""
 
-    first, second = of_ten_classes(95, 5), of_ten_classes(80, 6)  # accuracy .74 and .71, balanced accuracy .545 and .62
-    for script, line in (([first, second], f"{default} {ADVICE['undecided']}"), ([first, first], default)):
-        module = scripted(lightning)(script, val=ImbalanceReport("multiclass", 10, prefix="val_"))
-        assert advised(module=module, measures=("accuracy", "balanced_accuracy")) == line
-    assert advised(trainer={"max_epochs": 1}) == ""  # nothing to choose from
+    def of(matrix, **options):
+        return situation(module=scripted(lightning)([matrix] * 2, **options))
+
+    assert situation() == str(SITUATIONS["three to nine classes"])
+    assert of([[80, 20], [3, 6]], val=ImbalanceReport("binary", prefix="val_")) == str(SITUATIONS["rare"])
+    assert of([[80, 20], [3, 7]], val=ImbalanceReport("binary", prefix="val_")) == str(SITUATIONS["two classes"])
+    ten = [[5 * (i == j) + (j == 0) for j in range(10)] for i in range(10)]
+    report = ImbalanceReport("multiclass", 10, prefix="val_")
+    assert of(ten, val=report) == str(SITUATIONS["many classes"])
+    assert situation(trainer={"max_epochs": 1}) == ""  # nothing to choose from
 
 
 def test_of_epochs_of_infinite_value_the_latest_is_selected():
