@@ -55,8 +55,9 @@ class Table(NamedTuple):
 
     @property
     def cells(self) -> int:
-        """Number of counts."""
-        return self.parts * self.of_a_part
+        """Number of counts."""  # in one expression, since each update reads it
+        of_a_part = 3 * self.rows if self.margins else self.labels * self.rows * self.columns
+        return self.groups * self.buckets * of_a_part
 
     @property
     def parts(self) -> int:
@@ -66,7 +67,7 @@ class Table(NamedTuple):
     @property
     def of_a_part(self) -> int:
         """Number of counts of one part."""
-        return 3 * self.rows if self.margins else self.labels * self.rows * self.columns
+        return self.cells // self.parts
 
 
 class Samples(NamedTuple):

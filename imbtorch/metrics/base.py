@@ -230,17 +230,25 @@ class CountsMetric(SummedState):
     ) -> Batch:
         """Check and read a batch, including the groups, weights, clusters and frequencies of its samples."""
         batch, counting = counter.read(preds, target), self._counting
-        if target.ndim == 2 and not preds.is_floating_point() and _are_one_hot(self, preds, target):
-            self._warn_once("one-hot", f"{type(self).__name__}: {ONE_HOT}")
-        if cluster is not None or target.ndim > counting.one_position:
+        if target.ndim > 1:
+            self._note_positions(preds, target)
+        if frequency is None and cluster is None and weight is None and group is None and counting.groups is None:
+            return batch
+        if cluster is not None:
             self.__dict__["_dependent"] = not counting.clusters
         if frequency is not None:
             if self._listeners:
                 raise ValueError(KEPT)
             batch = counting.with_frequency(batch, target, frequency, cluster)
-        if group is None and weight is None and cluster is None and counting.groups is None:
-            return batch
         return counting.with_axes(batch, target, group, weight, cluster)
+
+    def _note_positions(self, preds: Tensor, target: Tensor) -> None:
+        """Note that samples have several positions, and warn if the first batch looks one-hot."""
+        counting = self._counting
+        if target.ndim > counting.one_position:
+            self.__dict__["_dependent"] = not counting.clusters
+        if target.ndim == 2 and not preds.is_floating_point() and _are_one_hot(self, preds, target):
+            self._warn_once("one-hot", f"{type(self).__name__}: {ONE_HOT}")
 
     def _defer(self) -> bool:
         """Return whether an error about samples that cannot be counted is left to ``compute``."""
