@@ -10,6 +10,7 @@ from imbtorch.measures import __all__ as _measures
 from imbtorch.metrics import *
 from imbtorch.metrics import __all__ as _metrics
 from imbtorch.metrics.class_groups import shot_groups
+from imbtorch.rules import LogitAdjustment, Threshold
 from imbtorch.sampler import ExactBatchSampler
 from imbtorch.suggestions import did_you_mean as _did_you_mean
 
@@ -18,7 +19,9 @@ __version__ = "0.3.0"
 __all__ = [
     "Counts",
     "ExactBatchSampler",
+    "LogitAdjustment",
     "Margins",
+    "Threshold",
     "at_prevalence",
     "cluster_ids",
     "confusion_matrix",

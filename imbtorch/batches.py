@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from imbtorch.clusters import bucket_of_each, bucket_of_numbers
 from imbtorch.kernels import Table, add_masked, array, below, count_valid, integers, kept_targets, reading_is_free
 
 __all__ = [
@@ -17,9 +18,11 @@ __all__ = [
     "FAULTS",
     "Batch",
     "add_batch",
+    "check_device",
     "counted_samples",
     "extreme",
     "highest",
+    "in_own_buckets",
     "readable",
 ]
 
@@ -85,11 +88,7 @@ def add_batch(
         ValueError: for a state on another device and, unless deferred, for invalid samples; the state is then
             unchanged.
     """
-    if batch.target.device != state.device:
-        raise ValueError(
-            f"preds are on {batch.target.device} but the counts are on {state.device}; move the metric: "
-            f"metric.to({str(batch.target.device)!r})"
-        )
+    check_device(batch, state)
     if batch.target.numel() == 0 or (reading_is_free(state) and _count_at_once(state, table, batch, ignored)):
         return
     group, bucket = _group_of_samples(batch), batch.bucket
@@ -106,6 +105,31 @@ def add_batch(
                 raise ValueError(error_message(place, values[wrong], target.numel()))
     part = bucket if group is None else group if bucket is None else group * table.buckets + bucket
     add_masked(state, table, preds, target, keep, faults, batch.weight, part)
+
+
+def check_device(batch: Batch, state: Tensor) -> None:
+    """Raise ValueError for a batch that is not on the device of the state."""
+    if batch.target.device != state.device:
+        raise ValueError(
+            f"preds are on {batch.target.device} but the counts are on {state.device}; move the metric: "
+            f"metric.to({str(batch.target.device)!r})"
+        )
+
+
+def in_own_buckets(batch: Batch, before: int | Tensor) -> Batch:
+    """Make each sample a cluster of its own, whose id is the number of samples before it.
+
+    Args:
+        batch: samples.
+        before: number of samples counted before the batch: an int on the CPU, else int64 ``[]`` on its device.
+    """
+    shape = batch.target.shape
+    size = shape[0] if shape else 1
+    if isinstance(before, int):
+        buckets = bucket_of_numbers(before, size)
+    else:
+        buckets = bucket_of_each(torch.arange(size, device=before.device) + before)
+    return batch._replace(bucket=buckets.view(shape[:1] + (1,) * (len(shape) - 1)))
 
 
 def _group_of_samples(batch: Batch) -> Tensor | None:

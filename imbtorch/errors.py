@@ -145,7 +145,8 @@ def value_message(
         case "probabilities outside [0, 1]":
             return f"preds must be probabilities in [0, 1], got {value:.6g} {many}; {remedy}"
         case "probabilities that do not sum to 1":
-            return f"preds must be probabilities that sum to 1 over both classes, got other sums {many}; {remedy}"
+            over = "both classes" if task == "binary" else "the classes"
+            return f"preds must be probabilities that sum to 1 over {over}, got other sums {many}; {remedy}"
         case "weights that are negative or not finite" if not values.is_floating_point():
             return f"frequency must not be negative, got {value} {many}; it is the number of samples of a row"
         case "weights that are negative or not finite":

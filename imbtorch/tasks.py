@@ -32,9 +32,10 @@ from imbtorch.batches import (
     add_batch,
     counted_samples,
     highest,
+    in_own_buckets,
     readable,
 )
-from imbtorch.clusters import BUCKETS, bucket_of_each, bucket_of_numbers
+from imbtorch.clusters import BUCKETS, bucket_of_each
 from imbtorch.counts import Counts, Margins, check_choice, has_float64
 from imbtorch.errors import check_pair, check_tensor, misfit, misfit_of_class_scores, value_message
 from imbtorch.kernels import Table, array, integers, reading_is_free
@@ -438,11 +439,7 @@ class Counting:
         free = reading_is_free(state)
         tallies: Any = array(state) if free else state  # an operation of torch takes some 5 us
         if not has_ids and batch.target.device == state.device:
-            if free:
-                buckets = bucket_of_numbers(int(tallies[-2]), size)
-            else:
-                buckets = bucket_of_each(torch.arange(size, device=state.device) + tallies[-2])
-            batch = batch._replace(bucket=buckets.view(shape[:1] + (1,) * (len(shape) - 1)))
+            batch = in_own_buckets(batch, int(tallies[-2]) if free else tallies[-2])
         add_batch(state, self.table, batch, self.ignored_target, defer, self.error_message)
         tallies[-2] += size
         if has_ids or len(shape) > self.one_position:

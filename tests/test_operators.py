@@ -254,7 +254,7 @@ def test_compute_reads_one_value(samples):
 
 LAYERS = [  # each imports only from its own layer and those above it in this list; beside torch, what is named
     ({"compat"}, {"torchmetrics"}),
-    ({"suggestions", "counts", "measures", "sampler"}, set()),
+    ({"suggestions", "counts", "measures", "rules", "sampler"}, set()),
     (
         {
             "kernels",

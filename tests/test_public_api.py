@@ -13,7 +13,7 @@ Accuracy AccuracyDominanceArea AdjustedBalancedAccuracy BalancedAccuracy BottomL
 ConfusionEntropy Dominance ExpectedCost FScore FowlkesMallows GeometricMean ImbalanceAccuracy IndexBalancedAccuracy
 Jaccard LikelihoodRatio MacroAveragedAbsoluteError Markedness MatthewsCorrCoef NegativePredictiveValue NetBenefit
 OptimizedPrecision P4 Precision Recall RelativeClassifierInformation Specificity WeightedAccuracy ConfusionMatrix
-ConfusionMatrixMetric HandTill ImbalanceReport ThresholdSweep
+ConfusionMatrixMetric HandTill ImbalanceReport LogitAdjustmentSweep ThresholdSweep
 """
 MEASURES = """
 accuracy accuracy_dominance_area adjusted_balanced_accuracy balanced_accuracy bottom_line class_balance_accuracy
@@ -26,8 +26,8 @@ NAMES = {
     "imbtorch": METRICS
     + MEASURES
     + """
-        Counts ExactBatchSampler Margins at_prevalence cluster_ids confusion_matrix margins merge_classes one_vs_rest
-        shot_groups
+        Counts ExactBatchSampler LogitAdjustment Margins Threshold at_prevalence cluster_ids confusion_matrix margins
+        merge_classes one_vs_rest shot_groups
     """,
     "imbtorch.metrics": METRICS,
     "imbtorch.measures": MEASURES,

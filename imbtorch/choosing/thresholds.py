@@ -10,12 +10,22 @@ import torch
 from torch import Tensor
 
 from imbtorch.choosing.promises import promised
-from imbtorch.counts import Measure, evaluated, rescaled
+from imbtorch.counts import Counts, Measure, evaluated, rescaled
 from imbtorch.inference.draws import gammas
 from imbtorch.inference.scores import matrices_of
 from imbtorch.properties.isometrics import precision_recall_points
 
-__all__ = ["Limit", "Limits", "OperatingPoint", "best_place", "corrected_counts", "distinct", "operating_point"]
+__all__ = [
+    "Limit",
+    "Limits",
+    "OperatingPoint",
+    "best_place",
+    "corrected_counts",
+    "distinct",
+    "infeasible",
+    "operating_point",
+    "worst_value",
+]
 
 
 class Limit(NamedTuple):
@@ -31,8 +41,8 @@ class Limit(NamedTuple):
     bound: float
     least: bool
 
-    def kept(self, counts: Tensor) -> Tensor:
-        """Return whether counts ``[..., 2, 2]`` keep the limit, up to rounding; nan does not."""
+    def kept(self, counts: Counts) -> Tensor:
+        """Return whether counts ``[..., K, K]``, or margins, keep the limit, up to rounding; nan does not."""
         values = evaluated(self.measure, counts)
         return values >= self.bound - 1e-12 if self.least else values <= self.bound + 1e-12
 
@@ -145,7 +155,7 @@ def operating_point(
     kept = {name: limit.kept(rates) for name, limit in limits.items()}
     feasible = torch.stack([*kept.values(), torch.ones_like(goodness, dtype=torch.bool)]).all(0)
     if not bool(feasible.any()):
-        raise ValueError(where + _infeasible(limits, kept, rates))
+        raise ValueError(where + infeasible(limits, kept, rates))
     if sure is not None:
         feasible &= _promised(limits, counts, sure, where)
     order = goodness.argsort(descending=True, stable=True)
@@ -212,18 +222,35 @@ def _text(limits: Limits) -> str:
     return " and ".join(f"{name} {'>=' if limit.least else '<='} {limit.bound:g}" for name, limit in limits.items())
 
 
-def _infeasible(limits: Limits, kept: Mapping[str, Tensor], rates: Tensor) -> str:
-    """Describe limits that no threshold keeps, with the best value of each that is achievable while the others hold."""
+def infeasible(limits: Limits, kept: Mapping[str, Tensor], counts: Counts, what: str = "threshold") -> str:
+    """Describe limits that cannot be kept, with the best value of each that is achievable while the others hold.
+
+    Args:
+        limits: limits.
+        kept: name of a limit -> whether it is kept by each candidate, ``[C]``.
+        counts: counts of each candidate.
+        what: name of a candidate.
+    """
     reached = []
     for name, limit in limits.items():
         others = [each for other, each in kept.items() if other != name]
-        values = evaluated(limit.measure, rates)
+        values = evaluated(limit.measure, counts)
         possible = ~values.isnan() & (torch.stack(others).all(0) if others else True)
         if bool(possible.any()):
             end, best = ("highest", values[possible].max()) if limit.least else ("lowest", values[possible].min())
             reached.append(f"the {end} {name}{' with the other limits' * bool(others)} is {best:.4g}")
-    nowhere = "even without any one of them, no threshold keeps the others"
-    return f"no threshold has {_text(limits)}: {'; '.join(reached) or nowhere}"
+    nowhere = f"even without any one of them, no {what} keeps the others"
+    return f"no {what} has {_text(limits)}: {'; '.join(reached) or nowhere}"
+
+
+def worst_value(higher_is_better: bool | None, bounds: tuple[float | None, float | None]) -> float:
+    """Return the value to log where no candidate keeps the limits: the worst possible one, which is finite.
+
+    With nan, Lightning's ``EarlyStopping`` would stop the run.
+    """
+    worst = bounds[0] if higher_is_better else bounds[1]
+    largest = torch.finfo(torch.float32).max
+    return worst if worst is not None else -largest if higher_is_better else largest
 
 
 def corrected_counts(

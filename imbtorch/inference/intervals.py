@@ -568,8 +568,8 @@ def _of_clusters(
     for name, measure in measures.items():
         drawn, own = resampled[name], by_class[name]
         estimate, (low, high) = own.estimate, quantiles(drawn, level, of_defined=True)
-        stretch, finite = _stretch(measure, clusters, counts, level, event_dims), estimate.isfinite()
-        low, high = (torch.where(finite, estimate + stretch * (end - estimate), end) for end in (low, high))
+        wider, finite = stretch(measure, clusters, counts, level, event_dims), estimate.isfinite()
+        low, high = (torch.where(finite, estimate + wider * (end - estimate), end) for end in (low, high))
         shift = 2 * (estimate - drawn.nanmean(0))
         shift = torch.where(shift.isfinite(), shift, 0.0)
         low, high = torch.minimum(low, low + shift), torch.maximum(high, high + shift)
@@ -591,7 +591,7 @@ def _uneven(clusters: Tensor, event_dims: int) -> str:
     return f"; the largest of {number} clusters holds {100 * share:.2g} %" if share * number > LARGE else ""
 
 
-def _stretch(measure: Measure, clusters: Tensor, pooled: Tensor, level: float, event_dims: int) -> Tensor:
+def stretch(measure: Measure, clusters: Tensor, pooled: Tensor, level: float, event_dims: int) -> Tensor:
     """Compute the factor by which percentiles of resampled clusters are too narrow, for each value of the measure."""
     place = pooled.ndim - event_dims  # dimension of the clusters
     number = clusters.shape[place]

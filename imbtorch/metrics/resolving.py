@@ -14,7 +14,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from imbtorch.counts import check_choice
-from imbtorch.measures.traits import Traits, by_key, declared, traits_of
+from imbtorch.measures.traits import Traits, by_key, declared, direction_of, traits_of
 from imbtorch.metrics.averaging import AveragedMeasure, allowed_averages
 from imbtorch.metrics.catalogue import BY_KEY
 from imbtorch.metrics.confusion_matrix import METRICS, ConfusionMatrix, ConfusionMatrixMetric
@@ -24,6 +24,7 @@ __all__ = [
     "PER_CLASS",
     "Measured",
     "as_given",
+    "directed",
     "metric_class",
     "named_measures",
     "of_name",
@@ -149,6 +150,34 @@ def resolved(name: str, measured: Measured, counting: Counting, batched: bool = 
     if counting.layout == "margins" and found.needs_matrix:
         raise ValueError(f"{name!r} needs the whole matrix, which state='margins' does not keep")
     return found if direction is None else found.towards(direction)
+
+
+def directed(
+    found: AveragedMeasure, bare: Any, direction: bool | None, higher_is_better: bool | None, what: str
+) -> AveragedMeasure:
+    """Return a measure with a direction.
+
+    Args:
+        found: the measure as :func:`resolved` returns it.
+        bare: the measure as :func:`as_given` returns it.
+        direction: direction that a pair gave, or None.
+        higher_is_better: argument of that name, or None.
+        what: name of what is chosen by the measure, for errors.
+
+    Raises:
+        ValueError: for a measure without a direction, and for one that is given twice.
+    """
+    if direction is not None and higher_is_better is not None:
+        raise ValueError("the direction of a measure is given twice, in a pair and as higher_is_better; give it once")
+    direction = higher_is_better if direction is None else direction
+    if direction is not None or (metric_class(bare)[0] is None and not isinstance(bare, ConfusionMatrixMetric)):
+        found = found.towards(direction_of(bare, direction))
+    if found.higher_is_better is None:
+        raise ValueError(
+            f"measure {found.name} has no direction, so no {what} is best; pass a function of which higher is "
+            "better, such as lambda counts: -imbtorch.dominance(counts).abs(), or (function, True)"
+        )
+    return found
 
 
 def as_given(name: str, measured: Measured) -> tuple[Any, bool | None]:

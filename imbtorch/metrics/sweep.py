@@ -13,13 +13,12 @@ from imbtorch.choosing.thresholds import OperatingPoint
 from imbtorch.counts import Counts, check_choice, double, evaluated
 from imbtorch.inference.intervals import Interval
 from imbtorch.inference.scores import unresolved
-from imbtorch.measures.traits import direction_of
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import OnInvalid, TorchmetricsArguments, canonical
 from imbtorch.metrics.confusion_matrix import ConfusionMatrixMetric
 from imbtorch.metrics.histogram import Grid, Histogram
 from imbtorch.metrics.limits import priced_text
-from imbtorch.metrics.resolving import Measured, as_given, metric_class, resolved
+from imbtorch.metrics.resolving import Measured, as_given, directed, metric_class, resolved
 from imbtorch.metrics.shared_result import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.metrics.sweep_result import Also, SweepResult, SweepSettings
@@ -349,16 +348,7 @@ def _swept_measure(measured: Measured, higher_is_better: bool | None) -> Average
             raise ValueError(priced_text("measure", metric.__name__))
         binary = Counting.of("binary", threshold=keywords["threshold"])
     found = resolved("measure", bare, binary, batched=True)
-    if direction is not None and higher_is_better is not None:
-        raise ValueError("the direction of a measure is given twice, in a pair and as higher_is_better; give it once")
-    direction = higher_is_better if direction is None else direction
-    if direction is not None or (metric is None and not isinstance(bare, ConfusionMatrixMetric)):
-        found = found.towards(direction_of(bare, direction))
-    if found.higher_is_better is None:
-        raise ValueError(
-            f"measure {found.name} has no direction, so no threshold is best; pass a function of which higher is "
-            "better, such as lambda counts: -imbtorch.dominance(counts).abs(), or (function, True)"
-        )
+    found = directed(found, bare, direction, higher_is_better, "threshold")
     evaluated(found, torch.ones(3, 2, 2, dtype=torch.float64, device="cpu"))
     return found
 

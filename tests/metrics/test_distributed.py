@@ -17,7 +17,7 @@ from torchmetrics import MetricCollection
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 import imbtorch
-from imbtorch import Accuracy, ExactBatchSampler, ImbalanceReport, ThresholdSweep
+from imbtorch import Accuracy, ExactBatchSampler, ImbalanceReport, LogitAdjustmentSweep, ThresholdSweep
 
 WORLDS = (1, 2, 3)
 
@@ -413,6 +413,10 @@ def labels(**arguments):
     return ThresholdSweep("f1", 11, "multilabel", num_labels=2, **arguments)
 
 
+def adjusted(prior=(3, 2, 1), measure="recall", **arguments):
+    return LogitAdjustmentSweep(measure, prior, logits=True, **arguments)
+
+
 SETTINGS = {
     "clusters": [lambda: Accuracy("binary"), lambda: Accuracy("binary", clusters=True)],
     "threshold": [lambda: Accuracy("binary"), lambda: Accuracy("binary", threshold=0.9)],
@@ -478,6 +482,10 @@ SETTINGS = {
         lambda: ThresholdSweep((imbtorch.accuracy, False), 11),
     ],
     "swept prevalence": [lambda: ThresholdSweep("f1", 11), lambda: ThresholdSweep("f1", 11, prevalence=[9, 1])],
+    "swept prior": [lambda: adjusted(), lambda: adjusted([1, 2, 3])],
+    "swept taus": [lambda: adjusted(), lambda: adjusted(taus=[0, 1])],
+    "adjusted measure": [lambda: adjusted(), lambda: adjusted(measure="accuracy")],
+    "floors": [lambda: adjusted(), lambda: adjusted(at_least={"accuracy": 0.2})],
     "swept labels": [lambda: labels(class_names=["a", "b"]), lambda: labels(class_names=["b", "a"])],
     "beta": [lambda: imbtorch.FScore("binary", beta=1.0), lambda: imbtorch.FScore("binary", beta=2.0)],
 }
@@ -519,7 +527,9 @@ def counts_otherwise(rank, world):
         found[name] = [error_of(metric.compute), error_of(metric.compute)]  # also the second time
         with alike.sync_context():
             ranked = isinstance(alike, imbtorch.HandTill)
-            found[name].append(len(alike.targets) if ranked else int(alike._counter.counts(alike._state).sum()))
+            swept = isinstance(alike, LogitAdjustmentSweep)
+            counts = None if ranked else alike._counter.counts(alike._state)
+            found[name].append(len(alike.targets) if ranked else int((counts.actual[0] if swept else counts).sum()))
     return found
 
 

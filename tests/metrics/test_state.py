@@ -551,6 +551,8 @@ READ_ONLY = [
     (lambda: ImbalanceReport("binary"), "intervals", True),
     (lambda: ThresholdSweep(imbtorch.FScore), "thresholds", torch.tensor([0.5])),
     (lambda: imbtorch.HandTill(3), "num_classes", 4),
+    (lambda: imbtorch.LogitAdjustmentSweep("f1", [2, 1]), "taus", (0.0, 1.0)),
+    (lambda: imbtorch.LogitAdjustmentSweep("f1", [2, 1]), "at_least", {"accuracy": 0.5}),
 ]
 
 

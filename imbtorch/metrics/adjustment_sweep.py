@@ -1,0 +1,320 @@
+"""Sweep of a measure of several classes over logit adjustments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from typing_extensions import Unpack
+
+from imbtorch.choosing.adjustments import AdjustmentPoint, Adjustments, InfeasibleError
+from imbtorch.choosing.thresholds import worst_value
+from imbtorch.compat import warn_caller
+from imbtorch.counts import Margins, evaluated
+from imbtorch.inference.intervals import Interval
+from imbtorch.metrics.adjusted_margins import AdjustedMargins
+from imbtorch.metrics.adjustment_result import (
+    AdjustmentSettings,
+    AdjustmentTable,
+    LogitAdjustmentResult,
+    maximised,
+    of_margins,
+)
+from imbtorch.metrics.averaging import AveragedMeasure
+from imbtorch.metrics.base import Counter, OnInvalid, TorchmetricsArguments, canonical
+from imbtorch.metrics.class_groups import checked_class_groups
+from imbtorch.metrics.resolving import Measured, as_given, directed
+from imbtorch.metrics.rows import Row
+from imbtorch.metrics.shared_result import SharedResult, checked_names
+from imbtorch.metrics.state import Setting
+from imbtorch.rules import checked_prior
+from imbtorch.tasks import Counting
+
+__all__ = ["LogitAdjustmentSweep"]
+
+FROM, STEPS, PER_UNIT = -2, 41, 8  # default taus: 41 from -2 in steps of an eighth, to 3
+LARGE = 100_000_000  # bytes of a state above which the constructor warns
+SHOWN = 10  # most shares of the prior that the repr shows
+
+
+class LogitAdjustmentSweep(SharedResult):
+    """Sweep of a measure over logit adjustments: it logs the best ``tau`` and the value there.
+
+    Post-hoc logit adjustment subtracts ``tau`` times the log class shares of training from the logits
+    (:class:`~imbtorch.LogitAdjustment`), which moves decisions from frequent to rare classes. Update the sweep with the
+    logits of a validation set, like any metric::
+
+        sweep = LogitAdjustmentSweep("balanced_accuracy", train_counts, logits=True)
+        sweep.update(logits, y)  # for each batch of the validation set
+        sweep.compute()  # {"tau": ..., "value": ...}
+        print(sweep.table())  # measures of the plain rule, of tau = 1, and of the chosen tau, and what it gains
+        rule = sweep.result().rule  # module for the test set and for deployment: rule(logits)
+
+    In Lightning, the rule is a submodule that takes the chosen ``tau``, so that each checkpoint holds its own::
+
+        self.rule = LogitAdjustment(train_counts)
+        self.sweep = LogitAdjustmentSweep("balanced_accuracy", train_counts, logits=True, prefix="val_")
+        self.sweep.update(logits, y)  # in validation_step, without the rule
+        self.log_dict(self.sweep)  # in on_validation_epoch_end: val_tau and val_value
+        self.rule.take(self.sweep)  # and there too
+
+    On five deep tasks with 10 to 56 classes and a plain loss, adjustment raised the balanced accuracy of the test set
+    by 2 to 7 points, as much as training anew with class weights; macro F1, accuracy and the Matthews correlation
+    coefficient (MCC) hardly changed. It does not make the choice of the epoch better. After training with class weights
+    a negative ``tau`` can bring accuracy and MCC back.
+
+    **The choice.** ``tau`` is the mean of the best values of 100 resamples of the samples, rounded to the grid. With
+    ``at_least`` it is moved to the nearest value that keeps the floors on all samples. Where none keeps them, the
+    lowest possible value of the measure is logged, with a warning that says what is reachable.
+
+    **Two classes.** Adjusting the logits of two classes is the same as moving the threshold. Use
+    :class:`~imbtorch.ThresholdSweep`, which has finer steps, curves and promises.
+
+    **Accuracy and memory.** Scores are shifted in float64 (float32 on devices without it); of tied classes the one with
+    the lowest index wins. Counts are exact, and one ``all_reduce`` sums them over processes. The state holds, for each
+    of 64 buckets of samples and each ``tau``, twice the number of classes: 42 MB for 1,000 classes, .4 MB for 10. An
+    update takes as long as one argmax for each ``tau``.
+
+    Args:
+        measure: name in the catalogue such as ``"balanced_accuracy"``, metric class, instance or ``functools.partial``
+            of a class, or function of :class:`~imbtorch.Margins` ``[..., K]``. Measures that need the whole matrix are
+            refused.
+        prior: ``[K]`` number or share of the training samples of each class, in any unit; all must be positive.
+        at_least: name of a value -> least value, such as ``{"accuracy": 0.9, "recall/fraud": 0.8}``; ``tau`` is chosen
+            within these floors. By default none.
+        taus: multiples to try; 0, the plain rule, is always among them. By default -2 to 3 in steps of .125.
+        class_names: names of the classes, for floors, tables and messages; by default their indices.
+        class_groups: dict that maps the name of a group to its classes, by name or index, such as
+            :func:`~imbtorch.shot_groups` makes; their mean recalls stand in table and picture.
+        higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it. A
+            measure without a direction is refused unless one is given.
+        prefix: text before each name, such as ``"val_"``.
+        postfix: text after each name.
+        logits: whether scores are logits rather than probabilities, whose logarithms are then adjusted; never guessed.
+        ignore_index: target of the samples to leave out.
+        on_invalid: ``"raise"``, or ``"warn"`` to skip invalid samples, such as probabilities that do not sum to 1, with
+            a warning.
+        kwargs: arguments of :class:`torchmetrics.Metric`.
+
+    Raises:
+        ValueError: for a class without training samples, measures that need the matrix or have no direction, and
+            arguments that do not fit the classes.
+        TypeError: for something that is not a measure, and arguments of the wrong type.
+
+    Source: Menon et al. (2021), Long-tail learning via logit adjustment, section 4.
+
+    >>> sweep = LogitAdjustmentSweep("balanced_accuracy", [8, 2], logits=True)
+    >>> logits = torch.tensor([[2.0, 0.0], [0.5, 0.0], [3.0, 1.5]])
+    >>> sweep.update(logits.repeat(40, 1), torch.tensor([0, 1, 0]).repeat(40))
+    >>> sweep.compute()
+    {'tau': tensor(0.3750), 'value': tensor(1.)}
+    """
+
+    prior = Setting[Tensor](lambda sweep: sweep._settings.prior.clone(), "Class shares of training, float64 ``[K]``.")
+    taus = Setting[tuple[float, ...]]("_settings.taus", "Multiples that are tried, sorted.")
+    class_names = Setting[tuple[str, ...]]("_settings.class_names", "Names of the classes.")
+    class_groups = Setting[dict[str, tuple[int, ...]]](
+        lambda sweep: dict(sweep._settings.groups), "Indices of the classes of each class group."
+    )
+    at_least = Setting[dict[str, float]](
+        lambda sweep: {name: limit.bound for name, limit in sweep._settings.limits.items()},
+        "Floors within which tau is chosen.",
+    )
+
+    def __init__(
+        self,
+        measure: Measured,
+        prior: Tensor | Sequence[float],
+        *,
+        at_least: Mapping[str, float] | None = None,
+        taus: Tensor | Sequence[float] | None = None,
+        class_names: Sequence[str] | None = None,
+        class_groups: Mapping[str, Sequence[str | int]] | None = None,
+        higher_is_better: bool | None = None,
+        prefix: str = "",
+        postfix: str = "",
+        logits: bool = False,
+        ignore_index: int | None = None,
+        on_invalid: OnInvalid = "raise",
+        **kwargs: Unpack[TorchmetricsArguments],
+    ) -> None:
+        names = None if class_names is None else checked_names(class_names)
+        shares = checked_prior(prior, names).cpu().double()
+        if names is not None and len(names) != len(shares):
+            raise ValueError(f"class_names holds {len(names)} names for the {len(shares)} classes of prior; name each")
+        counting = Counting.of("multiclass", len(shares), None, 0.5, logits, ignore_index)
+        counting = replace(counting, clusters=True)
+        grid = _checked_taus(taus)
+        super().__init__(counting, on_invalid, AdjustedMargins(counting, grid, shares.log()), **kwargs)
+        self._counter = self._adjusted.on(self._state.device)
+        self._prevalence = None
+        swept = _swept_measure(measure, higher_is_better, counting)
+        class_labels = tuple(map(str, range(len(shares))) if names is None else names)
+        name = swept.traits.key or str(getattr(swept.function, "__name__", "value"))
+        groups = checked_class_groups(class_groups, class_labels)
+        settings = AdjustmentSettings(counting, shares, grid, swept, name, class_labels, groups, {})
+        self._settings = replace(settings, limits=settings.checked_limits(at_least))
+        self._name(self._settings.rows, prefix, postfix)
+        if 8 * self._adjusted.length > LARGE:
+            warn_caller(
+                f"{type(self).__name__}: the counts of {len(grid)} taus and {len(shares)} classes take "
+                f"{8e-6 * self._adjusted.length:,.0f} MB; fewer taus= take less"
+            )
+
+    @property
+    def _adjusted(self) -> AdjustedMargins:
+        return cast(AdjustedMargins, self._counter)
+
+    def _label(self, index: int) -> str:
+        return self.class_names[index]
+
+    def _apply(  # type: ignore[override]
+        self, fn: Callable[[Tensor], Tensor], exclude_state: Any = (), recurse: bool = True
+    ) -> torch.nn.Module:
+        super()._apply(fn, exclude_state, recurse)
+        self._counter = self._adjusted.on(self._state.device)
+        return self
+
+    def _counter_of_a_batch(self) -> Counter:
+        return self._adjusted.of_a_batch()
+
+    def _shown_arguments(self) -> dict[str, Any]:
+        prior = [round(share, 6) for share in self.prior.tolist()]
+        shown: dict[str, Any] = {"measure": self._settings.measure.function}
+        shown |= {"prior": prior if len(prior) <= SHOWN else f"{len(prior)} shares"}
+        shown |= {"at_least": self.at_least} if self.at_least else {}
+        shown |= {"taus": list(self.taus)} if self.taus != _checked_taus(None) else {}
+        defaults = {"logits": False, "ignore_index": None, "on_invalid": "raise"}
+        return shown | {name: value for name in defaults if (value := getattr(self, name)) != defaults[name]}
+
+    def _settings_text(self) -> str:
+        own = (self._settings.measure.settings, self.class_names, self.class_groups, self.at_least)
+        return f"{super()._settings_text()} {canonical(own)}"
+
+    # --- computing --------------------------------------------------------------------------------------------------
+
+    def _result(self, buckets: Margins) -> tuple[LogitAdjustmentResult, str]:
+        """Return the result of the counts of buckets, and a text about floors that no tau keeps."""
+        settings, adjustments, problem = self._settings, Adjustments(self.taus, buckets), ""
+        try:
+            index = adjustments.chosen(maximised(settings.measure), settings.limits)
+            value = evaluated(settings.measure, adjustments.total)[index]
+        except InfeasibleError as error:
+            index, problem = adjustments.plain, str(error)
+            worst = worst_value(settings.measure.higher_is_better, settings.measure.traits.bounds)
+            value = torch.tensor(worst, dtype=torch.float64)
+        tau = torch.tensor(self.taus[index], dtype=torch.float64)
+        values = dict(zip(settings.rows, map(self._narrow, (tau, value)), strict=True))
+        return LogitAdjustmentResult(values, buckets, settings, index, not problem), problem
+
+    def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> dict[str, Tensor]:
+        assert isinstance(counter, AdjustedMargins)
+        return self._by_full_name(self._result(counter.of_buckets(state))[0].rows)
+
+    def compute(self) -> dict[str, Tensor]:
+        """Compute the best tau and the value there from the scores of all processes (a collective step).
+
+        Raises:
+            ValueError: if there were invalid samples and ``on_invalid="raise"``.
+        """
+        buckets = self._adjusted.of_buckets(self._state)
+        actual = buckets.actual.sum((0, 1))
+        self._report_problems(actual.to(self._state.device))
+        result, problem = self._result(buckets)
+        if problem and bool(actual.any()):
+            logged = result[Row("value", None).name].item()
+            self._warn_once(
+                "infeasible", f"{type(self).__name__}: {problem}; the worst possible value, {logged:g}, is reported"
+            )
+        elif result.tau != 0 and result.tau in (self.taus[0], self.taus[-1]):
+            self._warn_once(
+                "end",
+                f"{type(self).__name__}: the chosen tau {result.tau:g} is an end of the grid, so that a better one may "
+                "lie beyond it; pass taus= that reach further",
+            )
+        return self._keep(result)
+
+    # --- the last result --------------------------------------------------------------------------------------------
+
+    def result(self) -> LogitAdjustmentResult:
+        """Return the last computed result, with the rule, curves, table and plot; it can be pickled.
+
+        Never communicates. If samples were counted since, a single process computes it again; several processes keep it
+        until ``compute`` is called on all of them. After ``reset`` the last result stays.
+
+        Raises:
+            RuntimeError: on several processes, if nothing was computed yet.
+        """
+        return cast(LogitAdjustmentResult, super().result())
+
+    def best(self, measure: Measured | None = None, *, at_least: Mapping[str, float] | None = None) -> AdjustmentPoint:
+        """Choose another tau from the last result.
+
+        :meth:`~imbtorch.metrics.adjustment_result.LogitAdjustmentResult.best` says more.
+
+        Args:
+            measure: name in the catalogue, or any other form of a measure; by default the swept one.
+            at_least: name of a value -> least value, such as ``{"recall/fraud": 0.8}``.
+
+        Raises:
+            ValueError: if no tau keeps the floors; the error says what is reachable.
+        """
+        return self.result().best(measure, at_least=at_least)
+
+    def gain(self, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
+        """Compute what the tau of the last result gains.
+
+        :meth:`~imbtorch.metrics.adjustment_result.LogitAdjustmentResult.gain` says more.
+
+        Args:
+            level: probability with which the interval is designed to hold, in (0, 1).
+            generator: source of randomness, on the CPU; by default torch's.
+        """
+        return self.result().gain(level, generator)
+
+    def table(self) -> AdjustmentTable:
+        """Return measures of the plain rule, of tau = 1 and of the chosen tau; never communicates."""
+        return self.result().table()
+
+    def plot(self, val: Any | None = None, ax: Any | None = None) -> tuple[Any, Any]:
+        """Draw measures and class groups of the last result over tau.
+
+        Args:
+            val: not used; the last computed result is drawn.
+            ax: matplotlib axes to draw into; by default a new figure.
+
+        Returns:
+            Figure (None if axes were given) and axes.
+        """
+        return self.result().plot(ax)
+
+
+def _checked_taus(taus: Tensor | Sequence[float] | None) -> tuple[float, ...]:
+    """Return sorted multiples, with 0 among them.
+
+    Raises:
+        ValueError: for multiples that are not finite, and for none besides 0.
+        TypeError: for anything but numbers.
+    """
+    if taus is None:
+        return tuple(FROM + step / PER_UNIT for step in range(STEPS))
+    try:
+        given = torch.as_tensor(taus, dtype=torch.float64, device="cpu").flatten()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"taus must be a sequence of numbers such as [0, 0.5, 1], got {taus!r}") from error
+    found = tuple(sorted({0.0, *(each + 0.0 for each in given.tolist())}))
+    if not bool(given.isfinite().all()) or len(found) < 2:
+        raise ValueError(f"taus must be finite numbers, at least one of them not 0, got {given.tolist()}")
+    return found
+
+
+def _swept_measure(measured: Measured, higher_is_better: bool | None, counting: Counting) -> AveragedMeasure:
+    """Resolve a measure of margins with a direction, and try it before the first epoch."""
+    bare, direction = as_given("measure", measured)
+    found = directed(of_margins("measure", bare, counting), bare, direction, higher_is_better, "tau")
+    ones = torch.ones(3, counting.size, dtype=torch.float64, device="cpu")
+    evaluated(found, Margins(ones, ones, ones))
+    return found
