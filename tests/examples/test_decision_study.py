@@ -244,7 +244,7 @@ def oracle(name, target, predicted, shares=None):
 def test_rows_are_those_of_scikit_learn_and_of_an_exhaustive_search(classes):
     run = kept_run(classes)
     rows = {(row["rule"], row["measure"]): row for row in run.rows()}
-    assert len(rows) == 3 * len(run.measures)
+    assert len(rows) == (5 if classes == 2 else 3) * len(run.measures)
     prior = np.log(run.counts / run.counts.sum())
     loss = min(range(4), key=lambda epoch: log_loss(run.pool_target, probabilities(run.pool[epoch])))
     for name in run.measures:
@@ -268,6 +268,14 @@ def test_rows_are_those_of_scikit_learn_and_of_an_exhaustive_search(classes):
             limit = math.log(row["setting"] / (1 - row["setting"]))
             tested = run.test[3, :, 1].astype(float) - run.test[3, :, 0]
             assert row["last"] == pytest.approx(oracle(name, run.test_target, tested > limit))
+            nearest = rows["nearest .5", name]
+            assert nearest["said"] == pytest.approx(row["said"])  # it ties
+            logit = math.log(nearest["setting"] / (1 - nearest["setting"]))
+            assert abs(logit) <= abs(limit)
+            assert nearest["last"] == pytest.approx(oracle(name, run.test_target, tested > logit))
+            adjusted = rows["chosen tau", name]
+            predicted = tested > adjusted["setting"] * (prior[1] - prior[0])
+            assert adjusted["last"] == pytest.approx(oracle(name, run.test_target, predicted))
 
 
 def test_values_are_read_at_the_shares_of_the_population():
@@ -335,7 +343,7 @@ def test_the_subset_runs_from_training_to_pictures(subset):
         rows = list(csv.DictReader(file))
     assert {row["task"] for row in rows} == set(train.SUBSET)
     assert {row["runs"] for row in rows} == {"2"}
-    assert len(rows) == 4 * 3 * (6 + 5 + 5)
+    assert len(rows) == 4 * 3 * (6 + 5 + 5) + 2 * 6  # and two ways to choose a threshold
     accuracy = [float(row["last"]) for row in rows if (row["rule"], row["measure"]) == ("none", "accuracy")]
     assert min(accuracy) > 0.4  # the networks learn
     text = (subset / "results.md").read_text(encoding="utf-8")

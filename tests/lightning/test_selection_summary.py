@@ -375,7 +375,7 @@ def test_the_note_on_ties_says_which_of_them_the_checkpoints_keep(tmp_path):
     (note,) = [note for note in table.notes if note.startswith("tied: ")]  # Lightning's own callback is attached
     assert note.endswith(
         "; a best row shows the earliest of them, a kept row the one that its checkpoint kept (Lightning's "
-        "ModelCheckpoint keeps the earliest, imbtorch.lightning.ModelCheckpoint the latest, as advised below)"
+        "ModelCheckpoint keeps the earliest, imbtorch.lightning.ModelCheckpoint the latest)"
     )
     assert not [note for note in table.notes if note.startswith("EarlyStopping")]
     made.plot()
