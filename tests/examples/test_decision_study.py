@@ -17,6 +17,8 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix, f1_score, log_loss, matthews_corrcoef
 from torch import nn
 
+from imbtorch import LogitAdjustmentSweep
+
 FOLDER = Path(__file__).parents[2] / "examples" / "decision_study"
 NAMES = ("tasks", "train", "measure", "report")
 
@@ -276,6 +278,15 @@ def test_rows_are_those_of_scikit_learn_and_of_an_exhaustive_search(classes):
             adjusted = rows["chosen tau", name]
             predicted = tested > adjusted["setting"] * (prior[1] - prior[0])
             assert adjusted["last"] == pytest.approx(oracle(name, run.test_target, predicted))
+
+
+def test_the_library_chooses_tau_alike():
+    run = kept_run(4, samples=800)
+    for name in run.measures:
+        sweep = LogitAdjustmentSweep(measure.MEASURES[name], run.counts.tolist(), logits=True, higher_is_better=True)
+        sweep.update(torch.from_numpy(run.pool[3]), torch.from_numpy(run.pool_target))
+        ((_, _, tau, _, _),) = run.chosen_taus(np.arange(800), 3, [name])
+        assert abs(tau - sweep.compute()["tau"].item()) <= 0.125  # a step of the grid
 
 
 def test_values_are_read_at_the_shares_of_the_population():
