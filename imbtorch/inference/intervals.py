@@ -467,8 +467,8 @@ def bootstrap(
     wrong. Clusters without samples take no part, and resamples without a class that a value needs are left out for it.
 
     ``examples/coverage.md`` has the coverage for 5 to 300 clusters, with rare classes, classes in two or three clusters
-    and recalls near one: .92 and more, except about .82 for a recall of .97 in 15 clusters with a correlation of .5,
-    and .78 to .9 if recalls fall with the size of clusters of a Pareto distribution, whatever their number: large
+    and recalls near one: .92 and more, except .84 for a recall of .97 in 15 clusters with a correlation of .5, and
+    .75 to .93 if recalls fall with the size of clusters of a Pareto distribution, whatever their number: large
     clusters that did not come have lower recalls. Therefore ``method`` names the largest cluster if it is more than
     thrice as large as the mean.
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.counts import Counts, mapped, sums
+from imbtorch.counts import Counts, Margins, double, mapped, ratio, rescaled_rows, sums
 from imbtorch.inference.intervals import Interval
 from imbtorch.metrics.averaging import AtPrevalence, AveragedMeasure
 from imbtorch.metrics.base import (
@@ -31,7 +31,7 @@ from imbtorch.metrics.groups import Groups, checked_group_names, checked_per_gro
 from imbtorch.metrics.report_result import ReportResult, ReportSettings
 from imbtorch.metrics.report_table import ReportTable
 from imbtorch.metrics.resolving import Measured, named_measures, per_class_measures, resolved
-from imbtorch.metrics.rows import Overall, PerClass, Snapshot, View
+from imbtorch.metrics.rows import Overall, PerClass, Row, Snapshot, View
 from imbtorch.metrics.shared_result import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.metrics.superclasses import MergedMeasure, Superclasses, checked_superclasses
@@ -43,6 +43,7 @@ __all__ = ["ImbalanceReport"]
 
 DEFAULT = ("iam", "cba", "accuracy", "balanced_accuracy", "precision", "recall", "f1", "gmean", "mcc")
 DEFAULT_OF_TWO_CLASSES = ("iba",)
+FRAGILE = 0.1  # change by one error from which the first decimal of a value is chance
 FEW_CLASSES = 20  # number of classes up to which per-class values are reported by default
 
 
@@ -140,6 +141,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
             or a dict of class names; in the multilabel task the share of positives of each label, in [0, 1]. By default
             the values are those of the counted samples. A class that is the ``ignore_index`` has share 0 and can be
             left out of the dict. The share of a class without targets goes to the other classes, with a warning.
+            Another warning names a class with so few samples that one error more would change a value by more than .1
+            beyond its change without ``prevalence``: values at such shares are often far too high.
             Functions in ``measures`` then take rates, while :meth:`counts` and :meth:`plot` show the counts.
         threshold: probability strictly above which 1 is predicted, 0.5 by default; in the multilabel task also one for
             each label. See :class:`ConfusionMatrixMetric` for this argument and the next two.
@@ -310,6 +313,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         if self._intervals:
             self._warn_if_dependent(None)
         values = self._settings.values(at)
+        self._warn_of_few_samples(at, values)
         if self._intervals and self._may_warn("no interval") and bool(counted.actual.any()):
             low = {row: value for row, value in values.items() if row.bound == "low" and row.kind != "group"}
             names = [replace(row, bound="").name for row, value in low.items() if bool(value.isnan())]
@@ -317,6 +321,48 @@ class ImbalanceReport(SharedResult, LocalCounts):
                 text = f"bounds are nan for values that depend on classes without targets: {first_names(names)}"
                 self._warn_once("no interval", f"{type(self).__name__}: {text}")
         return self._keep(ReportResult(values, at, self._settings))
+
+    def _warn_of_few_samples(self, at: Snapshot, values: Mapping[Row, Tensor]) -> None:
+        """Warn if one error more in a class would change a value at the prevalence far more than in the counts."""
+        share = self._prevalence
+        if share is None or self._counting.weighted or isinstance(at.counts, Margins):
+            return
+        rows = [row for row in values if not row.bound and self._within_one(row)]
+        if not rows or not self._may_warn("few samples"):
+            return
+        counts = double(at.counts)
+        labels = self.task == "multilabel"
+        actual = counts.sum(-1)
+        weights = ratio(share.to(actual), actual)
+        actual, weights = (actual.amin(0), weights.amax(0)) if labels else (actual, weights)
+
+        def values_of(prevalence: Tensor | None, counts: Tensor) -> Tensor:
+            found = self._settings.values(replace(at, counts=counts, prevalence=prevalence), drawn=False)
+            return torch.stack([found[row] for row in rows])
+
+        plain, logged = values_of(None, counts), torch.stack([values[row] for row in rows])
+        for index in weights.topk(2).indices.tolist():
+            moved = with_an_error(counts, rescaled_rows(counts, share), index)
+            changes = (values_of(share, moved) - logged).abs() - (values_of(None, moved) - plain).abs()
+            excess = dict(zip((row.name for row in rows), changes.tolist(), strict=True))
+            names = [name for name, change in excess.items() if change > FRAGILE]  # never nan
+            if names:
+                what = (
+                    f"{('negatives', 'positives')[index]} of a label" if labels else f"samples of {self._label(index)}"
+                )
+                self._warn_once(
+                    "few samples",
+                    f"{type(self).__name__}: {actual[index]:g} {what} are too few for this prevalence; "
+                    f"one error more would change {first_names(names)}, by up to {max(excess[n] for n in names):.2f} "
+                    "more than without prevalence; count more of them, or compare intervals instead of values",
+                )
+                return
+
+    def _within_one(self, row: Row) -> bool:
+        """Return whether a value is of a measure with a range of at most [-1, 1]."""
+        measure = self._settings.measures.get(row.measure) or self._settings.per_class.get(row.measure)
+        low, high = (None, None) if measure is None else measure.traits.bounds
+        return low is not None and high is not None and low >= -1 and high <= 1
 
     def measure(self, name: str) -> AveragedMeasure | MergedMeasure | AtPrevalence:
         """Return a measure as this report computes it: a function of counts that knows its direction.
@@ -559,3 +605,25 @@ def _collision(name: str, cause: str) -> str:
         kind = "superclass" if cause == "superclasses" else "group"
         return f"{name!r} is already reported, and {cause} adds it again; give that {kind} another name"
     return f"measures already contains {name!r}, which {cause} adds; rename it in measures"
+
+
+def with_an_error(counts: Tensor, rates: Tensor, index: int) -> Tensor:
+    """Move a right prediction of a class, if there is one, to the other class with the lowest positive share.
+
+    Args:
+        counts: float64 ``[..., K, K]``.
+        rates: the counts at a prevalence.
+        index: true class.
+
+    >>> counts = torch.tensor([[5.0, 0.0], [1.0, 2.0]])
+    >>> with_an_error(counts, counts, 0)
+    tensor([[4., 1.],
+            [1., 2.]])
+    """
+    predicted = rates.sum(-2)
+    predicted = torch.where(predicted > 0, predicted, 2.0)  # after all that are predicted
+    predicted[..., index] = 3.0
+    moved, one = counts.clone(), (counts[..., index, index] > 0).to(counts)
+    moved[..., index, index] -= one
+    moved[..., index, :].scatter_add_(-1, predicted.argmin(-1, keepdim=True), one.unsqueeze(-1))
+    return moved

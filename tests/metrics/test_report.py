@@ -512,6 +512,7 @@ def test_a_class_without_targets_leaves_its_share_to_the_others():
     assert all(value.isnan() for value in report.compute().values())
 
 
+@pytest.mark.filterwarnings("ignore:.*are too few for this prevalence")
 def test_a_class_that_has_no_share_is_not_missed():
     report = ImbalanceReport("multiclass", num_classes=3, prevalence=[3, 1, 0])
     report.update(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]))
@@ -526,6 +527,7 @@ def test_a_class_that_has_no_share_is_not_missed():
         assert all(value.isnan() for value in only.compute().values())
 
 
+@pytest.mark.filterwarnings("ignore:.*are too few for this prevalence")
 def test_an_ignored_class_has_no_share_and_may_go_unnamed():
     names = ["cat", "dog", "void"]
     preds, target = torch.tensor([0, 1, 1, 0, 0]), torch.tensor([0, 0, 1, 1, 2])
@@ -716,6 +718,53 @@ def test_a_value_of_a_report_as_a_function_of_counts():
         report.measure("recall/nobody")
 
 
+def precision_at(negatives, prevalence, errors):
+    """Precision that a report logs for 100 positives with a recall of .8, and its warnings."""
+    report = ImbalanceReport("binary", measures=["precision", "recall"], prevalence=prevalence)
+    cells = torch.tensor([negatives - errors, errors, 20, 80])
+    report.update(
+        torch.tensor([0, 1, 0, 1]).repeat_interleave(cells), torch.tensor([0, 0, 1, 1]).repeat_interleave(cells)
+    )
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        value = report.compute()["precision"].item()
+    return value, [str(each.message) for each in seen]
+
+
+def test_a_precision_that_one_error_would_change_is_named():
+    """At 1000:1 with a true false-positive rate of .01: too high by .27 in the mean, all of it in the sets named."""
+    random, truth = np.random.default_rng(0), 0.8 / (0.8 + 1000 * 0.01)
+    found = [precision_at(100, [1000, 1], int(errors)) for errors in random.binomial(100, 0.01, 200)]
+    off = np.array([value - truth for value, _ in found])
+    named = np.array([bool(texts) for _, texts in found])
+    assert off.mean() > 0.2
+    assert off[named].min() > 0.9
+    assert np.abs(off[~named]).max() < 0.1
+    assert 0.2 < named.mean() < 0.5
+    many = [precision_at(10_000, [1000, 1], int(errors)) for errors in random.binomial(10_000, 0.01, 20)]
+    assert not any(texts for _, texts in many)
+
+
+def test_few_samples_are_named_once_and_only_where_the_prevalence_is_to_blame():
+    value, texts = precision_at(100, [1000, 1], 0)
+    assert value == 1
+    assert texts == [
+        "ImbalanceReport: 100 samples of 0 are too few for this prevalence; one error more would change precision, "
+        "precision/1, by up to 0.91 more than without prevalence; count more of them, or compare "
+        "intervals instead of values"
+    ]  # .8 / (.8 + 10) is .926 less than 1; as counted, 80 / 81 is .012 less
+    assert precision_at(100, None, 0) == (1, [])
+    few = ImbalanceReport("binary", measures=["recall"], prevalence=[1, 1])
+    few.update(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 0, 1, 1]))
+    few.compute()  # a recall of two samples changes by .5 at any prevalence
+    report = ImbalanceReport("multilabel", num_labels=2, measures=["precision"], per_class=(), prevalence=[0.001, 0.5])
+    target = torch.tensor([[0, 1], [1, 0]]).repeat(50, 1)
+    report.update(target, target)
+    with pytest.warns(UserWarning, match="50 negatives of a label are too few for this prevalence"):
+        report.compute()
+
+
+@pytest.mark.filterwarnings("ignore:.*are too few for this prevalence")
 def test_a_measure_of_a_report_at_a_prevalence_computes_what_the_report_logs():
     """Values by scikit-learn of samples whose weights bring the classes to their shares."""
     preds, target = data("multiclass", classes=4)

@@ -217,6 +217,7 @@ def test_no_cell_of_text_is_a_formula():
 # --- another population ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:.*are too few for this prevalence")
 def test_a_table_at_a_prevalence_has_the_support_that_was_counted():
     report = filled("multiclass", prevalence=[1000, 1, 30], per_class=SHOWN)
     preds, target = data("multiclass")
