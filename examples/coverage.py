@@ -730,13 +730,13 @@ DEPENDENT = (
 
 def buckets(quick: bool, run: Run) -> str:
     """Coverage of the intervals of reports with clusters."""
-    sets = 10 if quick else 200
+    sets = 10 if quick else 150
     kinds = [kind for kind in DEPENDENT if not quick or kind.classes * kind.clusters < 1000]
     found = run("buckets", of_buckets, [(sets if kind.classes < 100 else sets // 4, kind) for kind in kinds])
     names = ["balanced accuracy", "IAM", "macro F1", "MCC"]
     peers = ["BA: clusters=False", "samples resampled", "clusters resampled"]
     about = ["clusters", "samples", "classes", "sizes", "buckets of the rarest"]
-    labels = [(sets, *each) for each in product((50, 300), (3, 14, 50), (0.0, 0.3, 0.8))]
+    labels = [(2 * sets // 3, *each) for each in product((50, 300), (3, 14, 50), (0.0, 0.3, 0.8))]
     of_labels = run("report of labels", labels_of_a_report, labels[:4] if quick else labels)
     pixels = run("images", images_of_a_report, [(sets, number) for number in ((5, 30) if quick else (5, 10, 30, 200))])
     shares = run("another population", at_other_shares, [(sets, number) for number in ((30,) if quick else (30, 200))])
@@ -748,7 +748,8 @@ def buckets(quick: bool, run: Run) -> str:
             "buckets that hold the rarest class; balanced accuracy without clusters, and by percentiles of resampled "
             "samples and of resampled clusters, as peers do.",
             markdown([*about, *names, *peers], found),
-            "Labels as above, by default and with `clusters=False`; the mean over labels, and one label:",
+            f"Labels as above, by default and with `clusters=False`, {2 * sets // 3} sets; mean over labels, and one "
+            "label:",
             markdown(["samples", "labels", "common", "BA", "F1", "BA, independent", "recall of a label"], of_labels),
             "Images of 256 pixels, half of them positive, without ids; the share of wrong pixels of an image is .6 u², "
             "with u uniform in [0, 1]:",

@@ -336,7 +336,10 @@ def test_few_buckets_of_a_class_are_named():
     report = ImbalanceReport("binary", class_names=["ok", "fraud"], measures=["balanced_accuracy"], clusters=True)
     report.update(target.clone(), target, cluster=ids)
     held = len({splitmix64(each) // 2**58 for each in (0, 1, 2)})
-    assert report.interval("balanced_accuracy").method.endswith(f"; only {held} of them hold 'fraud'")
+    assert report.interval("balanced_accuracy").method.endswith(f"; only {held} of them with 'fraud'")
+    found = report.interval("recall/fraud", generator=seeded())
+    assert found.method.endswith(f"; only {held} of them with 'fraud'")
+    assert 0 < found.low < found.high == 1  # of the resamples that hold the class
     assert "only" not in report.interval("recall/ok").method
 
 

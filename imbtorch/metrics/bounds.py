@@ -132,7 +132,7 @@ class Bounds:
                 for name, number in zip(self.class_names, negative, strict=True)
             ]
         few = [each for each in named if 0 < each[0] < FEW_BUCKETS and (row.kind != "class" or each[1] == row.of)]
-        return f"; only {min(few)[0]} of them hold {min(few)[2]}" if few else ""
+        return f"; only {min(few)[0]} of them with {min(few)[2]}" if few else ""
 
 
 def _key(row: Row) -> str:
