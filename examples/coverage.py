@@ -814,7 +814,9 @@ def labels_of_a_report(sets: int, samples: int, labels: int, common: float) -> l
     held: dict[str, list[bool]] = {"balanced_accuracy": [], "f1": [], "independent": [], "recall/0": []}
     for _ in range(sets):
         cells = labels_of(1, samples, labels, common)[0].flatten(-2).argmax(-1)
-        report = imbtorch.ImbalanceReport("multilabel", num_labels=labels, measures=["balanced_accuracy", "f1"])
+        report = imbtorch.ImbalanceReport(
+            "multilabel", num_labels=labels, measures=["balanced_accuracy", "f1"], per_class=["recall"]
+        )
         report.update(cells % 2, cells // 2)
         if not bool((cells // 2).any(0).all()):
             continue

@@ -15,7 +15,7 @@ from imbtorch.metrics.rows import Row
 
 __all__ = ["Result"]
 
-SCHEMA = 2  # version of pickled results; raise it when their contents change
+SCHEMA = 3  # version of pickled results; raise it when their contents change
 R = TypeVar("R", bound="Result")
 
 
