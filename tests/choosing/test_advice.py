@@ -32,6 +32,22 @@ def test_pages_give_the_table_word_for_word_and_link_to_the_figures(page):
     assert not lines[len(SITUATIONS)].startswith("|")
 
 
+def test_the_figures_of_the_evidence_are_those_of_the_tables():
+    text = (ROOT / "examples" / "evidence.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 150
+    before, wrong = text.split("## 1. ")[1].split("## 5. Wrong labels")
+    figures = re.findall(r"[+-][\d.]+ \[[^]]+\]", " ".join(before.split()))
+    assert len(figures) > 60
+    assert set(figures) <= set(re.findall(r"[+-][\d.]+ \[[^]]+\]", results("decision_study")))
+    shown = {
+        f"{-float(mean):+.1f} [{-float(high):+.1f}, {-float(low):+.1f}]"
+        for mean, low, high in re.findall(r"([+-][\d.]+) \[([+-][\d.]+), ([+-][\d.]+)\]", results("monitor_study"))
+    }
+    gains = re.findall(r"[+-][\d.]+ \[[^]]+\]", wrong.split("MCC, for IAM")[0])
+    assert len(gains) == 6
+    assert set(gains) <= shown  # costs there, gains here
+
+
 RULE, LOSS = "last epoch, chosen rule - last epoch", "own epoch - lowest loss"
 
 
