@@ -17,6 +17,8 @@ from imbtorch.tasks import Counting
 
 __all__ = ["AtPrevalence", "AveragedMeasure", "chosen_average"]
 
+FRAGILE = 0.1  # change by one error from which the first decimal of a value is chance
+
 
 @dataclass(frozen=True, eq=False)
 class AveragedMeasure:
@@ -239,3 +241,25 @@ def chosen_average(name: str, traits: Traits, counting: Counting, average: str |
         )
     check_choice(f"average of {name} in task={counting.task!r}", average, ("auto", *allowed))
     return average
+
+
+def with_an_error(counts: Tensor, rates: Tensor, index: int) -> Tensor:
+    """Move a right prediction of a class, if there is one, to the other class with the lowest positive share.
+
+    Args:
+        counts: float64 ``[..., K, K]``.
+        rates: the counts at a prevalence.
+        index: true class.
+
+    >>> counts = torch.tensor([[5.0, 0.0], [1.0, 2.0]])
+    >>> with_an_error(counts, counts, 0)
+    tensor([[4., 1.],
+            [1., 2.]])
+    """
+    predicted = rates.sum(-2)
+    predicted = torch.where(predicted > 0, predicted, 2.0)  # after all that are predicted
+    predicted[..., index] = 3.0
+    moved, one = counts.clone(), (counts[..., index, index] > 0).to(counts)
+    moved[..., index, index] -= one
+    moved[..., index, :].scatter_add_(-1, predicted.argmin(-1, keepdim=True), one.unsqueeze(-1))
+    return moved

@@ -13,7 +13,7 @@ from typing_extensions import Unpack
 
 from imbtorch.counts import Counts, Margins, double, mapped, ratio, rescaled_rows, sums
 from imbtorch.inference.intervals import Interval
-from imbtorch.metrics.averaging import AtPrevalence, AveragedMeasure
+from imbtorch.metrics.averaging import FRAGILE, AtPrevalence, AveragedMeasure, with_an_error
 from imbtorch.metrics.base import (
     NO_BUCKETS,
     UNSURE,
@@ -43,7 +43,6 @@ __all__ = ["ImbalanceReport"]
 
 DEFAULT = ("iam", "cba", "accuracy", "balanced_accuracy", "precision", "recall", "f1", "gmean", "mcc")
 DEFAULT_OF_TWO_CLASSES = ("iba",)
-FRAGILE = 0.1  # change by one error from which the first decimal of a value is chance
 FEW_CLASSES = 20  # number of classes up to which per-class values are reported by default
 
 
@@ -605,25 +604,3 @@ def _collision(name: str, cause: str) -> str:
         kind = "superclass" if cause == "superclasses" else "group"
         return f"{name!r} is already reported, and {cause} adds it again; give that {kind} another name"
     return f"measures already contains {name!r}, which {cause} adds; rename it in measures"
-
-
-def with_an_error(counts: Tensor, rates: Tensor, index: int) -> Tensor:
-    """Move a right prediction of a class, if there is one, to the other class with the lowest positive share.
-
-    Args:
-        counts: float64 ``[..., K, K]``.
-        rates: the counts at a prevalence.
-        index: true class.
-
-    >>> counts = torch.tensor([[5.0, 0.0], [1.0, 2.0]])
-    >>> with_an_error(counts, counts, 0)
-    tensor([[4., 1.],
-            [1., 2.]])
-    """
-    predicted = rates.sum(-2)
-    predicted = torch.where(predicted > 0, predicted, 2.0)  # after all that are predicted
-    predicted[..., index] = 3.0
-    moved, one = counts.clone(), (counts[..., index, index] > 0).to(counts)
-    moved[..., index, index] -= one
-    moved[..., index, :].scatter_add_(-1, predicted.argmin(-1, keepdim=True), one.unsqueeze(-1))
-    return moved

@@ -10,15 +10,16 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from imbtorch.choosing.thresholds import OperatingPoint
-from imbtorch.counts import Counts, check_choice, double, evaluated
+from imbtorch.counts import Counts, check_choice, double, evaluated, rescaled_rows
 from imbtorch.inference.intervals import Interval
 from imbtorch.inference.scores import unresolved
-from imbtorch.metrics.averaging import AveragedMeasure
+from imbtorch.metrics.averaging import FRAGILE, AveragedMeasure, with_an_error
 from imbtorch.metrics.base import OnInvalid, TorchmetricsArguments, canonical
 from imbtorch.metrics.confusion_matrix import ConfusionMatrixMetric
 from imbtorch.metrics.histogram import Grid, Histogram
 from imbtorch.metrics.limits import priced_text
 from imbtorch.metrics.resolving import Measured, as_given, directed, metric_class, resolved
+from imbtorch.metrics.rows import Row
 from imbtorch.metrics.shared_result import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.metrics.sweep_result import Also, SweepResult, SweepSettings
@@ -221,7 +222,41 @@ class ThresholdSweep(SharedResult):
         actual = counts.sum(-1)
         self._report_problems(actual[:, 1] if self.task == "multiclass" else actual, self._prevalence)
         self._warn_of_crowds(counts)
-        return self._keep(SweepResult(self._settings.values(counts), counts, self._settings))
+        values = self._settings.values(counts)
+        self._warn_of_few_samples(counts, values)
+        return self._keep(SweepResult(values, counts, self._settings))
+
+    def _warn_of_few_samples(self, histogram: Tensor, values: Mapping[Row, Tensor]) -> None:
+        """Warn if one error more in a class would change the best value at the prevalence far more than in the counts.
+
+        A report warns likewise.
+        """
+        settings, shares = self._settings, self._settings.shares()
+        low, high = self._measure.traits.bounds
+        known = low is not None and high is not None and low >= -1 and high <= 1
+        if shares is None or self.weighted or not known or not self._may_warn("few samples"):
+            return
+        names = settings.rows_of("threshold")
+        at = torch.stack([values[row] for row in names]).cpu()  # [L]
+        places = (settings.thresholds.unsqueeze(0) == at.unsqueeze(1)).double().argmax(-1)
+        counts = double(settings.matrices(histogram)).cpu().reshape(len(names), -1, 2, 2)
+        counts, share = counts[torch.arange(len(names)), places], shares.reshape(-1, 2).cpu()
+        rates = rescaled_rows(counts, share)
+        for index in (0, 1):
+            moved = with_an_error(counts, rates, index)
+            change = (self._measure(rescaled_rows(moved, share)) - self._measure(rates)).abs()
+            change = change - (self._measure(moved) - self._measure(counts)).abs()
+            place = int(change.nan_to_num(nan=-1.0).argmax())
+            if change[place] > FRAGILE:
+                of_label = "" if self.task == "binary" else f" of {self._class_names[place]}"
+                self._warn_once(
+                    "few samples",
+                    f"{type(self).__name__}: {counts[place, index].sum():g} {('negatives', 'positives')[index]}"
+                    f"{of_label} are too few for this prevalence; one error more would change "
+                    f"{settings.rows_of('value')[place].name} by {change[place]:.2f} more than without "
+                    "prevalence; count more of them",
+                )
+                return
 
     def _warn_of_crowds(self, histogram: Tensor) -> None:
         """Warn if the samples of one bin could change AUC or average precision too much."""

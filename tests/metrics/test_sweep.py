@@ -625,3 +625,26 @@ def test_macro_averages_are_those_of_scikit_learn(task):
     sweep.reset()
     sweep.update(*(each[target == 0] for each in given))
     assert math.isnan(sweep.compute()["auc"])
+
+
+@pytest.mark.parametrize(("negatives", "told"), [(100, True), (100_000, False)])
+def test_few_negatives_at_a_prevalence_are_told(negatives, told):
+    """One false positive of 100 at 1000:1 takes the precision of 8 perfect positives from 1 to .09 (8 / 10 of the
+    positives against 1000 / 100 negatives for each); in the counts it would be 8 / 9.
+    """
+    scores = torch.cat((torch.linspace(0, 0.5, negatives), torch.tensor([0.1, 0.2] + [0.9] * 8)))
+    target = torch.cat((torch.zeros(negatives), torch.ones(10))).long()
+    sweep = ThresholdSweep("precision", prevalence=[1000, 1])
+    sweep.update(scores, target)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        sweep.compute()
+        sweep.compute()
+    texts = [str(each.message) for each in caught if "too few for this prevalence" in str(each.message)]
+    assert len(texts) == told
+    if told:
+        change = (1 - 0.8 / (0.8 + 1000 / 100)) - (1 - 8 / 9)
+        assert (
+            f"100 negatives are too few for this prevalence; one error more would change value by {change:.2f}"
+            in texts[0]
+        )
