@@ -43,7 +43,9 @@ NAMES = {
         plot_prevalence plot_roc plot_selection plot_sensitivity plot_skew_map plot_sweep plot_values
     """,
     "imbtorch.huggingface": "compute_metrics",
-    "imbtorch.lightning": "ConfusionFigures ExactBatchSampler ModelCheckpoint MonitorGuard SelectionSummary",
+    "imbtorch.lightning": """
+        ConfusionFigures ExactBatchSampler ModelCheckpoint MonitorGuard SelectionSummary TiesCheckpoint
+    """,
 }
 
 

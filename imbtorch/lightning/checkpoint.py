@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +23,13 @@ else:  # the package that the other callbacks are built on
     _package = "pytorch_lightning" if Callback.__module__.startswith("pytorch_lightning") else "lightning.pytorch"
     LightningCheckpoint, _Base = import_module(f"{_package}.callbacks").ModelCheckpoint, object
 
-__all__ = ["ModelCheckpoint", "TieRule"]
+__all__ = ["ModelCheckpoint", "TieRule", "TiesCheckpoint"]
 
 
 class TieRule(_Base):
     """Rule for ties, to put before Lightning's ``ModelCheckpoint`` among the bases of a class.
 
-    :class:`ModelCheckpoint` is that class. A program that imports both ``lightning`` and ``pytorch_lightning`` needs
+    :class:`TiesCheckpoint` is that class. A program that imports both ``lightning`` and ``pytorch_lightning`` needs
     one of each package::
 
         class Checkpoint(TieRule, pytorch_lightning.callbacks.ModelCheckpoint):
@@ -55,14 +57,15 @@ class TieRule(_Base):
         Raises:
             TypeError: for that Trainer.
         """
-        if self not in trainer.checkpoint_callbacks:
-            package = type(trainer).__module__.partition(".trainer")[0]
-            raise TypeError(
-                f"{type(self).__name__} is not built on {package}, so this Trainer does not take it for a checkpoint "
-                f"callback. Import {package} before imbtorch.lightning, or, in a program that imports both packages of "
-                "Lightning, use `class Checkpoint(imbtorch.lightning.checkpoint.TieRule, "
-                f"{package}.callbacks.ModelCheckpoint): pass`"
-            )
+        modules = {base.__module__.partition(".trainer.")[0] for base in type(trainer).__mro__}
+        for package in modules & {"lightning.pytorch", "pytorch_lightning"}:
+            if not isinstance(self, import_module(f"{package}.callbacks").Checkpoint):
+                raise TypeError(
+                    f"{type(self).__name__} is not built on {package}, so this Trainer does not take it for a "
+                    f"checkpoint callback. Import {package} before imbtorch.lightning, or, in a program that imports "
+                    "both packages of Lightning, use `class Checkpoint(imbtorch.lightning.checkpoint.TieRule, "
+                    f"{package}.callbacks.ModelCheckpoint): pass`"
+                )
         self._stage, self._has_fitted = stage, self._has_fitted or stage == "fit"
         if stage == "fit" and trainer.global_step == 0:
             self._last_global_step_saved = 0  # else that step of an earlier fit is not saved in this one
@@ -84,7 +87,12 @@ class TieRule(_Base):
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Take over what Lightning's own callback, or the other rule, kept in the run that is resumed."""
         states, attached = checkpoint["callbacks"], {callback.state_key for callback in trainer.callbacks}
-        for key in (super().state_key, *map(self._key, TIES)):
+        rules = [self._key(ties).removeprefix(type(self).__qualname__) for ties in TIES]
+        lightnings = "ModelCheckpoint" + super().state_key.removeprefix(type(self).__qualname__)
+        for key in (
+            lightnings,
+            *(name + rule for name in (type(self).__qualname__, "ModelCheckpoint") for rule in rules),
+        ):
             if self.state_key not in states and key in states and key not in attached:
                 states[self.state_key] = states[key]
 
@@ -132,8 +140,17 @@ class TieRule(_Base):
             self.kth_best_model_path = worst(reversed(self.best_k_models), key=self.best_k_models.__getitem__)
 
 
-class ModelCheckpoint(TieRule, LightningCheckpoint):
+def _with_ties(init: Callable[..., None]) -> inspect.Signature:
+    """Return the signature of a constructor with the argument ``ties``, for programs that read it."""
+    theirs = inspect.signature(init)
+    ties = inspect.Parameter("ties", inspect.Parameter.KEYWORD_ONLY, default="latest", annotation=Ties)
+    return theirs.replace(parameters=[*theirs.parameters.values(), ties])
+
+
+class TiesCheckpoint(TieRule, LightningCheckpoint):
     """Lightning's ``ModelCheckpoint`` that keeps the latest of tied epochs, where Lightning's keeps the earliest.
+
+    ``imbtorch.lightning.ModelCheckpoint`` is another name of it.
 
     On a small validation set many epochs can have the same best value of a measure. On the test parts of 31 small
     tables (16 families), with an unweighted loss and right labels, the latest of them was better than the earliest by
@@ -167,6 +184,14 @@ class ModelCheckpoint(TieRule, LightningCheckpoint):
         ValueError: for another rule.
         TypeError: at the start of ``fit``, for a Trainer of the other Lightning package.
 
-    >>> ModelCheckpoint(monitor="val_iam", mode="max").ties
+    >>> TiesCheckpoint(monitor="val_iam", mode="max").ties
     'latest'
     """
+
+    def __init__(self, *args: Any, ties: Ties = "latest", **kwargs: Any) -> None:
+        super().__init__(*args, ties=ties, **kwargs)
+
+    vars()["__init__"].__signature__ = _with_ties(LightningCheckpoint.__init__)
+
+
+ModelCheckpoint = TiesCheckpoint

@@ -168,11 +168,15 @@ class _Guard:
         if is_fitting(trainer):
             self._check_run(trainer, pl_module)
             self._compare_plain_monitors(trainer, pl_module)
+        elif self._is_first(trainer):
+            self._warn_of_shared_metrics(trainer, dict(_logged_metrics(trainer)))
         if self._replaces_lightnings_warning or (is_fitting(trainer) and any(_logged_metrics(trainer))):
             self._warn_of_repeated_samples(trainer, "validation", trainer.val_dataloaders)
 
     def on_test_end(self, trainer: Any, pl_module: Any) -> None:
-        """Check the samples that the test saw."""
+        """Check the values that the test logged, and the samples that it saw."""
+        if self._is_first(trainer):
+            self._warn_of_shared_metrics(trainer, dict(_logged_metrics(trainer)))
         if self._replaces_lightnings_warning:
             self._warn_of_repeated_samples(trainer, "test", trainer.test_dataloaders)
 

@@ -44,7 +44,7 @@ class SelectionSummary(Callback):
     or an exception rank zero prints the same table of the validations until then, and talks to no other process.
 
     Of tied epochs the rows of measures show the one that the first checkpoint callback with a monitor keeps: the latest
-    for :class:`ModelCheckpoint` of this package, the earliest for Lightning's own. Without such a callback they show
+    for :class:`TiesCheckpoint`, the earliest for Lightning's own. Without such a callback they show
     the latest. Values that a checkpoint callback monitors get a column even if ``measures`` leaves them out.
 
     **Correction for the choice.** The best of many epochs looks better than it is. With ``predictions=True`` the choice
@@ -90,7 +90,7 @@ class SelectionSummary(Callback):
     Examples:
         Attach it beside the checkpoint callback; :meth:`table` is also available after ``fit``::
 
-            best = ModelCheckpoint(monitor="val_iam", mode="max")
+            best = TiesCheckpoint(monitor="val_iam", mode="max")
             summary = SelectionSummary(measures=["iam", "accuracy"], predictions=True)
             Trainer(callbacks=[best, summary]).fit(module, train_loader, val_loader)
             summary.table()["iam"].epoch

@@ -293,7 +293,7 @@ def _notes(
             f"tied: number of {history.unit}s that share the best value, this one included; a best row shows the "
             f"{followed.ties} of them"
             + ", a kept row the one that its checkpoint kept" * bool(kept)
-            + " (Lightning's ModelCheckpoint keeps the earliest, imbtorch.lightning.ModelCheckpoint the latest)"
+            + " (Lightning's ModelCheckpoint keeps the earliest, imbtorch.lightning.TiesCheckpoint the latest)"
             * (followed.ties == "earliest")
         )
         if followed.stops_early:

@@ -108,8 +108,8 @@ class CountsMetric(SummedState):
     _own_update: ClassVar[str] = ""
     """Digest of an ``update`` that a class outside this package defines."""
 
-    warns_of_unseen: ClassVar[bool] = True
-    """True if ``compute`` warns about classes without targets."""
+    warns_of_unseen: bool = True
+    """True if ``compute`` warns about classes without targets, which a mean over classes leaves out."""
 
     counting = Setting[Counting]("_counting", "Task and options by which samples are counted.")
     task = Setting[Task]("_counting.task", "Task: binary, multiclass or multilabel.")
@@ -258,6 +258,7 @@ class CountsMetric(SummedState):
         """Return the counter for the value of one batch, which may keep less than the state does."""
         return self._counter
 
+    @torch.jit.unused
     def forward(
         self,
         preds: Tensor,
@@ -337,8 +338,17 @@ class CountsMetric(SummedState):
             raise ValueError(self._unseen_text(unseen, read_at=True, needed=True))
         if total == 0 and not uncounted:
             self._warn_once("empty", f"{type(self).__name__} has counted no sample, so there is nothing to report")
-        elif missing and not uncounted and self.warns_of_unseen and self._may_warn("unseen"):
+        elif missing and not uncounted and self.warns_of_unseen and self._may_warn("unseen") and not self._told():
             self._warn_once("unseen", self._unseen_text(unseen, read_at=prevalence is not None))
+
+    def _told(self) -> bool:
+        """Return whether another metric of the collection that computes this one has warned about classes."""
+        return any(
+            isinstance(each, CountsMetric)
+            and "unseen" in each._already_warned
+            and each.counting.size == self.counting.size
+            for each in members_of_collection()
+        )
 
     def _unseen(self, actual: Tensor, prevalence: Tensor | None) -> Tensor:
         """Return a mask of the classes or labels without targets; given ``prevalence``, only of those with a share."""
@@ -414,6 +424,7 @@ class CountsMetric(SummedState):
         return f"{type(self).__name__}({self.extra_repr()})"
 
 
+@torch.jit.unused
 def _forward_through_update(metric: CountsMetric, *args: Any, **kwargs: Any) -> Any:
     """Count a batch with the ``update`` of a subclass, and return the value of what it counted."""
     if metric._is_synced:

@@ -12,7 +12,15 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from imbtorch.counts import Counts, Margins, Normalize, check_choice, check_square, normalized, rescaled, sums
-from imbtorch.measures import Average
+from imbtorch.measures import (
+    Average,
+    accuracy,
+    cohen_kappa,
+    confusion_entropy,
+    expected_cost,
+    matthews_corrcoef,
+    relative_classifier_information,
+)
 from imbtorch.measures.traits import CATALOGUE, Traits, by_any_name, declared, defaults_of, traits_of
 from imbtorch.metrics.averaging import AveragedMeasure, chosen_average
 from imbtorch.metrics.base import (
@@ -35,6 +43,18 @@ if TYPE_CHECKING:
     from imbtorch.inference.intervals import Interval
 
 __all__ = ["ConfusionMatrix", "ConfusionMatrixMetric"]
+
+# measures of all samples; all others are means over classes, which leave out classes without targets
+OVER_SAMPLES = frozenset(
+    (
+        accuracy,
+        cohen_kappa,
+        confusion_entropy,
+        expected_cost,
+        matthews_corrcoef,
+        relative_classifier_information,
+    )
+)
 
 
 class ConfusionMatrixMetric(LocalCounts):
@@ -156,6 +176,8 @@ class ConfusionMatrixMetric(LocalCounts):
         chosen = chosen_average(type(self).__name__, declared_traits(type(self)), counting, average)
         super().__init__(counting, on_invalid, **kwargs)
         self._average, self._arguments = chosen, dict[str, Any]()
+        over_samples = chosen in ("micro", "weighted") or (task != "multilabel" and type(self).measure in OVER_SAMPLES)
+        self.warns_of_unseen = type(self).warns_of_unseen and not over_samples
 
     def _set_measure_arguments(self, **arguments: Any) -> None:
         """Set the arguments of the measure, which checks them at once, and take its traits given these arguments."""

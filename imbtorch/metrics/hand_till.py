@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
-from typing import Any, cast, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import torch
 from torch import Tensor
@@ -112,8 +112,9 @@ class HandTill(SyncedMetric):
 
     scores = Batches("Scores, ``[n, K]`` of each batch; all in one tensor while synced.")
     targets = Batches("Targets, ``[n]`` of each batch.")
-    not_counted: Tensor  # tally of samples with each fault
-    settings: Tensor  # digest of the settings; torchmetrics' collections merge metrics with equal states
+    if TYPE_CHECKING:  # TorchScript would read annotations
+        not_counted: Tensor  # tally of samples with each fault
+        settings: Tensor  # digest of the settings; torchmetrics' collections merge metrics with equal states
 
     def __init__(
         self,
@@ -187,6 +188,7 @@ class HandTill(SyncedMetric):
             if bool(applies.any()):
                 raise ValueError(self._counting.error_message(fault, shown[applies], len(shown)))
 
+    @torch.jit.unused
     def forward(self, preds: Tensor, target: Tensor) -> Tensor:
         """Keep a batch and return the value of this batch; arguments as for :meth:`update`.
 

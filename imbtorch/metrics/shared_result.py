@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
 from torchmetrics import Metric
 from typing_extensions import Self
 
-from imbtorch.compat import batch_value, warn_caller
+from imbtorch.compat import batch_value, reader_of_one_value, warn_caller
 from imbtorch.metrics.base import CountsMetric
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import Row
-from imbtorch.metrics.state import Setting
+from imbtorch.metrics.state import Setting, property_names
 from imbtorch.suggestions import did_you_mean, first_names
 
 __all__ = ["ReportedValue", "SharedResult"]
@@ -24,6 +24,16 @@ __all__ = ["ReportedValue", "SharedResult"]
 NESTED = (
     ". A MetricCollection sets it on members of a collection inside it; add the report to the outer collection itself"
 )
+
+ALTERNATIVES = {
+    "self.log": "write self.log_dict(report), with the report an attribute of the module rather than in a "
+    "MetricCollection",
+    "BootStrapper": "report.interval(name) gives an interval, as does intervals=[name]",
+    "ClasswiseWrapper": "per_class=[name] gives the values of each class, by their names",
+    "MetricTracker.best_metric": "tracker.compute_all() gives the values of all steps, by name",
+    "MinMaxMetric": "wrap a single metric, such as ImbalanceAccuracy",
+    "MultioutputWrapper": "make a report for each output",
+}
 
 
 def _shown(prevalence: Tensor | None, task: str) -> tuple[float, ...] | None:
@@ -48,8 +58,9 @@ class SharedResult(CountsMetric):
         "Class shares for which values are computed; for labels the shares of positives. None for those of the counts.",
     )
 
-    _prevalence: Tensor | None
-    """Class shares, as returned by :meth:`imbtorch.tasks.Counting.checked_prevalence`; None without ``prevalence``."""
+    if TYPE_CHECKING:  # TorchScript would read the annotation
+        _prevalence: Tensor | None
+        """Class shares, as returned by :meth:`imbtorch.tasks.Counting.checked_prevalence`; None if not given."""
 
     def _name(self, rows: Sequence[Row], prefix: str, postfix: str) -> None:
         """Make a metric for each row, and index it by its name with and without prefix and postfix.
@@ -159,7 +170,16 @@ class SharedResult(CountsMetric):
         return state.clone()
 
     def _keep(self, result: Result) -> dict[str, Tensor]:
-        """Keep a result for later reads, and return its values by full name."""
+        """Keep a result for later reads, and return its values by full name.
+
+        Raises:
+            TypeError: for callers that read a single value.
+        """
+        if reader := reader_of_one_value():
+            raise TypeError(
+                f"{reader} takes a tensor, but compute() of {type(self).__name__} returns a value for each name; "
+                f"{ALTERNATIVES[reader]}"
+            )
         self._last, self._served, self._stale = result, None, False
         return self._by_full_name(result.rows)
 
@@ -223,8 +243,9 @@ class ReportedValue(Metric):
     full_state_update = False
     is_differentiable = False
 
-    report: SharedResult
-    row: Row
+    if TYPE_CHECKING:  # TorchScript would read annotations
+        report: SharedResult
+        row: Row
 
     def __init__(self, report: SharedResult, row: Row) -> None:
         # torchmetrics' constructor would take half a minute for 100,000 classes and set the same attributes for each
@@ -280,6 +301,7 @@ class ReportedValue(Metric):
         """Raise a TypeError: only the report itself counts."""
         raise TypeError(f"{self.name!r} is a value of a report; call update of the report itself, once for all values")
 
+    @torch.jit.unused
     def forward(self, *_: Any, **__: Any) -> Tensor:
         """Raise a TypeError: only the report itself counts."""
         raise TypeError(f"{self.name!r} is a value of a report; call the report itself, once for all values")
@@ -326,6 +348,7 @@ def _share_attributes(cls: type[Metric]) -> None:
     for name, value in vars(blank).items():
         if not hasattr(cls, name):
             setattr(cls, name, value)
+    cls.__jit_unused_properties__ = property_names(cls)
 
 
 _share_attributes(ReportedValue)

@@ -63,6 +63,11 @@ class Setting(Generic[T]):
         )
 
 
+def property_names(cls: type) -> list[str]:
+    """Return the names of all properties of a class."""
+    return [name for base in cls.__mro__ for name, value in vars(base).items() if isinstance(value, property)]
+
+
 class SyncedMetric(Metric):
     """Base of the metrics that compute from the states of all processes.
 
@@ -74,6 +79,11 @@ class SyncedMetric(Metric):
     """
 
     last_value: Any = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Keep TorchScript from compiling properties, which a scripted module does not read."""
+        super().__init_subclass__(**kwargs)
+        cls.__jit_unused_properties__ = property_names(cls)
 
     def __init__(self, **kwargs: Any) -> None:
         refuse_arguments_of_others(type(self).__name__, kwargs)

@@ -35,6 +35,7 @@ PACKAGES = {
     "Fabric": "lightning",
     "skorch": "skorch",
     "LightningCLI": "typeshed_client",  # of jsonargparse[signatures]
+    "Hydra": "hydra",
     "Weights & Biases": "wandb",
     "MLflow": "mlflow",
 }

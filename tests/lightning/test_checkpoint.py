@@ -1,5 +1,6 @@
 """A checkpoint that keeps the latest of tied epochs, with real trainers; rules for ties are written out in loops."""
 
+import inspect
 import math
 import pickle
 import random
@@ -18,13 +19,14 @@ from both_packages import CALLBACKS, EVERY_PACKAGE
 from both_packages import fit as fit_report
 from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.callbacks import ModelCheckpoint as LightningsOwn
+from lightning.pytorch.cli import LightningCLI
 from processes import counted_collectives, launch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from trainings import QUIET, THIRD_PARTY, join_lightning, python, scripted
 from versions import loading, needs_callbacks_for
 
-from imbtorch.lightning import ModelCheckpoint
+from imbtorch.lightning import ModelCheckpoint, TiesCheckpoint
 from imbtorch.lightning.checkpoint import TieRule
 
 pytestmark = [
@@ -383,8 +385,6 @@ def test_a_resumed_run_goes_on_with_the_best_value(begun, package, tmp_path):
         "earliest": saver_of(tmp_path, OURS[package], ties="earliest"),
         "lightning's own": saver_of(tmp_path, own),
     }[begun]
-    if package is pytorch_lightning and begun == "lightning's own":
-        first.__class__ = type("OfPytorchLightning", (own,), {})  # of the same name, as ModelCheckpoint and its heir
     values = (3, 2, 2, 1, 3, 3, 1)
     run(values[:2], first, package=package)
     assert first.best_model_score == 3
@@ -399,6 +399,18 @@ def test_a_resumed_run_goes_on_with_the_best_value(begun, package, tmp_path):
     assert seen == [(3, 0, 2)]
     assert epoch_of(resumed.best_model_path) == 5
     assert epochs_on_disk(tmp_path) == {4, 5}
+
+
+def test_a_run_of_another_class_of_the_rule_is_resumed(tmp_path):
+    class Checkpoint(TieRule, LightningsOwn):
+        """Has a key of its own, as that of version 0.3 had, which was named ModelCheckpoint."""
+
+    Checkpoint.__qualname__ = "ModelCheckpoint"
+    options = {"monitor": "value", "mode": "max", "save_last": True}
+    run((3, 2), Checkpoint(tmp_path, "{epoch}", **options))
+    resumed = ModelCheckpoint(tmp_path, "{epoch}", **options)
+    run((3, 2, 1), resumed, checkpoint=tmp_path / "last.ckpt")
+    assert epoch_of(resumed.best_model_path) == 0
 
 
 @pytest.mark.parametrize(("begun", "best"), [("lightning's own", 0), ("0.3", 2)])
@@ -536,19 +548,66 @@ def test_the_trainer_of_the_other_package_is_refused(tmp_path):
     with pytest.raises(TypeError, match=r"Import pytorch_lightning before imbtorch.lightning, or.*TieRule, pytorch_l"):
         run(TIED, saver, package=pytorch_lightning)
 
+    class Own(pytorch_lightning.Trainer):
+        pass
+
+    with pytest.raises(TypeError, match=r"not built on pytorch_lightning, so"):
+        Own(callbacks=[saver], max_epochs=1, logger=False, **QUIET).fit(
+            module_of(pytorch_lightning)([1]), [torch.ones(1)]
+        )
+
+
+def test_a_trainer_that_does_not_hold_the_callback_is_no_other_package(tmp_path):
+    saver = ModelCheckpoint(tmp_path, monitor="value", mode="max")
+    trainer = lightning.Trainer(max_epochs=1, logger=False, enable_checkpointing=False, **QUIET)
+    saver.setup(trainer, module_of(lightning)([1]), "fit")
+    assert saver.dirpath == str(tmp_path)
+
+
+def test_its_signature_is_lightnings_with_the_rule():
+    parameters = inspect.signature(TiesCheckpoint).parameters
+    assert list(parameters) == [*inspect.signature(LightningsOwn).parameters, "ties"]
+    assert parameters["mode"].default == "min"
+    assert parameters["ties"].default == "latest"
+    assert ModelCheckpoint is TiesCheckpoint
+
+    class Named(TiesCheckpoint):
+        def __init__(self, name):
+            super().__init__(name, monitor="value")
+
+    assert list(inspect.signature(Named).parameters) == ["name"]
+
+
+def test_short_names_of_classes_in_a_configuration(tmp_path, monkeypatch):
+    """``ModelCheckpoint`` remains Lightning's, whatever is imported."""
+    monkeypatch.setattr("sys.argv", ["train.py"])
+    config = {
+        "callbacks": [
+            {"class_path": "ModelCheckpoint", "init_args": {"dirpath": str(tmp_path)}},
+            {"class_path": "TiesCheckpoint", "init_args": {"monitor": "value", "mode": "max", "ties": "earliest"}},
+            {"class_path": "imbtorch.lightning.ModelCheckpoint", "init_args": {"monitor": "value", "save_top_k": 2}},
+        ]
+    }
+    args = {"trainer": config | QUIET | {"max_epochs": 1}, "model": {"values": [1]}}
+    cli = LightningCLI(module_of(lightning), run=False, seed_everything_default=False, args=args)
+    own, ours, alias = cli.trainer.checkpoint_callbacks
+    assert type(own) is LightningsOwn
+    assert (type(ours), ours.ties, ours.mode) == (TiesCheckpoint, "earliest", "max")
+    assert (type(alias), alias.ties, alias.save_top_k) == (TiesCheckpoint, "latest", 2)
+
 
 @pytest.mark.slow
 def test_it_is_built_on_the_package_that_was_imported_first():
     done = python("""
         import pytorch_lightning
-        from imbtorch.lightning import ModelCheckpoint
+        from imbtorch.lightning import ModelCheckpoint, TiesCheckpoint
         print(ModelCheckpoint.__mro__[2].__module__.partition(".")[0])
     """)
     assert done.stdout == "pytorch_lightning\n", done.stderr
 
 
 def test_the_guard_checks_its_mode(tmp_path):
-    with pytest.raises(ValueError, match=r"Write ModelCheckpoint\(monitor='val_iam', mode='max'\)"):
+    with pytest.raises(ValueError, match=r"Write TiesCheckpoint\(monitor='val_iam', mode='max'\)"):
         fit_report(scripted(lightning)(), [ModelCheckpoint(tmp_path, monitor="val_iam")])
 
 

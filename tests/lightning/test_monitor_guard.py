@@ -846,8 +846,9 @@ def test_a_report_for_each_dataloader(where):
 # --- what is imported -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("stage", ["fit", "validate", "test"])
 @pytest.mark.parametrize("shared", [True, False])
-def test_a_report_shared_by_two_dataloaders_is_told_once(shared, tmp_path):
+def test_a_report_shared_by_two_dataloaders_is_told_once(shared, stage, tmp_path):
     class TwoLoaders(Classifier):
         def __init__(self):
             super().__init__(report=False, keep=False)
@@ -858,6 +859,8 @@ def test_a_report_shared_by_two_dataloaders_is_told_once(shared, tmp_path):
             report.update(self.net(batch[0]), batch[1])
             self.log_dict(report)
 
+        test_step = validation_step
+
     told = []
     data = dataset()
     trainer = lightning.Trainer(
@@ -865,7 +868,11 @@ def test_a_report_shared_by_two_dataloaders_is_told_once(shared, tmp_path):
     )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        trainer.fit(TwoLoaders(), DataLoader(data, 16), [exact(data), exact(data)])
+        loaders = [exact(data), exact(data)]
+        if stage == "fit":
+            trainer.fit(TwoLoaders(), DataLoader(data, 16), loaders)
+        else:
+            getattr(trainer, stage)(TwoLoaders(), loaders, verbose=False)
         told = [str(each.message) for each in caught if "several dataloaders" in str(each.message)]
     assert len(told) == shared
     if shared:

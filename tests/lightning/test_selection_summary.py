@@ -375,7 +375,7 @@ def test_the_note_on_ties_says_which_of_them_the_checkpoints_keep(tmp_path):
     (note,) = [note for note in table.notes if note.startswith("tied: ")]  # Lightning's own callback is attached
     assert note.endswith(
         "; a best row shows the earliest of them, a kept row the one that its checkpoint kept (Lightning's "
-        "ModelCheckpoint keeps the earliest, imbtorch.lightning.ModelCheckpoint the latest)"
+        "ModelCheckpoint keeps the earliest, imbtorch.lightning.TiesCheckpoint the latest)"
     )
     assert not [note for note in table.notes if note.startswith("EarlyStopping")]
     made.plot()
@@ -540,7 +540,7 @@ def test_the_table_follows_the_rule_for_ties_of_the_attached_callback(ties, epoc
     assert (table["accuracy"].epoch, table["accuracy"].tied) == (epoch, 1)
     assert table["kept by val_accuracy"].epoch == epoch
     assert f"; a best row shows the {ties or 'earliest'} of them, a kept row the one that its" in table.notes[1]
-    told = [note for note in table.notes if "imbtorch.lightning.ModelCheckpoint the latest" in note]
+    told = [note for note in table.notes if "imbtorch.lightning.TiesCheckpoint the latest" in note]
     assert bool(told) == (ties != "latest")
 
 

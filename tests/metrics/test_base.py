@@ -162,6 +162,45 @@ def test_unseen_classes_are_named(average):
         binary.compute()
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("Accuracy", {}),
+        ("MatthewsCorrCoef", {}),
+        ("CohenKappa", {}),
+        ("ExpectedCost", {"costs": [[0, 1, 1], [1, 0, 1], [1, 1, 0]]}),
+        ("Recall", {"average": "micro"}),
+        ("FScore", {"average": "weighted"}),
+    ],
+)
+def test_measures_of_all_samples_say_nothing_of_unseen_classes(name, arguments):
+    metric = getattr(imbtorch, name)("multiclass", 3, **arguments)
+    metric.update(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]))
+    assert not metric.compute().isnan()
+
+
+def test_means_over_labels_say_which_have_no_positives():
+    metric = imbtorch.MatthewsCorrCoef("multilabel", num_labels=2)
+    metric.update(torch.tensor([[0, 0], [1, 0]]), torch.tensor([[0, 0], [1, 0]]))
+    with pytest.warns(UserWarning, match="1 of 2 labels had no positive target: 1;"):
+        assert metric.compute() == 1
+
+
+def test_a_collection_tells_of_unseen_classes_once():
+    options = {"task": "multiclass", "num_classes": 3}
+    names = ("Accuracy", "Recall", "Precision", "ImbalanceAccuracy", "ConfusionMatrix")
+    collection = MetricCollection([getattr(imbtorch, name)(**options) for name in names])
+    apart = MetricCollection({"three": imbtorch.Recall(**options), "four": imbtorch.Recall("multiclass", 4)})
+    for _ in range(2):
+        for metrics, expected in ((collection, 1), (apart, 2)):
+            metrics.update(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]))
+            with pytest.warns(UserWarning, match="had no target") as told:
+                metrics.compute()
+            assert len(told) == expected
+            metrics.compute()
+            metrics.reset()
+
+
 def test_nothing_is_said_of_ignored_classes_by_other_ranks_and_by_matrices(monkeypatch):
     multiclass([0, 1, 1], [0, 1, 2], "Recall", ignore_index=2).compute()
     multiclass([0, 1, 1], [0, 1, 1]).compute()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as sklearn_metrics
 from torchmetrics import MetricCollection, MetricTracker
 from torchmetrics.classification import BinaryF1Score, MulticlassConfusionMatrix, MulticlassRecall
-from torchmetrics.wrappers import BootStrapper, ClasswiseWrapper, MinMaxMetric, Running
+from torchmetrics.wrappers import BootStrapper, ClasswiseWrapper, MinMaxMetric, MultioutputWrapper, Running
 
 import imbtorch
 from imbtorch import (
@@ -460,7 +460,7 @@ def test_min_max_of_one_value_of_a_report():
         metric.update(*batch(0))
     whole = MinMaxMetric(report.clone())
     whole.update(*batch(0))
-    with pytest.raises(RuntimeError, match="should be a float or scalar tensor, but got"):
+    with pytest.raises(TypeError, match="MinMaxMetric takes a tensor"):
         whole.compute()
 
 
@@ -611,3 +611,85 @@ def test_a_failed_update_of_a_group_is_not_made_up_for_later():
 def test_a_collection_within_a_collection_is_told_where_a_report_goes():
     with pytest.raises(AttributeError, match="add the report to the outer collection itself"):
         MetricCollection({"in": MetricCollection({"report": ImbalanceReport("binary")})})
+
+
+# --- a report in wrappers that take one value -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrap", "remedy"),
+    [
+        (BootStrapper, "report.interval"),
+        (MinMaxMetric, "wrap a single metric, such as ImbalanceAccuracy"),
+        (ClasswiseWrapper, "per_class="),
+        (lambda report: MultioutputWrapper(report, 1), "make a report for each output"),
+    ],
+)
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: ImbalanceReport("multiclass", num_classes=SIZE),
+        lambda: imbtorch.ThresholdSweep("f1", 11, "multiclass", num_classes=SIZE, per_class=True),
+    ],
+)
+def test_wrappers_of_one_value_name_what_does_for_a_report(wrap, remedy, made):
+    metric, (preds, target) = wrap(made()), batch(0)
+    scores = torch.eye(SIZE)[preds]
+    if isinstance(metric, MultioutputWrapper):
+        scores, target = scores.unsqueeze(-1), target.unsqueeze(-1)
+    metric.update(scores, target)
+    with pytest.raises(TypeError, match=rf"{type(metric).__name__} takes a tensor, but compute\(\) of .*{remedy}"):
+        metric.compute()
+
+
+def test_a_tracker_of_a_report_gives_all_steps_but_no_best_one():
+    tracker = MetricTracker(ImbalanceReport("multiclass", num_classes=SIZE), maximize=True)
+    for seed in range(3):
+        tracker.increment()
+        tracker.update(*batch(seed))
+    assert tracker.compute()["recall"] == pytest.approx(recall(*batch(2)))
+    assert tracker.compute_all()["recall"].tolist() == pytest.approx([recall(*batch(seed)) for seed in range(3)])
+    with pytest.raises(TypeError, match=r"MetricTracker.best_metric takes a tensor.*compute_all\(\) gives"):
+        tracker.best_metric()
+
+
+# --- TorchScript ----------------------------------------------------------------------------------------------------
+
+
+class MaskedReport(ImbalanceReport):
+    def update(self, preds, target, mask):
+        super().update(preds[mask], target[mask])
+
+    @property
+    def first(self):
+        return next(iter(self.compute().values()))
+
+
+@pytest.mark.filterwarnings(
+    "ignore:.*torch.jit.*:DeprecationWarning", "ignore:This property will be removed in 2.0.0:DeprecationWarning"
+)
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: Accuracy("binary", threshold=0.3),
+        lambda: ConfusionMatrix("multiclass", SIZE, normalize="true"),
+        lambda: ImbalanceReport("multilabel", num_labels=2, groups=["A"], prevalence=[0.2, 0.3], intervals=True),
+        lambda: imbtorch.ThresholdSweep("f1", also=["auc"]),
+        lambda: imbtorch.HandTill(3),
+        lambda: MaskedReport("binary"),
+        lambda: MetricCollection([Accuracy("binary"), Recall("binary")]),
+    ],
+)
+def test_a_module_that_holds_one_can_be_scripted(made, tmp_path):
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net, self.metric = torch.nn.Linear(2, 3), made()
+
+        def forward(self, inputs):
+            return self.net(inputs)
+
+    module = Net()
+    torch.jit.script(module).save(tmp_path / "net.pt")
+    inputs = torch.rand(5, 2)
+    assert torch.equal(torch.jit.load(tmp_path / "net.pt")(inputs), module(inputs))
