@@ -17,7 +17,7 @@ from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
 from imbtorch.batches import FAULTS, Batch
-from imbtorch.compat import warn_once
+from imbtorch.compat import members_of_collection, warn_once
 from imbtorch.counts import Counts, Margins, check_choice, sums
 from imbtorch.kernels import reading_is_free
 from imbtorch.measures import Average

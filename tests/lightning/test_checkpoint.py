@@ -581,6 +581,7 @@ def test_its_signature_is_lightnings_with_the_rule():
 def test_short_names_of_classes_in_a_configuration(tmp_path, monkeypatch):
     """``ModelCheckpoint`` remains Lightning's, whatever is imported."""
     monkeypatch.setattr("sys.argv", ["train.py"])
+    monkeypatch.setenv("JSONARGPARSE_DEPRECATION_WARNINGS", "off")  # of what Lightning calls
     config = {
         "callbacks": [
             {"class_path": "ModelCheckpoint", "init_args": {"dirpath": str(tmp_path)}},

@@ -192,11 +192,11 @@ def test_a_collection_tells_of_unseen_classes_once():
     collection = MetricCollection([getattr(imbtorch, name)(**options) for name in names])
     apart = MetricCollection({"three": imbtorch.Recall(**options), "four": imbtorch.Recall("multiclass", 4)})
     for _ in range(2):
-        for metrics, expected in ((collection, 1), (apart, 2)):
+        for metrics, warned in ((collection, 1), (apart, 2)):
             metrics.update(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]))
             with pytest.warns(UserWarning, match="had no target") as told:
                 metrics.compute()
-            assert len(told) == expected
+            assert len(told) == warned
             metrics.compute()
             metrics.reset()
 

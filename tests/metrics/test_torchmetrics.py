@@ -661,8 +661,8 @@ class MaskedReport(ImbalanceReport):
         super().update(preds[mask], target[mask])
 
     @property
-    def first(self):
-        return next(iter(self.compute().values()))
+    def shown(self):
+        return f"{self.task} {len(self)}"
 
 
 @pytest.mark.filterwarnings(
