@@ -551,10 +551,9 @@ def test_the_trainer_of_the_other_package_is_refused(tmp_path):
     class Own(pytorch_lightning.Trainer):
         pass
 
+    trainer = Own(max_epochs=1, logger=False, enable_checkpointing=False, **QUIET)
     with pytest.raises(TypeError, match=r"not built on pytorch_lightning, so"):
-        Own(callbacks=[saver], max_epochs=1, logger=False, **QUIET).fit(
-            module_of(pytorch_lightning)([1]), [torch.ones(1)]
-        )
+        saver.setup(trainer, None, "fit")
 
 
 def test_a_trainer_that_does_not_hold_the_callback_is_no_other_package(tmp_path):
