@@ -505,3 +505,17 @@ def test_a_collection_passes_frequencies():
     assert values["MatthewsCorrCoef"].item() == pytest.approx(
         sklearn_metrics.matthews_corrcoef(target, preds, sample_weight=times), abs=1e-6
     )
+
+
+def test_scores_that_are_rounded_up_stay_on_their_side_of_each_threshold():
+    """What the recipe for databases does to make few rows of many scores."""
+    generator = torch.Generator().manual_seed(8)
+    scores = torch.rand(5000, generator=generator, dtype=torch.float64)
+    scores[:129] = torch.arange(129) / 128
+    target = (torch.rand(5000, generator=generator) < scores).long()
+    rounded, sweep = (ThresholdSweep("f1", 129) for _ in range(2))
+    sweep.update(scores, target)
+    cells, times = torch.stack((torch.ceil(scores * 128) / 128, target.double())).unique(dim=1, return_counts=True)
+    assert cells.shape[1] < 300
+    rounded.update(cells[0], cells[1].long(), frequency=times)
+    assert torch.equal(rounded.result().matrices(), sweep.result().matrices())
