@@ -6,13 +6,39 @@ import csv
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from os import PathLike
+from textwrap import wrap
 from typing import Any, TextIO
 
-__all__ = ["aligned", "baseline_line", "html_table", "spans", "write_csv"]
+__all__ = ["WIDTH", "aligned", "baseline_line", "html_table", "shortened", "spans", "wrapped", "write_csv"]
+
+WIDTH = 100  # characters of a printed line
+NAME = 40  # characters of the name of a row in a table that is wider
+
+
+def wrapped(text: str) -> str:
+    """Break a line of text that is wider than :data:`WIDTH`; what follows is indented by two spaces.
+
+    >>> print(wrapped("epoch 3: value 0.800, " + "and more " * 12))
+    epoch 3: value 0.800, and more and more and more and more and more and more and more and more and
+      more and more and more and more
+    """
+    return "\n".join(wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False))
+
+
+def shortened(name: str, width: int) -> str:
+    """Leave out the middle of a long name.
+
+    >>> shortened("val_balanced_accuracy", 10)
+    'val_..racy'
+    """
+    return name if len(name) <= width else f"{name[: width // 2 - 1]}..{name[len(name) - (width - width // 2 - 1) :]}"
 
 
 def aligned(rows: Sequence[Sequence[str]], names_left: bool = False) -> list[str]:
     """Format rows as lines with right-aligned columns.
+
+    Columns that do not fit into :data:`WIDTH` characters stand in a second block of lines below, which repeats the
+    first column; names in that column are then shortened.
 
     Args:
         rows: cells, the same number in each row.
@@ -22,6 +48,17 @@ def aligned(rows: Sequence[Sequence[str]], names_left: bool = False) -> list[str
     ['class  recall', 'cat       0.5']
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    if sum(widths) + 2 * (len(widths) - 1) > WIDTH:
+        rows = [[shortened(first, NAME), *rest] for first, *rest in rows]
+        widths[0] = max(len(first) for first, *_ in rows)
+        blocks: list[list[int]] = []
+        for column in range(1, len(widths)):
+            if not blocks or sum(widths[each] + 2 for each in (*blocks[-1], column)) + widths[0] > WIDTH:
+                blocks.append([])
+            blocks[-1].append(column)
+        if len(blocks) > 1:
+            parts = [[[row[0], *(row[column] for column in block)] for row in rows] for block in blocks]
+            return [line for part in parts for line in aligned(part, names_left)]
     lines = []
     for first, *rest in rows:
         name = first.ljust(widths[0]) if names_left else first.rjust(widths[0])

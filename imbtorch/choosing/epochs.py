@@ -23,9 +23,9 @@ from imbtorch.choosing.halves import (
 from imbtorch.choosing.ties import ROUNDING, TIES, Ties, as_good_as_best, index_to_keep
 from imbtorch.counts import Measure, check_choice, evaluated, reads_margins
 from imbtorch.errors import check_class_indices
-from imbtorch.inference.intervals import Interval, check_draws, posterior
+from imbtorch.inference.intervals import Interval, check_draws, interval_texts, posterior
 from imbtorch.measures.traits import direction_of
-from imbtorch.tables import html_table, spans
+from imbtorch.tables import html_table, spans, wrapped
 from imbtorch.waiting import announced
 
 __all__ = ["ChosenEpoch", "select_epoch"]
@@ -89,16 +89,16 @@ class ChosenEpoch:
         return f"epoch {self.epoch}" if self.names is None else self.names[self.epoch]
 
     def __str__(self) -> str:
-        """Return one line: value, corrected value with its interval, stability, and indistinguishable candidates."""
+        """Return a text: value, corrected value with its interval, stability, and indistinguishable candidates."""
         value, corrected, stability, tied, others = self._texts()
         if self.interval is not None:
             corrected = f"corrected for having been chosen {corrected}"
         ties = f" (tied with {tied})" if tied else ""
         text = f"{self.name}: {value}, {corrected}, stability {stability}{ties}"
         if others:
-            return f"{text}; indistinguishable from {others}"
+            return wrapped(f"{text}; indistinguishable from {others}")
         every = "epochs" if self.names is None else "candidates"
-        return f"{text}; distinguishable from all other {every}" if len(self.compared) > 1 else text
+        return wrapped(f"{text}; distinguishable from all other {every}" if len(self.compared) > 1 else text)
 
     def _repr_html_(self) -> str:
         """Return HTML for notebooks; names are escaped."""
@@ -121,7 +121,7 @@ class ChosenEpoch:
             classes = "class" if len(self.sparse) == 1 else "classes"
             corrected = f"not corrected, too few hits of {classes} {spans(self.sparse)}"
         else:
-            corrected = str(self.interval)
+            (corrected,) = interval_texts(self.interval)
         tied = listed(self.tied, "epoch")
         if self.identical:
             same = "which" if self.identical == self.tied else listed(self.identical, "epoch")

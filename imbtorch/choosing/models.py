@@ -16,7 +16,7 @@ from imbtorch.choosing.ties import TIES, Ties, best_first, pareto_front, undomin
 from imbtorch.counts import Measure, check_choice, check_square, double, evaluated, matrix
 from imbtorch.measures.traits import by_any_name, direction_of
 from imbtorch.suggestions import did_you_mean
-from imbtorch.tables import aligned, html_table
+from imbtorch.tables import aligned, html_table, wrapped
 
 __all__ = ["Selection", "select_model"]
 
@@ -272,7 +272,7 @@ class Selection:
 
     def __str__(self) -> str:
         """Return aligned text: ``*`` marks the best of a column, ``_`` the lowest measure of a row."""
-        return "\n".join([*aligned(self._cells()), *self._notes()])
+        return "\n".join([*aligned(self._cells()), *map(wrapped, self._notes())])
 
     def _repr_html_(self) -> str:
         """Return the same for notebooks; names are escaped."""

@@ -14,6 +14,7 @@ from imbtorch.counts import Counts, Measure, evaluated, rescaled
 from imbtorch.inference.draws import gammas
 from imbtorch.inference.scores import matrices_of
 from imbtorch.properties.isometrics import precision_recall_points
+from imbtorch.tables import wrapped
 
 __all__ = [
     "Limit",
@@ -71,7 +72,8 @@ class OperatingPoint:
 
     >>> point = OperatingPoint(0.3, 0.8, torch.tensor([[90, 10], [1, 9]]), 0.9, 9 / 19, 19 / 110, {"recall": 0.86})
     >>> print(point)
-    threshold 0.3: value 0.800, recall 0.900, precision 0.474, alerts 0.173; limit of recall holds with probability 0.86
+    threshold 0.3: value 0.800, recall 0.900, precision 0.474, alerts 0.173; limit of recall holds with
+      probability 0.86
     """
 
     threshold: float
@@ -84,11 +86,11 @@ class OperatingPoint:
     sure: float | None = None
 
     def __str__(self) -> str:
-        """Return one line."""
+        """Return one sentence."""
         flags = {0.0: ", which flags nobody", 1.0: ", which flags everybody"}.get(self.alerts, "")
         held = "".join(f"; limit of {name} holds with probability {chance:.2f}" for name, chance in self.holds.items())
         level = "" if self.sure is None else f"; promised at sure={self.sure:g}"
-        return (
+        return wrapped(
             f"threshold {self.threshold:.6g}{flags}: value {self.value:.3f}, recall {self.recall:.3f}, precision "
             f"{self.precision:.3f}, alerts {self.alerts:.3g}{held}{level}"
         )

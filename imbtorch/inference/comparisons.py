@@ -13,10 +13,18 @@ from imbtorch.arguments import whole_number
 from imbtorch.counts import Measure, check_choice, check_square, ratio
 from imbtorch.errors import check_class_indices
 from imbtorch.inference.draws import Prior, Totals, chunks, gammas
-from imbtorch.inference.intervals import Interval, check_draws, class_shares, posterior, quantiles, values
+from imbtorch.inference.intervals import (
+    Interval,
+    check_draws,
+    class_shares,
+    interval_texts,
+    posterior,
+    quantiles,
+    values,
+)
 from imbtorch.kernels import integers
 from imbtorch.measures.traits import direction_of
-from imbtorch.tables import html_table
+from imbtorch.tables import html_table, wrapped
 from imbtorch.waiting import announced
 
 __all__ = ["Comparison", "compare", "paired_compare"]
@@ -43,7 +51,8 @@ class Comparison:
 
     def __str__(self) -> str:
         """Return text, a line for each value."""
-        return "\n".join(f"a - b: {text}; a is better with probability {chance:.3f}" for text, chance in self._rows())
+        lines = (f"a - b: {text}; a is better with probability {chance:.3f}" for text, chance in self._rows())
+        return "\n".join(map(wrapped, lines))
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks, a row for each value."""
@@ -52,7 +61,7 @@ class Comparison:
 
     def _rows(self) -> Iterator[tuple[str, float]]:
         """Yield the difference as text and the probability, of each value."""
-        return zip(str(self.difference).splitlines(), self.probability.flatten().tolist(), strict=True)
+        return zip(interval_texts(self.difference), self.probability.flatten().tolist(), strict=True)
 
 
 def compare(

@@ -36,6 +36,7 @@ from imbtorch.inference.draws import (
 )
 from imbtorch.inference.special import normal_quantile, student_quantile
 from imbtorch.measures.traits import needs_matrix
+from imbtorch.tables import wrapped
 from imbtorch.waiting import announced
 
 __all__ = ["Interval", "bootstrap", "posterior"]
@@ -80,13 +81,18 @@ class Interval:
 
     def __str__(self) -> str:
         """Return text such as ``0.133 [-0.311, 0.540] (95 % posterior)``, a line for each value."""
-        bias = torch.zeros_like(self.estimate) if self.bias is None else self.bias
-        parts = (each.double().flatten().tolist() for each in (self.estimate, self.low, self.high, bias))
-        lines = []
-        for value, low, high, off in zip(*parts, strict=True):
-            about = f"; on average {abs(off):.2f} too {'high' if off > 0 else 'low'}" if abs(off) >= TOLD else ""
-            lines.append(f"{value:.3f} [{low:.3f}, {high:.3f}] ({100 * self.level:g} % {self.method}{about})")
-        return "\n".join(lines)
+        return "\n".join(map(wrapped, interval_texts(self)))
+
+
+def interval_texts(interval: Interval) -> list[str]:
+    """Return the text of each value of an interval, in one line."""
+    bias = torch.zeros_like(interval.estimate) if interval.bias is None else interval.bias
+    parts = (each.double().flatten().tolist() for each in (interval.estimate, interval.low, interval.high, bias))
+    lines = []
+    for value, low, high, off in zip(*parts, strict=True):
+        about = f"; on average {abs(off):.2f} too {'high' if off > 0 else 'low'}" if abs(off) >= TOLD else ""
+        lines.append(f"{value:.3f} [{low:.3f}, {high:.3f}] ({100 * interval.level:g} % {interval.method}{about})")
+    return lines
 
 
 # fmt: off

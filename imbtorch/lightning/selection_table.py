@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from os import PathLike
-from textwrap import wrap
 from typing import Any, NamedTuple, TextIO
 
 from imbtorch.choosing.advice import Situation, situation_of
@@ -16,11 +15,11 @@ from imbtorch.choosing.epochs import ChosenEpoch
 from imbtorch.counts import Margins, rescaled, sums
 from imbtorch.inference.intervals import TOLD, simulated_bias
 from imbtorch.lightning.validation_history import FollowedReport, ValidationHistory
-from imbtorch.tables import aligned, html_table, spans, write_csv
+from imbtorch.tables import aligned, html_table, shortened, spans, wrapped, write_csv
 
 __all__ = ["Kept", "SelectedEpoch", "SelectionTable"]
 
-WIDTH, NAME, MEASURE = 100, 40, 18  # characters of a line, of the name of a row, and of a column
+MEASURE = 18  # characters of the name of a column
 
 
 class Kept(NamedTuple):
@@ -175,17 +174,17 @@ class SelectionTable:
     def __str__(self) -> str:
         """Return text of at most 100 columns: all values, those corrected for the choice, and the notes."""
         number = len(self.validations)
-        of = f"{number} validation{'s' * (number != 1)} of self.{_shortened(self.report, MEASURE)}"
+        of = f"{number} validation{'s' * (number != 1)} of self.{shortened(self.report, MEASURE)}"
         lines = [f"Kept and best epochs of {of} (epochs count from 0; * best of all epochs)"]
-        lines += _blocks(self._values())
+        lines += aligned(list(zip(*self._values(), strict=True)), names_left=True)
         corrected = self._corrected()
         if len(corrected) > 1 and number > 1:
             lines += [
                 "",
                 f"Values of each row's own measure, corrected on random halves for being the best of {number}:",
             ]
-            lines += _blocks(list(zip(*corrected, strict=True)))
-        notes = [line for note in self.notes for line in wrap(f"- {note}", WIDTH, subsequent_indent="  ")]
+            lines += aligned(corrected, names_left=True)
+        notes = [wrapped(f"- {note}") for note in self.notes]
         return "\n".join([*lines, *[""] * bool(notes), *notes])
 
     def _values(self) -> list[list[str]]:
@@ -200,7 +199,7 @@ class SelectionTable:
             columns += [[head, *cells, ""]] if any(cells) else []
         for measure in self.measures:
             cells = ["*" * (measure in row.best) + _cell(row.values.get(measure)) for row in self.rows]
-            columns.append([_shortened(measure, MEASURE), *cells, _cell(baseline.get(measure))])
+            columns.append([shortened(measure, MEASURE), *cells, _cell(baseline.get(measure))])
         return columns if baseline else [column[:-1] for column in columns]
 
     def _corrected(self) -> list[list[str]]:
@@ -238,27 +237,6 @@ def _cell(value: float | None) -> str:
     if value is None or value != value:
         return "-"
     return f"{value:.4f}" if isinstance(value, float) else str(value)
-
-
-def _shortened(name: str, width: int) -> str:
-    """Leave out the middle of a long name."""
-    return name if len(name) <= width else f"{name[: width // 2 - 1]}..{name[len(name) - (width - width // 2 - 1) :]}"
-
-
-def _blocks(columns: Sequence[Sequence[str]]) -> list[str]:
-    """Align columns; repeat the first one wherever the others would exceed the width."""
-    names = [_shortened(name, NAME) for name in columns[0]]
-    taken = widest = max(map(len, names))
-    lines: list[str] = []
-    block: list[Sequence[str]] = [names]
-    for column in columns[1:]:
-        width = max(map(len, column)) + 2
-        if len(block) > 1 and taken + width > WIDTH:
-            lines += aligned(list(zip(*block, strict=True)), names_left=True)
-            block, taken = [names], widest
-        block.append(column)
-        taken += width
-    return lines + aligned(list(zip(*block, strict=True)), names_left=True)
 
 
 # --- the baseline and the notes -------------------------------------------------------------------------------------

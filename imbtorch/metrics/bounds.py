@@ -257,7 +257,7 @@ def checked_intervals(
     known = {row.name: (row, each) for row, each in possible}
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise ValueError(_no_interval(unknown, reported, [*known], called))
+        raise ValueError(_no_interval(unknown, reported, [*known], called, () if per_class else class_names))
     if len(set(names)) < len(names):
         raise ValueError(f"intervals must not name a value twice, got {names}")
     lowest = [name for name in names if name in minima]
@@ -270,13 +270,19 @@ def checked_intervals(
     return Bounds(dict(known[name] for name in names), class_names)
 
 
-def _no_interval(unknown: Sequence[str], reported: Iterable[Row], known: Sequence[str], called: bool) -> str:
-    """Return the error message for names without an interval, reported or not."""
+def _no_interval(
+    unknown: Sequence[str], reported: Iterable[Row], known: Sequence[str], called: bool, left_out: Sequence[str]
+) -> str:
+    """Return the error message for names without an interval, reported or not; ``left_out`` names classes without."""
     row = next((row for row in reported if row.name in unknown), None)
     if row is None:
         named = f"intervals names {unknown}, which are not reported"
         if called:
             named = f"interval({unknown[0]!r}) names a value that is not reported"
-        return f"{named}{did_you_mean(unknown[0], known)}; names are {first_names(known, 30)}"
+        measure, _, of = unknown[0].partition("/")
+        remedy = did_you_mean(unknown[0], known)
+        if of in left_out:
+            remedy = f"; per_class=[{measure!r}] reports it for each class"
+        return f"{named}{remedy}; names are {first_names(known, 30)}"
     kind = "a bound of one" if row.bound else "the worst of several uncertain values"
     return f"{row.name!r} has no interval, because it is {kind}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import inspect
+import re
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import torch
@@ -101,8 +103,8 @@ class ConfusionMatrixMetric(LocalCounts):
             if better is not None and "higher_is_better" not in vars(cls):
                 cls.higher_is_better = better
             return
-        if cls.measure in CATALOGUE:
-            METRICS.setdefault(cls.measure, cls)
+        if cls.measure in CATALOGUE and METRICS.setdefault(cls.measure, cls) is cls and cls.__doc__:
+            cls.__doc__ = _full_docstring(cls)
         low, high = traits.bounds
         known = {"plot_lower_bound": low, "plot_upper_bound": high}
         known |= {name: value for name, value in vars(traits).items() if name != "bounds"}
@@ -361,6 +363,44 @@ class ConfusionMatrixMetric(LocalCounts):
 
 METRICS: dict[Callable[..., Tensor], type[ConfusionMatrixMetric]] = {}
 """First metric class of each measure of the catalogue, the one of this package."""
+
+
+def _full_docstring(cls: type[ConfusionMatrixMetric]) -> str:
+    """Compose the docstring of a metric class from its measure's, its constructor's and its own, for ``help``.
+
+    The source of a class holds a short docstring, which editors show, with a link to the measure; text before the link
+    in the same paragraph repeats the measure's and is left out.
+    """
+    own, _, example = inspect.cleandoc(cls.__doc__ or "").partition(">>>")
+    measure = inspect.cleandoc(cls.measure.__doc__ or "")
+    said, sections = measure.partition("\n\nArgs:\n")[0], _sections(measure)
+    remarks = [re.sub(r".*:func:`imbtorch\.measures\.\w+`\.", "", each, flags=re.DOTALL) for each in own.split("\n\n")]
+    shared, inputs = (_entries(each) for each in (ConfusionMatrixMetric.__init__, ConfusionMatrixMetric.update))
+    of_class = {name: text for name, text in _entries(cls.__init__).items() if ", " not in name and name != "kwargs"}
+    arguments = of_class | {name: text for name, text in shared.items() if name not in of_class}
+    value = re.sub(r"\n +", "\n", sections["Returns"].strip())
+    parts = [
+        said,
+        *(each.strip() for each in remarks),
+        "\n    ".join(["Inputs of update:", inputs["preds"], inputs["target"]]),
+        "\n    ".join(["Args:", *arguments.values()]),
+        f"Value: {value}",
+        *re.findall(r"^Source: .*?(?=\n\n|\Z)", measure, re.DOTALL | re.MULTILINE),
+        f">>>{example}",
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _sections(docstring: str) -> dict[str, str]:
+    """Return the indented sections of a docstring by their heads, such as ``Args``."""
+    return dict(re.findall(r"^(\w+):\n((?: .*\n?|\n)+)", docstring, re.MULTILINE))
+
+
+@cache
+def _entries(function: Callable[..., Any]) -> dict[str, str]:
+    """Return the entries of a function's arguments by name, with the names, indented for the same section."""
+    text = _sections(inspect.cleandoc(function.__doc__ or "")).get("Args", "")
+    return {each.partition(":")[0].strip(): each.strip() for each in re.split(r"^(?=    \S)", text, flags=re.M) if each}
 
 
 def declared_traits(metric: ConfusionMatrixMetric | type[ConfusionMatrixMetric]) -> Traits:

@@ -92,11 +92,11 @@ class ImbalanceReport(SharedResult, LocalCounts):
             value; with ``state="margins"`` it takes :class:`~imbtorch.counts.Margins`. In the multilabel task it takes
             the ``[2, 2]`` counts of each label, and its values are averaged. A function of this package is averaged
             like its metric class: ``f_score`` in the binary task is that of the positive class.
-        per_class: measures to report for each class as ``<measure>/<class>``, by default recall and precision if there
-            are ``class_names`` or at most 20 classes. Either a list of names: precision, recall, specificity, f1,
-            fowlkes_mallows, iou, npv, cba, iam, or a measure of two classes such as dominance, computed for each class
-            against the rest. Or a dict of your name -> such a name, a metric as in ``measures``, or a function that
-            takes ``[K, K]`` and returns ``[K]``, such as ``{"iou": jaccard}`` (in the multilabel task it takes the
+        per_class: measures to report for each class as ``<measure>/<class>``, by default recall and precision of up to
+            20 classes, and none of more. Either a list of names: precision, recall, specificity, f1, fowlkes_mallows,
+            iou, npv, cba, iam, or a measure of two classes such as dominance, computed for each class against the
+            rest. Or a dict of your name -> such a name, a metric as in ``measures``, or a function that takes
+            ``[K, K]`` and returns ``[K]``, such as ``{"iou": jaccard}`` (in the multilabel task it takes the
             ``[2, 2]`` of each label and returns one value).
         intervals: True to report ``<name>_low`` and ``<name>_high`` for all ``measures``, or a list of names such as
             ``["iam", "recall/fraud"]``; False by default. They are the bounds of the 95 % posterior interval
@@ -113,8 +113,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
             ``{"tail": ["emu", 7]}``. Each measure in ``per_class`` is averaged over the group and reported as
             ``<measure>/<group>``; classes with neither targets nor predictions are skipped. A class may be in several
             groups. :func:`~imbtorch.shot_groups` makes the many-, medium- and few-shot groups of long-tailed
-            recognition. With more than 20 classes without names, and without ``per_class``, recall and precision are
-            reported for the groups only.
+            recognition. With more than 20 classes, and without ``per_class``, recall and precision are reported for the
+            groups and superclasses only.
         superclasses: dict that maps the name of a superclass to the names of its classes, such as
             ``{"animal": ["cat", "dog"]}``. Confusions within a superclass then count as correct
             (:func:`~imbtorch.merge_classes`). Each measure is reported as ``<measure>/superclasses``, and each measure
@@ -231,9 +231,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
         given = named_measures(self.default_measures(counting.task) if measures is None else measures)
         overall = {name: resolved(name, measured, counting) for name, measured in given.items()}
         some_classes = checked_class_groups(class_groups, class_names)
-        # by default many classes without names are reported by group only
+        # by default many classes are reported by class group and superclass only
         of_classes = per_class_measures(("recall", "precision") if per_class is None else per_class, counting)
-        few = per_class is not None or names is not None or counting.size <= FEW_CLASSES
+        few = per_class is not None or counting.size <= FEW_CLASSES
         of_each = of_classes if few else {}
         if some_classes and not of_classes:
             raise ValueError(
@@ -242,7 +242,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
 
         self._class_groups, self._superclasses, of_groups = ClassGroups(of_classes, some_classes), None, None
         if superclasses is not None:
-            self._superclasses = checked_superclasses(superclasses, class_names, counting, overall, of_each)
+            self._superclasses = checked_superclasses(superclasses, class_names, counting, overall, of_classes)
         bounds = checked_intervals(intervals, overall, of_each, class_names, self._class_groups, self._superclasses)
         self._intervals = tuple(row.name for row in bounds.measured)
         if group_names is not None:

@@ -10,7 +10,7 @@ from html import escape
 from os import PathLike
 from typing import Any, TextIO
 
-from imbtorch.tables import aligned, html_table, write_csv
+from imbtorch.tables import aligned, html_table, wrapped, write_csv
 
 __all__ = ["ReportTable"]
 
@@ -159,11 +159,11 @@ class ReportTable:
         return text if math.isnan(low) else f"{text} [{low:.4f}, {high:.4f}]"
 
     def __str__(self) -> str:
-        """Return aligned text, with intervals in brackets."""
+        """Return aligned text of at most 100 columns, with intervals in brackets."""
         blocks = []
         for lines, rest in self._cells():
             blocks.append("\n".join([*aligned(lines, names_left=True), *([rest] if rest else [])]))
-        return "\n\n".join(blocks) + (f"\n{self.baseline}" if self.baseline else "")
+        return "\n\n".join(blocks) + (f"\n{wrapped(self.baseline)}" if self.baseline else "")
 
     def _repr_html_(self) -> str:
         """Return HTML for notebooks; names are escaped."""

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from imbtorch.counts import Counts, mapped
 from imbtorch.metrics.rows import Row
+from imbtorch.tables import wrapped
 
 __all__ = ["Result"]
 
@@ -79,7 +80,7 @@ class Result:
         vars(self).update({name: part for name, part in state.items() if name != "schema"})
 
     def __repr__(self) -> str:
-        """Return the first values in one line."""
+        """Return the first values."""
         shown = ", ".join(f"{name}={value:.4f}" for name, value in list(self._by_name.items())[:10])
         more = f", and {len(self._rows) - 10} more" if len(self._rows) > 10 else ""
-        return f"{type(self).__name__}({shown}{more})"
+        return wrapped(f"{type(self).__name__}({shown}{more})")

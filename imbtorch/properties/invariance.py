@@ -124,10 +124,14 @@ def invariance_table(
 
     >>> from imbtorch import accuracy, dominance
     >>> print(invariance_table({"accuracy": accuracy, "dominance": dominance}))
-               p1  p2  p3  p4  I3  I4  permutation  transpose  scaling  prior shift  class noise  uniform noise
+               p1  p2  p3  p4  I3  I4  permutation  transpose  scaling  prior shift  class noise
                I1  I2  I5  I7  I3  I4                               I6           I8
-    accuracy    +   -   -   -   -   -            +          +        +            -            -              +
-    dominance   -   -   -   -   -   -            -          -        +            +            -              -
+    accuracy    +   -   -   -   -   -            +          +        +            -            -
+    dominance   -   -   -   -   -   -            -          -        +            +            -
+               uniform noise
+    <BLANKLINE>
+    accuracy               +
+    dominance              -
     """
     return InvarianceTable(
         {
@@ -149,7 +153,7 @@ class InvarianceTable:
     >>> from imbtorch import accuracy
     >>> table = InvarianceTable({"accuracy": invariances(accuracy)})
     >>> table.rows["accuracy"]["transpose"], len(str(table).splitlines())
-    (True, 3)
+    (True, 6)
     """
 
     rows: dict[str, dict[str, bool]]

@@ -1,5 +1,7 @@
 """The catalogue of the measures is held against the package: a row for each, with its range and direction."""
 
+import ast
+import inspect
 import re
 from fractions import Fraction
 from functools import partial
@@ -14,7 +16,7 @@ from cases import NEED_MATRIX, build, of_kind
 from oracles import FACTS, OF_EACH, OF_POSITIVE
 
 import imbtorch
-from imbtorch import ImbalanceReport, measures
+from imbtorch import ConfusionMatrixMetric, ImbalanceReport, measures
 from imbtorch.metrics import catalogue as metrics
 from imbtorch.metrics.catalogue import BY_KEY
 
@@ -140,3 +142,29 @@ def test_iba_says_what_it_got(measure, error, match):
         imbtorch.IndexBalancedAccuracy("binary", measure=measure)
     with pytest.raises(error, match=match):
         imbtorch.index_balanced_accuracy(torch.tensor(MATRIX), measure)
+
+
+@pytest.mark.parametrize("metric", BY_KEY.values(), ids=BY_KEY)
+def test_help_on_a_metric_says_what_its_measure_says_and_what_it_takes(metric):
+    text, measure = inspect.getdoc(metric), inspect.getdoc(metric.measure)
+    assert text.startswith(measure.partition("\n\nArgs:")[0])  # what it is, with the formula
+    value = re.search(r"Returns:\n(.*?)\n\n", measure, re.DOTALL)[1]
+    assert f"Value: {' '.join(value.split())}" in " ".join(text.split())  # range, direction and undefined cases
+    assert re.search(r"^Source: .*(\n\S.*)*", measure, re.MULTILINE)[0] in text
+    assert "\n    preds: class indices ``[N, ...]`` or scores ``[N, C, ...]``" in text
+    entries = re.findall(r"^    (\w+): ", text, re.MULTILINE)
+    everything = {*inspect.signature(ConfusionMatrixMetric).parameters, *inspect.signature(metric).parameters}
+    assert sorted(entries) == sorted({"preds", "target", *everything})  # each of them once
+    assert text.count(">>> metric = ") == 1
+
+
+def test_a_metric_keeps_its_short_docstring_in_the_source_and_one_of_yours_everywhere():
+    tree = ast.parse(inspect.getsource(metrics.MatthewsCorrCoef))
+    assert len(ast.get_docstring(tree.body[0]).splitlines()) == 5
+
+    class Mine(ConfusionMatrixMetric):
+        """Mine."""
+
+        measure = staticmethod(measures.accuracy)
+
+    assert Mine.__doc__ == "Mine."

@@ -83,14 +83,18 @@ def test_default_names(task):
 
 
 @pytest.mark.parametrize(("classes", "per_class"), [(20, 40), (21, 0), (1000, 0)])
-def test_per_class_names_up_to_20_classes(classes, per_class):
-    assert len(ImbalanceReport("multiclass", num_classes=classes)) == len(OVERALL) + per_class
+@pytest.mark.parametrize("named", [False, True])
+def test_per_class_names_up_to_20_classes(classes, per_class, named):
+    names = [f"class {index}" for index in range(classes)] if named else None
+    assert len(ImbalanceReport("multiclass", num_classes=classes, class_names=names)) == len(OVERALL) + per_class
 
 
 def test_per_class_names_can_be_chosen():
     many = [f"class {index}" for index in range(21)]
-    assert len(ImbalanceReport("multiclass", class_names=many)) == len(OVERALL) + 2 * 21
-    assert len(ImbalanceReport("multiclass", class_names=many, per_class=())) == len(OVERALL)
+    both = ImbalanceReport("multiclass", class_names=many, per_class=["recall", "precision"])
+    assert both.keys()[len(OVERALL) :] == [f"{each}/{name}" for each in ("recall", "precision") for name in many]
+    few = ImbalanceReport("multiclass", class_names=many[:20], per_class=())
+    assert few.keys() == ImbalanceReport("multiclass", class_names=many).keys() == NAMES["multiclass"]
     report = ImbalanceReport("multiclass", num_classes=21, per_class=("f1", "specificity"))
     assert report.keys()[len(OVERALL) :] == [f"{each}/{index}" for each in ("f1", "specificity") for index in range(21)]
     only = ImbalanceReport("multiclass", class_names=["cat", "dog"], measures={}, per_class=["recall"])
