@@ -230,20 +230,52 @@ def closure(names):
     return found.values()
 
 
-@pytest.fixture(scope="module")
-def fresh(built, metadata, tmp_path_factory):
-    """Python of an environment with the wheel and what it requires: links to what is installed here, no downloads."""
-    folder = tmp_path_factory.mktemp("environment")
+def environment(folder, wheel, needed):
+    """Return Python of an environment with the wheel and what it needs: links to what is installed, no downloads."""
     venv.create(folder, with_pip=False)
     python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     site = Path(call(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).strip())
-    for distribution in closure(requirements(metadata, None)):
+    for distribution in closure(needed):
         for top in {file.parts[0] for file in distribution.files} - {"..", "__pycache__"}:
             if not (site / top).exists():
                 (site / top).symlink_to(distribution.locate_file(top))
     install = ("-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", "--no-compile")
-    call(sys.executable, *install, built[0], cwd=folder)
+    call(sys.executable, *install, wheel, cwd=folder)
     return python
+
+
+@pytest.fixture(scope="module")
+def fresh(built, metadata, tmp_path_factory):
+    """Python of an environment with the wheel and what it requires."""
+    return environment(tmp_path_factory.mktemp("environment"), built[0], requirements(metadata, None))
+
+
+def test_the_readme_runs_and_the_guard_guards_without_the_source_tree(built, metadata, tmp_path):
+    needed = requirements(metadata, None) | requirements(metadata, "lightning")
+    python = environment(tmp_path / "environment", built[0], needed)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    program = (ROOT / "examples" / "quickstart.py").read_text(encoding="utf-8")
+    wrong = program.replace('mode="max"', 'mode="min"')
+    assert wrong != program
+    snippets = re.findall(r"^```python\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)
+    assert snippets
+    beginning = "import imbtorch, sys\nassert imbtorch.__file__.startswith(sys.prefix)\n"
+    prints, refused, *snippets = (
+        subprocess.run(
+            [python, "-I", "-W", "ignore", "-c", beginning + code],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        for code in (program, wrong, *snippets)
+    )
+    assert [each.returncode for each in (prints, *snippets)] == [0] * (1 + len(snippets)), prints.stderr
+    table = re.search(r"^```text\n(Kept and best epochs.*?)^Baseline", readme, re.DOTALL | re.MULTILINE)[1]
+    assert table in prints.stdout
+    assert refused.returncode == 1
+    assert re.search(r"mode=.?.?max", refused.stderr), refused.stderr
 
 
 def test_everything_public_works_with_what_is_required_alone(fresh, tmp_path):
