@@ -95,7 +95,7 @@ class LogitAdjustment(_Rule):
             logits: ``[N, K, ...]``; log-probabilities serve as well.
 
         Returns:
-            Adjusted logits in the same shape: in float64 for float64, else in float32.
+            Adjusted logits in the same shape, in float64 for float64, else in float32.
 
         Raises:
             ValueError: for another number of classes.

@@ -1,6 +1,7 @@
 """The web site: it builds without a warning, its links lead somewhere, and its search finds what readers look for."""
 
 import html.parser
+import importlib
 import json
 import subprocess
 import sys
@@ -70,11 +71,23 @@ def test_links_lead_somewhere_and_nothing_is_loaded_from_a_network(site):
 
 
 PAGES = {  # what readers look for, and the page that must be among the results
-    "balanced accuracy": "api/metrics",
-    "threshold": "api/metrics",
-    "ModelCheckpoint": "api/lightning",
-    "clusters": "api/inference",
+    "balanced accuracy": "api/metrics/BalancedAccuracy",
+    "threshold": "api/metrics/ThresholdSweep",
+    "ModelCheckpoint": "api/lightning/ModelCheckpoint",
+    "clusters": "api/inference/bootstrap",
+    "F1Score": "api/metrics/FScore",
+    "mcc": "api/metrics/MatthewsCorrCoef",
+    "sensitivity": "api/metrics/Recall",
+    "JaccardIndex": "api/metrics/Jaccard",
 }
+
+
+def test_each_public_object_has_a_page_with_its_signature_once(site):
+    for module in ("imbtorch", "imbtorch.analysis", "imbtorch.plots", "imbtorch.lightning", "imbtorch.huggingface"):
+        for name in importlib.import_module(module).__all__:
+            (page,) = site.glob(f"api/*/{name}.html")
+            assert page.read_text(encoding="utf-8").count(f'id="{module}.{name}"') == 1, name
+            assert "__init__" not in page.read_text(encoding="utf-8"), name
 
 
 def test_the_search_index_holds_what_readers_look_for(site):

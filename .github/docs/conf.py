@@ -20,6 +20,8 @@ from sphinx.util.nodes import make_refnode
 import imbtorch
 from imbtorch import Margins
 from imbtorch.lightning.base import Callback
+from imbtorch.measures.traits import CATALOGUE
+from imbtorch.suggestions import SYNONYMS
 
 logger = logging.getLogger(__name__)
 
@@ -41,14 +43,13 @@ myst_heading_anchors, myst_enable_extensions = 4, ["dollarmath"]
 autodoc_default_options = {
     "members": True,
     "member-order": "bysource",
-    "special-members": "__init__",
 }
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_inherit_docstrings = False
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
-napoleon_custom_sections = [("Further arguments", "params_style")]
+napoleon_custom_sections = [("Further arguments", "params_style"), ("Inputs of update", "params_style")]
 
 nitpicky = True  # every reference must resolve, those of signatures among them
 nitpick_ignore = [("py:class", "Axes"), ("py:class", "Figure")]  # of matplotlib, imported for type checkers alone
@@ -112,29 +113,86 @@ def replace_bases(app: Sphinx, name: str, value: type, options: object, bases: l
     bases[:] = shown_bases(value)
 
 
+OBJECTS: dict[str, list[tuple[str, str]]] = {}  # module -> page and public name of each object
+
+
+def write_pages(app: Sphinx) -> None:
+    """Write a page for each object of the modules that a page of the reference shows, in a folder of that page."""
+    written = set()
+    for page in (HERE / "api").glob("*.md"):
+        for module_name in re.findall(r"^\.\. public:: (\S+)", page.read_text(encoding="utf-8"), re.MULTILINE):
+            module = importlib.import_module(module_name)
+            listed = OBJECTS[module_name] = []
+            for name, value in vars(module).items():
+                public = public_name(value) if name in module.__all__ else None
+                if public is None:
+                    continue
+                path = page.with_suffix("") / f"{name}.rst"
+                text = "\n".join([name, "=" * len(name), "", *documentation(module_name, name, public, value), ""])
+                path.parent.mkdir(exist_ok=True)
+                if not path.exists() or path.read_text(encoding="utf-8") != text:  # else it would be read again
+                    path.write_text(text, encoding="utf-8")
+                written.add(path)
+                listed.append((path.relative_to(HERE).with_suffix("").as_posix(), public))
+    for path in set((HERE / "api").glob("*/*.rst")) - written:
+        path.unlink()
+
+
+def documentation(module: str, name: str, public: str, value: object) -> list[str]:
+    """Return the autodoc directive of an object; a class shows what it inherits from private classes."""
+    lines = [f".. index:: {'; '.join(others)}", ""] if (others := synonyms(name)) else []
+    if inspect.isclass(value):
+        lines.append(f".. autoclass:: {public}")
+        if shown_bases(value):
+            lines.append("   :show-inheritance:")
+        if not any(map(public_name, value.__bases__)):
+            lines.append("   :inherited-members: Metric, Module, tuple, Callback, Sampler, ModelCheckpoint")
+    elif callable(value):
+        lines.append(f".. autofunction:: {public}")
+    else:  # its docstring is found where it is defined only
+        lines.append(f".. autodata:: {module}.{name}\n   :no-value:")
+    if others:
+        lines += ["", f"Other names of this or a related measure: {', '.join(others)}."]
+    return lines
+
+
+def synonyms(name: str) -> list[str]:
+    """Return the names by which readers may search a measure or its metric: keys, synonyms, and other packages'."""
+    plain = name.lower().replace("_", "")
+    groups = [group for group in SYNONYMS if plain in group]
+    measure = getattr(imbtorch, name, None)
+    traits = CATALOGUE.get(getattr(measure, "measure", measure)) if callable(measure) else None
+    names = [traits.key] if traits else []
+    return sorted({other for group in groups for other in group}.union(names) - {plain, name})
+
+
 class PublicObjects(SphinxDirective):
-    """Document what users import of a module, by the name that they import, in the order of its source."""
+    """List what users import of a module, in the order of its source, with links to the page of each object."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """Write one autodoc directive for each object; a class shows what it inherits from private classes."""
-        module, lines = importlib.import_module(self.arguments[0]), []
-        for name, value in vars(module).items():
-            public = public_name(value) if name in module.__all__ else None
-            if public is None:
-                continue
-            if inspect.isclass(value):
-                lines.append(f".. autoclass:: {public}")
-                if shown_bases(value):
-                    lines.append("   :show-inheritance:")
-                if not any(map(public_name, value.__bases__)):
-                    lines.append("   :inherited-members: Metric, Module, tuple, Callback, Sampler, ModelCheckpoint")
-            elif callable(value):
-                lines.append(f".. autofunction:: {public}")
-            else:  # its docstring is found where it is defined only
-                lines.append(f".. autodata:: {module.__name__}.{name}\n   :no-value:")
+        """Write a table of names and first sentences, and enter the pages into the table of contents."""
+        if not OBJECTS[self.arguments[0]]:
+            raise self.error(f"{self.arguments[0]} has no public object")
+        lines = [".. list-table::", "   :widths: 35 65", ""]
+        for page, public in OBJECTS[self.arguments[0]]:
+            value = find(public)
+            summary = " ".join((inspect.getdoc(value) or "").partition("\n\n")[0].split())
+            first = re.split(r"(?<=[a-z)\]`])[.:;] |\.$", summary)[0]
+            shown = public.removeprefix("imbtorch.")
+            lines += [f"   * - :doc:`{shown} </{page}>`", f"     - {first if callable(value) else 'constant'}"]
+        lines += ["", ".. toctree::", "   :hidden:", ""]
+        lines += [f"   /{page}" for page, _ in OBJECTS[self.arguments[0]]]
         return self.parse_text_to_nodes("\n".join(lines))
+
+
+def add_constructor(app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]) -> None:
+    """Add the arguments of a constructor to a class whose docstring does not list them, in place of a second entry."""
+    constructor = vars(value).get("__init__") if inspect.isclass(value) else None
+    if constructor is not None and constructor.__doc__ and "Args:" not in lines:
+        section = inspect.cleandoc(constructor.__doc__).partition("\n\n")[2]
+        lines += ["", *section.splitlines(), ""]
 
 
 def skip_member(app: Sphinx, what: str, name: str, value: object, skip: bool, options: object) -> bool | None:
@@ -227,7 +285,9 @@ def show_math(self: Any, node: nodes.Element) -> None:
 def setup(app: Sphinx) -> None:
     """Connect what is above."""
     app.connect("include-read", relink)
+    app.connect("builder-inited", write_pages)
     app.add_directive("public", PublicObjects)
+    app.connect("autodoc-process-docstring", add_constructor, priority=390)  # before napoleon
     app.connect("autodoc-process-bases", replace_bases)
     app.connect("autodoc-skip-member", skip_member)
     app.connect("autodoc-process-docstring", undivided, priority=400)  # before napoleon
