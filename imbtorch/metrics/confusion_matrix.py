@@ -157,7 +157,7 @@ class ConfusionMatrixMetric(LocalCounts):
                 weights (not on MPS devices): exact for whole weights with sums below 2**53, which count like repeated
                 samples; otherwise rounded, with last digits that depend on the order of samples. Weighted counts have
                 no intervals.
-            clusters: True to keep counts of 64 buckets of clusters (images, patients), from which :meth:`interval`
+            clusters: True to keep counts of 64 buckets of clusters (images, patients), from which ``interval``
                 resamples; see :class:`~imbtorch.ImbalanceReport`. By default True in the multilabel task, else False.
             kwargs: arguments of :class:`torchmetrics.Metric`: ``process_group``, ``dist_sync_on_step``,
                 ``sync_on_compute``, ``dist_sync_fn``, ``distributed_available_fn``. ``compute_with_cache`` has no
