@@ -266,7 +266,7 @@ def test_the_readme_runs_and_the_guard_guards_without_the_source_tree(built, met
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=250,
             check=False,
         )
         for code in (program, wrong, *snippets)
