@@ -483,6 +483,7 @@ def test_everything_is_read_at_the_prevalence():
     assert value.low < found["value"] < value.high + 0.1
 
 
+@pytest.mark.filterwarnings("ignore:.*too few for this prevalence")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("seed", range(8))
 def test_nothing_stays_nothing_at_other_shares(seed, weighted):
