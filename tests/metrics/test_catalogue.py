@@ -128,7 +128,7 @@ def test_iba_of_a_metric_class_of_ones_own():
 @pytest.mark.parametrize(
     ("measure", "error", "match"),
     [
-        ("gmeen", ValueError, "measure must be .* 'geometric_mean', .*got 'gmeen'"),
+        ("gmeen", ValueError, "measure must be one of .*, got 'gmeen'; did you mean 'gmean'"),
         (3, TypeError, "measure must be a function of the counts, a metric class .* or a name .*got 3"),
         (None, TypeError, "measure must be a function .*got None"),
         (torchmetrics.Accuracy, TypeError, "measure must be .*Accuracy"),
