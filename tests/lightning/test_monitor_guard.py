@@ -17,6 +17,7 @@ from processes import counted_collectives, launch
 from sklearn import metrics as sklearn_metrics
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+from torchmetrics import MetricCollection
 from torchmetrics.classification import MulticlassAccuracy
 from torchmetrics.wrappers import (
     BinaryTargetTransformer,
@@ -894,3 +895,40 @@ def test_the_guard_knows_metrics_of_scores():
         fit(module(lambda made: made.log("val_auc", made.auc)), [ModelCheckpoint(monitor="val_auc")])
     with pytest.warns(UserWarning, match=r"self\.auc still held \d+ earlier updates when this validation began"):
         fit(module(lambda made: made.log("other", made.auc.compute())))
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_a_report_that_is_logged_as_one_value_says_what_to_write(nested):
+    def end(module):
+        if nested:
+            module.log_dict(module.metrics)
+        else:
+            module.log("report", module.metrics["report"])
+
+    def step(module, batch, batch_idx):
+        module.metrics.update(torch.tensor([0, 1]), torch.tensor([0, 1]))
+
+    module = scripted(lightning)(validation_step=step, on_validation_epoch_end=end)
+    module.metrics = MetricCollection({"report": ImbalanceReport("binary"), "recall": imbtorch.Recall("binary")})
+    with pytest.raises(
+        TypeError, match=r"^self\.log takes a tensor, .*; write self\.log_dict\(report\), with the report"
+    ):
+        fit(module)
+
+
+class Exported(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.report, self.sweep = ImbalanceReport("binary"), imbtorch.ThresholdSweep("f1")
+
+    def forward(self, inputs):
+        return 2 * inputs
+
+
+@pytest.mark.filterwarnings(
+    "ignore:.*torch.jit.*",
+    "ignore:This property will be removed in 2.0.0",
+    "ignore:.*to_torchscript.* has been deprecated",
+)
+def test_a_lightning_module_with_a_report_becomes_torchscript():
+    assert Exported().to_torchscript()(torch.ones(2)).tolist() == [2, 2]
