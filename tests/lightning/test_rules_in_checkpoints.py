@@ -1,0 +1,138 @@
+"""Rules in checkpoints: another process tests with the rule of the epoch that was kept, not of the last one."""
+
+import os
+
+import lightning
+import pytest
+import torch
+from adjustments import decided, long_tail
+from processes import launch
+from sklearn import metrics as sk
+from sweeps import drawn
+from torch.utils.data import DataLoader, TensorDataset
+from trainings import QUIET, THIRD_PARTY, exact, join_lightning
+
+import imbtorch
+from imbtorch import LogitAdjustment, LogitAdjustmentSweep, Threshold, ThresholdSweep
+from imbtorch.lightning import ModelCheckpoint
+
+pytestmark = [pytest.mark.filterwarnings(f"ignore:{text}") for text in THIRD_PARTY]
+
+CONFIDENCE, NOISE = (1.0, 2.0, 0.5), (1.0, 0.0, 1.0)  # of the scores after each epoch; the second one is the best
+
+
+class Trained(lightning.LightningModule):
+    """Network whose scores are those of the data, with the confidence and the noise of the epoch."""
+
+    def __init__(self, rule, sweep, metric):
+        super().__init__()
+        self.rule, self.sweep, self.metric = rule, sweep, metric
+        self.net = torch.nn.Linear(1, 1)
+        self.register_buffer("confidence", torch.tensor(0.0))
+        self.register_buffer("noise", torch.tensor(0.0))
+
+    def forward(self, batch):
+        scores, noise, _ = batch
+        return self.confidence * (scores + self.noise * noise)
+
+    def training_step(self, batch, batch_idx):
+        return self.net(torch.ones(1, 1)).sum()
+
+    def on_validation_epoch_start(self):
+        self.confidence.fill_(CONFIDENCE[self.current_epoch])
+        self.noise.fill_(NOISE[self.current_epoch])
+
+    def validation_step(self, batch, batch_idx):
+        self.sweep.update(self(batch), batch[-1])
+
+    def on_validation_epoch_end(self):
+        self.log_dict(self.sweep)
+        self.rule.take(self.sweep)
+
+    def test_step(self, batch, batch_idx):
+        self.metric.update(self.rule(self(batch)), batch[-1])
+
+    def on_test_epoch_end(self):
+        self.log("test", self.metric)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.net.parameters(), 0.1)
+
+
+def of_classes():
+    """Return the module of several classes, and its scores, noise and targets."""
+    logits, target, prior = long_tail(1001)
+    noise = 3 * torch.randn(logits.shape, generator=torch.Generator().manual_seed(1))
+    sweep = LogitAdjustmentSweep("balanced_accuracy", prior, logits=True, prefix="val_")
+    metric = imbtorch.BalancedAccuracy("multiclass", 5)
+    return Trained(LogitAdjustment(prior), sweep, metric), (logits.float(), noise, target)
+
+
+def of_a_threshold():
+    """Return the module of two classes, and its scores, noise and targets."""
+    logits, target = drawn(1001, 0.2)
+    noise = 3 * torch.randn(logits.shape, generator=torch.Generator().manual_seed(1))
+    sweep = ThresholdSweep("f1", logits=True, prefix="val_")
+    return Trained(Threshold(0.5, logits=True), sweep, imbtorch.FScore("binary")), (logits.float(), noise, target)
+
+
+def fitted(rank, world, build, folder):
+    """Fit, and return the path of the kept checkpoint, the rules of all epochs, and the tested value."""
+    if world > 1:
+        join_lightning(world)
+    module, data = build()
+    options = {**QUIET, "devices": world, "strategy": "ddp" if world > 1 else "auto", "use_distributed_sampler": False}
+    kept = ModelCheckpoint(folder, "{epoch}", monitor="val_value", mode="max", save_top_k=-1)
+    trainer = lightning.Trainer(
+        max_epochs=3, callbacks=[kept], logger=False, num_sanity_val_steps=1, default_root_dir=folder, **options
+    )
+    loader = exact(TensorDataset(*data), 100)
+    trainer.fit(module, loader, loader)
+    last = numbers(module.rule.state_dict())
+    value = trainer.test(module, loader, ckpt_path="best", verbose=False)[0]["test"]
+    paths = (os.path.join(folder, f"epoch={epoch}.ckpt") for epoch in range(3))
+    rules = [numbers(torch.load(path, weights_only=True)["state_dict"], "rule.") for path in paths]
+    return kept.best_model_path, rules, last, value
+
+
+def numbers(state, prefix=""):
+    """Return the entries of a state dict as numbers, which a process can send."""
+    return {name[len(prefix) :]: each.tolist() for name, each in state.items() if name.startswith(prefix)}
+
+
+def measured(rank, world, build, path):
+    """Test a checkpoint with a module that was never validated."""
+    module, data = build()
+    trainer = lightning.Trainer(logger=False, enable_checkpointing=False, **QUIET)
+    value = trainer.test(module, DataLoader(TensorDataset(*data), 100), ckpt_path=path, verbose=False)[0]["test"]
+    return value, numbers(module.rule.state_dict())
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_each_checkpoint_holds_its_own_tau(world, tmp_path):
+    path, rules, last, value = launch(world, fitted, of_classes, str(tmp_path))[0]
+    taus = [rule["tau"] for rule in rules]
+    assert path.endswith("epoch=1.ckpt")
+    assert taus[1] == pytest.approx(2, abs=0.3)
+    assert len(set(taus)) == 3
+    assert last["tau"] == taus[2]
+    ((again, rule),) = launch(1, measured, of_classes, path)
+    assert rule["tau"] == taus[1]
+    _, (logits, _, target) = of_classes()
+    prior = long_tail(1)[2]
+    assert rule["prior"] == pytest.approx((prior / prior.sum()).tolist())
+    chosen = decided(2 * logits, prior, [taus[1]])[0]
+    assert again == value == pytest.approx(sk.balanced_accuracy_score(target, chosen), abs=1e-6)
+    assert again > sk.balanced_accuracy_score(target, decided(2 * logits, prior, [taus[2]])[0])
+
+
+def test_each_checkpoint_holds_its_own_threshold(tmp_path):
+    ((path, rules, last, value),) = launch(1, fitted, of_a_threshold, str(tmp_path))
+    thresholds = [rule["threshold"] for rule in rules]
+    assert path.endswith("epoch=1.ckpt")
+    assert len(set(thresholds)) == 3
+    assert last["threshold"] == thresholds[2]
+    ((again, rule),) = launch(1, measured, of_a_threshold, path)
+    assert rule == {"threshold": thresholds[1]}
+    _, (logits, _, target) = of_a_threshold()
+    assert again == value == pytest.approx(sk.f1_score(target, (2 * logits).sigmoid() > thresholds[1]), abs=1e-6)
