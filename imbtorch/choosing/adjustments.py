@@ -9,20 +9,16 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from imbtorch.choosing.thresholds import Limits, infeasible
+from imbtorch.choosing.thresholds import InfeasibleError, Limits, infeasible
 from imbtorch.counts import CountedMargins, Margins, Measure, evaluated
 from imbtorch.inference.draws import clusters_drawn
 from imbtorch.inference.intervals import Interval, quantiles, stretch
 
-__all__ = ["AdjustmentPoint", "Adjustments", "InfeasibleError"]
+__all__ = ["AdjustmentPoint", "Adjustments"]
 
 RESAMPLES = 100  # resamples of buckets, each of which has a best tau
 DRAWS = 2000  # resamples for the interval of the gain
 CELLS_AT_ONCE = 4_000_000  # cells of resampled counts in memory, 32 MB
-
-
-class InfeasibleError(ValueError):
-    """Error about limits that no tau keeps."""
 
 
 @dataclass(frozen=True, eq=False)

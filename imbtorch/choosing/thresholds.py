@@ -10,17 +10,20 @@ import torch
 from torch import Tensor
 
 from imbtorch.choosing.promises import promised
-from imbtorch.counts import Counts, Measure, evaluated, rescaled
+from imbtorch.counts import Counts, Measure, evaluated, ratio, rescaled
 from imbtorch.inference.draws import gammas
 from imbtorch.inference.scores import matrices_of
 from imbtorch.properties.isometrics import precision_recall_points
 from imbtorch.tables import wrapped
 
 __all__ = [
+    "Corrected",
+    "InfeasibleError",
     "Limit",
     "Limits",
     "OperatingPoint",
     "best_place",
+    "candidates",
     "corrected_counts",
     "distinct",
     "infeasible",
@@ -117,6 +120,61 @@ def distinct(histogram: Tensor, thresholds: int) -> tuple[Tensor, Tensor]:
     return whole[:, held], held[:-1].nonzero().flatten()
 
 
+class InfeasibleError(ValueError):
+    """Error about limits that no candidate keeps."""
+
+
+class Candidates(NamedTuple):
+    """Thresholds that predict differently.
+
+    Attributes:
+        thresholds: ``[K]``; the last one may be 1, at which nothing is flagged.
+        places: index of each among the given thresholds, ``[K]``.
+        counts: ``[K, 2, 2]``.
+        rates: counts, or rates at other class shares.
+    """
+
+    thresholds: Tensor
+    places: Tensor
+    counts: Tensor
+    rates: Tensor
+
+    def best(self, objective: Measure, limits: Limits, where: str) -> tuple[int, Tensor]:
+        """Return the index of the best threshold within limits, and which of them keep the limits, bools ``[K]``.
+
+        Raises:
+            InfeasibleError: if no threshold keeps the limits; it begins with ``where``.
+        """
+        kept = {name: limit.kept(self.rates) for name, limit in limits.items()}
+        feasible = torch.stack([*kept.values(), torch.ones(len(self.places), dtype=torch.bool)]).all(0)
+        if not bool(feasible.any()):
+            raise InfeasibleError(where + infeasible(limits, kept, self.rates))
+        return self.best_of(objective, feasible), feasible
+
+    def best_of(self, objective: Measure, feasible: Tensor) -> int:
+        """Return the index of the best of the feasible thresholds, the lowest of tied ones."""
+        goodness = evaluated(objective, self.rates).nan_to_num(nan=-torch.inf)
+        order = goodness.argsort(descending=True, stable=True)
+        return int(order[feasible[order]][0])
+
+
+def candidates(histogram: Tensor, thresholds: Tensor, shares: Tensor | None) -> Candidates:
+    """Find the thresholds that predict differently; one at which nothing is flagged is always among them.
+
+    Args:
+        histogram: ``[2, B]`` counts on the CPU.
+        thresholds: ``[T]``, between the first T + 1 bins.
+        shares: ``[2]`` class shares at which all values are read; None for those of the counts.
+    """
+    small, index = distinct(histogram, len(thresholds))
+    if bool(small[:, -1].any()):  # scores above all thresholds: only a threshold of 1 flags nobody
+        small = torch.cat((small, torch.zeros_like(small[:, :1])), -1)
+        index = torch.cat((index, index.new_tensor([len(thresholds)])))
+        thresholds = torch.cat((thresholds, thresholds.new_ones(1)))
+    counts = matrices_of(small)
+    return Candidates(thresholds[index], index, counts, _read_at(shares, counts.double()))
+
+
 def operating_point(
     histogram: Tensor,
     thresholds: Tensor,
@@ -146,27 +204,16 @@ def operating_point(
     Raises:
         ValueError: if no threshold keeps the limits, or none can be promised.
     """
-    small, index = distinct(histogram, len(thresholds))
-    if bool(small[:, -1].any()):  # scores above all thresholds: only a threshold of 1 flags nobody
-        small = torch.cat((small, torch.zeros_like(small[:, :1])), -1)
-        index = torch.cat((index, index.new_tensor([len(thresholds)])))
-        thresholds = torch.cat((thresholds, thresholds.new_ones(1)))
-    counts = matrices_of(small)
-    rates = _read_at(shares, counts.double())
-    goodness = evaluated(objective, rates).nan_to_num(nan=-torch.inf)
-    kept = {name: limit.kept(rates) for name, limit in limits.items()}
-    feasible = torch.stack([*kept.values(), torch.ones_like(goodness, dtype=torch.bool)]).all(0)
-    if not bool(feasible.any()):
-        raise ValueError(where + infeasible(limits, kept, rates))
+    found = candidates(histogram, thresholds, shares)
+    place, feasible = found.best(objective, limits, where)
+    counts, rates = found.counts, found.rates
     if sure is not None:
-        feasible &= _promised(limits, counts, sure, where)
-    order = goodness.argsort(descending=True, stable=True)
-    place = int(order[feasible[order]][0])
+        place = found.best_of(objective, feasible & _promised(limits, counts, sure, where))
     at = rates[place]
     recall, precision = precision_recall_points(at.unsqueeze(0))[0].tolist()
     alerts = at[..., 1].sum() / at.sum()
     return OperatingPoint(
-        thresholds[index[place]].item(),
+        found.thresholds[place].item(),
         evaluated(measure, rates)[place].item(),
         counts[place],
         recall,
@@ -255,51 +302,90 @@ def worst_value(higher_is_better: bool | None, bounds: tuple[float | None, float
     return worst if worst is not None else -largest if higher_is_better else largest
 
 
+class Corrected(NamedTuple):
+    """Counts at the best threshold, corrected for its choice.
+
+    Attributes:
+        counts: float64 ``[2, 2]``, whose rows sum to the targets.
+        failed: number of halves in which no threshold keeps the limits.
+        halves: number of halves.
+    """
+
+    counts: Tensor
+    failed: int
+    halves: int
+
+
 def corrected_counts(
     histogram: Tensor,
     thresholds: int,
     objective: Measure,
     generator: torch.Generator | None = None,
-) -> Tensor:
+    limits: Limits | None = None,
+) -> Corrected:
     """Compute the counts at the best threshold, corrected for its choice on the same samples.
 
     Samples are divided at random into two halves; the threshold that is best on one half is counted on the other. The
     mean of these counts over repeats has a weight of three quarters, the counts at the kept threshold of one quarter,
     because half of the samples choose worse than all of them. The bins suffice for that: the number of samples of a bin
-    in the first half is binomial.
+    in the first half is binomial. A half in which no threshold keeps the limits chooses nothing.
 
     Args:
         histogram: ``[2, B]`` whole counts on the CPU.
         thresholds: number of thresholds T; all bins above the last threshold are merged.
         objective: function of counts ``[..., 2, 2]`` that is maximised; of tied thresholds the lowest is taken.
         generator: source of randomness, on the CPU.
+        limits: limits that a threshold must keep, on all samples and in each half; None for none.
 
-    Returns:
-        float64 ``[2, 2]``, whose rows sum to the targets.
+    Raises:
+        InfeasibleError: if no threshold keeps the limits on all samples.
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> from imbtorch import balanced_accuracy
-    >>> corrected_counts(torch.tensor([[9, 0], [0, 9]]), 1, balanced_accuracy, generator=generator)
+    >>> corrected_counts(torch.tensor([[9, 0], [0, 9]]), 1, balanced_accuracy, generator=generator).counts
     tensor([[9., 0.],
             [0., 9.]], dtype=torch.float64)
     """
     small, _ = distinct(histogram, thresholds)
+    if limits and bool(small[:, -1].any()):  # a threshold of 1 flags nobody
+        small = torch.cat((small, torch.zeros_like(small[:, :1])), -1)
     whole = small.double()
     kept = matrices_of(whole)
-    kept = kept[best_place(objective, kept)]
-    crossed = torch.zeros_like(kept)
+    place = best_place(objective, kept, limits)
+    if place is None:
+        assert limits is not None
+        raise InfeasibleError(infeasible(limits, {name: limit.kept(kept) for name, limit in limits.items()}, kept))
+    kept, crossed, failed = kept[place], torch.zeros_like(kept[0]), 0
     for _ in range(REPEATS):  # one at a time, so that matrices stay in the cache
         first = torch.binomial(whole, torch.full_like(whole, 0.5), generator)
         halves = matrices_of(first), matrices_of(whole - first)
-        crossed += halves[1][best_place(objective, halves[0])] + halves[0][best_place(objective, halves[1])]
-    return kept / 4 + crossed * (3 / 4 / REPEATS)
+        for own, other in (halves, halves[::-1]):
+            place = best_place(objective, own, limits)
+            if place is None:
+                failed += 1
+            else:
+                crossed += other[place]
+    if not failed:
+        return Corrected(kept / 4 + crossed * (3 / 4 / REPEATS), 0, 2 * REPEATS)
+    if failed == 2 * REPEATS:
+        return Corrected(kept, failed, 2 * REPEATS)
+    targets = whole.sum(-1, keepdim=True)
+    return Corrected(kept / 4 + ratio(crossed, crossed.sum(-1, keepdim=True)) * targets * 3 / 4, failed, 2 * REPEATS)
 
 
-def best_place(objective: Measure, counts: Tensor) -> int:
+def best_place(objective: Measure, counts: Tensor, limits: Limits | None = None) -> int | None:
     """Find the index of the best of counts ``[K, 2, 2]``, the first of tied ones; nan is never the best.
 
     Args:
         objective: function of counts that is maximised.
         counts: ``[K, 2, 2]``.
+        limits: limits that it must keep; None for none.
+
+    Returns:
+        Index, or None if none of the counts keep the limits.
     """
-    return int(evaluated(objective, counts).nan_to_num(nan=-torch.inf).argmax())
+    goodness = evaluated(objective, counts).nan_to_num(nan=-torch.inf)
+    if not limits:
+        return int(goodness.argmax())
+    kept = torch.stack([limit.kept(counts) for limit in limits.values()]).all(0).nonzero().flatten()
+    return int(kept[goodness[kept].argmax()]) if len(kept) else None

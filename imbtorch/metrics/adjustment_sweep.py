@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.choosing.adjustments import AdjustmentPoint, Adjustments, InfeasibleError
-from imbtorch.choosing.thresholds import worst_value
+from imbtorch.choosing.adjustments import AdjustmentPoint, Adjustments
+from imbtorch.choosing.thresholds import InfeasibleError, worst_value
 from imbtorch.compat import warn_caller
 from imbtorch.counts import Margins, evaluated
 from imbtorch.inference.intervals import Interval

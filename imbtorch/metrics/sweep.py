@@ -9,20 +9,20 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.choosing.thresholds import OperatingPoint
+from imbtorch.choosing.thresholds import OperatingPoint, worst_value
 from imbtorch.counts import Counts, check_choice, double, evaluated, rescaled_rows
 from imbtorch.inference.intervals import Interval
 from imbtorch.inference.scores import unresolved
 from imbtorch.metrics.averaging import FRAGILE, AveragedMeasure, with_an_error
-from imbtorch.metrics.base import OnInvalid, TorchmetricsArguments, canonical
+from imbtorch.metrics.base import UNSURE, OnInvalid, TorchmetricsArguments, canonical
 from imbtorch.metrics.confusion_matrix import ConfusionMatrixMetric
 from imbtorch.metrics.histogram import Grid, Histogram
-from imbtorch.metrics.limits import priced_text
+from imbtorch.metrics.limits import checked_limits, priced_text
 from imbtorch.metrics.resolving import Measured, as_given, directed, metric_class, resolved
 from imbtorch.metrics.rows import Row
 from imbtorch.metrics.shared_result import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
-from imbtorch.metrics.sweep_result import Also, SweepResult, SweepSettings
+from imbtorch.metrics.sweep_result import Also, SweepResult, SweepSettings, checked_costs
 from imbtorch.tasks import Counting, Task
 
 __all__ = ["ThresholdSweep"]
@@ -87,6 +87,14 @@ class ThresholdSweep(SharedResult):
         per_class: must be True for multiclass, to confirm that each class is swept against the rest.
         class_names: names of the labels or classes, which appear in the names of the values; by default their indices.
         also: names of further values, see above; by default none.
+        at_least: name of a measure -> least value, such as ``{"recall": 0.9}``: the threshold is the best one among
+            those that keep these floors. Precision at a recall of at least .9 is
+            ``ThresholdSweep("precision", at_least={"recall": 0.9})``. Where no threshold keeps them, the worst possible
+            value is logged (0 for precision; nan would stop Lightning's ``EarlyStopping``), with one warning that says
+            what is reachable. By default no floors.
+        alerts: greatest share of samples that may be predicted positive, such as .005; by default no budget.
+        costs: ``[[0, fp], [fn, 0]]``: within the limits the threshold with the lowest expected cost is chosen, and the
+            measure is logged there.
         prevalence: class shares of the population for which all values are computed, in any unit:
             ``[negatives, positives]`` such as ``[0.999, 0.001]``; one share for each class for multiclass; the share of
             positives of each label, in [0, 1], for multilabel. By default values are those of the counted samples.
@@ -119,6 +127,18 @@ class ThresholdSweep(SharedResult):
         lambda sweep: sweep._histogram.grid.thresholds.clone(), "Sorted thresholds, float64 ``[T]`` on the CPU."
     )
     also = Setting[tuple[str, ...]]("_also", "Further values.")
+    at_least = Setting[dict[str, float]](
+        lambda sweep: {name: limit.bound for name, limit in sweep._settings.limits.items() if limit.least},
+        "Floors within which the threshold is chosen.",
+    )
+    alerts = Setting[float | None](
+        lambda sweep: next((limit.bound for limit in sweep._settings.limits.values() if not limit.least), None),
+        "Greatest share of samples that may be predicted positive.",
+    )
+    costs = Setting[Tensor | None](
+        lambda sweep: None if sweep._settings.costs is None else sweep._settings.costs.clone(),
+        "Costs by which the threshold is chosen.",
+    )
     class_names = Setting[tuple[str, ...]]("_class_names", "Names of labels or classes.")
 
     def __init__(
@@ -132,6 +152,9 @@ class ThresholdSweep(SharedResult):
         per_class: bool = False,
         class_names: Sequence[str] | None = None,
         also: Sequence[Also] = (),
+        at_least: Mapping[str, float] | None = None,
+        alerts: float | None = None,
+        costs: Tensor | Sequence[Sequence[float]] | None = None,
         prevalence: Tensor | Sequence[float] | None = None,
         higher_is_better: bool | None = None,
         prefix: str = "",
@@ -174,7 +197,11 @@ class ThresholdSweep(SharedResult):
             self._also,
             self._prevalence,
             crowded=grid.name == DEFAULT,
+            limits=checked_limits({} if at_least is None else at_least, alerts, None),
+            costs=checked_costs(costs),
         )
+        if weighted and self._settings.limits:
+            raise ValueError(f"at_least and alerts need probabilities, and {UNSURE}")
         self._name(self._settings.rows, prefix, postfix)
 
     @property
@@ -196,11 +223,15 @@ class ThresholdSweep(SharedResult):
         grid = self._histogram.grid
         shown |= {} if grid.name == DEFAULT else {"thresholds": len(grid.thresholds)}
         shown |= {"also": self.also} if self.also else {}
+        shown |= {"at_least": self.at_least} if self.at_least else {}
+        shown |= {} if self.alerts is None else {"alerts": self.alerts}
+        shown |= {} if self.costs is None else {"costs": self.costs.tolist()}
         shown |= {} if self.prevalence is None else {"prevalence": list(self.prevalence)}
         return shown | super()._shown_arguments()
 
     def _settings_text(self) -> str:
-        return f"{super()._settings_text()} {canonical((self._measure.settings, self._class_names))}"
+        own = (self._measure.settings, self._class_names, self.at_least, self.alerts, self.costs)
+        return f"{super()._settings_text()} {canonical(own)}"
 
     # --- computing --------------------------------------------------------------------------------------------------
 
@@ -222,6 +253,7 @@ class ThresholdSweep(SharedResult):
         actual = counts.sum(-1)
         self._report_problems(actual[:, 1] if self.task == "multiclass" else actual, self._prevalence)
         self._warn_of_crowds(counts)
+        self._warn_of_limits(counts)
         values = self._settings.values(counts)
         self._warn_of_few_samples(counts, values)
         return self._keep(SweepResult(values, counts, self._settings))
@@ -257,6 +289,20 @@ class ThresholdSweep(SharedResult):
                     "prevalence; count more of them",
                 )
                 return
+
+    def _warn_of_limits(self, histogram: Tensor) -> None:
+        """Warn if no threshold keeps the limits, and say what is reachable."""
+        if not self._settings.limits or not self._may_warn("infeasible"):
+            return
+        problems = self._settings.problems(histogram)
+        if problems:
+            worst = worst_value(self._measure.higher_is_better, self._measure.traits.bounds)
+            more = f"; and {len(problems) - 3} more" if len(problems) > 3 else ""
+            self._warn_once(
+                "infeasible",
+                f"{type(self).__name__}: {'; '.join(problems[:3])}{more}; the worst possible value, {worst:g}, is "
+                "reported",
+            )
 
     def _warn_of_crowds(self, histogram: Tensor) -> None:
         """Warn if the samples of one bin could change AUC or average precision too much."""

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
 
 import torch
 from torch import Tensor
 
 from imbtorch.arguments import check_generator
-from imbtorch.choosing.thresholds import OperatingPoint, best_place, corrected_counts, distinct, operating_point
+from imbtorch.choosing.thresholds import (
+    InfeasibleError,
+    Limits,
+    OperatingPoint,
+    best_place,
+    candidates,
+    corrected_counts,
+    distinct,
+    operating_point,
+    worst_value,
+)
 from imbtorch.compat import warn_caller
 from imbtorch.counts import Measure, check_choice, double, evaluated, rescaled_rows
 from imbtorch.inference.intervals import Interval, check_level, posterior, quantiles
@@ -66,6 +76,8 @@ class SweepSettings:
         also: names of further values.
         prevalence: class shares of the population for which values are computed; None for those of the counts.
         crowded: whether the thresholds crowd near 0 and 1, so that pictures show them as logits.
+        limits: limits within which the threshold is chosen.
+        costs: ``[2, 2]`` costs by which it is chosen in place of the measure; None without.
     """
 
     counting: Counting
@@ -76,6 +88,8 @@ class SweepSettings:
     also: tuple[str, ...]
     prevalence: Tensor | None
     crowded: bool
+    limits: Limits = field(default_factory=dict)
+    costs: Tensor | None = None
 
     def rows_of(self, name: str) -> list[Row]:
         """Return the rows of a value: one for each label or class, then their mean if it has one."""
@@ -92,12 +106,9 @@ class SweepSettings:
 
     def values(self, histogram: Tensor) -> dict[Row, Tensor]:
         """Return the value of each row, given a histogram ``[..., 2, B]`` of the scores of negatives and positives."""
-        at_each, higher = self.at_each_threshold(histogram), self.measure.higher_is_better
-        ranked = at_each.nan_to_num(nan=-torch.inf if higher else torch.inf)
-        best = ranked.argmax(-1) if higher else ranked.argmin(-1)
         wide = torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32
-        found = {"threshold": self.thresholds.to(best.device)[best]}  # in float64, whatever values are in
-        found["value"] = at_each.gather(-1, best.unsqueeze(-1)).squeeze(-1).to(histogram.device, wide)
+        best, chosen, value = self._within_limits(histogram) if self.constrained else self._best(histogram)
+        found = {"threshold": chosen, "value": value.to(histogram.device, wide)}  # thresholds stay in float64
         whole = histogram.sum(-1).gt(0).all(-1)  # labels that have targets of both classes
         for name in self.also:
             if name == "partial_auc":
@@ -113,6 +124,65 @@ class SweepSettings:
             for name, parts in found.items()
             for row, value in zip(self.rows_of(name), parts.reshape(-1).unbind(), strict=True)
         }
+
+    @property
+    def constrained(self) -> bool:
+        """True if the threshold is chosen within limits or by costs."""
+        return bool(self.limits) or self.costs is not None
+
+    def _best(self, histogram: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the index of the best threshold, the threshold, and the value there, each ``[]`` or ``[L]``."""
+        at_each, higher = self.at_each_threshold(histogram), self.measure.higher_is_better
+        ranked = at_each.nan_to_num(nan=-torch.inf if higher else torch.inf)
+        best = ranked.argmax(-1) if higher else ranked.argmin(-1)
+        return best, self.thresholds.to(best.device)[best], at_each.gather(-1, best.unsqueeze(-1)).squeeze(-1)
+
+    def _within_limits(self, histogram: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the same as :meth:`_best` within the limits.
+
+        Where no threshold keeps them, it is the threshold nearest to .5 and the worst possible value. Without targets
+        of both classes the value is nan.
+        """
+        found = []
+        for index, each in enumerate(histogram.cpu().reshape(-1, *histogram.shape[-2:])):
+            swept = candidates(each, self.thresholds, self.shares_of(index))
+            if not bool(each.sum(-1).all()):
+                found.append((0, self.thresholds[0].item(), torch.nan))
+                continue
+            try:
+                place, _ = swept.best(self.objective(), self.limits, "")
+            except InfeasibleError:
+                nearest = int((self.thresholds - 0.5).abs().argmin())
+                worst = worst_value(self.measure.higher_is_better, self.measure.traits.bounds)
+                found.append((nearest, self.thresholds[nearest].item(), worst))
+                continue
+            value = evaluated(self.measure, swept.rates)[place].item()
+            last = len(self.thresholds) - 1  # a threshold of 1 may lie behind it
+            found.append((min(int(swept.places[place]), last), swept.thresholds[place].item(), value))
+        places, *others = zip(*found, strict=True)
+        shape = histogram.shape[:-2]
+        chosen, values = (torch.tensor(each, dtype=torch.float64).reshape(shape) for each in others)
+        return torch.tensor(places, device=histogram.device).reshape(shape), chosen, values
+
+    def problems(self, histogram: Tensor) -> list[str]:
+        """Describe limits that no threshold keeps, for each label with targets of both classes."""
+        texts = []
+        for index, each in enumerate(histogram.cpu().reshape(-1, *histogram.shape[-2:])):
+            where = "" if self.counting.task == "binary" else f"{self.class_names[index]}: "
+            if bool(each.sum(-1).all()):
+                try:
+                    candidates(each, self.thresholds, self.shares_of(index)).best(self.objective(), self.limits, where)
+                except InfeasibleError as error:
+                    texts.append(str(error))
+        return texts
+
+    def limits_of(self, index: int) -> Limits:
+        """Return the limits as functions of the counts of a label, which rescale them to the prevalence."""
+        shares = self.shares_of(index)
+        if shares is None:
+            return self.limits
+        read = {name: AtPrevalence(limit.measure, shares) for name, limit in self.limits.items()}
+        return {name: limit._replace(measure=read[name]) for name, limit in self.limits.items()}
 
     def rates(self, histogram: Tensor) -> Tensor:
         """Rescale a histogram to the prevalence, if there is one."""
@@ -140,10 +210,22 @@ class SweepSettings:
         return None if shares is None else shares.reshape(-1, 2)[index]
 
     def objective(self, index: int | None = None) -> Measure:
-        """Return the measure as a function to maximise: at the prevalence of a label, or without ``index`` as is."""
+        """Return a function to maximise: at the prevalence of a label, or without ``index`` as is."""
         shares = None if index is None else self.shares_of(index)
-        measure: Measure = self.measure if shares is None else AtPrevalence(self.measure, shares)
-        return measure if self.measure.higher_is_better else negated(measure)
+        higher, measure = bool(self.measure.higher_is_better), cast(Measure, self.measure)
+        if self.costs is not None:
+            higher, measure = False, partial(expected_cost, costs=self.costs)
+        measure = measure if shares is None else AtPrevalence(measure, shares)
+        return measure if higher else negated(measure)
+
+
+def checked_costs(costs: Tensor | Sequence[Sequence[float]] | None) -> Tensor | None:
+    """Convert costs to float64 ``[2, 2]`` on the CPU and try them; None stays None."""
+    if costs is None:
+        return None
+    given = torch.as_tensor(costs, dtype=torch.float64, device="cpu").clone()
+    expected_cost(torch.ones(2, 2, dtype=torch.float64, device="cpu"), costs=given)
+    return given
 
 
 def negated(measure: Measure) -> Measure:
@@ -308,9 +390,16 @@ class SweepResult(Result):
         """Compute the interval of the best value of one label, corrected for the choice."""
         shares, number = self._settings.shares_of(index), len(self._settings.thresholds)
         measure = self._settings.measure if shares is None else AtPrevalence(self._settings.measure, shares)
-        counts = corrected_counts(histogram, number, self._settings.objective(index), generator=generator)
-        found = posterior(measure, counts, level=level, generator=generator)
-        return replace(found, method="half-sampling, posterior")
+        limits, objective = self._settings.limits_of(index), self._settings.objective(index)
+        corrected = corrected_counts(histogram, number, objective, generator, limits)
+        found = posterior(measure, corrected.counts, level=level, generator=generator)
+        method = "half-sampling, posterior"
+        if limits:
+            held = (f"{name} {evaluated(limit.measure, corrected.counts):.3f}" for name, limit in limits.items())
+            method += f"; on held-out halves {', '.join(held)}"
+        if corrected.failed:
+            method += f"; no threshold keeps the limits in {corrected.failed} of {corrected.halves} halves"
+        return replace(found, method=method)
 
     def _resampled(
         self, name: str, index: int, histogram: Tensor, level: float, generator: torch.Generator | None
@@ -318,9 +407,15 @@ class SweepResult(Result):
         """Compute percentiles over resamples of the best threshold, or of the partial AUC at the present one."""
         objective, number = self._settings.objective(index), len(self._settings.thresholds)
 
+        limits = self._settings.limits_of(index)
+
         def best(swept: Tensor) -> Tensor:
             small, places = distinct(swept, number)
-            return places[best_place(objective, double(matrices_of(small)))]
+            matrices = double(matrices_of(small))
+            place = best_place(objective, matrices, limits)
+            place = best_place(objective, matrices) if place is None else place
+            assert place is not None
+            return places[place]
 
         kept, drawn = best(histogram), bootstrap_histogram(histogram, RESAMPLES, generator)
         if name == "threshold":
@@ -341,8 +436,9 @@ class SweepResult(Result):
         sure: float | None = None,
         generator: torch.Generator | None = None,
     ) -> OperatingPoint | dict[str, OperatingPoint]:
-        """Find the best threshold that keeps the limits you set; without limits, the best of all.
+        """Find the best threshold that keeps the limits you set.
 
+        Without arguments it keeps the limits of the sweep, if it has any, else it is the best of all.
         Predicting no positives at all is always a candidate, with a threshold of 1 if no other does so.
 
         **Limits may fail on new data.** A limit that is just met on validation data holds in the population about half
@@ -393,7 +489,8 @@ class SweepResult(Result):
                 has targets.
         """
         check_generator(generator)
-        limits = checked_limits({} if at_least is None else at_least, alerts, sure)
+        own = at_least is None and alerts is None and costs is None and sure is None
+        limits = self._settings.limits if own else checked_limits(at_least or {}, alerts, sure)
         if self._settings.counting.weighted and limits:
             raise ValueError(f"limits need probabilities, and {UNSURE}")
         if self._settings.prevalence is not None and sure is not None:
@@ -401,9 +498,8 @@ class SweepResult(Result):
                 "sure= makes promises about the population of the samples, not about other class shares; sweep without "
                 "prevalence=, or leave sure out"
             )
-        objective = self._settings.objective()
-        if costs is not None:
-            objective = negated(partial(expected_cost, costs=torch.as_tensor(costs, dtype=torch.float64)))
+        settings = self._settings if own else replace(self._settings, costs=checked_costs(costs))
+        objective = settings.objective()
         points = {}
         for index, histogram in self._to_choose_from():
             where = "" if self._settings.counting.task == "binary" else f"{self._settings.class_names[index]}: "

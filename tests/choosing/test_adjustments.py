@@ -5,8 +5,8 @@ import torch
 from adjustments import TAUS, decided, long_tail
 
 from imbtorch import LogitAdjustmentSweep, Margins, accuracy, balanced_accuracy, recall
-from imbtorch.choosing.adjustments import Adjustments, InfeasibleError
-from imbtorch.choosing.thresholds import Limit
+from imbtorch.choosing.adjustments import Adjustments
+from imbtorch.choosing.thresholds import InfeasibleError, Limit
 
 
 def adjustments(samples=600, classes=4, seed=0, taus=TAUS, buckets=64):

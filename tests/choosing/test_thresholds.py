@@ -61,7 +61,7 @@ def test_three_quarters_of_the_correction_are_of_the_halves(monkeypatch):
 
     monkeypatch.setattr(thresholds, "REPEATS", 8000)
     generator = torch.Generator().manual_seed(0)
-    found = thresholds.corrected_counts(torch.tensor(bins), 3, imbtorch.accuracy, generator).flatten().tolist()
+    found = thresholds.corrected_counts(torch.tensor(bins), 3, imbtorch.accuracy, generator).counts.flatten().tolist()
     for old, new, value in zip(kept, crossed, found, strict=True):
         assert (value - old) / float(new - old) == pytest.approx(0.75, abs=0.02)
 
