@@ -5,7 +5,7 @@ Normal classes with a long tail give calibrated logits, which are also doubled, 
 and the true gain of that tau is compared with the gain that the same set shows at it, with the gain that is told, and
 with its interval.
 
-python examples/adjustments.py  # 200 sets a cell, some ten minutes; prints adjustments.md
+python examples/adjustments.py  # 100 sets a cell, some ten minutes; prints adjustments.md
 python examples/adjustments.py 20  # 20 sets
 """
 
@@ -111,4 +111,4 @@ def main(sets: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100)

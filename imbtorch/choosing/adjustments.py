@@ -207,8 +207,8 @@ class Adjustments:
         drawn = torch.where(drawn.isnan(), seen, drawn)
         wider = stretch(difference, parts, pooled, level, 2)
         low, high = (seen + wider * (end - seen) for end in quantiles(drawn, level))
-        shift = estimate - seen
-        low, high = torch.minimum(low, low + shift), torch.maximum(high, high + shift)
+        for shift in (2 * (seen - drawn.mean()), estimate - seen):  # of small classes, and of the choice
+            low, high = torch.minimum(low, low + shift), torch.maximum(high, high + shift)
         low, high = torch.minimum(low, estimate), torch.maximum(high, estimate)
         return Interval(estimate, low, high, level, "cluster bootstrap, held-out buckets")
 

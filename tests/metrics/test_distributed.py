@@ -482,6 +482,10 @@ SETTINGS = {
         lambda: ThresholdSweep((imbtorch.accuracy, False), 11),
     ],
     "swept prevalence": [lambda: ThresholdSweep("f1", 11), lambda: ThresholdSweep("f1", 11, prevalence=[9, 1])],
+    "limits": [
+        lambda: ThresholdSweep("precision", 11, at_least={"recall": 0.1}),
+        lambda: ThresholdSweep("precision", 11, at_least={"recall": 0.2}),
+    ],
     "swept prior": [lambda: adjusted(), lambda: adjusted([1, 2, 3])],
     "swept taus": [lambda: adjusted(), lambda: adjusted(taus=[0, 1])],
     "adjusted measure": [lambda: adjusted(), lambda: adjusted(measure="accuracy")],
