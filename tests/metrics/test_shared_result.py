@@ -298,7 +298,8 @@ def test_many_values_take_one_constructor_of_torchmetrics(monkeypatch):
     made = []
     original = Metric.__init__
     monkeypatch.setattr(Metric, "__init__", lambda self, **kwargs: made.append(type(self)) or original(self, **kwargs))
-    report = ImbalanceReport("multiclass", class_names=[f"class {index}" for index in range(500)])
+    names = [f"class {index}" for index in range(500)]
+    report = ImbalanceReport("multiclass", class_names=names, per_class=["recall", "precision"])
     assert made == [ImbalanceReport]
     assert len(report) == len([*report.values()]) == 1009
     assert sum(isinstance(module, Metric) for module in report.modules()) == 1010  # Lightning looks them up there
