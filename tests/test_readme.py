@@ -265,7 +265,7 @@ def test_the_readme_is_read_in_minutes():
 
 def test_the_guide_is_in_the_order_of_a_project_and_shows_before_it_tells():
     steps = re.findall(r"^## \d\. (.*)$", GUIDE, re.MULTILINE)
-    assert steps == ["Log", "Monitor", "Keep", "Threshold", "Test", "Deploy", "Report"]
+    assert steps == ["Log", "Monitor", "Keep", "Decide", "Test", "Deploy", "Report"]
     for page in (GUIDE, RECIPES):
         contents, *sections = re.split(r"^## ", page, flags=re.MULTILINE)
         for section in sections:

@@ -185,8 +185,8 @@ class Adjustments:
         """Compute what a tau gains over the plain rule, with an interval.
 
         The estimate is that of :meth:`held_out`. Resampled buckets at the tau give bounds, stretched about their value
-        as those of :func:`imbtorch.analysis.bootstrap` with clusters; they are also shifted to the estimate, and the
-        outermost bounds are returned.
+        as those of :func:`imbtorch.analysis.bootstrap` with clusters; they are also shifted for the bias of resamples
+        and to the estimate, and the outermost bounds are returned.
         """
         right, actual, predicted = self.buckets
         parts = torch.stack(
@@ -210,7 +210,7 @@ class Adjustments:
         for shift in (2 * (seen - drawn.mean()), estimate - seen):  # of small classes, and of the choice
             low, high = torch.minimum(low, low + shift), torch.maximum(high, high + shift)
         low, high = torch.minimum(low, estimate), torch.maximum(high, estimate)
-        return Interval(estimate, low, high, level, "cluster bootstrap, held-out buckets")
+        return Interval(estimate, low, high, level, "range of resampled buckets")
 
 
 def summed(buckets: Margins) -> Margins:

@@ -279,15 +279,20 @@ class LogitAdjustmentResult(Result):
         )
 
     def gain(self, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
-        """Compute by how much the chosen tau improves the measure on new data, with an interval.
+        """Compute by how much the chosen tau improves the measure on new data, with a range.
 
         The value of the chosen tau looks better than it is, because tau was chosen on the same samples. For the
         estimate each bucket of samples is counted at the tau that resamples without this bucket choose. The bounds are
         those of resampled buckets at the chosen tau, and the same shifted to the estimate; the outermost are returned.
         Positive is better, also for a measure of which lower is better.
 
+        The bounds are a range, not an interval that keeps its level: with 3 to 56 classes and 300 or 1,000 samples it
+        held the true gain of balanced accuracy, macro F1 and IAM in .93, .92 and .90 of the sets, and in .84 or more in
+        each simulation (``examples/adjustments.md``). The estimate was off by -2.8 to +1.5 points, the gain on the same
+        samples by -1.4 to +3.4.
+
         Args:
-            level: probability with which the interval is designed to hold, in (0, 1).
+            level: level of the percentiles, in (0, 1).
             generator: source of randomness, on the CPU; by default torch's.
 
         Raises:
@@ -308,14 +313,14 @@ class LogitAdjustmentResult(Result):
             return f"The chosen tau is 0: no adjustment improves {self._settings.name} steadily."
         found = self.gain(generator=torch.Generator().manual_seed(0))
         low, high = float(found.low), float(found.high)
-        shown = f"{self._settings.name} {float(found.estimate):+.4f} [{low:+.4f}, {high:+.4f}]"
+        shown = f"{self._settings.name} {float(found.estimate):+.4f} (range {low:+.4f} to {high:+.4f})"
         shown = f"Gain over the plain rule, corrected for the choice: {shown}"
         return f"{shown}: not shown by these samples" if not low > 0 else shown
 
     def table(self) -> AdjustmentTable:
         """Return the values of the plain rule, of tau = 1 and of the chosen tau: measures and recalls of class groups.
 
-        The last line is the gain, with an interval of 95 % from a fixed seed.
+        The last line is :meth:`gain` with its range, from a fixed seed.
         """
         adjustments, settings = self._adjustments, self._settings
         columns = {"plain": adjustments.plain}

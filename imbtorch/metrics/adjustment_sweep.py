@@ -271,7 +271,7 @@ class LogitAdjustmentSweep(SharedResult):
         :meth:`~imbtorch.metrics.adjustment_result.LogitAdjustmentResult.gain` says more.
 
         Args:
-            level: probability with which the interval is designed to hold, in (0, 1).
+            level: level of the percentiles, in (0, 1).
             generator: source of randomness, on the CPU; by default torch's.
         """
         return self.result().gain(level, generator)

@@ -225,7 +225,7 @@ def test_table_and_gain():
     assert table.values["balanced_accuracy"][columns[2]] == pytest.approx(result["value"].item(), abs=1e-6)
     gain = result.gain(generator=torch.Generator().manual_seed(0))
     assert gain.low > 0
-    assert f"balanced_accuracy {float(gain.estimate):+.4f} [{float(gain.low):+.4f}, " in table.gain
+    assert f"balanced_accuracy {float(gain.estimate):+.4f} (range {float(gain.low):+.4f} to " in table.gain
     assert "not shown" not in table.gain
     assert table.gain in str(table)
     assert "<table>" in result._repr_html_()

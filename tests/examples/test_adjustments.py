@@ -1,0 +1,42 @@
+"""The simulation of gains counts as the sweep does, and its page is the one that it prints."""
+
+import importlib.util
+from pathlib import Path
+
+import torch
+
+from imbtorch import LogitAdjustmentSweep
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "adjustments.py"
+
+
+def loaded():
+    spec = importlib.util.spec_from_file_location("simulated_adjustments", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_it_counts_as_a_sweep_does(monkeypatch):
+    simulation = loaded()
+    monkeypatch.setattr(simulation, "POPULATION", 500)
+    chosen, target = simulation.population(4, 2.0)
+    counts = simulation.counted(chosen, target, torch.arange(500) % 64, 4, 64)
+    assert counts.predicted.sum(-1).unique().tolist() == [7, 8]
+    assert counts.correct.sum((0, 2)).tolist() == (chosen == target).sum(1).tolist()
+    assert counts.actual.sum((0, 1)).tolist() == target.bincount(minlength=4).tolist()
+    assert LogitAdjustmentSweep("f1", [2, 1]).taus == simulation.TAUS
+
+
+def test_it_prints_its_page(monkeypatch, capsys):
+    simulation = loaded()
+    monkeypatch.setattr(simulation, "POPULATION", 2000)
+    monkeypatch.setattr(simulation, "CLASSES", (3,))
+    simulation.main(3)
+    printed = capsys.readouterr().out.splitlines()
+    page = EXAMPLE.with_suffix(".md").read_text().splitlines()
+    assert printed[:8] == page[:8]
+    assert [line.split("|")[1:5] for line in printed if line.startswith("| ") and "| 3 |" in line] == [
+        line.split("|")[1:5] for line in page if "| 3 |" in line
+    ]
+    assert sum("on average" in line for line in printed) == 3
