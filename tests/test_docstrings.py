@@ -18,19 +18,19 @@ MODULES = "measures metrics analysis plots lightning huggingface"
 VALUES = {"Counts", "SOKOLOVA"}  # exported names that are neither classes nor functions
 QUESTIONS = {"What", "How", "Which", "Whether", "Where", "Who", "When", "Why"}
 VERBS = """
-accept accumulate add adjust align announce answer append apply approximate ask assert assign attach average begin
-bind blend bound build call cast change check choose clear close collect combine compare complete compute convert
-copy correct count cover create cut decide derive describe detach detect determine divide document double drain
-draw drop empty enter estimate evaluate exclude expand explain extract fall feed fetch fill filter find fit flag
-fold follow forget format gather generate get give go group guard halve hand hash hatch hide hold identify ignore
-index integrate invert iterate join keep label leave let limit line list listen load locate log look lower make map
-mark match mean measure mend merge mirror move name narrow normalise note notify observe open order pack pad pair
-parse pass pick place plot pool prepare print promise propose put raise rank read rebuild record reduce refuse
-register reject remember remove rename repeat replace report resample rescale reset resolve restore resume return
-round run sample save say scale scan search select send set share shift shorten show shrink shuffle simulate skip smooth
-solve sort split spread stack start state step stop store strip sum summarise swap switch sync take tally tell test
-throw track transform treat trim try turn undo unpickle update upgrade use validate view wait walk warn weigh widen
-wrap write yield
+accept accumulate add adjust align announce answer append apply approximate ask assert assign attach average
+begin bind blend bound break build call cast change check choose clear close collect combine compare complete
+compose compute convert copy correct count cover create cut decide derive describe detach detect determine
+divide document double drain draw drop empty enter estimate evaluate exclude expand explain extract fall feed
+fetch fill filter find fit flag fold follow forget format gather generate get give go group guard halve hand
+hash hatch hide hold identify ignore index integrate invert iterate join keep label leave let limit line list
+listen load locate log look lower make map mark match mean measure mend merge mirror move name narrow normalise
+note notify observe open order pack pad pair parse pass pick place plot pool prepare print promise propose put
+raise rank read rebuild record reduce refuse register reject remember remove rename repeat replace report
+resample rescale reset resolve restore resume return round run sample save say scale scan search select send set
+share shift shorten show shrink shuffle simulate skip smooth solve sort split spread stack start state step stop
+store strip sum summarise swap switch sync take tally tell test throw track transform treat trim try turn undo
+unpickle update upgrade use validate view wait walk warn weigh widen wrap write yield
 """
 
 

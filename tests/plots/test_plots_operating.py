@@ -334,6 +334,7 @@ def test_the_average_precision_of_two_classes_is_one_bar():
     assert list(dotted.get_ydata()) == [0.5, 0.5]
 
 
+@pytest.mark.filterwarnings("ignore:.*too few for this prevalence")
 def test_values_without_an_interval_are_shown_alone():
     scores, target = torch.tensor([0.2, 0.7, 0.9, 0.8]), torch.tensor([0, 1, 1, 0])
     weighted = imbtorch.ThresholdSweep("f1", weighted=True)
