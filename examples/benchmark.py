@@ -387,6 +387,28 @@ def clusters(bench: Bench) -> None:
     table("update: clusters", [*columns, "speed without ids / without clusters"], rows)
 
 
+def adjustments(bench: Bench) -> None:
+    """Updates of a sweep over 41 logit adjustments, beside one argmax of torch for each of them that counts nothing."""
+    rows: list[list[object]] = []
+    for classes in (3, 10, 100, 1000):
+        for batch in (256, 4096):
+            prior = torch.arange(classes, 0, -1, device="cpu").double()
+            sweep = imbtorch.LogitAdjustmentSweep("balanced_accuracy", prior, logits=True).to(DEVICE)
+            scores, target = torch.randn(batch, classes, device=DEVICE), torch.randint(classes, (batch,), device=DEVICE)
+            shifts = [tau * prior.div(prior.sum()).log().to(DEVICE) for tau in sweep.taus]
+
+            def loop(scores: torch.Tensor = scores, shifts: list[torch.Tensor] = shifts) -> object:
+                wide = scores.double()
+                return [(wide - shift).argmax(1) for shift in shifts]
+
+            took = bench.medians(sweep=feed(sweep, scores, target), loop=loop)
+            speed = took["loop"] / took["sweep"]
+            least = 0.4 if classes <= 10 and batch == 256 else 0.9  # of less than a ms counting takes the half
+            target_text = bench.at_least(least, speed, f"41 adjustments, K = {classes}, batch {batch:,}: loop / sweep")
+            rows.append([classes, batch, 1e3 * took["loop"], 1e3 * took["sweep"], speed, target_text])
+    table("update: 41 logit adjustments", ["K", "batch", "loop ms", "sweep ms", "loop / sweep", "target"], rows)
+
+
 def contention(bench: Bench) -> None:
     """All samples in few cells, where parallel additions collide, beside uniform ones."""
     rows: list[list[object]] = []
@@ -1133,6 +1155,7 @@ SECTIONS = {
     "ignore": ignore,
     "groups": groups,
     "clusters": clusters,
+    "adjustments": adjustments,
     "contention": contention,
     "compute": compute,
     "sync": sync,
