@@ -51,6 +51,31 @@ def test_an_update_does_not_wait(task, layout, scores, ignore_index):
     assert torch.equal(state_of(metric), wanted)
 
 
+@pytest.mark.parametrize("classes", [3, 100])
+def test_an_update_of_adjustments_does_not_wait(classes):
+    generator = torch.Generator().manual_seed(0)
+    scores, target = torch.randn(500, classes, generator=generator), torch.arange(500) % classes
+    here, there = (imbtorch.LogitAdjustmentSweep("f1", torch.arange(classes, 0, -1), logits=True) for _ in range(2))
+    there = there.to(DEVICE)
+    given = moved(scores, target)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        there.update(*given)
+        there.update(*given)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    here.update(scores, target)
+    here.update(scores, target)
+    assert torch.equal(there._state.cpu(), here._state)
+    assert {name: value.item() for name, value in there.compute().items()} == {
+        name: value.item() for name, value in here.compute().items()
+    }
+    rule = there.result().rule.to(DEVICE).half()
+    assert rule.prior.dtype == torch.float64
+    assert torch.equal(rule(given[0]).cpu().argmax(1), here.result().rule(scores).argmax(1))
+
+
 @pytest.mark.parametrize("name", [*metrics.__all__, "ImbalanceReport", "ConfusionMatrix"])
 def test_compute_waits_once(name):
     arguments = {"costs": torch.ones(2, 2)} if name == "ExpectedCost" else {}

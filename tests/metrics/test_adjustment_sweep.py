@@ -121,6 +121,11 @@ def test_floors_hold_for_the_chosen_tau():
     assert result.curve("accuracy")[1][index + 1] < floor
     assert free.best(at_least={"accuracy": floor}).tau == result.tau
     assert bound.at_least == {"accuracy": floor, "recall/e": 0.1}
+    method = bound.gain(generator=torch.Generator().manual_seed(0)).method
+    held = float(method.split("on held-out samples accuracy ")[1][:5])
+    assert held == pytest.approx(floor, abs=0.03)
+    assert method.split("; ")[1] in bound.table().gain
+    assert "held-out" not in free.table().gain
 
 
 @pytest.mark.parametrize(("direction", "worst"), [(True, 0.0), (False, 1.0)])
