@@ -143,6 +143,8 @@ def documentation(module: str, name: str, public: str, value: object) -> list[st
     lines = [f".. index:: {'; '.join(others)}", ""] if (others := synonyms(name)) else []
     if inspect.isclass(value):
         lines.append(f".. autoclass:: {public}")
+        if not public.endswith(f".{name}"):  # another name of a class that has a page of its own
+            lines.append("   :no-index:")
         if shown_bases(value):
             lines.append("   :show-inheritance:")
         if not any(map(public_name, value.__bases__)):
