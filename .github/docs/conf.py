@@ -93,7 +93,8 @@ PUBLIC = ("imbtorch", "imbtorch.analysis", "imbtorch.plots", "imbtorch.lightning
 def public_name(value: object) -> str | None:
     """Return the name by which users import an object; None for a private one."""
     for module in map(importlib.import_module, PUBLIC):
-        for name in module.__all__:
+        own = getattr(value, "__name__", None)
+        for name in sorted(module.__all__, key=lambda name: name != own):  # its own name before others
             if getattr(module, name) is value:
                 return f"{module.__name__}.{name}"
     return None
@@ -141,10 +142,10 @@ def write_pages(app: Sphinx) -> None:
 def documentation(module: str, name: str, public: str, value: object) -> list[str]:
     """Return the autodoc directive of an object; a class shows what it inherits from private classes."""
     lines = [f".. index:: {'; '.join(others)}", ""] if (others := synonyms(name)) else []
+    if not public.endswith(f".{name}"):
+        return [f"Another name of :class:`{public}`."]
     if inspect.isclass(value):
         lines.append(f".. autoclass:: {public}")
-        if not public.endswith(f".{name}"):  # another name of a class that has a page of its own
-            lines.append("   :no-index:")
         if shown_bases(value):
             lines.append("   :show-inheritance:")
         if not any(map(public_name, value.__bases__)):

@@ -378,13 +378,13 @@ def _full_docstring(cls: type[ConfusionMatrixMetric]) -> str:
     shared, inputs = (_entries(each) for each in (ConfusionMatrixMetric.__init__, ConfusionMatrixMetric.update))
     of_class = {name: text for name, text in _entries(cls.__init__).items() if ", " not in name and name != "kwargs"}
     arguments = of_class | {name: text for name, text in shared.items() if name not in of_class}
-    value = re.sub(r"\n +", "\n", sections["Returns"].strip())
+    value = re.sub(r"\n +", "\n", sections.get("Returns", "").strip())
     parts = [
         said,
         *(each.strip() for each in remarks),
         "\n    ".join(["Inputs of update:", inputs["preds"], inputs["target"]]),
         "\n    ".join(["Args:", *arguments.values()]),
-        f"Value: {value}",
+        value and f"Value: {value}",
         *re.findall(r"^Source: .*?(?=\n\n|\Z)", measure, re.DOTALL | re.MULTILINE),
         f">>>{example}",
     ]
