@@ -26,6 +26,15 @@ def kulczynski_similarity(counts: Counts, average: ClassAverage = "macro") -> Te
 
     .. math:: S = \\frac1{2K} \\sum_i \\left( \\frac{c_{ii}}{r_i} + \\frac{c_{ii}}{p_i} \\right)
 
+    Args:
+        counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.counts.Margins`.
+        average: see :func:`precision`.
+
+    Returns:
+        ``[...]`` in [0, 1], higher is better; 0 for a class without right predictions.
+
+    Source: Kulczynski (1927).
+
     >>> kulczynski_similarity(torch.tensor([[8, 2], [1, 1]]), "none")
     tensor([0.8444, 0.4167], dtype=torch.float64)
     """

@@ -373,7 +373,7 @@ def _full_docstring(cls: type[ConfusionMatrixMetric]) -> str:
     """
     own, _, example = inspect.cleandoc(cls.__doc__ or "").partition(">>>")
     measure = inspect.cleandoc(cls.measure.__doc__ or "")
-    said, sections = measure.partition("\n\nArgs:\n")[0], _sections(measure)
+    said, sections = re.split(r"\n\n(?=Args:\n|Returns:\n|Source: |>>> )", measure)[0], _sections(measure)
     remarks = [re.sub(r".*:func:`imbtorch\.measures\.\w+`\.", "", each, flags=re.DOTALL) for each in own.split("\n\n")]
     shared, inputs = (_entries(each) for each in (ConfusionMatrixMetric.__init__, ConfusionMatrixMetric.update))
     of_class = {name: text for name, text in _entries(cls.__init__).items() if ", " not in name and name != "kwargs"}
