@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-__all__ = ["did_you_mean", "first_names"]
+__all__ = ["did_you_mean", "first_names", "nearest_name", "one_slip_apart"]
 
 # synonyms, in imbtorch and elsewhere, without capitals and underscores; the first one that is allowed is suggested
 SYNONYMS = (
@@ -63,8 +64,24 @@ def did_you_mean(value: object, allowed: Iterable[object]) -> str:
     if not isinstance(value, str):
         return ""
     strings = [name for name in allowed if isinstance(name, str)]
-    strings.sort(
-        key=lambda name: name[:1].isupper() == value[:1].isupper()
+    name = nearest_name(value, strings)
+    if name is None:
+        return SWEEP if _plain(value) in OF_SCORES else ""
+    return f"; did you mean {name!r}?"
+
+
+def nearest_name(value: str, allowed: Iterable[str]) -> str | None:
+    """Return the allowed name that :func:`did_you_mean` suggests; None if none is near.
+
+    Args:
+        value: the unknown name.
+        allowed: allowed names.
+
+    >>> nearest_name("jaccard", ["iou", "f1"])
+    'iou'
+    """
+    strings = sorted(
+        allowed, key=lambda name: name[:1].isupper() == value[:1].isupper()
     )  # of Recall and recall, keep the one in the case of value
     names = {_plain(name): name for name in strings}
     meant: dict[str, str] = {}
@@ -75,12 +92,38 @@ def did_you_mean(value: object, allowed: Iterable[object]) -> str:
     given = _plain(value)
     is_measure = any(given in group for group in SYNONYMS)
     bare = [given, *(given.removeprefix(average).removesuffix(average) for average in AVERAGES if not is_measure)]
-    if given in OF_SCORES and given not in meant:
-        return SWEEP
     near = [name for name in bare if name in meant]
-    if not near and not is_measure:
+    if not near and not is_measure and given not in OF_SCORES:
         near = [name for name in get_close_matches(given, meant, cutoff=NEAR) if _part_by_part_near(given, name)]
-    return f"; did you mean {meant[near[0]]!r}?" if near else ""
+    return meant[near[0]] if near else None
+
+
+def one_slip_apart(given: str, name: str) -> bool:
+    """Return whether a name is another one but for a slip: a letter more or less, two swapped, case or separators.
+
+    The first letter, digits and other known measures are no slips: "eval_iam" is not "val_iam", nor "miou" "iou".
+
+    >>> [one_slip_apart(given, "val_iam") for given in ("val_iamm", "val_ima", "val/IAM", "eval_iam", "val_iam2")]
+    [True, True, True, False, False]
+    """
+    given, name = given.lower(), name.lower()
+    words, others = ([word for word in re.split("[^a-z0-9]+", text) if word] for text in (given, name))
+    if "".join(words) == "".join(others):
+        return True
+    start = _equal_letters(given, name)
+    rest, other = given[start:], name[start:]
+    end = _equal_letters(rest[::-1], other[::-1])
+    rest, other = rest[: len(rest) - end], other[: len(other) - end]
+    slip = len(rest) + len(other) == 1 or (len(rest) == 2 and rest == other[::-1])
+    known = {measure for group in (*SYNONYMS, OF_SCORES) for measure in group}
+    return start > 0 and slip and (rest + other).isalpha() and not known & (set(words) - set(others))
+
+
+def _equal_letters(given: str, name: str) -> int:
+    """Count the letters with which both texts begin."""
+    return next(
+        (at for at, pair in enumerate(zip(given, name, strict=False)) if len(set(pair)) > 1), min(len(given), len(name))
+    )
 
 
 def _part_by_part_near(given: str, name: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils._pytree import tree_leaves
 from torch.utils.data.distributed import DistributedSampler
+from torchmetrics import MetricCollection
 from torchmetrics.wrappers import MetricTracker
 from torchmetrics.wrappers.abstract import WrapperMetric
 
@@ -24,11 +26,12 @@ from imbtorch.compat import (
     stop_ignoring,
     warn_once,
 )
-from imbtorch.lightning.base import Callback, is_fitting
+from imbtorch.lightning.base import Callback, is_fitting, shared_results
 from imbtorch.metrics.base import CountsMetric
 from imbtorch.metrics.shared_result import ReportedValue, SharedResult
 from imbtorch.metrics.state import SyncedMetric
 from imbtorch.sampler import ExactBatchSampler
+from imbtorch.suggestions import nearest_name, one_slip_apart
 
 __all__ = ["MonitorGuard"]
 
@@ -46,6 +49,9 @@ class _Guard:
         self._ignored: list[Any] = []  # filters that suppress a warning of Lightning
         self._replaces_lightnings_warning = False
         self._held: dict[str, int] = {}  # path of a metric -> its updates when this epoch or evaluation began
+        self._sanity_logged: dict[
+            str, LoggedMetric | None
+        ] = {}  # names of the sanity check, with metrics of this package
         # monitor, and whether it is compared by batches -> names of the metrics that it always equalled, and its values
         self._equals: dict[tuple[str, bool], tuple[set[str] | None, set[float]]] = {}
 
@@ -67,7 +73,7 @@ class _Guard:
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Let Lightning's warnings through again, also if nothing was validated."""
         self._stop_ignoring()
-        self._held = {}
+        self._held, self._sanity_logged = {}, {}
 
     def _stop_ignoring(self) -> None:
         stop_ignoring(self._ignored)
@@ -102,6 +108,8 @@ class _Guard:
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Warn about metrics that add this batch to earlier counts."""
         if batch_idx == 0:
+            self._check_logged_reports(trainer, pl_module)
+            self._check_names(trainer, pl_module)
             self._warn_of_earlier_counts(trainer, pl_module, "training")
             self._compare_plain_monitors(trainer, pl_module, of_batch=True)
 
@@ -117,6 +125,7 @@ class _Guard:
     ) -> None:
         """Warn about metrics that add this batch to earlier counts."""
         if batch_idx == dataloader_idx == 0:
+            self._check_logged_reports(trainer, pl_module)
             self._warn_of_earlier_counts(trainer, pl_module, "validation")
             self._compare_plain_monitors(trainer, pl_module, of_batch=True)
 
@@ -127,6 +136,7 @@ class _Guard:
     ) -> None:
         """Warn about metrics that add this batch to earlier counts."""
         if batch_idx == dataloader_idx == 0:
+            self._check_logged_reports(trainer, pl_module)
             self._warn_of_earlier_counts(trainer, pl_module, "test")
 
     def _warn_of_earlier_counts(self, trainer: Any, module: nn.Module, stage: str) -> None:
@@ -168,6 +178,9 @@ class _Guard:
         if is_fitting(trainer):
             self._check_run(trainer, pl_module)
             self._compare_plain_monitors(trainer, pl_module)
+            if trainer.sanity_checking:
+                self._sanity_logged = dict.fromkeys((name for name, _ in logged(trainer)), None)
+                self._sanity_logged |= dict(_logged_metrics(trainer))
         elif self._is_first(trainer):
             self._warn_of_shared_metrics(trainer, dict(_logged_metrics(trainer)))
         if self._replaces_lightnings_warning or (is_fitting(trainer) and any(_logged_metrics(trainer))):
@@ -230,6 +243,40 @@ class _Guard:
                     "(IMBTORCH_MONITOR_GUARD=0 switches this check off.)"
                 )
 
+    def _check_names(self, trainer: Any, module: nn.Module) -> None:
+        """Raise for a monitor one slip apart from a name that the sanity check logged; warn if it is only similar.
+
+        It runs once, after the first batch of training: until then a name of ``training_step`` is not known.
+        """
+        sanity_logged, self._sanity_logged = self._sanity_logged, {}
+        metrics = {name: metric for name, metric in sanity_logged.items() if metric is not None}
+        known = {*sanity_logged, *trainer.callback_metrics, *_calls(module), *(name for name, _ in logged(trainer))}
+        for who, key, mode in _monitors(trainer) if metrics and self._is_first(trainer) else ():
+            if key in known:
+                continue
+            unknown = f"{who}(monitor={key!r}): neither the sanity check nor the first training batch logged {key!r}"
+            slips = [name for name in metrics if one_slip_apart(key, name)]
+            if slips:
+                better = metrics[slips[0]].higher_is_better
+                right = mode if better is None else "max" if better else "min"
+                raise ValueError(
+                    f"{unknown}, but {slips[0]!r} was logged. Write {who}(monitor={slips[0]!r}, mode={right!r}). "
+                    "(IMBTORCH_MONITOR_GUARD=0 switches this check off.)"
+                )
+            if similar := _similar_name(key, metrics):
+                self._warn(trainer, f"{key} of {who} unknown", f"{unknown}; did you mean {similar!r}?")
+
+    def _check_logged_reports(self, trainer: Any, module: nn.Module) -> None:
+        """Raise if a report or sweep is logged as a single value."""
+        paths = {id(child): path for path, child in shared_results(module)}
+        for name, result in logged(trainer):
+            if id(result.value) in paths:
+                call = _call(module, paths[id(result.value)], name)
+                raise TypeError(
+                    f"self.log({name!r}) takes a single value, but {type(result.value).__name__} has a value for each "
+                    f"name; write {call}"
+                )
+
     def _warn_of_shared_metrics(self, trainer: Any, metrics: Mapping[str, LoggedMetric]) -> None:
         loaders: dict[int, set[str]] = {}
         for name, value in metrics.items():
@@ -247,22 +294,21 @@ class _Guard:
     def _warn_of_plain_values(self, trainer: Any, module: nn.Module) -> None:
         """Warn of values that were logged instead of their metrics, and so are not checked."""
         plain = {name for name, result in logged(trainer) if isinstance(result.value, Tensor)}
-        names = plain & _names(module) if plain else set()
-        unchecked = "".join(
-            f". Not checked: {who}(monitor={key!r}, mode={mode!r})"
-            for who, key, mode in _monitors(trainer)
-            if key in names
-        )
+        calls = _calls(module) if plain else {}
+        names = plain & calls.keys()
+        monitors = [(who, key, mode) for who, key, mode in _monitors(trainer) if key in names]
+        unchecked = "".join(f". Not checked: {who}(monitor={key!r}, mode={mode!r})" for who, key, mode in monitors)
         # training may log plain values before a validation logs the monitored ones, which deserve their own warning
-        key = f"plain values{unchecked}"
+        warning = f"plain values{unchecked}"
         warned = not unchecked and any(each.startswith("plain values") for each in self._already_warned)
-        for name in sorted(names if not warned else ()):
+        if names and not warned:
+            name = monitors[0][1] if monitors else min(names)
             self._warn(
                 trainer,
-                key,
+                warning,
                 f"{name!r} was logged as a plain value although the module has a metric of that name. Log the metric, "
-                "not its value: then it is computed once at the end of the epoch, over all processes, and reset, and "
-                f"its monitors are checked{unchecked}",
+                f"not its value: write {calls[name]}. Then it is computed once at the end of the epoch, over all "
+                f"processes, and reset, and its monitors are checked{unchecked}",
             )
 
     def _compare_plain_monitors(self, trainer: Any, module: nn.Module, of_batch: bool = False) -> None:
@@ -318,9 +364,13 @@ class MonitorGuard(_Guard, Callback):
     ``ModelCheckpoint`` and ``EarlyStopping`` default to ``mode="min"``; with ``val_iam`` that keeps the worst epoch.
     The guard compares the mode of everything that has ``monitor`` and ``mode``, and of ``ReduceLROnPlateau``, with
     ``higher_is_better`` of the logged metric, and raises ``ValueError`` if they disagree. It does so in the sanity
-    check, or at the end of the first validation; for values logged by training at the end of the training epoch. It
+    check, or at the end of the first validation; for values logged by training at the end of the training epoch. After
+    the first training batch it raises ``ValueError`` for a misspelt monitor, such as ``val_iamm``: a name that nothing
+    logged and that differs by a letter more or less, two swapped letters, case or separators from a name of this
+    package that the sanity check logged. A report that a step passes to ``self.log`` raises ``TypeError``. The guard
     also warns, once each, about
 
+    - a monitored name that nothing has logged and that is only similar, such as ``iam`` for ``val_iam``,
     - a monitored value without a known direction, such as dominance or a function of your own,
     - a value logged in place of the metric, with the monitors that therefore cannot be checked,
     - a monitor with the wrong mode of such a value under any name, if it equals in every epoch what one metric of the
@@ -388,12 +438,36 @@ def _metrics(module: nn.Module) -> Iterator[tuple[str, SyncedMetric]]:
             yield path, child
 
 
-def _names(module: nn.Module) -> set[str]:
-    """Return the names under which the metrics of a module would be logged."""
-    names: set[str] = set()
+def _calls(module: nn.Module) -> dict[str, str]:
+    """Return the names under which the metrics of a module would be logged, with the call that logs each."""
+    calls: dict[str, str] = {}
     for path, metric in _metrics(module):
-        names.update(metric.keys() if isinstance(metric, SharedResult) else [path.rpartition(".")[2]])
-    return names
+        names = metric.keys() if isinstance(metric, SharedResult) else [path.rpartition(".")[2]]
+        calls |= {name: _call(module, path, name) for name in names}
+    return calls
+
+
+def _call(module: nn.Module, path: str, name: str) -> str:
+    """Return the call that logs a metric, given by the path of its attribute; in a collection, the whole collection."""
+    metric, outer = module.get_submodule(path), path.rpartition(".")[0]
+    if isinstance(module.get_submodule(outer), MetricCollection) and not isinstance(metric, SharedResult):
+        return f"self.log_dict({_code(outer)})"
+    return f"self.log_dict({_code(path)})" if isinstance(metric, SharedResult) else f"self.log({name!r}, {_code(path)})"
+
+
+def _code(path: str) -> str:
+    """Return the expression for an attribute: members of a list by index, of a dict by key."""
+    return "self." + re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", path)
+
+
+def _similar_name(key: str, metrics: Mapping[str, LoggedMetric]) -> str | None:
+    """Return the logged value that a monitor may mean: the same name without the report's prefix, or a similar one."""
+    for prefix in {metric.report.prefix for metric in metrics.values() if isinstance(metric, ReportedValue)} - {""}:
+        names = {name.removeprefix(prefix): name for name in metrics if name.startswith(prefix)}
+        near = nearest_name(key.removeprefix(prefix), names) if key.startswith(prefix) else None
+        if key in names or near is not None:
+            return names[near or key]
+    return None
 
 
 def _plain_values(trainer: Any, of_batch: bool) -> dict[str, float]:

@@ -91,6 +91,86 @@ def test_modelcheckpoint_without_a_mode_raises(tmp_path):
 
 
 @EVERY_PACKAGE
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("key", ["val_iamm", "val_ima", "val_im", "vall_iam", "vla_iam", "val/iam", "val_IAM"])
+def test_a_misspelt_monitor_raises_after_the_first_batch(key, kind, package, tmp_path):
+    """Not in the sanity check: training_step could log that name."""
+    arguments, callbacks = watch(kind, key, "min", tmp_path, package)
+    module = scripted(package)(**arguments)
+    wanted = (
+        rf"{kind}\(monitor='{key}'\): neither the sanity check nor the first training batch logged '{key}', but "
+        rf"'val_iam' was logged\. Write {kind}\(monitor='val_iam', mode='max'\)"
+    )
+    with pytest.raises(ValueError, match=wanted):
+        fit(module, callbacks, package)
+    assert module.steps == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+LATE_NAMES = {  # how training logs a name that looks like one of validation
+    "training_step": lambda key: {"training_step": lambda module, index: module.log(key, 1.0)},
+    "training_step by epoch": lambda key: {
+        "training_step": lambda module, index: module.log(key, 1.0, on_step=False, on_epoch=True)
+    },
+    "on_train_epoch_end": lambda key: {"on_train_epoch_end": lambda module: module.log(key, 1.0)},
+}
+
+
+TRAINING_NAMES = ["tal_iam", "train_iam", "train_balanced_accuracy", "val_loss", "val_ian", "eval_iam"]
+
+
+@pytest.mark.parametrize(
+    ("where", "key"),
+    [(where, key) for where in LATE_NAMES for key in TRAINING_NAMES]
+    + [("training_step", "val_iamm"), ("training_step by epoch", "val_iamm")],
+)
+def test_names_that_only_training_logs_are_not_refused(where, key, tmp_path):
+    module = scripted(lightning)(**LATE_NAMES[where](key))
+    with listening() as told:
+        trainer = fit(module, [ModelCheckpoint(tmp_path, monitor=key)])
+    assert trainer.checkpoint_callback.best_model_path
+    assert [text for text in told if "neither" in text] == []
+
+
+def test_names_of_a_training_report_are_not_refused(tmp_path):
+    """Its names, one letter from those of validation, come at the end of the epoch."""
+    module = scripted(lightning)(**TRAIN_HOOKS["on_train_epoch_end"])
+    module.train_report = ImbalanceReport("binary", prefix="vall_")
+    trainer = fit(module, [ModelCheckpoint(tmp_path, monitor="vall_iam", mode="max")])
+    assert trainer.checkpoint_callback.best_model_score.item() == pytest.approx(iam(1))
+
+
+SIMILAR = {
+    "iam": "val_iam",
+    "val_acc": "val_accuracy",
+    "val_balanced_acc": "val_balanced_accuracy",
+    "val_iam2": "val_iam",
+}
+
+
+@pytest.mark.parametrize("key", SIMILAR)
+def test_a_similar_monitor_is_told_once_and_not_refused(key):
+    module = scripted(lightning)(on_train_epoch_end=lambda module: module.log(key, 1.0))
+    with listening() as told:
+        fit(module, [Watcher(key)])
+    assert told == [
+        f"Watcher(monitor='{key}'): neither the sanity check nor the first training batch logged '{key}'; did you mean "
+        f"'{SIMILAR[key]}'?"
+    ]
+
+
+def test_names_are_not_compared_without_a_sanity_check_or_without_names_of_this_package():
+    def late(**hooks):
+        return scripted(lightning)(on_train_epoch_end=lambda module: module.log("val_iamm", 1.0), **hooks)
+
+    fit(late(), [Watcher("val_iamm")], num_sanity_val_steps=0)
+    with listening() as told:
+        nothing = {"validation_step": lambda *_: None}
+        fit(late(on_validation_epoch_end=lambda module: module.log("val_ima", 1.0), **nothing), [Watcher("val_iamm")])
+    assert told == []
+
+
+@EVERY_PACKAGE
 def test_the_best_epoch_is_kept(package, tmp_path):
     script = (4, 2, 1, 3)
     _, callbacks = watch("ModelCheckpoint", "val_iam", "max", tmp_path, package)
@@ -413,9 +493,12 @@ def test_a_value_logged_in_place_of_the_metric_is_told_once(kind):
     with listening() as told:
         fit(module, [Watcher("val_iam", "min"), Watcher("val_gmean", "max"), Watcher("val_loss", "min")])
     text, *wrong = told
-    name = "val_accuracy" if kind == "report" else "val_gmean"
-    assert f"'{name}' was logged as a plain value" in text
-    assert "Log the metric, not its value" in text
+    name, call = {
+        "report": ("val_iam", "self.log_dict(self.val)"),
+        "metric": ("val_gmean", "self.log('val_gmean', self.val_gmean)"),
+    }[kind]
+    assert text.startswith(f"'{name}' was logged as a plain value although")
+    assert f"Log the metric, not its value: write {call}. Then" in text
     unchecked = [("val_iam", "min")] * (kind == "report") + [("val_gmean", "max")]
     listed = "".join(f". Not checked: Watcher(monitor={key!r}, mode={mode!r})" for key, mode in unchecked)
     assert text.partition("are checked")[2] == listed
@@ -696,6 +779,7 @@ def test_the_guard_does_without_what_lightning_keeps_to_itself(results):
     trainer = types.SimpleNamespace(
         callbacks=[Watcher("val_iam")],
         lr_scheduler_configs=[],
+        sanity_checking=False,
         state=types.SimpleNamespace(fn="fit"),
         val_dataloaders=None,
         is_global_zero=True,
@@ -914,6 +998,51 @@ def test_a_report_that_is_logged_as_one_value_says_what_to_write(nested):
         TypeError, match=r"^self\.log takes a tensor, .*; write self\.log_dict\(report\), with the report"
     ):
         fit(module)
+
+
+def log_as_one(name, **options):
+    def step(module, index, *_):
+        report = getattr(module, name)
+        report(0.5 * torch.tensor(predictions(1))[index], torch.tensor(TRUTH)[index])
+        module.log("x", report, **options)
+
+    return step
+
+
+@pytest.mark.parametrize("options", [{}, {"on_step": True}, {"on_step": True, "on_epoch": True}, {"on_epoch": True}])
+@pytest.mark.parametrize("name", ["train_report", "val", "sweep"])
+def test_a_report_that_a_step_logs_as_one_value_says_what_to_write(name, options):
+    """Lightning itself says only that the value must be a tensor, or leaves it out."""
+    step = "training_step" if name == "train_report" else "validation_step"
+    module = scripted(lightning)(**{step: log_as_one(name, **options)})
+    module.sweep = imbtorch.ThresholdSweep("f1")
+    with pytest.raises(
+        TypeError, match=rf"self\.log\('x'\) takes a single value, .*; write self\.log_dict\(self\.{name}\)$"
+    ):
+        fit(module)
+    assert module.steps == (name == "train_report")
+
+
+def test_the_call_to_write_names_lists_and_collections():
+    def count(module, index, _):
+        chosen, target = module.counted(module.reports[1], index)
+        for name, value in module.metrics(chosen, target).items():
+            module.log(name, value)
+        module.log_dict(module.reports[1].compute())
+        module.reports[1].reset()
+
+    told = {}
+    for monitor in ("Recall", "val_iam"):
+        module = scripted(lightning)(validation_step=count, on_validation_epoch_end=lambda _: None)
+        del module.val
+        module.reports = nn.ModuleList(ImbalanceReport("binary", prefix=prefix) for prefix in ("other_", "val_"))
+        module.metrics = MetricCollection([imbtorch.Recall("binary"), imbtorch.Precision("binary")])
+        with listening() as told[monitor]:
+            fit(module, [Watcher(monitor, "max")], num_sanity_val_steps=0)
+    assert any(
+        "'Recall' was logged" in text and "write self.log_dict(self.metrics)." in text for text in told["Recall"]
+    )
+    assert any("'val_iam' was logged" in text and "self.log_dict(self.reports[1])." in text for text in told["val_iam"])
 
 
 class Exported(lightning.LightningModule):
