@@ -6,16 +6,20 @@
 The data are scikit-learn's bundled digits. ``front``, ``selection`` and ``confusion`` show the training of
 ``train_digits.py`` with its default arguments, so what is said there holds here: noise was added to the images, and
 recipe and seed were chosen to show the effect. ``dominance`` and ``thresholds`` show classifiers that tell 8, 174 of
-1797 images with the same noise, from the other digits, in 5-fold cross-validation. The other pictures need no data. All
-are drawn in half a minute on one core, and a second run with the same versions draws the same bytes.
+1797 images with the same noise, from the other digits, in 5-fold cross-validation. ``quickstart`` shows the program of
+the README. The other pictures need no data. All are drawn in half a minute on one core, and a second run with the same
+versions draws the same bytes.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import io
 import logging
+import runpy
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -206,6 +210,48 @@ def selection() -> Figure:
     return figure
 
 
+def quickstart() -> Figure:
+    """Recalls and their means on the test images of ``quickstart.py``, with and without its decision rule."""
+    with contextlib.redirect_stdout(io.StringIO()), tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        names = runpy.run_path(str(Path(__file__).with_name("quickstart.py")))
+    images, target = names["test"][:]
+    values = []
+    for rule in (torch.nn.Identity(), names["rule"]):
+        with torch.no_grad():
+            scores = rule(names["model"].net(images))
+        counts = imbtorch.confusion_matrix(scores, target, "multiclass", num_classes=3)
+        means = [imbtorch.accuracy(counts), imbtorch.balanced_accuracy(counts)]
+        values.append([*imbtorch.recall(counts, "none").tolist(), *(mean.item() for mean in means)])
+    shares = torch.bincount(target) / len(target)
+    labels = [f"{name} found\n({share:.0%} of images)" for name, share in zip(names["CLASSES"], shares, strict=True)]
+    labels += ["accuracy", "balanced accuracy\n(mean of the first three)"]
+    figure, ax = plt.subplots(figsize=(WIDTH, 3.2), layout="constrained")
+    for place, (before, after) in enumerate(zip(*values, strict=True)):
+        ax.annotate("", (after, place), (before, place), arrowprops={"arrowstyle": "->", "color": "0.5", "shrinkB": 5})
+        up = after > before
+        for value, right in ((before, not up), (after, up)):
+            ax.annotate(
+                f"{value:.2f}",
+                (value, place),
+                (9 if right else -9, 0),
+                textcoords="offset points",
+                va="center",
+                ha="left" if right else "right",
+                fontsize="small",
+            )
+    places = range(len(labels))
+    ax.plot(values[0], places, "o", color=ORANGE, markerfacecolor="white", label="largest score", markersize=8)
+    ax.plot(values[1], places, "o", color=BLUE, label="chosen logit adjustment", markersize=8)
+    ax.set_yticks(places, labels)
+    ax.invert_yaxis()
+    ax.set_xlim(0.35, 1.07)
+    ax.set_xlabel("share of test images")
+    ax.axhline(2.5, color="0.8", linewidth=0.8)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(**BELOW | {"bbox_to_anchor": (0.5, -0.2)})
+    return figure
+
+
 def skew_maps() -> Figure:
     """Draw the worth of a right positive in right negatives, for F1 and for G-mean."""
     figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 2.7), layout="constrained", sharey=True)
@@ -352,6 +398,7 @@ def prevalence() -> Figure:
 PICTURES: dict[str, Callable[[], Figure]] = {
     "front": front,
     "selection": selection,
+    "quickstart": quickstart,
     "skew_map": skew_maps,
     "dominance": dominance,
     "sensitivity": sensitivity,

@@ -1,25 +1,29 @@
-"""Train a small classifier with Lightning and keep the epoch with the highest validation IAM.
+"""Train a small classifier with Lightning, keep the epoch with the highest validation IAM, and choose a decision rule.
 
-    pip install ".[lightning]"
+    pip install ".[lightning]" scikit-learn
     python examples/quickstart.py
 
-Three classes of 400, 160 and 40 random points; it trains for ten epochs, in seconds. `SelectionSummary` prints which
-epoch each measure selects. The seed was chosen so that they differ.
+The data are scikit-learn's 1,797 digits with three labels: eight and nine, a tenth of the images each, and other. A
+linear network trains for ten epochs, in seconds. Accuracy hides that it misses half of the rare digits. A logit
+adjustment, chosen on the validation images, finds most of them; the test images, which chose nothing, show it, too.
 """
 
 import lightning
 import torch
+from sklearn.datasets import load_digits
 from torch.utils.data import DataLoader, TensorDataset, random_split
 
 import imbtorch
-from imbtorch.lightning import ModelCheckpoint, SelectionSummary
+from imbtorch.lightning import ModelCheckpoint
+
+CLASSES = ["other", "eight", "nine"]
 
 
 class Classifier(lightning.LightningModule):
     def __init__(self):
         super().__init__()
-        self.net = torch.nn.Linear(5, 3)
-        self.val = imbtorch.ImbalanceReport("multiclass", class_names=["cat", "dog", "emu"], prefix="val_")
+        self.net = torch.nn.Linear(64, 3)
+        self.val = imbtorch.ImbalanceReport("multiclass", class_names=CLASSES, intervals=True, prefix="val_")
 
     def training_step(self, batch, batch_idx):
         return torch.nn.functional.cross_entropy(self.net(batch[0]), batch[1])
@@ -28,19 +32,38 @@ class Classifier(lightning.LightningModule):
         self.val.update(self.net(batch[0]), batch[1])
 
     def on_validation_epoch_end(self):
-        self.log_dict(self.val)  # val_iam, val_balanced_accuracy, ..., val_recall/cat, ...
+        self.log_dict(self.val)  # val_iam, val_balanced_accuracy, ..., val_recall/eight, ...
 
     def configure_optimizers(self):
-        return torch.optim.Adam(self.parameters(), lr=0.1)
+        return torch.optim.Adam(self.parameters(), lr=0.01)
 
 
-torch.manual_seed(1)
-labels = torch.arange(3).repeat_interleave(torch.tensor([400, 160, 40]))  # many cats, few emus
-train, val = random_split(TensorDataset(torch.randn(600, 5) + 2 * torch.eye(3, 5)[labels], labels), [0.5, 0.5])
+torch.manual_seed(0)
+pixels, digits = map(torch.from_numpy, load_digits(return_X_y=True))
+data = TensorDataset(pixels.float() / 16, (digits - 7).clamp(min=0))
+train, val, test = random_split(data, [0.4, 0.3, 0.3])
 
 quiet = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
 
+model = Classifier()
 checkpoint = ModelCheckpoint(monitor="val_iam", mode="max")
-summary = SelectionSummary(measures=["iam", "accuracy", "gmean"])
-trainer = lightning.Trainer(max_epochs=10, callbacks=[checkpoint, summary], **quiet)
-trainer.fit(Classifier(), DataLoader(train, batch_size=64, shuffle=True), DataLoader(val, batch_size=100))
+trainer = lightning.Trainer(max_epochs=10, callbacks=[checkpoint], **quiet)
+trainer.fit(model, DataLoader(train, batch_size=64, shuffle=True), DataLoader(val, batch_size=100))
+
+trainer.validate(model, DataLoader(val, batch_size=100), ckpt_path="best", verbose=False)
+print(f"The kept epoch on {len(val)} validation images\n{model.val.result().table()}")
+
+counts = torch.bincount(train[:][1])
+sweep = imbtorch.LogitAdjustmentSweep("balanced_accuracy", counts, logits=True)
+rule = imbtorch.LogitAdjustment(counts)
+with torch.no_grad():
+    images, labels = val[:]
+    sweep.update(model.net(images), labels)
+    rule.take(sweep)
+    print(f"\nThe decision rule, chosen on the same images\n{sweep.table()}")
+    images, labels = test[:]
+    print(f"\nBoth rules on {len(test)} test images")
+    for name, net in (("plain", model.net), (f"tau = {rule.tau:g}", torch.nn.Sequential(model.net, rule))):
+        report = imbtorch.ImbalanceReport("multiclass", 3, measures=["balanced_accuracy", "accuracy"], per_class=[])
+        report.update(net(images), labels)
+        print(f"{name:11}", *(f" {key} {value:.4f}" for key, value in report.compute().items()))

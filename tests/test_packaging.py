@@ -251,7 +251,7 @@ def fresh(built, metadata, tmp_path_factory):
 
 
 def test_the_readme_runs_and_the_guard_guards_without_the_source_tree(built, metadata, tmp_path):
-    needed = requirements(metadata, None) | requirements(metadata, "lightning")
+    needed = requirements(metadata, None) | requirements(metadata, "lightning") | {"scikit-learn"}
     python = environment(tmp_path / "environment", built[0], needed)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     program = (ROOT / "examples" / "quickstart.py").read_text(encoding="utf-8")
@@ -272,7 +272,7 @@ def test_the_readme_runs_and_the_guard_guards_without_the_source_tree(built, met
         for code in (program, wrong, *snippets)
     )
     assert [each.returncode for each in (prints, *snippets)] == [0] * (1 + len(snippets)), prints.stderr
-    table = re.search(r"^```text\n(Kept and best epochs.*?)^Baseline", readme, re.DOTALL | re.MULTILINE)[1]
+    table = re.search(r"^```text\n(The kept epoch.*?)^measure", readme, re.DOTALL | re.MULTILINE)[1]
     assert table in prints.stdout
     assert refused.returncode == 1
     assert re.search(r"mode=.?.?max", refused.stderr), refused.stderr

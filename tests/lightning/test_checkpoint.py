@@ -1,5 +1,6 @@
 """A checkpoint that keeps the latest of tied epochs, with real trainers; rules for ties are written out in loops."""
 
+import gc
 import inspect
 import math
 import pickle
@@ -579,6 +580,7 @@ def test_its_signature_is_lightnings_with_the_rule():
 
 def test_short_names_of_classes_in_a_configuration(tmp_path, monkeypatch):
     """``ModelCheckpoint`` remains Lightning's, whatever is imported."""
+    gc.collect()  # classes of that name that other tests have made
     monkeypatch.setattr("sys.argv", ["train.py"])
     monkeypatch.setenv("JSONARGPARSE_DEPRECATION_WARNINGS", "off")  # of what Lightning calls
     config = {
