@@ -14,7 +14,7 @@ from imbtorch.rules import LogitAdjustment, Threshold
 from imbtorch.sampler import ExactBatchSampler
 from imbtorch.suggestions import did_you_mean as _did_you_mean
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 __all__ = [
     "Counts",
