@@ -45,7 +45,7 @@ if os.environ.get("CHECKPOINT_OF") == "imbtorch":  # imported as a plugin of pyt
 
 
 def outcomes(clone: Path, whose: str) -> dict[str, str]:
-    """Run the tests in a process of their own; return test -> first line of its error, empty if it passed."""
+    """Run the tests in a process of their own; return those not skipped -> first line of the error, empty if none."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         tests = clone.resolve() / "tests"
@@ -70,6 +70,7 @@ def outcomes(clone: Path, whose: str) -> dict[str, str]:
                 each.get("message", "").split("\n")[0] for each in case if each.tag in ("failure", "error")
             )
             for case in cases
+            if case.find("skipped") is None
         }
 
 

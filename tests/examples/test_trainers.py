@@ -2,6 +2,7 @@
 
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -19,7 +20,8 @@ from imbtorch import ImbalanceReport
 
 GUIDE = (Path(__file__).parents[2] / "examples" / "trainers.md").read_text(encoding="utf-8")
 SECTIONS = {section.splitlines()[0]: section for section in GUIDE.split("\n## ")[1:]}
-STAND_INS = {"ultralytics", "timm"}  # which cannot be imported beside torch for CPUs alone
+# the first three cannot be imported beside torch for CPUs alone; the others need other versions or many packages
+STAND_INS = {"ultralytics", "timm", "torchgeo", "pytorch_tabular", "chemprop"}
 SNIPPETS = [
     (name, snippet)
     for name, section in SECTIONS.items()
@@ -419,6 +421,118 @@ def test_the_recipe_for_timm_leaves_out_what_its_sampler_repeats(monkeypatch):
     metrics = evaluator.compute()
     assert tuple(metrics) == evaluator.metric_names == ("loss", "top1", "top5", "iam")
     assert metrics["iam"] == pytest.approx((1 + 0 + 0) / 3)
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel", "masks"])
+def test_the_recipe_for_torchgeo_counts_what_its_tasks_pass(task, monkeypatch):
+    class ClassificationTask:  # of torchgeo 0.8.1
+        def __init__(self, **hparams):
+            self.hparams = hparams
+            self.configure_metrics()
+
+        def configure_metrics(self):
+            self.train_metrics = self.val_metrics = self.test_metrics = "theirs"
+
+        def validation_step(self, y_hat, y):
+            self.val_metrics(y_hat, y)
+            return self.val_metrics
+
+    module_with(monkeypatch, "torchgeo")
+    module_with(monkeypatch, "torchgeo.trainers", ClassificationTask=ClassificationTask)
+    names = {"__name__": "trainers"}
+    exec(dict(SNIPPETS)["torchgeo"], names)
+    generator = torch.Generator().manual_seed(0)
+    size = {"binary": (40,), "multiclass": (40, 3), "multilabel": (40, 3), "masks": (4, 3, 5, 5)}[task]
+    logits = torch.randn(size, generator=generator)
+    target = torch.randint(3, (4, 5, 5) if task == "masks" else (40,), generator=generator)
+    hparams = {"task": task, "num_classes": 3, "num_labels": None}
+    if task == "binary":
+        target, hparams["num_classes"] = target.clamp(max=1), None
+    elif task == "multilabel":
+        target, hparams = (target[:, None] == torch.arange(3)).long(), {**hparams, "num_classes": None, "num_labels": 3}
+    elif task == "masks":  # of SemanticSegmentationTask
+        hparams |= {"task": "multiclass", "ignore_index": 0}
+    made = names["ImbalanceTask"](**hparams)
+    for batch in torch.arange(len(target)).split(3):
+        report = made.validation_step(logits[batch], target[batch])
+    preds = (logits > 0).long() if task in ("binary", "multilabel") else logits.argmax(1)
+    if task == "multilabel":
+        pairs = zip(target.T, preds.T, strict=True)
+        expected = sum(sklearn.metrics.recall_score(*pair, average="macro") for pair in pairs) / 3
+    elif task == "masks":
+        expected = sklearn.metrics.recall_score(
+            target[target > 0], preds[target > 0], labels=[1, 2], average="macro", zero_division=0
+        )
+    else:
+        expected = sklearn.metrics.balanced_accuracy_score(target, preds)
+    assert report.compute()["val_balanced_accuracy"] == pytest.approx(expected)
+    assert next(iter(made.test_metrics)).startswith("test_")
+    assert made.train_metrics == "theirs"
+
+
+@pytest.mark.filterwarnings(
+    "ignore:.*LeafSpec", "ignore:.*does not have many workers", "ignore:.*smaller than the logging interval"
+)
+def test_the_recipe_for_pytorch_tabular_counts_all_samples(tmp_path):
+    lightning = import_or_skip("pytorch_lightning")
+    names = {"__name__": "trainers"}
+    exec(dict(SNIPPETS)["pytorch_tabular"], names)
+    generator = torch.Generator().manual_seed(0)
+    inputs, target = torch.randn(50, 3, generator=generator), torch.randint(3, (50, 1), generator=generator)
+
+    class Model(lightning.LightningModule):  # as BaseModel of pytorch_tabular 1.2.0
+        def __init__(self):
+            super().__init__()
+            self.net = torch.nn.Linear(3, 3)
+
+        def training_step(self, batch, batch_idx):
+            return torch.nn.functional.cross_entropy(self.net(batch[0]), batch[1].squeeze(1))
+
+        def validation_step(self, batch, batch_idx):
+            return self.net(batch[0]), batch[1]
+
+        def configure_optimizers(self):
+            return torch.optim.Adam(self.parameters())
+
+    report = ImbalanceReport("multiclass", num_classes=3, logits=True, prefix="report_")
+    options = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
+    keeper = lightning.callbacks.ModelCheckpoint(tmp_path, monitor="report_balanced_accuracy", mode="max")
+    callbacks = [names["ReportCallback"](report), keeper]
+    trainer = lightning.Trainer(max_epochs=2, callbacks=callbacks, **options)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(inputs, target), batch_size=8)
+    model = Model()
+    trainer.fit(model, loader, loader)
+    expected = sklearn.metrics.balanced_accuracy_score(target.squeeze(1), model.net(inputs).argmax(1))
+    assert trainer.callback_metrics["report_balanced_accuracy"] == pytest.approx(expected)
+    assert keeper.best_model_score is not None
+
+    function = partial(imbtorch.functional.evaluate, "balanced_accuracy")  # called as by calculate_metrics
+    probabilities = model.net(inputs).softmax(-1)
+    assert function(probabilities, target.squeeze(), task="multiclass", num_classes=3) == pytest.approx(expected)
+
+
+def test_the_recipe_for_chemprop_leaves_out_unknown_targets(monkeypatch):
+    layers = dict.fromkeys(("BinaryClassificationFFN", "BondMessagePassing", "MeanAggregation"), SimpleNamespace)
+    models = SimpleNamespace(MPNN=lambda *layers, metrics: SimpleNamespace(metrics=metrics))
+    module_with(monkeypatch, "chemprop", nn=SimpleNamespace(**layers), models=models)
+    names = {"__name__": "trainers"}
+    exec(dict(SNIPPETS)["chemprop"], names)
+    metric = names["model"].metrics[0]
+    generator = torch.Generator().manual_seed(0)
+    preds, targets = torch.rand(40, 2, generator=generator), torch.randint(2, (40, 2), generator=generator).float()
+    targets[torch.rand(40, 2, generator=generator) < 0.3] = torch.nan
+    for batch in torch.arange(40).split(7):  # as in MPNN._evaluate_batch of chemprop 2.3.1
+        mask, ones = targets[batch].isfinite(), torch.ones(len(batch))
+        metric.update(preds[batch], targets[batch].nan_to_num(nan=0.0), mask, ones, None, None)
+    known = targets.isfinite()
+    expected = sklearn.metrics.balanced_accuracy_score(targets[known], preds[known] > 0.5)
+    assert metric.compute() == pytest.approx(expected)
+    assert metric.alias == "balanced_accuracy"
+    assert list(metric.state_dict()) == ["task_weights"]
+
+    report = ImbalanceReport("multilabel", num_labels=2, ignore_index=-1)
+    report.update(preds, targets.nan_to_num(nan=-1).long())
+    assert report.result().counts.sum((1, 2)).tolist() == known.sum(0).tolist()
 
 
 # --- coming from torchmetrics ---------------------------------------------------------------------------------------
