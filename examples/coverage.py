@@ -1,4 +1,4 @@
-"""Measures by simulation how often 95 % intervals hold the true value, beside other packages and methods.
+"""Simulates the coverage of 95 % intervals, compared with other packages and methods.
 
     pip install tqdm prob_conf_mat confidenceinterval confidence-intervals  # the last three are peers
     python examples/coverage.py --quick          # a minute of two cores; prints
@@ -384,7 +384,7 @@ def comparisons(quick: bool, run: Run) -> str:
         "Recalls are .8 plus a normal error of each model and class, whose standard deviation is the spread; classes "
         "have 200 samples, the rare one fewer; the shared part of the samples is as hard for both models. Coverage of "
         "the difference by paired_compare; the mean probability that the likelier model is better by balanced "
-        "accuracy, beside how often it truly is. compare gets the counts of the same test set, as if independent."
+        "accuracy (said), and how often it is (true). compare gets the counts of the same test set, as if independent."
     )
     return f"## Comparisons\n\n{text}\n\n{markdown(columns, rows)}\n\n{against_baseline(quick, run)}"
 
@@ -396,7 +396,7 @@ def against_baseline(quick: bool, run: Run) -> str:
         "Against trivial predictions: of 200 samples and the rare ones, both recalls are .5 plus a normal error "
         "(balanced accuracy), or the recall of the rare class is .5 and false alarms are as many as hits, times the "
         "exponential of a normal error (accuracy). Spread: standard deviation of the error. The mean probability that "
-        "beats_baseline says of the likelier side, beside how often that side is true."
+        "beats_baseline gives the likelier side (said), and how often that side is true."
     )
     columns = ["rare", "spread", "balanced accuracy: said", "true", "accuracy: said", "true"]
     return f"{text}\n\n{markdown(columns, rows)}"
@@ -535,7 +535,7 @@ def clusters(quick: bool, run: Run) -> str:
     text = (
         f"{sets} sets in which both classes came. Coverage of clusters=True; of balanced accuracy by "
         f"confidence_intervals (conditions are the clusters; {some} sets, 100 resamples) and by the posterior of the "
-        "sum, which takes samples for independent. Clusters apart hold samples of one class each."
+        "sum, which treats samples as independent. Clusters apart contain samples of one class each."
     )
     odd = run("odd clusters", of_odd_clusters, [(sets // 2, kind) for kind in ODD])
     about_odd = (
@@ -1342,7 +1342,9 @@ def main() -> None:
             print(f"{name} is not installed and left out")
     chosen = [name for name in SECTIONS if getattr(given, name)] or list(SECTIONS)
     parts = [
-        "# Coverage of 95 % intervals\n\nWritten by `python examples/coverage.py`; see there for what was simulated."
+        "# Coverage of 95 % intervals\n\nWritten by `python examples/coverage.py`, whose docstring describes the "
+        "simulations. BA is balanced accuracy, G-mean the geometric mean of the recalls, MCC the Matthews correlation "
+        "coefficient, IAM the imbalance accuracy metric."
     ]
     with ProcessPoolExecutor(given.jobs) as pool:
         run = Run(pool, given.seed)

@@ -6,7 +6,7 @@ A small network learns on half of them. A quarter, the validation set, chooses t
 index of balanced accuracy (IBA), and the one with the best precision at which a recall of .6 is promised (at .8). The
 last quarter measures IBA at .5 and at the thresholds chosen.
 
-Read the result with care. The value of the best threshold on the validation set is the best of all, so it flatters;
+Read the result with care. The value of the best threshold on the validation set is the best of all, so it is too high;
 the corrected one and that of the test set count. And both sets have few positives, eight to twelve of them, so the
 intervals are wide: that of one threshold may hold the value of the other.
 """
@@ -92,7 +92,7 @@ def main() -> None:
     print(f"{name}: " + ", ".join(f"{int(target[i].sum())} of {len(i)} positive ({part})" for part, i in parts))
     for area in ("auc", "average_precision"):
         print(f"{area} on validation  {sweep.interval(area)}")
-    print(f"IBA on validation at {best:.3g}  {found['value']:.3f}  (the best of all thresholds there, so it flatters)")
+    print(f"IBA on validation at {best:.3g}  {found['value']:.3f}  (best of all thresholds there, so too high)")
     print(f"  corrected for the choice  {sweep.interval('value', generator=generator)}")
     print(f"recall of .6 promised: {floor}")
     for label, (_, interval) in tested.items():

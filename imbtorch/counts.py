@@ -21,7 +21,7 @@ ROUNDING = 1e-9  # share of the total by which rounding may push a difference of
 class Margins(NamedTuple):
     """Margins of a confusion matrix: 3 x K numbers in place of K x K.
 
-    They are enough for every measure that reads no single off-diagonal cell. :func:`margins` computes them from a
+    They are enough for every measure that uses no single off-diagonal cell. :func:`margins` computes them from a
     matrix.
 
     Attributes:

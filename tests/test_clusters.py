@@ -354,7 +354,7 @@ def test_samples_that_depend_without_clusters_are_told_once(made):
         metric = made()
         metric.update(*batch, **extra)
         ask(metric, clusters=False)  # on purpose
-        with pytest.warns(UserWarning, match="takes them for independent and is too narrow; build it with clusters=T"):
+        with pytest.warns(UserWarning, match="treats them as independent and is too narrow; build it with clusters=T"):
             ask(metric)
         ask(metric)
         metric.reset()

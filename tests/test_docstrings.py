@@ -20,7 +20,7 @@ QUESTIONS = {"What", "How", "Which", "Whether", "Where", "Who", "When", "Why"}
 VERBS = """
 accept accumulate add adjust align announce answer append apply approximate ask assert assign attach average
 begin bind blend bound break build call cast change check choose clear close collect combine compare complete
-compose compute convert copy correct count cover create cut decide derive describe detach detect determine
+compose compute configure convert copy correct count cover create cut decide derive describe detach detect determine
 divide document double drain draw drop empty enter estimate evaluate exclude expand explain extract fall feed
 fetch fill filter find fit flag fold follow forget format gather generate get give go group guard halve hand
 hash hatch hide hold identify ignore index integrate invert iterate join keep label leave let limit line list

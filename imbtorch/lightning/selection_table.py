@@ -345,8 +345,8 @@ def _biased(followed: FollowedReport, history: ValidationHistory) -> Iterator[st
 def _meanings_of_choices(followed: FollowedReport, history: ValidationHistory) -> Iterator[str]:
     """Yield the meaning of each column of corrected values."""
     yield (
-        f"corrected: estimate for new data; only test data can confirm it. Of {history.unit}s that tie in a half the "
-        f"{followed.ties} is taken, which affects this estimate"
+        f"corrected: estimate for new data; only test data can confirm it. Ties within a half go to the "
+        f"{followed.ties} {history.unit}; the other rule gives another estimate"
     )
     yield (
         f'stability: share of the halves that select this {history.unit} ("-": tied with others); not the probability '

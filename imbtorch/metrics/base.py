@@ -68,7 +68,7 @@ UNSURE = (
 NO_BUCKETS = "{} was built without clusters, so it holds no counts of clusters; build it with clusters=True"
 DEPENDENT = (
     "{}: samples came with clusters or have several positions, such as pixels, but it was built without clusters, so "
-    "the interval takes them for independent and is too narrow; build it with clusters=True, and pass "
+    "the interval treats them as independent and is too narrow; build it with clusters=True, and pass "
     "update(..., cluster=ids) unless each sample is a cluster of its own positions"
 )
 
@@ -378,7 +378,7 @@ class CountsMetric(SummedState):
         return str(index)
 
     def _warn_if_dependent(self, clusters: bool | None) -> None:
-        """Warn once if an interval takes samples for independent that are not, unless the user asked for that."""
+        """Warn once if an interval treats dependent samples as independent, unless the user asked for that."""
         if self._dependent and clusters is None:
             self._warn_once("dependent", DEPENDENT.format(type(self).__name__))
 

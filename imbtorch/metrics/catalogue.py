@@ -423,7 +423,7 @@ class WeightedAccuracy(ConfusionMatrixMetric):
 
 
 class Dominance(ConfusionMatrixMetric):
-    """Dominance of the positive class; formula: :func:`imbtorch.measures.dominance`. Neither direction is better.
+    """Dominance of the positive class; formula: :func:`imbtorch.measures.dominance`. It has no better direction.
 
     >>> metric = Dominance("binary")
     >>> metric(torch.tensor([0.1, 0.2, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))

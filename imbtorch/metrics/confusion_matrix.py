@@ -128,7 +128,7 @@ class ConfusionMatrixMetric(LocalCounts):
         clusters: bool | None = None,
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
-        """Set the task, the way of counting samples, and the average.
+        """Configure the task, the counting and the averaging.
 
         Args:
             task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
@@ -149,7 +149,7 @@ class ConfusionMatrixMetric(LocalCounts):
             on_invalid: response to a class out of range, a NaN score, or a probability outside [0, 1]; such samples are
                 never counted. ``"raise"``: on the CPU of a single process ``update`` raises an error and leaves the
                 counts as they were; on other devices and with several processes ``compute`` raises it, on all processes
-                alike, so that no update waits for the check; then call ``reset``. ``"warn"``: ``compute`` warns and
+                alike, without waiting for the GPU in ``update``; then call ``reset``. ``"warn"``: ``compute`` warns and
                 gives the number of such samples.
             state: ``"matrix"`` keeps K x K counts, ``"margins"`` 3 x K (multiclass): 3 MB in place of 123 GB for
                 128,256 classes. Measures that need the matrix refuse it.

@@ -430,7 +430,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
                 ``recall/fraud``, with or without prefix and postfix.
             level: probability that the interval holds the value, in (0, 1).
             generator: source of randomness, on the device of the counts; by default torch's.
-            clusters: True to resample clusters, False to take samples for independent; by default
+            clusters: True to resample clusters, False to treat samples as independent; by default
                 :meth:`ReportResult.interval` decides.
             samples: number of draws.
 

@@ -167,7 +167,7 @@ class ReportResult(Result):
             level: probability that the interval holds the value, in (0, 1).
             generator: source of randomness, on the device of the counts; by default torch's.
             clusters: True to resample clusters (:func:`imbtorch.analysis.bootstrap`), which needs a report with
-                ``clusters=True``; False to take all samples for independent (:func:`imbtorch.analysis.posterior`). By
+                ``clusters=True``; False to treat all samples as independent (:func:`imbtorch.analysis.posterior`). By
                 default clusters are resampled if the report has them, except for values of a single label while each of
                 its samples is a cluster of its own.
             samples: number of draws.

@@ -65,7 +65,7 @@ def invariances(
     Args:
         measure: function of ``[..., K, K]`` counts with a value ``[...]``; must take two classes.
         samples: matrices for each number of classes, except for noise.
-        tolerance: largest relative or absolute difference that is taken for rounding.
+        tolerance: largest relative or absolute difference that counts as rounding.
         generator: source of randomness; by default a fixed seed.
 
     Returns:
@@ -116,7 +116,7 @@ def invariance_table(
     Args:
         measures: name -> function of counts.
         samples: matrices for each number of classes, as in :func:`invariances`.
-        tolerance: largest difference that is taken for rounding, as there.
+        tolerance: largest difference that counts as rounding, as there.
         generator: source of randomness; by default the same fixed seed for each measure.
 
     Returns:
