@@ -83,7 +83,7 @@ def misfit(preds: Tensor, target: Tensor, task: str) -> str:
     )
 
 
-def misfit_of_class_scores(preds: Tensor, target: Tensor, classes: int) -> str:
+def misfit_of_class_scores(preds: Tensor, target: Tensor, classes: int, sized_by_names: bool = False) -> str:
     """Return the error message for scores that are not ``[N, C, ...]`` for targets ``[N, ...]``."""
     shapes = f"got shapes {list(preds.shape)} and {list(target.shape)}"
     if target.ndim == 0:
@@ -99,13 +99,14 @@ def misfit_of_class_scores(preds: Tensor, target: Tensor, classes: int) -> str:
             remedy += ", or give an ExactBatchSampler to the DataLoader as batch_sampler=, not as sampler="
         return f"preds must have the classes in dimension 1, [N, C, ...], {shapes}; {remedy}"
     if preds.shape[1] != classes:
-        found, remedy = (
-            f"{preds.shape[1]} classes",
-            f"pass num_classes={preds.shape[1]} (or {preds.shape[1]} class_names) to the metric",
-        )
+        many = preds.shape[1]
+        found, remedy = f"{many} classes", f"pass num_classes={many} (or {many} class_names) to the metric"
+        limit = f"num_classes={classes}"
+        if sized_by_names:
+            limit, remedy = f"class_names has {classes} names", f"name {many} classes"
         if preds.shape[1] == 1:
             found, remedy = "1 class", "use task='binary' and preds.squeeze(1) for one score per sample"
-        return f"preds hold scores of {found} but num_classes={classes}; {remedy}, or check the last layer of the model"
+        return f"preds hold scores of {found} but {limit}; {remedy}, or check the last layer of the model"
     expected = [target.shape[0], classes, *target.shape[1:]]
     return f"preds and target do not fit: {shapes}, expected preds of shape {expected}; reshape one of them"
 
@@ -123,6 +124,7 @@ def value_message(
     groups: int,
     group_names: Sequence[str] | None = None,
     logits: bool,
+    sized_by_names: bool = False,
 ) -> str:
     """Return the error message for a fault of a batch; it quotes the first of the offending values.
 
@@ -135,6 +137,7 @@ def value_message(
         groups: number of groups of the metric.
         group_names: names of the groups, if the user gave them names.
         logits: whether scores are logits.
+        sized_by_names: whether the number of classes is that of ``class_names``.
     """
     value, many = values.flatten()[0].item(), f"({values.numel()} of {samples} values)"
     remedy = "pass logits=True for raw scores"
@@ -159,13 +162,15 @@ def value_message(
                 return f"{wrong} {many}; raise groups to include it"
             return f"{wrong} ({first_names(group_names)}) {many}; add its name to groups="
     argument = "preds" if FAULTS[fault] == "predictions out of range" else "target"
-    return _class_out_of_range(argument, value, many, task, classes)
+    return _class_out_of_range(argument, value, many, task, classes, sized_by_names)
 
 
-def _class_out_of_range(argument: str, value: float, many: str, task: str, classes: int) -> str:
+def _class_out_of_range(argument: str, value: float, many: str, task: str, classes: int, sized_by_names: bool) -> str:
     """Return the error message for a class index that the metric does not have."""
-    limit = f"num_classes={classes}" if task == "multiclass" else f"task={task!r}"
-    more = f"raise num_classes to {value + 1} (or name {value + 1} classes)"
+    limit = f"num_classes={classes} allows" if task == "multiclass" else f"task={task!r} allows"
+    more = f"raise num_classes to {value + 1}"
+    if sized_by_names and task == "multiclass":
+        limit, more = f"class_names has {classes} names, which allow", f"name {value + 1} classes"
     if argument == "preds":
         remedy = "pass 0 and 1"
         if task == "multiclass":
@@ -178,4 +183,4 @@ def _class_out_of_range(argument: str, value: float, many: str, task: str, class
             remedy += f"; if classes run from 1 to {value}, pass target - 1"
         if task == "multiclass" and value >= classes:
             remedy += f"; if it is a class, {more}"
-    return f"{argument} holds class {value} but {limit} allows 0..{classes - 1} {many}; {remedy}"
+    return f"{argument} holds class {value} but {limit} 0..{classes - 1} {many}; {remedy}"

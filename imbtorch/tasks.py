@@ -76,6 +76,7 @@ class Counting:
     group_names: tuple[str, ...] | None = field(
         default=None, compare=False, repr=False
     )  # for errors, if users gave any
+    sized_by_names: bool = field(default=False, compare=False, repr=False)  # for errors: class_names gave the size
     table: Table = field(init=False, compare=False, repr=False)  # shape of the counts
     one_position: int = field(init=False, compare=False, repr=False)  # dimensions of targets without further positions
     ignored_target: int | None = field(init=False, compare=False, repr=False)  # ignore_index if it fits into int64
@@ -460,6 +461,7 @@ class Counting:
             groups=self.table.groups,
             group_names=self.group_names,
             logits=self.logits,
+            sized_by_names=self.sized_by_names,
         )
 
 
@@ -561,7 +563,7 @@ class Multiclass(Counting):
         shape = target.shape
         if preds.is_floating_point():
             if not shape or preds.shape != (shape[0], self.size, *shape[1:]):
-                raise ValueError(misfit_of_class_scores(preds, target, self.size))
+                raise ValueError(misfit_of_class_scores(preds, target, self.size, self.sized_by_names))
         elif preds.shape != shape:
             raise ValueError(misfit(preds, target, self.task))
 

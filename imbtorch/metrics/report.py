@@ -220,13 +220,15 @@ class ImbalanceReport(SharedResult, LocalCounts):
         group_names = checked_group_names(groups)
         _check_together(bool(intervals), state, weighted, group_names, per_group)
         names = None if class_names is None else checked_names(class_names)
+        sized_by_names = names is not None and num_classes is None
         num_classes, num_labels = _sized(task, num_classes, num_labels, names)
         number = None if group_names is None else len(group_names)
         counting = Counting.of(
             task, num_classes, num_labels, threshold, logits, ignore_index, state, weighted, number, clusters
         )
-        if not isinstance(groups, int):
-            counting = replace(counting, group_names=group_names)
+        counting = replace(
+            counting, group_names=None if isinstance(groups, int) else group_names, sized_by_names=sized_by_names
+        )
         class_names = _a_name_each(names, counting.size)
         super().__init__(counting, on_invalid, **kwargs)
         self._prevalence = None if prevalence is None else _checked_prevalence(prevalence, counting, class_names)

@@ -842,3 +842,21 @@ def test_labels_with_thresholds_of_their_own_have_prices_of_their_own():
         imbtorch.NetBenefit("multilabel", **arguments, average="micro")
     with pytest.raises(ValueError, match=r"threshold must lie in \[0, 1\)"):
         imbtorch.NetBenefit("multilabel", num_labels=2, threshold=[0.2, 1.0])
+
+
+@pytest.mark.parametrize("scores", [True, False])
+@pytest.mark.parametrize("named", [True, False])
+def test_too_few_classes_are_told_by_the_argument_that_named_them(named, scores):
+    report = ImbalanceReport("multiclass", **({"class_names": ["cat", "dog"]} if named else {"num_classes": 2}))
+    target = torch.tensor([0, 1, 2])
+    wanted = ("class_names has 2 names", "name 3 classes") if named else ("num_classes=2", "num_classes(=| to )3")
+    with pytest.raises(ValueError, match=rf"{wanted[0]}.*{wanted[1]}") as error:
+        report.update(torch.eye(3) if scores else target, target)
+    assert not named or "num_classes" not in str(error.value)
+
+
+def test_a_prediction_of_minus_one_is_no_reason_for_more_classes():
+    report = ImbalanceReport("multiclass", num_classes=3)
+    with pytest.raises(ValueError, match=r"preds holds class -1 .*a prediction must be a class") as error:
+        report.update(torch.tensor([0, -1, 2]), torch.tensor([0, 1, 2]))
+    assert "raise" not in str(error.value)
