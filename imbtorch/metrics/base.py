@@ -127,10 +127,10 @@ class CountsMetric(SummedState):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Let ``forward`` call an ``update`` that a class outside this package defines."""
         super().__init_subclass__(**kwargs)
-        if not cls.update.__module__.startswith("imbtorch."):
+        if not str(cls.update.__module__).startswith("imbtorch."):  # None for a class that exec has made
             # a collection takes metrics whose states have equal names for metrics that count alike
             cls._own_update = f"_{digest(canonical(cls.update)):012x}"
-            if cls.forward.__module__.startswith("imbtorch."):
+            if str(cls.forward.__module__).startswith("imbtorch."):
                 cls.forward = _forward_through_update  # type: ignore[method-assign, assignment]
 
     def __init__(

@@ -592,3 +592,10 @@ def test_one_hot_predictions_and_targets_are_told():
         metric.update(target, target)  # told once
     build("Accuracy", "multilabel", 3).update(target, target)
     build("Accuracy", "multiclass", 3).update(torch.tensor([[0, 1], [1, 1]]), torch.tensor([[0, 1], [0, 1]]))
+
+
+def test_a_subclass_made_by_exec_may_override_update():
+    code = "class Mine(Accuracy):\n    def update(self, preds, target): super().update(target, target)\n"
+    names = {"Accuracy": imbtorch.Accuracy}
+    exec(code, names)
+    assert names["Mine"]("multiclass", 3)(torch.tensor([0, 1]), torch.tensor([1, 2])) == 1
