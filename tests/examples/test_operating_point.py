@@ -26,7 +26,7 @@ def test_operating_point(given, tmp_path):
     done = run_script(EXAMPLE, "--out", str(tmp_path), "--epochs", "60", folder=tmp_path, environment=environment)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     assert ("ecoli" if given else "breast cancer") in done.stdout
-    for words in ("flatters", "few positives", "Newcombe"):
+    for words in ("too high", "few positives", "Newcombe"):
         assert words in " ".join(done.stdout.split())
     number = r"(-?\d\.\d{3})"
     rows = re.findall(rf"test at +([01]\.?\d*\S*)(?: \(floor\))? +{number} +\[{number}, {number}\]", done.stdout)
