@@ -372,6 +372,11 @@ def has_float64(device: torch.device | None) -> bool:
     return (torch.get_default_device() if device is None else device).type != "mps"
 
 
+def shown_dtype() -> torch.dtype:
+    """Return the dtype of reported values, float32 or wider, since half precision would hide differences of epochs."""
+    return torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32
+
+
 def double(x: Tensor) -> Tensor:
     """Convert to float64, on the CPU if the device has none."""
     if x.dtype == torch.float64:

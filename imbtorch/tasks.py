@@ -36,7 +36,7 @@ from imbtorch.batches import (
     readable,
 )
 from imbtorch.clusters import BUCKETS, bucket_of_each
-from imbtorch.counts import Counts, Margins, check_choice, has_float64
+from imbtorch.counts import Counts, Margins, check_choice, has_float64, sums
 from imbtorch.errors import check_pair, check_tensor, misfit, misfit_of_class_scores, value_message
 from imbtorch.kernels import Table, array, integers, reading_is_free
 from imbtorch.log_odds import logit_threshold, of_class_one, wide
@@ -47,6 +47,7 @@ __all__ = ["Binary", "Counting", "Layout", "Multiclass", "Multilabel", "Task", "
 # and samples that came with an id or have several positions.
 SEEN = ("samples", "dependent")
 FEW_CELLS = 6_000_000  # cells up to which labels have buckets by default: 48 MB
+MANY_CELLS = 1_000_000  # cells up to which a state is copied to the host as a whole: 8 MB
 MOST_CELLS = 60_000_000  # cells of all buckets that a state may have: 480 MB
 UNEVEN = 0.01  # largest deviation from 1 of the sum of the probabilities of both classes
 KNOWN = (torch.float32, *COMMON, torch.float16, torch.bfloat16, torch.float64)  # dtypes of predictions
@@ -290,6 +291,30 @@ class Counting:
     def faults(self, state: Tensor) -> Tensor:
         """Return the tallies of invalid samples, in the order of :data:`FAULTS`."""
         return state[..., self.cells : self.cells + len(FAULTS)]
+
+    def on_host(self, state: Tensor, *, matrix: bool, buckets: bool) -> tuple[Counting, Tensor]:
+        """Copy a state to the host, at once; of a large one on another device only what is needed.
+
+        Args:
+            state: flat counts.
+            matrix: whether more than the margins is needed.
+            buckets: whether the counts of each bucket are needed.
+
+        Returns:
+            The settings that describe the copied counts, and these counts; a state on the CPU is returned as it is.
+        """
+        kept: Counting = self
+        if not state.is_cpu and self.cells > MANY_CELLS:
+            kept = kept if buckets else kept._without_buckets
+            if kept.cells > MANY_CELLS and not matrix and self.num_labels is None:
+                kept = kept._margins_only
+        if kept is not self:
+            counts = self.counts(state, of_groups=self.groups is not None)
+            if kept.layout == "margins":
+                counts = torch.stack(sums(counts), -2)
+            assert isinstance(counts, Tensor)
+            state = torch.cat((counts.flatten(), self.faults(state)))
+        return kept, state.cpu()
 
     def dependent(self, state: Tensor) -> Tensor:
         """Return the number of samples that came with the id of a cluster or with several positions, ``[]``."""

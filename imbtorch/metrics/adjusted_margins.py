@@ -49,7 +49,7 @@ class AdjustedMargins:
 
     def __post_init__(self) -> None:
         """Derive the shifts and the shape of the targets, which each update needs."""
-        taus = torch.tensor(self.taus, dtype=self.logs.dtype, device=self.logs.device)
+        taus = torch.tensor(self.taus, dtype=self.logs.dtype, device="cpu").to(self.logs.device, non_blocking=True)
         object.__setattr__(self, "shifts", taus.unsqueeze(-1) * self.logs)
         object.__setattr__(self, "targets", Table(self.classes, 1, buckets=self.buckets))
 
@@ -208,10 +208,10 @@ class AdjustedMargins:
         return cells
 
     def of_buckets(self, state: Tensor) -> Margins:
-        """Return copies of the counts of each bucket on the CPU: ``[B, T, K]``, the targets ``[B, 1, K]``."""
-        wrong, right = state[: self.cells].reshape(self.buckets, -1, 2, self.classes).cpu().unbind(2)
+        """Return copies of the counts of each bucket: ``[B, T, K]``, the targets ``[B, 1, K]``."""
+        wrong, right = state[: self.cells].reshape(self.buckets, -1, 2, self.classes).unbind(2)
         actual = state[self.cells :][: self.targets.cells].reshape(self.buckets, 1, self.classes)
-        return Margins(right.clone(), actual.cpu().clone(), wrong + right)
+        return Margins(right.clone(), actual.clone(), wrong + right)
 
     def counts(self, state: Tensor) -> Margins:
         """Return the counts of all buckets, ``[T, K]``."""

@@ -27,7 +27,7 @@ from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import Counter, OnInvalid, TorchmetricsArguments, canonical
 from imbtorch.metrics.class_groups import checked_class_groups
 from imbtorch.metrics.resolving import Measured, as_given, directed
-from imbtorch.metrics.rows import Row
+from imbtorch.metrics.rows import Row, shown
 from imbtorch.metrics.shared_result import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.rules import checked_prior
@@ -208,12 +208,12 @@ class LogitAdjustmentSweep(SharedResult):
             worst = worst_value(settings.measure.higher_is_better, settings.measure.traits.bounds)
             value = torch.tensor(worst, dtype=torch.float64)
         tau = torch.tensor(self.taus[index], dtype=torch.float64)
-        values = dict(zip(settings.rows, map(self._narrow, (tau, value)), strict=True))
+        values = dict(zip(settings.rows, shown((tau, value)), strict=True))
         return LogitAdjustmentResult(values, buckets, settings, index, not problem), problem
 
     def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> dict[str, Tensor]:
         assert isinstance(counter, AdjustedMargins)
-        return self._by_full_name(self._result(counter.of_buckets(state))[0].rows)
+        return self._by_full_name(self._on_device(self._result(counter.of_buckets(state.cpu()))[0].rows))
 
     def compute(self) -> dict[str, Tensor]:
         """Compute the best tau and the value there from the scores of all processes (a collective step).
@@ -221,9 +221,10 @@ class LogitAdjustmentSweep(SharedResult):
         Raises:
             ValueError: if there were invalid samples and ``on_invalid="raise"``.
         """
-        buckets = self._adjusted.of_buckets(self._state)
+        state = self._state.cpu()
+        buckets = self._adjusted.of_buckets(state)
         actual = buckets.actual.sum((0, 1))
-        self._report_problems(actual.to(self._state.device))
+        self._report_problems(self._adjusted.faults(state), actual)
         result, problem = self._result(buckets)
         if problem and bool(actual.any()):
             logged = result[Row("value", None).name].item()

@@ -18,7 +18,7 @@ from typing_extensions import Unpack
 
 from imbtorch.batches import FAULTS, Batch
 from imbtorch.compat import members_of_collection, warn_once
-from imbtorch.counts import Counts, Margins, check_choice, sums
+from imbtorch.counts import Counts, Margins, check_choice, shown_dtype, sums
 from imbtorch.kernels import reading_is_free
 from imbtorch.measures import Average
 from imbtorch.metrics.state import Setting, SummedState, digest
@@ -305,11 +305,12 @@ class CountsMetric(SummedState):
     # --- errors and warnings ----------------------------------------------------------------------------------------
 
     @contextmanager
-    def _counts_of_all(self) -> Iterator[Counts]:
-        """Yield the counts of all processes for a ``with`` block; raise as :meth:`compute` does."""
+    def _state_of_all(self) -> Iterator[Tensor]:
+        """Yield the state of all processes, on the CPU, for a ``with`` block; raise as :meth:`compute` does."""
         with self.sync_context(dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync):
-            self._report_uncounted(self._counter.faults(self._state).tolist())
-            yield self._counter.counts(self._state)
+            state = self._state.cpu()
+            self._report_uncounted(self._counter.faults(state).tolist())
+            yield state
 
     def _report_uncounted(self, tally: Sequence[float]) -> bool:
         """Raise or warn about samples that were not counted; return whether there are any."""
@@ -321,19 +322,22 @@ class CountsMetric(SummedState):
         self._warn_once("invalid", text)
         return True
 
-    def _report_problems(self, actual: Tensor, prevalence: Tensor | None = None, needed: bool = False) -> None:
+    def _report_problems(
+        self, faults: Tensor, actual: Tensor, prevalence: Tensor | None = None, needed: bool = False
+    ) -> None:
         """Raise or warn about samples that were not counted; warn once about classes without targets.
 
+        All tensors are on the CPU.
+
         Args:
+            faults: tallies of the samples that were not counted.
             actual: number of targets of each class over all processes, ``[K]``; ``[L, 2]`` for multilabel.
             prevalence: share of each class (``[L, 2]`` for multilabel) in the population that the values describe.
             needed: raise, instead of warning, about classes without targets.
         """
         unseen = self._unseen(actual, prevalence)
-        *tally, total, missing = torch.cat(
-            (self._counter.faults(self._state), actual.sum().view(1), unseen.sum().view(1))
-        ).tolist()  # one wait for all of them
-        uncounted = self._report_uncounted(tally)
+        total, missing = torch.stack((actual.sum(), unseen.sum().to(actual))).tolist()
+        uncounted = self._report_uncounted(faults.tolist())
         if missing and needed:
             raise ValueError(self._unseen_text(unseen, read_at=True, needed=True))
         if total == 0 and not uncounted:
@@ -353,7 +357,7 @@ class CountsMetric(SummedState):
     def _unseen(self, actual: Tensor, prevalence: Tensor | None) -> Tensor:
         """Return a mask of the classes or labels without targets; given ``prevalence``, only of those with a share."""
         if prevalence is not None:
-            lacking = (actual == 0) & (prevalence > 0).to(actual.device)
+            lacking = (actual == 0) & (prevalence > 0)
             return lacking.any(-1) if self.task == "multilabel" else lacking
         unseen = (actual[:, 1] if self.task == "multilabel" else actual) == 0
         if self._counting.ignored_class is not None and self.task != "multilabel":
@@ -394,9 +398,8 @@ class CountsMetric(SummedState):
     # --- values and text --------------------------------------------------------------------------------------------
 
     def _narrow(self, value: Tensor) -> Tensor:
-        """Convert to float32, or to float64 if that is the default dtype; half precision would hide differences."""
-        wide = torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32
-        return value.to(device=self._state.device, dtype=wide)
+        """Convert a value to the dtype in which it is reported, on the device of the counts, without a wait."""
+        return value.to(shown_dtype()).to(self._state.device, non_blocking=True)
 
     def _shown_arguments(self) -> dict[str, Any]:
         """Return the arguments that differ from the defaults."""

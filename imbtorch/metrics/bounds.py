@@ -14,7 +14,6 @@ from torch import Tensor
 from imbtorch.counts import Measure, mapped
 from imbtorch.inference.intervals import Interval, bootstrap, posterior, values
 from imbtorch.metrics.averaging import AtPrevalence, AveragedMeasure
-from imbtorch.metrics.base import targets
 from imbtorch.metrics.class_groups import ClassGroups
 from imbtorch.metrics.rows import Bound, Row, Snapshot
 from imbtorch.metrics.superclasses import MergedMeasure, Superclasses
@@ -64,7 +63,7 @@ class Bounds:
         found: list[Tensor] = []
         groups = [None] if self.groups is None else range(len(self.groups))
         for group in groups if self.measured else ():
-            generator = torch.Generator(targets(at.counts).device).manual_seed(0)
+            generator = torch.Generator().manual_seed(0)
             drawn = self.intervals(at, group, samples=DRAWS, level=LEVEL, generator=generator)
             found += [bound for each in drawn.values() for bound in (each.low, each.high)]
         return found

@@ -226,8 +226,9 @@ class ConfusionMatrixMetric(LocalCounts):
         Raises:
             ValueError: if samples could not be counted and ``on_invalid="raise"``.
         """
-        counts = self._needed(self._counter.counts(self._state))
-        self._report_problems(targets(counts))
+        counting, state = self._counting.on_host(self._state, matrix=self.needs_matrix, buckets=False)
+        counts = self._needed(counting.counts(state))
+        self._report_problems(counting.faults(state), targets(counts))
         return self._reported(counts)
 
     def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> Tensor:
@@ -282,9 +283,9 @@ class ConfusionMatrixMetric(LocalCounts):
         >>> metric.at_prevalence([1000, 1])  # all positives are found, but 250 false alarms for each
         tensor(0.0040)
         """
-        with self._counts_of_all() as counts:
-            there = self._counting.checked_prevalence(prevalence)
-            self._report_problems(targets(counts), there, needed=True)
+        with self._state_of_all() as state:
+            counts, there = self._counting.counts(state), self._counting.checked_prevalence(prevalence)
+            self._report_problems(self._counting.faults(state), targets(counts), there, needed=True)
             return self._narrow(self.evaluate(rescaled(counts, there)))
 
     # --- intervals and text -----------------------------------------------------------------------------------------
@@ -306,7 +307,7 @@ class ConfusionMatrixMetric(LocalCounts):
             method: :func:`imbtorch.analysis.posterior` or :func:`imbtorch.analysis.bootstrap` of independent samples.
             samples: number of draws.
             level: probability that the interval holds.
-            generator: source of randomness, on the device of the metric.
+            generator: source of randomness, on the CPU.
             clusters: True to resample clusters, which needs a metric with ``clusters=True``; False to take all samples
                 for independent. By default clusters are resampled if the metric has them, except for values of single
                 labels (``average="none"``) while each of their samples is a cluster of its own.
@@ -334,13 +335,13 @@ class ConfusionMatrixMetric(LocalCounts):
         if clusters and not self.clusters:
             raise ValueError(NO_BUCKETS.format(type(self).__name__))
         counting = self._counting
-        with self._counts_of_all() as counted:
-            counts, buckets = confusion_counts(counted).clone(), None
+        with self._state_of_all() as state:
+            counts, buckets = confusion_counts(counting.counts(state)).clone(), None
             if counting.clusters and clusters is not False:
                 single = self.task == "multilabel" and self._average == "none"
-                if clusters or not single or bool(counting.dependent(self._state)):
-                    buckets = confusion_counts(counting.counts(self._state, of_buckets=True)).clone()
-            self._report_problems(counts.sum(-1))
+                if clusters or not single or bool(counting.dependent(state)):
+                    buckets = confusion_counts(counting.counts(state, of_buckets=True)).clone()
+            self._report_problems(counting.faults(state), counts.sum(-1))
             self._warn_if_dependent(clusters)
         draw = posterior if method == "posterior" else bootstrap
         own = type(self).evaluate is not ConfusionMatrixMetric.evaluate
@@ -466,7 +467,7 @@ class ConfusionMatrix(ConfusionMatrixMetric):
 
     def _reported(self, counts: Counts) -> Tensor:
         value = self.evaluate(counts)
-        return value.clone() if self.normalize is None else self._narrow(value)
+        return self._narrow(value) if self.normalize else value.to(self._state.device, non_blocking=True, copy=True)
 
     def _shown_arguments(self) -> dict[str, Any]:
         return CountsMetric._shown_arguments(self) | ({"normalize": self.normalize} if self.normalize else {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast, overload
 
 import torch
@@ -15,7 +16,7 @@ from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
 from imbtorch.batches import FAULTS, extreme
-from imbtorch.counts import ratio
+from imbtorch.counts import has_float64, ratio, shown_dtype
 from imbtorch.kernels import integers, reading_is_free
 from imbtorch.log_odds import against_the_rest, wide
 from imbtorch.metrics.base import TorchmetricsArguments, uncounted_text
@@ -126,8 +127,8 @@ class HandTill(SyncedMetric):
     ) -> None:
         super().__init__(**kwargs)
         self._counting = Counting.of("multiclass", num_classes, logits=logits, ignore_index=ignore_index)
-        text = f"HandTill {num_classes} {logits} {ignore_index}"
-        self.add_state("settings", torch.tensor([digest(text)]), dist_reduce_fx=_agreed)
+        self._digest = digest(f"HandTill {num_classes} {logits} {ignore_index}")
+        self.add_state("settings", torch.tensor([self._digest]), dist_reduce_fx=_agreed)
         self.add_state("not_counted", torch.zeros(len(FAULTS), dtype=torch.int64), dist_reduce_fx="sum")
         self.add_state("scores", [], dist_reduce_fx="cat")
         self.add_state("targets", [], dist_reduce_fx="cat")
@@ -196,17 +197,11 @@ class HandTill(SyncedMetric):
         ranked are ignored if :meth:`update` leaves their error to ``compute``.
         """
         self.update(preds, target)
-        batch = HandTill(
-            self.num_classes,
-            logits=self.logits,
-            ignore_index=self.ignore_index,
-            process_group=self.process_group,
-            distributed_available_fn=self.distributed_available_fn,
-        ).to(self.device)
-        batch._alike_in = self._alike_in
-        batch.scores, batch.targets = self.scores[-1:], self.targets[-1:]
-        with batch.sync_context(dist_sync_fn=self.dist_sync_fn, should_sync=self.dist_sync_on_step):
-            value = batch._value()
+        samples = self.scores[-1], self.targets[-1]
+        if self.dist_sync_on_step:
+            samples = self._of_all_processes(*samples)
+        scores, starts = self._by_class(*samples)
+        value = self._mean_area(scores, starts.tolist())
         self._forward_cache: Any = value
         return value
 
@@ -216,18 +211,19 @@ class HandTill(SyncedMetric):
         Raises:
             ValueError: if samples could not be ranked, or were kept by a metric with other settings.
         """
-        own = torch.as_tensor(self._defaults["settings"], device=self.settings.device)
-        if bool((self.settings != own).any()):
+        scores, starts = self._by_class(*self._samples())
+        known = torch.cat((self.settings, self.not_counted, starts)).tolist()  # one wait for all of them
+        settings, tally, places = known[:1], known[1 : 1 + len(FAULTS)], known[1 + len(FAULTS) :]
+        if settings != [self._digest]:
             raise ValueError(
                 f"this HandTill has num_classes={self.num_classes}, logits={self.logits}, "
                 f"ignore_index={self.ignore_index}, but some of its samples were kept with other settings; use the "
                 "same settings for saving and loading a checkpoint"
             )
-        tally = self.not_counted.tolist()
         if any(tally):
             raise ValueError(f"{uncounted_text('HandTill', tally)}; correct the input and call reset()")
-        value = self._value()
-        if bool(value.isnan()) and rank_zero():
+        value = self._mean_area(scores, places)
+        if sum(before < after for before, after in pairwise(places)) < 2 and rank_zero():
             warnings.warn("HandTill needs targets of at least two classes; its value is nan", stacklevel=4)
         return value
 
@@ -258,16 +254,47 @@ class HandTill(SyncedMetric):
         none = torch.zeros(0, self.num_classes, device=self.scores[0].device if self.scores else self.device)
         return torch.cat([none, *self.scores]), torch.cat([none[:, 0].long(), *self.targets])
 
-    def _value(self) -> Tensor:
-        """Return the mean area over all ordered pairs of classes with targets; nan without a pair."""
-        scores, target = self._samples()
-        scores, target = scores[target != LEFT_OUT], target[target != LEFT_OUT]
-        members = torch.bincount(target, minlength=self.num_classes).double()
-        areas = ratio(_wins(scores, target), members.unsqueeze(-1) * members)
+    def _of_all_processes(self, scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Gather the samples of one batch from all processes."""
+        batch = HandTill(
+            self.num_classes,
+            logits=self.logits,
+            ignore_index=self.ignore_index,
+            process_group=self.process_group,
+            distributed_available_fn=self.distributed_available_fn,
+        ).to(self.device)
+        batch._alike_in = self._alike_in
+        batch.scores, batch.targets = [scores], [target]
+        with batch.sync_context(dist_sync_fn=self.dist_sync_fn):
+            return batch._samples()
+
+    def _by_class(self, scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Return scores sorted by target, ignored samples first, and the places where each class starts and ends."""
+        order = target.argsort()
+        classes = torch.arange(self.num_classes + 1, device=target.device)
+        return scores[order], torch.searchsorted(target[order], classes)
+
+    def _mean_area(self, scores: Tensor, starts: list[int]) -> Tensor:
+        """Return the mean area over all ordered pairs of classes with targets; nan without a pair.
+
+        Args:
+            scores: scores ``[N, K]`` sorted by target.
+            starts: first sample of each class, and the number of samples.
+        """
+        ranked, ends = scores[starts[0] :], torch.tensor(starts, device="cpu") - starts[0]
+        places = ends.to(scores.device, non_blocking=True)
+        twice_won = []  # wins [i, j] of class i over class j by the score for i, ties one half
+        for label, (start, end) in enumerate(pairwise(ends.tolist())):
+            column = ranked[:, label].contiguous()
+            own = column[start:end].sort().values
+            twice_lost = torch.searchsorted(own, column) + torch.searchsorted(own, column, right=True)
+            so_far = torch.nn.functional.pad((2 * (end - start) - twice_lost).cumsum(0), (1, 0))
+            twice_won.append(so_far[places].diff())
+        members = ends.diff().double()
+        areas = ratio(torch.stack(twice_won).cpu().double() / 2, members.unsqueeze(-1) * members)
         present = members > 0
-        pairs = present.unsqueeze(-1) & present & ~torch.eye(self.num_classes, dtype=torch.bool, device=present.device)
-        default = torch.get_default_dtype()
-        return areas[pairs].mean().to(self.device, torch.promote_types(default, torch.float32))
+        pairs = present.unsqueeze(-1) & present & ~torch.eye(self.num_classes, dtype=torch.bool, device="cpu")
+        return areas[pairs].mean().to(shown_dtype()).to(self.device, non_blocking=True)
 
     # --- the life of a metric ---------------------------------------------------------------------------------------
 
@@ -300,8 +327,9 @@ class HandTill(SyncedMetric):
         try:
             own_fn = None if dist_sync_fn is gather_all_tensors else dist_sync_fn
             self._check_first_sync(self.device, own_fn, process_group or self.process_group)
-            # one flat float64 tensor works for any dtype and number of classes, and for no samples at all
-            self.scores, self.targets = [scores.double().flatten().to(self.device)], [targets.to(self.device)]
+            # one flat tensor of the widest dtype works for any dtype and number of classes, and for no samples at all
+            kind = torch.float64 if has_float64(self.device) else torch.float32
+            self.scores, self.targets = [scores.flatten().to(self.device, kind)], [targets.to(self.device)]
             super()._sync_dist(dist_sync_fn, process_group)
         except BaseException:
             for name, state in before.items():
@@ -328,15 +356,3 @@ class HandTill(SyncedMetric):
 def _agreed(settings: Tensor) -> Tensor:
     """Return the digest that several metrics ``[M, 1]`` share; -1 if a checkpoint brought other ones to some."""
     return torch.where((settings == settings[0]).all(), settings[0], -1)
-
-
-def _wins(scores: Tensor, target: Tensor) -> Tensor:
-    """Count the wins ``[i, j]`` of class i over class j by the score for i, ties one half; exact in float64."""
-    size = scores.shape[1]
-    wins = torch.zeros(size, size, dtype=torch.float64, device=scores.device)
-    for label in range(size):
-        column = scores[:, label].contiguous()
-        own = column[target == label].sort().values
-        twice_lost = torch.searchsorted(own, column) + torch.searchsorted(own, column, right=True)
-        wins[label].index_add_(0, target, len(own) - twice_lost.double() / 2)
-    return wins

@@ -22,7 +22,6 @@ from imbtorch.metrics.base import (
     OnInvalid,
     TorchmetricsArguments,
     canonical,
-    confusion_counts,
 )
 from imbtorch.metrics.bounds import Bounds, checked_intervals
 from imbtorch.metrics.catalogue import BY_ANY_NAME, BY_KEY
@@ -286,19 +285,17 @@ class ImbalanceReport(SharedResult, LocalCounts):
         at_once = self._prevalence is not None or self._superclasses is not None
         return self._counting.of_a_batch(at_once or any(measure.needs_matrix for measure in read))
 
-    def _snapshot(self, counting: Counting, state: Tensor) -> Snapshot:
-        """Return a state as counts."""
-        of_groups = None if counting.groups is None else counting.counts(state, of_groups=True)
-        of_buckets = dependent = None
-        if counting.clusters:
-            found = counting.counts(state, of_groups=counting.groups is not None, of_buckets=True)
-            of_buckets, dependent = confusion_counts(found), counting.dependent(state)
-        return Snapshot(counting.counts(state), of_groups, self._prevalence, of_buckets, dependent)
+    @property
+    def _needs_matrix(self) -> bool:
+        """True if a value, or a warning about the prevalence, needs more than the margins."""
+        read = (*self._settings.measures.values(), *self._settings.per_class.values())
+        more = self._prevalence is not None or self._superclasses is not None or bool(self._intervals)
+        return more or any(measure.needs_matrix for measure in read)
 
     def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> dict[str, Tensor]:
         assert isinstance(counter, Counting)
-        values = self._settings.values(self._snapshot(counter, state), drawn=False)
-        return self._by_full_name(values)
+        values = self._settings.values(Snapshot.of(counter, state.cpu(), self._prevalence), drawn=False)
+        return self._by_full_name(self._on_device(values))
 
     def compute(self) -> dict[str, Tensor]:
         """Compute all values from the counts of all processes, by name (a collective step).
@@ -306,9 +303,12 @@ class ImbalanceReport(SharedResult, LocalCounts):
         Raises:
             ValueError: if there were invalid samples and ``on_invalid="raise"``.
         """
-        at = self._snapshot(self._counting, self._own(self._state))
+        own = self._own(self._state)
+        counting, state = self._counting.on_host(own, matrix=self._needs_matrix, buckets=bool(self._intervals))
+        rest = None if counting is self._counting else (self._counting, own)
+        at = Snapshot.of(counting, state, self._prevalence, rest)
         counted = at.read().marginal if self._prevalence is None else sums(at.counts)
-        self._report_problems(counted.actual, self._prevalence)
+        self._report_problems(counting.faults(state), counted.actual, self._prevalence)
         groups = self._settings.groups
         if groups is not None and (self._may_warn("empty groups") or self._may_warn("lacking groups")):
             for kind, text in groups.problems(at).items():
@@ -409,8 +409,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
 
         They are int64 ``[K, K]`` or ``[L, 2, 2]``, or :class:`~imbtorch.counts.Margins`; float64 if ``weighted``.
         """
-        with self._counts_of_all() as counts:
-            return mapped(counts, Tensor.clone)
+        with self._state_of_all() as state:
+            return mapped(self._counting.counts(state), lambda part: part.to(self.device, copy=True))
 
     def interval(
         self,
@@ -431,7 +431,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             name: measure of the report, or value of a class, class group, superclass or group of samples, such as
                 ``recall/fraud``, with or without prefix and postfix.
             level: probability that the interval holds the value, in (0, 1).
-            generator: source of randomness, on the device of the counts; by default torch's.
+            generator: source of randomness, on the CPU; by default torch's.
             clusters: True to resample clusters, False to treat samples as independent; by default
                 :meth:`ReportResult.interval` decides.
             samples: number of draws.
@@ -444,13 +444,13 @@ class ImbalanceReport(SharedResult, LocalCounts):
         if clusters and not self.clusters:
             raise ValueError(NO_BUCKETS.format("the report"))
         self._warn_if_dependent(clusters)
-        with self._counts_of_all():
+        with self._state_of_all() as state:
             # all processes decide alike, because the sum is the same on all of them
-            if self._last is not None and not bool(self._state.any()):
+            if self._last is not None and not bool(state.any()):
                 found = cast(ReportResult, self._last)
             else:
-                at = self._snapshot(self._counting, self._state.clone())
-                self._report_problems(sums(at.counts).actual, self._prevalence)
+                at = Snapshot.of(self._counting, state.clone(), self._prevalence)
+                self._report_problems(self._counting.faults(state), sums(at.counts).actual, self._prevalence)
                 found = ReportResult({}, at, self._settings)
         return found.interval(short, level=level, generator=generator, clusters=clusters, samples=samples)
 

@@ -21,7 +21,7 @@ from imbtorch.metrics.groups import Groups, comparable_groups
 from imbtorch.metrics.report_table import ReportTable
 from imbtorch.metrics.resolving import of_name
 from imbtorch.metrics.result import Result
-from imbtorch.metrics.rows import PerClass, Row, Snapshot, View
+from imbtorch.metrics.rows import PerClass, Row, Snapshot, View, shown
 from imbtorch.metrics.superclasses import Superclasses
 from imbtorch.plots import plot_confusion_matrix, plot_values
 from imbtorch.tables import baseline_line
@@ -71,7 +71,7 @@ class ReportSettings:
             if drawn or not view.drawn:
                 rows += view.rows
                 values += view.values(at)
-        return dict(zip(rows, at.shown(values), strict=True))
+        return dict(zip(rows, shown(values), strict=True))
 
     def bounds_of(self, name: str) -> tuple[Bounds, int | None]:
         """Return the view of the bounds of a value, and the index of its group of samples; raise if it has none."""
@@ -101,7 +101,7 @@ class ReportSettings:
         if not directed or not bool(sums(at.counts).actual.any()):
             return "", {}
         name, guessed = always_commonest(at.read().counts, self.class_names)
-        values = at.shown([measure(guessed) for measure in directed.values()])
+        values = shown([measure(guessed) for measure in directed.values()])
         return name, dict(zip(directed, map(float, values), strict=True))
 
 
@@ -129,12 +129,13 @@ class ReportResult(Result):
 
     @property
     def _counted(self) -> Counts:
-        return self._at.counts
+        return self._at.whole.counts
 
     @property
     def groups(self) -> Counts | None:
         """Counts of each group of samples, ``[G, ...]``; None without groups."""
-        return None if self._at.groups is None else mapped(self._at.groups, Tensor.clone)
+        groups = self._at.whole.groups
+        return None if groups is None else mapped(groups, Tensor.clone)
 
     def of_classes(self, key: str) -> Tensor:
         """Return the values of a measure for each class ``[K]``, or label ``[L]``.
@@ -146,7 +147,8 @@ class ReportResult(Result):
             ValueError: for an unknown measure, and one without values of single classes.
         """
         measure = self._settings.per_class.get(key) or of_name(key, self._settings.counting)
-        return torch.stack(self._at.shown([self._at.of_classes(key, measure)]))
+        at = self._at.whole if measure.needs_matrix else self._at
+        return torch.stack(shown([at.of_classes(key, measure)]))
 
     def interval(
         self,
@@ -165,7 +167,7 @@ class ReportResult(Result):
             name: measure of the report, or value of a class, class group, superclass or group of samples, such as
                 ``recall/fraud``, without prefix and postfix.
             level: probability that the interval holds the value, in (0, 1).
-            generator: source of randomness, on the device of the counts; by default torch's.
+            generator: source of randomness, on the CPU; by default torch's.
             clusters: True to resample clusters (:func:`imbtorch.analysis.bootstrap`), which needs a report with
                 ``clusters=True``; False to treat all samples as independent (:func:`imbtorch.analysis.posterior`). By
                 default clusters are resampled if the report has them, except for values of a single label while each of
@@ -179,11 +181,12 @@ class ReportResult(Result):
         """
         if self._settings.counting.weighted:
             raise ValueError(UNSURE)
-        if clusters and self._at.buckets is None:
+        if clusters and not self._settings.counting.clusters:
             raise ValueError(NO_BUCKETS.format("the report"))
         bounds, group = self._settings.bounds_of(name)
-        counts = confusion_counts(self._at.counts)
-        found = bounds.intervals(self._at, group, clusters=clusters, samples=samples, level=level, generator=generator)
+        at = self._at.whole
+        counts = confusion_counts(at.counts)
+        found = bounds.intervals(at, group, clusters=clusters, samples=samples, level=level, generator=generator)
         interval = next(iter(found.values()))
         if bool(interval.low.isnan()):
             cause = "it depends on classes without targets; count samples of every class"
@@ -224,22 +227,22 @@ class ReportResult(Result):
         iam      0.3333
         Baseline: always predicting 'cat': iam -0.7333
         """
-        settings = self._settings
+        settings, at = self._settings, self._at.whole
         rows = {row: value.item() for row, value in self._rows.items()}
         columns = settings.per_class or {key: of_name(key, settings.counting) for key in ("recall", "precision")}
         views: list[View] = [] if settings.per_class else [PerClass(columns, settings.class_names)]
         if settings.groups is not None:
             views.append(replace(settings.groups, each=tuple(settings.measures)))
-        more = replace(settings, views=tuple(views)).values(self._at)
+        more = replace(settings, views=tuple(views)).values(at)
         rows |= {row: value.item() for row, value in more.items()}
 
-        counted, positive = margins(self._at.counts), 1 if settings.counting.task == "multilabel" else slice(None)
+        counted, positive = margins(at.counts), 1 if settings.counting.task == "multilabel" else slice(None)
         supports = zip(counted.actual[..., positive].tolist(), counted.predicted[..., positive].tolist(), strict=True)
         parts: dict[str, dict[str, dict[str, float]]] = {kind: {} for kind in KINDS}
         for name, (support, predicted) in zip(settings.class_names, supports, strict=True):
             parts["class"][name] = {"support": support, "predicted": predicted}
-        if settings.groups is not None and self._at.groups is not None:
-            samples, _ = comparable_groups(settings.counting, self._at.groups)
+        if settings.groups is not None and at.groups is not None:
+            samples, _ = comparable_groups(settings.counting, at.groups)
             parts["group"] = {
                 name: {"support": size} for name, size in zip(settings.groups.names, samples.tolist(), strict=True)
             }
@@ -247,7 +250,7 @@ class ReportResult(Result):
             if row.kind in parts and not row.bound:
                 parts[row.kind].setdefault(row.of, {})[row.measure] = value
         directions = {key: each.higher_is_better for key, each in (*settings.measures.items(), *columns.items())}
-        return ReportTable.of(parts, _bounds(rows), directions, baseline_line(*settings.baseline(self._at)), sort, head)
+        return ReportTable.of(parts, _bounds(rows), directions, baseline_line(*settings.baseline(at)), sort, head)
 
     def plot(self, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw the confusion matrix with the recall of each class beside its row.
@@ -261,7 +264,7 @@ class ReportResult(Result):
         Returns:
             Figure (None if axes were given) and axes.
         """
-        settings, counts = self._settings, self._at.counts
+        settings, counts = self._settings, self._at.whole.counts
         known, names = _bounds(self._rows), settings.class_names
         ends = [known.get(("class", name, "recall"), (math.nan, math.nan)) for name in names]
         low, high = torch.tensor(ends, dtype=torch.float64).unbind(-1)

@@ -64,9 +64,9 @@ class Result:
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state to pickle, on the CPU."""
+        """Return the state to pickle."""
         own = {name: part for name, part in vars(self).items() if name != "_by_name"}
-        rows = {row: value.cpu() for row, value in self._rows.items()}
+        rows = {row: value.clone() for row, value in self._rows.items()}
         return own | {"schema": SCHEMA, "_rows": rows}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

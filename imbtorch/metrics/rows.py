@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
 
-from imbtorch.counts import Counts, Margins, mapped, margins, rescaled, sums
+from imbtorch.counts import Counts, Margins, check_square, margins, rescaled, shown_dtype, sums
 from imbtorch.metrics.averaging import AveragedMeasure, one_value
+from imbtorch.tasks import Counting
 
-__all__ = ["Bound", "Kind", "Overall", "PerClass", "Row", "Snapshot", "View"]
+__all__ = ["Bound", "Kind", "Overall", "PerClass", "Row", "Snapshot", "View", "shown"]
 
 Kind: TypeAlias = Literal["overall", "class", "class group", "superclass", "group", "worst"]
 Bound: TypeAlias = Literal["", "low", "high"]
@@ -59,7 +60,7 @@ class Rates(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Counts of all processes at one moment.
+    """Counts of all processes at one moment, on the CPU.
 
     Attributes:
         counts: ``[K, K]``, ``[L, 2, 2]``, or their margins.
@@ -68,6 +69,7 @@ class Snapshot:
         buckets: counts of each bucket of clusters, ``[B, ...]``, or with groups ``[G, B, ...]``; None without clusters.
         dependent: number of samples that came with the id of a cluster or with several positions; None without
             clusters.
+        rest: settings and state on another device, if the counts are large and only their margins were copied.
     """
 
     counts: Counts
@@ -75,7 +77,32 @@ class Snapshot:
     prevalence: Tensor | None = None
     buckets: Tensor | None = None
     dependent: Tensor | None = None
+    rest: tuple[Counting, Tensor] | None = None
     _read: dict[bool, Rates] = field(default_factory=dict, init=False, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        counting: Counting,
+        state: Tensor,
+        prevalence: Tensor | None,
+        rest: tuple[Counting, Tensor] | None = None,
+    ) -> Snapshot:
+        """View a state on the CPU as counts."""
+        groups = None if counting.groups is None else counting.counts(state, of_groups=True)
+        buckets = dependent = None
+        if counting.clusters:
+            found = counting.counts(state, of_groups=counting.groups is not None, of_buckets=True)
+            buckets, dependent = check_square(found), counting.dependent(state)
+        return cls(counting.counts(state), groups, prevalence, buckets, dependent, rest)
+
+    @cached_property
+    def whole(self) -> Snapshot:
+        """Snapshot of the whole counts, which are copied from the device if only margins are here."""
+        if self.rest is None:
+            return self
+        counting, state = self.rest
+        return Snapshot.of(counting, state.cpu(), self.prevalence)
 
     def read(self, *, of_groups: bool = False) -> Rates:
         """Return the counts, rescaled to the prevalence, with their margins; cached."""
@@ -108,21 +135,17 @@ class Snapshot:
             )
         return values
 
-    def shown(self, values: Sequence[Tensor]) -> list[Tensor]:
-        """Return values as scalars on the device of the counts, in float32, or float64 if that is the default dtype.
-
-        Half precision would hide differences between epochs.
-        """
-        counts = self.counts.actual if isinstance(self.counts, Margins) else self.counts
-        wide = torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32
-        return [part for value in values for part in value.to(counts.device, wide).reshape(-1).unbind()]
-
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state to pickle, on the CPU and without the cache."""
-        counted = {name: part for name, part in vars(self).items() if name != "_read"}
-        return {name: None if part is None else mapped(part, Tensor.cpu) for name, part in counted.items()} | {
-            "_read": {}
-        }
+        """Return the state to pickle: the whole counts, without the cache."""
+        whole = self.whole
+        counted = {each.name: getattr(whole, each.name) for each in fields(self)}
+        return counted | {"rest": None, "_read": {}}
+
+
+def shown(values: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return the numbers in values as scalars, in the dtype in which values are reported."""
+    flat = [value.reshape(-1).double() for value in values]
+    return torch.cat(flat).to(shown_dtype()).unbind() if flat else ()
 
 
 class View(Protocol):

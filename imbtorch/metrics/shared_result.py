@@ -13,11 +13,13 @@ from torchmetrics import Metric
 from typing_extensions import Self
 
 from imbtorch.compat import batch_value, reader_of_one_value, warn_caller
+from imbtorch.counts import has_float64
 from imbtorch.metrics.base import CountsMetric
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import Row
 from imbtorch.metrics.state import Setting, property_names
 from imbtorch.suggestions import did_you_mean, first_names
+from imbtorch.tasks import MANY_CELLS
 
 __all__ = ["ReportedValue", "SharedResult"]
 
@@ -85,7 +87,8 @@ class SharedResult(CountsMetric):
                     "choose another prefix or postfix, or rename the measure"
                 )
         self._last: Result | None = None
-        self._served: set[str] | None = None  # names read from the last result; None if it must be computed again
+        self._reported_values: dict[Row, Tensor] = {}  # values of the last result on the device of the counts
+        self._served: set[Row] | None = None  # rows read from the last result; None if it must be computed again
         self._stale = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -164,7 +167,7 @@ class SharedResult(CountsMetric):
 
     def _own(self, state: Tensor) -> Tensor:
         """Return a state that a result can keep while the metric goes on counting."""
-        if self._is_synced:  # only this call uses it
+        if self._is_synced or not (state.is_cpu or state.numel() > MANY_CELLS):  # only this call uses it, or a copy
             return state
         self._last = None  # frees its memory for the copy, which is faster than new memory
         return state.clone()
@@ -181,21 +184,33 @@ class SharedResult(CountsMetric):
                 f"{ALTERNATIVES[reader]}"
             )
         self._last, self._served, self._stale = result, None, False
-        return self._by_full_name(result.rows)
+        self._reported_values = self._on_device(result.rows)
+        return self._by_full_name(self._reported_values)
 
-    def _value_of(self, name: str) -> Tensor:
+    def _on_device(self, values: Mapping[Row, Tensor]) -> dict[Row, Tensor]:
+        """Copy scalars to the device of the counts, at once for each dtype and without a wait."""
+        if self._state.is_cpu:
+            return dict(values)
+        moved = dict(values)
+        for dtype in {value.dtype for value in values.values()}:
+            rows = [row for row, value in values.items() if value.dtype == dtype]
+            wide = dtype if has_float64(self._state.device) else torch.float32
+            there = torch.stack([values[row] for row in rows]).to(wide).to(self._state.device, non_blocking=True)
+            moved |= zip(rows, there.unbind(), strict=True)
+        return moved
+
+    def _value_of(self, row: Row) -> Tensor:
         """Return one value from the shared result; compute the result first if it must be."""
-        if self._served is None or name in self._served or (self._stale and not self._distributed()):
+        if self._served is None or row in self._served or (self._stale and not self._distributed()):
             self.compute()
             self._served = set()
         elif self._stale:
             warn_caller(
-                f"{name!r} is read from the same sum over processes as the names before it, although samples were "
+                f"{row.name!r} is read from the same sum over processes as the names before it, although samples were "
                 "counted since; read all names one after the other, or call compute() for a new sum",
             )
-        assert self._last is not None
-        self._served.add(name)
-        return self._last[name]
+        self._served.add(row)
+        return self._reported_values[row]
 
     @property
     def last_result(self) -> Result | None:
@@ -308,7 +323,7 @@ class ReportedValue(Metric):
 
     def compute(self) -> Tensor:
         """Compute the value from the counts of all processes (a collective step)."""
-        return self.report._value_of(self.name)
+        return self.report._value_of(self.row)
 
     def reset(self) -> None:
         """Reset the report."""

@@ -10,11 +10,11 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from imbtorch.choosing.thresholds import OperatingPoint, worst_value
-from imbtorch.counts import Counts, check_choice, double, evaluated, rescaled_rows
+from imbtorch.counts import check_choice, double, evaluated, rescaled_rows
 from imbtorch.inference.intervals import Interval
 from imbtorch.inference.scores import unresolved
 from imbtorch.metrics.averaging import FRAGILE, AveragedMeasure, with_an_error
-from imbtorch.metrics.base import UNSURE, OnInvalid, TorchmetricsArguments, canonical
+from imbtorch.metrics.base import UNSURE, Counter, OnInvalid, TorchmetricsArguments, canonical
 from imbtorch.metrics.confusion_matrix import ConfusionMatrixMetric
 from imbtorch.metrics.histogram import Grid, Histogram
 from imbtorch.metrics.limits import checked_limits, priced_text
@@ -235,9 +235,9 @@ class ThresholdSweep(SharedResult):
 
     # --- computing --------------------------------------------------------------------------------------------------
 
-    def _reported(self, counts: Counts) -> dict[str, Tensor]:
-        values = self._settings.values(cast(Tensor, counts))
-        return self._by_full_name(values)
+    def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> dict[str, Tensor]:
+        values = self._settings.values(cast(Tensor, counter.counts(state.cpu())))
+        return self._by_full_name(self._on_device(values))
 
     def compute(self) -> dict[str, Tensor]:
         """Compute the best threshold and its value from the scores of all processes (a collective step).
@@ -249,9 +249,10 @@ class ThresholdSweep(SharedResult):
         Raises:
             ValueError: if there were invalid samples and ``on_invalid="raise"``.
         """
-        counts = self._histogram.counts(self._own(self._state))
+        state = self._own(self._state).cpu()
+        counts, faults = self._histogram.counts(state), self._histogram.faults(state)
         actual = counts.sum(-1)
-        self._report_problems(actual[:, 1] if self.task == "multiclass" else actual, self._prevalence)
+        self._report_problems(faults, actual[:, 1] if self.task == "multiclass" else actual, self._prevalence)
         self._warn_of_crowds(counts)
         self._warn_of_limits(counts)
         values = self._settings.values(counts)
@@ -269,10 +270,10 @@ class ThresholdSweep(SharedResult):
         if shares is None or self.weighted or not known or not self._may_warn("few samples"):
             return
         names = settings.rows_of("threshold")
-        at = torch.stack([values[row] for row in names]).cpu()  # [L]
+        at = torch.stack([values[row] for row in names])  # [L]
         places = (settings.thresholds.unsqueeze(0) == at.unsqueeze(1)).double().argmax(-1)
-        counts = double(settings.matrices(histogram)).cpu().reshape(len(names), -1, 2, 2)
-        counts, share = counts[torch.arange(len(names)), places], shares.reshape(-1, 2).cpu()
+        counts = double(settings.matrices(histogram)).reshape(len(names), -1, 2, 2)
+        counts, share = counts[torch.arange(len(names)), places], shares.reshape(-1, 2)
         rates = rescaled_rows(counts, share)
         for index in (0, 1):
             moved = with_an_error(counts, rates, index)

@@ -24,7 +24,7 @@ from imbtorch.choosing.thresholds import (
     worst_value,
 )
 from imbtorch.compat import warn_caller
-from imbtorch.counts import Measure, check_choice, double, evaluated, rescaled_rows
+from imbtorch.counts import Measure, check_choice, double, evaluated, rescaled_rows, shown_dtype
 from imbtorch.inference.intervals import Interval, check_level, posterior, quantiles
 from imbtorch.inference.scores import (
     area,
@@ -106,9 +106,9 @@ class SweepSettings:
 
     def values(self, histogram: Tensor) -> dict[Row, Tensor]:
         """Return the value of each row, given a histogram ``[..., 2, B]`` of the scores of negatives and positives."""
-        wide = torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32
+        wide = shown_dtype()
         best, chosen, value = self._within_limits(histogram) if self.constrained else self._best(histogram)
-        found = {"threshold": chosen, "value": value.to(histogram.device, wide)}  # thresholds stay in float64
+        found = {"threshold": chosen, "value": value.to(wide)}  # thresholds stay in float64
         whole = histogram.sum(-1).gt(0).all(-1)  # labels that have targets of both classes
         for name in self.also:
             if name == "partial_auc":
@@ -118,7 +118,7 @@ class SweepSettings:
                 if self.counting.task != "binary":
                     mean = torch.where(whole, part, torch.nan).nanmean()
                     part = torch.cat((part, mean.view(1)))
-            found[name] = part.to(histogram.device, wide)
+            found[name] = part.to(wide)
         return {
             row: value
             for name, parts in found.items()
@@ -135,7 +135,7 @@ class SweepSettings:
         at_each, higher = self.at_each_threshold(histogram), self.measure.higher_is_better
         ranked = at_each.nan_to_num(nan=-torch.inf if higher else torch.inf)
         best = ranked.argmax(-1) if higher else ranked.argmin(-1)
-        return best, self.thresholds.to(best.device)[best], at_each.gather(-1, best.unsqueeze(-1)).squeeze(-1)
+        return best, self.thresholds[best], at_each.gather(-1, best.unsqueeze(-1)).squeeze(-1)
 
     def _within_limits(self, histogram: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the same as :meth:`_best` within the limits.
@@ -144,7 +144,7 @@ class SweepSettings:
         of both classes the value is nan.
         """
         found = []
-        for index, each in enumerate(histogram.cpu().reshape(-1, *histogram.shape[-2:])):
+        for index, each in enumerate(histogram.reshape(-1, *histogram.shape[-2:])):
             swept = candidates(each, self.thresholds, self.shares_of(index))
             if not bool(each.sum(-1).all()):
                 found.append((0, self.thresholds[0].item(), torch.nan))
@@ -162,12 +162,12 @@ class SweepSettings:
         places, *others = zip(*found, strict=True)
         shape = histogram.shape[:-2]
         chosen, values = (torch.tensor(each, dtype=torch.float64).reshape(shape) for each in others)
-        return torch.tensor(places, device=histogram.device).reshape(shape), chosen, values
+        return torch.tensor(places).reshape(shape), chosen, values
 
     def problems(self, histogram: Tensor) -> list[str]:
         """Describe limits that no threshold keeps, for each label with targets of both classes."""
         texts = []
-        for index, each in enumerate(histogram.cpu().reshape(-1, *histogram.shape[-2:])):
+        for index, each in enumerate(histogram.reshape(-1, *histogram.shape[-2:])):
             where = "" if self.counting.task == "binary" else f"{self.class_names[index]}: "
             if bool(each.sum(-1).all()):
                 try:
@@ -259,10 +259,6 @@ class SweepResult(Result):
     def _counted(self) -> Tensor:
         return self._histogram
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state to pickle, on the CPU."""
-        return super().__getstate__() | {"_histogram": self._histogram.cpu()}
-
     # --- curves -----------------------------------------------------------------------------------------------------
 
     def matrices(self) -> Tensor:
@@ -278,7 +274,7 @@ class SweepResult(Result):
 
     def curve(self) -> tuple[Tensor, Tensor]:
         """Return the thresholds ``[T]`` and the measure at each of them, ``[T]`` or ``[L, T]``."""
-        return self._settings.thresholds.clone(), self._settings.at_each_threshold(self._histogram).cpu()
+        return self._settings.thresholds.clone(), self._settings.at_each_threshold(self._histogram)
 
     def roc(self) -> tuple[Tensor, Tensor]:
         """Return false and true positive rates, each ``[B + 1]`` or ``[L, B + 1]``, rising from (0, 0) to (1, 1).
@@ -359,7 +355,7 @@ class SweepResult(Result):
         check_generator(generator)
         if self._settings.counting.weighted:
             raise ValueError(UNSURE)
-        histogram = self._histogram.cpu()
+        histogram = self._histogram
         one_class = self._of_one_class(histogram)
         if bool(one_class.all()):
             raise ValueError(self._one_class_text(one_class, f"{name!r} has no interval"))
@@ -582,7 +578,7 @@ class SweepResult(Result):
 
     def _to_choose_from(self) -> list[tuple[int, Tensor]]:
         """Return index and histogram of each label or class except an ignored one; raise if one lacks a class."""
-        histogram, ignored = self._histogram.cpu(), self._settings.counting.ignored_class
+        histogram, ignored = self._histogram, self._settings.counting.ignored_class
         one_class = self._of_one_class(histogram)
         left_out = ignored if self._settings.counting.task == "multiclass" else None
         if left_out is not None:
@@ -637,7 +633,7 @@ class SweepResult(Result):
 
     def _rarest(self, whole: bool) -> list[int]:
         """Return the labels to draw: those with the fewest positives; ``whole`` needs targets of both classes."""
-        histogram = self._histogram.cpu()
+        histogram = self._histogram
         one_class = self._of_one_class(histogram)
         if whole and bool(one_class.all()):
             raise ValueError(self._one_class_text(one_class, "there is no curve"))
@@ -664,7 +660,7 @@ class SweepResult(Result):
     def _plot_areas(self, kind: Areas, labels: list[int], ax: Any | None) -> tuple[Any, Any]:
         """Draw curves with their areas, or average precisions alone."""
         name, areas = ("auc", self.auc()) if kind == "roc" else (AP, self.average_precision())
-        swept = self._of_labels((self._histogram if kind == "roc" else self.rates()).cpu())
+        swept = self._of_labels(self._histogram if kind == "roc" else self.rates())
         rows = self._settings.rows_of("threshold")
         counts = {rows[index].of: self._settings.matrices(swept[index]) for index in labels}
         shown = self._with_interval(name, areas, labels)
@@ -683,7 +679,7 @@ class SweepResult(Result):
 
     def _values_of(self, name: str) -> Tensor:
         """Return a value of all labels, float64 ``[L]`` on the CPU."""
-        return torch.stack([self._rows[row].cpu().double() for row in self._settings.rows_of(name)])
+        return torch.stack([self._rows[row].double() for row in self._settings.rows_of(name)])
 
     def _with_interval(self, name: str, values: Tensor, labels: list[int]) -> Interval:
         """Return values of some labels with their 95 % interval; bounds that cannot be computed are nan."""
@@ -692,7 +688,7 @@ class SweepResult(Result):
         except ValueError:  # no interval of weighted counts, or of average precision at another prevalence
             nan = torch.full_like(values, torch.nan)
             found = Interval(values, nan, nan, 0.95, "")
-        estimate, low, high = (part.cpu().reshape(-1)[labels] for part in (found.estimate, found.low, found.high))
+        estimate, low, high = (part.reshape(-1)[labels] for part in (found.estimate, found.low, found.high))
         return replace(found, estimate=estimate, low=low, high=high)
 
     def _repr_html_(self) -> str:
