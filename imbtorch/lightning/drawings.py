@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from imbtorch.counts import merge_classes
 from imbtorch.inference.intervals import Interval
-from imbtorch.measures import recall
-from imbtorch.metrics.bounds import LEVEL
+from imbtorch.metrics.readings import LEVEL
 from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.metrics.shared_result import SharedResult
 from imbtorch.metrics.sweep import ThresholdSweep
-from imbtorch.plots import plot_confusion_matrix, plot_values
+from imbtorch.plots import plot_values
 
 __all__ = ["drawings"]
 
@@ -39,13 +37,10 @@ def drawings(metric: SharedResult) -> Iterator[tuple[str, Draw]]:
 
 
 def _of_report(report: ImbalanceReport) -> Iterator[tuple[str, Draw]]:
-    """Yield the figures of a report: its matrix, superclasses, groups of samples and groups of classes."""
+    """Yield the figures of a report: its matrix, groups of samples and groups of classes."""
     result = report.result()
     table = result.table()
     yield "confusion", partial(_one_panel, result.plot, len(report.class_names))
-    if report.superclasses:
-        matrix, names = merge_classes(cast(Tensor, result.counts), report.superclasses, report.class_names)
-        yield "superclasses", partial(_one_panel, partial(_superclasses, matrix, names), len(names))
     if report.groups is not None and report.measures:
         sizes = [table.groups[name]["support"] for name in report.groups]
         labels = [f"{name} ({size:g})" for name, size in zip(report.groups, sizes, strict=True)]
@@ -70,12 +65,6 @@ def _one_panel(plot: Callable[[Any], Any], classes: int) -> Any:
     figure = Figure(figsize=(1.3 * side, side), layout="constrained")
     plot(figure.subplots())
     return figure
-
-
-def _superclasses(matrix: Tensor, names: Sequence[str], ax: Any) -> None:
-    """Draw the confusion matrix of superclasses with their recalls."""
-    plot_confusion_matrix(matrix, ax, labels=names, recalls=recall(matrix, average="none"))
-    ax.set(xlabel="Predicted superclass", ylabel="True superclass")
 
 
 def _panels(values: Mapping[str, Tensor | Interval], labels: Sequence[str], item: str) -> Any:

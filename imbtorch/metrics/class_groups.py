@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,10 +11,8 @@ from torch import Tensor
 from imbtorch.arguments import whole_number
 from imbtorch.compat import warn_caller
 from imbtorch.kernels import integers
-from imbtorch.metrics.averaging import AveragedMeasure
-from imbtorch.metrics.rows import Row, Snapshot
 
-__all__ = ["ClassGroups", "shot_groups"]
+__all__ = ["check_group_name", "checked_class_groups", "shot_groups"]
 
 SHOTS = ("many", "medium", "few")
 UNFIT = ":[]{}"  # not allowed in names, since Lightning formats the names of checkpoint files with them
@@ -122,34 +118,3 @@ def _counts_for_shots(classes: int) -> str:
         "shot_groups takes the number of training samples of each class, not labels: pass it "
         f"torch.bincount(labels, minlength={classes})"
     )
-
-
-@dataclass(frozen=True)
-class ClassGroups:
-    """View of the mean of each per-class measure over groups of classes or labels.
-
-    Classes with neither targets nor predictions take no part in a mean.
-
-    Attributes:
-        measures: key -> per-class measure.
-        groups: name of a group -> indices of its classes.
-    """
-
-    measures: Mapping[str, AveragedMeasure]
-    groups: Mapping[str, tuple[int, ...]]
-    argument: ClassVar[str] = "class_groups"
-    drawn: ClassVar[bool] = False
-
-    @cached_property
-    def rows(self) -> tuple[Row, ...]:
-        """Rows of each measure and group."""
-        directions = ((key, measure.higher_is_better) for key, measure in self.measures.items())
-        return tuple(Row(key, better, "class group", name) for key, better in directions for name in self.groups)
-
-    def values(self, at: Snapshot) -> Sequence[Tensor]:
-        """Return one value for each row."""
-        return [at.value(self.measure(row)) for row in self.rows]
-
-    def measure(self, row: Row) -> AveragedMeasure:
-        """Return the measure of a row, a function of the counts of all classes."""
-        return replace(self.measures[row.measure], over_classes=self.groups[row.of])

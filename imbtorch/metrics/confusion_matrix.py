@@ -321,7 +321,7 @@ class ConfusionMatrixMetric(LocalCounts):
                 hold the number of samples; for ``clusters=True`` without clusters.
         """
         from imbtorch.inference.intervals import bootstrap, posterior
-        from imbtorch.metrics.bounds import resample_buckets
+        from imbtorch.metrics.buckets import resample_buckets
 
         if self.weighted:
             raise ValueError(UNSURE)

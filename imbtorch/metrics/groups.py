@@ -6,9 +6,6 @@ Group indices are checked with the other inputs of an update, in :mod:`imbtorch.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,86 +15,20 @@ from imbtorch.counts import Counts
 from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import targets
 from imbtorch.metrics.class_groups import check_group_name
-from imbtorch.metrics.rows import Row, Snapshot
 from imbtorch.suggestions import did_you_mean, first_names
 from imbtorch.tasks import Counting
 
-__all__ = ["Groups"]
+__all__ = [
+    "checked_group_names",
+    "checked_per_group",
+    "comparable_groups",
+    "group_problems",
+    "report_memory",
+    "worst",
+]
 
 FEW_GROUPS = 20  # number of groups up to which the values of each group are reported by default
 LARGE = 100_000_000  # bytes of a state above which the constructor warns
-
-
-@dataclass(frozen=True)
-class Groups:
-    """View of the measures of each group of samples, and of the worst group.
-
-    Attributes:
-        names: names of the groups, in the order of their indices.
-        measures: key -> measure of all classes.
-        counting: how samples are counted.
-        each: keys of the measures that are reported for each group; the worst value is reported for all measures that
-            have a direction.
-    """
-
-    names: tuple[str, ...]
-    measures: Mapping[str, AveragedMeasure]
-    counting: Counting
-    each: tuple[str, ...]
-    argument: ClassVar[str] = "groups"
-    drawn: ClassVar[bool] = False
-
-    @cached_property
-    def rows(self) -> tuple[Row, ...]:
-        """Rows of each measure: one for each group, and one for the worst."""
-        found = []
-        for key, measure in self.measures.items():
-            better = measure.higher_is_better
-            names = self.names if key in self.each else ()
-            found += [Row(key, better, "group", name) for name in names]
-            found += [Row(key, better, "worst")] if better is not None else []
-        return tuple(found)
-
-    def values(self, at: Snapshot) -> Sequence[Tensor]:
-        """Return one value for each row."""
-        assert at.groups is not None
-        _, comparable = comparable_groups(self.counting, at.groups)
-        found: list[Tensor] = []
-        for key, measure in self.measures.items():
-            if key not in self.each and measure.higher_is_better is None:
-                continue
-            of_each = at.value(measure, of_groups=True)
-            if of_each.shape != (len(self.names),):
-                raise ValueError(
-                    f"measure {key!r} must return one value for each of {len(self.names)} groups, got "
-                    f"{list(of_each.shape)}"
-                )
-            found += [of_each] if key in self.each else []
-            if measure.higher_is_better is not None:
-                found.append(worst(of_each, comparable, measure.higher_is_better))
-        return found
-
-    def problems(self, at: Snapshot) -> dict[str, str]:
-        """Describe the groups without samples or without targets of some class: kind -> text."""
-        assert at.groups is not None
-        samples, comparable = comparable_groups(self.counting, at.groups)
-        if not bool(samples.any()):
-            return {}
-        empty = (samples == 0).tolist()
-        lacking = [not full and not none for full, none in zip(comparable.tolist(), empty, strict=True)]
-        texts = {}
-        if any(empty):
-            texts["empty groups"] = f"{self._listed(empty)} had no samples; their values are nan"
-        if any(lacking):
-            texts["lacking groups"] = (
-                f"{self._listed(lacking)} had no target of a class that other groups have; they take no part in "
-                f"the worst value{'' if bool(comparable.any()) else ', which is nan because no group has all classes'}"
-            )
-        return texts
-
-    def _listed(self, chosen: Sequence[bool]) -> str:
-        names = [name for name, yes in zip(self.names, chosen, strict=True) if yes]
-        return f"{len(names)} of {len(self.names)} groups ({first_names(names)})"
 
 
 def checked_per_group(
@@ -176,3 +107,30 @@ def worst(values: Tensor, comparable: Tensor, higher_is_better: bool) -> Tensor:
     ranked = torch.where(comparable, values, last)
     found = ranked.amin() if higher_is_better else ranked.amax()
     return torch.where(comparable.any(), found, torch.nan)
+
+
+def group_problems(counting: Counting, counts: Counts, names: Sequence[str]) -> dict[str, str]:
+    """Describe the groups without samples or without targets of some class: kind -> text.
+
+    Args:
+        counting: how samples are counted.
+        counts: counts of each group.
+        names: names of the groups.
+    """
+    samples, comparable = comparable_groups(counting, counts)
+    if not bool(samples.any()):
+        return {}
+
+    def listed(chosen: Tensor) -> str:
+        some = [name for name, yes in zip(names, chosen.tolist(), strict=True) if yes]
+        return f"{len(some)} of {len(names)} groups ({first_names(some)})"
+
+    empty, texts = samples == 0, {}
+    if bool(empty.any()):
+        texts["empty groups"] = f"{listed(empty)} had no samples; their values are nan"
+    if bool((lacking := ~comparable & ~empty).any()):
+        texts["lacking groups"] = (
+            f"{listed(lacking)} had no target of a class that other groups have; they take no part in "
+            f"the worst value{'' if bool(comparable.any()) else ', which is nan because no group has all classes'}"
+        )
+    return texts

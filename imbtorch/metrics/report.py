@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -23,17 +23,16 @@ from imbtorch.metrics.base import (
     TorchmetricsArguments,
     canonical,
 )
-from imbtorch.metrics.bounds import Bounds, checked_intervals
 from imbtorch.metrics.catalogue import BY_ANY_NAME, BY_KEY
-from imbtorch.metrics.class_groups import ClassGroups, checked_class_groups
-from imbtorch.metrics.groups import Groups, checked_group_names, checked_per_group, report_memory
-from imbtorch.metrics.report_result import ReportResult, ReportSettings
+from imbtorch.metrics.class_groups import checked_class_groups
+from imbtorch.metrics.groups import checked_group_names, checked_per_group, group_problems, report_memory
+from imbtorch.metrics.readings import Readings, Value, values_of_class_groups, values_of_classes
+from imbtorch.metrics.report_result import ReportResult
 from imbtorch.metrics.report_table import ReportTable
 from imbtorch.metrics.resolving import Measured, named_measures, per_class_measures, resolved
-from imbtorch.metrics.rows import Overall, PerClass, Row, Snapshot, View
+from imbtorch.metrics.rows import Row, Snapshot
 from imbtorch.metrics.shared_result import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
-from imbtorch.metrics.superclasses import MergedMeasure, Superclasses, checked_superclasses
 from imbtorch.plots import plot_values
 from imbtorch.suggestions import did_you_mean, first_names
 from imbtorch.tasks import Counting, Layout, Task, Threshold
@@ -42,6 +41,13 @@ __all__ = ["ImbalanceReport"]
 
 DEFAULT = ("iam", "cba", "accuracy", "balanced_accuracy", "precision", "recall", "f1", "gmean", "mcc")
 DEFAULT_OF_TWO_CLASSES = ("iba",)
+ARGUMENTS = {
+    "overall": "measures",
+    "class": "per_class",
+    "class group": "class_groups",
+    "group": "groups",
+    "worst": "groups",
+}  # kind of row -> argument that adds it
 FEW_CLASSES = 20  # number of classes up to which per-class values are reported by default
 
 
@@ -113,12 +119,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
             ``<measure>/<group>``; classes with neither targets nor predictions are skipped. A class may be in several
             groups. :func:`~imbtorch.shot_groups` makes the many-, medium- and few-shot groups of long-tailed
             recognition. With more than 20 classes, and without ``per_class``, recall and precision are reported for the
-            groups and superclasses only.
-        superclasses: dict that maps the name of a superclass to the names of its classes, such as
-            ``{"animal": ["cat", "dog"]}``. Confusions within a superclass then count as correct
-            (:func:`~imbtorch.merge_classes`). Each measure is reported as ``<measure>/superclasses``, and each measure
-            in ``per_class`` as ``<measure>/<superclass>``. Requires ``task="multiclass"`` and ``state="matrix"``. These
-            values are not reported by ``groups``.
+            groups only. For values that ignore confusions within a group, pass ``report.counts()`` to
+            :func:`~imbtorch.merge_classes` and any measure.
         groups: names of groups of samples, such as sites, dataloaders or subgroups, or their number, which names them
             ``group 0``, ``group 1``, ...; :meth:`update` then takes ``group=ids``, the index of each sample's group.
             The report adds ``<measure>/<group>`` and ``<measure>_worst``, the worst value over the groups, for measures
@@ -174,21 +176,16 @@ class ImbalanceReport(SharedResult, LocalCounts):
         lambda report: tuple(report._settings.per_class), "Keys of the measures of each class."
     )
     class_groups = Setting[dict[str, tuple[int, ...]]](
-        lambda report: dict(report._class_groups.groups), "Indices of the classes of each class group."
-    )
-    superclasses = Setting[dict[str, tuple[str, ...]]](
-        lambda report: {} if report._superclasses is None else dict(report._superclasses.merged),
-        "Names of the classes of each superclass.",
+        lambda report: dict(report._class_groups), "Indices of the classes of each class group."
     )
     groups = Setting[tuple[str, ...] | None](
-        lambda report: None if report._settings.groups is None else report._settings.groups.names,
-        "Names of the groups of samples.",
+        lambda report: report._settings.groups or None, "Names of the groups of samples."
     )
-    per_group = Setting[tuple[str, ...]](
-        lambda report: () if report._settings.groups is None else report._settings.groups.each,
-        "Keys of the measures of each group.",
+    per_group = Setting[tuple[str, ...]]("_settings.per_group", "Keys of the measures of each group.")
+    intervals = Setting[tuple[str, ...]](
+        lambda report: tuple(row.name for row in report._settings.bounded),
+        "Names of the values that are reported with intervals.",
     )
-    intervals = Setting[tuple[str, ...]]("_intervals", "Names of the values that are reported with intervals.")
 
     def __init__(
         self,
@@ -203,7 +200,6 @@ class ImbalanceReport(SharedResult, LocalCounts):
         prefix: str = "",
         num_labels: int | None = None,
         class_groups: Mapping[str, Sequence[str | int]] | None = None,
-        superclasses: Mapping[str, Sequence[str]] | None = None,
         groups: Sequence[str] | int | None = None,
         per_group: Sequence[str] | None = None,
         clusters: bool | None = None,
@@ -233,28 +229,20 @@ class ImbalanceReport(SharedResult, LocalCounts):
         self._prevalence = None if prevalence is None else _checked_prevalence(prevalence, counting, class_names)
         given = named_measures(self.default_measures(counting.task) if measures is None else measures)
         overall = {name: resolved(name, measured, counting) for name, measured in given.items()}
-        some_classes = checked_class_groups(class_groups, class_names)
-        # by default many classes are reported by class group and superclass only
-        of_classes = per_class_measures(("recall", "precision") if per_class is None else per_class, counting)
-        few = per_class is not None or counting.size <= FEW_CLASSES
-        of_each = of_classes if few else {}
-        if some_classes and not of_classes:
+        self._class_groups = checked_class_groups(class_groups, class_names)
+        # by default many classes are reported by class group only
+        of_each = per_class_measures(("recall", "precision") if per_class is None else per_class, counting)
+        if self._class_groups and not of_each:
             raise ValueError(
                 "class_groups averages the measures in per_class, which is empty; use per_class=['recall']"
             )
-
-        self._class_groups, self._superclasses, of_groups = ClassGroups(of_classes, some_classes), None, None
-        if superclasses is not None:
-            self._superclasses = checked_superclasses(superclasses, class_names, counting, overall, of_classes)
-        bounds = checked_intervals(intervals, overall, of_each, class_names, self._class_groups, self._superclasses)
-        self._intervals = tuple(row.name for row in bounds.measured)
-        if group_names is not None:
-            of_groups = Groups(group_names, overall, counting, checked_per_group(per_group, group_names, overall))
-        of_one = PerClass(of_each, class_names)
-        views = _views(Overall(overall), bounds, of_one, self._class_groups, self._superclasses, of_groups)
-        self._settings = ReportSettings(
-            counting, class_names, overall, of_each, self._class_groups, self._superclasses, tuple(views), of_groups
-        )
+        values = {Row(key, each.higher_is_better): Value(each) for key, each in overall.items()}
+        if per_class is not None or counting.size <= FEW_CLASSES:
+            values |= values_of_classes(of_each, class_names)
+        values |= values_of_class_groups(of_each, self._class_groups)
+        each_group = () if group_names is None else checked_per_group(per_group, group_names, overall)
+        readings = Readings(counting, class_names, values, (), group_names or (), each_group)
+        self._settings = replace(readings, bounded=readings.checked_intervals(intervals))
         self._check_names()
         self._name(self._settings.rows, prefix, postfix)
         report_memory(counting)
@@ -268,11 +256,10 @@ class ImbalanceReport(SharedResult, LocalCounts):
     def _check_names(self) -> None:
         """Raise if two values have the same name, or if there is no value."""
         taken: set[str] = set()
-        for view in self._settings.views:
-            for row in view.rows:
-                if row.name in taken:
-                    raise ValueError(_collision(row.name, view.argument))
-                taken.add(row.name)
+        for row in self._settings.rows:
+            if row.name in taken:
+                raise ValueError(_collision(row.name, "intervals" if row.bound else ARGUMENTS[row.kind]))
+            taken.add(row.name)
         if not taken:
             raise ValueError(
                 "measures and per_class are both empty, so there is nothing to report; name at least one measure"
@@ -281,20 +268,11 @@ class ImbalanceReport(SharedResult, LocalCounts):
     # --- computing --------------------------------------------------------------------------------------------------
 
     def _counter_of_a_batch(self) -> Counter:
-        read = (*self._settings.measures.values(), *self._settings.per_class.values())
-        at_once = self._prevalence is not None or self._superclasses is not None
-        return self._counting.of_a_batch(at_once or any(measure.needs_matrix for measure in read))
-
-    @property
-    def _needs_matrix(self) -> bool:
-        """True if a value, or a warning about the prevalence, needs more than the margins."""
-        read = (*self._settings.measures.values(), *self._settings.per_class.values())
-        more = self._prevalence is not None or self._superclasses is not None or bool(self._intervals)
-        return more or any(measure.needs_matrix for measure in read)
+        return self._counting.of_a_batch(self._prevalence is not None or self._settings.needs_matrix)
 
     def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> dict[str, Tensor]:
         assert isinstance(counter, Counting)
-        values = self._settings.values(Snapshot.of(counter, state.cpu(), self._prevalence), drawn=False)
+        values = self._settings.read(Snapshot.of(counter, state.cpu(), self._prevalence), drawn=False)
         return self._by_full_name(self._on_device(values))
 
     def compute(self) -> dict[str, Tensor]:
@@ -303,21 +281,22 @@ class ImbalanceReport(SharedResult, LocalCounts):
         Raises:
             ValueError: if there were invalid samples and ``on_invalid="raise"``.
         """
-        own = self._own(self._state)
-        counting, state = self._counting.on_host(own, matrix=self._needs_matrix, buckets=bool(self._intervals))
+        own, drawn = self._own(self._state), bool(self._settings.bounded)
+        matrix = drawn or self._prevalence is not None or self._settings.needs_matrix
+        counting, state = self._counting.on_host(own, matrix=matrix, buckets=drawn)
         rest = None if counting is self._counting else (self._counting, own)
         at = Snapshot.of(counting, state, self._prevalence, rest)
         counted = at.read().marginal if self._prevalence is None else sums(at.counts)
         self._report_problems(counting.faults(state), counted.actual, self._prevalence)
         groups = self._settings.groups
-        if groups is not None and (self._may_warn("empty groups") or self._may_warn("lacking groups")):
-            for kind, text in groups.problems(at).items():
+        if at.groups is not None and (self._may_warn("empty groups") or self._may_warn("lacking groups")):
+            for kind, text in group_problems(self._counting, at.groups, groups).items():
                 self._warn_once(kind, f"{type(self).__name__}: {text}")
-        if self._intervals:
+        if drawn:
             self._warn_if_dependent(None)
-        values = self._settings.values(at)
+        values = self._settings.read(at)
         self._warn_of_few_samples(at, values)
-        if self._intervals and self._may_warn("no interval") and bool(counted.actual.any()):
+        if drawn and self._may_warn("no interval") and bool(counted.actual.any()):
             low = {row: value for row, value in values.items() if row.bound == "low" and row.kind != "group"}
             names = [replace(row, bound="").name for row, value in low.items() if bool(value.isnan())]
             if names:
@@ -340,7 +319,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         actual, weights = (actual.amin(0), weights.amax(0)) if labels else (actual, weights)
 
         def values_of(prevalence: Tensor | None, counts: Tensor) -> Tensor:
-            found = self._settings.values(replace(at, counts=counts, prevalence=prevalence), drawn=False)
+            found = self._settings.read(replace(at, counts=counts, prevalence=prevalence), drawn=False)
             return torch.stack([found[row] for row in rows])
 
         plain, logged = values_of(None, counts), torch.stack([values[row] for row in rows])
@@ -367,7 +346,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         low, high = (None, None) if measure is None else measure.traits.bounds
         return low is not None and high is not None and low >= -1 and high <= 1
 
-    def measure(self, name: str) -> AveragedMeasure | MergedMeasure | AtPrevalence:
+    def measure(self, name: str) -> AveragedMeasure | AtPrevalence:
         """Return a measure as this report computes it: a function of counts that knows its direction.
 
         If the report has a ``prevalence``, the function rescales the counts to it first.
@@ -383,7 +362,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         measure = self._measure_of_counts(name)
         return measure if self._prevalence is None else AtPrevalence(measure, self._prevalence)
 
-    def _measure_of_counts(self, name: str) -> AveragedMeasure | MergedMeasure:
+    def _measure_of_counts(self, name: str) -> AveragedMeasure:
         """Return a measure of the counts themselves, without rescaling them to the ``prevalence``."""
         if name not in self:
             if name not in BY_ANY_NAME:
@@ -391,18 +370,11 @@ class ImbalanceReport(SharedResult, LocalCounts):
                 meant = did_you_mean(name, names)
                 raise ValueError(f"measures holds {name!r}, which is unknown{meant}; names are {', '.join(names)}")
             return resolved(name, BY_ANY_NAME[name], self._counting)
-        row, settings = self[name].row, self._settings
-        if row.bound or row.kind in ("group", "worst"):
+        row = self[name].row
+        if row not in self._settings.values:
             source = "an interval" if row.bound else "the groups of samples"
             raise ValueError(f"{name!r} is not a function of the counts of all samples, but of {source}")
-        if row.kind == "superclass":
-            assert self._superclasses is not None
-            return self._superclasses.measure(row)
-        if row.kind == "class group":
-            return self._class_groups.measure(row)
-        if row.kind == "overall":
-            return settings.measures[row.measure]
-        return replace(settings.per_class[row.measure], of_class=settings.class_names.index(row.of))
+        return self._settings.values[row].function
 
     def counts(self) -> Counts:
         """Return a copy of the counts of all processes (a collective step).
@@ -428,7 +400,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         communication. Each process draws by itself, so pass generators with the same seed if all processes must agree.
 
         Args:
-            name: measure of the report, or value of a class, class group, superclass or group of samples, such as
+            name: measure of the report, or value of a class, class group or group of samples, such as
                 ``recall/fraud``, with or without prefix and postfix.
             level: probability that the interval holds the value, in (0, 1).
             generator: source of randomness, on the CPU; by default torch's.
@@ -440,7 +412,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             ValueError: as :meth:`ReportResult.interval`.
         """
         short = self[name].row.name if name in self else name
-        self._settings.bounds_of(short)  # raises before any process waits
+        self._settings.with_interval(short)  # raises before any process waits
         if clusters and not self.clusters:
             raise ValueError(NO_BUCKETS.format("the report"))
         self._warn_if_dependent(clusters)
@@ -512,37 +484,12 @@ class ImbalanceReport(SharedResult, LocalCounts):
         shown |= {"intervals": every or list(self.intervals)} if self.intervals else {}
         shown |= {} if self.groups is None else {"groups": list(self.groups), "per_group": list(self.per_group)}
         shown |= {"class_groups": self.class_groups} if self.class_groups else {}
-        shown |= {"superclasses": self.superclasses} if self.superclasses else {}
         return shown | {"measures": list(self.measures), "per_class": list(self.per_class)}
 
     def _settings_text(self) -> str:
         read = (self._settings.measures, self._settings.per_class)
         measures = [{key: each.settings for key, each in some.items()} for some in read]
-        merged = {} if self._superclasses is None else self._superclasses.merged
-        return f"{super()._settings_text()} {canonical((measures, self.class_names, self.keys(), merged))}"
-
-
-def _views(
-    overall: Overall,
-    bounds: Bounds,
-    per_class: PerClass,
-    class_groups: ClassGroups,
-    superclasses: Superclasses | None,
-    groups: Groups | None,
-) -> Iterator[View]:
-    """Yield the views of a report, in the order in which their values are reported."""
-    yield overall
-    yield bounds
-    yield per_class
-    yield class_groups
-    if superclasses is not None:
-        yield superclasses
-    if groups is not None:
-        yield groups
-        of_each = {
-            row: measure for row, measure in bounds.measured.items() if row.measure in groups.each and not row.of
-        }
-        yield Bounds(of_each, bounds.class_names, groups.names)
+        return f"{super()._settings_text()} {canonical((measures, self.class_names, self.keys()))}"
 
 
 def _checked_prevalence(
@@ -604,7 +551,6 @@ def _a_name_each(names: Sequence[str] | None, classes: int) -> tuple[str, ...]:
 
 def _collision(name: str, cause: str) -> str:
     """Return the error message for a name that another argument already reports."""
-    if "groups" in cause or cause == "superclasses":
-        kind = "superclass" if cause == "superclasses" else "group"
-        return f"{name!r} is already reported, and {cause} adds it again; give that {kind} another name"
+    if "groups" in cause:
+        return f"{name!r} is already reported, and {cause} adds it again; give that group another name"
     return f"measures already contains {name!r}, which {cause} adds; rename it in measures"

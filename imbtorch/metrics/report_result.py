@@ -10,99 +10,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imbtorch.choosing.baselines import always_commonest
-from imbtorch.counts import Counts, mapped, margins, sums
+from imbtorch.counts import Counts, mapped, margins
 from imbtorch.inference.intervals import Interval
-from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import NO_BUCKETS, UNSURE, confusion_counts
-from imbtorch.metrics.bounds import LEVEL, ONE_BUCKET, Bounds, checked_intervals
-from imbtorch.metrics.class_groups import ClassGroups
-from imbtorch.metrics.groups import Groups, comparable_groups
+from imbtorch.metrics.buckets import ONE_BUCKET
+from imbtorch.metrics.groups import comparable_groups
+from imbtorch.metrics.readings import LEVEL, Readings, values_of_classes
 from imbtorch.metrics.report_table import ReportTable
 from imbtorch.metrics.resolving import of_name
 from imbtorch.metrics.result import Result
-from imbtorch.metrics.rows import PerClass, Row, Snapshot, View, shown
-from imbtorch.metrics.superclasses import Superclasses
+from imbtorch.metrics.rows import Row, Snapshot, shown
 from imbtorch.plots import plot_confusion_matrix, plot_values
 from imbtorch.tables import baseline_line
-from imbtorch.tasks import Counting
 
-__all__ = ["ReportResult", "ReportSettings"]
-
-
-@dataclass(frozen=True, eq=False)
-class ReportSettings:
-    """Settings by which a report computes values from counts; its results share them.
-
-    Attributes:
-        counting: how samples are counted.
-        class_names: names of the classes or labels.
-        measures: key -> measure of all classes.
-        per_class: key -> measure of each class.
-        class_groups: view of the class groups.
-        superclasses: view of the superclasses; None without them.
-        views: views of the reported values.
-        groups: view of the groups of samples; None without groups.
-    """
-
-    counting: Counting
-    class_names: tuple[str, ...]
-    measures: Mapping[str, AveragedMeasure]
-    per_class: Mapping[str, AveragedMeasure]
-    class_groups: ClassGroups
-    superclasses: Superclasses | None
-    views: tuple[View, ...]
-    groups: Groups | None
-
-    @property
-    def rows(self) -> tuple[Row, ...]:
-        """Rows of all views, in the order in which they are reported."""
-        return tuple(row for view in self.views for row in view.rows)
-
-    def values(self, at: Snapshot, drawn: bool = True) -> dict[Row, Tensor]:
-        """Return the value of each row.
-
-        Args:
-            at: counts.
-            drawn: whether to include values that need random draws (bounds of intervals).
-        """
-        rows, values = list[Row](), list[Tensor]()
-        for view in self.views:
-            if drawn or not view.drawn:
-                rows += view.rows
-                values += view.values(at)
-        return dict(zip(rows, shown(values), strict=True))
-
-    def bounds_of(self, name: str) -> tuple[Bounds, int | None]:
-        """Return the view of the bounds of a value, and the index of its group of samples; raise if it has none."""
-        groups = self.groups
-        if groups is not None:
-            for row in groups.rows:
-                if row.kind == "group" and row.name == name:
-                    return self.bounds_of(row.measure)[0], groups.names.index(row.of)
-        bounds = checked_intervals(
-            [name],
-            self.measures,
-            self.per_class,
-            self.class_names,
-            self.class_groups,
-            self.superclasses,
-            self.rows,
-            called=True,
-        )
-        return bounds, None
-
-    def baseline(self, at: Snapshot) -> tuple[str, dict[str, float]]:
-        """Return the name of majority-class prediction, and key -> its value for each measure with a direction.
-
-        Both are empty without samples.
-        """
-        directed = {key: each for key, each in self.measures.items() if each.higher_is_better is not None}
-        if not directed or not bool(sums(at.counts).actual.any()):
-            return "", {}
-        name, guessed = always_commonest(at.read().counts, self.class_names)
-        values = shown([measure(guessed) for measure in directed.values()])
-        return name, dict(zip(directed, map(float, values), strict=True))
+__all__ = ["ReportResult"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -125,7 +46,7 @@ class ReportResult(Result):
     """
 
     _at: Snapshot
-    _settings: ReportSettings
+    _settings: Readings
 
     @property
     def _counted(self) -> Counts:
@@ -164,7 +85,7 @@ class ReportResult(Result):
         A mean over classes and its interval include only classes that have targets.
 
         Args:
-            name: measure of the report, or value of a class, class group, superclass or group of samples, such as
+            name: measure of the report, or value of a class, class group or group of samples, such as
                 ``recall/fraud``, without prefix and postfix.
             level: probability that the interval holds the value, in (0, 1).
             generator: source of randomness, on the CPU; by default torch's.
@@ -183,11 +104,12 @@ class ReportResult(Result):
             raise ValueError(UNSURE)
         if clusters and not self._settings.counting.clusters:
             raise ValueError(NO_BUCKETS.format("the report"))
-        bounds, group = self._settings.bounds_of(name)
+        row, group = self._settings.with_interval(name)
         at = self._at.whole
         counts = confusion_counts(at.counts)
-        found = bounds.intervals(at, group, clusters=clusters, samples=samples, level=level, generator=generator)
-        interval = next(iter(found.values()))
+        interval = self._settings.intervals(
+            at, [row], group, clusters=clusters, samples=samples, level=level, generator=generator
+        )[row]
         if bool(interval.low.isnan()):
             cause = "it depends on classes without targets; count samples of every class"
             if not bool(counts.any()):
@@ -200,7 +122,7 @@ class ReportResult(Result):
     def table(self, sort: str | None = None, head: int | None = None) -> ReportTable:
         """Return all values as a table, to print, show in a notebook or write as CSV.
 
-        It has a row for each class, superclass, class group and group of samples, and the overall values below. Columns
+        It has a row for each class, class group and group of samples, and the overall values below. Columns
         are the measures of ``per_class`` (recall and precision if it is empty), for groups of samples the ``measures``.
         Groups of samples are sorted, the worst first. ``support`` and ``predicted`` are counts of samples, also with
         ``prevalence``.
@@ -230,21 +152,20 @@ class ReportResult(Result):
         settings, at = self._settings, self._at.whole
         rows = {row: value.item() for row, value in self._rows.items()}
         columns = settings.per_class or {key: of_name(key, settings.counting) for key in ("recall", "precision")}
-        views: list[View] = [] if settings.per_class else [PerClass(columns, settings.class_names)]
-        if settings.groups is not None:
-            views.append(replace(settings.groups, each=tuple(settings.measures)))
-        more = replace(settings, views=tuple(views)).values(at)
-        rows |= {row: value.item() for row, value in more.items()}
+        more = {row: value for row, value in settings.values.items() if row.kind == "overall" and settings.groups}
+        more |= {} if settings.per_class else values_of_classes(columns, settings.class_names)
+        added = replace(settings, values=more, bounded=(), per_group=tuple(settings.measures)).read(at)
+        rows |= {row: value.item() for row, value in added.items()}
 
         counted, positive = margins(at.counts), 1 if settings.counting.task == "multilabel" else slice(None)
         supports = zip(counted.actual[..., positive].tolist(), counted.predicted[..., positive].tolist(), strict=True)
         parts: dict[str, dict[str, dict[str, float]]] = {kind: {} for kind in KINDS}
         for name, (support, predicted) in zip(settings.class_names, supports, strict=True):
             parts["class"][name] = {"support": support, "predicted": predicted}
-        if settings.groups is not None and at.groups is not None:
+        if at.groups is not None:
             samples, _ = comparable_groups(settings.counting, at.groups)
             parts["group"] = {
-                name: {"support": size} for name, size in zip(settings.groups.names, samples.tolist(), strict=True)
+                name: {"support": size} for name, size in zip(settings.groups, samples.tolist(), strict=True)
             }
         for row, value in rows.items():
             if row.kind in parts and not row.bound:
@@ -279,7 +200,7 @@ class ReportResult(Result):
         return self.table()._repr_html_()
 
 
-KINDS = ("overall", "class", "superclass", "class group", "group")
+KINDS = ("overall", "class", "class group", "group")
 
 
 def _bounds(rows: Mapping[Row, Any]) -> dict[tuple[str, str, str], tuple[float, float]]:

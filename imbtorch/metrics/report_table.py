@@ -21,7 +21,7 @@ COUNTS = ("support", "predicted")  # columns that count samples
 
 @dataclass(frozen=True)
 class ReportTable:
-    """Table of a report, with a row for each class, superclass, class group and group of samples; print it for text.
+    """Table of a report, with a row for each class, class group and group of samples; print it for text.
 
     :meth:`imbtorch.ImbalanceReport.table` makes it.
 
@@ -29,7 +29,6 @@ class ReportTable:
         overall: measure -> value over all classes.
         classes: class -> column -> value. Columns are ``"support"`` (number of targets), ``"predicted"`` (number of
             predictions) and the measures.
-        superclasses: superclass -> measure -> value; ``"superclasses"`` holds the values over all superclasses.
         class_groups: class group -> measure -> value.
         groups: group of samples -> ``"support"`` and measures -> value, the worst group first.
         bounds: (kind of row, name of row, measure) -> (low, high) of the interval; kinds are ``"overall"`` (whose name
@@ -40,7 +39,6 @@ class ReportTable:
 
     overall: dict[str, float]
     classes: Rows
-    superclasses: Rows
     class_groups: Rows
     groups: Rows
     bounds: dict[tuple[str, str, str], tuple[float, float]]
@@ -79,23 +77,21 @@ class ReportTable:
         if directed is not None:
             groups = _worst_first(groups, directed, directions[directed])
         overall = parts["overall"].get("", {})
-        return cls(overall, classes, parts["superclass"], parts["class group"], groups, bounds, baseline, head)
+        return cls(overall, classes, parts["class group"], groups, bounds, baseline, head)
 
     def _parts(self) -> Iterator[tuple[str, Rows]]:
         """Yield each kind of row that the table has, with its rows."""
-        parts = ("class", self.classes), ("superclass", self.superclasses)
-        yield from ((kind, rows) for kind, rows in (*parts, ("class group", self.class_groups)) if rows)
-        if self.groups:
-            yield "group", self.groups
+        parts = ("class", self.classes), ("class group", self.class_groups), ("group", self.groups)
+        yield from ((kind, rows) for kind, rows in parts if rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return nested dicts: ``["overall"][measure]``, ``["classes"][name][column]``.
 
-        ``"superclasses"``, ``"class_groups"`` and ``"groups"`` are added if the report has them, and
+        ``"class_groups"`` and ``"groups"`` are added if the report has them, and
         ``["bounds"][kind][name][measure]``, a pair (low, high), if it has intervals.
         """
         found: dict[str, Any] = {"overall": dict(self.overall)}
-        plural = {"class": "classes", "superclass": "superclasses", "class group": "class_groups", "group": "groups"}
+        plural = {"class": "classes", "class group": "class_groups", "group": "groups"}
         found |= {plural[kind]: {name: dict(row) for name, row in rows.items()} for kind, rows in self._parts()}
         for (kind, name, measure), ends in self.bounds.items():
             found.setdefault("bounds", {}).setdefault(kind, {}).setdefault(name, {})[measure] = ends
@@ -105,7 +101,7 @@ class ReportTable:
         """Write all values as CSV, one value in each line.
 
         The columns are ``kind``, ``name``, ``measure``, ``value``, ``low`` and ``high``. The kind is ``overall`` (whose
-        name is empty), ``class``, ``superclass``, ``class group`` or ``group``. A value that is nan is left empty, and
+        name is empty), ``class``, ``class group`` or ``group``. A value that is nan is left empty, and
         so are ``low`` and ``high`` without an interval. The columns are the same for all reports, so tables of several
         runs can be joined. To get one column for each measure, select a kind in pandas and call
         ``pivot(index="name", columns="measure", values="value")``. Names that begin with =, +, - or @ and are no

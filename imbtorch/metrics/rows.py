@@ -1,22 +1,22 @@
-"""Rows of a report, which stay structured until they are printed, and views that compute their values from counts."""
+"""Rows of a report, which stay structured until they are printed, and snapshots of the counts behind them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
 from imbtorch.counts import Counts, Margins, check_square, margins, rescaled, shown_dtype, sums
-from imbtorch.metrics.averaging import AveragedMeasure, one_value
+from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.tasks import Counting
 
-__all__ = ["Bound", "Kind", "Overall", "PerClass", "Row", "Snapshot", "View", "shown"]
+__all__ = ["Bound", "Kind", "Row", "Snapshot", "shown"]
 
-Kind: TypeAlias = Literal["overall", "class", "class group", "superclass", "group", "worst"]
+Kind: TypeAlias = Literal["overall", "class", "class group", "group", "worst"]
 Bound: TypeAlias = Literal["", "low", "high"]
 
 
@@ -27,8 +27,8 @@ class Row:
     Attributes:
         measure: key of the measure in the report.
         better: whether higher is better; None without a direction.
-        kind: scope of the value: all classes, one class, a class group, a superclass, a group of samples, or the worst
-            of these groups.
+        kind: scope of the value: all classes, one class, a class group, a group of samples, or the worst of these
+            groups.
         of: name of that class or group; empty for all classes.
         bound: ``"low"`` or ``"high"`` for a bound of its interval; empty for the value itself.
     """
@@ -146,66 +146,3 @@ def shown(values: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Return the numbers in values as scalars, in the dtype in which values are reported."""
     flat = [value.reshape(-1).double() for value in values]
     return torch.cat(flat).to(shown_dtype()).unbind() if flat else ()
-
-
-class View(Protocol):
-    """Protocol of some values of a report: their rows, and their computation from counts."""
-
-    argument: ClassVar[str]
-    """Argument of the report that adds these rows."""
-    drawn: ClassVar[bool]
-    """True if values need random draws; :meth:`forward` leaves them out of the values of a batch."""
-
-    @property
-    def rows(self) -> tuple[Row, ...]:
-        """Rows in the order in which they are reported."""
-
-    def values(self, at: Snapshot) -> Sequence[Tensor]:
-        """Return one value for each row, in their order; a tensor may hold one ``[]`` or several ``[n]`` of them."""
-
-
-@dataclass(frozen=True)
-class Overall:
-    """View of the measures of all classes.
-
-    Attributes:
-        measures: key -> measure.
-    """
-
-    measures: Mapping[str, AveragedMeasure]
-    argument: ClassVar[str] = "measures"
-    drawn: ClassVar[bool] = False
-
-    @cached_property
-    def rows(self) -> tuple[Row, ...]:
-        """Rows, one for each measure."""
-        return tuple(Row(key, measure.higher_is_better) for key, measure in self.measures.items())
-
-    def values(self, at: Snapshot) -> Sequence[Tensor]:
-        """Return one value for each row."""
-        return [one_value(key, at.value(measure)) for key, measure in self.measures.items()]
-
-
-@dataclass(frozen=True)
-class PerClass:
-    """View of the measures of each class, or label.
-
-    Attributes:
-        measures: key -> measure with one value for each class.
-        class_names: names of the classes or labels.
-    """
-
-    measures: Mapping[str, AveragedMeasure]
-    class_names: tuple[str, ...]
-    argument: ClassVar[str] = "per_class"
-    drawn: ClassVar[bool] = False
-
-    @cached_property
-    def rows(self) -> tuple[Row, ...]:
-        """Rows, one for each measure and class."""
-        directions = ((key, measure.higher_is_better) for key, measure in self.measures.items())
-        return tuple(Row(key, better, "class", name) for key, better in directions for name in self.class_names)
-
-    def values(self, at: Snapshot) -> Sequence[Tensor]:
-        """Return one value for each row."""
-        return [at.of_classes(key, measure) for key, measure in self.measures.items()]

@@ -72,12 +72,11 @@ def test_a_report_of_everything_has_a_figure_for_each_kind():
         intervals=["accuracy", "recall/car"],
         groups=["site A", "site B"],
         class_groups={"head": ["cat"], "tail": ["dog", "car"]},
-        superclasses={"animal": ["cat", "dog"]},
     )
     scores = torch.from_numpy(0.7 * np.eye(3)[PREDS] + 0.1)
     target, group = torch.from_numpy(TARGET), torch.from_numpy(GROUP)
     figures = validated(report, lambda metric: metric.update(scores, target, group=group))
-    assert list(figures) == ["val_confusion", "val_superclasses", "val_groups", "val_class_groups"]
+    assert list(figures) == ["val_confusion", "val_groups", "val_class_groups"]
 
     recalls = sklearn_metrics.recall_score(TARGET, PREDS, average=None)
     (matrix,) = figures["val_confusion"].axes
@@ -88,15 +87,6 @@ def test_a_report_of_everything_has_a_figure_for_each_kind():
     low, high = (report.last_result.values[f"recall/car_{end}"].item() for end in ("low", "high"))
     assert np.array(ends).ravel().tolist() == pytest.approx([low, 2, high, 2])
     assert matrix.child_axes[0].get_xlabel() == "Recall\n95 % interval"
-
-    (matrix,) = figures["val_superclasses"].axes
-    merged = [1 * (each == 2) for each in (TARGET, PREDS)]
-    counts = sklearn_metrics.confusion_matrix(*merged)
-    assert [int(text.get_text().split("\n")[0]) for text in matrix.texts] == counts.ravel().tolist()
-    assert recalls_beside(matrix) == pytest.approx(sklearn_metrics.recall_score(*merged, average=None).tolist())
-    assert ticks(matrix) == ["animal", "car"]
-    assert (matrix.get_xlabel(), matrix.get_ylabel()) == ("Predicted superclass", "True superclass")
-    assert matrix.child_axes[0].get_xlabel() == "Recall"
 
     of_balanced, of_accuracy = figures["val_groups"].axes
     parts = [slice(None), GROUP == 0, GROUP == 1]

@@ -189,13 +189,13 @@ def test_a_decorator_may_read_single_cells_of_the_counts():
 
 
 def test_a_measure_that_cannot_be_hashed_is_a_function_like_any_other():
-    merged = ImbalanceReport("multiclass", class_names=list("abc"), superclasses={"coarse": ["a", "b"]})
+    grouped = ImbalanceReport("multiclass", class_names=list("abc"), class_groups={"first": ["a", "b"]})
     counts = torch.tensor([[5, 2, 1], [3, 4, 0], [1, 1, 8]])
-    measure = merged.measure("recall/coarse")
+    measure = grouped.measure("recall/first")
     report = ImbalanceReport("multiclass", 3, measures={"it": measure})
     assert report["it"].higher_is_better is direction_of(measure, None) is True
     report.update(*pairs_of(counts))
-    assert report.compute()["it"].item() == pytest.approx(14 / 15)  # 5 + 2 + 3 + 4 of the 15 of a and b
+    assert report.compute()["it"].item() == pytest.approx((5 / 8 + 4 / 7) / 2)
 
 
 def pairs_of(counts):

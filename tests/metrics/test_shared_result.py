@@ -13,7 +13,7 @@ from torchmetrics import Metric, MetricCollection, MetricTracker
 
 import imbtorch
 from imbtorch import ImbalanceReport
-from imbtorch.metrics.rows import Overall
+from imbtorch.metrics.readings import Readings
 
 # --- reading a value ------------------------------------------------------------------------------------------------
 
@@ -121,8 +121,8 @@ def test_the_same_name_twice():
 def test_values_read_one_result(monkeypatch):
     report = filled("multiclass")
     computed = []
-    original = Overall.values
-    monkeypatch.setattr(Overall, "values", lambda *given: computed.append(1) or original(*given))
+    original = Readings.read
+    monkeypatch.setattr(Readings, "read", lambda *given: computed.append(1) or original(*given))
     for value in report.values():
         value.compute()
     assert len(computed) == 1
