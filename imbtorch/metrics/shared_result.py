@@ -183,9 +183,10 @@ class SharedResult(CountsMetric):
                 f"{reader} takes a tensor, but compute() of {type(self).__name__} returns a value for each name; "
                 f"{ALTERNATIVES[reader]}"
             )
-        self._last, self._served, self._stale = result, None, False
-        self._reported_values = self._on_device(result.rows)
-        return self._by_full_name(self._reported_values)
+        values = self._on_device(result.rows)
+        # Module.__setattr__ takes as long as a measure
+        vars(self).update(_last=result, _served=None, _stale=False, _reported_values=values)
+        return self._by_full_name(values)
 
     def _on_device(self, values: Mapping[Row, Tensor]) -> dict[Row, Tensor]:
         """Copy scalars to the device of the counts, at once for each dtype and without a wait."""
