@@ -6,8 +6,8 @@ import functools
 import inspect
 import operator
 import reprlib
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, ParamSpec, TypeAlias, TypeVar, cast, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, cast, get_args
 
 import numpy as np
 import torch
@@ -63,6 +63,34 @@ def refuses_arguments_of_others(function: Callable[P, R]) -> Callable[P, R]:
     return wrapped
 
 
+def computed_on_cpu(function: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a function such that all its tensors are on the CPU, those it is given and those it makes.
+
+    Results are then equal on every device, also on one without float64, and with any default device.
+    """
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        moved, named = _on_cpu(args), _on_cpu(kwargs)
+        if torch.get_default_device().type == "cpu":  # the block below makes each call of torch slower
+            return function(*moved, **named)
+        with torch.device("cpu"):
+            return function(*moved, **named)
+
+    return wrapped
+
+
+def _on_cpu(value: Any) -> Any:
+    """Move tensors, also those in mappings, lists and tuples, to the CPU."""
+    if isinstance(value, Tensor):
+        return value.cpu()
+    if isinstance(value, Mapping):
+        return {name: _on_cpu(each) for name, each in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_on_cpu, value))
+    return type(value)(map(_on_cpu, value)) if type(value) in (list, tuple) else value
+
+
 def real_number(name: str, value: object) -> float:
     """Return a real number of any type, NumPy's included, as a float; raise TypeError for anything else."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.floating, np.integer)):
@@ -81,10 +109,15 @@ def whole_number(name: str, value: object, expected: str = "an int") -> int:
 
 
 def check_generator(generator: object) -> None:
-    """Raise TypeError unless a source of randomness is a torch.Generator, or None for torch's own."""
+    """Raise unless a source of randomness is a torch.Generator on the CPU, or None for torch's own."""
     if generator is not None and not isinstance(generator, torch.Generator):
         remedy = "torch.Generator().manual_seed(0)"
         raise TypeError(f"generator must be a torch.Generator, got {reprlib.repr(generator)}; pass {remedy}")
+    if generator is not None and generator.device.type != "cpu":
+        raise ValueError(
+            f"generator must be on the CPU, where all draws are made, got one on {generator.device}; pass "
+            "torch.Generator().manual_seed(0)"
+        )
 
 
 def spread(name: str, values: object, target: Tensor, counted: Tensor) -> Tensor:

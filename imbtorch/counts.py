@@ -16,6 +16,7 @@ __all__ = ["Counts", "Margins", "at_prevalence", "margins", "merge_classes", "no
 Normalize: TypeAlias = Literal["true", "pred", "all"]
 
 ROUNDING = 1e-9  # share of the total by which rounding may push a difference of rates below 0
+TYPES_WITH_FLOAT64 = {"cpu": True}  # type of a device -> whether it has float64, as found so far
 
 
 class Margins(NamedTuple):
@@ -368,8 +369,15 @@ def _consistent(parts: Margins, dtype: torch.dtype) -> Tensor:
 
 
 def has_float64(device: torch.device | None) -> bool:
-    """Return whether a device (None for the default one) has float64; Apple's (mps) have not."""
-    return (torch.get_default_device() if device is None else device).type != "mps"
+    """Return whether a device (None for the default one) has float64; each type of device is tried once."""
+    kind = (torch.get_default_device() if device is None else device).type
+    if kind not in TYPES_WITH_FLOAT64:
+        try:
+            torch.zeros((), dtype=torch.float64, device=kind)
+            TYPES_WITH_FLOAT64[kind] = True
+        except (TypeError, RuntimeError):  # Apple's and Intel's devices raise these
+            TYPES_WITH_FLOAT64[kind] = False
+    return TYPES_WITH_FLOAT64[kind]
 
 
 def shown_dtype() -> torch.dtype:

@@ -245,7 +245,7 @@ def _computed(source: Any) -> Any:
 
 
 def _number(name: str, value: Any, several: bool = False) -> Tensor:
-    """Convert a finite number, or several, to a float64 tensor on the default device."""
+    """Convert a finite number, or several, to a float64 tensor, on its own device or the default one."""
     found = _converted(name, value, "a number such as 0.5" + ", or one for each label" * several)
     if found.ndim > int(several) or not bool(found.isfinite().all()) or not found.numel():
         raise ValueError(f"{name} must be a finite number{' or a sequence of them' * several}, got {value!r}")
@@ -254,7 +254,7 @@ def _number(name: str, value: Any, several: bool = False) -> Tensor:
 
 def _converted(name: str, value: Any, expected: str) -> Tensor:
     """Convert numbers to a float64 tensor (float32 on devices without it) that shares no memory with them."""
-    wide = torch.float64 if has_float64(None) else torch.float32
+    wide = torch.float64 if has_float64(value.device if isinstance(value, Tensor) else None) else torch.float32
     try:
         if isinstance(value, (str, bool)):
             raise TypeError

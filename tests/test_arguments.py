@@ -7,6 +7,7 @@ import torch
 
 import imbtorch
 from imbtorch import analysis, balanced_accuracy
+from imbtorch.arguments import computed_on_cpu
 
 TARGET = torch.tensor([0, 0, 0, 1, 1, 0])
 COUNTS = torch.tensor([[3, 1], [1, 1]])
@@ -45,3 +46,26 @@ def test_a_seed_is_no_generator_anywhere():
             remedy = rf"torch.Generator, got {seed}; pass torch.Generator\(\).manual_seed\(0\)$"
             with pytest.raises(TypeError, match=remedy):
                 call(*arguments, generator=seed)
+
+
+class Elsewhere(torch.Generator):
+    device = torch.device("cuda", 0)
+
+
+def test_a_generator_of_another_device_is_refused():
+    for name, arguments in FUNCTIONS.items():
+        with pytest.raises(ValueError, match=r"generator must be on the CPU.* got one on cuda:0; pass torch.Generator"):
+            getattr(analysis, name)(*arguments, generator=Elsewhere())
+
+
+@pytest.mark.parametrize("default", ["cpu", "meta"])
+def test_tensors_are_brought_to_the_cpu(default):
+    @computed_on_cpu
+    def devices(*given, **named):
+        made = torch.zeros(1)
+        return made.device.type, [each.device.type for each in (*given[0], *given[1]["a"], named["b"])], type(given[0])
+
+    tensor = torch.zeros(2)
+    with torch.device(default):
+        found = devices(imbtorch.Margins(tensor, tensor, tensor), {"a": [tensor]}, b=tensor)
+    assert found == ("cpu", ["cpu"] * 5, imbtorch.Margins)

@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from imbtorch.arguments import computed_on_cpu
 from imbtorch.choosing.thresholds import InfeasibleError, Limits, infeasible
 from imbtorch.counts import CountedMargins, Margins, Measure, evaluated
 from imbtorch.inference.draws import clusters_drawn
@@ -136,6 +137,7 @@ class Adjustments:
         mean = taus[best].mean() if len(best) else taus[fallback]
         return int(self._first_of_the_best(torch.where(feasible, -(taus - mean).abs(), -torch.inf)))
 
+    @computed_on_cpu
     def chosen(self, objective: Measure, limits: Limits) -> int:
         """Choose a tau and return its index.
 
@@ -154,6 +156,7 @@ class Adjustments:
         single = self._first_of_the_best(torch.where(feasible, goodness, -torch.inf))
         return self._place(self._best_of_each(objective, limits), feasible, single)
 
+    @computed_on_cpu
     def held_out(self, objective: Measure, limits: Limits) -> Margins:
         """Count each bucket at the tau that the resamples without it choose; return margins ``[K]``.
 
@@ -179,6 +182,7 @@ class Adjustments:
     def _sums(self) -> Margins:
         return Margins(*(part.sum(0) for part in self.buckets))
 
+    @computed_on_cpu
     def gain(
         self, objective: Measure, limits: Limits, index: int, level: float, generator: torch.Generator | None
     ) -> Interval:

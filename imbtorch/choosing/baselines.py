@@ -143,7 +143,7 @@ def beats_baseline(
         counts: ``[..., K, K]`` counts, not rates. Many classes take long: K + 2 values for each draw.
         higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it.
         samples: number of draws.
-        generator: source of randomness, on the device of the counts; by default torch's.
+        generator: source of randomness, on the CPU; by default torch's.
 
     Returns:
         float64 ``[...]`` in [0, 1], the share of draws that the classifier wins, among those in which the measure has a

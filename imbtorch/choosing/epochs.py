@@ -10,7 +10,7 @@ from typing import overload
 import torch
 from torch import Tensor
 
-from imbtorch.arguments import whole_number
+from imbtorch.arguments import computed_on_cpu, whole_number
 from imbtorch.batches import readable
 from imbtorch.choosing.halves import (
     Layout,
@@ -155,6 +155,7 @@ def select_epoch(
     positions: Tensor | None = ..., sum_counts: SumCounts | None = ...
 ) -> dict[str, ChosenEpoch]: ...
 # fmt: on
+@computed_on_cpu
 def select_epoch(
     predictions: Tensor | Mapping[str, Tensor],
     target: Tensor,

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from imbtorch import measures as formulas
+from imbtorch.arguments import computed_on_cpu
 from imbtorch.choosing.ties import TIES, Ties, best_first, pareto_front, undominated
 from imbtorch.counts import Measure, check_choice, check_square, double, evaluated, matrix
 from imbtorch.measures.traits import by_any_name, direction_of
@@ -35,6 +36,7 @@ POINT: dict[str, Measure] = {
 }
 
 
+@computed_on_cpu
 def select_model(
     candidates: Mapping[str, Tensor] | Mapping[str, Mapping[str, float]],
     measures: Mapping[str, Measure] | None = None,
@@ -225,7 +227,7 @@ class Selection:
     @property
     def _higher(self) -> Tensor:
         """Directions of the measures, bool ``[S]``: True where higher is better."""
-        return torch.tensor(self.higher or (True,) * len(self.measures))
+        return torch.tensor(self.higher or (True,) * len(self.measures), device=self.values.device)
 
     @property
     def _worth(self) -> Tensor:

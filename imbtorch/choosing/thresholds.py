@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias, cast
 import torch
 from torch import Tensor
 
+from imbtorch.arguments import computed_on_cpu
 from imbtorch.choosing.promises import promised
 from imbtorch.counts import Counts, Measure, evaluated, ratio, rescaled
 from imbtorch.inference.draws import gammas
@@ -139,6 +140,7 @@ class Candidates(NamedTuple):
     counts: Tensor
     rates: Tensor
 
+    @computed_on_cpu
     def best(self, objective: Measure, limits: Limits, where: str) -> tuple[int, Tensor]:
         """Return the index of the best threshold within limits, and which of them keep the limits, bools ``[K]``.
 
@@ -158,6 +160,7 @@ class Candidates(NamedTuple):
         return int(order[feasible[order]][0])
 
 
+@computed_on_cpu
 def candidates(histogram: Tensor, thresholds: Tensor, shares: Tensor | None) -> Candidates:
     """Find the thresholds that predict differently; one at which nothing is flagged is always among them.
 
@@ -175,6 +178,7 @@ def candidates(histogram: Tensor, thresholds: Tensor, shares: Tensor | None) -> 
     return Candidates(thresholds[index], index, counts, _read_at(shares, counts.double()))
 
 
+@computed_on_cpu
 def operating_point(
     histogram: Tensor,
     thresholds: Tensor,
@@ -316,6 +320,7 @@ class Corrected(NamedTuple):
     halves: int
 
 
+@computed_on_cpu
 def corrected_counts(
     histogram: Tensor,
     thresholds: int,

@@ -9,7 +9,7 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from imbtorch.arguments import whole_number
+from imbtorch.arguments import computed_on_cpu, whole_number
 from imbtorch.counts import Measure, check_choice, check_square, ratio
 from imbtorch.errors import check_class_indices
 from imbtorch.inference.draws import Prior, Totals, chunks, gammas
@@ -64,6 +64,7 @@ class Comparison:
         return zip(interval_texts(self.difference), self.probability.flatten().tolist(), strict=True)
 
 
+@computed_on_cpu
 def compare(
     measure: Measure,
     counts_a: Tensor,
@@ -96,12 +97,12 @@ def compare(
         prior: prior of both models, as in :func:`posterior`.
         samples: number of draws.
         level: probability that the interval of the difference holds, in (0, 1).
-        generator: source of randomness, on the device of the counts; by default torch's.
+        generator: source of randomness, on the CPU; by default torch's.
         event_dims: number of event dimensions, as in :func:`posterior`.
         totals: ``"drawn"`` or ``"fixed"`` class totals, as in :func:`posterior`.
 
     Returns:
-        :class:`Comparison`.
+        :class:`Comparison`, on the CPU.
 
     Raises:
         ValueError: as :func:`posterior`, for counts of different shapes, and for a measure without a direction.
@@ -127,6 +128,7 @@ def compare(
     return _comparison(a.estimate - b.estimate, a.draws - b.draws, (-below, above), level, "posterior", better)
 
 
+@computed_on_cpu
 def paired_compare(
     measure: Measure,
     preds_a: Tensor,
@@ -167,12 +169,12 @@ def paired_compare(
         higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it.
         samples: number of draws.
         level: probability that the interval of the difference holds, in (0, 1).
-        generator: source of randomness, on the device of the inputs; by default torch's.
+        generator: source of randomness, on the CPU; by default torch's.
         totals: ``"drawn"`` or ``"fixed"`` class totals, as in :func:`imbtorch.analysis.posterior`.
 
     Returns:
-        :class:`Comparison` of a (``preds_a``) with b (``preds_b``): the difference is the value of a minus the value of
-        b, and the probability says how likely a is better.
+        :class:`Comparison`, on the CPU, of a (``preds_a``) with b (``preds_b``): the difference is the value of a minus
+        the value of b, and the probability says how likely a is better.
 
     Raises:
         ValueError: for shapes that differ, classes out of range, no samples, a level outside (0, 1), fewer than 2

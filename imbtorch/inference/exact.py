@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from imbtorch.arguments import computed_on_cpu
 from imbtorch.counts import check_choice
 from imbtorch.inference.draws import checked_counts, pooled_recall
 from imbtorch.inference.special import beta_cdf, beta_quantile
@@ -48,7 +49,7 @@ class BalancedAccuracyPosterior:
         if not 0 <= q <= 1:
             raise ValueError(f"q must lie in [0, 1], got {q!r}")
         cumulative, width = self._cumulative()
-        place = min(int(torch.searchsorted(cumulative, torch.tensor(q, dtype=cumulative.dtype))), len(self.grid) - 1)
+        place = min(int(torch.searchsorted(cumulative, cumulative.new_tensor(q))), len(self.grid) - 1)
         share = float(cumulative[place] - (cumulative[place - 1] if place else 0))
         over = float(cumulative[place]) - q
         return min(1.0, max(0.0, float(self.grid[place]) + (0.5 - (over / share if share else 0.0)) * width))
@@ -69,6 +70,7 @@ class BalancedAccuracyPosterior:
         return self.density.cumsum(0) / self.density.sum(), float(self.grid[-1] - self.grid[0]) / (len(self.grid) - 1)
 
 
+@computed_on_cpu
 def balanced_accuracy_posterior(
     counts: Tensor, prior: RecallPrior = "uniform", points: int = 262_144
 ) -> BalancedAccuracyPosterior:

@@ -11,7 +11,7 @@ from typing import get_args, overload
 import torch
 from torch import Tensor
 
-from imbtorch.arguments import check_generator, real_number, whole_number
+from imbtorch.arguments import check_generator, computed_on_cpu, real_number, whole_number
 from imbtorch.counts import (
     Counts,
     Margins,
@@ -107,6 +107,7 @@ def posterior(
     generator: torch.Generator | None = ..., draws: bool = ..., event_dims: int = ..., *, totals: Totals = ...
 ) -> dict[str, Interval]: ...
 # fmt: on
+@computed_on_cpu
 def posterior(
     measure: Measure | Mapping[str, Measure],
     counts: Tensor,
@@ -197,14 +198,14 @@ def posterior(
         prior: name of a prior, or pseudo-counts, as above.
         samples: number of draws.
         level: probability that the interval holds, in (0, 1).
-        generator: source of randomness, on the device of the counts; by default torch's.
+        generator: source of randomness, on the CPU; by default torch's.
         draws: keep the values of the draws.
         event_dims: number of last dimensions of the counts that one value is made of: 2 for a matrix, 3 for a measure
             that computes one value from all labels of ``[..., L, 2, 2]``.
         totals: ``"drawn"`` or ``"fixed"`` class totals, as above.
 
     Returns:
-        :class:`Interval`, or name -> interval.
+        :class:`Interval`, or name -> interval, on the CPU.
 
     Raises:
         ValueError: for counts that are NaN, infinite or negative, a level outside (0, 1), fewer than 2 samples, values
@@ -436,6 +437,7 @@ def bootstrap(
     generator: torch.Generator | None = ..., draws: bool = ..., event_dims: int = ..., *, clusters: bool = ...
 ) -> dict[str, Interval]: ...
 # fmt: on
+@computed_on_cpu
 def bootstrap(
     measure: Measure | Mapping[str, Measure],
     counts: Tensor,
@@ -485,13 +487,13 @@ def bootstrap(
         samples: number of resamples.
         level: probability with which the interval is designed to hold, in (0, 1).
         stratified: keep the number of targets of each class.
-        generator: source of randomness, on the device of the counts; by default torch's.
+        generator: source of randomness, on the CPU; by default torch's.
         draws: keep the values of the resamples.
         event_dims: number of event dimensions, as in :func:`posterior`.
         clusters: True if counts are ``[..., M, K, K]`` of M clusters, which are resampled as wholes.
 
     Returns:
-        :class:`Interval`, or name -> interval.
+        :class:`Interval`, or name -> interval, on the CPU.
 
     Raises:
         ValueError: for counts that are NaN, infinite, negative or not whole, a level outside (0, 1), fewer than 2

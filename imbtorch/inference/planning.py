@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from imbtorch.arguments import computed_on_cpu
 from imbtorch.counts import Measure, check_square, double, evaluated
 from imbtorch.inference.draws import multinomial
 from imbtorch.inference.intervals import posterior
@@ -18,6 +19,7 @@ MOST = 2**30  # greatest number of samples of the rarest class that is tried
 PRECISE = 1.01  # the result is at most 1 % above the least number that suffices for the test sets drawn here
 
 
+@computed_on_cpu
 def samples_needed(
     measure: Measure,
     rates: Tensor,

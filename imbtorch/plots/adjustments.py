@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from imbtorch.arguments import computed_on_cpu
 from imbtorch.plots.style import LEGEND_ROW, add_legend, display_names, figure_and_axes, line_style
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_adjustments"]
 
 
+@computed_on_cpu
 def plot_adjustments(
     taus: Tensor, lines: Mapping[str, Tensor], ax: Axes | None = None, *, chosen: float | None = None
 ) -> tuple[Figure | None, Axes]:

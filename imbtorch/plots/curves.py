@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from imbtorch.arguments import computed_on_cpu
 from imbtorch.counts import Measure, check_choice
 from imbtorch.plots.style import add_legend, display_names, figure_and_axes, line_style, literal
 from imbtorch.properties.correlation import Correlations
@@ -22,6 +23,7 @@ __all__ = ["plot_correlations", "plot_prevalence", "plot_sensitivity"]
 MOST_LISTED = 4  # most classes of which the label of an axis names each
 
 
+@computed_on_cpu
 def plot_correlations(
     correlations: Correlations, measure: str, ax: Axes | None = None, *, others: Sequence[str] | None = None
 ) -> tuple[Figure | None, Axes]:
@@ -68,6 +70,7 @@ def plot_correlations(
     return fig, ax
 
 
+@computed_on_cpu
 def plot_prevalence(
     measures: Mapping[str, Measure],
     counts: Tensor,
@@ -115,6 +118,7 @@ def plot_prevalence(
     return fig, ax
 
 
+@computed_on_cpu
 def plot_sensitivity(
     measures: Mapping[str, Measure],
     support: Tensor | Sequence[float],

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from imbtorch.arguments import computed_on_cpu
 from imbtorch.choosing.models import Selection
 from imbtorch.choosing.ties import undominated
 from imbtorch.measures.traits import measure_function
@@ -34,6 +35,7 @@ UNDOMINATED = "front of the undominated models"
 DOMINANCE = "Dominance (recall of positives - recall of negatives)"
 
 
+@computed_on_cpu
 def plot_accuracy_dominance(
     points: Selection | Mapping[str, Tensor] | Tensor | None = None,
     ax: Axes | None = None,

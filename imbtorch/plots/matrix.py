@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
 
+from imbtorch.arguments import computed_on_cpu
 from imbtorch.counts import check_square, normalized
 from imbtorch.inference.intervals import Interval
 from imbtorch.plots.style import display_names, figure_and_axes, interval_note, name_ticks
@@ -23,6 +24,7 @@ LEAST_FONT = 4.0  # points of the smallest readable numbers
 SHARE = {"true": "the true class", "pred": "the predicted class", "all": "all samples"}
 
 
+@computed_on_cpu
 def plot_confusion_matrix(
     counts: Tensor,
     ax: Axes | None = None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from imbtorch.arguments import computed_on_cpu
 from imbtorch.counts import Measure, evaluated
 from imbtorch.inference.intervals import Interval
 from imbtorch.plots.dominance import LEVELS, draw_dominance_space
@@ -51,6 +52,7 @@ UNREACHABLE = "out of reach at these class shares"
 EVEN_LEVELS = 9  # lines of equal value where no operating point is marked
 
 
+@computed_on_cpu
 def plot_roc(
     models: Models,
     ax: Axes | None = None,
@@ -100,6 +102,7 @@ def plot_roc(
     return fig, ax
 
 
+@computed_on_cpu
 def plot_precision_recall(
     models: Models,
     ax: Axes | None = None,
@@ -149,6 +152,7 @@ def plot_precision_recall(
     return fig, ax
 
 
+@computed_on_cpu
 def plot_best_thresholds(
     kind: Literal["roc", "precision_recall"],
     counts: Mapping[str, Tensor],
@@ -193,6 +197,7 @@ def plot_best_thresholds(
     return fig, ax
 
 
+@computed_on_cpu
 def plot_average_precisions(
     counts: Mapping[str, Tensor], ax: Axes | None = None, *, precisions: Interval, item: str
 ) -> tuple[Figure | None, Axes]:
@@ -214,6 +219,7 @@ def plot_average_precisions(
     return fig, ax
 
 
+@computed_on_cpu
 def plot_dominance_curve(
     models: Models,
     ax: Axes | None = None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from imbtorch.arguments import computed_on_cpu
 from imbtorch.counts import check_choice
 from imbtorch.inference.intervals import Interval
 from imbtorch.plots.style import BASELINE, LINES, add_legend, explain_baseline, figure_and_axes, line_style, literal
@@ -23,6 +24,7 @@ ROW = 0.2  # inches for each way of choosing
 FEW = 20  # number of epochs below which each one has its marker
 
 
+@computed_on_cpu
 def plot_selection(
     values: Mapping[str, Tensor | Sequence[float]],
     ax: Axes | None = None,

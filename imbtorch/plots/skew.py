@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
+from imbtorch.arguments import computed_on_cpu
 from imbtorch.counts import check_choice
 from imbtorch.plots.style import figure_and_axes
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_skew_map"]
 
 
+@computed_on_cpu
 def plot_skew_map(
     ratios: Tensor, ax: Axes | None = None, *, kind: Literal["log", "linear", "indicator"] = "log", limit: float = 16.0
 ) -> tuple[Figure | None, Axes]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
+from imbtorch.arguments import computed_on_cpu
 from imbtorch.inference.intervals import Interval
 from imbtorch.plots.style import (
     LEGEND_ROW,
@@ -31,6 +32,7 @@ __all__ = ["plot_sweep"]
 NEAR_AN_END = 0.2  # share of the axis at each end where a text centred on its point would leave the axes
 
 
+@computed_on_cpu
 def plot_sweep(
     thresholds: Tensor,
     values: Tensor,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from imbtorch.arguments import computed_on_cpu
 from imbtorch.inference.intervals import Interval
 from imbtorch.plots.style import (
     BASELINE,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_values"]
 
 
+@computed_on_cpu
 def plot_values(
     val: Tensor | Sequence[Tensor] | Interval,
     ax: Axes | None = None,

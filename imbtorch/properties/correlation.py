@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from imbtorch.arguments import check_generator
+from imbtorch.arguments import check_generator, computed_on_cpu
 from imbtorch.counts import Measure, evaluated, two_by_two
 
 __all__ = ["Correlations", "measure_correlations", "perturbed_scores"]
 
 
+@computed_on_cpu
 def perturbed_scores(
     n: int,
     positive_share: float,
@@ -67,6 +68,7 @@ def perturbed_scores(
     return least + noise * (most - least), target
 
 
+@computed_on_cpu
 def measure_correlations(
     measures: Mapping[str, Measure],
     shares: Sequence[float] = (0.05, 0.10, 0.15, 0.20, 0.25),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from imbtorch.arguments import check_generator
+from imbtorch.arguments import check_generator, computed_on_cpu
 from imbtorch.counts import Measure, evaluated
 from imbtorch.tables import aligned
 
@@ -31,6 +31,7 @@ SOKOLOVA = {
 """Transformation -> its number in Sokolova (2006); permutation and transpose have none."""
 
 
+@computed_on_cpu
 def invariances(
     measure: Measure, *, samples: int = 256, tolerance: float = 1e-9, generator: torch.Generator | None = None
 ) -> dict[str, bool]:

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from imbtorch.arguments import computed_on_cpu
 from imbtorch.counts import Measure, evaluated
 
 __all__ = ["SensitivityCurves", "sensitivity_curves"]
 
 
+@computed_on_cpu
 def sensitivity_curves(
     measures: Mapping[str, Measure],
     support: Tensor | Sequence[float],
