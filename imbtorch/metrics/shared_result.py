@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 from typing_extensions import Self
 
-from imbtorch.compat import batch_value, reader_of_one_value, warn_caller
+from imbtorch.compat import batch_value, warn_caller
 from imbtorch.metrics.base import CountsMetric
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import Row
@@ -24,16 +24,6 @@ __all__ = ["ReportedValue", "SharedResult"]
 NESTED = (
     ". A MetricCollection sets it on members of a collection inside it; add the report to the outer collection itself"
 )
-
-ALTERNATIVES = {
-    "self.log": "write self.log_dict(report), with the report an attribute of the module rather than in a "
-    "MetricCollection",
-    "BootStrapper": "report.interval(name) gives an interval, as does intervals=[name]",
-    "ClasswiseWrapper": "per_class=[name] gives the values of each class, by their names",
-    "MetricTracker.best_metric": "tracker.compute_all() gives the values of all steps, by name",
-    "MinMaxMetric": "wrap a single metric, such as ImbalanceAccuracy",
-    "MultioutputWrapper": "make a report for each output",
-}
 
 
 def _shown(prevalence: Tensor | None, task: str) -> tuple[float, ...] | None:
@@ -170,16 +160,7 @@ class SharedResult(CountsMetric):
         return state.clone()
 
     def _keep(self, result: Result) -> dict[str, Tensor]:
-        """Keep a result for later reads, and return its values by full name.
-
-        Raises:
-            TypeError: for callers that read a single value.
-        """
-        if reader := reader_of_one_value():
-            raise TypeError(
-                f"{reader} takes a tensor, but compute() of {type(self).__name__} returns a value for each name; "
-                f"{ALTERNATIVES[reader]}"
-            )
+        """Keep a result for later reads, and return its values by full name."""
         self._last, self._served, self._stale = result, None, False
         return self._by_full_name(result.rows)
 
