@@ -577,7 +577,7 @@ def where_they_differ(*texts: str) -> list[str]:
 
 def captures(device: torch.device) -> bool:
     """Return whether a CUDA graph is captured at the moment."""
-    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    return not torch.compiler.is_compiling() and device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
 def _normal(state: Tensor) -> Tensor:
