@@ -11,13 +11,13 @@ import sys
 import warnings
 
 import pytest
-import simulated_device
 import torch
 from processes import counted_collectives, launch
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix
 from torch.utils.data import DataLoader, SequentialSampler, TensorDataset
 from torchmetrics import MetricCollection
 from torchmetrics.utilities.distributed import gather_all_tensors
+from versions import needs_simulated_device
 
 import imbtorch
 from imbtorch import Accuracy, ExactBatchSampler, ImbalanceReport, LogitAdjustmentSweep, ThresholdSweep
@@ -662,6 +662,8 @@ def test_settings_are_compared_at_the_first_sync_alone():
 
 def sums_on_a_device_alone(rank, world):
     """Compute metrics of the CPU and of the simulated accelerator in a group that sums on the accelerator alone."""
+    import simulated_device  # noqa: F401, registers the device, which other packages would choose for their tests
+
     all_reduce = torch.distributed.all_reduce
 
     def by_the_device(tensor, *args, **kwargs):
@@ -683,7 +685,7 @@ def sums_on_a_device_alone(rank, world):
     return found, metric.compute().item()
 
 
-@pytest.mark.skipif(not simulated_device.AVAILABLE, reason="torch has no backends in Python")
+@needs_simulated_device
 def test_a_device_that_the_group_cannot_sum_is_an_error_on_all_processes():
     (zero, value), other = launch(2, sums_on_a_device_alone, timeout=60)
     assert (zero, value) == other

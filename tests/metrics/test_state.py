@@ -7,11 +7,12 @@ from fractions import Fraction
 import lightning
 import numpy as np
 import pytest
-import simulated_device
 import torch
 from cases import EVERY_TASK, FOUR_METRICS, assert_equal, batch, build, expected, joined, multiclass, resolved
+from processes import launch
 from sklearn import metrics as sklearn_metrics
 from torchmetrics import MetricCollection
+from versions import needs_simulated_device
 
 import imbtorch
 from imbtorch import Accuracy, ConfusionMatrix, ImbalanceReport, ThresholdSweep
@@ -144,23 +145,24 @@ def test_states_that_are_read_are_copies_and_leave_the_address():
 # --- captured in a graph ---------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def sim(monkeypatch):
-    """Simulated accelerator on which captures are noticed as on CUDA."""
-    if not simulated_device.AVAILABLE:
-        pytest.skip("torch has no backends in Python")
-    monkeypatch.setattr(state, "captures", lambda device: simulated_device.settings["graph"] is not None)
-    return simulated_device
+def simulated():
+    """Make the simulated accelerator, whose captures are noticed as those of CUDA are; for a process of its own."""
+    import simulated_device
+
+    torch.distributed.destroy_process_group()  # which does not know the device
+    state.captures = lambda device: simulated_device.settings["graph"] is not None
+    return simulated_device.Graph
 
 
 def on_sim(*parts):
     return [torch.tensor(part).to("sim") for part in parts]
 
 
-def test_a_captured_update_counts_after_reset_though_the_state_was_read(sim):
+def captured_and_read(rank, world):
+    graph_of = simulated()
     metric, given = Accuracy("multiclass", 3, on_invalid="warn").to("sim"), on_sim([0, 1, 2], [0, 1, 1])
     metric.persistent(True)
-    with sim.Graph() as graph:
+    with graph_of() as graph:
         metric.update(*given)
     for _ in range(2):
         _ = metric.metric_state, metric.state_dict()
@@ -171,8 +173,13 @@ def test_a_captured_update_counts_after_reset_though_the_state_was_read(sim):
         assert_equal(metric.compute().cpu(), 2 / 3)
 
 
-@pytest.mark.parametrize("act", ["update", "forward"])
-def test_a_state_that_others_hold_is_not_captured(act, sim):
+@needs_simulated_device
+def test_a_captured_update_counts_after_reset_though_the_state_was_read():
+    launch(1, captured_and_read)
+
+
+def captured_and_held(rank, world, act):
+    graph_of = simulated()
     given = on_sim([0, 1, 2], [0, 1, 1])
     metric = Accuracy("multiclass", 3, on_invalid="warn").to("sim")
     grouped, apart = (
@@ -188,18 +195,24 @@ def test_a_state_that_others_hold_is_not_captured(act, sim):
     for each in (metric, grouped):
         with (
             pytest.raises(RuntimeError, match=r"state of Accuracy is shared .*capture a clone\(\), or a Metric"),
-            sim.Graph(),
+            graph_of(),
         ):
             getattr(each, act)(*given)
     assert torch.equal(metric.local_confmat, before)
     metric.update(*given)  # outside of a graph it is copied
     for each in (apart, metric.clone()):
-        with sim.Graph() as graph:
+        with graph_of() as graph:
             getattr(each, act)(*given)
         each.reset()
         graph.replay()
         for counted in each.values() if each is apart else [each]:
             assert counted.local_confmat.sum() == 3
+
+
+@needs_simulated_device
+@pytest.mark.parametrize("act", ["update", "forward"])
+def test_a_state_that_others_hold_is_not_captured(act):
+    launch(1, captured_and_held, act)
 
 
 CONVERSIONS = {
