@@ -7,6 +7,7 @@ import inspect
 import operator
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, cast, get_args
 
 import numpy as np
@@ -71,13 +72,17 @@ def computed_on_cpu(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        moved, named = _on_cpu(args), _on_cpu(kwargs)
-        if torch.get_default_device().type == "cpu":  # the block below makes each call of torch slower
-            return function(*moved, **named)
-        with torch.device("cpu"):
-            return function(*moved, **named)
+        with cpu_by_default():
+            return function(*_on_cpu(args), **_on_cpu(kwargs))
 
     return wrapped
+
+
+def cpu_by_default() -> AbstractContextManager[Any]:
+    """Return a context in which new tensors are on the CPU."""
+    if torch.get_default_device().type == "cpu":  # a device as context makes each call of torch slower
+        return nullcontext()
+    return torch.device("cpu")
 
 
 def _on_cpu(value: Any) -> Any:

@@ -20,7 +20,6 @@ from typing import Any, cast
 
 import torch
 from torchmetrics import Metric, MetricCollection
-from torchmetrics.wrappers import BootStrapper, ClasswiseWrapper, MetricTracker, MinMaxMetric, MultioutputWrapper
 
 __all__ = [
     "batch_value",
@@ -29,8 +28,7 @@ __all__ = [
     "evaluation_of_transformers",
     "ignore_warnings",
     "logged",
-    "members_of_collection",
-    "reader_of_one_value",
+    "logged_in_training",
     "step_of_last_save",
     "stop_ignoring",
     "updated_by_collection",
@@ -52,20 +50,6 @@ def updated_by_collection() -> bool:
         return False
     caller = sys._getframe(2)
     return caller.f_code is _COLLECTION_UPDATE and bool(caller.f_locals["self"]._groups_checked)
-
-
-# torchmetrics/collections.py, MetricCollection._compute_and_reduce: `res = m.compute()` for each of its metrics.
-_COLLECTION_COMPUTE = MetricCollection._compute_and_reduce.__code__
-
-
-def members_of_collection() -> list[Metric]:
-    """Return the metrics of the ``MetricCollection`` that called this function, directly or not; none without one."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_PASSED):
-        if frame.f_code is _COLLECTION_COMPUTE:
-            return list(frame.f_locals["self"].values(copy_state=False))
-        frame = frame.f_back
-    return []
 
 
 # torchmetrics/metric.py, Metric.forward: `self._forward_cache = ...` is the only place that keeps the value of a batch.
@@ -99,30 +83,6 @@ def warn_once(shown: MutableSet[Any], key: Any, text: str) -> None:
         warn_caller(text)
 
 
-# torchmetrics/wrappers: `compute` of these classes takes what `compute` of its metric returns for a tensor, as in
-# `torch.stack([m.compute() for m in self.metrics])`; so does `MetricTracker.best_metric`, which calls `compute_all`.
-# lightning/pytorch/trainer/connectors/logger_connector/result.py, `_ResultMetric.compute`, for the value of `self.log`:
-# `return self.value.compute()`.
-_READERS = {inspect.getfile(kind): kind.__name__ for kind in (BootStrapper, ClasswiseWrapper, MinMaxMetric)}
-_READERS[inspect.getfile(MultioutputWrapper)] = "MultioutputWrapper"
-_TRACKER = MetricTracker.compute_all.__code__, MetricTracker.best_metric.__code__
-
-
-def reader_of_one_value() -> str:
-    """Return the class or method that called ``compute`` of a metric and takes its value for one tensor, or nothing."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_PASSED[0]):
-        if frame.f_code.co_name == "_value_of":  # one value of a report
-            return ""
-        frame = frame.f_back
-    if frame is None:
-        return ""
-    if type(frame.f_locals.get("self")).__name__ == "_ResultMetric":
-        return "self.log"
-    called = frame.f_code, frame.f_back and frame.f_back.f_code
-    return "MetricTracker.best_metric" if called == _TRACKER else _READERS.get(frame.f_code.co_filename, "")
-
-
 # --- Lightning ------------------------------------------------------------------------------------------------------
 
 
@@ -151,7 +111,18 @@ def stop_ignoring(entries: list[Any]) -> None:
 # each `self.log`, also before `trainer.callback_metrics` shows it, with `has_reset` where another loop logged it.
 def logged(trainer: Any) -> Iterator[tuple[str, Any]]:
     """Yield keys and results of what the running loop has logged; nothing if Lightning keeps them elsewhere."""
-    results = getattr(trainer, "_results", None)
+    yield from _entries(getattr(trainer, "_results", None))
+
+
+# lightning/pytorch/loops/training_epoch_loop.py: `self._results = _ResultCollection(training=True)`, which
+# `trainer._results` does not show during validation.
+def logged_in_training(trainer: Any) -> Iterator[tuple[str, Any]]:
+    """Yield keys and results of what this training epoch has logged; nothing if Lightning keeps them elsewhere."""
+    loop = getattr(getattr(trainer, "fit_loop", None), "epoch_loop", None)
+    yield from _entries(getattr(loop, "_results", None))
+
+
+def _entries(results: Any) -> Iterator[tuple[str, Any]]:
     for result in results.values() if isinstance(results, dict) else ():
         meta = getattr(result, "meta", None)
         name = getattr(meta, "name", None)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from imbtorch.choosing.ties import as_good_as_best
+from imbtorch.arguments import computed_on_cpu
 from imbtorch.counts import Counts, margins
 
 __all__ = ["choice_caveats"]
@@ -51,6 +52,7 @@ def choice_caveats(
     return caveats_of(counts, values, classes, higher_is_better, "epoch")
 
 
+@computed_on_cpu
 def caveats_of(
     counts: Counts, values: Tensor, classes: Sequence[str] | None, higher_is_better: bool, unit: str
 ) -> list[str]:

@@ -9,11 +9,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils._pytree import tree_leaves
 from torch.utils.data.distributed import DistributedSampler
 from torchmetrics import MetricCollection
+from torchmetrics.metric import jit_distributed_available
 from torchmetrics.wrappers import MetricTracker
 from torchmetrics.wrappers.abstract import WrapperMetric
 
@@ -23,6 +25,7 @@ from imbtorch.compat import (
     callback_of,
     ignore_warnings,
     logged,
+    logged_in_training,
     stop_ignoring,
     warn_once,
 )
@@ -49,11 +52,36 @@ class _Guard:
         self._ignored: list[Any] = []  # filters that suppress a warning of Lightning
         self._replaces_lightnings_warning = False
         self._held: dict[str, int] = {}  # path of a metric -> its updates when this epoch or evaluation began
-        self._sanity_logged: dict[
-            str, LoggedMetric | None
-        ] = {}  # names of the sanity check, with metrics of this package
+        self._compared_names = False
         # monitor, and whether it is compared by batches -> names of the metrics that it always equalled, and its values
         self._equals: dict[tuple[str, bool], tuple[set[str] | None, set[float]]] = {}
+
+    # --- processes that count together --------------------------------------------------------------------------------
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        """Check that counts are summed over the right processes, before the first batch."""
+        self._check_processes(trainer, pl_module)
+
+    def _check_processes(self, trainer: Any, module: nn.Module) -> None:
+        """Raise if several processes cannot sum their counts; warn if some of them get the same samples."""
+        summing = [path for path, metric in _metrics(module) if _sums_over_all(metric)]
+        if trainer.world_size == 1 or not summing or not self._is_first(trainer):
+            return
+        name = f"self.{summing[0]}"
+        if not torch.distributed.is_available() or not torch.distributed.is_initialized():
+            raise RuntimeError(
+                f"the trainer runs {trainer.world_size} processes, but torch.distributed is not initialized, so that "
+                f"{name} would report the samples of one process; use a strategy that initializes it, or build the "
+                "metric with a dist_sync_fn and a distributed_available_fn of your own"
+            )
+        if (copies := _tensor_parallel(trainer)) > 1:
+            self._warn(
+                trainer,
+                "tensor parallel",
+                f"{copies} tensor-parallel processes get the same samples, so that {name} counts each sample {copies} "
+                "times. Sum over the data-parallel processes: build the metric in configure_model with "
+                'process_group=self.device_mesh["data_parallel"].get_group()',
+            )
 
     # --- samples that are counted twice -------------------------------------------------------------------------------
 
@@ -65,15 +93,17 @@ class _Guard:
             self._ignored = ignore_warnings(LIGHTNINGS_SAMPLER_WARNING)
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """Let Lightning's warnings through again, once the loaders are made."""
+        """Let Lightning's warnings through again, once the loaders are made; check processes if nothing is trained."""
         self._stop_ignoring()
+        if not is_fitting(trainer):
+            self._check_processes(trainer, pl_module)
 
     on_test_start = on_validation_start
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Let Lightning's warnings through again, also if nothing was validated."""
         self._stop_ignoring()
-        self._held, self._sanity_logged = {}, {}
+        self._held, self._compared_names = {}, False
 
     def _stop_ignoring(self) -> None:
         stop_ignoring(self._ignored)
@@ -109,7 +139,6 @@ class _Guard:
         """Warn about metrics that add this batch to earlier counts."""
         if batch_idx == 0:
             self._check_logged_reports(trainer, pl_module)
-            self._check_names(trainer, pl_module)
             self._warn_of_earlier_counts(trainer, pl_module, "training")
             self._compare_plain_monitors(trainer, pl_module, of_batch=True)
 
@@ -178,9 +207,8 @@ class _Guard:
         if is_fitting(trainer):
             self._check_run(trainer, pl_module)
             self._compare_plain_monitors(trainer, pl_module)
-            if trainer.sanity_checking:
-                self._sanity_logged = dict.fromkeys((name for name, _ in logged(trainer)), None)
-                self._sanity_logged |= dict(_logged_metrics(trainer))
+            if not trainer.sanity_checking and not self._compared_names:
+                self._check_names(trainer, pl_module)
         elif self._is_first(trainer):
             self._warn_of_shared_metrics(trainer, dict(_logged_metrics(trainer)))
         if self._replaces_lightnings_warning or (is_fitting(trainer) and any(_logged_metrics(trainer))):
@@ -244,17 +272,20 @@ class _Guard:
                 )
 
     def _check_names(self, trainer: Any, module: nn.Module) -> None:
-        """Raise for a monitor one slip apart from a name that the sanity check logged; warn if it is only similar.
+        """Raise for a monitor one slip apart from a name that validation logged; warn if it is only similar.
 
-        It runs once, after the first batch of training: until then a name of ``training_step`` is not known.
+        It runs once, after the first validation: until then, names of both training and validation may be unknown.
         """
-        sanity_logged, self._sanity_logged = self._sanity_logged, {}
-        metrics = {name: metric for name, metric in sanity_logged.items() if metric is not None}
-        known = {*sanity_logged, *trainer.callback_metrics, *_calls(module), *(name for name, _ in logged(trainer))}
-        for who, key, mode in _monitors(trainer) if metrics and self._is_first(trainer) else ():
+        self._compared_names = True
+        metrics = dict(_logged_metrics(trainer))
+        if not metrics or not self._is_first(trainer):
+            return
+        results = *logged(trainer), *logged_in_training(trainer)
+        known = {*trainer.callback_metrics, *_calls(module), *(name for name, _ in results)}
+        for who, key, mode in _monitors(trainer):
             if key in known:
                 continue
-            unknown = f"{who}(monitor={key!r}): neither the sanity check nor the first training batch logged {key!r}"
+            unknown = f"{who}(monitor={key!r}): neither training nor the first validation logged {key!r}"
             slips = [name for name in metrics if one_slip_apart(key, name)]
             if slips:
                 better = metrics[slips[0]].higher_is_better
@@ -364,11 +395,12 @@ class MonitorGuard(_Guard, Callback):
     ``ModelCheckpoint`` and ``EarlyStopping`` default to ``mode="min"``; with ``val_iam`` that keeps the worst epoch.
     The guard compares the mode of everything that has ``monitor`` and ``mode``, and of ``ReduceLROnPlateau``, with
     ``higher_is_better`` of the logged metric, and raises ``ValueError`` if they disagree. It does so in the sanity
-    check, or at the end of the first validation; for values logged by training at the end of the training epoch. After
-    the first training batch it raises ``ValueError`` for a misspelt monitor, such as ``val_iamm``: a name that nothing
-    logged and that differs by a letter more or less, two swapped letters, case or separators from a name of this
-    package that the sanity check logged. A report that a step passes to ``self.log`` raises ``TypeError``. The guard
-    also warns, once each, about
+    check, or at the end of the first validation; for values logged by training at the end of the training epoch. At the
+    end of the first validation after training has begun, it raises ``ValueError`` for a misspelt monitor, such as
+    ``val_iamm``: a name that nothing logged and that differs by a letter more or less, two swapped letters, case or
+    separators from a name of this package that this validation logged. A report that a step passes to ``self.log``
+    raises ``TypeError``. A trainer with several processes but without ``torch.distributed``, which would sum their
+    counts, raises ``RuntimeError``. The guard also warns, once each, about
 
     - a monitored name that nothing has logged and that is only similar, such as ``iam`` for ``val_iam``,
     - a monitored value without a known direction, such as dominance or a function of your own,
@@ -377,6 +409,7 @@ class MonitorGuard(_Guard, Callback):
       module returned, at two different values; -1, 0, .5 and 1 do not count, since many measures have them at first,
     - a metric that adds to the counts of an earlier epoch, because nothing resets it,
     - one metric logged for several dataloaders,
+    - tensor-parallel processes, which get the same samples, if a metric has no ``process_group``,
     - a ``DistributedSampler`` that repeats samples in validation or test. Lightning's own warning, which comes even if
       no sample is repeated, is suppressed in ``validate`` and ``test`` of modules with metrics of this package.
 
@@ -418,6 +451,19 @@ def _logged_metrics(trainer: Any) -> Iterator[tuple[str, LoggedMetric]]:
             inside = [metric for _, metric in _metrics(result.value)]
             if len({metric.higher_is_better for metric in inside}) == 1:
                 yield name, inside[0]
+
+
+def _sums_over_all(metric: SyncedMetric) -> bool:
+    """Return whether a metric sums over all processes, without processes or functions of the user's choice."""
+    default = metric.distributed_available_fn is jit_distributed_available
+    return default and metric.sync_on_compute and metric.process_group is None and metric.dist_sync_fn is None
+
+
+def _tensor_parallel(trainer: Any) -> int:
+    """Return the number of processes that share each sample by tensor parallelism; 1 without a mesh of devices."""
+    mesh: Any = getattr(trainer.strategy, "device_mesh", None)
+    names = getattr(mesh, "mesh_dim_names", None) or ()
+    return int(mesh["tensor_parallel"].size()) if "tensor_parallel" in names else 1
 
 
 def _monitors(trainer: Any) -> Iterator[tuple[str, str, str]]:

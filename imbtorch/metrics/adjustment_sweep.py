@@ -211,9 +211,9 @@ class LogitAdjustmentSweep(SharedResult):
         values = dict(zip(settings.rows, shown((tau, value)), strict=True))
         return LogitAdjustmentResult(values, buckets, settings, index, not problem), problem
 
-    def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> dict[str, Tensor]:
+    def _values_of_a_batch(self, counter: Counter, state: Tensor) -> dict[Row, Tensor]:
         assert isinstance(counter, AdjustedMargins)
-        return self._by_full_name(self._on_device(self._result(counter.of_buckets(state.cpu()))[0].rows))
+        return self._result(counter.of_buckets(state))[0].rows
 
     def compute(self) -> dict[str, Tensor]:
         """Compute the best tau and the value there from the scores of all processes (a collective step).

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import partial
 from inspect import unwrap
-from types import CellType, CodeType, FunctionType
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypedDict, get_args
 
 import numpy as np
@@ -17,7 +16,7 @@ from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
 from imbtorch.batches import FAULTS, Batch
-from imbtorch.compat import members_of_collection, warn_once
+from imbtorch.compat import warn_once
 from imbtorch.counts import Counts, Margins, check_choice, shown_dtype, sums
 from imbtorch.kernels import reading_is_free
 from imbtorch.measures import Average
@@ -82,6 +81,9 @@ KEPT = (
 )
 
 
+_UPDATES: dict[str, list[Any]] = {}
+"""Methods ``update`` that classes outside this package define, by their name."""
+
 SYNCED = "The metric is synced; call unsync() before forward()."
 
 
@@ -106,7 +108,7 @@ class CountsMetric(SummedState):
     """
 
     _own_update: ClassVar[str] = ""
-    """Digest of an ``update`` that a class outside this package defines."""
+    """Digest of the name of an ``update`` that a class outside this package defines, numbered within functions."""
 
     warns_of_unseen: bool = True
     """True if ``compute`` warns about classes without targets, which a mean over classes leaves out."""
@@ -128,8 +130,13 @@ class CountsMetric(SummedState):
         """Let ``forward`` call an ``update`` that a class outside this package defines."""
         super().__init_subclass__(**kwargs)
         if not str(cls.update.__module__).startswith("imbtorch."):  # None for a class that exec has made
-            # a collection takes metrics whose states have equal names for metrics that count alike
-            cls._own_update = f"_{digest(canonical(cls.update)):012x}"
+            # a collection merges metrics whose states have equal names, so that each update needs a name of its own
+            name = canonical(cls.update)
+            alike = _UPDATES.setdefault(name, [])
+            if cls.update not in alike:
+                alike.append(cls.update)
+            number = alike.index(cls.update) if "<locals>" in name else 0
+            cls._own_update = f"_{digest(f'{name} {number}'):012x}"
             if str(cls.forward.__module__).startswith("imbtorch."):
                 cls.forward = _forward_through_update  # type: ignore[method-assign, assignment]
 
@@ -342,17 +349,8 @@ class CountsMetric(SummedState):
             raise ValueError(self._unseen_text(unseen, read_at=True, needed=True))
         if total == 0 and not uncounted:
             self._warn_once("empty", f"{type(self).__name__} has counted no sample, so there is nothing to report")
-        elif missing and not uncounted and self.warns_of_unseen and self._may_warn("unseen") and not self._told():
+        elif missing and not uncounted and self.warns_of_unseen and self._may_warn("unseen"):
             self._warn_once("unseen", self._unseen_text(unseen, read_at=prevalence is not None))
-
-    def _told(self) -> bool:
-        """Return whether another metric of the collection that computes this one has warned about classes."""
-        return any(
-            isinstance(each, CountsMetric)
-            and "unseen" in each._already_warned
-            and each.counting.size == self.counting.size
-            for each in members_of_collection()
-        )
 
     def _unseen(self, actual: Tensor, prevalence: Tensor | None) -> Tensor:
         """Return a mask of the classes or labels without targets; given ``prevalence``, only of those with a share."""
@@ -451,41 +449,29 @@ def uncounted_text(name: str, tally: Sequence[float]) -> str:
     return f"{name} did not count {sum(map(int, tally))} of the samples it was given: {found}"
 
 
-def canonical(value: object, within: tuple[object, ...] = ()) -> str:
+def canonical(value: object) -> str:
     """Convert a setting to a text that is equal in every process, without addresses of objects or the order of sets.
 
-    A module and a name identify most functions. Lambdas and functions within functions also have a digest of their
-    code, their defaults and the variables of the enclosing function that they read.
-
-    Args:
-        value: setting.
-        within: functions whose text the text of the value is part of.
+    Functions, classes and objects of unknown kinds are named by module and name, whatever their code is.
     """
-    text = partial(canonical, within=within)
     if isinstance(value, (Tensor, np.ndarray, np.generic)):
-        return text(value.tolist())
+        return canonical(value.tolist())
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{text(key)}: {text(each)}" for key, each in value.items()) + "}"
+        return "{" + ", ".join(f"{canonical(key)}: {canonical(each)}" for key, each in value.items()) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(text, value)) + "]"
+        return "[" + ", ".join(map(canonical, value)) + "]"
     if isinstance(value, (set, frozenset)):
-        return text(sorted(map(text, value)))
+        return canonical(sorted(map(canonical, value)))
     if isinstance(value, partial):
-        return f"{text(value.func)}{text(value.args)}{text(value.keywords)}"
+        return f"{canonical(value.func)}{canonical(value.args)}{canonical(value.keywords)}"
     if is_dataclass(value) and not isinstance(value, type):
-        return type(value).__qualname__ + text({each.name: getattr(value, each.name, None) for each in fields(value)})
-    if isinstance(value, CodeType):
-        return text((value.co_code, value.co_consts, value.co_names))
+        parts = {each.name: getattr(value, each.name, None) for each in fields(value)}
+        return type(value).__qualname__ + canonical(parts)
     if value is None or isinstance(value, (bool, int, float, str, bytes)):
         return repr(value)
     bare: Any = unwrap(value) if callable(value) else value
     named = bare if hasattr(bare, "__qualname__") else type(bare)
-    name = f"{getattr(named, '__module__', '')}.{getattr(named, '__qualname__', '')}"
-    if not isinstance(bare, FunctionType) or "<" not in name or bare in within:
-        return name
-    enclosed = [cell.cell_contents for cell in bare.__closure__ or () if cell != CellType()]
-    parts = (bare.__code__, bare.__defaults__, bare.__kwdefaults__, enclosed)
-    return f"{name} {digest(canonical(parts, (*within, bare))):012x}"
+    return f"{getattr(named, '__module__', '')}.{getattr(named, '__qualname__', '')}"
 
 
 class LocalCounts(CountsMetric):

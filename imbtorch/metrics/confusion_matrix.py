@@ -13,7 +13,17 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.counts import Counts, Margins, Normalize, check_choice, check_square, normalized, rescaled, sums
+from imbtorch.counts import (
+    Counts,
+    Margins,
+    Normalize,
+    check_choice,
+    check_square,
+    has_float64,
+    normalized,
+    rescaled,
+    sums,
+)
 from imbtorch.measures import (
     Average,
     accuracy,
@@ -232,6 +242,7 @@ class ConfusionMatrixMetric(LocalCounts):
         return self._reported(counts)
 
     def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> Tensor:
+        state = state if has_float64(state.device) else state.cpu()
         return self._reported(self._needed(counter.counts(state)))
 
     def _needed(self, counts: Counts) -> Counts:

@@ -201,7 +201,7 @@ class HandTill(SyncedMetric):
         if self.dist_sync_on_step:
             samples = self._of_all_processes(*samples)
         scores, starts = self._by_class(*samples)
-        value = self._mean_area(scores, starts.tolist())
+        value = self._mean_area(scores, starts, starts.tolist())
         self._forward_cache: Any = value
         return value
 
@@ -222,7 +222,7 @@ class HandTill(SyncedMetric):
             )
         if any(tally):
             raise ValueError(f"{uncounted_text('HandTill', tally)}; correct the input and call reset()")
-        value = self._mean_area(scores, places)
+        value = self._mean_area(scores, starts, places)
         if sum(before < after for before, after in pairwise(places)) < 2 and rank_zero():
             warnings.warn("HandTill needs targets of at least two classes; its value is nan", stacklevel=4)
         return value
@@ -274,23 +274,22 @@ class HandTill(SyncedMetric):
         classes = torch.arange(self.num_classes + 1, device=target.device)
         return scores[order], torch.searchsorted(target[order], classes)
 
-    def _mean_area(self, scores: Tensor, starts: list[int]) -> Tensor:
+    def _mean_area(self, scores: Tensor, starts: Tensor, places: list[int]) -> Tensor:
         """Return the mean area over all ordered pairs of classes with targets; nan without a pair.
 
         Args:
             scores: scores ``[N, K]`` sorted by target.
-            starts: first sample of each class, and the number of samples.
+            starts: first sample of each class, and the number of samples, on the device of the scores.
+            places: the same numbers.
         """
-        ranked, ends = scores[starts[0] :], torch.tensor(starts, device="cpu") - starts[0]
-        places = ends.to(scores.device, non_blocking=True)
         twice_won = []  # wins [i, j] of class i over class j by the score for i, ties one half
-        for label, (start, end) in enumerate(pairwise(ends.tolist())):
-            column = ranked[:, label].contiguous()
+        for label, (start, end) in enumerate(pairwise(places)):
+            column = scores[:, label].contiguous()
             own = column[start:end].sort().values
             twice_lost = torch.searchsorted(own, column) + torch.searchsorted(own, column, right=True)
             so_far = torch.nn.functional.pad((2 * (end - start) - twice_lost).cumsum(0), (1, 0))
-            twice_won.append(so_far[places].diff())
-        members = ends.diff().double()
+            twice_won.append(so_far[starts].diff())
+        members = torch.tensor(places, device="cpu").diff().double()
         areas = ratio(torch.stack(twice_won).cpu().double() / 2, members.unsqueeze(-1) * members)
         present = members > 0
         pairs = present.unsqueeze(-1) & present & ~torch.eye(self.num_classes, dtype=torch.bool, device="cpu")

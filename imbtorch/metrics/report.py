@@ -270,10 +270,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
     def _counter_of_a_batch(self) -> Counter:
         return self._counting.of_a_batch(self._prevalence is not None or self._settings.needs_matrix)
 
-    def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> dict[str, Tensor]:
+    def _values_of_a_batch(self, counter: Counter, state: Tensor) -> dict[Row, Tensor]:
         assert isinstance(counter, Counting)
-        values = self._settings.read(Snapshot.of(counter, state.cpu(), self._prevalence), drawn=False)
-        return self._by_full_name(self._on_device(values))
+        return self._settings.read(Snapshot.of(counter, state, self._prevalence), drawn=False)
 
     def compute(self) -> dict[str, Tensor]:
         """Compute all values from the counts of all processes, by name (a collective step).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import collections
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, cast
@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 from typing_extensions import Self
 
-from imbtorch.compat import batch_value, reader_of_one_value, warn_caller
+from imbtorch.arguments import cpu_by_default
+from imbtorch.compat import batch_value, warn_caller
 from imbtorch.counts import has_float64
-from imbtorch.metrics.base import CountsMetric
+from imbtorch.metrics.base import Counter, CountsMetric
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import Row
 from imbtorch.metrics.state import Setting, property_names
@@ -26,16 +27,6 @@ __all__ = ["ReportedValue", "SharedResult"]
 NESTED = (
     ". A MetricCollection sets it on members of a collection inside it; add the report to the outer collection itself"
 )
-
-ALTERNATIVES = {
-    "self.log": "write self.log_dict(report), with the report an attribute of the module rather than in a "
-    "MetricCollection",
-    "BootStrapper": "report.interval(name) gives an interval, as does intervals=[name]",
-    "ClasswiseWrapper": "per_class=[name] gives the values of each class, by their names",
-    "MetricTracker.best_metric": "tracker.compute_all() gives the values of all steps, by name",
-    "MinMaxMetric": "wrap a single metric, such as ImbalanceAccuracy",
-    "MultioutputWrapper": "make a report for each output",
-}
 
 
 def _shown(prevalence: Tensor | None, task: str) -> tuple[float, ...] | None:
@@ -173,32 +164,30 @@ class SharedResult(CountsMetric):
         return state.clone()
 
     def _keep(self, result: Result) -> dict[str, Tensor]:
-        """Keep a result for later reads, and return its values by full name.
-
-        Raises:
-            TypeError: for callers that read a single value.
-        """
-        if reader := reader_of_one_value():
-            raise TypeError(
-                f"{reader} takes a tensor, but compute() of {type(self).__name__} returns a value for each name; "
-                f"{ALTERNATIVES[reader]}"
-            )
+        """Keep a result for later reads, and return its values by full name."""
         values = self._on_device(result.rows)
         # Module.__setattr__ takes as long as a measure
         vars(self).update(_last=result, _served=None, _stale=False, _reported_values=values)
         return self._by_full_name(values)
 
+    def _values_of_a_batch(self, counter: Counter, state: Tensor) -> dict[Row, Tensor]:
+        """Return the values of the state of one batch, on the CPU."""
+        raise NotImplementedError
+
+    def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> dict[str, Tensor]:
+        with cpu_by_default():
+            return self._by_full_name(self._on_device(self._values_of_a_batch(counter, state.cpu())))
+
     def _on_device(self, values: Mapping[Row, Tensor]) -> dict[Row, Tensor]:
-        """Copy scalars to the device of the counts, at once for each dtype and without a wait."""
-        if self._state.is_cpu:
+        """Copy scalars to the device of the counts, all at once and without a wait."""
+        device = self._state.device
+        if device.type == "cpu":
             return dict(values)
-        moved = dict(values)
-        for dtype in {value.dtype for value in values.values()}:
-            rows = [row for row, value in values.items() if value.dtype == dtype]
-            wide = dtype if has_float64(self._state.device) else torch.float32
-            there = torch.stack([values[row] for row in rows]).to(wide).to(self._state.device, non_blocking=True)
-            moved |= zip(rows, there.unbind(), strict=True)
-        return moved
+        kind = torch.float64 if has_float64(device) else torch.float32
+        there = torch.stack([value.to(kind) for value in values.values()]).to(device, non_blocking=True)
+        narrow = there.to(torch.float32).unbind()
+        moved = zip(values.items(), there.unbind(), narrow, strict=True)
+        return {row: wide if value.dtype == torch.float64 else single for (row, value), wide, single in moved}
 
     def _value_of(self, row: Row) -> Tensor:
         """Return one value from the shared result; compute the result first if it must be."""
@@ -382,7 +371,7 @@ def checked_names(class_names: Sequence[str]) -> list[str]:
     names = list(class_names)
     if not all(isinstance(name, str) and name for name in names):
         raise TypeError(f"class_names must be non-empty strings, got {names!r}")
-    twice = sorted(name for name, times in Counter(names).items() if times > 1)
+    twice = sorted(name for name, times in collections.Counter(names).items() if times > 1)
     if twice:
         raise ValueError(f"class_names must differ, got {', '.join(twice)} more than once")
     return names

@@ -7,7 +7,6 @@ import hashlib
 import inspect
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from operator import attrgetter
 from typing import Any, Generic, NoReturn, TypeVar, overload
 
@@ -17,7 +16,7 @@ from torchmetrics import Metric
 from torchmetrics.utilities.data import dim_zero_sum
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
-from imbtorch.arguments import refuse_arguments_of_others
+from imbtorch.arguments import cpu_by_default, refuse_arguments_of_others
 from imbtorch.compat import updated_by_collection
 from imbtorch.counts import has_float64
 from imbtorch.suggestions import did_you_mean
@@ -25,7 +24,7 @@ from imbtorch.suggestions import did_you_mean
 __all__ = ["Setting", "SummedState", "SyncedMetric"]
 
 T = TypeVar("T")
-SHOWN = 1000  # characters of the settings that an error shows
+SHOWN = 80  # characters that an error shows of each of two settings, from shortly before they differ
 CHANGED = {"_stale": True, "_empty": False}  # flags of a metric after its counts changed
 
 
@@ -68,17 +67,41 @@ def property_names(cls: type) -> list[str]:
     return [name for base in cls.__mro__ for name, value in vars(base).items() if isinstance(value, property)]
 
 
+class ProcessGroup:
+    """Process group of a metric, which copies of the metric share and no other process knows."""
+
+    def __init__(self, processes: Any | None = None) -> None:
+        self.processes = processes
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ProcessGroup:
+        """Return the group itself."""
+        return self
+
+    def __reduce__(self) -> tuple[type[ProcessGroup], tuple[()]]:
+        """Raise a TypeError when a metric that has a process group is pickled."""
+        if self.processes is not None:
+            raise TypeError(
+                "a metric with a process_group cannot be pickled, since another process does not know the group; set "
+                "metric.process_group = None before, and set it again where the metric is used"
+            )
+        return ProcessGroup, ()
+
+
 class SyncedMetric(Metric):
     """Base of the metrics that compute from the states of all processes.
 
     The first sync in a process group compares the settings of its processes, before states of other lengths or dtypes
-    could meet in one collective operation.
+    could meet in one collective operation. It compares functions by module and name: if processes define a function of
+    one name differently, it does not notice.
+
+    Copies have the same ``process_group``. A process group cannot be pickled; pickling raises an error that says so.
 
     Attributes:
         last_value: value that ``compute`` returned last, also after ``reset``; None before the first.
     """
 
     last_value: Any = None
+    _group = ProcessGroup()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Keep TorchScript from compiling properties, which a scripted module does not read."""
@@ -97,8 +120,17 @@ class SyncedMetric(Metric):
             raise TypeError(f"{type(self).__name__} has no argument {unknown[0]!r}{meant}") from None
         self._alike_in: list[Any] = []  # process groups in which all processes have the same settings
 
+    @property
+    def process_group(self) -> Any | None:
+        """Processes to sum over; None for all."""
+        return self._group.processes
+
+    @process_group.setter
+    def process_group(self, processes: Any | None) -> None:
+        self._group = ProcessGroup(processes)
+
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state to pickle or copy, without process groups, which no other process knows."""
+        """Return the state to pickle or copy; a copy compares settings at its own first sync."""
         return super().__getstate__() | {"_alike_in": []}
 
     # --- equal settings on all processes ----------------------------------------------------------------------------
@@ -107,41 +139,46 @@ class SyncedMetric(Metric):
         """Return the settings that must be equal on all processes, as text."""
         return f"{type(self).__qualname__} dist_sync_on_step={self.dist_sync_on_step}"
 
-    @cached_property
-    def _marks(self) -> tuple[int, int, int]:
-        """Numbers whose sums over all processes tell whether the settings are alike: 1, h and h squared, h a digest.
-
-        By the Cauchy-Schwarz inequality, the number of processes times the sum of the squares equals the square of the
-        sum only if all digests are equal.
-        """
-        short = digest(self._settings_text()) >> 28  # 20 bits, so that float64 holds the sums of thousands of processes
-        return 1, short, short**2
-
-    def _check_marks(self, sums: Tensor) -> None:
-        """Raise RuntimeError, on all processes, unless the sums of their marks show equal settings."""
-        processes, digests, squares = map(int, sums.tolist())
-        if processes * squares != digests**2:
-            text = self._settings_text()
-            raise RuntimeError(
-                f"{type(self).__name__} is not set up alike on all processes, so that their samples must not be put "
-                f"together; on this process it is {text[:SHOWN]}{' ...' if len(text) > SHOWN else ''}. Build it from "
-                "the same arguments on every process (class names in the same order)"
-            )
-
     def _check_first_sync(
         self, device: torch.device, dist_sync_fn: Callable[..., list[Tensor]] | None, process_group: Any | None
     ) -> None:
         """Compare the settings of several processes, once for each process group (a collective step).
 
+        The largest digest and the largest negative digest are opposite numbers only if all digests are equal.
+
         Raises:
-            RuntimeError: on all processes, if their settings differ.
+            RuntimeError: on all processes, if their settings differ, or if the process group has no backend for the
+                device of a state.
         """
         initialized = torch.distributed.is_available() and torch.distributed.is_initialized()
         group = process_group or (torch.distributed.group.WORLD if initialized else None)
         alone = dist_sync_fn is None and initialized and torch.distributed.get_world_size(group) == 1
-        if not alone and not any(known is group for known in self._alike_in):
-            self._check_marks(total(torch.tensor(self._marks, device=device), dist_sync_fn, process_group))
-            self._alike_in.append(group)
+        if alone or any(known is group for known in self._alike_in):
+            return
+        kinds = backend_devices(group) if dist_sync_fn is None else []
+        misplaced = bool(kinds) and device.type not in kinds
+        device = torch.device(kinds[0]) if misplaced else device
+        text = self._settings_text()
+        own, encoded = digest(text), text.encode()
+        numbers = torch.tensor([own, -own, len(encoded), misplaced], device=device)
+        highest, opposite, length, elsewhere = over_processes(numbers, dist_sync_fn, group, largest=True).tolist()
+        if elsewhere:
+            raise RuntimeError(
+                f"{type(self).__name__} is on a device for which its process group has no backend, on this process or "
+                f"another one; move it by metric.to({kinds[0]!r}), or make it an attribute of the module that you move"
+            )
+        if highest != -opposite:  # show the texts of the highest and of the lowest digest, on all processes
+            texts = torch.zeros(2, length, dtype=torch.uint8)
+            for row, shown in zip(texts, (own == highest, own == -opposite), strict=True):
+                row[: len(encoded)] = torch.tensor([*encoded], dtype=torch.uint8) if shown else 0
+            rows = over_processes(texts.to(device), dist_sync_fn, group, largest=True).tolist()
+            one, another = where_they_differ(*(bytes(row).rstrip(b"\0").decode() for row in rows))
+            raise RuntimeError(
+                f"{type(self).__name__} is not set up alike on all processes, so that their samples must not be put "
+                f"together: on one process it is {one}, on another one {another}. Build it from the same arguments on "
+                "every process (class names in the same order)"
+            )
+        self._alike_in.append(group)
 
     def __getattr__(self, name: str) -> Any:
         """Raise AttributeError; for ``items``, which Lightning's ``log_dict`` calls, with a remedy."""
@@ -161,8 +198,11 @@ class SyncedMetric(Metric):
 
         @functools.wraps(compute)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with self.sync_context(
-                dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
+            with (
+                self.sync_context(
+                    dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
+                ),
+                cpu_by_default(),
             ):
                 self.last_value = compute(*args, **kwargs)
             return self.last_value
@@ -220,6 +260,11 @@ class SummedState(SyncedMetric):
     CUDA graph. torchmetrics shares states by reference (compute groups, wrappers). This class therefore records whether
     it owns its tensor and whether other objects hold it, and copies it before it would change another metric's counts.
 
+    ``metric_state`` and ``state_dict`` return copies. A state that other objects hold cannot be captured in a CUDA
+    graph: ``update`` and ``forward`` raise. If you capture an update first and share the state afterwards (in a
+    ``MetricCollection`` with compute groups, or by reading the attribute of its name) or move the metric to another
+    device, ``reset`` takes another tensor and replays count into the old one: capture again.
+
     Args:
         name: attribute that returns the state. Metrics that count differently need different names, since torchmetrics'
             ``MetricCollection`` merges metrics whose states have equal names and first values.
@@ -258,6 +303,12 @@ class SummedState(SyncedMetric):
             exclusive: copy the state also if other objects merely hold it, so that they do not see the change. The
                 members of a compute group must see the updates of their leader (:attr:`_leads`) and no other change.
         """
+        if self._lent and captures(self._state.device):
+            raise RuntimeError(
+                f"the state of {type(self).__name__} is shared with other objects, such as the compute group of a "
+                "MetricCollection, so that a CUDA graph would go on counting in a tensor that the metric gives up; "
+                "capture a clone(), or a MetricCollection(..., compute_groups=False)"
+            )
         # In torchmetrics, two MulticlassConfusionMatrix in a collection that counted 30 samples share one tensor. If
         # both are then updated separately with 60 more, each holds 150 samples instead of 90.
         if not self._owned or (exclusive and self._lent):
@@ -280,6 +331,18 @@ class SummedState(SyncedMetric):
             raise ValueError(misfit)
         self._state, self._owned, self._lent = value, False, True
         self._note_change()
+
+    @property
+    def metric_state(self) -> dict[str, list[Tensor] | Tensor]:
+        """Copy of the state of this process, by its name."""
+        return {self._state_name: self._state.clone()}
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
+        """Return a copy of the state, if ``persistent(True)`` asked for it; arguments as in torch."""
+        lent = self._lent
+        saved = super().state_dict(*args, **kwargs)
+        self._lent = lent  # torchmetrics reads the state by its name and copies it
+        return saved
 
     def _misfit(self, value: object) -> str:
         """Describe the error in a state from outside; return an empty text if it fits."""
@@ -461,9 +524,7 @@ class SummedState(SyncedMetric):
         """
         group = process_group or self.process_group
         self._check_first_sync(state.device, dist_sync_fn, group)
-        summed = total(torch.cat((state, state.new_tensor(self._marks))), dist_sync_fn, group)
-        self._check_marks(summed[-3:])
-        return summed[:-3]
+        return over_processes(state, dist_sync_fn, group)
 
     def unsync(self, should_unsync: bool = True) -> None:
         """Restore this process's own counts.
@@ -489,12 +550,37 @@ def digest(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
 
 
-def total(own: Tensor, dist_sync_fn: Callable[..., list[Tensor]] | None, group: Any | None) -> Tensor:
-    """Sum a tensor over all processes, by a function that gathers tensors or, without one, in place."""
+def over_processes(
+    own: Tensor, dist_sync_fn: Callable[..., list[Tensor]] | None, group: Any | None, largest: bool = False
+) -> Tensor:
+    """Return the sum or the maximum of a tensor over all processes, by a function that gathers or by ``all_reduce``."""
     if dist_sync_fn is not None:
-        return torch.stack(dist_sync_fn(own, group=group)).sum(0)
-    torch.distributed.all_reduce(own, group=group)
+        gathered = torch.stack(dist_sync_fn(own, group=group))
+        return gathered.amax(0) if largest else gathered.sum(0)
+    own, operation = own.clone(), torch.distributed.ReduceOp.MAX if largest else torch.distributed.ReduceOp.SUM
+    torch.distributed.all_reduce(own, operation, group=group)
     return own
+
+
+def backend_devices(group: Any | None) -> list[str]:
+    """Return the types of devices for which a process group has a backend; nothing where torch does not know them."""
+    try:
+        config = torch.distributed.get_backend_config(group)  # such as "cpu:gloo,cuda:nccl"
+    except (TypeError, ValueError):  # a group of another package, or one without this process
+        return []
+    return [backend.partition(":")[0] for backend in config.split(",")]
+
+
+def where_they_differ(*texts: str) -> list[str]:
+    """Return the parts of texts that begin shortly before the first difference."""
+    differences = (at for at, letters in enumerate(zip(*texts, strict=False)) if len(set(letters)) > 1)
+    start = max(0, next(differences, min(map(len, texts))) - SHOWN // 2)
+    return [f"{'... ' * (start > 0)}{text[start:][:SHOWN]}{' ...' * (len(text) > start + SHOWN)}" for text in texts]
+
+
+def captures(device: torch.device) -> bool:
+    """Return whether a CUDA graph is captured at the moment."""
+    return not torch.compiler.is_compiling() and device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
 def _normal(state: Tensor) -> Tensor:

@@ -235,9 +235,8 @@ class ThresholdSweep(SharedResult):
 
     # --- computing --------------------------------------------------------------------------------------------------
 
-    def _reported_of_a_batch(self, counter: Counter, state: Tensor) -> dict[str, Tensor]:
-        values = self._settings.values(cast(Tensor, counter.counts(state.cpu())))
-        return self._by_full_name(self._on_device(values))
+    def _values_of_a_batch(self, counter: Counter, state: Tensor) -> dict[Row, Tensor]:
+        return self._settings.values(cast(Tensor, counter.counts(state)))
 
     def compute(self) -> dict[str, Tensor]:
         """Compute the best threshold and its value from the scores of all processes (a collective step).

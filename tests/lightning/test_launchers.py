@@ -14,14 +14,16 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.strategies import ModelParallelStrategy, SingleDeviceStrategy
 from processes import counted_collectives, launch
 from sklearn import metrics as sklearn_metrics
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, Subset
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, Subset, TensorDataset
 from trainings import CLASSES, QUIET, THIRD_PARTY, Classifier, Notes, dataset, exact, join_lightning, listening
 from versions import loading, needs_fsdp2_on_cpus, needs_resumed_epochs
 
+import imbtorch
 from imbtorch import ImbalanceReport
 from imbtorch.lightning import ConfusionFigures, MonitorGuard
 
@@ -350,6 +352,85 @@ def test_a_report_in_a_module_sharded_by_fsdp2():
     target, preds = assert_exact(ranks, epochs=2)
     for rank in ranks:
         assert rank.metrics["accuracy"] == pytest.approx(sklearn_metrics.accuracy_score(target, preds))
+
+
+class Parallel(lightning.LightningModule):
+    """Counts the same sample on each tensor-parallel process; a second metric sums over data-parallel ones."""
+
+    def __init__(self, grouped):
+        super().__init__()
+        self.grouped, self.net, self.counts = grouped, nn.Linear(1, 1), []
+
+    def configure_model(self):
+        group = self.device_mesh["data_parallel"].get_group() if self.grouped else None
+        self.val = imbtorch.ConfusionMatrix("binary", process_group=group)
+
+    def training_step(self, batch, batch_idx):
+        return self.net(torch.ones(1)).sum()
+
+    def validation_step(self, batch, batch_idx):
+        self.val.update(batch[0] % 2, batch[0] % 2)
+
+    def on_validation_epoch_end(self):
+        self.counts.append(int(self.val.compute().sum()))
+        self.val.reset()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+def in_tensor_parallel(rank, world):
+    join_lightning(world)
+    found = []
+    for grouped in (False, True):
+        for act in ("fit", "validate"):
+            module, loader = Parallel(grouped), exact(TensorDataset(torch.arange(7)), 2)
+            strategy = ModelParallelStrategy(data_parallel_size=2, tensor_parallel_size=2)
+            options = {"strategy": strategy, "devices": world, "logger": False, "enable_checkpointing": False}
+            trainer = lightning.Trainer(**QUIET, **options, max_epochs=1, num_sanity_val_steps=0)
+            with listening() as told:
+                if act == "fit":
+                    trainer.fit(module, loader, loader)
+                else:
+                    trainer.validate(module, loader, verbose=False)
+            found.append((grouped, module.counts, [text for text in told if "tensor-parallel" in text]))
+    return found
+
+
+def test_tensor_parallel_processes_are_told_and_a_process_group_counts_samples_once():
+    for rank, found in enumerate(launch(4, in_tensor_parallel)):
+        for grouped, counts, told in found:
+            assert counts == [7 if grouped else 14]
+            assert len(told) == (rank == 0 and not grouped)
+            assert all('process_group=self.device_mesh["data_parallel"].get_group()' in text for text in told)
+
+
+class TwoProcesses(SingleDeviceStrategy):
+    """Runs two processes without torch.distributed, as XLA does."""
+
+    def __init__(self):
+        super().__init__("cpu")
+        self.world_size = 2
+
+
+@pytest.mark.parametrize("act", ["fit", "validate", "test"])
+def test_several_processes_without_torch_distributed_raise(act):
+    def run(**arguments):
+        module = Classifier(report=False, keep=False)
+        module.val = ImbalanceReport("multiclass", 3, **arguments)
+        options = {"logger": False, "enable_checkpointing": False, "max_epochs": 1, "num_sanity_val_steps": 0}
+        trainer = lightning.Trainer(**QUIET, **options, strategy=TwoProcesses())
+        try:
+            getattr(trainer, act)(module, *[exact(dataset())] * (2 if act == "fit" else 1))
+        finally:
+            counted.append(module.val.update_count)
+
+    counted = []
+    with pytest.raises(RuntimeError, match=r"runs 2 processes, but torch.distributed is not .* self\.val would report"):
+        run()
+    run(dist_sync_fn=lambda state, group: [state])
+    run(distributed_available_fn=lambda: False)
+    assert counted == [0, 7, 7]
 
 
 def on_fabric(rank, world):

@@ -93,17 +93,17 @@ def test_modelcheckpoint_without_a_mode_raises(tmp_path):
 @EVERY_PACKAGE
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("key", ["val_iamm", "val_ima", "val_im", "vall_iam", "vla_iam", "val/iam", "val_IAM"])
-def test_a_misspelt_monitor_raises_after_the_first_batch(key, kind, package, tmp_path):
-    """Not in the sanity check: training_step could log that name."""
+def test_a_misspelt_monitor_raises_after_the_first_validation(key, kind, package, tmp_path):
+    """Not in the sanity check or after a batch: training or a later validation step could log that name."""
     arguments, callbacks = watch(kind, key, "min", tmp_path, package)
     module = scripted(package)(**arguments)
     wanted = (
-        rf"{kind}\(monitor='{key}'\): neither the sanity check nor the first training batch logged '{key}', but "
+        rf"{kind}\(monitor='{key}'\): neither training nor the first validation logged '{key}', but "
         rf"'val_iam' was logged\. Write {kind}\(monitor='val_iam', mode='max'\)"
     )
     with pytest.raises(ValueError, match=wanted):
         fit(module, callbacks, package)
-    assert module.steps == 1
+    assert module.steps == BATCHES
     assert list(tmp_path.iterdir()) == []
 
 
@@ -113,6 +113,14 @@ LATE_NAMES = {  # how training logs a name that looks like one of validation
         "training_step": lambda module, index: module.log(key, 1.0, on_step=False, on_epoch=True)
     },
     "on_train_epoch_end": lambda key: {"on_train_epoch_end": lambda module: module.log(key, 1.0)},
+    "last training batch": lambda key: {
+        "training_step": lambda module, index: module.log(key, 1.0) if index[0] == 30 else None
+    },
+    "validation after the sanity check": lambda key: {
+        "on_validation_epoch_end": lambda module: module.log_dict(
+            module.val if module.trainer.sanity_checking else {**module.val, key: torch.tensor(1.0)}
+        )
+    },
 }
 
 
@@ -122,7 +130,7 @@ TRAINING_NAMES = ["tal_iam", "train_iam", "train_balanced_accuracy", "val_loss",
 @pytest.mark.parametrize(
     ("where", "key"),
     [(where, key) for where in LATE_NAMES for key in TRAINING_NAMES]
-    + [("training_step", "val_iamm"), ("training_step by epoch", "val_iamm")],
+    + [(where, "val_iamm") for where in LATE_NAMES if where != "on_train_epoch_end"],
 )
 def test_names_that_only_training_logs_are_not_refused(where, key, tmp_path):
     module = scripted(lightning)(**LATE_NAMES[where](key))
@@ -154,19 +162,23 @@ def test_a_similar_monitor_is_told_once_and_not_refused(key):
     with listening() as told:
         fit(module, [Watcher(key)])
     assert told == [
-        f"Watcher(monitor='{key}'): neither the sanity check nor the first training batch logged '{key}'; did you mean "
+        f"Watcher(monitor='{key}'): neither training nor the first validation logged '{key}'; did you mean "
         f"'{SIMILAR[key]}'?"
     ]
 
 
-def test_names_are_not_compared_without_a_sanity_check_or_without_names_of_this_package():
-    def late(**hooks):
-        return scripted(lightning)(on_train_epoch_end=lambda module: module.log("val_iamm", 1.0), **hooks)
+def test_a_misspelt_monitor_raises_without_a_sanity_check():
+    with pytest.raises(ValueError, match="neither training nor the first validation logged 'val_iamm', but 'val_iam'"):
+        fit(scripted(lightning)(), [Watcher("val_iamm")], num_sanity_val_steps=0)
 
-    fit(late(), [Watcher("val_iamm")], num_sanity_val_steps=0)
+
+def test_names_are_not_compared_without_names_of_this_package():
+    nothing = {"validation_step": lambda *_: None}
     with listening() as told:
-        nothing = {"validation_step": lambda *_: None}
-        fit(late(on_validation_epoch_end=lambda module: module.log("val_ima", 1.0), **nothing), [Watcher("val_iamm")])
+        fit(
+            scripted(lightning)(on_validation_epoch_end=lambda module: module.log("val_ima", 1.0), **nothing),
+            [Watcher("val_iamm")],
+        )
     assert told == []
 
 
@@ -979,25 +991,6 @@ def test_the_guard_knows_metrics_of_scores():
         fit(module(lambda made: made.log("val_auc", made.auc)), [ModelCheckpoint(monitor="val_auc")])
     with pytest.warns(UserWarning, match=r"self\.auc still held \d+ earlier updates when this validation began"):
         fit(module(lambda made: made.log("other", made.auc.compute())))
-
-
-@pytest.mark.parametrize("nested", [True, False])
-def test_a_report_that_is_logged_as_one_value_says_what_to_write(nested):
-    def end(module):
-        if nested:
-            module.log_dict(module.metrics)
-        else:
-            module.log("report", module.metrics["report"])
-
-    def step(module, batch, batch_idx):
-        module.metrics.update(torch.tensor([0, 1]), torch.tensor([0, 1]))
-
-    module = scripted(lightning)(validation_step=step, on_validation_epoch_end=end)
-    module.metrics = MetricCollection({"report": ImbalanceReport("binary"), "recall": imbtorch.Recall("binary")})
-    with pytest.raises(
-        TypeError, match=r"^self\.log takes a tensor, .*; write self\.log_dict\(report\), with the report"
-    ):
-        fit(module)
 
 
 def log_as_one(name, **options):

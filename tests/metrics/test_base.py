@@ -186,21 +186,6 @@ def test_means_over_labels_say_which_have_no_positives():
         assert metric.compute() == 1
 
 
-def test_a_collection_tells_of_unseen_classes_once():
-    options = {"task": "multiclass", "num_classes": 3}
-    names = ("Accuracy", "Recall", "Precision", "ImbalanceAccuracy", "ConfusionMatrix")
-    collection = MetricCollection([getattr(imbtorch, name)(**options) for name in names])
-    apart = MetricCollection({"three": imbtorch.Recall(**options), "four": imbtorch.Recall("multiclass", 4)})
-    for _ in range(2):
-        for metrics, warned in ((collection, 1), (apart, 2)):
-            metrics.update(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]))
-            with pytest.warns(UserWarning, match="had no target") as told:
-                metrics.compute()
-            assert len(told) == warned
-            metrics.compute()
-            metrics.reset()
-
-
 def test_nothing_is_said_of_ignored_classes_by_other_ranks_and_by_matrices(monkeypatch):
     multiclass([0, 1, 1], [0, 1, 2], "Recall", ignore_index=2).compute()
     multiclass([0, 1, 1], [0, 1, 1]).compute()
@@ -472,6 +457,28 @@ def test_a_collection_does_not_merge_it_with_metrics_that_update_otherwise():
     values = metrics(preds, target, mask=mask)
     assert_equal(values["masked"], recall(*rest))
     assert_equal(values["plain"], recall(preds, target))
+
+
+def test_a_collection_does_not_merge_classes_of_one_name_that_update_otherwise():
+    def without(label):
+        class Without(imbtorch.Recall):
+            def update(self, preds, target):
+                super().update(preds[target != label], target[target != label])
+
+        return Without
+
+    kinds = [without(label) for label in (2, 3)]
+    given = [batch("multiclass", size=4, samples=80, seed=seed) for seed in range(2)]
+    given[0] = [part[given[0][1] < 2] for part in given[0]]  # the first batch gives equal counts
+    metrics = MetricCollection(
+        {str(at): kind("multiclass", num_classes=4) for at, kind in enumerate([*kinds, kinds[0]])}
+    )
+    for each in given:
+        metrics.update(*each)
+    assert sorted(map(sorted, metrics.compute_groups.values())) == [["0", "2"], ["1"]]
+    for label, metric in zip((2, 3), metrics.values(), strict=False):
+        target = torch.cat([target for _, target in given])
+        assert metric.local_margins.actual.tolist() == [int((target == at).sum()) * (at != label) for at in range(4)]
 
 
 def test_forward_of_a_subclass_warns_of_no_batch_and_keeps_the_counts_of_an_error():

@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 import torch
 from cases import EVERY_TASK, FOUR_METRICS, assert_equal, batch, build, expected, joined, multiclass, resolved
+from processes import launch
 from sklearn import metrics as sklearn_metrics
+from torchmetrics import MetricCollection
+from versions import needs_simulated_device
 
 import imbtorch
 from imbtorch import Accuracy, ConfusionMatrix, ImbalanceReport, ThresholdSweep
 from imbtorch.batches import FAULTS
+from imbtorch.metrics import state
 
 # --- looks -----------------------------------------------------------------------------------------------------------
 
@@ -124,9 +128,91 @@ def test_the_state_keeps_its_address(task):
 
 def test_a_move_to_where_it_is_leaves_a_state_that_others_hold():
     metric = multiclass([0, 1], [0, 1])
-    (held,) = metric.metric_state.values()
+    held = getattr(metric, metric._state_name)
     metric.to("cpu").reset()
     assert held.sum() == 2
+
+
+def test_states_that_are_read_are_copies_and_leave_the_address():
+    metric = multiclass([0, 1], [0, 1])
+    metric.persistent(True)
+    address, (read,), (saved,) = metric._state.data_ptr(), metric.metric_state.values(), metric.state_dict().values()
+    metric.reset()
+    assert metric._state.data_ptr() == address
+    assert read.sum() == saved.sum() == 2
+
+
+# --- captured in a graph ---------------------------------------------------------------------------------------------
+
+
+def simulated():
+    """Make the simulated accelerator, whose captures are noticed as those of CUDA are; for a process of its own."""
+    import simulated_device
+
+    torch.distributed.destroy_process_group()  # which does not know the device
+    state.captures = lambda device: simulated_device.settings["graph"] is not None
+    return simulated_device.Graph
+
+
+def on_sim(*parts):
+    return [torch.tensor(part).to("sim") for part in parts]
+
+
+def captured_and_read(rank, world):
+    graph_of = simulated()
+    metric, given = Accuracy("multiclass", 3, on_invalid="warn").to("sim"), on_sim([0, 1, 2], [0, 1, 1])
+    metric.persistent(True)
+    with graph_of() as graph:
+        metric.update(*given)
+    for _ in range(2):
+        _ = metric.metric_state, metric.state_dict()
+        metric.reset()
+        graph.replay()
+        graph.replay()
+        assert metric.local_confmat.tolist() == [[2, 0, 0], [0, 2, 2], [0, 0, 0]]
+        assert_equal(metric.compute().cpu(), 2 / 3)
+
+
+@needs_simulated_device
+def test_a_captured_update_counts_after_reset_though_the_state_was_read():
+    launch(1, captured_and_read)
+
+
+def captured_and_held(rank, world, act):
+    graph_of = simulated()
+    given = on_sim([0, 1, 2], [0, 1, 1])
+    metric = Accuracy("multiclass", 3, on_invalid="warn").to("sim")
+    grouped, apart = (
+        MetricCollection(
+            {name: Accuracy("multiclass", 3, on_invalid="warn") for name in "ab"}, compute_groups=groups
+        ).to("sim")
+        for groups in (True, False)
+    )
+    for each in (grouped, apart):
+        each.update(*given)
+    _ = getattr(metric, metric._state_name)
+    before = metric.local_confmat
+    for each in (metric, grouped):
+        with (
+            pytest.raises(RuntimeError, match=r"state of Accuracy is shared .*capture a clone\(\), or a Metric"),
+            graph_of(),
+        ):
+            getattr(each, act)(*given)
+    assert torch.equal(metric.local_confmat, before)
+    metric.update(*given)  # outside of a graph it is copied
+    for each in (apart, metric.clone()):
+        with graph_of() as graph:
+            getattr(each, act)(*given)
+        each.reset()
+        graph.replay()
+        for counted in each.values() if each is apart else [each]:
+            assert counted.local_confmat.sum() == 3
+
+
+@needs_simulated_device
+@pytest.mark.parametrize("act", ["update", "forward"])
+def test_a_state_that_others_hold_is_not_captured(act):
+    launch(1, captured_and_held, act)
 
 
 CONVERSIONS = {
