@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from imbtorch.choosing.ties import as_good_as_best
 from imbtorch.arguments import computed_on_cpu
+from imbtorch.choosing.ties import as_good_as_best
 from imbtorch.counts import Counts, margins
 
 __all__ = ["choice_caveats"]
