@@ -442,9 +442,8 @@ class Counting:
         if not has_ids and batch.target.device == state.device:
             batch = in_own_buckets(batch, int(tallies[-2]) if free else tallies[-2])
         add_batch(state, self.table, batch, self.ignored_target, defer, self.error_message)
-        tallies[-2] += size
-        if has_ids or len(shape) > self.one_position:
-            tallies[-1] += size
+        changed = tallies[-2:] if has_ids or len(shape) > self.one_position else tallies[-2:-1]
+        changed += size
 
     def predicted(self, batch: Batch) -> tuple[Tensor, ...]:
         """Return flat predictions and targets, and bools of the samples that count, without waiting for a device."""
