@@ -416,7 +416,8 @@ class Counting:
         if counts.shape != shape:
             raise ValueError(f"counts must have the shape {list(shape)} of this metric, got {list(counts.shape)}")
         kind = torch.float64 if self.weighted else counts.dtype if counts.is_floating_point() else torch.int64
-        wide, largest = counts.detach().to(state.device, kind), torch.inf if self.weighted else 2.0**63
+        device = state.device if has_float64(state.device) else torch.device("cpu")
+        wide, largest = counts.detach().to(device).to(kind), torch.inf if self.weighted else 2.0**63
         wrong = ~((wide >= 0) & (wide < largest) & (self.weighted | (wide == wide.round())))
         if bool(wrong.any()):
             allowed = "finite and not negative" if self.weighted else "whole numbers from 0 to below 2**63"
@@ -424,7 +425,7 @@ class Counting:
         added = wide.to(state.dtype)
         if self.layout == "margins":
             added = torch.stack((added.diagonal(dim1=-2, dim2=-1), added.sum(-1), added.sum(-2)), -2)
-        state[: self.cells] += added.reshape(-1)
+        state[: self.cells] += added.reshape(-1).to(state.device)
 
     def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
         """Add a batch to a state in place; see :func:`imbtorch.batches.add_batch`.

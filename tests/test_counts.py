@@ -1,6 +1,7 @@
 """Counts: margins, one class against the rest, rates, and the counts of other populations."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import oracles
@@ -9,6 +10,7 @@ import torch
 from cases import MEANS, close, for_any, forms, margins_of, matrices, pool
 from hypothesis import assume
 from hypothesis import strategies as st
+from simulated_device import AVAILABLE
 from sklearn import metrics as sklearn_metrics
 
 import imbtorch
@@ -278,6 +280,28 @@ def test_rare_classes_keep_their_digits_among_two(share):
     )
     of_margins = one_vs_rest(margins(rates))
     assert of_margins.correct[0].tolist() == pytest.approx([0.8 * share, 0.9 * (1 - share)], rel=1e-12)
+
+
+@pytest.mark.skipif(not AVAILABLE, reason="needs torch 2.10, whose backends can be written in Python")
+@pytest.mark.parametrize("size", [3, 4, 17])
+def test_rare_classes_keep_their_digits_on_a_device_with_deterministic_algorithms(size):
+    """Shares fall from 1 to 1e-18; each class has 1/8 of its targets and of its predictions from its neighbours."""
+    shares = torch.logspace(0, -18, size, dtype=torch.float64)
+    rates = torch.diag(shares * 7 / 8) + torch.diag(shares[1:] / 8, -1)
+    rates[0, 1] = shares[0] / 8
+    exact = [[Fraction(each) for each in row] for row in rates.tolist()]
+    wanted = []
+    for place in range(size):
+        others = [row for row, _ in enumerate(exact) if row != place]
+        right = sum(sum(each for column, each in enumerate(exact[row]) if column != place) for row in others)
+        wanted.append(float(right / sum(sum(exact[row]) for row in others)))
+    torch.use_deterministic_algorithms(True)
+    try:
+        found = specificity(rates.to("sim"), average="none").cpu()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert found.tolist() == pytest.approx(wanted, rel=1e-14)
+    assert specificity(rates, average="none").tolist() == pytest.approx(wanted, rel=1e-14)
 
 
 @pytest.mark.parametrize("measure", ["iam", imbtorch.ImbalanceAccuracy, imbtorch.ImbalanceAccuracy("binary"), None])

@@ -36,6 +36,7 @@ from cases import (
 from hypothesis import assume
 from hypothesis import strategies as st
 from oracles import FACTS, OF_TWO, PEERS, of_pycm, of_samples, of_tensors
+from simulated_device import AVAILABLE, waits
 from torch import Tensor
 from versions import traced
 
@@ -925,3 +926,15 @@ def takes_a_second_argument(name):
 def test_a_measure_given_predictions_and_targets_says_what_makes_counts(name):
     with pytest.raises(ValueError, match=r"^counts must be .*confusion_matrix\(preds, target, task\) makes one"):
         getattr(imbtorch.measures, name)(torch.rand(20), torch.arange(20) % 2)
+
+
+@pytest.mark.skipif(not AVAILABLE, reason="needs torch 2.10, whose backends can be written in Python")
+def test_arguments_on_a_device_are_not_read():
+    counts = torch.tensor([[[8, 2], [1, 1]], [[8, 2], [1, 1]], [[8, 2], [1, 1]]]).to("sim")
+    thresholds, costs = torch.tensor([0.2, 1.0, -0.1]).to("sim"), torch.tensor([[0.0, torch.nan], [5.0, 0.0]]).to("sim")
+    with waits("refused"):
+        benefit, cost = measures.net_benefit(counts, thresholds), measures.expected_cost(counts, costs)
+    assert benefit.cpu().tolist() == pytest.approx([(1 - 2 / 4) / 12, math.nan, math.nan], nan_ok=True)
+    assert cost.isnan().all()
+    with pytest.raises(ValueError, match=r"threshold must lie in \[0, 1\)"):
+        measures.net_benefit(counts, 1.0)

@@ -14,6 +14,7 @@ import torch
 import torchmetrics
 from cases import NEED_MATRIX, build, of_kind
 from oracles import FACTS, OF_EACH, OF_POSITIVE
+from simulated_device import AVAILABLE, waits
 
 import imbtorch
 from imbtorch import ConfusionMatrixMetric, ImbalanceReport, measures
@@ -168,3 +169,37 @@ def test_a_metric_keeps_its_short_docstring_in_the_source_and_one_of_yours_every
         measure = staticmethod(measures.accuracy)
 
     assert Mine.__doc__ == "Mine."
+
+
+KINDS = {
+    "binary": ("binary", {}),
+    "multiclass": ("multiclass", {"num_classes": 4}),
+    "weighted": ("multiclass", {"num_classes": 4, "weighted": True}),
+    "multilabel": ("multilabel", {"num_labels": 4, "threshold": [0.1, 0.2, 0.3, 0.4]}),
+}
+
+
+@pytest.mark.skipif(not AVAILABLE, reason="needs torch 2.10, whose backends can be written in Python")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", metrics.__all__)
+def test_forward_on_a_device_neither_waits_nor_copies_and_is_deterministic(name, kind):
+    task, arguments = KINDS[kind]
+    if name == "ExpectedCost":
+        size = 4 if task == "multiclass" else 2
+        arguments = arguments | {"costs": torch.rand(size, size)}
+    here, there = (getattr(imbtorch, name)(task, **arguments) for _ in range(2))
+    there = there.to("sim")
+    preds = torch.rand(40) if task == "binary" else torch.rand(40, 4)
+    target = torch.randint(4 if task == "multiclass" else 2, (40, 4) if task == "multilabel" else (40,))
+    weights = {"weight": torch.rand(40)} if kind == "weighted" else {}
+    given, more = (preds.to("sim"), target.to("sim")), {key: each.to("sim") for key, each in weights.items()}
+    torch.use_deterministic_algorithms(True)
+    try:
+        with waits("refused"):
+            value = there(*given, **more)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    wanted = here(preds, target, **weights)
+    assert value.device.type == "sim"
+    torch.testing.assert_close(value.cpu(), wanted)
+    assert torch.equal(there.to("cpu")(preds, target, **weights), wanted)

@@ -244,7 +244,6 @@ def test_intervals_of_weighted_counts_are_refused():
 def test_mps_has_no_float64():
     with pytest.raises(ValueError, match=r"weighted=True counts in float64, which the device mps does not have"):
         check_cell(torch.float64, torch.device("mps"))
-    check_cell(torch.int64, torch.device("mps"))
 
 
 # --- the life of the state ------------------------------------------------------------------------------------------
