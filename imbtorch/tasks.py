@@ -443,8 +443,12 @@ class Counting:
         if not has_ids and batch.target.device == state.device:
             batch = in_own_buckets(batch, int(tallies[-2]) if free else tallies[-2])
         add_batch(state, self.table, batch, self.ignored_target, defer, self.error_message)
-        changed = tallies[-2:] if has_ids or len(shape) > self.one_position else tallies[-2:-1]
-        changed += size
+        several = has_ids or len(shape) > self.one_position
+        if free:
+            tallies[-2] += size
+            tallies[-1] += size * several
+        else:
+            state[-2 : None if several else -1].add_(size)
 
     def predicted(self, batch: Batch) -> tuple[Tensor, ...]:
         """Return flat predictions and targets, and bools of the samples that count, without waiting for a device."""

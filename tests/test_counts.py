@@ -10,8 +10,9 @@ import torch
 from cases import MEANS, close, for_any, forms, margins_of, matrices, pool
 from hypothesis import assume
 from hypothesis import strategies as st
-from simulated_device import AVAILABLE
+from processes import launch
 from sklearn import metrics as sklearn_metrics
+from versions import needs_simulated_device
 
 import imbtorch
 from imbtorch import (
@@ -282,26 +283,35 @@ def test_rare_classes_keep_their_digits_among_two(share):
     assert of_margins.correct[0].tolist() == pytest.approx([0.8 * share, 0.9 * (1 - share)], rel=1e-12)
 
 
-@pytest.mark.skipif(not AVAILABLE, reason="needs torch 2.10, whose backends can be written in Python")
-@pytest.mark.parametrize("size", [3, 4, 17])
-def test_rare_classes_keep_their_digits_on_a_device_with_deterministic_algorithms(size):
-    """Shares fall from 1 to 1e-18; each class has 1/8 of its targets and of its predictions from its neighbours."""
+def rates_of_rare_classes(size):
+    """Shares that fall from 1 to 1e-18; an eighth of each class is confused with the class before it."""
     shares = torch.logspace(0, -18, size, dtype=torch.float64)
     rates = torch.diag(shares * 7 / 8) + torch.diag(shares[1:] / 8, -1)
     rates[0, 1] = shares[0] / 8
-    exact = [[Fraction(each) for each in row] for row in rates.tolist()]
-    wanted = []
-    for place in range(size):
-        others = [row for row, _ in enumerate(exact) if row != place]
-        right = sum(sum(each for column, each in enumerate(exact[row]) if column != place) for row in others)
-        wanted.append(float(right / sum(sum(exact[row]) for row in others)))
+    return rates
+
+
+def specificity_on_a_device(rank, world, sizes):
+    """Specificity of rare classes on the simulated accelerator; for a process of its own."""
+    import simulated_device  # noqa: F401, registers the device
+
     torch.use_deterministic_algorithms(True)
-    try:
-        found = specificity(rates.to("sim"), average="none").cpu()
-    finally:
-        torch.use_deterministic_algorithms(False)
-    assert found.tolist() == pytest.approx(wanted, rel=1e-14)
-    assert specificity(rates, average="none").tolist() == pytest.approx(wanted, rel=1e-14)
+    return [specificity(rates_of_rare_classes(size).to("sim"), average="none").cpu().tolist() for size in sizes]
+
+
+@needs_simulated_device
+def test_rare_classes_keep_their_digits_on_a_device_with_deterministic_algorithms():
+    sizes = (3, 4, 17)
+    [found] = launch(1, specificity_on_a_device, sizes)
+    for size, there in zip(sizes, found, strict=True):
+        rates = rates_of_rare_classes(size)
+        exact, wanted = [[Fraction(each) for each in row] for row in rates.tolist()], []
+        for place in range(size):
+            others = [row for row in range(size) if row != place]
+            right = sum(exact[row][column] for row in others for column in others)
+            wanted.append(float(right / sum(sum(exact[row]) for row in others)))
+        assert there == pytest.approx(wanted, rel=1e-14)
+        assert specificity(rates, average="none").tolist() == pytest.approx(wanted, rel=1e-14)
 
 
 @pytest.mark.parametrize("measure", ["iam", imbtorch.ImbalanceAccuracy, imbtorch.ImbalanceAccuracy("binary"), None])

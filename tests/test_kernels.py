@@ -4,13 +4,13 @@ import math
 
 import pytest
 import torch
-from simulated_device import AVAILABLE, Log, waits
+from processes import launch
+from versions import needs_simulated_device
 
 import imbtorch
 from imbtorch.batches import FAULTS, Batch
 from imbtorch.tasks import Counting
 
-needs_simulation = pytest.mark.skipif(not AVAILABLE, reason="needs torch 2.10, whose backends can be written in Python")
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
@@ -82,40 +82,38 @@ def test_an_int_group_out_of_range_raises_where_nothing_is_deferred():
         counting.add_(counting.zeros(), given, defer=lambda: False)
 
 
-def updated(metric, *given, **more):
-    """Record the second update of a metric on the device."""
-    metric, given = metric.to("sim"), [each.to("sim") for each in given]
-    metric.update(*given, **more)
-    with waits("refused"), Log() as log:
-        metric.update(*given, **more)
-    return log.launched
-
-
 CLASSES = torch.arange(40) % 5, torch.arange(40) % 4
 CHANCES, TWO = torch.arange(40) / 40, torch.arange(40) % 2
 LABELS = CHANCES.view(10, 4), TWO.view(10, 4)
+LAUNCHES = {  # of an update, in which groups come as one index for all samples or as one for each
+    "matrix": (9, lambda: imbtorch.ConfusionMatrix("multiclass", 5), CLASSES, None),
+    "ignored": (10, lambda: imbtorch.ConfusionMatrix("multiclass", 5, ignore_index=0), CLASSES, None),
+    "one group": (10, lambda: imbtorch.ImbalanceReport("multiclass", 5, groups=3), CLASSES, 1),
+    "groups": (13, lambda: imbtorch.ImbalanceReport("multiclass", 5, groups=3), CLASSES, torch.arange(40) % 3),
+    "margins": (21, lambda: imbtorch.Recall("multiclass", 5, state="margins"), CLASSES, None),
+    "binary": (12, lambda: imbtorch.ConfusionMatrix("binary"), (CHANCES, TWO), None),
+    "sweep": (12, lambda: imbtorch.ThresholdSweep("f1"), (CHANCES, TWO), None),
+    "labels": (29, lambda: imbtorch.FScore("multilabel", num_labels=4), LABELS, None),
+    "labels alone": (14, lambda: imbtorch.FScore("multilabel", num_labels=4, clusters=False), LABELS, None),
+}
 
 
-@needs_simulation
-@pytest.mark.parametrize(
-    ("make", "given", "launches"),
-    [
-        (lambda: imbtorch.ConfusionMatrix("multiclass", 5), CLASSES, 9),
-        (lambda: imbtorch.ConfusionMatrix("multiclass", 5, ignore_index=0), CLASSES, 10),
-        (lambda: imbtorch.ConfusionMatrix("binary"), (CHANCES, TWO), 12),
-        (lambda: imbtorch.FScore("multilabel", num_labels=4), LABELS, 29),
-        (lambda: imbtorch.FScore("multilabel", num_labels=4, clusters=False), LABELS, 14),
-        (lambda: imbtorch.Recall("multiclass", 5, state="margins"), CLASSES, 21),
-        (lambda: imbtorch.ThresholdSweep("f1"), (CHANCES, TWO), 12),
-    ],
-    ids=["matrix", "ignored", "binary", "labels", "labels without clusters", "margins", "sweep"],
-)
-def test_launches_of_an_update(make, given, launches):
-    assert len(updated(make(), *given)) == launches
+def launches_of_updates(rank, world):
+    """Launches of a second update of each metric on the simulated accelerator; for a process of its own."""
+    from simulated_device import Log, waits
+
+    torch.distributed.destroy_process_group()  # which does not know the device
+    found = {}
+    for name, (_, make, given, group) in LAUNCHES.items():
+        metric, given = make().to("sim"), [each.to("sim") for each in given]
+        more = {"group": group.to("sim") if isinstance(group, torch.Tensor) else group} if group is not None else {}
+        metric.update(*given, **more)
+        with waits("refused"), Log() as log:
+            metric.update(*given, **more)
+        found[name] = len(log.launched)
+    return found
 
 
-@needs_simulation
-def test_a_group_of_all_samples_is_checked_on_the_host():
-    groups, of_each = (imbtorch.ImbalanceReport("multiclass", 5, groups=3) for _ in range(2))
-    assert len(updated(groups, *CLASSES, group=1)) == 10
-    assert len(updated(of_each, *CLASSES, group=torch.ones(40, dtype=torch.int64).to("sim"))) == 13
+@needs_simulated_device
+def test_launches_of_an_update():
+    assert launch(1, launches_of_updates) == [{name: number for name, (number, *_) in LAUNCHES.items()}]

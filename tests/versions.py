@@ -9,6 +9,7 @@ from packaging.version import Version
 
 TORCH = Version(torch.__version__)
 ONE_GRAPH = Version("2.5") <= TORCH  # torch 2.4 breaks a traced update into several graphs
+needs_simulated_device = pytest.mark.skipif(Version("2.10") > TORCH, reason="no backends in Python before torch 2.10")
 needs_fsdp2_on_cpus = pytest.mark.skipif(Version("2.6") > TORCH, reason="FSDP2 is elsewhere before torch 2.6")
 
 

@@ -362,7 +362,7 @@ def expected_cost(counts: Tensor, costs: Tensor, normalize: bool | Literal["base
     check_choice("normalize", normalize, (True, False, "baseline"))
     wide = matrix(counts)
     weights = torch.as_tensor(costs, dtype=torch.float64)
-    if weights.is_cpu and not bool(weights.isfinite().all()):  # elsewhere the answer would have to be waited for
+    if weights.is_cpu and not bool(weights.isfinite().all()):  # elsewhere the error would have to wait
         raise ValueError("costs must be finite, got nan or inf")
     weights = weights.to(wide.device)
     if weights.shape != wide.shape[-2:]:

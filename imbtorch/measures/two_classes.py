@@ -285,12 +285,14 @@ def net_benefit(counts: Counts, threshold: float | Sequence[float] | Tensor) -> 
     tp, actual, _ = margins(counts)
     given = threshold if isinstance(threshold, Tensor) else torch.tensor(threshold, dtype=torch.float64, device="cpu")
     chosen = double(given)
-    possible = (chosen >= 0) & (chosen < 1)
-    if chosen.is_cpu and not bool(possible.all()):  # elsewhere the answer would have to be waited for
+    possible, price = (chosen >= 0) & (chosen < 1), chosen / (1 - chosen)
+    if not chosen.is_cpu:  # an error would have to wait for the device
+        price = price.where(possible, torch.nan)
+    elif not bool(possible.all()):
         raise ValueError(f"threshold must lie in [0, 1), got {threshold!r}")
     check_two(actual.shape[-1], "net_benefit")
-    price, false_alarms = (chosen / (1 - chosen)).where(possible, torch.nan), actual[..., 0] - tp[..., 0]
-    price = price.to(tp.device) if price.ndim else price  # a number needs no copy to the device
+    false_alarms = actual[..., 0] - tp[..., 0]
+    price = price if price.ndim == 0 and price.is_cpu else price.to(tp.device)  # a number needs no copy to the device
     value = ratio(tp[..., 1] - false_alarms * price, actual.sum(-1))
     return restore(defined(value, actual), counts)
 

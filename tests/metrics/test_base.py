@@ -18,7 +18,6 @@ from cases import (
     multiclass,
     resolved,
 )
-from simulated_device import AVAILABLE, settings
 from sklearn import metrics as sklearn_metrics
 from torchmetrics import MetricCollection
 
@@ -560,19 +559,6 @@ def test_added_counts_may_be_weights_where_weights_are_counted():
     metric = Accuracy("binary", weighted=True)
     metric.add(torch.tensor([[1.5, 0.5], [0.0, 2.0]]))
     assert_equal(metric.compute(), 3.5 / 4)
-
-
-@pytest.mark.skipif(not AVAILABLE, reason="needs torch 2.10, whose backends can be written in Python")
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.int64])
-def test_counts_are_added_on_a_device_without_float64(dtype, monkeypatch):
-    monkeypatch.setitem(settings, "float64", False)
-    monkeypatch.setattr("imbtorch.tasks.has_float64", lambda device: device.type == "cpu")
-    metric, counts = ConfusionMatrix("binary").to("sim"), torch.tensor([[2**53 - 1, 2], [1, 9]])
-    metric.add(counts.to(dtype))
-    if dtype != torch.float64:
-        metric.add(counts.to("sim", dtype))
-    times = 1 if dtype == torch.float64 else 2
-    assert metric.local_confmat.cpu().tolist() == (times * counts.to(dtype).long()).tolist()
 
 
 @pytest.mark.parametrize(

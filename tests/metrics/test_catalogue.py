@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import itertools
 import re
 from fractions import Fraction
 from functools import partial
@@ -14,7 +15,8 @@ import torch
 import torchmetrics
 from cases import NEED_MATRIX, build, of_kind
 from oracles import FACTS, OF_EACH, OF_POSITIVE
-from simulated_device import AVAILABLE, waits
+from processes import launch
+from versions import needs_simulated_device
 
 import imbtorch
 from imbtorch import ConfusionMatrixMetric, ImbalanceReport, measures
@@ -179,27 +181,34 @@ KINDS = {
 }
 
 
-@pytest.mark.skipif(not AVAILABLE, reason="needs torch 2.10, whose backends can be written in Python")
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", metrics.__all__)
-def test_forward_on_a_device_neither_waits_nor_copies_and_is_deterministic(name, kind):
-    task, arguments = KINDS[kind]
-    if name == "ExpectedCost":
-        size = 4 if task == "multiclass" else 2
-        arguments = arguments | {"costs": torch.rand(size, size)}
-    here, there = (getattr(imbtorch, name)(task, **arguments) for _ in range(2))
-    there = there.to("sim")
-    preds = torch.rand(40) if task == "binary" else torch.rand(40, 4)
-    target = torch.randint(4 if task == "multiclass" else 2, (40, 4) if task == "multilabel" else (40,))
-    weights = {"weight": torch.rand(40)} if kind == "weighted" else {}
-    given, more = (preds.to("sim"), target.to("sim")), {key: each.to("sim") for key, each in weights.items()}
+def forward_on_a_device(rank, world):
+    """Values of forward on the CPU and on the simulated accelerator, deterministic; for a process of its own."""
+    from simulated_device import waits
+
+    torch.distributed.destroy_process_group()  # which does not know the device
     torch.use_deterministic_algorithms(True)
-    try:
+    found = {}
+    for (kind, (task, arguments)), name in itertools.product(KINDS.items(), metrics.__all__):
+        size = 4 if task == "multiclass" else 2
+        costs = {"costs": torch.rand(size, size)} if name == "ExpectedCost" else {}
+        here, there = (getattr(imbtorch, name)(task, **arguments, **costs) for _ in range(2))
+        preds = torch.rand(40) if task == "binary" else torch.rand(40, 4)
+        target = torch.randint(size, (40, 4) if task == "multilabel" else (40,))
+        weight = torch.rand(40) if kind == "weighted" else None
+        there, given = there.to("sim"), [each.to("sim") for each in (preds, target)]
+        more = {} if weight is None else {"weight": weight.to("sim")}
         with waits("refused"):
             value = there(*given, **more)
-    finally:
-        torch.use_deterministic_algorithms(False)
-    wanted = here(preds, target, **weights)
-    assert value.device.type == "sim"
-    torch.testing.assert_close(value.cpu(), wanted)
-    assert torch.equal(there.to("cpu")(preds, target, **weights), wanted)
+        values = here(preds, target, weight=weight), value.cpu(), there.to("cpu")(preds, target, weight=weight)
+        found[kind, name] = str(value.device), [each.tolist() for each in values]
+    return found
+
+
+@needs_simulated_device
+def test_forward_on_a_device_neither_waits_nor_copies_and_is_deterministic():
+    [found] = launch(1, forward_on_a_device)
+    assert len(found) == len(KINDS) * len(metrics.__all__)
+    for device, (here, there, back) in found.values():
+        assert device == "sim:0"
+        assert there == pytest.approx(here, rel=1e-6)
+        assert back == here
