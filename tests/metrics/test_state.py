@@ -10,12 +10,10 @@ import pytest
 import torch
 from cases import EVERY_TASK, FOUR_METRICS, assert_equal, batch, build, expected, joined, multiclass, resolved
 from sklearn import metrics as sklearn_metrics
-from torch.torch_version import TorchVersion
 
 import imbtorch
 from imbtorch import Accuracy, ConfusionMatrix, ImbalanceReport, ThresholdSweep
 from imbtorch.batches import FAULTS
-from imbtorch.metrics.state import check_cell
 
 # --- looks -----------------------------------------------------------------------------------------------------------
 
@@ -578,14 +576,3 @@ def test_memory_of_the_caller_is_not_kept():
     sweep.update(torch.tensor([0.1, 0.9]), torch.tensor([0, 1]))
     sweep.result().curve()[0].fill_(0.0), sweep.thresholds.fill_(0.0)
     assert sweep.result().curve()[0].tolist() == [0.25, 0.75]
-
-
-@pytest.mark.parametrize("version", ["2.4.0", "2.8.0+cpu"])
-def test_old_versions_cannot_count_on_apples_devices(version, monkeypatch):
-    monkeypatch.setattr(torch, "__version__", TorchVersion(version))
-    with pytest.raises(RuntimeError, match=r"cannot count on the device mps, .*; install torch 2.9 or later, or keep"):
-        check_cell(torch.int64, torch.device("mps"))
-    check_cell(torch.int64, torch.device("cuda"))
-    for recent in ("2.9.0", "2.10.1"):
-        monkeypatch.setattr(torch, "__version__", TorchVersion(recent))
-        check_cell(torch.int64, torch.device("mps"))
