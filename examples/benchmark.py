@@ -919,6 +919,148 @@ def transient_bytes(name: str, pixels: int) -> float | None:
     return float(torch.cuda.max_memory_allocated() - before)
 
 
+# --- a simulated accelerator ----------------------------------------------------------------------------------------
+
+TESTS = Path(__file__).resolve().parent.parent / "tests"  # where the simulated device is
+
+
+@dataclass(frozen=True)
+class OnDevice:
+    """A metric on the simulated device, and our targets.
+
+    Attributes:
+        make: the metric.
+        batch: predictions and targets of a number of samples.
+        launches: most launches of an update that we aim at.
+        memory: most bytes a sample, above its inputs, that an update should take.
+    """
+
+    make: Callable[[], Any]
+    batch: Callable[[int], tuple[torch.Tensor, torch.Tensor]]
+    launches: int | None = None
+    memory: int | None = None
+
+
+def classes_of(samples: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Predicted and true classes."""
+    return labels(10, samples, "cpu")
+
+
+def chances_of(samples: int, *more: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Probabilities and targets of two classes."""
+    return torch.rand(samples, *more), torch.randint(2, (samples, *more))
+
+
+def on_device() -> dict[str, OnDevice]:
+    """Metrics whose launches are counted: each of imbtorch, before its peers."""
+    of_labels = partial(chances_of_labels, 10)
+    shares = [0.2, 0.2, *[0.075] * 8]
+    found = {
+        "matrix": OnDevice(lambda: imbtorch.ConfusionMatrix("multiclass", 10), classes_of, 9, 24),
+        "matrix, torchmetrics": OnDevice(lambda: tm.MulticlassConfusionMatrix(10), classes_of),
+        "binary": OnDevice(lambda: imbtorch.ConfusionMatrix("binary"), chances_of, 13, 24),
+        "binary, torchmetrics": OnDevice(tm.BinaryConfusionMatrix, chances_of),
+        "ten labels": OnDevice(lambda: imbtorch.FScore("multilabel", num_labels=10), of_labels, 32),
+        "ten labels, clusters=False": OnDevice(
+            lambda: imbtorch.FScore("multilabel", num_labels=10, clusters=False), of_labels, 16
+        ),
+        "ten labels, torchmetrics": OnDevice(lambda: tm.MultilabelF1Score(10), of_labels),
+        "margins": OnDevice(lambda: margins_metric(10), classes_of),
+        "report": OnDevice(lambda: imbtorch.ImbalanceReport("multiclass", 10), classes_of, 9, 24),
+        "report at a prevalence": OnDevice(
+            lambda: imbtorch.ImbalanceReport("multiclass", 10, prevalence=shares), classes_of, 9, 24
+        ),
+        "six values, torchmetrics": OnDevice(lambda: six_of_torchmetrics(10), classes_of),
+        "sweep": OnDevice(lambda: imbtorch.ThresholdSweep("f1"), chances_of, 13),
+        "AUC of 4,097 bins, torchmetrics": OnDevice(lambda: tm.BinaryAUROC(thresholds=4097), chances_of),
+        "adjustments": OnDevice(
+            lambda: imbtorch.LogitAdjustmentSweep("f1", shares, logits=True),
+            lambda samples: (torch.randn(samples, 10), torch.randint(10, (samples,))),
+        ),
+    }
+    if PEERS["torcheval"]:
+        from torcheval.metrics import MulticlassAccuracy  # the matrix is sparse there, which no simulation covers
+
+        found["accuracy, torcheval"] = OnDevice(MulticlassAccuracy, classes_of)
+    return found
+
+
+def chances_of_labels(size: int, samples: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Probabilities and targets of several labels."""
+    return chances_of(samples, size)
+
+
+def launches(bench: Bench) -> None:
+    """Launches, waits, copies and memory of update, forward and compute on a simulated accelerator."""
+    sys.path.insert(0, str(TESTS))
+    try:
+        import simulated_device
+    except ModuleNotFoundError:
+        print(f"\n--launches needs the simulated device of the tests, which is not in {TESTS}: clone the repository")
+        return
+    if not simulated_device.AVAILABLE:
+        print(f"\n--launches needs torch 2.10, whose backends can be written in Python; this is {torch.__version__}")
+        return
+    samples = 10**5 if bench.quick else 10**6
+    with exact_allocation():
+        memory = processes(1, memory_on_device, samples)
+    rows: list[list[object]] = []
+    for (name, each), taken in zip(on_device().items(), memory, strict=True):
+        metric, batch = each.make().to("sim"), [given.to("sim") for given in each.batch(4096)]
+        works = {"update": feed(metric, *batch), "compute": metric.compute}
+        if callable(metric):  # torcheval has no forward
+            works["forward"] = call(metric, *batch)
+        logs = {}
+        for what, work in works.items():
+            for _turn in range(2):  # the first one fills caches
+                forget_value(metric)
+                with simulated_device.Log() as logs[what]:
+                    work()
+        shown = {what: f"{len(log.launched):,} / {len(log.waits)} / {len(log.copies)}" for what, log in logs.items()}
+        bytes_each = None if taken is None else taken / samples
+        rows.append([name, *(shown.get(what) for what in ("update", "forward", "compute")), bytes_each])
+        if "torch" in name:
+            continue
+        aims = [
+            ("waits of an update", 0, len(logs["update"].waits)),
+            ("waits of compute", 1, len(logs["compute"].waits)),
+        ]
+        aims.append(("launches of compute", 12, len(logs["compute"].launched)))
+        if each.launches is not None:
+            aims.append(("launches of an update", each.launches, len(logs["update"].launched)))
+        for what, wanted, came in aims:
+            bench.at_most(wanted, float(came), f"{name}: {what}")
+        if each.memory is not None and bytes_each is not None:
+            bench.at_most(each.memory, bytes_each, f"{name}: bytes a sample of an update")
+    note = (
+        "Launches / waits / copies between host and device. Bytes a sample are those that an update takes above its\n"
+        "inputs, at most. Operators run on the CPU and are counted as those of a device."
+    )
+    columns = ["metric", "update", "forward", "compute", "bytes a sample of an update"]
+    table("launches on a simulated accelerator", columns, rows, note)
+
+
+def forget_value(metric: Any) -> None:
+    """Drop a cached value, so that compute computes."""
+    members = metric.values(copy_state=False) if isinstance(metric, torchmetrics.MetricCollection) else [metric]
+    for each in members:
+        each._computed = None
+
+
+def memory_on_device(_: int, __: int, samples: int) -> list[float | None]:
+    """Transient bytes of an update of each metric on the simulated device, in a fresh process."""
+    sys.path.insert(0, str(TESTS))
+    import simulated_device  # noqa: F401, it registers the device
+
+    found = []
+    for each in on_device().values():
+        metric = each.make().to("sim")
+        small, batch = ([given.to("sim") for given in each.batch(size)] for size in (1000, samples))
+        metric.update(*small)  # loads what it runs
+        found.append(peak_above(feed(metric, *batch)))
+    return found
+
+
 def skew(_: Bench) -> None:
     """Skew of a measure at every result of a test set of 999 positives and 999 negatives."""
     rows: list[list[object]] = []
@@ -1161,6 +1303,7 @@ SECTIONS = {
     "sync": sync,
     "intervals": intervals,
     "memory": memory,
+    "launches": launches,
     "lightning": lightning,
     "import": imports,
     "skew": skew,

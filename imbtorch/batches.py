@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -91,20 +91,13 @@ def add_batch(
     check_device(batch, state)
     if batch.target.numel() == 0 or (reading_is_free(state) and _count_at_once(state, table, batch, ignored)):
         return
-    group, bucket = _group_of_samples(batch), batch.bucket
-    preds, target = integers(batch.preds), integers(batch.target)
-    keep = None if ignored is None else target != ignored
-    faults = _faults(batch, preds, target, group, table)
+    target = integers(batch.target)
     if not defer():
-        read = (target, preds, *[_score_per_sample(batch)] * 3, batch.weight, group)
-        for place, (fault, values) in enumerate(zip(faults, read, strict=True)):
-            if fault is None or values is None:
-                continue
-            wrong = fault if keep is None else fault & keep
+        for place, fault, values in reversed(list(_faults(batch, table))):
+            wrong = fault & kept_targets(target, ignored)
             if bool(wrong.any()):
                 raise ValueError(error_message(place, values[wrong], target.numel()))
-    part = bucket if group is None else group if bucket is None else group * table.buckets + bucket
-    add_masked(state, table, preds, target, keep, faults, batch.weight, part)
+    add_masked(state, table, batch.preds, target, ignored, _faults(batch, table), batch.weight, _parts(batch, table))
 
 
 def check_device(batch: Batch, state: Tensor) -> None:
@@ -132,11 +125,13 @@ def in_own_buckets(batch: Batch, before: int | Tensor) -> Batch:
     return batch._replace(bucket=buckets.view(shape[:1] + (1,) * (len(shape) - 1)))
 
 
-def _group_of_samples(batch: Batch) -> Tensor | None:
-    """Return the group index of each sample, in the shape of the targets; None without groups."""
-    if not isinstance(batch.group, int):
-        return batch.group
-    return torch.full((), batch.group, dtype=torch.int64, device=batch.target.device).expand(batch.target.shape)
+def _parts(batch: Batch, table: Table) -> Tensor | int | None:
+    """Return the part of each sample, or one for all; None without groups and clusters."""
+    group, bucket = batch.group, batch.bucket
+    if group is None:
+        return bucket
+    first = group * table.buckets if table.buckets > 1 else group
+    return first if bucket is None else bucket + first
 
 
 def _count_at_once(state: Tensor, table: Table, batch: Batch, ignored: int | None) -> bool:
@@ -188,32 +183,46 @@ def _lie_within(x: Tensor, limit: float) -> bool:
     return bool(0 <= least.item() <= most.item() <= limit)
 
 
-def _score_per_sample(batch: Batch) -> Tensor | None:
-    """Return one score per sample that is NaN if any of its scores is: the highest; None for class predictions."""
-    several = batch.scores is not None and batch.scores.ndim > batch.target.ndim
-    return batch.scores.amax(1) if several and batch.scores is not None else batch.scores
+def _faults(batch: Batch, table: Table) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Yield each possible fault, the last of :data:`FAULTS` first: its index, bools of the samples with it, values.
 
-
-def _faults(
-    batch: Batch, preds: Tensor, target: Tensor, group: Tensor | None, table: Table
-) -> tuple[Tensor | None, ...]:
-    """Return bools for each of :data:`FAULTS`, true for the samples that have it; None if no sample can have it."""
-    outside, scores = (target < 0) | (target >= table.rows), _score_per_sample(batch)
-    weight = batch.weight
-    bad_weight = None if weight is None else ~((weight >= 0) & (weight < torch.inf))  # true for NaN
-    bad_group = None if group is None else (group < 0) | (group >= table.groups)
+    The bools of one fault exist at a time, which bounds the memory that a batch takes.
+    """
+    target, scores, weight, group = batch.target, batch.scores, batch.weight, batch.group
+    if isinstance(group, int):
+        if not 0 <= group < table.groups:
+            yield 6, torch.ones_like(target, dtype=torch.bool), torch.full_like(target, group, dtype=torch.int64)
+    elif group is not None:
+        yield 6, _outside(group, table.groups - 1), group
+    if weight is not None:
+        yield 5, _outside(weight, LARGEST), weight
     if scores is None:
-        return outside, (preds < 0) | (preds >= table.columns), None, None, None, bad_weight, bad_group
-    impossible = (scores < 0) | (scores > 1) if batch.bounded else None
-    return outside, None, scores.isnan(), impossible, batch.uneven, bad_weight, bad_group
+        if batch.preds.dtype != torch.bool:
+            yield 1, _outside(batch.preds, table.columns - 1), batch.preds
+    else:
+        one = scores.amax(1) if scores.ndim > target.ndim else scores  # the highest, which is NaN if any score is
+        if batch.uneven is not None:
+            yield 4, batch.uneven, one
+        if batch.bounded:
+            yield 3, _outside(one, 1), one
+        yield 2, one.isnan(), one
+    if target.dtype != torch.bool:
+        yield 0, _outside(target, table.rows - 1), target
+
+
+def _outside(x: Tensor, most: float) -> Tensor:
+    """Return bools, true for numbers outside [0, most] and for NaN; two operations, where comparisons take three."""
+    if not x.is_floating_point():
+        most = min(int(most), torch.iinfo(x.dtype).max)
+    return x.clamp(0, most) != x
 
 
 def counted_samples(batch: Batch, table: Table, ignored: int | None) -> tuple[Tensor, Tensor, Tensor]:
     """Return int64 predictions and targets, and bools of the samples that count, without waiting for a device."""
     preds, target = integers(batch.preds), integers(batch.target)
     counted = kept_targets(target, ignored)
-    for fault in _faults(batch, preds, target, _group_of_samples(batch), table):
-        counted = counted if fault is None else counted & ~fault
+    for _, fault, _ in _faults(batch, table):
+        counted = counted & ~fault
     return preds, target, counted
 
 

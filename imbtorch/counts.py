@@ -161,10 +161,10 @@ def of_each_class(counts: Counts, own: Margins) -> tuple[Tensor, Tensor, Tensor,
     if size == 2:
         fn = actual - tp
         return tp, fn, fn.flip(-1), tp.flip(-1)
-    if not tp.is_floating_point():
-        fp = predicted - tp
+    if not (counts.correct if isinstance(counts, Margins) else counts).is_floating_point():
+        fp = predicted - tp  # differences of whole numbers are exact, also in float64
         return tp, actual - tp, fp, actual.sum(-1, keepdim=True) - actual - fp
-    if isinstance(counts, Margins) or not counts.is_floating_point():
+    if isinstance(counts, Margins):
         fn, fp = _zero_if_rounding(actual - tp, actual), _zero_if_rounding(predicted - tp, predicted)
     else:
         errors = double(counts).masked_fill(torch.eye(size, dtype=torch.bool, device=tp.device), 0.0)
@@ -182,8 +182,19 @@ def _sum_of_others(x: Tensor) -> Tensor:
     Cumulative sums from both ends replace the difference to the total, which would lose the digits of rare classes.
     """
     none = torch.zeros_like(x[..., :1])
-    before = torch.cat((none, x[..., :-1].cumsum(-1)), -1)
-    return before + torch.cat((x[..., 1:].flip(-1).cumsum(-1).flip(-1), none), -1)
+    before = torch.cat((none, _cumulative(x[..., :-1])), -1)
+    return before + torch.cat((_cumulative(x[..., 1:].flip(-1)).flip(-1), none), -1)
+
+
+def _cumulative(x: Tensor) -> Tensor:
+    """Sum each element and those before it in the last dimension; deterministic, unlike ``cumsum`` on CUDA devices."""
+    if x.is_cpu:
+        return x.cumsum(-1)
+    step = 1
+    while step < x.shape[-1]:  # each element sums twice as many as in the step before
+        x = torch.cat((x[..., :step], x[..., step:] + x[..., :-step]), -1)
+        step *= 2
+    return x
 
 
 def merge_classes(

@@ -7,7 +7,7 @@ each valid sample goes to its cell, and each invalid one to a spare cell behind 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -256,65 +256,53 @@ def add_masked(
     table: Table,
     preds: Tensor,
     target: Tensor,
-    keep: Tensor | None,
-    faults: Sequence[Tensor | None],
+    ignored: int | None,
+    faults: Iterable[tuple[int, Tensor, Tensor]],
     weight: Tensor | None,
-    part: Tensor | None,
+    part: Tensor | int | None,
 ) -> None:
     """Count a batch without reading a value; an invalid sample adds 1 to the spare cell of its first fault.
 
+    Launches of operations take most of the time here, so there are as few as possible; most work in place.
+
     Args:
-        state: flat counts ``[table.cells + len(faults)]``, the spare cells last.
+        state: flat counts ``[table.cells + spare cells]``.
         table: shape of the counts.
-        preds: int64 column of each sample; ``[N, labels, ...]`` if there are several labels.
+        preds: column of each sample, integers or bools; ``[N, labels, ...]`` if there are several labels.
         target: int64 row of each sample, in the same shape.
-        keep: bools in the same shape, false for ignored samples; None to keep all.
-        faults: for each spare cell, bools in the same shape, true for the samples with that fault; None if no sample
-            can have it.
-        weight: weight of each sample, in the same shape; None for 1 each. An invalid sample always adds 1.
-        part: int64 part of each sample, in a shape that broadcasts to it; None for the first part.
+        ignored: row of the samples to leave out; None to keep all.
+        faults: indices of spare cells, descending, each with bools in the same shape, true for the samples with that
+            fault, and the values that show it.
+        weight: weight of each sample, in the same shape and in the dtype of the state; None for 1 each. An invalid
+            sample always adds 1.
+        part: int64 part of each sample, in a shape that broadcasts to it, or one for all; None for the first part.
     """
-    wrong, valid = _first_fault(table.cells, target, faults)
-    kept = state.new_ones(()).expand_as(target) if keep is None else keep.to(state.dtype)
-    if weight is not None:  # the weight of an ignored sample may be NaN
-        kept = torch.where(kept > 0, torch.where(valid, weight, weight.new_ones(())), weight.new_zeros(()))
-    (cell, _), *others = _cells_to_add(table, preds, target, part)
-    # the first cells also tally the faults of invalid samples
-    indices, weights = [torch.where(valid, cell, wrong).flatten()], [kept.flatten()]
-    for cell, counted in others:
-        indices.append(torch.where(valid, cell, 0).flatten())
-        weights.append((kept * valid if counted is None else kept * valid * counted).flatten())
-    one = len(others) == 0  # not `not others`, which torch 2.4 does not trace
-    state.index_add_(0, indices[0] if one else torch.cat(indices), weights[0] if one else torch.cat(weights))
+    cell = _first_cells(table, preds, target, part)
+    for place, fault, _ in faults:  # the first fault comes last, and its cell stays
+        cell.masked_fill_(fault, table.cells + place)
+    if weight is not None:
+        added = torch.where(cell < table.cells, weight, 1)
+        if ignored is not None:
+            added.masked_fill_(target == ignored, 0)  # the weight of an ignored sample may be NaN
+    elif ignored is not None:
+        added = (target != ignored).to(state.dtype)
+    else:
+        added = state.new_ones(()).expand(cell.shape)
+    if table.margins:  # `cell` is that of the target; an invalid sample adds 0 to the other two
+        valid, hit = cell < table.cells, preds == target
+        correct = cell - table.rows
+        predicted = (correct - target).add_(preds).add_(2 * table.rows)
+        counted = added * valid
+        cell = torch.stack((correct * valid, cell, predicted * valid))
+        added = torch.stack((counted * hit, added, counted))
+    state.index_add_(0, cell.flatten(), added.flatten())
 
 
-def _first_fault(spare: int, target: Tensor, faults: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
-    """Return the spare cell of each sample's first fault, 0 without one, and bools that are true for valid samples.
-
-    Args:
-        spare: index of the first spare cell.
-        target: row of each sample.
-        faults: see :func:`add_masked`.
-    """
-    wrong = torch.zeros_like(target)
-    for place, fault in reversed(list(enumerate(faults))):
-        if fault is not None:
-            wrong = wrong.masked_fill(fault, spare + place)
-    return wrong, wrong == 0
-
-
-def _cells_to_add(
-    table: Table, preds: Tensor, target: Tensor, part: Tensor | None
-) -> list[tuple[Tensor, Tensor | None]]:
-    """Return pairs of cells and weights (None for 1 each); each sample adds to one cell of each pair."""
-    offset = None if part is None else part * table.of_a_part
-    if table.margins:
-        hits = (preds == target).long()
-        start = target if offset is None else target + offset
-        predicted = preds if offset is None else preds + offset
-        return [(start + table.rows, None), (predicted + 2 * table.rows, None), (start, hits)]
-    index = torch.add(preds, target, alpha=table.columns)
+def _first_cells(table: Table, preds: Tensor, target: Tensor, part: Tensor | int | None) -> Tensor:
+    """Return the cell of each sample in new memory; for margins, that of its target."""
+    cell = target + table.rows if table.margins else torch.add(preds, target, alpha=table.columns)
     if table.labels > 1:
-        label = torch.arange(table.labels, device=index.device) * (table.rows * table.columns)
-        index = index + label.view(-1, *[1] * (index.ndim - 2))
-    return [(index if offset is None else index + offset, None)]
+        size = table.rows * table.columns
+        label = torch.arange(0, table.labels * size, size, device=cell.device)
+        cell.add_(label.view(-1, *[1] * (cell.ndim - 2)))
+    return cell if part is None else cell.add_(part, alpha=table.of_a_part)

@@ -441,7 +441,8 @@ class Counting:
         if counts.shape != shape:
             raise ValueError(f"counts must have the shape {list(shape)} of this metric, got {list(counts.shape)}")
         kind = torch.float64 if self.weighted else counts.dtype if counts.is_floating_point() else torch.int64
-        wide, largest = counts.detach().to(state.device, kind), torch.inf if self.weighted else 2.0**63
+        device = state.device if has_float64(state.device) else torch.device("cpu")
+        wide, largest = counts.detach().to(device).to(kind), torch.inf if self.weighted else 2.0**63
         wrong = ~((wide >= 0) & (wide < largest) & (self.weighted | (wide == wide.round())))
         if bool(wrong.any()):
             allowed = "finite and not negative" if self.weighted else "whole numbers from 0 to below 2**63"
@@ -449,7 +450,7 @@ class Counting:
         added = wide.to(state.dtype)
         if self.layout == "margins":
             added = torch.stack((added.diagonal(dim1=-2, dim2=-1), added.sum(-1), added.sum(-2)), -2)
-        state[: self.cells] += added.reshape(-1)
+        state[: self.cells] += added.reshape(-1).to(state.device)
 
     def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
         """Add a batch to a state in place; see :func:`imbtorch.batches.add_batch`.
@@ -467,9 +468,12 @@ class Counting:
         if not has_ids and batch.target.device == state.device:
             batch = in_own_buckets(batch, int(tallies[-2]) if free else tallies[-2])
         add_batch(state, self.table, batch, self.ignored_target, defer, self.error_message)
-        tallies[-2] += size
-        if has_ids or len(shape) > self.one_position:
-            tallies[-1] += size
+        several = has_ids or len(shape) > self.one_position
+        if free:
+            tallies[-2] += size
+            tallies[-1] += size * several
+        else:
+            state[-2 : None if several else -1].add_(size)
 
     def predicted(self, batch: Batch) -> tuple[Tensor, ...]:
         """Return flat predictions and targets, and bools of the samples that count, without waiting for a device."""

@@ -1,6 +1,7 @@
 """Counts: margins, one class against the rest, rates, and the counts of other populations."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import oracles
@@ -9,7 +10,9 @@ import torch
 from cases import MEANS, close, for_any, forms, margins_of, matrices, pool
 from hypothesis import assume
 from hypothesis import strategies as st
+from processes import launch
 from sklearn import metrics as sklearn_metrics
+from versions import needs_simulated_device
 
 import imbtorch
 from imbtorch import (
@@ -278,6 +281,37 @@ def test_rare_classes_keep_their_digits_among_two(share):
     )
     of_margins = one_vs_rest(margins(rates))
     assert of_margins.correct[0].tolist() == pytest.approx([0.8 * share, 0.9 * (1 - share)], rel=1e-12)
+
+
+def rates_of_rare_classes(size):
+    """Shares that fall from 1 to 1e-18; an eighth of each class is confused with the class before it."""
+    shares = torch.logspace(0, -18, size, dtype=torch.float64)
+    rates = torch.diag(shares * 7 / 8) + torch.diag(shares[1:] / 8, -1)
+    rates[0, 1] = shares[0] / 8
+    return rates
+
+
+def specificity_on_a_device(rank, world, sizes):
+    """Specificity of rare classes on the simulated accelerator; for a process of its own."""
+    import simulated_device  # noqa: F401, registers the device
+
+    torch.use_deterministic_algorithms(True)
+    return [specificity(rates_of_rare_classes(size).to("sim"), average="none").cpu().tolist() for size in sizes]
+
+
+@needs_simulated_device
+def test_rare_classes_keep_their_digits_on_a_device_with_deterministic_algorithms():
+    sizes = (3, 4, 17)
+    [found] = launch(1, specificity_on_a_device, sizes)
+    for size, there in zip(sizes, found, strict=True):
+        rates = rates_of_rare_classes(size)
+        exact, wanted = [[Fraction(each) for each in row] for row in rates.tolist()], []
+        for place in range(size):
+            others = [row for row in range(size) if row != place]
+            right = sum(exact[row][column] for row in others for column in others)
+            wanted.append(float(right / sum(sum(exact[row]) for row in others)))
+        assert there == pytest.approx(wanted, rel=1e-14)
+        assert specificity(rates, average="none").tolist() == pytest.approx(wanted, rel=1e-14)
 
 
 @pytest.mark.parametrize("measure", ["iam", imbtorch.ImbalanceAccuracy, imbtorch.ImbalanceAccuracy("binary"), None])

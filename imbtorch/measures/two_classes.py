@@ -274,8 +274,8 @@ def net_benefit(counts: Counts, threshold: float | Sequence[float] | Tensor) -> 
         counts are zero.
 
     Raises:
-        ValueError: for a threshold outside [0, 1), and for more than two classes (use
-            :func:`~imbtorch.counts.one_vs_rest`).
+        ValueError: for a threshold outside [0, 1) (on other devices than the CPU, the value is nan instead), and for
+            more than two classes (use :func:`~imbtorch.counts.one_vs_rest`).
 
     Source: Vickers and Elkin (2006), Decision curve analysis.
 
@@ -283,11 +283,16 @@ def net_benefit(counts: Counts, threshold: float | Sequence[float] | Tensor) -> 
     tensor(0.0417, dtype=torch.float64)
     """
     tp, actual, _ = margins(counts)
-    chosen = torch.as_tensor(threshold, dtype=torch.float64, device="cpu")
-    if not bool(((chosen >= 0) & (chosen < 1)).all()):
+    given = threshold if isinstance(threshold, Tensor) else torch.tensor(threshold, dtype=torch.float64, device="cpu")
+    chosen = double(given)
+    possible, price = (chosen >= 0) & (chosen < 1), chosen / (1 - chosen)
+    if not chosen.is_cpu:  # an error would have to wait for the device
+        price = price.where(possible, torch.nan)
+    elif not bool(possible.all()):
         raise ValueError(f"threshold must lie in [0, 1), got {threshold!r}")
     check_two(actual.shape[-1], "net_benefit")
-    price, false_alarms = (chosen / (1 - chosen)).to(tp), actual[..., 0] - tp[..., 0]
+    false_alarms = actual[..., 0] - tp[..., 0]
+    price = price if price.ndim == 0 and price.is_cpu else price.to(tp.device)  # a number needs no copy to the device
     value = ratio(tp[..., 1] - false_alarms * price, actual.sum(-1))
     return restore(defined(value, actual), counts)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -81,6 +82,10 @@ class AdjustedMargins:
 
     def of_a_batch(self) -> AdjustedMargins:
         """Return a counter without buckets."""
+        return self._without_buckets
+
+    @cached_property
+    def _without_buckets(self) -> AdjustedMargins:
         return replace(self, buckets=1)
 
     def zeros(self, device: torch.device | None = None) -> Tensor:
@@ -131,7 +136,7 @@ class AdjustedMargins:
             cells = self._cells_of(chosen, target, bucket)
             added = counted.to(state.dtype) if times is None else torch.where(counted, times, 0)
             state.index_add_(0, cells.flatten(), added.expand(cells.shape).flatten())
-        state[-1] += batch.target.shape[0] if batch.target.ndim else 1
+        state[-1].add_(batch.target.shape[0] if batch.target.ndim else 1)
 
     def _wide(self, scores: Tensor) -> Tensor:
         """Convert scores to logits, in float64 where the device has it."""
@@ -140,8 +145,10 @@ class AdjustedMargins:
 
     def _cells_of(self, chosen: Tensor, target: Tensor, bucket: Tensor) -> Tensor:
         """Return the cell of each tau and sample, ``[T, M]``, given the chosen classes ``[T, M]``."""
-        tau = torch.arange(len(self.taus), device=chosen.device).unsqueeze(-1)
-        return ((bucket * len(self.taus) + tau) * 2 + (chosen == target)) * self.classes + chosen
+        size, taus = 2 * self.classes, len(self.taus)
+        first = torch.arange(0, taus * size, size, device=chosen.device).unsqueeze(-1)
+        cells = torch.add(chosen, chosen == target, alpha=self.classes)
+        return cells.add_(first).add_(bucket, alpha=taus * size)
 
     def _chosen(self, rows: Tensor) -> Tensor:
         """Return the class with the highest adjusted score at each tau, ``[T, M]``, without waiting for the device."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
 from imbtorch import measures
-from imbtorch.counts import check_choice
+from imbtorch.counts import check_choice, has_float64
 from imbtorch.measures import Measure
 from imbtorch.measures.traits import by_any_name, by_key, measure_function
 from imbtorch.metrics.base import MetricArguments
@@ -260,6 +260,19 @@ class ExpectedCost(ConfusionMatrixMetric):
             raise ValueError(f"costs must be {size} x {size} finite numbers, got shape {list(weights.shape)}")
         check_choice("normalize", normalize, (True, False, "baseline"))
         self._arguments = {"costs": weights.clone(), "normalize": normalize}
+        self._costs = self._arguments["costs"]  # on the device of the counts, so that forward need not copy them
+
+    def _apply(  # type: ignore[override]
+        self, fn: Callable[[Tensor], Tensor], exclude_state: Any = (), recurse: bool = True
+    ) -> torch.nn.Module:
+        """Move the counts and the costs to another device."""
+        super()._apply(fn, exclude_state, recurse)
+        if has_float64(self._state.device):
+            self._costs = self._arguments["costs"].to(self._state.device)
+        return self
+
+    def _arguments_on(self, device: torch.device) -> dict[str, Any]:
+        return self._arguments if device != self._costs.device else self._arguments | {"costs": self._costs}
 
 
 # --- measures of each class, averaged -------------------------------------------------------------------------------
@@ -546,6 +559,12 @@ class NetBenefit(ConfusionMatrixMetric):
                 f"average='micro' sums the counts of labels, but threshold={self._counting.threshold!r} prices each "
                 "label differently; use average='macro' or one threshold"
             )
+
+    def _arguments_on(self, device: torch.device) -> dict[str, Any]:
+        thresholds = self._counting.thresholds
+        if thresholds is None or thresholds.device != device or thresholds.dtype != torch.float64:
+            return self._arguments
+        return {"threshold": thresholds}
 
 
 class IndexBalancedAccuracy(ConfusionMatrixMetric):

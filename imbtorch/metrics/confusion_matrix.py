@@ -224,8 +224,15 @@ class ConfusionMatrixMetric(LocalCounts):
     @property
     def _measure(self) -> AveragedMeasure:
         """Measure with this metric's average and arguments; not stored, since a user's function may not pickle."""
+        return self._measure_with(self._arguments)
+
+    def _measure_with(self, arguments: dict[str, Any]) -> AveragedMeasure:
         name, function = type(self).__name__, type(self).measure
-        return AveragedMeasure(name, function, declared_traits(self), self._counting, self._average, self._arguments)
+        return AveragedMeasure(name, function, declared_traits(self), self._counting, self._average, arguments)
+
+    def _arguments_on(self, device: torch.device) -> dict[str, Any]:
+        """Return the arguments of the measure, their tensors on a device if this metric keeps them there."""
+        return self._arguments
 
     def _counter_of_a_batch(self) -> Counter:
         return self._counting.of_a_batch(self.needs_matrix)
@@ -258,7 +265,8 @@ class ConfusionMatrixMetric(LocalCounts):
         Returns:
             ``[...]``, or ``[..., K]`` with ``average="none"``.
         """
-        return self._measure(counts)
+        device = (counts.correct if isinstance(counts, Margins) else counts).device
+        return self._measure_with(self._arguments_on(device))(counts)
 
     def _reported(self, counts: Counts) -> Tensor:
         return self._narrow(self.evaluate(counts))

@@ -590,11 +590,16 @@ def _normal(state: Tensor) -> Tensor:
 
 
 def check_cell(cell: torch.dtype, device: torch.device) -> None:
-    """Raise if a device does not support the dtype of the counts."""
+    """Raise if a device does not support the dtype of the counts, or cannot count in this version of torch."""
     if cell == torch.float64 and not has_float64(device):
         raise ValueError(
             f"weighted=True counts in float64, which the device {device} does not have; keep the metric on the CPU and "
             "give it preds.cpu(), target.cpu() and weight.cpu()"
+        )
+    if device.type == "mps" and torch.__version__ < "2.9":
+        raise RuntimeError(
+            f"torch {torch.__version__} cannot count on the device {device}, where its index_add_ refuses integers; "
+            "install torch 2.9 or later, or keep the metric on the CPU and give it preds.cpu() and target.cpu()"
         )
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from matplotlib import image
 from processes import run_script
+from versions import needs_simulated_device
 
 import imbtorch
 
@@ -153,6 +154,21 @@ def test_benchmark_prints_tables_of_medians_ratios_and_targets(tmp_path):
     aimed = [row.split("|")[2].strip() for row in found[-1].splitlines()[4:]]
     assert aimed == ["≥ 4", *["≥ 1.1"] * 9, "≤ 1.3", "≤ 1.3"]  # reached or not: a busy machine must not fail a test
     assert all(aim in "".join(found[:-1]) for aim in aimed)
+
+
+@pytest.mark.slow
+@needs_simulated_device
+def test_benchmark_counts_launches_on_the_simulated_accelerator(tmp_path):
+    done = run(tmp_path, "benchmark", "--quick", "--launches")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    table, targets = done.stdout.split("\n### ")[1:]
+    rows = [[each.strip() for each in row.split("|")[1:-1]] for row in table.splitlines() if row.startswith("|")][2:]
+    updates = {name: [int(each) for each in update.split(" / ")] for name, update, *_ in rows}
+    assert updates["matrix"] == [9, 0, 0]
+    assert updates["matrix, torchmetrics"][1] > 0
+    assert {tuple(update[1:]) for name, update in updates.items() if "torch" not in name} == {(0, 0)}
+    assert "| matrix: bytes a sample of an update | ≤ 24 | " in targets
 
 
 @pytest.mark.slow

@@ -36,8 +36,9 @@ from cases import (
 from hypothesis import assume
 from hypothesis import strategies as st
 from oracles import FACTS, OF_TWO, PEERS, of_pycm, of_samples, of_tensors
+from processes import launch
 from torch import Tensor
-from versions import traced
+from versions import needs_simulated_device, traced
 
 import imbtorch
 from imbtorch import Margins, at_prevalence, margins, measures, metrics, one_vs_rest
@@ -925,3 +926,22 @@ def takes_a_second_argument(name):
 def test_a_measure_given_predictions_and_targets_says_what_makes_counts(name):
     with pytest.raises(ValueError, match=r"^counts must be .*confusion_matrix\(preds, target, task\) makes one"):
         getattr(imbtorch.measures, name)(torch.rand(20), torch.arange(20) % 2)
+
+
+def values_of_arguments_on_a_device(rank, world):
+    """Net benefit and expected cost for arguments on the simulated accelerator; for a process of its own."""
+    from simulated_device import waits
+
+    counts = torch.tensor([[[8, 2], [1, 1]]] * 3).to("sim")
+    thresholds, costs = torch.tensor([0.2, 1.0, -0.1]).to("sim"), torch.tensor([[0.0, torch.nan], [5.0, 0.0]]).to("sim")
+    with waits("refused"):
+        benefit, cost = measures.net_benefit(counts, thresholds), measures.expected_cost(counts, costs)
+    one = measures.net_benefit(counts[0].cpu(), thresholds[0])
+    return benefit.cpu().tolist(), cost.cpu().tolist(), one.item()
+
+
+@needs_simulated_device
+def test_arguments_on_a_device_are_not_read():
+    [(benefit, cost, one)] = launch(1, values_of_arguments_on_a_device)
+    assert [*benefit, one] == pytest.approx([(1 - 2 / 4) / 12, math.nan, math.nan, (1 - 2 / 4) / 12], nan_ok=True)
+    assert all(map(math.isnan, cost))

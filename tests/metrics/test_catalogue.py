@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import itertools
 import re
 from fractions import Fraction
 from functools import partial
@@ -14,6 +15,8 @@ import torch
 import torchmetrics
 from cases import NEED_MATRIX, build, of_kind
 from oracles import FACTS, OF_EACH, OF_POSITIVE
+from processes import launch
+from versions import needs_simulated_device
 
 import imbtorch
 from imbtorch import ConfusionMatrixMetric, ImbalanceReport, measures
@@ -168,3 +171,44 @@ def test_a_metric_keeps_its_short_docstring_in_the_source_and_one_of_yours_every
         measure = staticmethod(measures.accuracy)
 
     assert Mine.__doc__ == "Mine."
+
+
+KINDS = {
+    "binary": ("binary", {}),
+    "multiclass": ("multiclass", {"num_classes": 4}),
+    "weighted": ("multiclass", {"num_classes": 4, "weighted": True}),
+    "multilabel": ("multilabel", {"num_labels": 4, "threshold": [0.1, 0.2, 0.3, 0.4]}),
+}
+
+
+def forward_on_a_device(rank, world):
+    """Values of forward on the CPU and on the simulated accelerator, deterministic; for a process of its own."""
+    from simulated_device import waits
+
+    torch.distributed.destroy_process_group()  # which does not know the device
+    torch.use_deterministic_algorithms(True)
+    found = {}
+    for (kind, (task, arguments)), name in itertools.product(KINDS.items(), metrics.__all__):
+        size = 4 if task == "multiclass" else 2
+        costs = {"costs": torch.rand(size, size)} if name == "ExpectedCost" else {}
+        here, there = (getattr(imbtorch, name)(task, **arguments, **costs) for _ in range(2))
+        preds = torch.rand(40) if task == "binary" else torch.rand(40, 4)
+        target = torch.randint(size, (40, 4) if task == "multilabel" else (40,))
+        weight = torch.rand(40) if kind == "weighted" else None
+        there, given = there.to("sim"), [each.to("sim") for each in (preds, target)]
+        more = {} if weight is None else {"weight": weight.to("sim")}
+        with waits("refused"):
+            value = there(*given, **more)
+        values = here(preds, target, weight=weight), value.cpu(), there.to("cpu")(preds, target, weight=weight)
+        found[kind, name] = str(value.device), [each.tolist() for each in values]
+    return found
+
+
+@needs_simulated_device
+def test_forward_on_a_device_neither_waits_nor_copies_and_is_deterministic():
+    [found] = launch(1, forward_on_a_device)
+    assert len(found) == len(KINDS) * len(metrics.__all__)
+    for device, (here, there, back) in found.values():
+        assert device == "sim:0"
+        assert there == pytest.approx(here, rel=1e-6)
+        assert back == here

@@ -7,6 +7,7 @@ import pytest
 import torch
 from processes import launch
 from sklearn import metrics as sklearn_metrics
+from torch.torch_version import TorchVersion
 from torchmetrics import MetricCollection
 from versions import traced
 
@@ -244,7 +245,17 @@ def test_intervals_of_weighted_counts_are_refused():
 def test_mps_has_no_float64():
     with pytest.raises(ValueError, match=r"weighted=True counts in float64, which the device mps does not have"):
         check_cell(torch.float64, torch.device("mps"))
-    check_cell(torch.int64, torch.device("mps"))
+
+
+@pytest.mark.parametrize("version", ["2.4.0", "2.8.0+cpu"])
+def test_old_versions_cannot_count_on_apples_devices(version, monkeypatch):
+    monkeypatch.setattr(torch, "__version__", TorchVersion(version))
+    with pytest.raises(RuntimeError, match=r"cannot count on the device mps, .*; install torch 2.9 or later, or keep"):
+        check_cell(torch.int64, torch.device("mps"))
+    check_cell(torch.int64, torch.device("cuda"))
+    for recent in ("2.9.0", "2.10.1"):
+        monkeypatch.setattr(torch, "__version__", TorchVersion(recent))
+        check_cell(torch.int64, torch.device("mps"))
 
 
 # --- the life of the state ------------------------------------------------------------------------------------------
