@@ -25,6 +25,12 @@ from imbtorch.metrics import catalogue
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="needs torch 2.10, whose backends can be written in Python")
 
 LAUNCHES = 12  # of a compute
+MOST = {  # launches of an update; ignore_index takes three
+    ("binary", "matrix"): 15,
+    ("multiclass", "matrix"): 12,
+    ("multiclass", "margins"): 24,
+    ("multilabel", "matrix"): 32,
+}
 
 
 @pytest.fixture(params=["plain", "deterministic", "without float64"])
@@ -177,7 +183,7 @@ def test_an_update_does_not_wait_and_can_be_replayed(task, layout, scores, ignor
     moving = moved(given)
     with waits("refused"), Log() as log:
         there.update(*moving)
-    assert len(log.launched) <= 45
+    assert len(log.launched) <= MOST[task, layout]
     with Graph() as graph:
         there.update(*moving)
     there.reset()
