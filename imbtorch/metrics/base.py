@@ -191,7 +191,7 @@ class CountsMetric(SummedState):
         cluster: Tensor | None = None,
         frequency: Tensor | None = None,
     ) -> None:
-        """Count a batch.
+        """Count a batch; never waits for a GPU.
 
         Args:
             preds: class indices ``[N, ...]`` or scores ``[N, C, ...]`` (multiclass); 0/1, probabilities or logits
@@ -278,6 +278,7 @@ class CountsMetric(SummedState):
     ) -> Any:
         """Count a batch and return the value of this batch; arguments as for :meth:`update`.
 
+        On a GPU, a single metric does so without waiting; a report or a sweep waits once to copy the counts to the host.
         With ``dist_sync_on_step=True`` the value covers the current batches of all processes.
         """
         if self._is_synced:
