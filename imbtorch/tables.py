@@ -82,16 +82,16 @@ class Table:
         return self.blocks[kind]
 
     def to_dict(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """Return nested dicts of numbers: ``["class"]["cat"]["recall"]``, with bounds as ``"recall_low"`` and high."""
+        """Return dicts: ``["class"]["cat"]["recall"]``, with bounds as ``"recall_low"`` and ``"recall_high"``."""
         return {
             kind: {name: dict(_with_bounds(row)) for name, row in rows.items()} for kind, rows in self.blocks.items()
         }
 
     def to_rows(self) -> list[list[Any]]:
-        """Return the head and all rows as lists of numbers, of which None is missing.
+        """Return the head and all rows as lists of cells; None is an empty cell.
 
-        The columns are ``kind`` (the first word of the block), ``name``, and those of all blocks, each followed by
-        ``<column>_low`` and ``<column>_high`` if it has intervals.
+        The columns are ``kind`` (the first word of the block), ``name``, and those of all blocks, with
+        ``<column>_low`` and ``<column>_high`` for the bounds of intervals.
         """
         rows = [
             {"kind": kind, "name": name, **row} for kind, some in self.to_dict().items() for name, row in some.items()
