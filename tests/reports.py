@@ -14,10 +14,12 @@ TWO_CLASSES = [*OVERALL, "dominance", "iba", "op", "dominance_area"]
 NAMES = {"binary": BINARY, "multiclass": OVERALL, "multilabel": OVERALL}
 SIZES = {"binary": {}, "multiclass": {"num_classes": 3}, "multilabel": {"num_labels": 3}}
 TASKS = tuple(SIZES)
+SHOWN = ["precision", "recall", "f1", "cba", "iam"]
+COLUMNS = ["support", "predicted", *SHOWN]
 
 
 def column(table, name):
-    return [row[name] for row in table.classes.values()]
+    return [row[name] for row in table["class"].values()]
 
 
 def data(task, samples=60, seed=0, classes=3):
@@ -29,6 +31,15 @@ def data(task, samples=60, seed=0, classes=3):
     noise = torch.randint(high, shape, generator=random)
     target[:high] = torch.arange(high).reshape(-1, *[1] * (len(shape) - 1)).expand(target[:high].shape)
     return torch.where(torch.rand(shape, generator=random) < 0.6, target, noise), target
+
+
+def table_peers(preds, target):
+    """Columns of the table of classes by scikit-learn."""
+    precision, recall, f1, support = sklearn_metrics.precision_recall_fscore_support(target, preds)
+    predicted = sklearn_metrics.confusion_matrix(target, preds).sum(0)
+    cba = [min(pair) for pair in zip(precision, recall, strict=True)]
+    iam = [2 * term - 1 for term in cba]
+    return dict(zip(COLUMNS, map(list, (support, predicted, precision, recall, f1, cba, iam)), strict=True))
 
 
 def filled(task, seed=0, **kwargs):

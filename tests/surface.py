@@ -19,13 +19,11 @@ MODULES = (
     # returned by reports, sweeps and callbacks; not imported, but their attributes are used
     "imbtorch.metrics.report_result.ReportResult",
     "imbtorch.metrics.sweep_result.SweepResult",
-    "imbtorch.metrics.report_table.ReportTable",
     "imbtorch.metrics.adjustment_result.LogitAdjustmentResult",
-    "imbtorch.metrics.adjustment_result.AdjustmentTable",
     "imbtorch.choosing.adjustments.AdjustmentPoint",
     "imbtorch.metrics.shared_result.ReportedValue",
-    "imbtorch.lightning.selection_table.SelectionTable",
-    "imbtorch.lightning.selection_table.SelectedEpoch",
+    "imbtorch.tables.Table",
+    "imbtorch.tables.Cell",
     "imbtorch.lightning.validation_history.ValidationHistory",
 )
 

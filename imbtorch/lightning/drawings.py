@@ -20,7 +20,6 @@ __all__ = ["drawings"]
 
 Draw: TypeAlias = Callable[[], Any]  # makes a matplotlib figure
 PANELS = 3  # most panels side by side
-NONE = (float("nan"), float("nan"))  # bounds of a value without an interval
 
 
 def drawings(metric: SharedResult) -> Iterator[tuple[str, Draw]]:
@@ -42,19 +41,19 @@ def _of_report(report: ImbalanceReport) -> Iterator[tuple[str, Draw]]:
     table = result.table()
     yield "confusion", partial(_one_panel, result.plot, len(report.class_names))
     if report.groups is not None and report.measures:
-        sizes = [table.groups[name]["support"] for name in report.groups]
+        groups = [table["group"][name] for name in report.groups]
+        sizes = [row["support"] for row in groups]
         labels = [f"{name} ({size:g})" for name, size in zip(report.groups, sizes, strict=True)]
         values = {}
         for key in report.per_group or report.measures:
-            rows = [("overall", "", key), *(("group", name, key) for name in report.groups)]
-            of_each = torch.tensor([table.overall[key], *(table.groups[name][key] for name in report.groups)])
-            low, high = torch.tensor([table.bounds.get(row, NONE) for row in rows]).unbind(-1)
-            values[key] = Interval(of_each, low, high, LEVEL, "")
+            cells = [table["measure"][key]["all"], *(row[key] for row in groups)]
+            low, high = torch.tensor([(cell.low, cell.high) for cell in cells]).unbind(-1)
+            values[key] = Interval(torch.tensor(cells), low, high, LEVEL, "")
         yield "groups", partial(_panels, values, [f"all ({sum(sizes):g})", *labels], "Group (samples)")
-    if table.class_groups:
-        groups = list(table.class_groups.values())
-        means = {key: torch.tensor([row[key] for row in groups]) for key in groups[0]}
-        yield "class_groups", partial(_panels, means, list(table.class_groups), "Class group")
+    if report.class_groups:
+        names, rows = zip(*table["class group"].items(), strict=True)
+        means = {key: torch.tensor([row[key] for row in rows]) for key in rows[0]}
+        yield "class_groups", partial(_panels, means, names, "Class group")
 
 
 def _one_panel(plot: Callable[[Any], Any], classes: int) -> Any:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 from weakref import WeakSet
 
 from imbtorch.compat import warn_once
+from imbtorch.tables import Table
 
 __all__ = ["file_name", "log_figure", "log_table"]
 
@@ -26,12 +26,10 @@ class _Figure:
 
 @dataclass(frozen=True)
 class _Table:
-    """A table as text with notes, and its cells, the head first."""
+    """A table, its optimizer step, and the name of its file with loggers that write one."""
 
     name: str
-    text: str
-    rows: Sequence[Sequence[Any]]
-    notes: Sequence[str]
+    table: Table
     step: int
     file: str
 
@@ -64,7 +62,7 @@ class _TensorBoard(_Adapter):
         logger.experiment.add_figure(given.name, given.figure, global_step=given.step)
 
     def table(self, logger: Any, given: _Table) -> None:
-        markdown = "\n".join(f"    {line}" for line in given.text.splitlines())
+        markdown = "\n".join(f"    {line}" for line in str(given.table).splitlines())
         logger.experiment.add_text(given.name, markdown, global_step=given.step)
 
 
@@ -75,9 +73,9 @@ class _WeightsAndBiases(_Adapter):
         logger.log_image(key=given.name, images=[given.figure], step=given.step)
 
     def table(self, logger: Any, given: _Table) -> None:
-        head, *cells = (list(row) for row in given.rows)
+        head, *cells = given.table.to_rows()
         logger.log_table(key=given.name, columns=head, data=cells, step=given.step)
-        notes = [[note] for note in given.notes]
+        notes = [[note] for note in given.table.notes]
         logger.log_text(key=f"{given.name}_notes", columns=["note"], data=notes, step=given.step)
 
 
@@ -88,7 +86,7 @@ class _MLflow(_Adapter):
         logger.experiment.log_figure(logger.run_id, given.figure, f"figures/{given.file}.png")
 
     def table(self, logger: Any, given: _Table) -> None:
-        logger.experiment.log_text(logger.run_id, f"{given.text}\n", f"{given.file}.txt")
+        logger.experiment.log_text(logger.run_id, f"{given.table}\n", f"{given.file}.txt")
 
 
 class _Comet(_Adapter):
@@ -98,7 +96,7 @@ class _Comet(_Adapter):
         logger.experiment.log_figure(figure_name=given.name, figure=given.figure, step=given.step)
 
     def table(self, logger: Any, given: _Table) -> None:
-        logger.experiment.log_text(given.text, step=given.step, metadata={"name": given.name})
+        logger.experiment.log_text(str(given.table), step=given.step, metadata={"name": given.name})
 
 
 class _CSV(_Adapter):
@@ -114,7 +112,7 @@ class _CSV(_Adapter):
     def table(self, logger: Any, given: _Table) -> None:
         folder = Path(logger.log_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{given.file}.txt").write_text(f"{given.text}\n", encoding="utf-8")
+        (folder / f"{given.file}.txt").write_text(f"{given.table}\n", encoding="utf-8")
 
 
 class _Dummy(_Adapter):
@@ -144,23 +142,19 @@ def log_figure(logger: Any, name: str, figure: Any, step: int, file: str = "") -
     return _handed(logger, _Figure(name, figure, step, file_name(file or name)))
 
 
-def log_table(
-    logger: Any, name: str, text: str, rows: Sequence[Sequence[Any]], notes: Sequence[str], step: int
-) -> bool:
+def log_table(logger: Any, name: str, table: Table, step: int) -> bool:
     """Hand a table to a logger, on rank zero alone.
 
     Args:
         logger: see :func:`log_figure`. Weights & Biases takes rows, and notes as ``<name>_notes``; the others text.
         name: name of the table.
-        text: table and notes as text.
-        rows: cells, the head first.
-        notes: sentences to read beside them.
+        table: the table.
         step: optimizer steps taken so far.
 
     Returns:
         True if the logger took it.
     """
-    return _handed(logger, _Table(name, text, rows, notes, step, file_name(name)))
+    return _handed(logger, _Table(name, table, step, file_name(name)))
 
 
 def _handed(logger: Any, given: _Figure | _Table) -> bool:

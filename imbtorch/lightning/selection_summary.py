@@ -22,11 +22,12 @@ from imbtorch.lightning.kept_predictions import (
     why_not_predictable,
 )
 from imbtorch.lightning.loggers import file_name, log_figure, log_table
-from imbtorch.lightning.selection_table import Kept, SelectionTable
+from imbtorch.lightning.selection_table import Kept, baseline_of, selection_table
 from imbtorch.lightning.validation_history import FollowedReport, PackedCounts, ValidationHistory
 from imbtorch.metrics.catalogue import BY_ANY_NAME
 from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.plots import plot_selection
+from imbtorch.tables import Table
 
 __all__ = ["SelectionSummary"]
 
@@ -50,7 +51,8 @@ class SelectionSummary(Callback):
     **Correction for the choice.** The best of many epochs looks better than it is. With ``predictions=True`` the choice
     is repeated on random halves of the samples (:func:`imbtorch.analysis.select_epoch`). For each measure the table
     then adds the corrected value with its interval, the share of the halves that select the same epoch (``-`` where
-    epochs tie), the number of epochs indistinguishable from it, and how much worse than the best these may be. Epochs
+    epochs tie), the number of epochs indistinguishable from it, and how much worse than the best these may be; the
+    attribute ``choices`` maps each measure to its :class:`~imbtorch.analysis.ChosenEpoch`, which names them. Epochs
     can tie in halves only, and each half keeps the latest or the earliest by the same rule. The rule therefore changes
     corrected values and stability, even of an epoch that ties with no other.
 
@@ -93,7 +95,7 @@ class SelectionSummary(Callback):
             best = TiesCheckpoint(monitor="val_iam", mode="max")
             summary = SelectionSummary(measures=["iam", "accuracy"], predictions=True)
             Trainer(callbacks=[best, summary]).fit(module, train_loader, val_loader)
-            summary.table()["iam"].epoch
+            summary.table()["selected"]["best iam"]["epoch"]
 
         >>> SelectionSummary(measures=["iam", "mcc"]).measures
         ('iam', 'mcc')
@@ -124,7 +126,7 @@ class SelectionSummary(Callback):
         self._validations: list[dict[str, Any]] = []
         self._targets: Tensor | None = None  # of this process, in the order of its predictions
         self._listeners: dict[str, PredictionListener] = {}
-        self._choices: dict[str, ChosenEpoch] = {}
+        self.choices: dict[str, ChosenEpoch] = {}
         self._resampled: list[int] | None = None  # validations that these chose from; None before the end of fit
         self._kept: dict[str, dict[str, Any]] = {}  # state key of a checkpoint callback -> what it kept, and when
         self._watcher = CheckpointWatcher()
@@ -283,7 +285,7 @@ class SelectionSummary(Callback):
             **PackedCounts.pack(result.counts),
         }
         self._validations.append(entry)
-        self._choices, self._resampled = {}, None
+        self.choices, self._resampled = {}, None
         if listener is not None:
             self._keep_predictions(trainer, entry, *listener.heard())
 
@@ -351,17 +353,16 @@ class SelectionSummary(Callback):
         if not trainer.is_global_zero:
             return
         table, name, step = self.table(), f"{self._followed.path}_selection", trainer.global_step
-        text, cells = str(table), table.rows_of_cells()
-        print(f"\n{text}")  # noqa: T201
+        print(f"\n{table}")  # noqa: T201
         if self.out is not None:
             self.out.mkdir(parents=True, exist_ok=True)
-            (self.out / f"{file_name(name)}.txt").write_text(f"{text}\n", encoding="utf-8")
-        loggers = [each for each in trainer.loggers if log_table(each, f"{name}_table", text, cells, table.notes, step)]
+            (self.out / f"{file_name(name)}.txt").write_text(f"{table}\n", encoding="utf-8")
+        loggers = [each for each in trainer.loggers if log_table(each, f"{name}_table", table, step)]
         if self.out is None and not (loggers and find_spec("matplotlib")):
             return
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(9.5, 4.4 + 0.2 * len(table.rows)), layout="constrained")
+        figure = Figure(figsize=(9.5, 4.4 + 0.2 * len(table["selected"])), layout="constrained")
         self.plot(figure.subplots())
         if self.out is not None:
             figure.savefig(self.out / f"{file_name(name)}.png", dpi=120)
@@ -376,7 +377,7 @@ class SelectionSummary(Callback):
                 text = f"SelectionSummary: resampling {len(self._validations)} validations, some {seconds:.0f} s"
                 print(text, flush=True)  # noqa: T201
 
-        self._choices, self._resampled = choose_with_predictions(
+        self.choices, self._resampled = choose_with_predictions(
             followed,
             self.history(),
             [entry.get("predictions") for entry in self._validations],
@@ -393,18 +394,27 @@ class SelectionSummary(Callback):
         columns, ties = ({}, "latest") if self._followed is None else (self._followed.columns, self._followed.ties)
         return ValidationHistory.of(self._validations, columns, ties)
 
-    def table(self) -> SelectionTable:
+    def _found(self) -> tuple[FollowedReport, ValidationHistory, dict[str, Kept]]:
+        """Return the report, its validations, and the kept checkpoints by name."""
+        if self._followed is None or not self._validations:
+            raise RuntimeError("no validation of fit was kept yet, so there is nothing to select from")
+        return self._followed, self.history(), _named([*self._kept.values()], self._followed.monitored)
+
+    def table(self) -> Table:
         """Return the kept epochs and those that the measures select, with every measure at each of them.
+
+        The rows of the block ``"selected"`` are what the checkpoint callbacks kept, such as ``"kept by val_iam"`` or
+        ``"kept last"``, then ``"best iam"`` and so on for each measure, and the ``"Baseline"``. If callbacks monitor
+        the same value, their rules for ties or their numbers follow, as in ``"kept by val_iam (latest of ties)"``.
+        Columns are ``"epoch"`` (and ``"step"`` where an epoch had several validations), ``"tied"``, the measures, and
+        with ``predictions=True`` ``"corrected"``, ``"stability"``, ``"indistinguishable"`` and ``"shortfall"``.
 
         Never communicates, so that rank zero alone may call it.
 
         Raises:
             RuntimeError: before the first validation.
         """
-        followed, history = self._followed, self.history()
-        if followed is None or not self._validations:
-            raise RuntimeError("no validation of fit was kept yet, so there is nothing to select from")
-        kept = _named([*self._kept.values()], followed.monitored)
+        followed, history, kept = self._found()
         if not followed.resamples:
             remedy = "report its value on test data"
         elif not self.predictions:
@@ -413,7 +423,7 @@ class SelectionSummary(Callback):
             remedy = "it is corrected when fit ends without an error"
         else:
             remedy = "no validation has predictions that agree with the counts of all processes, so it is not corrected"
-        return SelectionTable.of(followed, history, kept, self._choices, self._resampled or [], remedy)
+        return selection_table(followed, history, kept, self.choices, self._resampled or [], remedy)
 
     def plot(self, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw the measures over the epochs, what is selected, and the interval of the monitored measure as a band.
@@ -427,11 +437,12 @@ class SelectionSummary(Callback):
         Raises:
             RuntimeError: before the first validation.
         """
-        table, history = self.table(), self.history()
-        assert self._followed is not None
-        places = {row.how: history.at(row.epoch, row.step) for row in table.rows}
-        banded = [*self._followed.monitored.values(), *self._followed.columns][0]
-        bounds = history.band(self._followed.columns[banded])
+        followed, history, kept = self._found()
+        places = {how: history.at(each.epoch, each.step) for how, each in kept.items()}
+        places |= {name: tied[0] for name, tied in history.best.items() if tied}
+        banded = [*followed.monitored.values(), *followed.columns][0]
+        bounds = history.band(followed.columns[banded])
+        _, baseline = baseline_of(followed, history)
         return plot_selection(
             history.values,
             ax,
@@ -439,7 +450,7 @@ class SelectionSummary(Callback):
             intervals={} if bounds is None else {banded: bounds},
             places=history.labels,
             xlabel="Step" if history.unit == "step" else "Epoch",
-            baseline=table.baseline[1],
+            baseline=baseline,
         )
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from html import escape
-from os import PathLike
-from typing import Any, NamedTuple, TextIO
+from math import nan
+from typing import Any, NamedTuple
 
 from imbtorch.choosing.advice import Situation, situation_of
 from imbtorch.choosing.baselines import always_commonest
@@ -15,11 +13,9 @@ from imbtorch.choosing.epochs import ChosenEpoch
 from imbtorch.counts import Margins, rescaled, sums
 from imbtorch.inference.intervals import TOLD, simulated_bias
 from imbtorch.lightning.validation_history import FollowedReport, ValidationHistory
-from imbtorch.tables import aligned, html_table, shortened, spans, wrapped, write_csv
+from imbtorch.tables import Cell, Table, spans
 
-__all__ = ["Kept", "SelectedEpoch", "SelectionTable"]
-
-MEASURE = 18  # characters of the name of a column
+__all__ = ["Kept", "baseline_of", "selection_table"]
 
 
 class Kept(NamedTuple):
@@ -40,209 +36,69 @@ class Kept(NamedTuple):
     number: int | None = None
 
 
-@dataclass(frozen=True)
-class SelectedEpoch:
-    """One row of a :class:`SelectionTable`.
+def selection_table(
+    followed: FollowedReport,
+    history: ValidationHistory,
+    kept: Mapping[str, Kept],
+    choices: Mapping[str, ChosenEpoch],
+    resampled: Sequence[int],
+    remedy: str,
+) -> Table:
+    """Make the table of the kept checkpoints and, below, of the epochs that the measures select.
 
-    Attributes:
-        how: the measure that selects, or what was kept, such as ``"kept by val_iam"``. If checkpoint callbacks monitor
-            the same value, their rules for ties or their numbers follow, as in ``"kept by val_iam (latest of ties)"``.
-        epoch: the epoch, of tied ones the latest or the earliest; None if nothing is selected or it is not known.
-        step: optimizer steps that had been taken.
-        values: measure -> value then; empty for a checkpoint of weights that were not validated.
-        best: measures whose best value this is.
-        tied: number of other epochs of the same value.
-        choice: with ``predictions=True`` the result of resampling: the value corrected for having been chosen, its
-            interval, its stability, the epochs indistinguishable from this one, and how far below the best these may
-            lie. Its epochs are indices of the validations.
-        kept: True for the weights that a checkpoint kept, False for the epoch that a measure selects.
+    Args:
+        followed: the report.
+        history: its validations.
+        kept: name of a checkpoint -> what it is of.
+        choices: measure -> its choice on resampled predictions.
+        resampled: indices of the validations among which these chose; empty where nothing was resampled.
+        remedy: end of the sentence that the best value is too optimistic, where nothing was resampled.
     """
-
-    how: str
-    epoch: int | None = None
-    step: int | None = None
-    values: Mapping[str, float] = field(default_factory=dict)
-    best: tuple[str, ...] = ()
-    tied: int = 0
-    choice: ChosenEpoch | None = None
-    kept: bool = False
-
-    @property
-    def label(self) -> str:
-        """Name of the row in the text."""
-        return self.how if self.kept else f"best {self.how}"
-
-
-@dataclass(frozen=True)
-class SelectionTable:
-    """The epoch that was kept, and the one that each measure selects; print it for a table.
-
-    Attributes:
-        report: attribute of the report.
-        unit: ``"epoch"``, or ``"step"`` where an epoch had several validations.
-        validations: epochs of the validations, or their steps.
-        measures: names of the columns.
-        rows: the kept checkpoints first, then one row for each measure.
-        baseline: name of the majority-class prediction, and measure -> its value; empty without targets.
-        notes: sentences to read beside the numbers.
-    """
-
-    report: str
-    unit: str
-    validations: tuple[int, ...]
-    measures: tuple[str, ...]
-    rows: tuple[SelectedEpoch, ...]
-    baseline: tuple[str, Mapping[str, float]]
-    notes: tuple[str, ...]
-
-    @classmethod
-    def of(
-        cls,
-        followed: FollowedReport,
-        history: ValidationHistory,
-        kept: Mapping[str, Kept],
-        choices: Mapping[str, ChosenEpoch],
-        resampled: Sequence[int],
-        remedy: str,
-    ) -> SelectionTable:
-        """Make the table of the kept checkpoints and, below, of the epochs that the measures select.
-
-        Args:
-            followed: the report.
-            history: its validations.
-            kept: name of a checkpoint -> what it is of.
-            choices: measure -> its choice on resampled predictions.
-            resampled: indices of the validations among which these chose; empty where nothing was resampled.
-            remedy: end of the sentence that the best value is too optimistic, where nothing was resampled.
-        """
-        selected = [
-            (SelectedEpoch(how, each.epoch, each.step, kept=True), history.at(each.epoch, each.step), each.measure)
-            for how, each in kept.items()
-        ]
-        selected += [(SelectedEpoch(name), tied[0] if tied else None, name) for name, tied in history.best.items()]
-        rows = []
-        for row, at, measure in selected:
-            if at is None:
-                rows.append(row)
-                continue
-            epoch, step = history.epochs[at], history.steps[at]
-            values = {name: line[at].item() for name, line in history.values.items()}
-            best = tuple(name for name, indices in history.best.items() if at in indices)
-            tied = len(history.best[measure]) - 1 if measure in best else 0
-            choice = choices.get(measure)
-            choice = choice if choice is not None and choice.epoch == at else None
-            rows.append(SelectedEpoch(row.how, epoch, step, values, best, tied, choice, row.kept))
-        notes = tuple(_notes(followed, history, kept, choices, resampled, remedy))
-        baseline = _baseline(followed, history)
-        return cls(followed.path, history.unit, history.labels, tuple(followed.columns), tuple(rows), baseline, notes)
-
-    def __getitem__(self, how: str) -> SelectedEpoch:
-        """Return the row of a measure or a kept checkpoint."""
-        for row in self.rows:
-            if row.how == how:
-                return row
-        raise KeyError(f"nothing is selected by {how!r}; rows are {', '.join(row.how for row in self.rows)}")
-
-    def rows_of_cells(self) -> list[list[Any]]:
-        """Return head and rows as cells: name, epoch, step, number of ties, all values, and the resampled ones."""
-        resampled = any(row.choice is not None for row in self.rows)
-        head = ["selected by", "epoch", "step", "ties", *self.measures]
-        cells: list[list[Any]] = [[*head, "corrected", "low", "high", "stability", "shortfall"] if resampled else head]
-        for row in self.rows:
-            line: list[Any] = [row.how, row.epoch, row.step, row.tied, *map(row.values.get, self.measures)]
-            if resampled and row.choice is None:
-                line += [None] * 5
-            elif row.choice is not None:
-                interval = row.choice.interval
-                ends = [None, None] if interval is None else [interval.low.item(), interval.high.item()]
-                line += [row.choice.corrected, *ends, row.choice.stability, row.choice.shortfall]
-            cells.append(line)
-        name, values = self.baseline
-        if values:
-            line = [f"Baseline: {name}", None, None, None, *map(values.get, self.measures)]
-            cells.append(line + [None] * (5 * resampled))
-        return cells
-
-    def to_csv(self, to: str | PathLike[str] | TextIO) -> None:
-        """Write :meth:`rows_of_cells` as CSV, without the notes; text is written as by :meth:`ReportTable.to_csv`.
-
-        Args:
-            to: path of a file that is written anew, or a text file that is open (with ``newline=""``).
-        """
-        write_csv(self.rows_of_cells(), to)
-
-    def __str__(self) -> str:
-        """Return text of at most 100 columns: all values, those corrected for the choice, and the notes."""
-        number = len(self.validations)
-        of = f"{number} validation{'s' * (number != 1)} of self.{shortened(self.report, MEASURE)}"
-        lines = [f"Kept and best epochs of {of} (epochs count from 0; * best of all epochs)"]
-        lines += aligned(list(zip(*self._values(), strict=True)), names_left=True)
-        corrected = self._corrected()
-        if len(corrected) > 1 and number > 1:
-            lines += [
-                "",
-                f"Values of each row's own measure, corrected on random halves for being the best of {number}:",
-            ]
-            lines += aligned(corrected, names_left=True)
-        notes = [wrapped(f"- {note}") for note in self.notes]
-        return "\n".join([*lines, *[""] * bool(notes), *notes])
-
-    def _values(self) -> list[list[str]]:
-        """Return the columns of all rows and of the baseline, each with its head."""
-        _, baseline = self.baseline
-        columns = [["", *(row.label for row in self.rows), "Baseline"]]
-        for head, cells in (
-            ("epoch", [_cell(row.epoch) for row in self.rows]),
-            ("step", [_cell(row.step) * (self.unit == "step") for row in self.rows]),
-            ("tied", [str(row.tied + 1) if row.tied else "" for row in self.rows]),
-        ):
-            columns += [[head, *cells, ""]] if any(cells) else []
-        for measure in self.measures:
-            cells = ["*" * (measure in row.best) + _cell(row.values.get(measure)) for row in self.rows]
-            columns.append([shortened(measure, MEASURE), *cells, _cell(baseline.get(measure))])
-        return columns if baseline else [column[:-1] for column in columns]
-
-    def _corrected(self) -> list[list[str]]:
-        """Return the head and the rows that resampling adds, one for each choice."""
-        lines = [["", "corrected [95 % interval]", "stability", "indistinguishable"]]
-        kept = [row.choice for row in self.rows if row.kept]
-        for row in self.rows:
-            choice = row.choice
-            if choice is None or (not row.kept and any(choice is other for other in kept)):
-                continue
-            low_high = (
-                ""
-                if choice.interval is None
-                else (f" [{choice.interval.low.item():.4f}, {choice.interval.high.item():.4f}]")
-            )
-            others = len(choice.indistinguishable) - 1
-            lines.append(
-                [
-                    row.label,
-                    f"{_cell(choice.corrected)}{low_high}",
-                    "-" if choice.stability is None else f"{choice.stability:.2f}",
-                    f"{others} (<= {choice.shortfall:.2f} worse)" if others else "none",
-                ]
-            )
-        return lines
-
-    def _repr_html_(self) -> str:
-        """Return the rows as an HTML table for notebooks, and the notes below."""
-        cells = [["" if cell is None else _cell(cell) for cell in row] for row in self.rows_of_cells()]
-        return html_table(cells) + "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+    selected = [(how, history.at(each.epoch, each.step), each.measure) for how, each in kept.items()]
+    selected += [(f"best {name}", tied[0] if tied else None, name) for name, tied in history.best.items()]
+    number, rows = len(history.epochs), {}
+    for how, at, measure in selected:
+        known = kept.get(how, Kept(None, None, "", ""))
+        epoch, step = (known.epoch, known.step) if at is None else (history.epochs[at], history.steps[at])
+        tied = history.best.get(measure, ())
+        row: dict[str, Any] = {
+            "epoch": nan if epoch is None else epoch,
+            "step": None if history.unit == "epoch" else nan if step is None else step,
+            "tied": len(tied) if at in tied and len(tied) > 1 else None,
+        }
+        for name, values in history.values.items():
+            row[name] = nan if at is None else Cell(values[at].item(), mark="*" * (at in history.best.get(name, ())))
+        choice = choices.get(measure)
+        if choice is not None and choice.epoch == at and number > 1:
+            row |= _corrected(choice)
+        rows[how] = row
+    _, baseline = baseline_of(followed, history)
+    if baseline:
+        rows["Baseline"] = {name: baseline.get(name, nan) for name in followed.columns}
+    title = f"Kept and best epochs of {number} validation{'s' * (number != 1)} of self.{followed.path}"
+    return Table(
+        {"selected": rows},
+        tuple(_notes(followed, history, kept, choices, resampled, remedy)),
+        f"{title} (epochs count from 0; * best of all epochs)",
+    )
 
 
-def _cell(value: float | None) -> str:
-    """Return a number as text, and a hyphen without one."""
-    if value is None or value != value:
-        return "-"
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
+def _corrected(choice: ChosenEpoch) -> dict[str, Any]:
+    """Return the columns that resampling adds."""
+    interval = choice.interval
+    ends = (nan, nan) if interval is None else (interval.low.item(), interval.high.item())
+    return {
+        "corrected": nan if choice.corrected is None else Cell(choice.corrected, *ends),
+        "stability": nan if choice.stability is None else choice.stability,
+        "indistinguishable": len(choice.indistinguishable) - 1,
+        "shortfall": choice.shortfall,
+    }
 
 
 # --- the baseline and the notes -------------------------------------------------------------------------------------
 
 
-def _baseline(followed: FollowedReport, history: ValidationHistory) -> tuple[str, dict[str, float]]:
+def baseline_of(followed: FollowedReport, history: ValidationHistory) -> tuple[str, dict[str, float]]:
     """Return the name of majority-class prediction and its value by each measure, at the last validation's targets."""
     last = history.counts[[*history.counts][-1]]
     if not bool(sums(last).actual.any()):
@@ -262,7 +118,7 @@ def _notes(
     remedy: str,
 ) -> Iterator[str]:
     """Yield what is to be read beside the numbers: their meaning, reasons to doubt them, and the row of the studies."""
-    baseline, values = _baseline(followed, history)
+    baseline, values = baseline_of(followed, history)
     if values:
         yield f"Baseline: {baseline}"
     number = len(history.epochs)
@@ -345,7 +201,8 @@ def _biased(followed: FollowedReport, history: ValidationHistory) -> Iterator[st
 def _meanings_of_choices(followed: FollowedReport, history: ValidationHistory) -> Iterator[str]:
     """Yield the meaning of each column of corrected values."""
     yield (
-        f"corrected: estimate for new data; only test data can confirm it. Ties within a half go to the "
+        f"corrected: estimate of the row's own measure for new data (95 % interval), from random halves, since it is "
+        f"the best of {len(history.epochs)}; only test data can confirm it. Ties within a half go to the "
         f"{followed.ties} {history.unit}; the other rule gives another estimate"
     )
     yield (
@@ -353,8 +210,8 @@ def _meanings_of_choices(followed: FollowedReport, history: ValidationHistory) -
         "that it is the best"
     )
     yield (
-        f"indistinguishable: number of other {history.unit}s not shown to be worse than the best, and by how much they "
-        "may be worse at most (95 %)"
+        f"indistinguishable: number of other {history.unit}s not shown to be worse than the best; shortfall: by how "
+        "much they may be worse at most (95 %)"
     )
 
 

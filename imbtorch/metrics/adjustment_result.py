@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from html import escape
 from typing import Any
 
 import torch
@@ -25,10 +24,10 @@ from imbtorch.metrics.rows import Row
 from imbtorch.plots.adjustments import plot_adjustments
 from imbtorch.rules import LogitAdjustment
 from imbtorch.suggestions import did_you_mean
-from imbtorch.tables import aligned, html_table
+from imbtorch.tables import Table
 from imbtorch.tasks import Counting
 
-__all__ = ["AdjustmentSettings", "AdjustmentTable", "LogitAdjustmentResult"]
+__all__ = ["AdjustmentSettings", "LogitAdjustmentResult"]
 
 SHOWN = ("accuracy", "balanced_accuracy", "f1", "gmean", "iam", "mcc")  # measures of the table
 DRAWN = ("accuracy", "balanced_accuracy")  # measures of the picture beside the swept one
@@ -134,33 +133,6 @@ def of_margins(argument: str, measured: Measured, counting: Counting) -> Average
 def maximised(measure: AveragedMeasure) -> Measure:
     """Return a measure as a function to maximise."""
     return measure if measure.higher_is_better else lambda counts: -measure(counts)
-
-
-@dataclass(frozen=True)
-class AdjustmentTable:
-    """Table of a logit adjustment; print it for text. :meth:`imbtorch.LogitAdjustmentSweep.table` makes it.
-
-    Attributes:
-        values: name of a value -> column -> value. Columns are ``"plain"``, ``"tau = 1"`` (if the sweep has it) and
-            ``"tau = <chosen>"``.
-        gain: sentence about the gain of the chosen tau.
-    """
-
-    values: dict[str, dict[str, float]]
-    gain: str
-
-    def _cells(self) -> list[list[str]]:
-        columns = list(next(iter(self.values.values())))
-        rows = ([name, *("-" if x != x else f"{x:.4f}" for x in row.values())] for name, row in self.values.items())
-        return [["value", *columns], *rows]
-
-    def __str__(self) -> str:
-        """Return aligned text."""
-        return "\n".join([*aligned(self._cells(), names_left=True), self.gain])
-
-    def _repr_html_(self) -> str:
-        """Return HTML for notebooks."""
-        return f"{html_table(self._cells())}<p>{escape(self.gain)}</p>"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -328,10 +300,11 @@ class LogitAdjustmentResult(Result):
         held = self._held_text()
         return f"{shown}; {held}" if held else shown
 
-    def table(self) -> AdjustmentTable:
+    def table(self) -> Table:
         """Return the values of the plain rule, of tau = 1 and of the chosen tau: measures and recalls of class groups.
 
-        The last line is :meth:`gain` with its range, from a fixed seed.
+        ``table["value"]["recall/few"]["plain"]`` is one of them. The last line is :meth:`gain` with its range, from a
+        fixed seed.
         """
         adjustments, settings = self._adjustments, self._settings
         columns = {"plain": adjustments.plain}
@@ -344,7 +317,7 @@ class LogitAdjustmentResult(Result):
         for name in names:
             each = self.curve(name)[1]
             values[name] = {column: each[place].item() for column, place in columns.items()}
-        return AdjustmentTable(values, self._gain_text())
+        return Table({"value": values}, (self._gain_text(),))
 
     def plot(self, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw measures and recalls of the class groups over tau, with the chosen one marked.

@@ -18,7 +18,6 @@ from imbtorch.inference.intervals import Interval
 from imbtorch.metrics.adjusted_margins import AdjustedMargins
 from imbtorch.metrics.adjustment_result import (
     AdjustmentSettings,
-    AdjustmentTable,
     LogitAdjustmentResult,
     maximised,
     of_margins,
@@ -31,6 +30,7 @@ from imbtorch.metrics.rows import Row, shown
 from imbtorch.metrics.shared_result import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.rules import checked_prior
+from imbtorch.tables import Table
 from imbtorch.tasks import Counting
 
 __all__ = ["LogitAdjustmentSweep"]
@@ -277,7 +277,7 @@ class LogitAdjustmentSweep(SharedResult):
         """
         return self.result().gain(level, generator)
 
-    def table(self) -> AdjustmentTable:
+    def table(self) -> Table:
         """Return measures of the plain rule, of tau = 1 and of the chosen tau; never communicates."""
         return self.result().table()
 

@@ -22,7 +22,7 @@ from imbtorch.metrics.rows import Bound, Row, Snapshot, shown
 from imbtorch.suggestions import did_you_mean, first_names
 from imbtorch.tasks import Counting
 
-__all__ = ["LEVEL", "Readings", "Value", "values_of_class_groups", "values_of_classes"]
+__all__ = ["ENDS", "LEVEL", "Readings", "Value", "values_of_class_groups", "values_of_classes"]
 
 DRAWS = 2000  # number of draws from the posterior
 LEVEL = 0.95  # probability with which an interval of a report holds

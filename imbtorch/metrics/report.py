@@ -28,13 +28,13 @@ from imbtorch.metrics.class_groups import checked_class_groups
 from imbtorch.metrics.groups import checked_group_names, checked_per_group, group_problems, report_memory
 from imbtorch.metrics.readings import Readings, Value, values_of_class_groups, values_of_classes
 from imbtorch.metrics.report_result import ReportResult
-from imbtorch.metrics.report_table import ReportTable
 from imbtorch.metrics.resolving import Measured, named_measures, per_class_measures, resolved
 from imbtorch.metrics.rows import Row, Snapshot
 from imbtorch.metrics.shared_result import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.plots import plot_values
 from imbtorch.suggestions import did_you_mean, first_names
+from imbtorch.tables import Table
 from imbtorch.tasks import Counting, Layout, Task, Threshold
 
 __all__ = ["ImbalanceReport"]
@@ -441,7 +441,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         """
         return cast(ReportResult, super().result())
 
-    def table(self, sort: str | None = None, head: int | None = None) -> ReportTable:
+    def table(self, sort: str | None = None, head: int | None = None) -> Table:
         """Return the last computed result as a table; print it. Never communicates.
 
         Args:
@@ -450,7 +450,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
 
         >>> report = ImbalanceReport("binary", class_names=["ok", "fraud"], per_class=())
         >>> report.update(torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 1, 1]))
-        >>> print(report.table().overall["accuracy"])
+        >>> print(report.table()["measure"]["accuracy"]["all"])
         0.75
         """
         return self.result().table(sort, head)

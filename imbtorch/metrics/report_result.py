@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import isnan, nan
 from typing import Any
 
 import torch
@@ -15,13 +15,12 @@ from imbtorch.inference.intervals import Interval
 from imbtorch.metrics.base import NO_BUCKETS, UNSURE, confusion_counts
 from imbtorch.metrics.buckets import ONE_BUCKET
 from imbtorch.metrics.groups import comparable_groups
-from imbtorch.metrics.readings import LEVEL, Readings, values_of_classes
-from imbtorch.metrics.report_table import ReportTable
+from imbtorch.metrics.readings import ENDS, LEVEL, Readings, values_of_classes
 from imbtorch.metrics.resolving import of_name
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import Row, Snapshot, shown
 from imbtorch.plots import plot_confusion_matrix, plot_values
-from imbtorch.tables import baseline_line
+from imbtorch.tables import COUNTS, Cell, Table, baseline_line
 
 __all__ = ["ReportResult"]
 
@@ -119,19 +118,20 @@ class ReportResult(Result):
             raise ValueError(f"{name!r} has no interval, because {cause}")
         return interval
 
-    def table(self, sort: str | None = None, head: int | None = None) -> ReportTable:
+    def table(self, sort: str | None = None, head: int | None = None) -> Table:
         """Return all values as a table, to print, show in a notebook or write as CSV.
 
-        It has a row for each class, class group and group of samples, and the overall values below. Columns
-        are the measures of ``per_class`` (recall and precision if it is empty), for groups of samples the ``measures``.
-        Groups of samples are sorted, the worst first. ``support`` and ``predicted`` are counts of samples, also with
-        ``prevalence``.
+        Its blocks are ``"class"``, ``"class group"`` and ``"group"`` (of samples), with a row for each of them, and
+        ``"measure"`` with the values over all classes: ``table["class"]["cat"]["recall"]`` and
+        ``table["measure"]["iam"]["all"]``. Columns are the measures of ``per_class`` (recall and precision if it is
+        empty), for groups of samples the ``measures``. Groups of samples are sorted, the worst first. ``support``
+        (number of targets) and ``predicted`` (number of predictions) are counts of samples, also with ``prevalence``.
 
         Args:
             sort: column by which classes are sorted, the worst first; ``"support"`` sorts the rarest first. Classes
                 without targets come last if a measure sorts. By default classes stay in the order of their indices.
-            head: number of classes to print, by default all; :meth:`~ReportTable.to_dict` and
-                :meth:`~ReportTable.to_csv` always hold all of them.
+            head: number of classes to print, by default all; ``to_csv`` and the other forms of
+                :class:`~imbtorch.tables.Table` always hold all of them.
 
         Raises:
             ValueError: for an unknown column, and a ``head`` below 1.
@@ -149,6 +149,8 @@ class ReportResult(Result):
         iam      0.3333
         Baseline: always predicting 'cat': iam -0.7333
         """
+        if head is not None and (isinstance(head, bool) or not isinstance(head, int) or head < 1):
+            raise ValueError(f"head must be the number of classes to print, 1 or more, got {head!r}")
         settings, at = self._settings, self._at.whole
         rows = {row: value.item() for row, value in self._rows.items()}
         columns = settings.per_class or {key: of_name(key, settings.counting) for key in ("recall", "precision")}
@@ -157,21 +159,35 @@ class ReportResult(Result):
         added = replace(settings, values=more, bounded=(), per_group=tuple(settings.measures)).read(at)
         rows |= {row: value.item() for row, value in added.items()}
 
+        blocks: dict[str, dict[str, dict[str, Any]]] = {"class": {}, "class group": {}, "group": {}, "measure": {}}
         counted, positive = margins(at.counts), 1 if settings.counting.task == "multilabel" else slice(None)
         supports = zip(counted.actual[..., positive].tolist(), counted.predicted[..., positive].tolist(), strict=True)
-        parts: dict[str, dict[str, dict[str, float]]] = {kind: {} for kind in KINDS}
         for name, (support, predicted) in zip(settings.class_names, supports, strict=True):
-            parts["class"][name] = {"support": support, "predicted": predicted}
+            blocks["class"][name] = {"support": support, "predicted": predicted}
         if at.groups is not None:
             samples, _ = comparable_groups(settings.counting, at.groups)
-            parts["group"] = {
-                name: {"support": size} for name, size in zip(settings.groups, samples.tolist(), strict=True)
-            }
-        for row, value in rows.items():
-            if row.kind in parts and not row.bound:
-                parts[row.kind].setdefault(row.of, {})[row.measure] = value
+            for name, size in zip(settings.groups, samples.tolist(), strict=True):
+                blocks["group"][name] = {"support": size}
+        for row, cell in _cells(rows).items():
+            if row.kind == "overall":
+                blocks["measure"][row.measure] = {"all": cell}
+            elif row.kind in blocks:
+                blocks[row.kind].setdefault(row.of, {})[row.measure] = cell
+
         directions = {key: each.higher_is_better for key, each in (*settings.measures.items(), *columns.items())}
-        return ReportTable.of(parts, _bounds(rows), directions, baseline_line(*settings.baseline(at)), sort, head)
+        if sort is not None:
+            known = list(next(iter(blocks["class"].values())))
+            if sort not in known:
+                raise ValueError(f"sort must be a column of the classes, {', '.join(known)}, got {sort!r}")
+            blocks["class"] = _worst_first(blocks["class"], sort, directions.get(sort))
+        directed = next((key for key in blocks["measure"] if directions.get(key) is not None), None)
+        if directed is not None:
+            blocks["group"] = _worst_first(blocks["group"], directed, directions[directed])
+        return Table(
+            {kind: found for kind, found in blocks.items() if found},
+            tuple(filter(None, [baseline_line(*settings.baseline(at))])),
+            printed={"group": FEW} | ({} if head is None else {"class": head}),
+        )
 
     def plot(self, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw the confusion matrix with the recall of each class beside its row.
@@ -186,9 +202,13 @@ class ReportResult(Result):
             Figure (None if axes were given) and axes.
         """
         settings, counts = self._settings, self._at.whole.counts
-        known, names = _bounds(self._rows), settings.class_names
-        ends = [known.get(("class", name, "recall"), (math.nan, math.nan)) for name in names]
-        low, high = torch.tensor(ends, dtype=torch.float64).unbind(-1)
+        names = settings.class_names
+        ends = {
+            row.of: (cell.low, cell.high)
+            for row, cell in _cells(self._rows).items()
+            if row.kind == "class" and row.measure == "recall"
+        }
+        low, high = torch.tensor([ends.get(name, (nan, nan)) for name in names], dtype=torch.float64).unbind(-1)
         recalls = Interval(self.of_classes("recall"), low, high, LEVEL, "")
         if isinstance(counts, Tensor) and counts.ndim == 2:
             return plot_confusion_matrix(counts, ax, labels=names, recalls=recalls)
@@ -200,11 +220,30 @@ class ReportResult(Result):
         return self.table()._repr_html_()
 
 
-KINDS = ("overall", "class", "class group", "group")
+FEW = 20  # number of groups of samples to print
 
 
-def _bounds(rows: Mapping[Row, Any]) -> dict[tuple[str, str, str], tuple[float, float]]:
-    """Return the bounds of each value that has an interval, by kind, name and measure."""
-    low = {(row.kind, row.of, row.measure): float(value) for row, value in rows.items() if row.bound == "low"}
-    high = {(row.kind, row.of, row.measure): float(value) for row, value in rows.items() if row.bound == "high"}
-    return {value: (low[value], high[value]) for value in low}
+def _cells(rows: Mapping[Row, Any]) -> dict[Row, Cell]:
+    """Return each value with its bounds."""
+    cells = {}
+    for row, value in rows.items():
+        if not row.bound:
+            low, high = (float(rows.get(replace(row, bound=end), nan)) for end in ENDS)
+            cells[row] = Cell(float(value), low, high)
+    return cells
+
+
+def _worst_first(
+    rows: dict[str, dict[str, Any]], column: str, higher_is_better: bool | None
+) -> dict[str, dict[str, Any]]:
+    """Sort rows by a column, the worst first; the lowest counts as worst without a direction.
+
+    If a measure sorts, nan comes after all other values, and rows without targets come last of all.
+    """
+    sign, of_measure = -1 if higher_is_better is False else 1, column not in COUNTS
+
+    def rank(name: str) -> tuple[bool, bool, float]:
+        value, without_targets = rows[name].get(column, nan), rows[name]["support"] == 0
+        return of_measure and without_targets, isnan(value), 0.0 if isnan(value) else sign * value
+
+    return {name: rows[name] for name in sorted(rows, key=rank)}

@@ -23,6 +23,7 @@ from imbtorch.metrics.rows import Row
 from imbtorch.metrics.shared_result import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.metrics.sweep_result import Also, SweepResult, SweepSettings, checked_costs
+from imbtorch.tables import Table
 from imbtorch.tasks import Counting, Task
 
 __all__ = ["ThresholdSweep"]
@@ -38,6 +39,7 @@ class ThresholdSweep(SharedResult):
         sweep.compute()  # {"threshold": ..., "value": ...}
         print(sweep.best(at_least={"recall": 0.8}))  # best F1 with a recall of at least .8
         test = sweep.metric(imbtorch.FScore)  # metric with the threshold of compute(), for the test set
+        print(sweep.table())  # threshold, value, and the value corrected for the choice of the threshold
         sweep.result().plot()  # F1 over the thresholds, ROC and precision-recall curves
 
     In Lightning, log the sweep itself::
@@ -393,6 +395,13 @@ class ThresholdSweep(SharedResult):
             arguments: further arguments of the metric.
         """
         return self.result().metric(cls, at, **arguments)
+
+    def table(self) -> Table:
+        """Return positives, best threshold, value and corrected value of the last result; never communicates.
+
+        :meth:`SweepResult.table` says more.
+        """
+        return self.result().table()
 
     def plot(self, val: Any | None = None, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw the measure of the last result over the thresholds; :meth:`SweepResult.plot` draws the curves as well.

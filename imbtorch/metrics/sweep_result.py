@@ -48,7 +48,7 @@ from imbtorch.plots.operating import plot_average_precisions, plot_best_threshol
 from imbtorch.plots.style import TITLE_PAD, figure_of_panels
 from imbtorch.plots.thresholds import plot_sweep
 from imbtorch.suggestions import first_names
-from imbtorch.tables import html_table
+from imbtorch.tables import Cell, Table, html_table
 from imbtorch.tasks import Counting
 
 __all__ = ["Also", "SweepResult", "SweepSettings"]
@@ -61,6 +61,7 @@ AP: Literal["average_precision"] = "average_precision"
 RESAMPLES = 400
 MOST_DRAWN = 10  # most labels or classes in one picture
 MOST_CORRECTED = 5  # labels up to which a picture shows the corrected intervals of their values
+MOST_IN_TABLE = 20  # and a table, for which one waits
 
 
 @dataclass(frozen=True, eq=False)
@@ -587,7 +588,40 @@ class SweepResult(Result):
             raise ValueError(self._one_class_text(one_class, "no threshold can be chosen"))
         return [(index, each) for index, each in enumerate(self._of_labels(histogram)) if index != left_out]
 
-    # --- pictures ---------------------------------------------------------------------------------------------------
+    # --- table and pictures ------------------------------------------------------------------------------------------
+
+    def table(self) -> Table:
+        """Return positives, best threshold and value of each label or class, and the value corrected for the choice.
+
+        The corrected value is the estimate of ``interval("value")`` with its bounds, from a fixed seed. It takes some
+        .2 s a label, so with more than 20 labels or classes it is left out. It is nan for labels that have targets of
+        one class only, and for weighted counts. The row of the binary task is that of class 1.
+
+        >>> from imbtorch import ThresholdSweep
+        >>> sweep = ThresholdSweep("f1", thresholds=11)
+        >>> scores = torch.tensor([0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75])
+        >>> sweep.update(scores.repeat(5), torch.tensor([0, 0, 0, 1, 0, 1, 1, 1]).repeat(5))
+        >>> print(sweep.table())
+        class  positives  threshold   value                corrected
+        1             20        0.3  0.8889  0.8619 [0.7119, 0.9434]
+        value: f1 at the best threshold, corrected for the choice on the same samples (95 % interval)
+        """
+        task = self._settings.counting.task
+        names = ("1",) if task == "binary" else self._settings.class_names
+        columns = {
+            "positives": self._histogram[..., 1, :].sum(-1).reshape(-1).tolist(),
+            "threshold": self._values_of("threshold").tolist(),
+            "value": self._values_of("value").tolist(),
+        }
+        note = f"value: {self._settings.name} at the best threshold"
+        if len(names) <= MOST_IN_TABLE:
+            nan = torch.full((len(names),), torch.nan)
+            found = self._with_interval("value", nan, list(range(len(names))))
+            bounds = zip(found.estimate.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
+            columns["corrected"] = [Cell(*each) for each in bounds]
+            note += ", corrected for the choice on the same samples (95 % interval)"
+        rows = {name: {head: cells[at] for head, cells in columns.items()} for at, name in enumerate(names)}
+        return Table({"label" if task == "multilabel" else "class": rows}, (note,))
 
     def plot(self, kind: Kind | None = None, ax: Any | None = None) -> Any:
         """Draw the measure over the thresholds, the ROC curve, and precision over recall.

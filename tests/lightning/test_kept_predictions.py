@@ -1,5 +1,6 @@
 """What SelectionSummary makes of the predictions of each validation, beside half-sampling written out with NumPy."""
 
+import math
 import re
 import types
 
@@ -106,29 +107,28 @@ def balanced_accuracy(target, predicted):
 
 def test_the_kept_value_is_corrected_by_what_the_other_half_says():
     made = summary()
-    row = made.table()["accuracy"]
+    rows, choice = made.table()["selected"], made.choices["accuracy"]
+    row = rows["best accuracy"]
     kept, value, crossed, _ = half_sampled(accuracy)
-    assert row.epoch == row.choice.epoch == kept
-    assert row.choice.value == pytest.approx(value)
-    assert row.choice.corrected == pytest.approx(value / 10 + 9 / 10 * crossed, abs=0.006)  # of 100 repeats
-    assert row.choice.corrected < value - 0.003
-    assert (row.tied, row.choice.stability) == (1, None)  # two epochs tie: the rule keeps the latest in each half too
+    assert row["epoch"] == choice.epoch == kept
+    assert row["accuracy"] == choice.value == pytest.approx(value)
+    assert row["corrected"] == pytest.approx(value / 10 + 9 / 10 * crossed, abs=0.006)  # of 100 repeats
+    assert row["corrected"] < value - 0.003
+    assert row["tied"] == 2  # the rule keeps the latest in each half too
+    assert math.isnan(row["stability"])
     *_, stability = half_sampled(balanced_accuracy, repeats=500)
-    assert made.table()["balanced_accuracy"].tied == 0
-    assert made.table()["balanced_accuracy"].choice.stability == pytest.approx(stability, abs=0.12)
-    assert kept in row.choice.indistinguishable
-    assert 0 not in row.choice.indistinguishable  # .72 against .5, of 90 samples
+    assert rows["best balanced_accuracy"]["tied"] is None
+    assert rows["best balanced_accuracy"]["stability"] == pytest.approx(stability, abs=0.12)
+    assert kept in choice.indistinguishable
+    assert 0 not in choice.indistinguishable  # .72 against .5, of 90 samples
+    assert (row["indistinguishable"], row["shortfall"]) == (len(choice.indistinguishable) - 1, choice.shortfall)
     text = str(made.table())
-    *_, below = text.partition(
-        "\nValues of each row's own measure, corrected on random halves for being the best of 6:\n"
-    )
-    header, *lines = below.splitlines()
-    line = next(each for each in lines if each.startswith("best accuracy "))
-    assert re.search(r"corrected \[95 % interval\] +stability +indistinguishable$", header)
-    assert f"{row.choice.corrected:.4f}" in line
+    line = next(each for each in text.splitlines() if each.startswith("best accuracy ") and "[" in each)
+    assert f"{row['corrected']:.4f} [{row['corrected'].low:.4f}, {row['corrected'].high:.4f}]" in line
+    assert "since it is the best of 6" in " ".join(text.split())
     assert "stability: share of the halves that select this epoch" in text
     assert "SelectionSummary(predictions=True)" not in text
-    assert {row.choice is not None for row in made.table().rows} == {True}
+    assert {name for name, row in rows.items() if "corrected" not in row} == {"Baseline"}
     assert "not corrected" not in text
 
 
@@ -137,9 +137,8 @@ def noted(made):
 
 
 def corrected_rows(made):
-    """Names of the rows of the second table."""
-    *_, below = str(made.table()).partition("\nValues of each row's own measure, corrected on random halves")
-    return [line[: line.index("  ")] for line in below.partition("\n\n")[0].splitlines()[2:]]
+    """Names of the rows that have a corrected value."""
+    return [name for name, row in made.table()["selected"].items() if "corrected" in row]
 
 
 def test_each_kept_row_is_corrected_or_says_why_not(tmp_path):
@@ -162,10 +161,11 @@ def test_each_kept_row_is_corrected_or_says_why_not(tmp_path):
     table = made.table()
     tied = half_sampled(accuracy)[0]
     values = [accuracy(TARGET, each) for each in PREDICTIONS]
-    assert [row.epoch for row in table.rows] == [tied, values.index(max(values)), 2, 5, 5, tied]
-    assert table.rows[1].epoch < tied
+    *rows, _ = table["selected"].values()
+    assert [row["epoch"] for row in rows] == [tied, values.index(max(values)), 2, 5, 5, tied]
+    assert rows[1]["epoch"] < tied
     assert values[5] < values[2] < max(values)
-    assert corrected_rows(made) == ["kept by val_accuracy (1)"]  # the best one by accuracy is the same epoch
+    assert corrected_rows(made) == ["kept by val_accuracy (1)", "best accuracy"]  # which is the same epoch
     assert noted(made) == [
         "kept by val_accuracy (2): not corrected, since resampling keeps the latest of tied epochs by accuracy",
         "kept by val_accuracy (3): not corrected, since resampling keeps the best epoch by accuracy",
@@ -181,9 +181,10 @@ def test_two_checkpoints_of_the_same_epoch_are_both_corrected(tmp_path):
     ]
     made = summary(None, *keepers)
     assert corrected_rows(made) == [
-        "kept by val_balance..cy (latest of ties)",
-        "kept by val_balance.. (earliest of ties)",
+        "kept by val_balanced_accuracy (latest of ties)",
+        "kept by val_balanced_accuracy (earliest of ties)",
         "best accuracy",
+        "best balanced_accuracy",
     ]
 
 
@@ -255,8 +256,7 @@ def test_whatever_the_report_counts_is_kept(kind):
         wanted, target = PREDICTIONS[:, TARGET != 2], TARGET[TARGET != 2]
     for entry, predicted in zip(made.state_dict()["validations"], wanted, strict=True):
         assert torch.equal(entry["predictions"].long(), predicted)
-    row = made.table()["accuracy"]
-    assert row.choice.value == pytest.approx(max(accuracy(target, each) for each in wanted))
+    assert made.choices["accuracy"].value == pytest.approx(max(accuracy(target, each) for each in wanted))
 
 
 def test_epochs_that_predict_the_same_have_a_corrected_value_but_no_stability(tmp_path):
@@ -268,18 +268,18 @@ def test_epochs_that_predict_the_same_have_a_corrected_value_but_no_stability(tm
 
     module = Scripted(ImbalanceReport("binary", prefix="val_"), predicted.expand(3, -1), count=count)
     made = summary(module, ModelCheckpoint(tmp_path, monitor="val_accuracy", mode="max"))
-    rows = {row.how: row for row in made.table().rows}
-    assert (rows["accuracy"].epoch, rows["accuracy"].tied, rows["accuracy"].choice.stability) == (0, 2, None)
-    assert rows["accuracy"].choice.identical == (1, 2)
+    rows, choice = made.table()["selected"], made.choices["accuracy"]
+    row = rows["best accuracy"]
+    assert (row["epoch"], row["tied"], choice.stability) == (0, 3, None)
+    assert choice.identical == (1, 2)
     same = "accuracy, balanced_accuracy: epochs 0 to 2 predict the same, so the choice among them is arbitrary"
     assert same in made.table().notes
-    *_, line = [line for line in str(made.table()).splitlines() if line.startswith("best balanced_accuracy ")]
-    assert re.search(r" - +2 \(<= 0.00 worse\)$", line)
-    head, first, *_ = made.table().rows_of_cells()
-    assert dict(zip(head, first, strict=True))["stability"] is None
-    assert rows["accuracy"].choice.indistinguishable == (0, 1, 2)
-    assert rows["accuracy"].choice.corrected == pytest.approx(1 - 13 / 90, abs=1e-9)
-    assert rows["kept by val_accuracy"].choice == rows["accuracy"].choice
+    assert re.search(r"\nbest balanced_accuracy .* -\n", str(made.table()))
+    assert (row["indistinguishable"], row["shortfall"]) == (2, 0)
+    assert math.isnan(row["stability"])
+    assert choice.indistinguishable == (0, 1, 2)
+    assert row["corrected"] == pytest.approx(1 - 13 / 90, abs=1e-9)
+    assert rows["kept by val_accuracy"] == pytest.approx(row, nan_ok=True)
 
 
 def test_a_validation_of_other_samples_is_left_out_and_loses_nothing():
@@ -298,9 +298,9 @@ def test_a_validation_of_other_samples_is_left_out_and_loses_nothing():
     history, table = made.history(), made.table()
     assert len(history.counts) == EPOCHS
     assert history.values["accuracy"].tolist() == pytest.approx([accuracy(TARGET, each) for each in PREDICTIONS])
-    choice = table["accuracy"].choice
+    choice = made.choices["accuracy"]
     assert choice.compared == (0, 2, 3, 4, 5)
-    assert choice.epoch == table["accuracy"].epoch
+    assert choice.epoch == table["selected"]["best accuracy"]["epoch"]
     assert any(note.startswith("epoch 1: not compared, for lack of predictions that agree") for note in table.notes)
 
     def count(report, preds, target):
@@ -311,7 +311,7 @@ def test_a_validation_of_other_samples_is_left_out_and_loses_nothing():
         report._listeners = listeners
 
     made = summary(Scripted(count=count))
-    assert {row.choice for row in made.table().rows} == {None}
+    assert made.choices == {}
     assert "; no validation has predictions that agree with the counts of all processes" in made.table().notes[-2]
 
 
@@ -322,7 +322,7 @@ def test_a_resumed_run_has_the_predictions_of_an_uninterrupted_one(tmp_path):
     whole = summary()
     summary(None, keeper(), max_epochs=3)
     resumed = summary(None, keeper(), checkpoint=tmp_path / "first.ckpt")
-    assert str(resumed.table()["accuracy"].choice) == str(whole.table()["accuracy"].choice)
+    assert str(resumed.choices["accuracy"]) == str(whole.choices["accuracy"])
     summary(None, keeper(), max_epochs=3)
     plain = SelectionSummary(measures=("accuracy",))
     run(Scripted(), plain, keeper(), checkpoint=tmp_path / "first.ckpt")
@@ -393,7 +393,7 @@ def test_validation_sees_averaged_weights(kind):
         average += newest * (0.1 * step - average)
         wanted += [np.mean(np.arange(SIZE) < 97 * average)] if step % 2 == 0 else []
     assert made.history().values["accuracy"].tolist() == pytest.approx(wanted)
-    assert made.table()["accuracy"].choice.value == pytest.approx(wanted[-1])
+    assert made.choices["accuracy"].value == pytest.approx(wanted[-1])
 
 
 # --- several processes ----------------------------------------------------------------------------------------------
@@ -406,7 +406,7 @@ def trained(rank, world, folder):
         keeper = ModelCheckpoint(folder, "first", save_top_k=1)
         made = SelectionSummary(predictions=True, measures=("accuracy", "balanced_accuracy"))
         run(Scripted(steps=1), made, keeper, max_epochs=3, **options)
-        first = made.table()
+        first = made.choices["accuracy"]
         made = SelectionSummary(predictions=True, measures=("accuracy", "balanced_accuracy"))
         run(Scripted(steps=1), made, checkpoint=f"{folder}/first.ckpt", **options)
     names = (
@@ -418,7 +418,7 @@ def trained(rank, world, folder):
         "indistinguishable",
         "compared",
     )  # no tensors, whose memory goes
-    choices = [first["accuracy"].choice, made.table()["accuracy"].choice]
+    choices = [first, made.choices["accuracy"]]
     rows = [types.SimpleNamespace(**{name: getattr(choice, name) for name in names}) for choice in choices]
     kept = [len(entry.get("predictions", ())) for entry in made.state_dict()["validations"]]
     return types.SimpleNamespace(rows=rows, calls=list(calls), kept=kept, notes=made.table().notes)

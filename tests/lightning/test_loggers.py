@@ -238,9 +238,9 @@ def test_the_choice_of_an_epoch_in_tensorboard_weights_and_biases_and_comet(tmp_
     (picture,) = events.Images("val_selection")
     assert (text.step, picture.step) == (12, 12)
     head, rows = stand_in.tables["val_selection_table at 12"]
-    assert head == ["selected by", "epoch", "step", "ties", "accuracy", "gmean"]
-    baseline = ["Baseline: always predicting '0'", None, None, None]
-    assert [row[:4] for row in rows] == [["accuracy", 1, 8, 0], ["gmean", 1, 8, 0], baseline]
+    assert head == ["kind", "name", "epoch", "accuracy", "gmean"]
+    wanted = [["best accuracy", 1], ["best gmean", 1], ["Baseline", None]]
+    assert [row[:3] for row in rows] == [["selected", *row] for row in wanted]
     assert stand_in.tables["val_selection_table_notes at 12"] == (["note"], [[note] for note in table.notes])
     assert list(stand_in.figures) == list(comet.figures) == ["val_selection at 12"]
     assert comet.tables == {"val_selection_table at 12": str(table)}

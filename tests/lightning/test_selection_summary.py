@@ -146,6 +146,16 @@ def summary(*callbacks, module=None, trainer=None, **options):
     return made
 
 
+def selected(made, how):
+    """Row of the table of a summary."""
+    return made.table()["selected"][how]
+
+
+def columns_of(made):
+    """Names of the measures in the table of a summary."""
+    return tuple(selected(made, "Baseline"))
+
+
 def matrices(history):
     return [counts.tolist() for counts in history.counts.values()]
 
@@ -158,21 +168,25 @@ def test_each_row_is_the_epoch_that_exact_values_select(package, capsys):
     made = SelectionSummary()
     run(scripted(package)(), made, package=package)
     table = made.table()
-    assert table.measures == MEASURES
-    assert [row.how for row in table.rows] == [*MEASURES]
+    rows = table["selected"]
+    assert [*rows] == [*(f"best {name}" for name in MEASURES), "Baseline"]
     columns = {name: values(name) for name in MEASURES}
-    for row, wanted in zip(table.rows, columns.values(), strict=True):
-        assert row.epoch == latest(wanted)
-        assert row.step == STEPS * (row.epoch + 1)
-        assert row.values == pytest.approx({name: column[row.epoch] for name, column in columns.items()}, abs=1e-12)
-        assert row.tied == sum(math.isclose(value, max(wanted), rel_tol=1e-12) for value in wanted) - 1
-        assert set(row.best) == {name for name, column in columns.items() if column[row.epoch] >= max(column) - 1e-12}
-    assert {table["iam"].epoch, table["accuracy"].epoch} == {2, 3}  # the script has them differ
-    assert table["accuracy"].tied == 1
+    for name, wanted in columns.items():
+        row = rows[f"best {name}"]
+        assert row["epoch"] == latest(wanted)
+        assert {other: row[other] for other in MEASURES} == pytest.approx(
+            {other: column[row["epoch"]] for other, column in columns.items()}, abs=1e-12
+        )
+        tied = sum(math.isclose(value, max(wanted), rel_tol=1e-12) for value in wanted)
+        assert row["tied"] == (tied if tied > 1 else None)
+        marked = {other for other in MEASURES if row[other].mark == "*"}
+        assert marked == {other for other, column in columns.items() if column[row["epoch"]] >= max(column) - 1e-12}
+    assert {rows["best iam"]["epoch"], rows["best accuracy"]["epoch"]} == {2, 3}  # the script has them differ
+    assert rows["best accuracy"]["tied"] == 2
     printed = capsys.readouterr().out
     assert printed == f"\n{table}\n"
     assert "Kept and best epochs of 5 validations of self.val (epochs count from 0; * best of all epochs)\n" in printed
-    assert re.search(r"\n +epoch  tied  +iam ", printed)
+    assert re.search(r"\nselected +epoch  tied  +iam ", printed)
     assert re.search(r"\nbest accuracy +3 +2 ", printed)
     assert max(map(len, printed.splitlines())) <= 100
     assert f"*{max(columns['iam']):.4f}" in printed
@@ -207,7 +221,7 @@ def test_an_interrupted_run_prints_what_was_counted_until_then(error, capsys):
     printed = capsys.readouterr().out
     assert "Kept and best epochs of 3 validations" in printed
     assert printed == f"\n{made.table()}\n"
-    assert made.table()["iam"].epoch == 2
+    assert selected(made, "best iam")["epoch"] == 2
 
 
 class WithLoss(scripted(lightning)):
@@ -240,8 +254,8 @@ def test_the_row_of_the_studies_is_that_of_the_task():
 def test_of_epochs_of_infinite_value_the_latest_is_selected():
     scripts = [[[8, 2], [1, 9]], [[10, 0], [3, 7]], [[10, 0], [2, 8]]]  # the last two without a false alarm
     module = scripted(lightning)(scripts, val=ImbalanceReport("binary", prefix="val_"))
-    row = summary(module=module, measures=("likelihood_ratio",)).table()["likelihood_ratio"]
-    assert (row.epoch, row.tied, row.values["likelihood_ratio"]) == (2, 1, math.inf)
+    row = selected(summary(module=module, measures=("likelihood_ratio",)), "best likelihood_ratio")
+    assert (row["epoch"], row["tied"], row["likelihood_ratio"]) == (2, 2, math.inf)
 
 
 def test_max_min_is_the_lowest_of_the_five_measures_of_the_paper():
@@ -251,7 +265,7 @@ def test_max_min_is_the_lowest_of_the_five_measures_of_the_paper():
     five += [oracles.f_score, oracles.class_balance_accuracy]
     lowest = [float(min(measure(matrix) for measure in five)) for matrix in MATRICES]
     assert made.history().values["bottom_line"].tolist() == pytest.approx(lowest)
-    assert made.table()["bottom_line"].epoch == best(lowest)
+    assert selected(made, "best bottom_line")["epoch"] == best(lowest)
     assert "bottom_line: epoch with the highest min(accuracy, CBA), the max-min choice" in made.table().notes
 
 
@@ -307,7 +321,7 @@ def test_the_history_is_what_was_counted_and_select_model_takes_it():
         assert history.values[name].tolist() == pytest.approx(values(name), abs=1e-12)
     found = select_model(history.counts, {"accuracy": accuracy, "iam": imbalance_accuracy})
     assert found.by_measure["accuracy"] == ("epoch 3", "epoch 1")
-    assert found.by_iam == (f"epoch {made.table()['iam'].epoch}",)
+    assert found.by_iam == (f"epoch {selected(made, 'best iam')['epoch']}",)
 
 
 def test_lower_is_better_where_the_report_says_so_and_without_a_direction_nothing_is_selected():
@@ -324,12 +338,13 @@ def test_lower_is_better_where_the_report_says_so_and_without_a_direction_nothin
         module=scripted(lightning)(val=report), measures=("wrong", "first", "val_recall/2", "iam", "accuracy")
     )
     table = made.table()
-    assert [row.how for row in table.rows] == ["wrong", "recall/2", "iam", "accuracy"]
+    rows = table["selected"]
+    assert [*rows] == ["best wrong", "best recall/2", "best iam", "best accuracy", "Baseline"]
     wrong = [sum(map(sum, matrix)) - sum(matrix[k][k] for k in range(3)) for matrix in MATRICES]
     rare = [matrix[2][2] / 8 for matrix in MATRICES]
-    assert table["wrong"].epoch == latest([-value for value in wrong])
-    assert table["wrong"].tied == 1
-    assert table["wrong"].values["first"] == MATRICES[table["wrong"].epoch][0][0]
+    assert rows["best wrong"]["epoch"] == latest([-value for value in wrong])
+    assert rows["best wrong"]["tied"] == 2
+    assert rows["best wrong"]["first"] == MATRICES[rows["best wrong"]["epoch"]][0][0]
     assert made.history().values["wrong"].tolist() == wrong
     assert made.history().values["recall/2"].tolist() == pytest.approx(rare)
     assert "first: no direction is known, so no epoch is selected" in table.notes
@@ -337,10 +352,12 @@ def test_lower_is_better_where_the_report_says_so_and_without_a_direction_nothin
 
 def test_what_is_monitored_is_shown_and_kept_comes_first(tmp_path):
     made = summary(ModelCheckpoint(tmp_path, monitor="val_iam", mode="max"), measures=("accuracy", "mcc"))
-    assert made.table().measures == ("accuracy", "mcc", "iam")
-    assert [row.how for row in made.table().rows] == ["kept by val_iam", "accuracy", "mcc", "iam"]
-    (row,) = summary(measures=("mcc",), trainer={"max_epochs": 1}).table().rows
-    assert (row.how, row.epoch) == ("mcc", 0)
+    rows = made.table()["selected"]
+    assert [*rows] == ["kept by val_iam", "best accuracy", "best mcc", "best iam", "Baseline"]
+    assert [*rows["Baseline"]] == ["accuracy", "mcc", "iam"]
+    rows = summary(measures=("mcc",), trainer={"max_epochs": 1}).table()["selected"]
+    assert [*rows] == ["best mcc", "Baseline"]
+    assert rows["best mcc"]["epoch"] == 0
 
 
 def test_measures_are_read_at_the_prevalence_that_the_report_reads_them_at():
@@ -349,7 +366,7 @@ def test_measures_are_read_at_the_prevalence_that_the_report_reads_them_at():
     report = ImbalanceReport("binary", prefix="val_", prevalence=[1, 1])
     made = summary(module=scripted(lightning)(pair, val=report), measures=("accuracy",))
     assert made.history().values["accuracy"].tolist() == pytest.approx([0.75, 0.725])
-    assert made.table()["accuracy"].epoch == 0
+    assert selected(made, "best accuracy")["epoch"] == 0
 
 
 def test_one_measure_with_other_costs_is_monitored(tmp_path):
@@ -359,19 +376,19 @@ def test_one_measure_with_other_costs_is_monitored(tmp_path):
     module = scripted(lightning.pytorch)(val=ImbalanceReport("multiclass", 3, measures=measures, prefix="val_"))
     keepers = [ModelCheckpoint(tmp_path / name, monitor=f"val_{name}") for name in ("b", "same")]
     made = summary(*keepers, module=module, measures=("a",))
-    table = made.table()
-    assert table.measures == ("a", "b")  # equal costs have one column
+    assert columns_of(made) == ("a", "b")  # equal costs have one column
     for how, name in (("val_b", "b"), ("val_same", "same")):
         values = [(torch.tensor(matrix) * costs[name]).sum().item() for matrix in MATRICES]
-        assert table[f"kept by {how}"].epoch == values.index(min(values))
+        assert selected(made, f"kept by {how}")["epoch"] == values.index(min(values))
 
 
 def test_the_note_on_ties_says_which_of_them_the_checkpoints_keep(tmp_path):
     module = scripted(lightning)([[[8, 2], [1, 4]]] * 2, val=ImbalanceReport("binary", prefix="val_"))
     made = summary(ModelCheckpoint(tmp_path, monitor="val_accuracy", mode="max"), module=module, measures=("iam",))
     table = made.table()
-    assert table.measures == ("iam", "accuracy")
-    assert [(table[how].epoch, table[how].tied) for how in ("iam", "accuracy", "kept by val_accuracy")] == [(0, 1)] * 3
+    assert columns_of(made) == ("iam", "accuracy")
+    *rows, _ = table["selected"].values()
+    assert [(row["epoch"], row["tied"]) for row in rows] == [(0, 2)] * 3
     (note,) = [note for note in table.notes if note.startswith("tied: ")]  # Lightning's own callback is attached
     assert note.endswith(
         "; a best row shows the earliest of them, a kept row the one that its checkpoint kept (Lightning's "
@@ -386,7 +403,7 @@ def test_a_note_says_that_ties_use_up_patience_where_a_value_of_the_report_stops
     module = WithLoss([[[8, 2], [1, 4]]] * 2, val=ImbalanceReport("binary", prefix="val_"))
     stop = EarlyStopping(monitor, mode="max" if said else "min", patience=5)
     table = summary(stop, module=module, measures=("iam",)).table()
-    assert table["iam"].tied == 1
+    assert table["selected"]["best iam"]["tied"] == 2
     notes = [note for note in table.notes if "a tie is no improvement and uses up patience" in note]
     assert len(notes) == said
 
@@ -405,8 +422,8 @@ def test_the_worst_group_is_monitored_and_read_off_its_logged_values(tmp_path):
         matrices = [sklearn_metrics.confusion_matrix(*part, labels=[0, 1, 2]).tolist() for part in parts]
         expected.append(min(float(oracles.imbalance_accuracy(matrix)) for matrix in matrices))
     assert callback.history().values["iam_worst"].tolist() == pytest.approx(expected, abs=1e-6)
-    assert callback.table()["iam_worst"].epoch == best(expected)
-    assert callback.table()["kept by val_iam_worst"].epoch == best(expected)
+    assert selected(callback, "best iam_worst")["epoch"] == best(expected)
+    assert selected(callback, "kept by val_iam_worst")["epoch"] == best(expected)
 
 
 def test_names_of_the_catalogue_are_read_as_the_report_would():
@@ -422,7 +439,9 @@ def test_names_of_the_catalogue_are_read_as_the_report_would():
         ("confusion_entropy", oracles.confusion_entropy, {}),
     ):
         assert found[name].tolist() == pytest.approx([float(oracle(matrix, **arguments)) for matrix in pair])
-    assert made.table()["confusion_entropy"].epoch == best([-value for value in found["confusion_entropy"].tolist()])
+    assert selected(made, "best confusion_entropy")["epoch"] == best(
+        [-value for value in found["confusion_entropy"].tolist()]
+    )
 
 
 # --- tasks ----------------------------------------------------------------------------------------------------------
@@ -444,10 +463,9 @@ def test_labels_are_averaged_and_have_intervals():
         wanted["recall/1"].append(recalls[1])
     for name, column in wanted.items():
         assert made.history().values[name].tolist() == pytest.approx(column)
-        assert made.table()[name].epoch == latest(column)
-    name, baseline = made.table().baseline
-    assert name == "predicting no label"
-    assert baseline == {"accuracy": 0.75, "recall": 0.0, "recall/1": 0.0}
+        assert selected(made, f"best {name}")["epoch"] == latest(column)
+    assert made.table().notes[0] == "Baseline: predicting no label"
+    assert selected(made, "Baseline") == {"accuracy": 0.75, "recall": 0.0, "recall/1": 0.0}
     _, ax = made.plot()
     assert "95 % interval of accuracy" in [text.get_text() for text in ax.get_legend().get_texts()]
 
@@ -455,8 +473,7 @@ def test_labels_are_averaged_and_have_intervals():
 def test_margins_are_selected_from_without_intervals():
     report = ImbalanceReport("multiclass", num_classes=3, prefix="val_", state="margins")
     made = summary(module=scripted(lightning)(val=report))
-    table = made.table()
-    assert table["iam"].epoch == best(values("iam"))
+    assert selected(made, "best iam")["epoch"] == best(values("iam"))
     assert made.history().values["mcc"].tolist() == pytest.approx(values("mcc"))
     assert made.history().counts["epoch 1"].predicted.tolist() == [28, 9, 3]
     _, ax = made.plot()
@@ -521,14 +538,17 @@ def test_the_epoch_that_a_checkpoint_kept(package, kind, tmp_path):
     saver = CALLBACKS[package].ModelCheckpoint(tmp_path, **KEEPERS[kind])
     made = SelectionSummary()
     run(scripted(package)(), made, saver, package=package)
-    (row,) = [row for row in made.table().rows if row.how.startswith("kept ")]
     saved = torch.load(saver.best_model_path, weights_only=True)
-    assert (row.epoch, row.step) == (saved["epoch"], saved["global_step"])
-    assert row.values["accuracy"] == pytest.approx(values("accuracy")[row.epoch])
     monitor = KEEPERS[kind].get("monitor")
-    assert row.how == (f"kept by {monitor}" if monitor else "kept last")
+    first, *others = made.table()["selected"]
+    assert first == (f"kept by {monitor}" if monitor else "kept last")
+    assert not [how for how in others if how.startswith("kept ")]
+    row = selected(made, first)
+    assert row["epoch"] == saved["epoch"]
+    assert made.history().at(saved["epoch"], saved["global_step"]) is not None
+    assert row["accuracy"] == pytest.approx(values("accuracy")[row["epoch"]])
     wanted = {"val_iam": 2, "val_accuracy": 1, "val_mcc": best(values("mcc")), None: 4}[monitor]
-    assert row.epoch == (wanted if kind != "every second" else 1 + 2 * best(values("iam", MATRICES[1::2])))
+    assert row["epoch"] == (wanted if kind != "every second" else 1 + 2 * best(values("iam", MATRICES[1::2])))
 
 
 @pytest.mark.parametrize(("ties", "epoch"), [("latest", 3), ("earliest", 1), (None, 1)])
@@ -537,8 +557,9 @@ def test_the_table_follows_the_rule_for_ties_of_the_attached_callback(ties, epoc
     saver = ModelCheckpoint(tmp_path, **options) if ties is None else TieKeeper(tmp_path, **options, ties=ties)
     last = ModelCheckpoint(tmp_path / "last")  # monitors nothing, so has no rule
     table = summary(last, saver, measures=("accuracy", "iam")).table()
-    assert (table["accuracy"].epoch, table["accuracy"].tied) == (epoch, 1)
-    assert table["kept by val_accuracy"].epoch == epoch
+    row = table["selected"]["best accuracy"]
+    assert (row["epoch"], row["tied"]) == (epoch, 2)
+    assert table["selected"]["kept by val_accuracy"]["epoch"] == epoch
     assert f"; a best row shows the {ties or 'earliest'} of them, a kept row the one that its" in table.notes[1]
     told = [note for note in table.notes if "imbtorch.lightning.TiesCheckpoint the latest" in note]
     assert bool(told) == (ties != "latest")
@@ -550,12 +571,13 @@ def test_rows_of_one_monitor_are_named_by_their_rules_for_ties(tmp_path):
     for kinds, shown in (((TieKeeper, ModelCheckpoint), "latest"), ((ModelCheckpoint, TieKeeper), "earliest")):
         keepers = [kind(tmp_path / f"{shown}-{at}", **options) for at, kind in enumerate(kinds)]
         table = summary(*keepers, measures=("accuracy",)).table()
-        assert table["kept by val_accuracy (latest of ties)"].epoch == 3
-        assert table["kept by val_accuracy (earliest of ties)"].epoch == 1
-        assert [row.tied for row in table.rows] == [1, 1, 1]
+        rows = table["selected"]
+        assert rows["kept by val_accuracy (latest of ties)"]["epoch"] == 3
+        assert rows["kept by val_accuracy (earliest of ties)"]["epoch"] == 1
+        assert [row.get("tied") for row in rows.values()] == [2, 2, 2, None]
         (note,) = [note for note in table.notes if note.startswith("tied: ")]
         assert f"a best row shows the {shown} of them, a kept row the one that its checkpoint kept" in note
-        assert table["accuracy"].epoch == {"latest": 3, "earliest": 1}[shown]
+        assert rows["best accuracy"]["epoch"] == {"latest": 3, "earliest": 1}[shown]
 
 
 def test_several_checkpoints_and_one_whose_file_is_gone(tmp_path):
@@ -567,23 +589,22 @@ def test_several_checkpoints_and_one_whose_file_is_gone(tmp_path):
     ]
     made = summary(*keepers, Deleter(tmp_path / "c"))
     table = made.table()
-    assert [row.how for row in table.rows][:3] == [
-        "kept by val_iam (1)",
-        "kept by val_iam (2)",
-        "kept by val_precision/2",
-    ]
+    rows = table["selected"]
+    assert [*rows][:3] == ["kept by val_iam (1)", "kept by val_iam (2)", "kept by val_precision/2"]
     precision = [matrix[2][2] / max(1, sum(row[2] for row in matrix)) for matrix in MATRICES]
-    assert [row.epoch for row in table.rows][:3] == [2, 1, best(precision)]
+    assert [row.get("epoch") for row in rows.values()][:3] == [2, 1, best(precision)]
     assert "(1), (2): checkpoint callbacks, in their order in the Trainer" in table.notes
-    assert table.measures == (*MEASURES, "precision/2")  # what is monitored is shown as well
-    assert table["precision/2"].epoch == best(precision)
+    assert columns_of(made) == (*MEASURES, "precision/2")  # what is monitored is shown as well
+    assert rows["best precision/2"]["epoch"] == best(precision)
 
 
 def test_a_checkpoint_of_a_step_without_a_validation_has_no_values(tmp_path):
     saver = ModelCheckpoint(tmp_path, every_n_train_steps=3)
     made = summary(saver, module=scripted(lightning)(MATRICES[:2]), trainer={"max_epochs": 2})
-    row = made.table()["kept last"]
-    assert (row.epoch, row.step, row.values) == (1, 3, {})
+    row = selected(made, "kept last")
+    assert row["epoch"] == 1
+    assert all(math.isnan(row[name]) for name in columns_of(made))
+    assert re.search(r"\nkept last +1( +-){5}\n", str(made.table()))
     assert "kept last: the weights of step 3 were not validated" in made.table().notes
     made.plot()
 
@@ -594,7 +615,7 @@ def test_the_band_is_of_what_is_monitored(tmp_path):
         made = summary(*callbacks, module=scripted(lightning)(val=report), measures=measures, trainer={"max_epochs": 2})
         _, ax = made.plot()
         (label,) = [each.get_label() for each in ax.collections]
-        return label.removeprefix("95 % interval of "), made.table().measures
+        return label.removeprefix("95 % interval of "), columns_of(made)
 
     def keeper(name):
         return ModelCheckpoint(tmp_path, monitor=name, mode="max")
@@ -640,9 +661,8 @@ def test_validations_of_one_epoch_are_told_apart(tmp_path):
     history = made.history()
     assert list(history.counts) == [f"epoch {epoch}, step {step}" for epoch, step in ((0, 1), (0, 2), (1, 3), (1, 4))]
     assert matrices(history) == MATRICES[:4]
-    table = made.table()
-    assert (table["iam"].epoch, table["iam"].step) == (1, 3)
-    assert (table["kept by val_iam"].epoch, table["kept by val_iam"].step) == (1, 3)
+    for how in ("best iam", "kept by val_iam"):
+        assert (selected(made, how)["epoch"], selected(made, how)["step"]) == (1, 3)
     _, ax = made.plot()
     assert ax.get_xlabel() == "Step"
     assert list(ax.lines[0].get_xdata()) == [1, 2, 3, 4]
@@ -719,12 +739,12 @@ def test_a_resumed_run_has_the_history_of_an_uninterrupted_one(tmp_path):
         assert matrices(made.history()) == script
         assert made.history().epochs == (0, 1, 2, 3, 4)
     assert str(resumed.table()) == str(whole.table())
-    assert resumed.table()["kept by val_iam"].epoch == 0
+    assert selected(resumed, "kept by val_iam")["epoch"] == 0
     # from an earlier checkpoint, whose own epoch is the one that is kept, and with other measures
     again = go(tmp_path / "parts", 3, tmp_path / "parts" / "best-epoch=0.ckpt", measures=("gmean",))
     assert matrices(again.history()) == script[:3]
-    assert again.table()["kept by val_iam"].epoch == 0
-    assert again.table().measures == ("gmean", "iam")
+    assert selected(again, "kept by val_iam")["epoch"] == 0
+    assert columns_of(again) == ("gmean", "iam")
 
 
 def test_a_run_that_began_without_the_callback(tmp_path):
@@ -735,8 +755,8 @@ def test_a_run_that_began_without_the_callback(tmp_path):
     made = summary(ModelCheckpoint(tmp_path / "b", monitor="val_iam", mode="max"))  # of another run
     run(scripted(lightning)(script), made, ModelCheckpoint(**keeper), checkpoint=first.best_model_path)
     assert made.history().epochs == (1, 2)
-    row = made.table()["kept by val_iam"]
-    assert (row.epoch, row.values) == (None, {})
+    row = selected(made, "kept by val_iam")
+    assert all(math.isnan(row[name]) for name in ("epoch", *columns_of(made)))
     assert "kept by a run before this history" in str(made.table())
 
 
@@ -883,12 +903,13 @@ def test_the_table_as_csv(tmp_path):
     made.table().to_csv(tmp_path / "table.csv")
     with open(tmp_path / "table.csv", newline="", encoding="utf-8") as file:
         head, *rows = csv.reader(file)
-    assert head == ["selected by", "epoch", "step", "ties", *MEASURES]
+    assert head == ["kind", "name", "epoch", "tied", *MEASURES]
     kept, by_iam, accuracy = rows[:3]
-    assert by_iam[:4] == ["iam", "2", "6", "0"]
-    assert accuracy[:4] == ["accuracy", "1", "4", "1"]  # the fourth is as the second
+    assert by_iam[:4] == ["selected", "best iam", "2", ""]
+    assert accuracy[:4] == ["selected", "best accuracy", "1", "2"]  # the fourth is as the second
     assert [float(cell) for cell in by_iam[4:]] == pytest.approx([values(name)[2] for name in MEASURES])
-    assert kept[0] == "kept by val_iam"
+    assert kept[1] == "kept by val_iam"
+    assert rows[-1][1:4] == ["Baseline", "", ""]
 
 
 def test_the_picture_shows_all_measures_and_marks_every_choice(tmp_path):
@@ -906,7 +927,8 @@ def test_the_picture_shows_all_measures_and_marks_every_choice(tmp_path):
     marked = {
         line.get_ydata()[0]: line.get_xdata()[0] for line in strip.lines if line.get_marker() not in ("None", None)
     }
-    assert [marked[row] for row in range(len(named))] == [made.table()[how].epoch for how in named]
+    *rows, _ = made.table()["selected"].values()
+    assert [marked[row] for row in range(len(named))] == [row["epoch"] for row in rows]
 
 
 def test_matplotlib_is_asked_for_before_the_training_and_only_for_a_picture(monkeypatch, tmp_path):
@@ -916,7 +938,7 @@ def test_matplotlib_is_asked_for_before_the_training_and_only_for_a_picture(monk
         summary(module=module, out=tmp_path)
     assert module.steps == 0
     made = summary()
-    assert made.table()["iam"].epoch == 2
+    assert selected(made, "best iam")["epoch"] == 2
 
 
 # --- two processes --------------------------------------------------------------------------------------------------
@@ -932,8 +954,8 @@ def trained(rank, world, folder):
         with listening() as told, counted_collectives() as made_now:
             run(module, *callbacks, EarlyStopping("val_iam", mode="max", patience=9), **options)
         calls.append(list(made_now))
-    history, iam = made.history(), made.table()["iam"]
-    return types.SimpleNamespace(matrices=matrices(history), epoch=iam.epoch, calls=calls, told=told)
+    history, epoch = made.history(), selected(made, "best iam")["epoch"]
+    return types.SimpleNamespace(matrices=matrices(history), epoch=epoch, calls=calls, told=told)
 
 
 def test_two_processes_have_the_history_of_one(tmp_path):
@@ -1016,4 +1038,5 @@ def test_the_commonest_class_is_that_of_the_population():
     )
     guessed = [[0, 0, share] for share in shares]
     accuracy, iam = (float(oracle(guessed)) for oracle in (oracles.accuracy, oracles.imbalance_accuracy))
-    assert made.table().baseline == ("always predicting 'c'", pytest.approx({"accuracy": accuracy, "iam": iam}))
+    assert "Baseline: always predicting 'c'" in made.table().notes
+    assert selected(made, "Baseline") == pytest.approx({"accuracy": accuracy, "iam": iam})

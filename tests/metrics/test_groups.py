@@ -373,11 +373,11 @@ def test_the_table_has_a_row_for_each_group():
     report = filled(measures=["iam", "mcc"], per_group=["iam"])
     values, table = report.compute(), report.table()
     _, _, group = samples()
-    assert {name: row["support"] for name, row in table.groups.items()} == {
+    assert {name: row["support"] for name, row in table["group"].items()} == {
         site: int((group == index).sum()) for index, site in enumerate(SITES)
     }
-    assert table.groups["site B"]["iam"] == values["iam/site B"].item()
-    assert set(table.to_dict()["groups"]["site C"]) == {"support", "iam", "mcc"}
+    assert table["group"]["site B"]["iam"] == values["iam/site B"].item()
+    assert set(table.to_dict()["group"]["site C"]) == {"support", "iam", "mcc"}
     assert any(line.split()[:2] == ["site", "A"] for line in str(table).splitlines())
 
 

@@ -94,13 +94,14 @@ def test_what_has_no_interval_is_refused(intervals, error, text):
 
 def test_the_table_shows_bounds_where_there_are_any():
     table = filled(intervals=["iam", "recall/fraud"]).table()
-    low, high = table.bounds["class", "fraud", "recall"]
+    fraud, iam = table["class"]["fraud"]["recall"], table["measure"]["iam"]["all"]
     text = str(table).splitlines()
-    assert f"0.9000 [{low:.4f}, {high:.4f}]" in text[2]
+    assert f"0.9000 [{fraud.low:.4f}, {fraud.high:.4f}]" in text[2]
     assert "[" not in text[1]
-    assert f"[{table.bounds['overall', '', 'iam'][0]:.4f}, {table.bounds['overall', '', 'iam'][1]:.4f}]" in text[6]
-    assert table.to_dict()["bounds"]["class"]["fraud"]["recall"] == (low, high)
-    assert "bounds" not in filled().table().to_dict()
+    assert f"[{iam.low:.4f}, {iam.high:.4f}]" in text[6]
+    row = table.to_dict()["class"]["fraud"]
+    assert (row["recall"], row["recall_low"], row["recall_high"]) == (fraud, fraud.low, fraud.high)
+    assert [*filled().table().to_dict()["class"]["fraud"]] == ["support", "predicted", "recall", "precision"]
 
 
 def test_error_bars_stand_beside_the_matrix_and_on_bars():

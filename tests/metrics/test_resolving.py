@@ -77,7 +77,7 @@ def test_measures_are_metrics_functions_and_pairs():
     }
     values = report.compute()
     assert_same({name: values[name] for name in wanted}, wanted)
-    assert report.table().overall["hits"] == pytest.approx(wanted["hits"])
+    assert report.table()["measure"]["hits"]["all"] == pytest.approx(wanted["hits"])
 
 
 def traced(function):
@@ -497,7 +497,7 @@ def test_costs_in_a_report(cost):
     wanted = np.mean(weights)
     assert report.compute()["cost"].item() == pytest.approx(wanted)
     assert report["cost"].higher_is_better is False
-    assert report.table().overall["cost"] == pytest.approx(wanted)
+    assert report.table()["measure"]["cost"]["all"] == pytest.approx(wanted)
 
 
 def test_costs_of_several_classes_and_against_the_trivial_prediction():

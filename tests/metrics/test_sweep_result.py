@@ -174,6 +174,39 @@ def test_intervals_of_each_value_and_label():
     assert weighted.best().recall == 1
 
 
+@pytest.mark.parametrize("task", ["binary", "multilabel"])
+def test_the_table_holds_values_and_what_is_left_of_them(task):
+    arguments = LABELS if task == "multilabel" else {}
+    sweep, _, target = swept(samples=400, **arguments)
+    values, interval = sweep.compute(), sweep.interval("value", generator=torch.Generator().manual_seed(0))
+    kind, names = ("label", ["cat", "dog"]) if arguments else ("class", ["1"])
+    table = sweep.table()
+    assert [*table.blocks] == [kind]
+    assert [*table[kind]] == names
+    ends = zip(*(part.reshape(-1).tolist() for part in (interval.estimate, interval.low, interval.high)), strict=True)
+    for (name, row), positives, bounds in zip(
+        table[kind].items(), target.reshape(400, -1).sum(0).tolist(), ends, strict=True
+    ):
+        of = f"/{name}" if arguments else ""
+        assert row["positives"] == positives
+        assert (row["threshold"], row["value"]) == (values[f"threshold{of}"].item(), values[f"value{of}"].item())
+        assert (row["corrected"], row["corrected"].low, row["corrected"].high) == bounds
+        assert row["corrected"] < row["value"]
+    assert table.notes == (
+        "value: f1 at the best threshold, corrected for the choice on the same samples (95 % interval)",
+    )
+
+
+def test_what_cannot_be_corrected_is_a_dash_and_many_labels_are_not():
+    weighted = ThresholdSweep("f1", 11, weighted=True)
+    weighted.update(torch.tensor([0.15, 0.7]), torch.tensor([0, 1]), weight=torch.tensor([1.0, 2.5]))
+    assert str(weighted.table()).splitlines()[1].split() == ["1", "2.50", "0.2", "1.0000", "-"]
+    many = ThresholdSweep("f1", task="multilabel", num_labels=21)
+    many.update(torch.tensor([[0.2], [0.7]]).expand(2, 21), torch.tensor([[0], [1]]).expand(2, 21))
+    assert [*many.table()["label"]["20"]] == ["positives", "threshold", "value"]
+    assert many.table().notes == ("value: f1 at the best threshold",)
+
+
 def test_an_ignored_class_has_no_operating_point():
     target = torch.arange(200) % 3
     scores = (torch.randn(200, 3, generator=torch.Generator().manual_seed(0)) + 2 * torch.eye(3)[target]).softmax(1)

@@ -327,7 +327,7 @@ def test_gradients_do_not_hang_on_weights():
 def test_the_table_and_the_picture_show_weights():
     report = ImbalanceReport("binary", weighted=True)
     report.update(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]), weight=torch.tensor([0.25, 1.5, 2.0]))
-    assert [row["support"] for row in report.table().classes.values()] == [2.25, 1.5]
+    assert [row["support"] for row in report.table()["class"].values()] == [2.25, 1.5]
     assert "2.25" in str(report.table())
     figure, _ = report.plot()
     assert figure is not None
