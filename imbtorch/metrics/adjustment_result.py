@@ -21,7 +21,6 @@ from imbtorch.metrics.confusion_matrix import ConfusionMatrixMetric
 from imbtorch.metrics.resolving import PER_CLASS, Measured, as_given, metric_class, of_name, resolved
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import Row
-from imbtorch.plots.adjustments import plot_adjustments
 from imbtorch.rules import LogitAdjustment
 from imbtorch.suggestions import did_you_mean
 from imbtorch.tables import Table
@@ -328,6 +327,8 @@ class LogitAdjustmentResult(Result):
         Returns:
             Figure (None if axes were given) and axes.
         """
+        from imbtorch.plots.adjustments import plot_adjustments
+
         settings = self._settings
         names = dict.fromkeys((settings.name, *DRAWN, *(f"recall/{name}" for name in settings.groups)))
         lines = {name: self.curve(name)[1] for name in names}

@@ -278,7 +278,7 @@ class CountsMetric(SummedState):
     ) -> Any:
         """Count a batch and return the value of this batch; arguments as for :meth:`update`.
 
-        On a GPU, a single metric does so without waiting; a report or a sweep waits once to copy the counts to the host.
+        On a GPU a single metric does so without waiting; a report or a sweep waits once, to copy counts to the host.
         With ``dist_sync_on_step=True`` the value covers the current batches of all processes.
         """
         if self._is_synced:

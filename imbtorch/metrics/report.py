@@ -32,7 +32,6 @@ from imbtorch.metrics.resolving import Measured, named_measures, per_class_measu
 from imbtorch.metrics.rows import Row, Snapshot
 from imbtorch.metrics.shared_result import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
-from imbtorch.plots import plot_values
 from imbtorch.suggestions import did_you_mean, first_names
 from imbtorch.tables import Table
 from imbtorch.tasks import Counting, Layout, Task, Threshold
@@ -468,6 +467,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
         """
         if val is None:
             return self.result().plot(ax)
+        from imbtorch.plots.values import plot_values
+
         results = [val] if isinstance(val, Mapping) else val
         names = [f"{self.prefix}{name}{self.postfix}" for name in self.measures] or self.keys()
         steps = [torch.stack([torch.as_tensor(step[name]) for name in names]) for step in results]

@@ -19,7 +19,6 @@ from imbtorch.metrics.readings import ENDS, LEVEL, Readings, values_of_classes
 from imbtorch.metrics.resolving import of_name
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import Row, Snapshot, shown
-from imbtorch.plots import plot_confusion_matrix, plot_values
 from imbtorch.tables import COUNTS, Cell, Table, baseline_line
 
 __all__ = ["ReportResult"]
@@ -201,6 +200,9 @@ class ReportResult(Result):
         Returns:
             Figure (None if axes were given) and axes.
         """
+        from imbtorch.plots.matrix import plot_confusion_matrix
+        from imbtorch.plots.values import plot_values
+
         settings, counts = self._settings, self._at.whole.counts
         names = settings.class_names
         ends = {

@@ -333,7 +333,7 @@ class ReportedValue(Metric):
         Returns:
             Figure (None if axes were given) and axes.
         """
-        from imbtorch.plots import plot_values
+        from imbtorch.plots.values import plot_values
 
         return plot_values(self.report.result()[self.name] if val is None else val, ax, name=self.name)
 

@@ -44,9 +44,6 @@ from imbtorch.metrics.base import UNSURE
 from imbtorch.metrics.limits import checked_limits
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import Row
-from imbtorch.plots.operating import plot_average_precisions, plot_best_thresholds
-from imbtorch.plots.style import TITLE_PAD, figure_of_panels
-from imbtorch.plots.thresholds import plot_sweep
 from imbtorch.suggestions import first_names
 from imbtorch.tables import Cell, Table, html_table
 from imbtorch.tasks import Counting
@@ -646,6 +643,8 @@ class SweepResult(Result):
         Raises:
             ValueError: for an unknown ``kind``, and for all but ``"value"`` if no label has targets of both classes.
         """
+        from imbtorch.plots.style import TITLE_PAD, figure_of_panels
+
         check_choice("kind", kind, (None, *get_args(Kind)))
         known = len(self._settings.class_names)
         if kind is None and ax is None:
@@ -677,6 +676,8 @@ class SweepResult(Result):
 
     def _plot_values(self, labels: list[int], ax: Any | None) -> tuple[Any, Any]:
         """Draw the measure over the thresholds."""
+        from imbtorch.plots.thresholds import plot_sweep
+
         thresholds, values = self.curve()
         best = torch.stack((self._values_of("threshold"), self._values_of("value")), -1)
         few, nan = len(best) <= MOST_CORRECTED, torch.full((len(best),), torch.nan)
@@ -693,6 +694,8 @@ class SweepResult(Result):
 
     def _plot_areas(self, kind: Areas, labels: list[int], ax: Any | None) -> tuple[Any, Any]:
         """Draw curves with their areas, or average precisions alone."""
+        from imbtorch.plots.operating import plot_average_precisions, plot_best_thresholds
+
         name, areas = ("auc", self.auc()) if kind == "roc" else (AP, self.average_precision())
         swept = self._of_labels(self._histogram if kind == "roc" else self.rates())
         rows = self._settings.rows_of("threshold")
