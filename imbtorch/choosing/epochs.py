@@ -238,8 +238,8 @@ def select_epoch(
         higher_is_better: direction, or name -> direction; by default the attribute ``higher_is_better`` of the measure,
             True for one without it.
         ties: epoch to keep among those with the same value, ``"latest"`` (default) or ``"earliest"``, in all samples
-            and in each half. Epochs can tie in halves only, so the corrected value and the stability depend on this
-            rule even if no epoch ties with the kept one in all samples.
+            and in each half. Epochs that differ on all samples can still tie within a half, so the corrected value
+            and the stability depend on this rule even if no epoch ties with the kept one.
         repeats: number of times that the samples are divided into halves, 100 by default and at least 2.
         samples: number of draws for the interval; by default 10,000 for up to 31 classes, fewer for more classes, but
             at least 100.

@@ -217,11 +217,11 @@ def area_interval(histogram: Tensor, level: float = 0.95) -> Interval:
 
     Simulated (``examples/coverage.md``), 95 % intervals covered the true value in .93 or more of samples. Close to 1
     they are too wide: at an area of .998, 1.4 to 3 times as wide as the central 95 % of the estimates with 100 or 200
-    positives, 6 to 38 times with ten among 10,000. There DeLong's intervals cover the value in .20 to .83. If a part of
-    the positives ranks below all negatives, they are too high wherever that part did not come: with a tenth or a fifth
-    of 5 to 20 positives they covered .84 to .99. P positives that rank high do not exclude that 3 / P of positives
-    rank last; ``method`` says so if no positive ranks in the lower half of the negatives and such a part would take the
-    area out of the interval.
+    positives, 6 to 38 times with ten among 10,000. There DeLong's intervals cover the value in .20 to .83. If some
+    positives of the population rank below all negatives, intervals of samples without such positives are too high: with
+    5 to 20 positives, a tenth or a fifth of them of this kind, intervals covered .84 to .99. P positives that all rank
+    high do not exclude that 3 / P of positives rank last; ``method`` says so if no positive ranks in the lower half of
+    the negatives and such positives would take the area out of the interval.
 
     Args:
         histogram: ``[..., 2, B]`` whole counts.
@@ -272,10 +272,10 @@ def _delong_variance(histogram: Tensor, point: Tensor) -> Tensor:
 def average_precision_interval(histogram: Tensor, level: float = 0.95) -> Interval:
     """Compute the interval of average precision ``[...]``; samples must be independent.
 
-    The bounds are Wilson's, with Student's t, for a share of n samples; n is chosen so that the share has the variance
-    of average precision. That variance is the infinitesimal jackknife's, from the influence of each positive, each
-    negative and their numbers. Close to 1 the variance is too small, and n is at most the number of positives over the
-    average precision. With few positives average precision is too high (.23 in place of .18 for ten among 10,000, at an
+    Average precision is treated as a proportion, with the sample size that gives it the same variance: the bounds are
+    Wilson's, with Student's t. That variance is the infinitesimal jackknife's, from the influence of each positive, each
+    negative and their numbers. Close to 1 the variance is too small; the sample size is at most the number of
+    positives over the average precision. With few positives average precision is too high (.23 in place of .18 for ten among 10,000, at an
     AUC of .96). So the lower bound starts from the mean of precisions that leave out the positive at whose score each
     is read. A few positives may score above all negatives without having come yet, so the upper bound takes one more
     positive to be perfect.

@@ -142,8 +142,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
             or a dict of class names; in the multilabel task the share of positives of each label, in [0, 1]. By default
             the values are those of the counted samples. A class that is the ``ignore_index`` has share 0 and can be
             left out of the dict. The share of a class without targets goes to the other classes, with a warning.
-            Another warning names a class with so few samples that one error more would change a value by more than .1
-            beyond its change without ``prevalence``: values at such shares are often far too high.
+            Another warning names a class that has too few samples for this prevalence: one more error in it would
+            change a value by .1 more than it does without ``prevalence``.
             Functions in ``measures`` then take rates, while :meth:`counts` and :meth:`plot` show the counts.
         threshold: probability strictly above which 1 is predicted, 0.5 by default; in the multilabel task also one for
             each label. See :class:`ConfusionMatrixMetric` for this argument and the next two.

@@ -39,9 +39,9 @@ def _shown(prevalence: Tensor | None, task: str) -> tuple[float, ...] | None:
 class SharedResult(CountsMetric):
     """Metric with several values, each of them a :class:`ReportedValue` that reads one shared result.
 
-    A result is computed for the first name that is read and serves each other name once; a second reading of a name
-    computes it again. On a single process it is also computed again if samples were counted since. Several processes
-    skip this check: if only one of them had counted more, it would wait for a sum in which the others take no part.
+    The first name read computes the result; the others reuse it until a name is read again. A single process also
+    computes it again if samples were counted since. Several processes do not check this: if only one of them had
+    counted more, it would wait for a sum in which the others take no part.
     """
 
     prefix = Setting[str]("_prefix", "Text before each name.", NESTED)
