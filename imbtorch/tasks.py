@@ -43,8 +43,8 @@ from imbtorch.log_odds import logit_threshold, of_class_one, wide
 
 __all__ = ["Binary", "Counting", "Layout", "Multiclass", "Multilabel", "Task", "Threshold", "TwoClasses"]
 
-# Tallies of a state with clusters, behind those of the faults: the number of samples, which becomes the cluster id of the
-# next sample without one, and the number of samples that came with an id or have several positions.
+# Tallies of a state with clusters, behind those of the faults: the number of samples, which becomes the cluster id of
+# the next sample without one, and the number of samples that came with an id or have several positions.
 SEEN = ("samples", "dependent")
 FEW_CELLS = 6_000_000  # cells up to which labels have buckets by default: 48 MB
 MANY_CELLS = 1_000_000  # cells up to which a state is copied to the host as a whole: 8 MB

@@ -65,8 +65,8 @@ def promised(name: str, bound: float, counts: Tensor, error: float) -> Tensor:
       share of ``error``, because one that lies outside the true range is wrong once, whatever follows. Walks onward
       take half of it in either direction, because the true range has two ends.
 
-    At most a share ``error`` of all samples leads to a false promise. This is no probability that a promise, once made, holds:
-    if a limit cannot be reached, all promises of it are false.
+    At most a share ``error`` of all samples leads to a false promise. This is no probability that a promise, once made,
+    holds: if a limit cannot be reached, all promises of it are false.
 
     Args:
         name: key of :data:`PROPORTIONS`.

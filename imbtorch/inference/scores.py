@@ -273,12 +273,12 @@ def average_precision_interval(histogram: Tensor, level: float = 0.95) -> Interv
     """Compute the interval of average precision ``[...]``; samples must be independent.
 
     Average precision is treated as a proportion, with the sample size that gives it the same variance: the bounds are
-    Wilson's, with Student's t. That variance is the infinitesimal jackknife's, from the influence of each positive, each
-    negative and their numbers. Close to 1 the variance is too small; the sample size is at most the number of
-    positives over the average precision. With few positives average precision is too high (.23 in place of .18 for ten among 10,000, at an
-    AUC of .96). So the lower bound starts from the mean of precisions that leave out the positive at whose score each
-    is read. A few positives may score above all negatives without having come yet, so the upper bound takes one more
-    positive to be perfect.
+    Wilson's, with Student's t. That variance is the infinitesimal jackknife's, from the influence of each positive,
+    each negative and their numbers. Close to 1 the variance is too small; the sample size is at most the number of
+    positives over the average precision. With few positives average precision is too high (.23 in place of .18 for ten
+    among 10,000, at an AUC of .96). So the lower bound starts from the mean of precisions that leave out the positive
+    at whose score each is read. A few positives may score above all negatives without having come yet, so the upper
+    bound takes one more positive to be perfect.
 
     Simulated (``examples/coverage.md``: 5 to 200 positives, one sample in two to one in a thousand, also with a tenth
     or a fifth of positives above all negatives), 95 % intervals covered the true value in .93 or more of samples.
