@@ -438,15 +438,15 @@ def bincount(classes: int, preds: torch.Tensor, target: torch.Tensor) -> Work:
 # --- values ---------------------------------------------------------------------------------------------------------
 
 NINE = {
-    "iam": imbtorch.ImbalanceAccuracy,
-    "cba": imbtorch.ClassBalanceAccuracy,
-    "accuracy": imbtorch.Accuracy,
-    "balanced_accuracy": imbtorch.BalancedAccuracy,
-    "precision": imbtorch.Precision,
-    "recall": imbtorch.Recall,
-    "f1": imbtorch.FScore,
-    "gmean": imbtorch.GeometricMean,
-    "mcc": imbtorch.MatthewsCorrCoef,
+    "iam": imbtorch.imbalance_accuracy,
+    "cba": imbtorch.class_balance_accuracy,
+    "accuracy": imbtorch.accuracy,
+    "balanced_accuracy": imbtorch.balanced_accuracy,
+    "precision": imbtorch.precision,
+    "recall": imbtorch.recall,
+    "f1": imbtorch.f_score,
+    "gmean": imbtorch.geometric_mean,
+    "mcc": imbtorch.matthews_corrcoef,
 }
 
 
@@ -468,10 +468,7 @@ def torchmetrics_of_one_matrix(measure: Callable[..., torch.Tensor]) -> type[tm.
 def nine_of_one_matrix(classes: int) -> torchmetrics.MetricCollection:
     """The same nine values by such subclasses; no value is kept from one call to the next."""
     return torchmetrics.MetricCollection(
-        {
-            name: torchmetrics_of_one_matrix(each.measure)(classes, compute_with_cache=False)
-            for name, each in NINE.items()
-        }
+        {name: torchmetrics_of_one_matrix(each)(classes, compute_with_cache=False) for name, each in NINE.items()}
     )
 
 
@@ -550,12 +547,11 @@ def compute(bench: Bench) -> None:
 
 def intervals(bench: Bench) -> None:
     """Draws of nine measures from a matrix of ten classes, and one measure beside torchmetrics' BootStrapper."""
-    measures = {name: metric.measure for name, metric in NINE.items()}
     counts = torch.randint(1, 30, (10, 10)) + torch.diag(torch.randint(50, 500, (10,)))
     counts = counts.to(DEVICE)
     took = bench.medians(
-        posterior=lambda: posterior(measures, counts, samples=10_000),
-        bootstrap=lambda: bootstrap(measures, counts, samples=10_000),
+        posterior=lambda: posterior(NINE, counts, samples=10_000),
+        bootstrap=lambda: bootstrap(NINE, counts, samples=10_000),
     )
     rows: list[list[object]] = [[name, 10_000, seconds] for name, seconds in took.items()]
     table("intervals of nine measures, K = 10", ["method", "draws", "seconds"], rows)
@@ -1214,7 +1210,7 @@ OUR_SWEEP = "imbtorch sweep"
 
 def scores_counted() -> dict[str, Any]:
     """Metrics that know AUC and average precision, on an even footing: one object for both values."""
-    sweep = imbtorch.ThresholdSweep(imbtorch.FScore, also=("auc", "average_precision"))
+    sweep = imbtorch.ThresholdSweep(imbtorch.f_score, also=("auc", "average_precision"))
     found: dict[str, Any] = {OUR_SWEEP: sweep.to(DEVICE)}
     for name, thresholds in (("torchmetrics, 101 bins", 101), ("torchmetrics, 4097 bins", 4097), ("exact", None)):
         both = [each(thresholds=thresholds) for each in (tm.BinaryAUROC, tm.BinaryAveragePrecision)]
@@ -1231,7 +1227,7 @@ def grids(bench: Bench) -> None:
         new = itertools.cycle(scores.split(batch))  # those seen before a CPU finds in half the time
         for thresholds in (101, 1001, 4097):
             edges = torch.linspace(0, 1, thresholds, device=DEVICE)
-            ours = imbtorch.ThresholdSweep(imbtorch.FScore, thresholds=thresholds).to(DEVICE)
+            ours = imbtorch.ThresholdSweep(imbtorch.f_score, thresholds=thresholds).to(DEVICE)
             theirs = tm.BinaryPrecisionRecallCurve(thresholds=thresholds).to(DEVICE)
             took = bench.medians(
                 search=lambda edges=edges, new=new: torch.bucketize(next(new), edges),

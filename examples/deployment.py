@@ -19,6 +19,7 @@ uncertainty of the validation set alone; the stream has one of its own, from its
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +32,14 @@ from imbtorch.plots import plot_prevalence
 
 THRESHOLD = 0.8
 MEASURES = {
-    "precision": imbtorch.Precision,
-    "F1": imbtorch.FScore,
-    "MCC": imbtorch.MatthewsCorrCoef,
-    "CBA": imbtorch.ClassBalanceAccuracy,
-    "IAM": imbtorch.ImbalanceAccuracy,
-    "accuracy": imbtorch.Accuracy,
-    "balanced accuracy": imbtorch.BalancedAccuracy,
-    "recall": imbtorch.Recall,
+    "precision": partial(imbtorch.precision, average="binary"),
+    "F1": imbtorch.f_score,
+    "MCC": imbtorch.matthews_corrcoef,
+    "CBA": imbtorch.class_balance_accuracy,
+    "IAM": imbtorch.imbalance_accuracy,
+    "accuracy": imbtorch.accuracy,
+    "balanced accuracy": imbtorch.balanced_accuracy,
+    "recall": imbtorch.recall,
 }
 
 
@@ -100,7 +101,7 @@ def main() -> None:
 def draw(counts: Tensor, truth: dict[str, Tensor], share: float, picture: Path) -> None:
     """Each measure over the share of positives, read off the validation counts; rings are what the stream measured."""
     shown = ("precision", "IAM", "accuracy", "balanced accuracy")
-    readers = {name: MEASURES[name]("binary").evaluate for name in shown}
+    readers = {name: MEASURES[name] for name in shown}
     figure, ax = plot_prevalence(readers, counts, span=(share / 10, 0.5))
     for line, name in zip(ax.lines, shown, strict=False):
         ax.plot([share], [float(truth[name])], "o", markersize=12, fillstyle="none", color=line.get_color())

@@ -71,7 +71,7 @@ def main() -> None:
     with torch.inference_mode():
         logits = net(features)
 
-    sweep = ThresholdSweep(imbtorch.IndexBalancedAccuracy, logits=True, also=("auc", "average_precision"))
+    sweep = ThresholdSweep(imbtorch.index_balanced_accuracy, logits=True, also=("auc", "average_precision"))
     sweep.update(logits[val], target[val])
     found = sweep.compute()
     generator = torch.Generator().manual_seed(args.seed)
@@ -106,7 +106,7 @@ def main() -> None:
 
 def surely(sweep: ThresholdSweep, logits: Tensor, target: Tensor, generator: torch.Generator) -> OperatingPoint:
     """Return the threshold of best precision at which a recall of .6 is promised, wrongly in at most .2 of samples."""
-    precise = ThresholdSweep(imbtorch.Precision, logits=True)
+    precise = ThresholdSweep(imbtorch.precision, logits=True)
     precise.update(logits, target)
     point = precise.best(at_least={"recall": 0.6}, sure=0.8, generator=generator)
     assert isinstance(point, OperatingPoint)

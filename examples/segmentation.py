@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics.classification import MulticlassJaccardIndex
 
-from imbtorch import ImbalanceReport, Jaccard
+from imbtorch import ImbalanceReport, jaccard
 
 CLASSES = ["background", "tree", "house", "sign"]
 BRIGHTNESS = torch.tensor([[0.5, 0.5, 0.5], [0.3, 0.6, 0.3], [0.6, 0.4, 0.3], [0.75, 0.7, 0.2]])  # a colour for each
@@ -92,7 +92,7 @@ class Segmenter(lightning.LightningModule):
         self.report = ImbalanceReport(
             "multiclass",
             class_names=CLASSES,
-            measures={"accuracy": "accuracy", "iou": "iou", "iou_min": partial(Jaccard, average="min")},
+            measures={"accuracy": "accuracy", "iou": "iou", "iou_min": partial(jaccard, average="min")},
             per_class=("iou",),
             ignore_index=VOID,
             prefix="val_",

@@ -478,13 +478,13 @@ def reads_margins(measure: Measure, counts: Tensor) -> bool:
 
 
 def checked_function(measure: Measure, name: str = "measure") -> Measure:
-    """Return a function of counts; raise TypeError for a name or a metric, which only reports accept."""
+    """Return a function of counts; raise TypeError for a name or a metric."""
     called: object = measure.func if isinstance(measure, partial) else measure
     if isinstance(called, (str, type)) or not callable(called) or hasattr(called, "evaluate"):
         got = f"{called!r}" if isinstance(called, (str, type)) else f"a {type(called).__name__}"
         raise TypeError(
-            f"{name} must be a function of counts such as imbtorch.imbalance_accuracy, got {got}; for a metric "
-            "pass metric.evaluate, for a name report.measure(name)"
+            f"{name} must be a function of counts such as imbtorch.imbalance_accuracy or functools.partial of one, "
+            f"got {got}"
         )
     return measure
 

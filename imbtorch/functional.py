@@ -11,7 +11,7 @@ from torch import Tensor
 from imbtorch.arguments import Task, Threshold, check_flag, refuses_arguments_of_others, spread
 from imbtorch.counts import Normalize, check_choice, normalized
 from imbtorch.measures import __all__ as measures
-from imbtorch.metrics.resolving import Measured, resolved
+from imbtorch.readings.resolving import Measured, resolved
 from imbtorch.tasks import Counting
 
 __all__ = ["confusion_matrix", "evaluate"]
@@ -93,8 +93,8 @@ def evaluate(
     """Compute a measure of predictions in one call, for frameworks that take a function of them.
 
     Args:
-        measure: name in the catalogue such as ``"iam"``, metric class, instance or ``functools.partial`` of one, or
-            function of counts, as in ``ImbalanceReport(measures=...)``.
+        measure: name in the catalogue such as ``"iam"``, function of counts, or ``functools.partial`` of one, averaged
+            as in ``ImbalanceReport(measures=...)``.
         preds: as in :func:`confusion_matrix`, which documents the other arguments, too.
         target: as in :func:`confusion_matrix`.
         task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.

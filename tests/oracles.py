@@ -298,7 +298,8 @@ def accuracy_dominance_area(matrix: Matrix) -> Value:
 
 
 def index_balanced_accuracy(matrix: Matrix, measure: str = "GeometricMean", alpha: float = 0.05) -> Value:
-    return (1 + Fraction(alpha) * dominance(matrix)) * exact(measure, matrix) if total(matrix) else NAN
+    positive = {"average": "binary"} if FACTS[measure].kind == OF_POSITIVE else {}
+    return (1 + Fraction(alpha) * dominance(matrix)) * exact(measure, matrix, **positive) if total(matrix) else NAN
 
 
 def optimized_precision(matrix: Matrix) -> Value:

@@ -1,5 +1,7 @@
 """Reports that tests share: their names, batches and expected values."""
 
+import functools
+
 import pytest
 import torch
 from imblearn import metrics as imblearn_metrics
@@ -61,6 +63,13 @@ def assert_same(found, wanted, tolerance=2e-6):
 
 def error_rate(counts):
     return 1 - imbtorch.accuracy(counts)
+
+
+def directed(function, higher_is_better):
+    """The same function with a direction."""
+    same = functools.partial(function)
+    same.higher_is_better = higher_is_better
+    return same
 
 
 # --- values ---------------------------------------------------------------------------------------------------------

@@ -36,13 +36,13 @@ def iba(target, preds):
 
 
 MEASURES = {
-    "f1": (imbtorch.FScore, lambda t, p: sk.f1_score(t, p, zero_division=0)),
+    "f1": (imbtorch.f_score, lambda t, p: sk.f1_score(t, p, zero_division=0)),
     "f1 function": (imbtorch.f_score, lambda t, p: sk.f1_score(t, p, zero_division=0)),
-    "precision": (imbtorch.Precision, lambda t, p: sk.precision_score(t, p, zero_division=0)),
+    "precision": (imbtorch.precision, lambda t, p: sk.precision_score(t, p, zero_division=0)),
     "recall": (imbtorch.recall, sk.recall_score),
-    "gmean": (imbtorch.GeometricMean, gmean),
-    "iba": (imbtorch.IndexBalancedAccuracy, iba),
-    "mcc": (imbtorch.MatthewsCorrCoef, sk.matthews_corrcoef),
+    "gmean": (imbtorch.geometric_mean, gmean),
+    "iba": (imbtorch.index_balanced_accuracy, iba),
+    "mcc": (imbtorch.matthews_corrcoef, sk.matthews_corrcoef),
     "lambda": (lambda counts: counts[..., 1, 1] / counts.sum((-2, -1)), lambda t, p: np.mean(t & p)),
 }
 

@@ -24,7 +24,7 @@ def test_it_is_the_value_of_the_metric(task, name):
     preds, target = batch(task)
     target[::7] = -1
     metric = build(name, task, ignore_index=-1)
-    value = evaluate(getattr(imbtorch, name), preds, target, task, ignore_index=-1, **SIZE[task])
+    value = evaluate(getattr(imbtorch, name).measure, preds, target, task, ignore_index=-1, **SIZE[task])
     assert value == metric(preds, target)
     assert value.dtype == torch.float32
     assert value.shape == ()
@@ -32,7 +32,7 @@ def test_it_is_the_value_of_the_metric(task, name):
 
 @pytest.mark.parametrize(
     "measure",
-    ["f1", imbtorch.f_score, imbtorch.FScore, imbtorch.FScore("multiclass", num_classes=5), partial(imbtorch.f_score)],
+    ["f1", "f_score", imbtorch.f_score, partial(imbtorch.f_score), imbtorch.FScore("multiclass", 5).evaluate],
 )
 def test_it_takes_whatever_measures_takes(measure):
     preds, target = batch("multiclass")
@@ -45,7 +45,7 @@ def test_options_of_measures_and_of_scores():
     odds = preds.clamp(1e-3, 1 - 1e-3).logit()
     for beta in (0.5, 2.0):
         expected = sklearn_metrics.fbeta_score(target, preds > 0.3, beta=beta)
-        found = evaluate(partial(imbtorch.FScore, beta=beta), odds, target, "binary", threshold=0.3, logits=True)
+        found = evaluate(partial(imbtorch.f_score, beta=beta), odds, target, "binary", threshold=0.3, logits=True)
         close(found, expected, 1e-6)
     scores, target = batch("multiclass")
     found = evaluate(partial(imbtorch.recall, average="none"), scores, target, "multiclass", num_classes=5)

@@ -37,10 +37,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from imbtorch import FScore, ImbalanceReport
+from imbtorch import ImbalanceReport, f_score
 
 MEASURES = ("accuracy", "balanced_accuracy", "macro_f1", "mcc", "gmean", "iam")
-REPORTED = {name: partial(FScore, average="macro") if name == "macro_f1" else name for name in MEASURES}
+REPORTED = {name: partial(f_score, average="macro") if name == "macro_f1" else name for name in MEASURES}
 MONITORS = (
     "loss",
     *MEASURES,

@@ -10,11 +10,12 @@ from torch import Tensor
 from imbtorch.counts import Counts, Margins, Measure, check_square, double, evaluated, margins, ratio
 from imbtorch.inference.intervals import posterior
 from imbtorch.measures.traits import direction_of
+from imbtorch.readings.resolving import Measured, measure_of_counts
 
 __all__ = ["always_commonest", "beats_baseline", "skill", "trivial"]
 
 
-def trivial(measure: Measure, counts: Counts) -> dict[str, Tensor]:
+def trivial(measure: Measured, counts: Counts) -> dict[str, Tensor]:
     r"""Compute the value of each baseline, a prediction that ignores the samples, at the class totals of these counts.
 
     ``"always k"`` predicts class k for all samples. ``"class shares"`` predicts at random, each class as often as it
@@ -23,7 +24,8 @@ def trivial(measure: Measure, counts: Counts) -> dict[str, Tensor]:
     nothing if always predicting the majority class has .99 as well: the accuracy paradox.
 
     Args:
-        measure: function of ``[..., K, K]`` with a value ``[...]``.
+        measure: name in the catalogue, averaged as in a report of these classes, or function of ``[..., K, K]`` with a
+            value ``[...]``; those of this package mean what their names mean.
         counts: ``[..., K, K]`` counts or rates; only the class totals are read. Or :class:`~imbtorch.Margins`, if the
             measure takes them, which saves much time with many classes.
 
@@ -45,12 +47,13 @@ def trivial(measure: Measure, counts: Counts) -> dict[str, Tensor]:
     """
     totals = _totals(counts)
     size = totals.shape[-1]
+    called = measure_of_counts(measure, size)
     constant = torch.eye(size, dtype=totals.dtype, device=totals.device)
     guesses = {f"always {k}": constant[k] for k in range(size)}
     guesses["class shares"] = ratio(totals, totals.sum(-1, keepdim=True))
     guesses["uniform"] = torch.full_like(constant[0], 1 / size)
     as_margins = isinstance(counts, Margins)
-    return {name: evaluated(measure, _guessed(totals, shares, as_margins)) for name, shares in guesses.items()}
+    return {name: evaluated(called, _guessed(totals, shares, as_margins)) for name, shares in guesses.items()}
 
 
 def always_commonest(counts: Counts, class_names: Sequence[str]) -> tuple[str, Counts]:
@@ -75,7 +78,7 @@ def always_commonest(counts: Counts, class_names: Sequence[str]) -> tuple[str, C
 
 
 def skill(
-    measure: Measure, counts: Counts, *, higher_is_better: bool | None = None, costs: Tensor | None = None
+    measure: Measured, counts: Counts, *, higher_is_better: bool | None = None, costs: Tensor | None = None
 ) -> Tensor:
     r"""Compute the skill of a classifier: its share of the way from the best baseline to the perfect classifier.
 
@@ -85,7 +88,8 @@ def skill(
     with different baselines on one scale; for two classes the skill of balanced accuracy is Youden's J.
 
     Args:
-        measure: function of ``[..., K, K]`` with a value ``[...]``.
+        measure: name in the catalogue, averaged as in a report of these classes, or function of ``[..., K, K]`` with a
+            value ``[...]``; those of this package mean what their names mean.
         counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.Margins` if the measure takes them.
         higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it.
         costs: ``[K, K]`` costs, for a measure of costs: the perfect classifier then predicts the cheapest class of each
@@ -107,9 +111,10 @@ def skill(
     >>> skill(balanced_accuracy, counts)  # 985/990 + 3/10 - 1
     tensor(0.2949, dtype=torch.float64)
     """
-    sign = 1.0 if direction_of(measure, higher_is_better) else -1.0
-    value, highest = sign * evaluated(measure, counts), _best_baseline(measure, counts, sign)
-    perfect = sign * evaluated(measure, _perfect(counts, costs))
+    called = measure_of_counts(measure, _totals(counts).shape[-1])
+    sign = 1.0 if direction_of(called, higher_is_better) else -1.0
+    value, highest = sign * evaluated(called, counts), _best_baseline(called, counts, sign)
+    perfect = sign * evaluated(called, _perfect(counts, costs))
     if bool(perfect.isinf().any()):
         raise ValueError(
             "measure must be finite for the perfect classifier, since skill is the share of the way to it; give a form "
@@ -120,7 +125,7 @@ def skill(
 
 
 def beats_baseline(
-    measure: Measure,
+    measure: Measured,
     counts: Tensor,
     *,
     higher_is_better: bool | None = None,
@@ -139,7 +144,8 @@ def beats_baseline(
     tenth of the hits, .74 to .77 where .47 to .66 is true.
 
     Args:
-        measure: function of ``[..., K, K]`` with a value ``[...]``.
+        measure: name in the catalogue, averaged as in a report of these classes, or function of ``[..., K, K]`` with a
+            value ``[...]``; those of this package mean what their names mean.
         counts: ``[..., K, K]`` counts, not rates. Many classes take long: K + 2 values for each draw.
         higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it.
         samples: number of draws.
@@ -157,10 +163,11 @@ def beats_baseline(
     >>> beats_baseline(accuracy, counts, generator=generator) < 0.5 < beats_baseline(balanced_accuracy, counts)
     tensor(True)
     """
-    sign = 1.0 if direction_of(measure, higher_is_better) else -1.0
+    called = measure_of_counts(measure, _totals(counts).shape[-1])
+    sign = 1.0 if direction_of(called, higher_is_better) else -1.0
 
     def lead(drawn: Tensor) -> Tensor:
-        return sign * evaluated(measure, drawn) - _best_baseline(measure, drawn, sign)
+        return sign * evaluated(called, drawn) - _best_baseline(called, drawn, sign)
 
     draws = posterior(lead, counts, samples=samples, generator=generator, draws=True).draws
     assert draws is not None

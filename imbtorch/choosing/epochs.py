@@ -25,6 +25,7 @@ from imbtorch.counts import Measure, check_choice, evaluated, reads_margins
 from imbtorch.errors import check_class_indices
 from imbtorch.inference.intervals import Interval, check_draws, interval_texts, posterior
 from imbtorch.measures.traits import direction_of
+from imbtorch.readings.resolving import Measured, measure_of_counts, measure_text
 from imbtorch.tables import html_table, spans, wrapped
 from imbtorch.waiting import announced
 
@@ -61,6 +62,7 @@ class ChosenEpoch:
         compared: candidates that were resampled: all, or only the best if there are too many classes to resample all.
         repeats: number of times that the samples were divided into halves.
         names: names of the candidates; None for epochs, whose numbers are their names.
+        measure: name of the measure and its average, such as ``recall (binary)``; empty for functions without a name.
 
     >>> from imbtorch import accuracy
     >>> target = torch.tensor([0] * 12 + [1] * 4)
@@ -82,6 +84,7 @@ class ChosenEpoch:
     compared: tuple[int, ...]
     repeats: int
     names: tuple[str, ...] | None = None
+    measure: str = ""
 
     @property
     def name(self) -> str:
@@ -94,7 +97,8 @@ class ChosenEpoch:
         if self.interval is not None:
             corrected = f"corrected for having been chosen {corrected}"
         ties = f" (tied with {tied})" if tied else ""
-        text = f"{self.name}: {value}, {corrected}, stability {stability}{ties}"
+        named = f"{self.measure} {value}".lstrip()
+        text = f"{self.name}: {named}, {corrected}, stability {stability}{ties}"
         if others:
             return wrapped(f"{text}; indistinguishable from {others}")
         every = "epochs" if self.names is None else "candidates"
@@ -103,7 +107,12 @@ class ChosenEpoch:
     def _repr_html_(self) -> str:
         """Return HTML for notebooks; names are escaped."""
         value, corrected, stability, tied, others = self._texts()
-        rows = [["", str(self.name)], ["value", value], ["corrected", corrected], ["stability", stability]]
+        rows = [
+            ["", str(self.name)],
+            [self.measure or "value", value],
+            ["corrected", corrected],
+            ["stability", stability],
+        ]
         rows += [["tied with", tied]] * bool(tied)
         rows += [["indistinguishable from", others or "none"]] * (len(self.compared) > 1)
         return html_table(rows)
@@ -140,7 +149,7 @@ class ChosenEpoch:
 # fmt: off
 @overload
 def select_epoch(
-    predictions: Tensor | Mapping[str, Tensor], target: Tensor, measure: Measure, *,
+    predictions: Tensor | Mapping[str, Tensor], target: Tensor, measure: Measured, *,
     num_classes: int | None = ...,
     higher_is_better: bool | Mapping[str, bool] | None = ..., ties: Ties = ...,
     repeats: int = ..., samples: int | None = ..., level: float = ..., generator: torch.Generator | None = ...,
@@ -148,7 +157,7 @@ def select_epoch(
 ) -> ChosenEpoch: ...
 @overload
 def select_epoch(
-    predictions: Tensor | Mapping[str, Tensor], target: Tensor, measure: Mapping[str, Measure], *,
+    predictions: Tensor | Mapping[str, Tensor], target: Tensor, measure: Mapping[str, Measured], *,
     num_classes: int | None = ...,
     higher_is_better: bool | Mapping[str, bool] | None = ..., ties: Ties = ...,
     repeats: int = ..., samples: int | None = ..., level: float = ..., generator: torch.Generator | None = ...,
@@ -159,7 +168,7 @@ def select_epoch(
 def select_epoch(
     predictions: Tensor | Mapping[str, Tensor],
     target: Tensor,
-    measure: Measure | Mapping[str, Measure],
+    measure: Measured | Mapping[str, Measured],
     *,
     num_classes: int | None = None,
     higher_is_better: bool | Mapping[str, bool] | None = None,
@@ -232,8 +241,9 @@ def select_epoch(
             for 256 classes) or bool. For other candidates, such as models or the trials of a search, a dict of name ->
             ``[N]``; the result uses these names.
         target: ``[N]`` class indices.
-        measure: function of ``[..., K, K]`` counts that returns ``[...]``, such as :func:`imbtorch.balanced_accuracy`,
-            or a dict of name -> function; all measures then share the halves.
+        measure: name in the catalogue such as ``"f1"``, averaged as in a report of these classes, or function of
+            ``[..., K, K]`` counts that returns ``[...]``, such as :func:`imbtorch.balanced_accuracy`; those of this
+            package mean what their names mean. Or a dict of name -> measure; all measures then share the halves.
         num_classes: number of classes K; by default the largest index plus one. Required with ``sum_counts``.
         higher_is_better: direction, or name -> direction; by default the attribute ``higher_is_better`` of the measure,
             True for one without it.
@@ -279,21 +289,22 @@ def select_epoch(
     if whole_number("repeats", repeats) < 2:
         raise ValueError(f"repeats must be at least 2, got {repeats!r}")
     check_draws(2 if samples is None else samples, level, generator)
-    measures = measure if isinstance(measure, Mapping) else {"": measure}
-    if not measures:
-        raise ValueError("measure is an empty dict; give at least one function of counts")
-    directions = _directions(higher_is_better, measures)
+    given = measure if isinstance(measure, Mapping) else {"": measure}
+    if not given:
+        raise ValueError("measure is an empty dict; give at least one measure")
+    directions = _directions(higher_is_better, given)
     names = tuple(predictions) if isinstance(predictions, Mapping) else None
     if isinstance(predictions, Mapping):
         predictions = _stacked(predictions, target)
     held = Samples.of(predictions, target, num_classes, positions, sum_counts)
+    measures = {name: measure_of_counts(each, held.classes) for name, each in given.items()}
     found = {}
     for layout, group in _groups(measures, held, repeats):
         ways = {name: _Way.of(held, layout, measures[name], directions[name], ties) for name in group}
         epochs, times = _affordable(ways, layout, repeats)
         for name, halves in _halved(held, layout, ways, epochs, times, generator).items():
             choice = _chosen(held, layout, ways[name], halves, samples, level, generator)
-            found[name] = replace(choice, names=names)
+            found[name] = replace(choice, names=names, measure=measure_text(measures[name]))
     return {name: found[name] for name in measures} if isinstance(measure, Mapping) else found[""]
 
 
@@ -349,7 +360,7 @@ def _stacked(predictions: Mapping[str, Tensor], target: Tensor) -> Tensor:
     return torch.stack([readable(each) for each in predictions.values()])
 
 
-def _directions(given: bool | Mapping[str, bool] | None, measures: Mapping[str, Measure]) -> dict[str, bool | None]:
+def _directions(given: bool | Mapping[str, bool] | None, measures: Mapping[str, Measured]) -> dict[str, bool | None]:
     """Return the direction given for each measure; None for a measure that a given mapping leaves out."""
     if not isinstance(given, Mapping):
         return dict.fromkeys(measures, given)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from typing import cast
 
@@ -15,19 +16,18 @@ from imbtorch import measures as formulas
 from imbtorch.arguments import computed_on_cpu
 from imbtorch.choosing.ties import TIES, Ties, best_first, pareto_front, undominated
 from imbtorch.counts import Measure, check_choice, check_square, double, evaluated, matrix
-from imbtorch.measures.traits import by_any_name, direction_of
+from imbtorch.measures.traits import by_any_name, by_key, direction_of
+from imbtorch.readings.resolving import Measured, measure_of_counts
 from imbtorch.suggestions import did_you_mean
 from imbtorch.tables import aligned, html_table, wrapped
 
 __all__ = ["Selection", "select_model"]
 
 
-FIVE: dict[str, Measure] = {
-    "accuracy": formulas.accuracy,
-    "cba": formulas.class_balance_accuracy,
-    "recall": formulas.recall,
-    "precision": formulas.precision,
-    "f1": formulas.f_score,
+FIVE: dict[str, Measured] = {
+    "accuracy": "accuracy",
+    "cba": "cba",
+    **{key: partial(by_key()[key], average="macro") for key in ("recall", "precision", "f1")},
 }
 POINT: dict[str, Measure] = {
     "dominance": formulas.dominance,
@@ -39,7 +39,7 @@ POINT: dict[str, Measure] = {
 @computed_on_cpu
 def select_model(
     candidates: Mapping[str, Tensor] | Mapping[str, Mapping[str, float]],
-    measures: Mapping[str, Measure] | None = None,
+    measures: Mapping[str, Measured] | None = None,
     *,
     higher_is_better: Mapping[str, bool] | None = None,
     ties: Ties = "latest",
@@ -52,8 +52,9 @@ def select_model(
         candidates: name of a model (or epoch) -> ``[K, K]`` counts, or ``[F, K, K]`` counts of F folds, over which each
             measure is averaged; all of one shape. Values that a paper prints are given as name of a model -> name of a
             measure -> value. Then the value ``iam`` is IAM; without it, IAM is computed from the value ``cba``.
-        measures: name -> function of ``[..., K, K]`` counts with a value ``[...]``; by default the five of the IAM
-            paper: accuracy, CBA, macro recall, macro precision, macro F1, whose lowest is
+        measures: name -> measure: a name in the catalogue, averaged as in a report of these classes, or a function of
+            ``[..., K, K]`` counts with a value ``[...]``; those of this package mean what their names mean. By default
+            the five of the IAM paper: accuracy, CBA, macro recall, macro precision, macro F1, whose lowest is
             :func:`imbtorch.bottom_line`.
         higher_is_better: name of a measure -> direction; by default the attribute ``higher_is_better`` of the measure,
             True for one without it. Printed values have the direction of the measure of the catalogue that they are
@@ -87,10 +88,11 @@ def select_model(
         if len(printed) < len(candidates) or measures is not None:
             raise ValueError("candidates must all be printed values, which take no measures, or all be counts")
         return _of_printed(printed, higher_is_better, ties)
-    chosen = FIVE if measures is None else measures
-    if not chosen:
+    given = FIVE if measures is None else measures
+    if not given:
         raise ValueError("measures is empty; leave it out for the five of the paper")
     stacked = _stacked(cast("Mapping[str, Tensor]", candidates))
+    chosen = {name: measure_of_counts(measure, stacked.shape[-1]) for name, measure in given.items()}
 
     def table(of: Mapping[str, Measure]) -> Tensor:
         return torch.stack([evaluated(measure, stacked) for measure in of.values()], -1)  # [M, F, S]

@@ -24,6 +24,7 @@ from imbtorch.inference.intervals import (
 )
 from imbtorch.kernels import integers
 from imbtorch.measures.traits import direction_of
+from imbtorch.readings.resolving import Measured, measure_of_counts, measure_text, measures_of_counts
 from imbtorch.tables import html_table, wrapped
 from imbtorch.waiting import announced
 
@@ -40,6 +41,7 @@ class Comparison:
     Attributes:
         difference: interval of the value of a minus the value of b.
         probability: ``[...]`` probability that a is better; ties count one half.
+        measure: name of the measure and its average, such as ``recall (binary)``; empty for functions without a name.
 
     >>> value = torch.tensor([0.2])
     >>> print(Comparison(Interval(value, value - 0.15, value + 0.15, 0.95, "posterior"), torch.tensor([0.99])))
@@ -48,16 +50,21 @@ class Comparison:
 
     difference: Interval
     probability: Tensor
+    measure: str = ""
 
     def __str__(self) -> str:
         """Return text, a line for each value."""
-        lines = (f"a - b: {text}; a is better with probability {chance:.3f}" for text, chance in self._rows())
+        lines = (f"{self._head()}: {text}; a is better with probability {chance:.3f}" for text, chance in self._rows())
         return "\n".join(map(wrapped, lines))
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks, a row for each value."""
         rows = [[text, f"{chance:.3f}"] for text, chance in self._rows()]
-        return html_table([["a - b", "probability that a is better"], *rows])
+        return html_table([[self._head(), "probability that a is better"], *rows])
+
+    def _head(self) -> str:
+        """Return the name of the difference."""
+        return f"{self.measure}, a - b" if self.measure else "a - b"
 
     def _rows(self) -> Iterator[tuple[str, float]]:
         """Yield the difference as text and the probability, of each value."""
@@ -66,7 +73,7 @@ class Comparison:
 
 @computed_on_cpu
 def compare(
-    measure: Measure,
+    measure: Measured,
     counts_a: Tensor,
     counts_b: Tensor,
     *,
@@ -90,7 +97,7 @@ def compare(
     interval covered the true difference in .90 to 1.0 of sets.
 
     Args:
-        measure: function of ``[..., K, K]`` with one value ``[...]``, or several values, for each matrix.
+        measure: name in the catalogue, averaged as in a report, or function of counts, as in :func:`posterior`.
         counts_a: ``[..., K, K]`` counts of model a.
         counts_b: ``[..., K, K]`` counts of model b.
         higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it.
@@ -111,26 +118,27 @@ def compare(
     >>> generator = torch.Generator().manual_seed(0)
     >>> a, b = torch.tensor([[90, 10], [1, 9]]), torch.tensor([[95, 5], [6, 4]])
     >>> print(compare(balanced_accuracy, a, b, generator=generator))
-    a - b: 0.225 [0.017, 0.363] (95 % posterior); a is better with probability 0.983
+    balanced_accuracy, a - b: 0.225 [0.017, 0.363] (95 % posterior); a is better with probability 0.983
     """
-    better = direction_of(measure, higher_is_better)
     shapes = [list(check_square(counts).shape) for counts in (counts_a, counts_b)]
     if shapes[0] != shapes[1]:
         raise ValueError(f"counts_a and counts_b must be matrices of the same shape, got {shapes[0]} and {shapes[1]}")
+    called = measures_of_counts(measure, counts_a, event_dims)[""]
+    better = direction_of(called, higher_is_better)
     a, b = (
-        posterior(measure, counts, prior, samples, level, generator, True, event_dims, totals=totals)
+        posterior(called, counts, prior, samples, level, generator, True, event_dims, totals=totals)
         for counts in (counts_a, counts_b)
     )
     assert a.draws is not None
     assert b.draws is not None
     below = ((a.estimate - a.low) ** 2 + (b.high - b.estimate) ** 2).sqrt()
     above = ((a.high - a.estimate) ** 2 + (b.estimate - b.low) ** 2).sqrt()
-    return _comparison(a.estimate - b.estimate, a.draws - b.draws, (-below, above), level, "posterior", better)
+    return _comparison(a.estimate - b.estimate, a.draws - b.draws, (-below, above), level, "posterior", better, called)
 
 
 @computed_on_cpu
 def paired_compare(
-    measure: Measure,
+    measure: Measured,
     preds_a: Tensor,
     preds_b: Tensor,
     target: Tensor,
@@ -161,7 +169,8 @@ def paired_compare(
     .78, because the prior takes all differences for equally likely.
 
     Args:
-        measure: function of ``[..., K, K]`` with one value ``[...]``, or several values, for each matrix.
+        measure: name in the catalogue, averaged as in a report (of two classes, recall is that of the positive class),
+            or function of counts, as in :func:`imbtorch.analysis.posterior`.
         preds_a: ``[N]`` class indices predicted by model a.
         preds_b: ``[N]`` class indices predicted by model b.
         target: ``[N]`` class indices.
@@ -187,16 +196,18 @@ def paired_compare(
     >>> a, b = target.clone(), target.clone()
     >>> a[:9], b[:9], b[95:] = 1, 1, 0  # both have the same nine false positives; b also misses five positives
     >>> print(paired_compare(balanced_accuracy, a, b, target, 2, generator=generator))
-    a - b: 0.250 [0.052, 0.421] (95 % paired posterior); a is better with probability 0.993
+    balanced_accuracy, a - b: 0.250 [0.052, 0.421] (95 % paired posterior); a is better with probability
+      0.993
     """
     check_draws(samples, level, generator)
     check_choice("totals", totals, get_args(Totals))
-    better = direction_of(measure, higher_is_better)
     for name, labels in (("preds_a", preds_a), ("preds_b", preds_b), ("target", target)):
         check_class_indices(name, labels, predicted=name != "target")
     preds_a, preds_b, target = map(integers, (preds_a, preds_b, target))
     if whole_number("num_classes", num_classes) < 1:
         raise ValueError(f"num_classes must be at least 1, got {num_classes!r}")
+    called = measure_of_counts(measure, num_classes)
+    better = direction_of(called, higher_is_better)
     for name, labels in (("preds_a", preds_a), ("preds_b", preds_b), ("target", target)):
         if labels.shape != target.shape:
             raise ValueError(
@@ -209,7 +220,7 @@ def paired_compare(
     pairs = _Pairs(preds_a, preds_b, target, num_classes)
 
     def difference(of_a: Tensor, of_b: Tensor) -> Tensor:
-        return values(measure, of_a) - values(measure, of_b)
+        return values(called, of_a) - values(called, of_b)
 
     estimate = difference(*(each[0] for each in pairs.counted()))
     sizes: Iterable[int] = chunks(samples, max(2 * num_classes**2, len(pairs.times)), target.device)
@@ -224,7 +235,7 @@ def paired_compare(
     share = class_shares(drawn, recalls.reshape(len(recalls), *[1] * (drawn.ndim - 1), -1), (-1,))
     wider = (1 + ratio((1 + PRIOR) * share, pairs.actual).sum(-1)).sqrt()
     ends = [wider * (end - drawn.mean(0)) for end in quantiles(drawn, level)]
-    return _comparison(estimate, drawn, (ends[0], ends[1]), level, "paired posterior", better)
+    return _comparison(estimate, drawn, (ends[0], ends[1]), level, "paired posterior", better, called)
 
 
 class _Pairs:
@@ -288,7 +299,13 @@ class _Pairs:
 
 
 def _comparison(
-    estimate: Tensor, draws: Tensor, about: tuple[Tensor, Tensor], level: float, method: str, higher_is_better: bool
+    estimate: Tensor,
+    draws: Tensor,
+    about: tuple[Tensor, Tensor],
+    level: float,
+    method: str,
+    higher_is_better: bool,
+    measure: Measure,
 ) -> Comparison:
     """Summarise draws of a difference, with bounds at least as far from the estimate as given."""
     low, high = quantiles(draws, level)
@@ -298,4 +315,4 @@ def _comparison(
     below, above = (torch.where(each.isfinite(), each, 0.0) for each in about)
     low, high = torch.minimum(low, estimate + below), torch.maximum(high, estimate + above)
     low, high = torch.minimum(low, estimate), torch.maximum(high, estimate)
-    return Comparison(Interval(estimate, low, high, level, method, draws), probability)
+    return Comparison(Interval(estimate, low, high, level, method, draws), probability, measure_text(measure))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import get_args, overload
 
 import torch
@@ -36,6 +36,8 @@ from imbtorch.inference.draws import (
 )
 from imbtorch.inference.special import normal_quantile, student_quantile
 from imbtorch.measures.traits import needs_matrix
+from imbtorch.readings.averaging import AveragedMeasure
+from imbtorch.readings.resolving import Measured, measure_text, measures_of_counts
 from imbtorch.tables import wrapped
 from imbtorch.waiting import announced
 
@@ -66,6 +68,8 @@ class Interval:
         bias: by how much values of such test sets lie above the true value on average (below: negative), simulated by
             :func:`posterior` for averages over three or more classes; else None. The bounds take it into account, the
             estimate does not, because it is the value that reports log.
+        measure: name of the measure and its average, such as ``recall (binary)``, which texts name; empty for values of
+            reports and metrics.
 
     >>> print(Interval(torch.tensor(0.8), torch.tensor(0.7), torch.tensor(0.9), 0.95, "posterior"))
     0.800 [0.700, 0.900] (95 % posterior)
@@ -78,10 +82,11 @@ class Interval:
     method: str
     draws: Tensor | None = field(default=None, repr=False)
     bias: Tensor | None = None
+    measure: str = ""
 
     def __str__(self) -> str:
-        """Return text such as ``0.133 [-0.311, 0.540] (95 % posterior)``, a line for each value."""
-        return "\n".join(map(wrapped, interval_texts(self)))
+        """Return text such as ``iam 0.133 [-0.311, 0.540] (95 % posterior)``, a line for each value."""
+        return "\n".join(wrapped(f"{self.measure} {text}".lstrip()) for text in interval_texts(self))
 
 
 def interval_texts(interval: Interval) -> list[str]:
@@ -98,18 +103,18 @@ def interval_texts(interval: Interval) -> list[str]:
 # fmt: off
 @overload
 def posterior(
-    measure: Measure, counts: Tensor, prior: Prior = ..., samples: int = ..., level: float = ...,
+    measure: Measured, counts: Tensor, prior: Prior = ..., samples: int = ..., level: float = ...,
     generator: torch.Generator | None = ..., draws: bool = ..., event_dims: int = ..., *, totals: Totals = ...
 ) -> Interval: ...
 @overload
 def posterior(
-    measure: Mapping[str, Measure], counts: Tensor, prior: Prior = ..., samples: int = ..., level: float = ...,
+    measure: Mapping[str, Measured], counts: Tensor, prior: Prior = ..., samples: int = ..., level: float = ...,
     generator: torch.Generator | None = ..., draws: bool = ..., event_dims: int = ..., *, totals: Totals = ...
 ) -> dict[str, Interval]: ...
 # fmt: on
 @computed_on_cpu
 def posterior(
-    measure: Measure | Mapping[str, Measure],
+    measure: Measured | Mapping[str, Measured],
     counts: Tensor,
     prior: Prior = "auto",
     samples: int = 10_000,
@@ -190,8 +195,11 @@ def posterior(
     more there); :func:`bootstrap` has an example.
 
     Args:
-        measure: function of ``[..., K, K]`` with one value ``[...]``, or several values such as ``[..., K]``, for each
-            matrix; or name -> function, all of the same draws. From 16 classes on, measures of
+        measure: name in the catalogue, averaged as in a report: of two classes, recall is that of the positive class
+            (``functools.partial(imbtorch.recall, average="macro")`` is the mean of both), and ``event_dims=3`` averages
+            over labels. Or function of ``[..., K, K]`` with one value ``[...]``, or several values such as
+            ``[..., K]``, for each matrix; those of this package mean what their names mean. Or name -> measure, all of
+            the same draws. From 16 classes on, measures of
             :mod:`imbtorch.measures` that take :class:`~imbtorch.Margins`, and callables whose attribute
             ``needs_matrix`` is False, get margins, which is many times as fast.
         counts: ``[..., K, K]`` counts, not rates; they need not be whole.
@@ -217,15 +225,26 @@ def posterior(
     >>> from imbtorch import balanced_accuracy
     >>> generator = torch.Generator().manual_seed(0)
     >>> print(posterior(balanced_accuracy, torch.tensor([[90, 10], [1, 9]]), generator=generator))
-    0.900 [0.754, 0.952] (95 % posterior)
+    balanced_accuracy 0.900 [0.754, 0.952] (95 % posterior)
     """
     check_draws(samples, level, generator)
     check_choice("totals", totals, get_args(Totals))
     wide = checked_counts(counts, event_dims)
     checked_prior(prior, wide.shape[-1])
-    measures = measure if isinstance(measure, Mapping) else {"": measure}
+    measures = measures_of_counts(measure, wide, event_dims)
     found = _drawn(measures, wide, CountsPosterior(wide, prior, totals), samples, level, generator, draws, event_dims)
-    return found if isinstance(measure, Mapping) else found[""]
+    return _named(found, measures, measure)
+
+
+def _named(
+    found: Mapping[str, Interval], measures: Mapping[str, Measure], given: Measured | Mapping[str, Measured]
+) -> Interval | dict[str, Interval]:
+    """Return intervals with the names of their measures, except those that reports and metrics compute."""
+    if not isinstance(given, Mapping):
+        return replace(found[""], measure="" if isinstance(given, AveragedMeasure) else measure_text(measures[""]))
+    of_reports = [name for name, each in given.items() if isinstance(each, AveragedMeasure)]
+    texts = {name: "" if name in of_reports else measure_text(each) for name, each in measures.items()}
+    return {name: replace(interval, measure=texts[name]) for name, interval in found.items()}
 
 
 def _drawn(
@@ -428,18 +447,18 @@ def _evaluate(
 # fmt: off
 @overload
 def bootstrap(
-    measure: Measure, counts: Tensor, samples: int = ..., level: float = ..., stratified: bool = ...,
+    measure: Measured, counts: Tensor, samples: int = ..., level: float = ..., stratified: bool = ...,
     generator: torch.Generator | None = ..., draws: bool = ..., event_dims: int = ..., *, clusters: bool = ...
 ) -> Interval: ...
 @overload
 def bootstrap(
-    measure: Mapping[str, Measure], counts: Tensor, samples: int = ..., level: float = ..., stratified: bool = ...,
+    measure: Mapping[str, Measured], counts: Tensor, samples: int = ..., level: float = ..., stratified: bool = ...,
     generator: torch.Generator | None = ..., draws: bool = ..., event_dims: int = ..., *, clusters: bool = ...
 ) -> dict[str, Interval]: ...
 # fmt: on
 @computed_on_cpu
 def bootstrap(
-    measure: Measure | Mapping[str, Measure],
+    measure: Measured | Mapping[str, Measured],
     counts: Tensor,
     samples: int = 10_000,
     level: float = 0.95,
@@ -481,8 +500,8 @@ def bootstrap(
     thrice as large as the mean.
 
     Args:
-        measure: function of ``[..., K, K]`` with one value ``[...]``, or several values such as ``[..., K]``, for each
-            matrix; or name -> function, all of the same resamples.
+        measure: name in the catalogue, function of counts, or name -> measure, all of the same resamples; as in
+            :func:`posterior`.
         counts: ``[..., K, K]`` whole counts.
         samples: number of resamples.
         level: probability with which the interval is designed to hold, in (0, 1).
@@ -504,7 +523,7 @@ def bootstrap(
     >>> from imbtorch import accuracy
     >>> generator = torch.Generator().manual_seed(0)
     >>> print(bootstrap(accuracy, torch.tensor([[90, 10], [1, 9]]), generator=generator))
-    0.900 [0.845, 0.955] (95 % bootstrap)
+    accuracy 0.900 [0.845, 0.955] (95 % bootstrap)
 
     Labels of one sample resemble each other as well. Counts ``[N, L, 2, 2]`` of N samples, each a cluster, with
     ``event_dims=3`` give the interval of a mean over L labels for any correlation between them:
@@ -518,13 +537,13 @@ def bootstrap(
     >>> def macro_f1(counts):
     ...     return f_score(counts).mean(-1)
     >>> print(bootstrap(macro_f1, counts, generator=generator, clusters=True, event_dims=3))
-    0.813 [0.754, 0.869] (95 % cluster bootstrap)
+    macro_f1 0.813 [0.754, 0.869] (95 % cluster bootstrap)
     >>> print(posterior(macro_f1, counts.sum(0), generator=generator, event_dims=3))  # assumes independent labels
-    0.813 [0.782, 0.835] (95 % posterior)
+    macro_f1 0.813 [0.782, 0.835] (95 % posterior)
     """
     check_draws(samples, level, generator)
     wide = checked_whole(counts, event_dims)
-    measures = measure if isinstance(measure, Mapping) else {"": measure}
+    measures = measures_of_counts(measure, wide, event_dims)
     if clusters:
         if stratified:
             raise ValueError("stratified=True keeps class totals, which clusters=True cannot; choose one of them")
@@ -535,7 +554,7 @@ def bootstrap(
             raise ValueError(f"counts must hold samples in at least 2 clusters, got {int(held.sum())} of {len(held)}")
         wide = wide.index_select(wide.ndim - event_dims - 1, held.nonzero().flatten())
         found = _of_clusters(measures, wide, samples, level, generator, draws, event_dims)
-        return found if isinstance(measure, Mapping) else found[""]
+        return _named(found, measures, measure)
     cells = wide if stratified else wide.flatten(-2).unsqueeze(-2)  # [..., strata, cells]
     sizes = announced(chunks(samples, wide.numel(), wide.device), samples, "bootstrap intervals", FASTER)
     totals = cells.sum(-1)
@@ -545,7 +564,7 @@ def bootstrap(
     for name, each in measures.items():
         ends = quantiles(drawn[name], level)
         found[name] = Interval(values(each, wide, event_dims), *ends, level, method, drawn[name] if draws else None)
-    return found if isinstance(measure, Mapping) else found[""]
+    return _named(found, measures, measure)
 
 
 def _values_of(measures: Mapping[str, Measure], drawn: Iterable[Tensor], event_dims: int) -> dict[str, Tensor]:

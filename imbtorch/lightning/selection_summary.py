@@ -24,7 +24,7 @@ from imbtorch.lightning.kept_predictions import (
 from imbtorch.lightning.loggers import file_name, log_figure, log_table
 from imbtorch.lightning.selection_table import Kept, baseline_of, selection_table
 from imbtorch.lightning.validation_history import FollowedReport, PackedCounts, ValidationHistory
-from imbtorch.metrics.catalogue import BY_ANY_NAME
+from imbtorch.measures.traits import by_any_name
 from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.plots import plot_selection
 from imbtorch.tables import Table
@@ -187,7 +187,7 @@ class SelectionSummary(Callback):
         known = dict(reports(pl_module))
         self._followed, self._already_warned = None, set()
         if self.report is not None and self.report not in known:
-            choice = f"; to choose the measure write measures=[{self.report!r}]" * (self.report in BY_ANY_NAME)
+            choice = f"; to choose the measure write measures=[{self.report!r}]" * (self.report in by_any_name())
             raise ValueError(f"the module has no report {self.report!r}; it has {sorted(known) or 'none'}{choice}")
         if not known:
             raise ValueError("SelectionSummary needs an ImbalanceReport, and the module has none among its children")

@@ -69,16 +69,13 @@ def read_column(report: ImbalanceReport, name: str) -> tuple[str, Column]:
     Raises:
         ValueError: for a name that neither the report nor the catalogue has.
     """
-    measure: Callable[[Counts], Tensor] | None = None
-    if name in report:
-        row = report[name].row
-        counted = not row.bound and row.kind not in ("group", "worst")
-        measure = report.measure(row.name) if counted else None
-        name, better, logged = row.name, row.better, "" if counted else row.name
-    else:
+    if name not in report:
         measure = report.measure(name)
-        better, logged = measure.higher_is_better, ""
-    return name, Column(measure, better, logged)
+        return name, Column(measure, measure.higher_is_better)
+    row = report[name].row
+    if row.bound or row.kind in ("group", "worst"):
+        return row.name, Column(None, row.better, row.name)
+    return row.name, Column(report.measure(row.name), row.better)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, wraps
 from inspect import Parameter, signature
 from types import FunctionType, MethodType
 from typing import Any, TypeAlias, TypeVar, cast
 
-from torch import Tensor, nn
+import torch
+from torch import Tensor
 
 from imbtorch.counts import check_choice
 
 __all__ = [
     "CATALOGUE",
     "Traits",
+    "arguments_of",
     "by_any_name",
     "by_key",
     "catalogued",
@@ -24,6 +26,7 @@ __all__ = [
     "direction_of",
     "measure_function",
     "needs_matrix",
+    "of_two_classes",
     "traits_of",
 ]
 
@@ -102,6 +105,7 @@ def catalogued(
         _READ_OFF[function] = {name: read for name, read in given.items() if callable(read)}
         CATALOGUE[function] = Traits(key, direction, bounds, averages, binary_only, reads_threshold, matrix)
         CATALOGUE[function] = _given(function, {})
+        function.__dict__["averages"] = averages  # torch.compile cannot look up functions in a dict
         return function
 
     return enter
@@ -139,10 +143,7 @@ def traits_of(measure: object) -> Traits | None:
     >>> traits_of(cohen_kappa).needs_matrix, traits_of(partial(cohen_kappa, weights="linear")).needs_matrix
     (False, True)
     """
-    function: Any = measure
-    arguments: dict[str, Any] = {}
-    while isinstance(function, partial):
-        function, arguments = function.func, {**function.keywords, **arguments}
+    function, arguments = arguments_of(measure)
     if not isinstance(function, FunctionType) or function not in CATALOGUE:
         return None
     return _given(function, arguments)
@@ -185,7 +186,7 @@ def direction_of(measure: object, given: bool | None) -> bool:
 
 
 def declared(measure: object, attribute: str, default: Any = None, *, decorated: bool = True) -> Any:
-    """Look up a trait in the catalogue, or as an attribute, of a measure or of the function or object within it.
+    """Look up a trait of a measure; partials, methods and decorators are unwrapped.
 
     Args:
         measure: function, partial, bound method or decorated function.
@@ -233,30 +234,75 @@ def by_any_name() -> dict[str, Callable[..., Tensor]]:
     return by_key() | {function.__name__: function for function in CATALOGUE}
 
 
-def measure_function(measure: object) -> Callable[..., Tensor]:
-    """Return the function of a measure, given as a function, a name or a metric class.
+def arguments_of(measure: object) -> tuple[Any, dict[str, Any]]:
+    """Return the function within a measure and the arguments that ``functools.partial`` adds to it by name."""
+    function: Any = measure
+    arguments: dict[str, Any] = {}
+    while isinstance(function, partial) and not function.args:
+        function, arguments = function.func, {**function.keywords, **arguments}
+    return function, arguments
+
+
+def measure_function(measure: object, argument: str = "measure", given: Sequence[str] = ()) -> Callable[..., Tensor]:
+    """Return the function of counts of a measure, given by name, as a function, or as ``functools.partial`` of one.
+
+    Args:
+        measure: measure as a user gives it.
+        argument: name of the argument, for errors.
+        given: names of arguments that the caller adds to the measure.
 
     Raises:
         ValueError: for an unknown name.
-        TypeError: for an object that is not a measure, and for the name or class of a measure that needs arguments.
+        TypeError: for an object that is not a measure, such as a metric, and for a measure that lacks an argument.
     """
     function: Any = measure
     if isinstance(measure, str):
         known = by_any_name()
-        check_choice("measure", measure, tuple(known))
+        check_choice(argument, measure, tuple(known))
         function = known[measure]
-    elif isinstance(measure, type):
-        function = getattr(measure, "measure", None)
-    if not callable(function) or isinstance(function, nn.Module):
-        remedy = "; pass its class or its evaluate" if hasattr(measure, "evaluate") else ""
+    bare, arguments = arguments_of(function)
+    if not callable(bare) or isinstance(bare, type) or hasattr(bare, "compute"):
         raise TypeError(
-            "measure must be a function of the counts, a metric class of imbtorch or a name such as 'geometric_mean', "
-            f"got {measure!r}{remedy}"
+            f"{argument} must be the name of a measure such as 'f1', a function of counts such as imbtorch.f_score, or "
+            f"functools.partial of one, got {measure!r}{_remedy(bare, arguments)}"
         )
-    if function is not measure:  # a given function may be called with more than counts
-        _, *others = signature(function).parameters.values()
-        needed = [each.name for each in others if each.default is Parameter.empty]
-        if needed:
-            name = function.__name__
-            raise TypeError(f"measure {name} needs {needed[0]}; give functools.partial({name}, {needed[0]}=...)")
+    if not torch.compiler.is_compiling() and isinstance(bare, FunctionType) and bare in CATALOGUE:
+        _, *parameters = signature(bare).parameters.values()
+        needed = [each.name for each in parameters if each.default is Parameter.empty]
+        lacking = [name for name in needed if name not in arguments and name not in given]
+        if lacking:
+            raise TypeError(f"{argument}: {bare.__name__} needs {lacking[0]}; pass {_partial_text(bare, lacking)}")
     return cast("Callable[..., Tensor]", function)
+
+
+def _remedy(given: object, arguments: Mapping[str, Any]) -> str:
+    """Tell what to pass in place of a metric, or of a pair of a function and a direction."""
+    if isinstance(given, tuple):
+        return "; set the direction as an attribute of the function: function.higher_is_better = False"
+    function = getattr(given, "measure", None)
+    if not isinstance(function, FunctionType) or not hasattr(given, "binary_only"):  # no metric of this package
+        return ""
+    if function not in CATALOGUE:
+        return "; pass the function of its attribute measure"
+    given_arguments = arguments or getattr(given, "measure_arguments", {})
+    if isinstance(given_arguments, Mapping) and given_arguments:
+        return f"; pass {_partial_text(function, given_arguments)}"
+    return f"; pass imbtorch.{function.__name__} or {CATALOGUE[function].key!r}"
+
+
+def _partial_text(function: Callable[..., Tensor], names: Iterable[str]) -> str:
+    """Return code that sets arguments of a function of this package."""
+    return f"functools.partial(imbtorch.{function.__name__}, {', '.join(f'{name}=...' for name in names)})"
+
+
+def of_two_classes(measure: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return a measure as reports of the binary task average it: for the positive class, if it has such a value.
+
+    >>> from imbtorch import recall
+    >>> of_two_classes(recall)(torch.tensor([[8, 2], [1, 1]])), recall(torch.tensor([[8, 2], [1, 1]]))
+    (tensor(0.5000, dtype=torch.float64), tensor(0.6500, dtype=torch.float64))
+    """
+    function, arguments = arguments_of(measure)
+    if "average" in arguments or "binary" not in getattr(function, "averages", ()):
+        return measure
+    return partial(measure, average="binary")

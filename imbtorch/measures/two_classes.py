@@ -12,7 +12,7 @@ from torch import Tensor
 from imbtorch.counts import Counts, Margins, double, evaluated, margins, ratio, restore
 from imbtorch.measures.overall import geometric_mean
 from imbtorch.measures.shared import check_two, defined, quotient, root, two_rates
-from imbtorch.measures.traits import catalogued, declared, measure_function, needs_matrix
+from imbtorch.measures.traits import catalogued, declared, measure_function, needs_matrix, of_two_classes
 
 __all__ = [
     "accuracy_dominance_area",
@@ -125,10 +125,10 @@ def index_balanced_accuracy(
 
     Args:
         counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.counts.Margins` of two classes.
-        measure: measure to weight: a function of the counts, its name in :mod:`imbtorch.measures` or in reports, or a
-            metric class. It is called with its default arguments (so recall is the mean of both classes); set others by
-            ``functools.partial``. Where a measure is negative (MCC and optimized precision can be), the weighting
-            favours the negative class.
+        measure: measure to weight: a name of the catalogue, a function of counts or a ``functools.partial`` of one. As
+            in reports of two classes, recall, precision and F-score are those of the positive class;
+            ``functools.partial(recall, average="macro")`` is the mean of both. Where a measure is negative (MCC and
+            optimized precision can be), the weighting favours the negative class.
         alpha: influence of dominance, >= 0. Above 1/2 an imperfect classifier can exceed the value 1 of the perfect one
             (for alpha 1: 1.0887 at TPR 1, TNR 2/3).
 
@@ -156,7 +156,7 @@ def index_balanced_accuracy(
             "index_balanced_accuracy weights a measure of which higher is better, got "
             f"{getattr(measure, '__name__', measure)!r}; pass a function such as lambda counts: 1 - error(counts)"
         )
-    value = evaluated(weighted, margins(counts) if isinstance(counts, Margins) else double(counts))
+    value = evaluated(of_two_classes(weighted), margins(counts) if isinstance(counts, Margins) else double(counts))
     return restore((1 + alpha * (tpr - tnr)) * value, counts)
 
 

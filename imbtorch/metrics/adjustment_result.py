@@ -10,19 +10,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imbtorch.arguments import check_generator, real_number
+from imbtorch.arguments import check_generator
 from imbtorch.choosing.adjustments import AdjustmentPoint, Adjustments, at, summed
-from imbtorch.choosing.thresholds import Limit, Limits
+from imbtorch.choosing.thresholds import Limits
 from imbtorch.counts import Margins, Measure, evaluated
 from imbtorch.inference.intervals import Interval, check_level
-from imbtorch.measures.traits import direction_of
-from imbtorch.metrics.averaging import AveragedMeasure
-from imbtorch.metrics.confusion_matrix import ConfusionMatrixMetric
-from imbtorch.metrics.resolving import PER_CLASS, Measured, as_given, metric_class, of_name, resolved
+from imbtorch.measures.traits import by_any_name
+from imbtorch.metrics.limits import checked_floors
+from imbtorch.metrics.readings import values_of_class_groups, values_of_classes
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import Row
+from imbtorch.readings.averaging import AveragedMeasure
+from imbtorch.readings.resolving import PER_CLASS, Measured, directed, of_name, resolved
 from imbtorch.rules import LogitAdjustment
-from imbtorch.suggestions import did_you_mean
+from imbtorch.suggestions import did_you_mean, first_names
 from imbtorch.tables import Table
 from imbtorch.tasks import Counting
 
@@ -62,48 +63,26 @@ class AdjustmentSettings:
         return [Row("tau", None), Row("value", self.measure.higher_is_better)]
 
     def named(self, name: str, argument: str) -> AveragedMeasure:
-        """Return the measure of a name: a key, or ``measure/class`` or ``measure/group`` of a measure per class."""
+        """Return the measure of a name: of the catalogue, or of a value of a class or class group."""
         if name == self.name:
             return self.measure
-        key, of, part = name.partition("/")
-        if not of:
+        if name in by_any_name():
             return of_margins(argument, name, self.counting)
-        names = [*self.class_names, *self.groups]
-        if key not in PER_CLASS or part not in names:
-            unknown, known = (part, names) if key in PER_CLASS else (key, list(PER_CLASS))
+        of_each = {key: of_name(key, self.counting) for key in PER_CLASS}
+        values = values_of_class_groups(of_each, self.groups) | values_of_classes(of_each, self.class_names)
+        known = {row.name: value for row, value in values.items()}
+        if name not in known:
+            names = [*self.class_names, *self.groups]
             raise ValueError(
-                f"{argument} names {name!r}, but {unknown!r} is unknown; write a measure with a value for each class "
-                f"({', '.join(PER_CLASS)}), a slash and a class or class group ({', '.join(names[:20])}"
-                f"{', ...' * (len(names) > 20)}){did_you_mean(unknown, known)}"
+                f"{argument} names {name!r}, which is unknown; write a measure of the catalogue, or one with a value "
+                f"for each class ({', '.join(PER_CLASS)}), a slash and a class or class group "
+                f"({first_names(names, 20)}){did_you_mean(name, (*by_any_name(), *known))}"
             )
-        of_each = of_name(key, self.counting)
-        if part in self.groups:
-            return replace(of_each, over_classes=self.groups[part])
-        return replace(of_each, of_class=self.class_names.index(part))
+        return known[name].function
 
     def checked_limits(self, at_least: Mapping[str, float] | None) -> Limits:
-        """Check floors of measures.
-
-        Raises:
-            ValueError: for unknown measures, and those for which higher is not better.
-            TypeError: for anything but a mapping of names to numbers.
-        """
-        if at_least is None:
-            return {}
-        if not isinstance(at_least, Mapping):
-            raise TypeError(f"at_least must be a dict of floors such as {{'accuracy': 0.8}}, got {at_least!r}")
-        limits = {}
-        for name, floor in at_least.items():
-            measure = self.named(name, "at_least")
-            if not measure.higher_is_better:
-                raise ValueError(
-                    f"at_least names {name!r}, but higher values of it are not better; choose another measure"
-                )
-            bound = real_number(f"at_least[{name!r}]", floor)
-            if bound != bound:
-                raise ValueError(f"at_least[{name!r}] must be a number such as 0.8, got {floor!r}")
-            limits[name] = Limit(measure, bound, least=True)
-        return limits
+        """Check floors of measures; raise as :func:`~imbtorch.metrics.limits.checked_floors`."""
+        return {} if at_least is None else checked_floors(at_least, lambda name: self.named(name, "at_least"))
 
 
 def of_margins(argument: str, measured: Measured, counting: Counting) -> AveragedMeasure:
@@ -111,14 +90,13 @@ def of_margins(argument: str, measured: Measured, counting: Counting) -> Average
 
     Raises:
         ValueError: for a measure that needs the whole matrix or prices errors by a threshold, and as
-            :func:`~imbtorch.metrics.resolving.resolved`.
+            :func:`~imbtorch.readings.resolving.resolved`.
         TypeError: for something that is not a measure.
     """
     found = resolved(argument, measured, counting, batched=True)
-    bare, _ = as_given(argument, measured)
-    if found.needs_matrix and (metric_class(bare)[0] is not None or isinstance(bare, ConfusionMatrixMetric)):
+    if found.needs_matrix and found.traits.key:
         raise ValueError(
-            f"{argument} {measured!r} needs the whole matrix, but a sweep of tau keeps margins; sweep another measure, "
+            f"{argument} {found.name} needs the whole matrix, but a sweep of tau keeps margins; sweep another measure, "
             "and compute this one with metric.update(sweep.result().rule(logits), target)"
         )
     if found.traits.reads_threshold:
@@ -212,7 +190,8 @@ class LogitAdjustmentResult(Result):
         just met may fail.
 
         Args:
-            measure: name in the catalogue, or any other form that the sweep takes; by default the swept measure.
+            measure: name in the catalogue, function of margins, or ``functools.partial`` of one; by default the swept
+                measure.
             at_least: name of a value -> least value, such as ``{"recall/fraud": 0.8, "accuracy": 0.9}``; by default
                 the floors of the sweep for its own measure, none for another.
 
@@ -232,7 +211,7 @@ class LogitAdjustmentResult(Result):
             swept = settings.named(measure, "measure")
         elif measure is not None:
             swept = of_margins("measure", measure, settings.counting)
-        swept = swept.towards(direction_of(swept, swept.higher_is_better))
+        swept = directed(swept, swept.higher_is_better)
         return self._point(swept, self._adjustments.chosen(maximised(swept), limits), limits)
 
     def _point(self, measure: AveragedMeasure, index: int, limits: Limits) -> AdjustmentPoint:

@@ -22,13 +22,12 @@ from imbtorch.metrics.adjustment_result import (
     maximised,
     of_margins,
 )
-from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import Counter, OnInvalid, TorchmetricsArguments, canonical
 from imbtorch.metrics.class_groups import checked_class_groups
-from imbtorch.metrics.resolving import Measured, as_given, directed
 from imbtorch.metrics.rows import Row, shown
 from imbtorch.metrics.shared_result import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
+from imbtorch.readings.resolving import Measured, directed
 from imbtorch.rules import checked_prior
 from imbtorch.tables import Table
 from imbtorch.tasks import Counting
@@ -80,9 +79,8 @@ class LogitAdjustmentSweep(SharedResult):
     update takes as long as one argmax for each ``tau``.
 
     Args:
-        measure: name in the catalogue such as ``"balanced_accuracy"``, metric class, instance or ``functools.partial``
-            of a class, or function of :class:`~imbtorch.Margins` ``[..., K]``. Measures that need the whole matrix are
-            refused.
+        measure: name in the catalogue such as ``"balanced_accuracy"``, function of :class:`~imbtorch.Margins`
+            ``[..., K]``, or ``functools.partial`` of one. Measures that need the whole matrix are refused.
         prior: ``[K]`` number or share of the training samples of each class, in any unit; all must be positive.
         at_least: name of a value -> least value, such as ``{"accuracy": 0.9, "recall/fraud": 0.8}``; ``tau`` is chosen
             within these floors. By default none.
@@ -152,7 +150,9 @@ class LogitAdjustmentSweep(SharedResult):
         super().__init__(counting, on_invalid, AdjustedMargins(counting, grid, shares.log()), **kwargs)
         self._counter = self._adjusted.on(self._state.device)
         self._prevalence = None
-        swept = _swept_measure(measure, higher_is_better, counting)
+        swept = directed(of_margins("measure", measure, counting), higher_is_better)
+        ones = torch.ones(3, counting.size, dtype=torch.float64, device="cpu")
+        evaluated(swept, Margins(ones, ones, ones))  # before the first epoch
         class_labels = tuple(map(str, range(len(shares))) if names is None else names)
         name = swept.traits.key or str(getattr(swept.function, "__name__", "value"))
         groups = checked_class_groups(class_groups, class_labels)
@@ -258,7 +258,8 @@ class LogitAdjustmentSweep(SharedResult):
         :meth:`~imbtorch.metrics.adjustment_result.LogitAdjustmentResult.best` says more.
 
         Args:
-            measure: name in the catalogue, or any other form of a measure; by default the swept one.
+            measure: name in the catalogue, function of margins, or ``functools.partial`` of one; by default the swept
+                measure.
             at_least: name of a value -> least value, such as ``{"recall/fraud": 0.8}``.
 
         Raises:
@@ -310,13 +311,4 @@ def _checked_taus(taus: Tensor | Sequence[float] | None) -> tuple[float, ...]:
     found = tuple(sorted({0.0, *(each + 0.0 for each in given.tolist())}))
     if not bool(given.isfinite().all()) or len(found) < 2:
         raise ValueError(f"taus must be finite numbers, at least one of them not 0, got {given.tolist()}")
-    return found
-
-
-def _swept_measure(measured: Measured, higher_is_better: bool | None, counting: Counting) -> AveragedMeasure:
-    """Resolve a measure of margins with a direction, and try it before the first epoch."""
-    bare, direction = as_given("measure", measured)
-    found = directed(of_margins("measure", bare, counting), bare, direction, higher_is_better, "tau")
-    ones = torch.ones(3, counting.size, dtype=torch.float64, device="cpu")
-    evaluated(found, Margins(ones, ones, ones))
     return found

@@ -12,9 +12,9 @@ from typing_extensions import Unpack
 from imbtorch import measures
 from imbtorch.counts import check_choice, has_float64
 from imbtorch.measures import Measure
-from imbtorch.measures.traits import by_any_name, by_key, measure_function
+from imbtorch.measures.traits import measure_function
 from imbtorch.metrics.base import MetricArguments
-from imbtorch.metrics.confusion_matrix import METRICS, ConfusionMatrixMetric
+from imbtorch.metrics.confusion_matrix import ConfusionMatrixMetric
 from imbtorch.tasks import Task
 
 __all__ = [
@@ -529,7 +529,7 @@ class NetBenefit(ConfusionMatrixMetric):
 
     Formula: :func:`imbtorch.measures.net_benefit`. If labels have different thresholds, their prices differ too, and
     ``average="micro"``, which sums counts before they are priced, is an error. A sweep over thresholds needs the same
-    price at all of them: ``ThresholdSweep(functools.partial(NetBenefit, threshold=0.2))``.
+    price at all of them: ``ThresholdSweep(functools.partial(net_benefit, threshold=0.2))``.
 
     >>> metric = NetBenefit("binary", threshold=0.2)
     >>> metric(torch.tensor([0.1, 0.7, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
@@ -582,7 +582,7 @@ class IndexBalancedAccuracy(ConfusionMatrixMetric):
         task: Task | None = None,
         num_classes: int | None = None,
         *,
-        measure: Measure | type[ConfusionMatrixMetric] | str = measures.geometric_mean,
+        measure: Measure | str = measures.geometric_mean,
         alpha: float = 0.05,
         **kwargs: Unpack[MetricArguments],
     ) -> None:
@@ -591,8 +591,8 @@ class IndexBalancedAccuracy(ConfusionMatrixMetric):
         Args:
             task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
             num_classes: number of classes; required for multiclass.
-            measure: measure that dominance weighs: a function of the counts, a metric class, or the name of either in
-                reports or in :mod:`imbtorch.measures`; its other arguments keep their defaults.
+            measure: measure that dominance weighs: a name of the catalogue, a function of counts or a
+                ``functools.partial`` of one.
             alpha: influence of dominance, >= 0.
             average: average over classes, each against the rest, or over labels; not needed for two classes.
             num_labels, threshold, logits, ignore_index, on_invalid, state, weighted, clusters: arguments of
@@ -601,9 +601,3 @@ class IndexBalancedAccuracy(ConfusionMatrixMetric):
         """
         super().__init__(task, num_classes, **kwargs)
         self._set_measure_arguments(measure=measure_function(measure), alpha=alpha)
-
-
-BY_KEY: dict[str, type[ConfusionMatrixMetric]] = {key: METRICS[measure] for key, measure in by_key().items()}
-"""Metrics by the name of their measure in reports."""
-BY_ANY_NAME = {name: METRICS[measure] for name, measure in by_any_name().items()}
-"""Metrics by the name of their measure in reports, and by the name of its function."""

@@ -33,8 +33,7 @@ from imbtorch.measures import (
     matthews_corrcoef,
     relative_classifier_information,
 )
-from imbtorch.measures.traits import CATALOGUE, Traits, by_any_name, declared, defaults_of, traits_of
-from imbtorch.metrics.averaging import AveragedMeasure, chosen_average
+from imbtorch.measures.traits import CATALOGUE, Traits, by_any_name, declared, traits_of
 from imbtorch.metrics.base import (
     NO_BUCKETS,
     UNSURE,
@@ -49,6 +48,7 @@ from imbtorch.metrics.base import (
     targets,
 )
 from imbtorch.metrics.state import Setting
+from imbtorch.readings.averaging import AveragedMeasure, chosen_average
 from imbtorch.tasks import Counting, Layout, Task, Threshold
 
 if TYPE_CHECKING:
@@ -207,19 +207,6 @@ class ConfusionMatrixMetric(LocalCounts):
                 f"{type(self).__name__} with {given} needs the whole matrix, which state='margins' does not keep; use "
                 "state='matrix' (a function of your own that takes Margins has an attribute needs_matrix = False)"
             )
-
-    @classmethod
-    def _arguments_in(cls, counting: Counting) -> dict[str, Any]:
-        """Return the default arguments of the measure in a task."""
-        threshold = {"threshold": counting.threshold} if cls.reads_threshold else {}
-        return {**defaults_of(cls.measure), **threshold}
-
-    @classmethod
-    def _measure_in(cls, counting: Counting) -> AveragedMeasure:
-        """Return the measure with the average and arguments that a metric of this class has by default in a task."""
-        name, traits = cls.__name__, declared_traits(cls)
-        average = chosen_average(name, traits, counting, "auto")
-        return AveragedMeasure(name, cls.measure, traits, counting, average, cls._arguments_in(counting))
 
     @property
     def _measure(self) -> AveragedMeasure:

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from imbtorch.compat import warn_caller
 from imbtorch.counts import Counts
-from imbtorch.metrics.averaging import AveragedMeasure
 from imbtorch.metrics.base import targets
 from imbtorch.metrics.class_groups import check_group_name
+from imbtorch.readings.averaging import AveragedMeasure
 from imbtorch.suggestions import did_you_mean, first_names
 from imbtorch.tasks import Counting
 

@@ -14,11 +14,11 @@ from torch import Tensor
 from imbtorch.choosing.baselines import always_commonest
 from imbtorch.counts import Counts, Measure, mapped, sums
 from imbtorch.inference.intervals import Interval, posterior
-from imbtorch.metrics.averaging import AtPrevalence, AveragedMeasure, one_value
 from imbtorch.metrics.buckets import rarest_text, resample_buckets
 from imbtorch.metrics.groups import comparable_groups, worst
-from imbtorch.metrics.resolving import PER_CLASS, of_name
 from imbtorch.metrics.rows import Bound, Row, Snapshot, shown
+from imbtorch.readings.averaging import AtPrevalence, AveragedMeasure, one_value
+from imbtorch.readings.resolving import PER_CLASS, of_name
 from imbtorch.suggestions import did_you_mean, first_names
 from imbtorch.tasks import Counting
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.counts import Counts, Margins, double, mapped, ratio, rescaled_rows, sums
+from imbtorch.counts import Counts, Margins, double, mapped, ratio, sums
 from imbtorch.inference.intervals import Interval
-from imbtorch.metrics.averaging import FRAGILE, AtPrevalence, AveragedMeasure, with_an_error
+from imbtorch.measures.traits import by_any_name, by_key
 from imbtorch.metrics.base import (
     NO_BUCKETS,
     UNSURE,
@@ -23,15 +23,16 @@ from imbtorch.metrics.base import (
     TorchmetricsArguments,
     canonical,
 )
-from imbtorch.metrics.catalogue import BY_ANY_NAME, BY_KEY
 from imbtorch.metrics.class_groups import checked_class_groups
+from imbtorch.metrics.few_samples import few_samples_text
 from imbtorch.metrics.groups import checked_group_names, checked_per_group, group_problems, report_memory
 from imbtorch.metrics.readings import Readings, Value, values_of_class_groups, values_of_classes
 from imbtorch.metrics.report_result import ReportResult
-from imbtorch.metrics.resolving import Measured, named_measures, per_class_measures, resolved
 from imbtorch.metrics.rows import Row, Snapshot
 from imbtorch.metrics.shared_result import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
+from imbtorch.readings.averaging import AtPrevalence, AveragedMeasure
+from imbtorch.readings.resolving import Measured, named_measures, per_class_measures, resolved
 from imbtorch.suggestions import did_you_mean, first_names
 from imbtorch.tables import Table
 from imbtorch.tasks import Counting, Layout, Task, Threshold
@@ -90,17 +91,17 @@ class ImbalanceReport(SharedResult, LocalCounts):
             default their indices.
         measures: measures over all classes, by default :meth:`default_measures`. Either a list of names in the
             catalogue (``imbtorch/measures/README.md``), such as ``["iam", "mcc"]``, or a dict of your name -> measure.
-            A measure is a name in the catalogue, a metric class, an instance or ``functools.partial`` of one, a
-            function of the counts, or a pair ``(function, higher_is_better)``. An instance must have the same task and
-            settings as the report; its own counts are not used. A function takes counts ``[K, K]`` and returns one
-            value; with ``state="margins"`` it takes :class:`~imbtorch.counts.Margins`. In the multilabel task it takes
-            the ``[2, 2]`` counts of each label, and its values are averaged. A function of this package is averaged
-            like its metric class: ``f_score`` in the binary task is that of the positive class.
+            A measure is a name in the catalogue, a function of the counts, or a ``functools.partial`` of one. Names and
+            functions of this package mean the same: in the binary task the F-score is that of the positive class, and
+            ``functools.partial(f_score, average="macro")`` the mean of both. A function of your own takes counts
+            ``[K, K]`` and returns one value; with ``state="margins"`` it takes :class:`~imbtorch.counts.Margins`. In
+            the multilabel task it takes the ``[2, 2]`` counts of each label, and its values are averaged. Its direction
+            is its attribute ``higher_is_better``; without one it has none.
         per_class: measures to report for each class as ``<measure>/<class>``, by default recall and precision of up to
             20 classes, and none of more. Either a list of names: precision, recall, specificity, f1, fowlkes_mallows,
             iou, npv, cba, iam, or a measure of two classes such as dominance, computed for each class against the
-            rest. Or a dict of your name -> such a name, a metric as in ``measures``, or a function that takes
-            ``[K, K]`` and returns ``[K]``, such as ``{"iou": jaccard}`` (in the multilabel task it takes the
+            rest. Or a dict of your name -> such a name, a function of this package or a ``functools.partial`` of one,
+            or a function of your own that takes ``[K, K]`` and returns ``[K]`` (in the multilabel task it takes the
             ``[2, 2]`` of each label and returns one value).
         intervals: True to report ``<name>_low`` and ``<name>_high`` for all ``measures``, or a list of names such as
             ``["iam", "recall/fraud"]``; False by default. They are the bounds of the 95 % posterior interval
@@ -227,7 +228,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         super().__init__(counting, on_invalid, **kwargs)
         self._prevalence = None if prevalence is None else _checked_prevalence(prevalence, counting, class_names)
         given = named_measures(self.default_measures(counting.task) if measures is None else measures)
-        overall = {name: resolved(name, measured, counting) for name, measured in given.items()}
+        overall = {key: resolved(key, each, counting, argument=f"measures[{key!r}]") for key, each in given.items()}
         self._class_groups = checked_class_groups(class_groups, class_names)
         # by default many classes are reported by class group only
         of_each = per_class_measures(("recall", "precision") if per_class is None else per_class, counting)
@@ -248,9 +249,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
 
     @staticmethod
     def default_measures(task: Task) -> dict[str, Measured]:
-        """Return the default measures, name -> metric class, for you to add to or remove from."""
-        names = DEFAULT + DEFAULT_OF_TWO_CLASSES * (task == "binary")
-        return {name: BY_KEY[name] for name in names}
+        """Return the default measures, name -> function of counts, for you to add to or remove from."""
+        known = by_key()
+        return {name: known[name] for name in DEFAULT + DEFAULT_OF_TWO_CLASSES * (task == "binary")}
 
     def _check_names(self) -> None:
         """Raise if two values have the same name, or if there is no value."""
@@ -293,7 +294,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         if drawn:
             self._warn_if_dependent(None)
         values = self._settings.read(at)
-        self._warn_of_few_samples(at, values)
+        self._warn_of_few_samples(at)
         if drawn and self._may_warn("no interval") and bool(counted.actual.any()):
             low = {row: value for row, value in values.items() if row.bound == "low" and row.kind != "group"}
             names = [replace(row, bound="").name for row, value in low.items() if bool(value.isnan())]
@@ -302,41 +303,31 @@ class ImbalanceReport(SharedResult, LocalCounts):
                 self._warn_once("no interval", f"{type(self).__name__}: {text}")
         return self._keep(ReportResult(values, at, self._settings))
 
-    def _warn_of_few_samples(self, at: Snapshot, values: Mapping[Row, Tensor]) -> None:
+    def _warn_of_few_samples(self, at: Snapshot) -> None:
         """Warn if one error more in a class would change a value at the prevalence far more than in the counts."""
         share = self._prevalence
         if share is None or self._counting.weighted or isinstance(at.counts, Margins):
             return
-        rows = [row for row in values if not row.bound and self._within_one(row)]
+        rows = [row for row in self._settings.rows if not row.bound and self._within_one(row)]
         if not rows or not self._may_warn("few samples"):
             return
-        counts = double(at.counts)
         labels = self.task == "multilabel"
-        actual = counts.sum(-1)
+        actual = double(at.counts).sum(-1)
         weights = ratio(share.to(actual), actual)
         actual, weights = (actual.amin(0), weights.amax(0)) if labels else (actual, weights)
 
-        def values_of(prevalence: Tensor | None, counts: Tensor) -> Tensor:
-            found = self._settings.read(replace(at, counts=counts, prevalence=prevalence), drawn=False)
+        def read(counts: Tensor) -> Tensor:
+            found = self._settings.read(replace(at, counts=counts, prevalence=None), drawn=False)
             return torch.stack([found[row] for row in rows])
 
-        plain, logged = values_of(None, counts), torch.stack([values[row] for row in rows])
-        for index in weights.topk(2).indices.tolist():
-            moved = with_an_error(counts, rescaled_rows(counts, share), index)
-            changes = (values_of(share, moved) - logged).abs() - (values_of(None, moved) - plain).abs()
-            excess = dict(zip((row.name for row in rows), changes.tolist(), strict=True))
-            names = [name for name, change in excess.items() if change > FRAGILE]  # never nan
-            if names:
-                what = (
-                    f"{('negatives', 'positives')[index]} of a label" if labels else f"samples of {self._label(index)}"
-                )
-                self._warn_once(
-                    "few samples",
-                    f"{type(self).__name__}: {actual[index]:g} {what} are too few for this prevalence; "
-                    f"one error more would change {first_names(names)}, by up to {max(excess[n] for n in names):.2f} "
-                    "more than without prevalence; count more of them, or compare intervals instead of values",
-                )
-                return
+        def samples_text(index: int, _: int) -> str:
+            what = f"{('negatives', 'positives')[index]} of a label" if labels else f"samples of {self._label(index)}"
+            return f"{actual[index]:g} {what}"
+
+        names, classes = [row.name for row in rows], weights.topk(2).indices.tolist()
+        text = few_samples_text(read, names, double(at.counts), share, classes, samples_text)
+        if text:
+            self._warn_once("few samples", f"{type(self).__name__}: {text}")
 
     def _within_one(self, row: Row) -> bool:
         """Return whether a value is of a measure with a range of at most [-1, 1]."""
@@ -350,8 +341,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         If the report has a ``prevalence``, the function rescales the counts to it first.
 
         Args:
-            name: name in the report, with or without prefix and postfix, or of a metric or function of the catalogue,
-                whether reported or not.
+            name: name in the report, with or without prefix and postfix, or of the catalogue, whether reported or not.
 
         Raises:
             ValueError: for an unknown name, and for values of groups of samples and bounds of intervals, because these
@@ -363,11 +353,11 @@ class ImbalanceReport(SharedResult, LocalCounts):
     def _measure_of_counts(self, name: str) -> AveragedMeasure:
         """Return a measure of the counts themselves, without rescaling them to the ``prevalence``."""
         if name not in self:
-            if name not in BY_ANY_NAME:
-                names = dict.fromkeys((*self.measures, *(f"{key}/..." for key in self.per_class), *BY_ANY_NAME))
+            if name not in by_any_name():
+                names = dict.fromkeys((*self.measures, *(f"{key}/..." for key in self.per_class), *by_any_name()))
                 meant = did_you_mean(name, names)
                 raise ValueError(f"measures holds {name!r}, which is unknown{meant}; names are {', '.join(names)}")
-            return resolved(name, BY_ANY_NAME[name], self._counting)
+            return resolved(name, name, self._counting)
         row = self[name].row
         if row not in self._settings.values:
             source = "an interval" if row.bound else "the groups of samples"

@@ -16,9 +16,9 @@ from imbtorch.metrics.base import NO_BUCKETS, UNSURE, confusion_counts
 from imbtorch.metrics.buckets import ONE_BUCKET
 from imbtorch.metrics.groups import comparable_groups
 from imbtorch.metrics.readings import ENDS, LEVEL, Readings, values_of_classes
-from imbtorch.metrics.resolving import of_name
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import Row, Snapshot, shown
+from imbtorch.readings.resolving import of_name
 from imbtorch.tables import COUNTS, Cell, Table, baseline_line
 
 __all__ = ["ReportResult"]

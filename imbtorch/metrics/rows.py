@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.counts import Counts, Margins, check_square, margins, rescaled, shown_dtype, sums
-from imbtorch.metrics.averaging import AveragedMeasure
+from imbtorch.readings.averaging import AveragedMeasure
 from imbtorch.tasks import Counting
 
 __all__ = ["Bound", "Kind", "Row", "Snapshot", "shown"]

@@ -10,19 +10,18 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from imbtorch.choosing.thresholds import OperatingPoint, worst_value
-from imbtorch.counts import check_choice, double, evaluated, rescaled_rows
+from imbtorch.counts import check_choice, double, evaluated
 from imbtorch.inference.intervals import Interval
 from imbtorch.inference.scores import unresolved
-from imbtorch.metrics.averaging import FRAGILE, AveragedMeasure, with_an_error
 from imbtorch.metrics.base import UNSURE, Counter, OnInvalid, TorchmetricsArguments, canonical
-from imbtorch.metrics.confusion_matrix import ConfusionMatrixMetric
+from imbtorch.metrics.few_samples import few_samples_text
 from imbtorch.metrics.histogram import Grid, Histogram
-from imbtorch.metrics.limits import checked_limits, priced_text
-from imbtorch.metrics.resolving import Measured, as_given, directed, metric_class, resolved
+from imbtorch.metrics.limits import checked_limits, of_binary_counts
 from imbtorch.metrics.rows import Row
 from imbtorch.metrics.shared_result import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.metrics.sweep_result import Also, SweepResult, SweepSettings, checked_costs
+from imbtorch.readings.resolving import Measured, directed
 from imbtorch.tables import Table
 from imbtorch.tasks import Counting, Task
 
@@ -75,10 +74,10 @@ class ThresholdSweep(SharedResult):
     their mean over the labels that have targets of both classes (macro average).
 
     Args:
-        measure: name in the catalogue such as ``"f1"``, metric class, instance or ``functools.partial`` of a class, or
-            function of ``[..., 2, 2]`` counts. Precision, recall and other measures of single classes are computed
-            for the positive class, as in binary metrics. Net benefit needs one price for all thresholds:
-            ``functools.partial(NetBenefit, threshold=0.2)``.
+        measure: name in the catalogue such as ``"f1"``, function of ``[..., 2, 2]`` counts, or ``functools.partial`` of
+            one. Precision, recall and other measures of single classes are computed for the positive class, as in
+            reports of the binary task. Net benefit needs one price for all thresholds:
+            ``functools.partial(net_benefit, threshold=0.2)``.
         thresholds: number of thresholds, evenly spaced from 0 to 1, or a sorted tensor of thresholds in [0, 1]; by
             default the 4,097 described above. They are probabilities even with ``logits=True``; logits are compared
             with the logits of the thresholds.
@@ -187,7 +186,10 @@ class ThresholdSweep(SharedResult):
         )
         if len(self._class_names) != histogram.labels:
             raise ValueError(f"class_names must hold {histogram.labels} names, got {len(self._class_names)}")
-        self._measure = _swept_measure(measure, higher_is_better)
+        self._measure = directed(of_binary_counts("measure", measure), higher_is_better)
+        evaluated(
+            self._measure, torch.ones(3, 2, 2, dtype=torch.float64, device="cpu")
+        )  # raises before the first epoch
         self._also = _checked_also(also)
         self._prevalence = None if prevalence is None else counting.checked_prevalence(prevalence)
         self._settings = SweepSettings(
@@ -270,27 +272,19 @@ class ThresholdSweep(SharedResult):
         known = low is not None and high is not None and low >= -1 and high <= 1
         if shares is None or self.weighted or not known or not self._may_warn("few samples"):
             return
-        names = settings.rows_of("threshold")
-        at = torch.stack([values[row] for row in names])  # [L]
+        at = torch.stack([values[row] for row in settings.rows_of("threshold")])  # [L]
         places = (settings.thresholds.unsqueeze(0) == at.unsqueeze(1)).double().argmax(-1)
-        counts = double(settings.matrices(histogram)).reshape(len(names), -1, 2, 2)
-        counts, share = counts[torch.arange(len(names)), places], shares.reshape(-1, 2)
-        rates = rescaled_rows(counts, share)
-        for index in (0, 1):
-            moved = with_an_error(counts, rates, index)
-            change = (self._measure(rescaled_rows(moved, share)) - self._measure(rates)).abs()
-            change = change - (self._measure(moved) - self._measure(counts)).abs()
-            place = int(change.nan_to_num(nan=-1.0).argmax())
-            if change[place] > FRAGILE:
-                of_label = "" if self.task == "binary" else f" of {self._class_names[place]}"
-                self._warn_once(
-                    "few samples",
-                    f"{type(self).__name__}: {counts[place, index].sum():g} {('negatives', 'positives')[index]}"
-                    f"{of_label} are too few for this prevalence; one error more would change "
-                    f"{settings.rows_of('value')[place].name} by {change[place]:.2f} more than without "
-                    "prevalence; count more of them",
-                )
-                return
+        counts = double(settings.matrices(histogram)).reshape(len(at), -1, 2, 2)
+        counts = counts[torch.arange(len(at)), places]
+
+        def samples_text(index: int, most: int) -> str:
+            of_label = "" if self.task == "binary" else f" of {self._class_names[most]}"
+            return f"{counts[most, index].sum():g} {('negatives', 'positives')[index]}{of_label}"
+
+        names = [row.name for row in settings.rows_of("value")]
+        text = few_samples_text(self._measure, names, counts, shares.reshape(-1, 2), (0, 1), samples_text)
+        if text:
+            self._warn_once("few samples", f"{type(self).__name__}: {text}")
 
     def _warn_of_limits(self, histogram: Tensor) -> None:
         """Warn if no threshold keeps the limits, and say what is reachable."""
@@ -420,27 +414,6 @@ M = TypeVar("M")
 DEFAULT = Grid.of(None, False).name
 TOLERANCE = 0.002  # error of an area that needs no warning
 CROWD = 100  # number of samples in a bin from which to warn
-
-
-def _swept_measure(measured: Measured, higher_is_better: bool | None) -> AveragedMeasure:
-    """Resolve a measure of binary counts with a direction, and try it before the first epoch."""
-    bare, direction = as_given("measure", measured)
-    metric, keywords = metric_class(bare)
-    binary = Counting.of("binary")
-    if isinstance(bare, ConfusionMatrixMetric):
-        if bare.task != "binary":
-            raise ValueError(
-                f"a sweep needs a measure of binary counts; make the metric with task='binary', got {bare!r}"
-            )
-        binary = bare._counting
-    elif metric is not None and metric.reads_threshold:
-        if "threshold" not in keywords:
-            raise ValueError(priced_text("measure", metric.__name__))
-        binary = Counting.of("binary", threshold=keywords["threshold"])
-    found = resolved("measure", bare, binary, batched=True)
-    found = directed(found, bare, direction, higher_is_better, "threshold")
-    evaluated(found, torch.ones(3, 2, 2, dtype=torch.float64, device="cpu"))
-    return found
 
 
 def _checked_also(also: Sequence[Also]) -> tuple[str, ...]:

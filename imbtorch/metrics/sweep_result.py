@@ -39,11 +39,11 @@ from imbtorch.inference.scores import (
     roc_curve,
 )
 from imbtorch.measures import expected_cost
-from imbtorch.metrics.averaging import AtPrevalence, AveragedMeasure
 from imbtorch.metrics.base import UNSURE
 from imbtorch.metrics.limits import checked_limits
 from imbtorch.metrics.result import Result
 from imbtorch.metrics.rows import Row
+from imbtorch.readings.averaging import AtPrevalence, AveragedMeasure
 from imbtorch.suggestions import first_names
 from imbtorch.tables import Cell, Table, html_table
 from imbtorch.tasks import Counting

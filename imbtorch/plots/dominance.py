@@ -11,7 +11,7 @@ from torch import Tensor
 from imbtorch.arguments import computed_on_cpu
 from imbtorch.choosing.models import Selection
 from imbtorch.choosing.ties import undominated
-from imbtorch.measures.traits import measure_function
+from imbtorch.measures.traits import measure_function, of_two_classes
 from imbtorch.plots.style import MARKERS, add_legend, display_names, figure_and_axes, literal
 from imbtorch.properties.dominance import (
     equal_area_gmean,
@@ -59,9 +59,9 @@ def plot_accuracy_dominance(
             ``SelectionSummary.history().counts`` of each epoch; ``[M, 2, 2]`` counts; or ``[M, 2]`` pairs of dominance
             in [-1, 1] and G-mean in [0, 1]. None draws the empty space.
         ax: axes to draw into; by default those of a new figure.
-        y: measure to draw instead of G-mean, with higher values better: a function of the counts, its name in
-            :mod:`imbtorch.measures`, or a metric class. It needs counts. The area is then y (dominance + 3) / 2, which
-            has no meaning where y is negative.
+        y: measure to draw instead of G-mean, with higher values better: a name of the catalogue, a function of the
+            counts or a ``functools.partial`` of one, averaged as in reports of two classes. It needs counts. The area
+            is then y (dominance + 3) / 2, which has no meaning where y is negative.
         labels: M names; by default those of the selection or mapping, else 0 to M-1.
         trapezium: area to hatch: ``"best"`` for the largest feasible one, the index of a model, or None.
         levels: areas at which lines of equal area are drawn, in (0, 1.5).
@@ -189,12 +189,13 @@ def _of_counts(counts: Tensor, y: Callable[..., Any] | str | None, labels: Seque
     if y is None:
         places = space_points(counts)
         return _Models(places, labels, torch.ones(len(places), dtype=torch.bool))
-    measure = measure_function(y)
+    function = measure_function(y, "y")
+    measure = of_two_classes(function)
     places = space_points(counts, measure)
     totals = counts.detach().cpu().double().sum(-1)
     same = bool(torch.allclose(totals, totals[:1]) & (totals > 0).all())
     limit = greatest_value(measure, EDGE, *totals[0].tolist()) if same else torch.full_like(EDGE, torch.nan)
-    name = getattr(measure, "__name__", "<")  # a partial has no name, a lambda none to show
+    name = getattr(function, "__name__", "<")  # a partial has no name, a lambda none to show
     label = "Value of the measure" if "<" in name else name.replace("_", " ").capitalize()
     return _Models(places, labels, torch.ones(len(places), dtype=torch.bool), limit, literal(label))
 

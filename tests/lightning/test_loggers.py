@@ -16,7 +16,7 @@ from torch import nn
 from trainings import THIRD_PARTY, Comet, MLflow, Notes, Wandb, listening, new_pictures, scripted
 from versions import import_or_skip
 
-from imbtorch import FScore, ImbalanceReport, ThresholdSweep, balanced_accuracy
+from imbtorch import ImbalanceReport, ThresholdSweep, balanced_accuracy, f_score
 from imbtorch.lightning import ConfusionFigures, SelectionSummary
 from imbtorch.lightning.drawings import drawings
 from imbtorch.plots import plot_values
@@ -140,7 +140,7 @@ def test_many_bars_without_a_value_are_counted():
 @pytest.mark.parametrize("prevalence", [None, [0.5, 0.5]])
 def test_a_sweep_has_its_curves_with_the_best_threshold(prevalence):
     target, scores = torch.from_numpy(1 * (TARGET == 2)), torch.from_numpy(SCORES)
-    sweep = ThresholdSweep(FScore, prevalence=prevalence)
+    sweep = ThresholdSweep(f_score, prevalence=prevalence)
     figures = validated(sweep, lambda metric: metric.update(scores, target))
     (value, roc, curve), weight = figures["val_curves"].axes, None
     if prevalence is not None:
@@ -199,7 +199,7 @@ def test_a_sweep_of_classes_shows_the_rarest_that_come():
 def test_a_sweep_without_positives_has_no_curves_and_says_so_once():
     scores, target = torch.from_numpy(SCORES), torch.zeros(120).long()
     with listening() as told:  # the sweep itself warns of the class first
-        assert validated(ThresholdSweep(FScore), lambda metric: metric.update(scores, target)) == {}
+        assert validated(ThresholdSweep(f_score), lambda metric: metric.update(scores, target)) == {}
     assert told[1:] == ["ConfusionFigures: 'val' has no targets of both classes, so there is no curve to draw"]
 
 

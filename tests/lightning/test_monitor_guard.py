@@ -14,6 +14,7 @@ import torch
 from both_packages import CALLBACKS, EVERY_PACKAGE, FACTORIES, Watcher, fit, watch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from processes import counted_collectives, launch
+from reports import directed
 from sklearn import metrics as sklearn_metrics
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -248,7 +249,9 @@ def test_a_monitor_without_a_direction_is_told_once(mode, taken):
 
     module = scripted(lightning)()
     module.val = ImbalanceReport(
-        "binary", measures={"dominance": imbtorch.Dominance, "error": error, "known": (error, False)}, prefix="val_"
+        "binary",
+        measures={"dominance": imbtorch.dominance, "error": error, "known": directed(error, False)},
+        prefix="val_",
     )
     with listening() as told:
         fit(module, [Watcher("val_dominance", mode), Watcher("val_error", mode), Watcher("val_known", "min")])

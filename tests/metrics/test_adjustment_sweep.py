@@ -9,6 +9,7 @@ import pytest
 import torch
 from adjustments import TAUS, decided, long_tail
 from processes import counted_collectives, launch
+from reports import directed
 from sklearn import metrics as sk
 from torchmetrics import MetricCollection
 
@@ -17,11 +18,10 @@ from imbtorch import LogitAdjustment, LogitAdjustmentSweep
 
 MEASURES = {
     "balanced_accuracy": ("balanced_accuracy", sk.balanced_accuracy_score),
-    "class": (imbtorch.BalancedAccuracy, sk.balanced_accuracy_score),
     "accuracy": (imbtorch.accuracy, sk.accuracy_score),
     "f1": ("f1", functools.partial(sk.f1_score, average="macro", zero_division=0)),
     "weighted": (
-        functools.partial(imbtorch.FScore, average="weighted"),
+        functools.partial(imbtorch.f_score, average="weighted"),
         functools.partial(sk.f1_score, average="weighted", zero_division=0),
     ),
     "mcc": ("mcc", sk.matthews_corrcoef),
@@ -81,7 +81,7 @@ def test_two_classes_in_closed_form():
 
 
 def test_measures_of_which_lower_is_better():
-    sweep = swept((lambda counts: 1 - counts.correct.sum(-1) / counts.actual.sum(-1), False), samples=5000)
+    sweep = swept(directed(lambda counts: 1 - counts.correct.sum(-1) / counts.actual.sum(-1), False), samples=5000)
     _, values = sweep.result().curve()
     assert sweep["value"].higher_is_better is False
     assert sweep.compute()["value"] < values.min() + 0.005
@@ -166,9 +166,9 @@ def test_curves_of_classes_and_groups():
     assert np.allclose(result.curve("precision/many")[1], precisions[:, 0])
     assert np.allclose(result.curve("accuracy")[1], [sk.accuracy_score(target, each) for each in chosen])
     for name, text in (
-        ("recall/zebra", "'zebra' is unknown"),
-        ("recal/d", "'recal' is unknown.*did you mean 'recall'"),
-        ("accurac", "must be one of"),
+        ("recall/zebra", "'recall/zebra', which is unknown"),
+        ("recal/d", "'recal/d', which is unknown.*did you mean 'recall/d'"),
+        ("accurac", "'accurac', which is unknown.*did you mean 'accuracy'"),
     ):
         with pytest.raises(ValueError, match=text):
             result.curve(name)
@@ -209,7 +209,7 @@ def test_best_of_another_measure():
     assert abs(point.tau) <= 0.25 < result.tau
     assert point.value >= point.plain - 0.005
     assert point.plain == pytest.approx(float(result.curve("accuracy")[1][TAUS.index(0)]))
-    both = result.best(imbtorch.Accuracy, at_least={"balanced_accuracy": result["value"].item() - 0.02})
+    both = result.best(imbtorch.accuracy, at_least={"balanced_accuracy": result["value"].item() - 0.02})
     assert point.tau < both.tau <= result.tau
     assert "balanced_accuracy" in str(both)
     with pytest.raises(ValueError, match=r"no tau has recall/4 >= 0.999"):
@@ -284,8 +284,8 @@ def test_grids():
             ValueError,
             "needs the whole matrix, but a sweep of tau keeps margins",
         ),
-        ({"measure": imbtorch.Precision("binary")}, ValueError, "task"),
-        ({"measure": 3}, TypeError, "must be a metric class"),
+        ({"measure": imbtorch.Precision("binary")}, TypeError, "pass imbtorch.precision or 'precision'"),
+        ({"measure": 3}, TypeError, "must be the name of a measure"),
         ({"at_least": {"confusion_entropy": 0.5}}, ValueError, "needs the whole matrix|not better"),
         ({"at_least": ["accuracy"]}, TypeError, "at_least must be a dict"),
         ({"at_least": {"accuracy": "high"}}, TypeError, "must be a number"),

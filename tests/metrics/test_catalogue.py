@@ -20,8 +20,9 @@ from versions import needs_simulated_device
 
 import imbtorch
 from imbtorch import ConfusionMatrixMetric, ImbalanceReport, measures
+from imbtorch.measures.traits import by_key
 from imbtorch.metrics import catalogue as metrics
-from imbtorch.metrics.catalogue import BY_KEY
+from imbtorch.metrics.confusion_matrix import METRICS
 
 CATALOGUE = Path(measures.__file__).parent / "README.md"  # an installed package has none: it holds code alone
 
@@ -89,29 +90,35 @@ REFUSED = (
     "MacroAveragedAbsoluteError",
     "NetBenefit",
 )  # costs, and one needs a price
+BY_KEY = {key: METRICS[function] for key, function in by_key().items()}
 OF_TWO = {name: metric for name, metric in BY_KEY.items() if metric.__name__ not in REFUSED}
 
 
 @pytest.mark.parametrize("name", OF_TWO)
-def test_iba_takes_a_function_a_class_or_a_name(name):
+def test_iba_takes_a_function_or_a_name(name):
     metric = OF_TWO[name]
     expected = float(oracles.index_balanced_accuracy(MATRIX, measure=metric.__name__, alpha=Fraction(1, 4)))
-    for given in (metric.measure, metric, metric.measure.__name__, name):
+    for given in (metric.measure, partial(metric.measure), metric.measure.__name__, name):
         value = imbtorch.index_balanced_accuracy(torch.tensor(MATRIX), given, alpha=0.25)
         assert value.item() == pytest.approx(expected, rel=1e-12)
-    for given in (metric.measure, metric, metric.measure.__name__, name):
+    for given in (metric.measure, partial(metric.measure), metric.measure.__name__, name):
         weighted = imbtorch.IndexBalancedAccuracy("binary", measure=given, alpha=0.25)
         assert weighted(PREDS, TARGET).item() == pytest.approx(expected, rel=1e-6)
         assert weighted._measure.needs_matrix == metric.needs_matrix
 
 
-def test_iba_of_the_positive_class_alone():
-    recall = partial(imbtorch.recall, average="binary")  # TPR .8, TNR .875
-    value = imbtorch.index_balanced_accuracy(torch.tensor(MATRIX), recall, alpha=0.5)
-    assert value.item() == pytest.approx((1 + 0.5 * (0.8 - 0.875)) * 0.8)
-    assert imbtorch.IndexBalancedAccuracy("binary", measure=recall, alpha=0.5)(PREDS, TARGET).item() == pytest.approx(
-        (1 + 0.5 * (0.8 - 0.875)) * 0.8
-    )
+@pytest.mark.parametrize(
+    ("measure", "recall"),
+    [("recall", 0.8), (partial(imbtorch.recall, average="macro"), (0.8 + 0.875) / 2)],
+    ids=["binary", "macro"],
+)
+def test_iba_of_the_positive_class_alone_unless_another_average_is_named(measure, recall):
+    """By hand: TPR .8, TNR .875."""
+    expected = (1 + 0.5 * (0.8 - 0.875)) * recall
+    value = imbtorch.index_balanced_accuracy(torch.tensor(MATRIX), measure, alpha=0.5)
+    assert value.item() == pytest.approx(expected)
+    metric = imbtorch.IndexBalancedAccuracy("binary", measure=measure, alpha=0.5)
+    assert metric(PREDS, TARGET).item() == pytest.approx(expected)
 
 
 class Specific(imbtorch.ConfusionMatrixMetric):
@@ -120,10 +127,11 @@ class Specific(imbtorch.ConfusionMatrixMetric):
     measure = staticmethod(lambda counts: counts[..., 0, 0] / counts[..., 0, :].sum(-1))
 
 
-def test_iba_of_a_metric_class_of_ones_own():
-    metric = imbtorch.IndexBalancedAccuracy("binary", measure=Specific, alpha=0.0)
+def test_iba_of_a_function_of_ones_own():
+    metric = imbtorch.IndexBalancedAccuracy("binary", measure=Specific.measure, alpha=0.0)
     assert metric(PREDS, TARGET).item() == pytest.approx(0.875)
-    report = ImbalanceReport("binary", measures={"a": partial(imbtorch.IndexBalancedAccuracy, measure="mcc", alpha=0)})
+    measures = {"a": partial(imbtorch.index_balanced_accuracy, measure="mcc", alpha=0)}
+    report = ImbalanceReport("binary", measures=measures)
     report.update(PREDS, TARGET)
     assert report.compute()["a"].item() == pytest.approx(sklearn.metrics.matthews_corrcoef(TARGET, PREDS))
 
@@ -132,12 +140,21 @@ def test_iba_of_a_metric_class_of_ones_own():
     ("measure", "error", "match"),
     [
         ("gmeen", ValueError, "measure must be one of .*, got 'gmeen'; did you mean 'gmean'"),
-        (3, TypeError, "measure must be a function of the counts, a metric class .* or a name .*got 3"),
-        (None, TypeError, "measure must be a function .*got None"),
+        (3, TypeError, "measure must be the name of a measure .* a function of counts .*got 3"),
+        (None, TypeError, "measure must be the name of a measure .*got None"),
         (torchmetrics.Accuracy, TypeError, "measure must be .*Accuracy"),
-        (imbtorch.Recall("binary"), TypeError, r"got Recall\(task='binary'.*; pass its class or its evaluate"),
-        (imbtorch.ExpectedCost, TypeError, r"expected_cost needs costs; give functools.partial\(expected_cost, costs="),
-        ("net_benefit", TypeError, r"net_benefit needs threshold; give functools.partial\(net_benefit, threshold="),
+        (imbtorch.Recall("binary"), TypeError, r"got Recall\(task='binary'.*; pass imbtorch.recall or 'recall'"),
+        (Specific, TypeError, "pass the function of its attribute measure"),
+        (
+            "expected_cost",
+            TypeError,
+            r"expected_cost needs costs; pass functools.partial\(imbtorch.expected_cost, costs=",
+        ),
+        (
+            "net_benefit",
+            TypeError,
+            r"net_benefit needs threshold; pass functools.partial\(imbtorch.net_benefit, thresh",
+        ),
     ],
 )
 def test_iba_says_what_it_got(measure, error, match):

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from reports import batch_of, jaccard_of_each, report_of
+from reports import batch_of, directed, jaccard_of_each, report_of
 from sklearn import metrics as sklearn_metrics
 
 import imbtorch
@@ -27,7 +27,7 @@ def test_a_function_for_each_class_equals_scikit_learn(task):
 
 
 def test_a_direction_for_each_class():
-    misses = (lambda counts: 1 - counts.diagonal() / counts.sum(1), False)
+    misses = directed(lambda counts: 1 - counts.diagonal() / counts.sum(1), False)
     report = report_of(measures=["iam"], per_class={"miss_rate": misses})
     assert report["miss_rate/1"].higher_is_better is False
 
@@ -49,7 +49,7 @@ def test_a_function_for_each_label_sees_two_by_two():
 
 
 def test_measures_of_each_class_may_be_of_one_against_the_rest():
-    report = report_of(measures=["iam"], per_class={"iba": imbtorch.IndexBalancedAccuracy})
+    report = report_of(measures=["iam"], per_class={"iba": imbtorch.index_balanced_accuracy})
     preds, target = batch_of()
     for index in range(3):
         binary = imbtorch.IndexBalancedAccuracy("binary")
@@ -62,7 +62,7 @@ def test_measures_of_each_class_may_be_of_one_against_the_rest():
     [
         ({"g": "gmean"}, ValueError, r"per_class\['g'\] has one value for all classes .* name it in measures"),
         ({"": "recall"}, TypeError, "got the name ''"),
-        ({"r": 3}, TypeError, r"measures\['r'\] must be a metric class of imbtorch, its name"),
+        ({"r": 3}, TypeError, r"per_class\['r'\] must be the name of a measure"),
         (["f2"], ValueError, "per_class must be one of .*got 'f2'.*'recall'"),
     ],
 )

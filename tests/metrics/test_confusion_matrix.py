@@ -331,7 +331,7 @@ def test_a_class_of_ones_own_takes_the_traits_of_its_measure_and_may_declare_oth
     report = imbtorch.ImbalanceReport("multiclass", 3, measures=["macro_averaged_absolute_error"])
     report.update(torch.tensor([0, 2, 1, 2]), torch.tensor([0, 0, 1, 2]))
     assert report.compute()["macro_averaged_absolute_error"].item() == pytest.approx(1 / 3)  # (1 + 0 + 0) / 3
-    assert imbtorch.ImbalanceReport.default_measures("binary")["f1"] is imbtorch.FScore
+    assert imbtorch.ImbalanceReport.default_measures("binary")["f1"] is imbtorch.f_score
 
 
 @pytest.mark.parametrize("name", sorted(FACTS.keys() - NEED_MATRIX))

@@ -13,6 +13,7 @@ import warnings
 import pytest
 import torch
 from processes import counted_collectives, launch
+from reports import directed
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix
 from torch.utils.data import DataLoader, SequentialSampler, TensorDataset
 from torchmetrics import MetricCollection
@@ -451,26 +452,26 @@ SETTINGS = {
     "intervals": [report, lambda: report(intervals=["iam"])],
     "prevalence": [lambda: report(prevalence=[1, 2, 3]), lambda: report(prevalence=[3, 2, 1])],
     "direction": [
-        lambda: report(measures={"harm": (harm, True)}),
-        lambda: report(measures={"harm": (harm, False)}),
+        lambda: report(measures={"harm": directed(harm, True)}),
+        lambda: report(measures={"harm": directed(harm, False)}),
     ],
     "average in a report": [
-        lambda: report(measures={"f1": functools.partial(imbtorch.FScore, average="macro")}),
-        lambda: report(measures={"f1": functools.partial(imbtorch.FScore, average="micro")}),
+        lambda: report(measures={"f1": functools.partial(imbtorch.f_score, average="macro")}),
+        lambda: report(measures={"f1": functools.partial(imbtorch.f_score, average="micro")}),
     ],
     "field of an object": [
         lambda: report(measures={"mine": Weighted(1.0)}),
         lambda: report(measures={"mine": Weighted(2.0)}),
     ],
     "thresholds": [
-        lambda: ThresholdSweep(imbtorch.FScore, torch.tensor([0.2, 0.5])),
-        lambda: ThresholdSweep(imbtorch.FScore, torch.tensor([0.3, 0.5])),
+        lambda: ThresholdSweep(imbtorch.f_score, torch.tensor([0.2, 0.5])),
+        lambda: ThresholdSweep(imbtorch.f_score, torch.tensor([0.3, 0.5])),
     ],
     "number of thresholds": [lambda: ThresholdSweep("f1", 11), lambda: ThresholdSweep("f1", 21)],
     "swept measure": [lambda: ThresholdSweep("f1", 11), lambda: ThresholdSweep("mcc", 11)],
     "swept direction": [
-        lambda: ThresholdSweep((imbtorch.accuracy, True), 11),
-        lambda: ThresholdSweep((imbtorch.accuracy, False), 11),
+        lambda: ThresholdSweep(imbtorch.accuracy, 11),
+        lambda: ThresholdSweep(imbtorch.accuracy, 11, higher_is_better=False),
     ],
     "swept prevalence": [lambda: ThresholdSweep("f1", 11), lambda: ThresholdSweep("f1", 11, prevalence=[9, 1])],
     "limits": [
@@ -706,7 +707,7 @@ measures = {
     "mine": functools.partial(made(), names={"cat", "dog", "emu"}),
     "lambda": lambda counts: counts[1, 1],
     "f2": functools.partial(imbtorch.f_score, beta=2),
-    "iam": imbtorch.ImbalanceAccuracy,
+    "iam": imbtorch.imbalance_accuracy,
     "quiet": torch.no_grad()(imbtorch.accuracy),
 }
 report = imbtorch.ImbalanceReport("multiclass", 3, measures=measures, prevalence=[1, 2, 3])

@@ -8,12 +8,14 @@ import pytest
 import torch
 from fairlearn.metrics import MetricFrame
 from processes import launch
+from reports import directed
 from sklearn import metrics as sklearn_metrics
 from torchmetrics import MetricCollection
 from versions import traced
 
 import imbtorch
 from imbtorch import ImbalanceReport
+from imbtorch.measures.traits import traits_of
 from imbtorch.tasks import Counting
 
 SITES = ["site A", "site B", "site C"]
@@ -109,8 +111,8 @@ def test_values_equal_those_of_each_group_alone_and_of_all_together(task, argume
         alone.append(one.compute())
         for name in ImbalanceReport.default_measures(task):
             assert values[f"{name}/{site}"] == alone[-1][name]
-    for name, metric in ImbalanceReport.default_measures(task).items():
-        if metric.higher_is_better is not None:
+    for name, measure in ImbalanceReport.default_measures(task).items():
+        if traits_of(measure).higher_is_better is not None:
             assert values[f"{name}_worst"] == min(one[name] for one in alone)
         else:
             assert f"{name}_worst" not in values
@@ -138,7 +140,9 @@ def test_a_function_of_ones_own_sees_one_matrix_at_a_time():
         seen.append(tuple(counts.shape))
         return counts[-1, -1] / counts[-1].sum()
 
-    values = filled(measures={"hits": (hits_of_the_last, True), "none": hits_of_the_last}, per_class=()).compute()
+    values = filled(
+        measures={"hits": directed(hits_of_the_last, True), "none": hits_of_the_last}, per_class=()
+    ).compute()
     preds, target, group = samples()
     for index, site in enumerate(SITES):
         some = group == index

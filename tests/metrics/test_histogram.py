@@ -21,7 +21,7 @@ def test_scores_on_a_threshold_predict_zero_in_every_dtype(dtype, target_dtype):
     scores, target = data(dtype)
     wide = torch.promote_types(dtype, torch.float32)  # half precision is read as float32
     for thresholds, grid in ((101, even(101, wide)), (torch.tensor([0.1, 0.25, 0.3, 0.7], dtype=torch.float64), None)):
-        sweep = ThresholdSweep(imbtorch.FScore, thresholds)
+        sweep = ThresholdSweep(imbtorch.f_score, thresholds)
         sweep.update(scores, target.to(target_dtype))
         grid = thresholds.to(wide).double().numpy() if grid is None else grid
         sweep.compute()
@@ -31,7 +31,7 @@ def test_scores_on_a_threshold_predict_zero_in_every_dtype(dtype, target_dtype):
 def test_float32_thresholds_are_fractions_rounded_once_rather_than_a_linspace():
     fractions = torch.tensor([index / 100 for index in range(101)], dtype=torch.float64).float()
     assert int((torch.linspace(0, 1, 101) != fractions).sum()) == 20  # so the difference can be seen at all
-    sweep = ThresholdSweep(imbtorch.FScore, 101)
+    sweep = ThresholdSweep(imbtorch.f_score, 101)
     sweep.update(fractions, torch.ones(101, dtype=torch.long))
     with pytest.warns(UserWarning, match="no target"):
         sweep.compute()
@@ -43,7 +43,7 @@ def test_float32_thresholds_are_fractions_rounded_once_rather_than_a_linspace():
 
 def test_chunks_equal_one_update():
     scores, target = data(shape=(97,))
-    whole, parts = ThresholdSweep(imbtorch.FScore, 101), ThresholdSweep(imbtorch.FScore, 101)
+    whole, parts = ThresholdSweep(imbtorch.f_score, 101), ThresholdSweep(imbtorch.f_score, 101)
     whole.update(scores, target)
     for chunk in (slice(0, 1), slice(1, 1), slice(1, 60), slice(60, 97)):
         parts.update(scores[chunk], target[chunk])
@@ -85,7 +85,7 @@ BAD_INPUT = {
 @pytest.mark.parametrize("call", ["update", "forward"])
 def test_bad_input_names_the_argument_and_leaves_the_state(case, call):
     arguments, preds, target, error, message = BAD_INPUT[case]
-    sweep = ThresholdSweep(imbtorch.FScore, 11, **arguments)
+    sweep = ThresholdSweep(imbtorch.f_score, 11, **arguments)
     sweep.update(*(GOOD if not arguments else (THIRDS, torch.tensor([0, 2]))))
     before = sweep._state.clone()
     with pytest.raises(error, match=message):
@@ -95,7 +95,7 @@ def test_bad_input_names_the_argument_and_leaves_the_state(case, call):
 
 
 def test_bad_samples_can_be_left_out_with_a_warning():
-    sweep = ThresholdSweep(imbtorch.FScore, 11, on_invalid="warn")
+    sweep = ThresholdSweep(imbtorch.f_score, 11, on_invalid="warn")
     sweep.update(torch.tensor([0.2, 0.8, torch.nan, 2.0, 0.5]), torch.tensor([0, 1, 1, 1, 5]))
     with pytest.warns(UserWarning, match="did not count 3"):
         sweep.compute()

@@ -1,5 +1,7 @@
 """Intervals of the values of a report: by name, of classes, of clusters; in tables and pictures."""
 
+import functools
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -86,7 +88,7 @@ def test_classes_of_a_function_of_ones_own_and_labels():
     ],
 )
 def test_what_has_no_interval_is_refused(intervals, error, text):
-    worst = {"iam": "iam", "accuracy": "accuracy", "worst": imbtorch.Recall("multiclass", 3, average="min")}
+    worst = {"iam": "iam", "accuracy": "accuracy", "worst": functools.partial(imbtorch.recall, average="min")}
     with pytest.raises(error, match=text):
         filled(measures=worst, intervals=intervals)
     assert filled(measures=worst, intervals=True).intervals == ("iam", "accuracy")
@@ -134,7 +136,7 @@ def test_an_interval_needs_what_it_is_of():
     few.update(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 1]), cluster=torch.tensor([7, 7, 7]))
     with pytest.raises(ValueError, match="all samples lie in one bucket of clusters; count samples of more clusters"):
         few.interval("accuracy")
-    worst = filled(measures={"worst": imbtorch.Recall("multiclass", 3, average="min")})
+    worst = filled(measures={"worst": functools.partial(imbtorch.recall, average="min")})
     with pytest.raises(ValueError, match=r"^interval\('worst'\) names a minimum, but the lowest"):
         worst.interval("worst")
 
@@ -254,7 +256,7 @@ def test_a_report_with_intervals():
     with pytest.raises(ValueError, match="intervals need the whole matrix"):
         imbtorch.ImbalanceReport("multiclass", num_classes=3, intervals=True, state="margins")
     with pytest.raises(ValueError, match="measures already contains 'a_low'"):
-        imbtorch.ImbalanceReport("binary", intervals=True, measures={"a": imbtorch.Accuracy, "a_low": imbtorch.Recall})
+        imbtorch.ImbalanceReport("binary", intervals=True, measures={"a": imbtorch.accuracy, "a_low": imbtorch.recall})
 
 
 def test_a_report_of_labels_with_intervals():

@@ -84,12 +84,6 @@ def test_it_is_part_of_the_settings():
     assert one._settings_text() != other._settings_text()
     with pytest.raises(AttributeError, match="threshold cannot be changed"):
         one.threshold = 0.5
-    with pytest.raises(ValueError, match=r"was made with .*, but the counts have threshold="):
-        ImbalanceReport(
-            "multilabel",
-            num_labels=3,
-            measures={"f1": imbtorch.FScore("multilabel", num_labels=3, threshold=THRESHOLDS)},
-        )
 
 
 def test_it_follows_a_pickle_a_clone_and_a_move():

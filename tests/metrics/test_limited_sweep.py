@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from reports import directed
 from sklearn import metrics as sk
 from sweeps import drawn, oracle_points
 from torchmetrics.classification import BinaryPrecisionAtFixedRecall
@@ -13,7 +14,7 @@ from torchmetrics.classification import BinaryPrecisionAtFixedRecall
 import imbtorch
 from imbtorch import ThresholdSweep
 
-MISSED = (lambda counts: counts[..., 1, 0] * 1.0, False)  # a measure without bounds
+MISSED = directed(lambda counts: counts[..., 1, 0] * 1.0, False)  # a measure without bounds
 
 
 def swept(measure="precision", samples=2000, prevalence=0.1, seed=0, **arguments):

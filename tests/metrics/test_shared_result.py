@@ -7,7 +7,20 @@ from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
-from reports import OVERALL, TASKS, assert_same, column, data, error_rate, filled, joined, numbers, peers, support_of
+from reports import (
+    OVERALL,
+    TASKS,
+    assert_same,
+    column,
+    data,
+    directed,
+    error_rate,
+    filled,
+    joined,
+    numbers,
+    peers,
+    support_of,
+)
 from sklearn import metrics as sklearn_metrics
 from torchmetrics import Metric, MetricCollection, MetricTracker
 
@@ -232,7 +245,7 @@ def test_counts_and_values_are_copies():
 )
 def test_copies_count_apart_and_their_values_read_the_copy(task, duplicate):
     report = filled(
-        task, prefix="val_", measures=ImbalanceReport.default_measures(task) | {"error": (error_rate, False)}
+        task, prefix="val_", measures=ImbalanceReport.default_measures(task) | {"error": directed(error_rate, False)}
     )
     before = numbers(report.compute())
     twin = duplicate(report)

@@ -562,7 +562,7 @@ STATES_0_2 = {
         [*sklearn_metrics.recall_score(TARGETS, PREDICTED, average=None), *map(recall_of_group, range(2))],
     ),
     "sweep": (
-        lambda: ThresholdSweep(imbtorch.FScore, torch.tensor(GRID)),
+        lambda: ThresholdSweep(imbtorch.f_score, torch.tensor(GRID)),
         {
             "counts_sweep_3_f0c3f1537e4d_matrix_binary_2_threshold_0_5": of_0_2(1, 1, 0, 1, 1, 0, 1, 1),
         },
@@ -570,7 +570,7 @@ STATES_0_2 = {
         [f1_above(threshold) for threshold in GRID],
     ),
     "sweep of all scores": (
-        lambda: ThresholdSweep(imbtorch.FScore),
+        lambda: ThresholdSweep(imbtorch.f_score),
         {
             "counts_sweep_logit_spaced_matrix_binary_2_threshold_0_5": histogram_of_0_2(
                 7189, [1565, 1804, 2410, 5291, 5668, 5866]
@@ -635,7 +635,7 @@ READ_ONLY = [
     (lambda: ImbalanceReport("binary"), "prevalence", [1, 1]),
     (lambda: ImbalanceReport("binary"), "class_names", ["a", "b"]),
     (lambda: ImbalanceReport("binary"), "intervals", True),
-    (lambda: ThresholdSweep(imbtorch.FScore), "thresholds", torch.tensor([0.5])),
+    (lambda: ThresholdSweep(imbtorch.f_score), "thresholds", torch.tensor([0.5])),
     (lambda: imbtorch.HandTill(3), "num_classes", 4),
     (lambda: imbtorch.LogitAdjustmentSweep("f1", [2, 1]), "taus", (0.0, 1.0)),
     (lambda: imbtorch.LogitAdjustmentSweep("f1", [2, 1]), "at_least", {"accuracy": 0.5}),
@@ -654,7 +654,7 @@ def test_settings_cannot_be_changed(build, name, value):
 def test_memory_of_the_caller_is_not_kept():
     costs = torch.tensor([[0.0, 1.0], [5.0, 0.0]], dtype=torch.float64)
     thresholds = torch.tensor([0.25, 0.75], dtype=torch.float64)
-    metric, sweep = imbtorch.ExpectedCost("binary", costs=costs), ThresholdSweep(imbtorch.FScore, thresholds)
+    metric, sweep = imbtorch.ExpectedCost("binary", costs=costs), ThresholdSweep(imbtorch.f_score, thresholds)
     costs.fill_(9.0), thresholds.fill_(0.5)
     assert metric(torch.tensor([0, 1]), torch.tensor([0, 0])) == 0.5
     metric.measure_arguments["costs"].fill_(7.0)

@@ -23,7 +23,7 @@ def test_the_recipe_gives_a_metric_the_value_of_the_sweep(dtype, seed):
     steps = torch.randint(1, 101, (400,), generator=generator)
     target = (torch.rand(400, generator=generator) * 100 < steps - 40).long()
     scores = (steps.double() / 100).to(dtype)
-    sweep = ThresholdSweep(imbtorch.FScore, 101)
+    sweep = ThresholdSweep(imbtorch.f_score, 101)
     sweep.update(scores, target)
 
     best = sweep.compute()["threshold"].item()
@@ -39,7 +39,7 @@ def test_the_recipe_gives_a_metric_the_value_of_the_sweep(dtype, seed):
 
 def test_the_recipe_at_threshold_zero():
     scores, target = torch.tensor([0.25, 0.5, 0.75]), torch.tensor([1, 0, 1])
-    sweep = ThresholdSweep(imbtorch.Recall, 101)
+    sweep = ThresholdSweep(imbtorch.recall, 101)
     sweep.update(scores, target)
     best = sweep.compute()["threshold"].item()
     assert best == 0
@@ -54,7 +54,7 @@ def test_roc_and_its_area_where_scores_lie_on_the_thresholds():
     steps = torch.randint(101, (500,), generator=generator)
     target = (torch.rand(500, generator=generator) * 100 < steps).long()
     scores = (steps.double() / 100).float()
-    sweep = ThresholdSweep(imbtorch.FScore, 101)
+    sweep = ThresholdSweep(imbtorch.f_score, 101)
     sweep.update(scores, target)
     sweep.compute()
     false, true = sweep.result().roc()
@@ -70,7 +70,7 @@ def test_roc_and_its_area_where_scores_lie_on_the_thresholds():
 
 def test_partial_areas_by_hand():
     """Liu, Ghosh and Martin (2007), eq. 3: the two trapezoids beside each point."""
-    sweep = ThresholdSweep(imbtorch.FScore, torch.tensor([0.2, 0.6]))
+    sweep = ThresholdSweep(imbtorch.f_score, torch.tensor([0.2, 0.6]))
     sweep.update(torch.tensor([0.1, 0.25, 0.7, 0.5, 0.5, 0.9, 0.1, 0.65]), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
     sweep.compute()
     # (FPR, TPR): (0, 0), at .6 (1/4, 2/4), at .2 (3/4, 3/4), (1, 1)
@@ -83,7 +83,7 @@ def test_partial_areas_by_hand():
 def test_roc_of_labels():
     scores, target = data(torch.float64, (200, 3))
     steps = (scores * 20).round() / 20
-    sweep = ThresholdSweep(imbtorch.FScore, 21, "multilabel", num_labels=3)
+    sweep = ThresholdSweep(imbtorch.f_score, 21, "multilabel", num_labels=3)
     sweep.update(steps, target)
     sweep.compute()
     expected = [sk.roc_auc_score(target[:, label], steps[:, label]) for label in range(3)]
@@ -132,7 +132,7 @@ def test_plot_shows_the_curve_the_best_point_and_a_half():
 def test_rates_are_what_values_are_read_off():
     scores, target = torch.rand(40, 3), (torch.arange(40) % 4 == 0).long().unsqueeze(1).expand(-1, 3)
     for prevalence in (None, [0.1, 0.5, 0.01]):
-        sweep = ThresholdSweep(imbtorch.FScore, 11, "multilabel", num_labels=3, prevalence=prevalence)
+        sweep = ThresholdSweep(imbtorch.f_score, 11, "multilabel", num_labels=3, prevalence=prevalence)
         sweep.update(scores, target)
         rates = sweep.result().rates()
         counts = sweep.result().counts

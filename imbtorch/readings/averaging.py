@@ -12,12 +12,10 @@ from torch import Tensor
 
 from imbtorch.counts import Counts, Margins, check_choice, double, mapped, margins, one_vs_rest, rescaled, restore
 from imbtorch.measures import class_mean
-from imbtorch.measures.traits import Traits, declared
+from imbtorch.measures.traits import Traits, declared, defaults_of
 from imbtorch.tasks import Counting
 
 __all__ = ["AtPrevalence", "AveragedMeasure", "chosen_average"]
-
-FRAGILE = 0.1  # change by one error from which the first decimal of a value is chance
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +43,14 @@ class AveragedMeasure:
     of_class: int | None = None
     over_classes: tuple[int, ...] = ()
     batched: bool = True
+
+    def __str__(self) -> str:
+        """Return the name with the arguments and the average, such as ``recall (binary)``."""
+        own = defaults_of(self.function) if self.traits.key else {}
+        given = [f"{name}={value}" for name, value in self.arguments.items() if _is_new(value, own.get(name))]
+        averaged = self.average in allowed_averages(self.traits, self.counting) or self.counting.task == "multilabel"
+        details = given + [self.average] * averaged
+        return f"{self.name} ({', '.join(details)})" if details else self.name
 
     @property
     def needs_matrix(self) -> bool:
@@ -181,6 +187,11 @@ def _equal(one: object, other: object) -> bool:
     return bool(one == other)
 
 
+def _is_new(value: object, default: object) -> bool:
+    """Return whether an argument is a number that differs from the default."""
+    return isinstance(value, (int, float)) and value != default
+
+
 def call_measure(measure: Callable[..., Tensor], counts: Counts, arguments: Mapping[str, Any]) -> Tensor:
     """Call a measure; give a float64 copy of the counts to a function from outside this package.
 
@@ -241,25 +252,3 @@ def chosen_average(name: str, traits: Traits, counting: Counting, average: str |
         )
     check_choice(f"average of {name} in task={counting.task!r}", average, ("auto", *allowed))
     return average
-
-
-def with_an_error(counts: Tensor, rates: Tensor, index: int) -> Tensor:
-    """Move a right prediction of a class, if there is one, to the other class with the lowest positive share.
-
-    Args:
-        counts: float64 ``[..., K, K]``.
-        rates: the counts at a prevalence.
-        index: true class.
-
-    >>> counts = torch.tensor([[5.0, 0.0], [1.0, 2.0]])
-    >>> with_an_error(counts, counts, 0)
-    tensor([[4., 1.],
-            [1., 2.]])
-    """
-    predicted = rates.sum(-2)
-    predicted = torch.where(predicted > 0, predicted, 2.0)  # after all that are predicted
-    predicted[..., index] = 3.0
-    moved, one = counts.clone(), (counts[..., index, index] > 0).to(counts)
-    moved[..., index, index] -= one
-    moved[..., index, :].scatter_add_(-1, predicted.argmin(-1, keepdim=True), one.unsqueeze(-1))
-    return moved

@@ -1,7 +1,8 @@
-"""Measures as users give them: names, classes, instances, partials, functions, pairs."""
+"""Measures as users give them: names, functions, and partials of functions."""
 
 import functools
 import pickle
+from dataclasses import replace
 from functools import partial
 
 import jsonargparse
@@ -10,17 +11,17 @@ import pytest
 import sklearn.metrics as sk
 import torch
 from oracles import FACTS
-from reports import BINARY, TASKS, assert_same, batch_of, data, error_rate, filled, jaccard_of_each, report_of
+from reports import BINARY, TASKS, assert_same, batch_of, data, directed, error_rate, filled, jaccard_of_each, report_of
 from sklearn import metrics as sklearn_metrics
 from torchmetrics.classification import MulticlassAccuracy
 
 import imbtorch
 from imbtorch import FScore, ImbalanceReport, ThresholdSweep
-from imbtorch.analysis import posterior
-from imbtorch.measures.traits import direction_of, needs_matrix
+from imbtorch.analysis import bootstrap, compare, paired_compare, posterior, select_epoch, select_model, trivial
+from imbtorch.measures.traits import by_key, direction_of, needs_matrix
 from imbtorch.metrics import catalogue as metrics
-from imbtorch.metrics.catalogue import BY_KEY
-from imbtorch.metrics.resolving import resolved
+from imbtorch.metrics.confusion_matrix import METRICS
+from imbtorch.readings.resolving import measure_of_counts, resolved
 from imbtorch.tasks import Counting
 
 
@@ -32,24 +33,16 @@ def hits_of_last(counts):
 # --- measures of one's own ------------------------------------------------------------------------------------------
 
 
-class ShareOfThird(imbtorch.ConfusionMatrixMetric):
-    """Reads a cell that only a matrix of three classes or more has."""
-
-    higher_is_better = False
-    measure = staticmethod(lambda counts: counts[..., 2, :].sum(-1) / counts.sum((-2, -1)))
-
-
-def test_measures_are_metrics_functions_and_pairs():
+def test_measures_are_names_functions_and_partials():
     chosen = {
-        "iam": metrics.ImbalanceAccuracy,
-        "cen": metrics.ConfusionEntropy,
-        "dominance": metrics.Dominance,
+        "iam": "imbalance_accuracy",
+        "cen": imbtorch.confusion_entropy,
+        "dominance": "dominance",
         "error": error_rate,
-        "error_min": (error_rate, False),
-        "hits": (hits_of_last, True),
-        "open": (error_rate, None),
+        "error_min": directed(error_rate, False),
+        "hits": directed(hits_of_last, True),
         "f2": functools.partial(imbtorch.f_score, beta=2.0),
-        "cost": (functools.partial(imbtorch.expected_cost, costs=torch.ones(3, 3) - torch.eye(3)), False),
+        "cost": functools.partial(imbtorch.expected_cost, costs=torch.ones(3, 3) - torch.eye(3)),
     }
     report = filled("multiclass", measures=chosen, per_class=())
     assert report.keys() == list(chosen)
@@ -61,7 +54,6 @@ def test_measures_are_metrics_functions_and_pairs():
         "error": None,
         "error_min": False,
         "hits": True,
-        "open": None,
         "f2": True,
         "cost": False,
     }
@@ -71,7 +63,6 @@ def test_measures_are_metrics_functions_and_pairs():
         "error": error,
         "error_min": error,
         "hits": sklearn_metrics.recall_score(target, preds, average=None)[2],
-        "open": error,
         "f2": sklearn_metrics.fbeta_score(target, preds, beta=2.0, average="macro"),
         "cost": error,
     }
@@ -95,19 +86,19 @@ def traced(function):
 def test_the_direction_is_the_same_in_every_form_of_a_measure(name):
     better, required = FACTS[name].better, FACTS[name].required
     arguments = required(2) if required is not None else {}
-    same = {name: value for name, value in arguments.items() if name == "threshold"}  # of the counts and the measure
     cls = getattr(metrics, name)
     metric = cls("binary", **arguments)
-    of_report = ImbalanceReport("binary", measures={"it": functools.partial(cls, **arguments)}, **same).measure("it")
-    forms = [metric.evaluate, of_report, functools.partial(cls.measure, **arguments)]
+    forms = [functools.partial(cls.measure, **arguments)]
+    of_report = ImbalanceReport("binary", measures={"it": forms[0]}).measure("it")
+    forms += [metric.evaluate, of_report]
     forms += [functools.partial(each) for each in (metric.evaluate, of_report)]
     decorated = [torch.no_grad()(each) for each in forms]
-    decorated += [functools.partial(torch.no_grad()(traced(cls.measure)), **arguments), torch.vmap(forms[2])]
+    decorated += [functools.partial(torch.no_grad()(traced(cls.measure)), **arguments), torch.vmap(forms[0])]
     forms += decorated
     for form in forms:
-        assert ImbalanceReport("binary", measures={"it": form}, **same)["it"].higher_is_better is better
+        assert ImbalanceReport("binary", measures={"it": form})["it"].higher_is_better is better
         if better is None:
-            with pytest.raises(ValueError, match=f"measure {name}.* has no direction|{name.lower()} has no direction"):
+            with pytest.raises(ValueError, match="has no direction; pass higher_is_better=True or False"):
                 direction_of(form, None)
             with pytest.raises(ValueError, match="has no direction"):
                 ThresholdSweep(form)
@@ -151,8 +142,6 @@ def test_the_direction_stands_on_a_function_a_method_or_a_partial():
             direction_of(error_rate, wrong)
         with pytest.raises(TypeError, match="higher_is_better must be True, False or None, got"):
             ThresholdSweep(imbtorch.accuracy, higher_is_better=wrong)
-    with pytest.raises(ValueError, match="given twice, in a pair and as higher_is_better"):
-        ThresholdSweep((imbtorch.accuracy, True), higher_is_better=False)
 
 
 class OwnEvaluate(imbtorch.Accuracy):
@@ -165,14 +154,11 @@ class OwnEvaluate(imbtorch.Accuracy):
         return 1 - super().evaluate(counts)
 
 
-@pytest.mark.parametrize("given", [OwnEvaluate, OwnEvaluate("binary")], ids=["class", "instance"])
-def test_a_metric_with_an_evaluate_of_its_own_is_refused_where_that_is_not_called(given):
-    for make in (ThresholdSweep, lambda measure: ImbalanceReport("binary", measures={"error": measure})):
-        with pytest.raises(TypeError, match="was given as OwnEvaluate, whose own evaluate would not be called; define"):
-            make(given)
-    assert (
-        ImbalanceReport("binary", measures={"error": OwnEvaluate("binary").evaluate})["error"].higher_is_better is False
-    )
+def test_the_evaluate_of_a_metric_is_a_function_of_counts():
+    report = ImbalanceReport("binary", measures={"error": OwnEvaluate("binary").evaluate})
+    assert report["error"].higher_is_better is False
+    report.update(torch.tensor([0, 1, 1, 1]), torch.tensor([0, 0, 1, 1]))
+    assert report.compute()["error"] == 0.25
 
 
 def test_a_decorator_may_read_single_cells_of_the_counts():
@@ -255,36 +241,26 @@ def test_a_function_reads_each_label():
     assert report.compute()["hits"] == pytest.approx(wanted)
 
 
-def test_a_metric_of_ones_own_may_read_any_cell():
-    preds, target = data("multiclass")
-    report = ImbalanceReport("multiclass", num_classes=3, measures={"third": ShareOfThird}, per_class=())
-    report.update(preds, target)
-    assert report.compute()["third"] == pytest.approx((target == 2).float().mean().item())
-    assert report["third"].higher_is_better is False
-
-
 @pytest.mark.parametrize(
     ("measured", "error", "match"),
     [
+        (metrics.FScore, TypeError, r"measures\['x'\] must be the name .*; pass imbtorch.f_score or 'f1'$"),
+        (metrics.FScore("binary"), TypeError, r"pass functools.partial\(imbtorch.f_score, beta=...\)$"),
+        (partial(metrics.FScore, beta=2), TypeError, r"pass functools.partial\(imbtorch.f_score, beta=...\)$"),
+        (OwnEvaluate, TypeError, "; pass imbtorch.accuracy or 'accuracy'$"),
         (
-            metrics.ExpectedCost,
+            "expected_cost",
             TypeError,
-            r"ExpectedCost requires costs; pass functools.partial\(.*costs=",
+            r"measures\['x'\]: expected_cost needs costs; pass functools.partial\(imbtorch.expected_cost, co",
         ),
-        (
-            metrics.Accuracy("binary"),
-            ValueError,
-            "'x' was made with task='binary', num_classes=2, but the counts have .*num_classes=3",
-        ),
-        (MulticlassAccuracy, TypeError, "must be a metric class of imbtorch"),
-        (MulticlassAccuracy(num_classes=3), TypeError, "must be a metric class of imbtorch"),
-        (ImbalanceReport, TypeError, "must be a metric class of imbtorch"),
-        ("youden", ValueError, "x must be one of .*got 'youden'.*'accuracy'"),
-        (None, TypeError, "must be a metric class of imbtorch"),
-        ((error_rate,), TypeError, "or a pair"),
-        ((error_rate, "max"), TypeError, r"or a pair \(function, higher_is_better\)"),
-        ((error_rate, True, 1), TypeError, "or a pair"),
-        ((metrics.Accuracy, True), TypeError, "or a pair"),
+        (partial(imbtorch.f_score, beta=-1), ValueError, "beta must be"),
+        (partial(imbtorch.f_score, gamma=2), TypeError, "unexpected keyword argument 'gamma'"),
+        (MulticlassAccuracy, TypeError, r"measures\['x'\] must be the name of a measure"),
+        (MulticlassAccuracy(num_classes=3), TypeError, r"measures\['x'\] must be the name of a measure"),
+        (ImbalanceReport, TypeError, r"measures\['x'\] must be the name of a measure"),
+        ("youden", ValueError, r"measures\['x'\] must be one of .*got 'youden'.*'accuracy'"),
+        (None, TypeError, r"measures\['x'\] must be the name of a measure"),
+        ((error_rate, True), TypeError, "set the direction as an attribute of the function: function.higher_is_better"),
     ],
 )
 def test_what_is_no_measure(measured, error, match):
@@ -294,7 +270,7 @@ def test_what_is_no_measure(measured, error, match):
 
 @pytest.mark.parametrize("name", [name for name in metrics.__all__ if getattr(metrics, name).needs_matrix])
 def test_margins_are_refused_where_the_matrix_is_needed(name):
-    measured = getattr(metrics, name)
+    measured = getattr(metrics, name).measure
     if name == "ExpectedCost":
         measured = functools.partial(measured, costs=torch.ones(3, 3))
     with pytest.raises(ValueError, match=r"'x' needs the whole matrix, which state='margins' does not keep"):
@@ -336,10 +312,9 @@ def test_measures_by_name_equal_the_single_metrics():
 @pytest.mark.parametrize(
     "f2",
     [
-        FScore("binary", beta=2),
-        functools.partial(FScore, beta=2),
         functools.partial(imbtorch.f_score, beta=2),
-        (functools.partial(imbtorch.f_score, beta=2), True),
+        functools.partial(functools.partial(imbtorch.f_score, beta=3), beta=2),
+        FScore("binary", beta=2).evaluate,
     ],
 )
 def test_a_measure_with_an_argument_of_its_own(f2):
@@ -355,20 +330,19 @@ def test_a_measure_with_an_argument_of_its_own(f2):
 
 
 def test_a_sweep_takes_a_name():
-    by_name, by_class = ThresholdSweep("iba"), ThresholdSweep(imbtorch.IndexBalancedAccuracy)
-    assert by_name._settings_text() == by_class._settings_text()
+    by_name, by_function = ThresholdSweep("iba"), ThresholdSweep(imbtorch.index_balanced_accuracy)
+    assert by_name._settings_text() == by_function._settings_text()
 
 
 @pytest.mark.parametrize(
     ("measures", "error", "text"),
     [
         (["iam", "youden"], ValueError, "measures must be one of .*got 'youden'.*'iam'"),
-        ({"j": "youden"}, ValueError, "j must be one of .*got 'youden'.*'iam'"),
+        ({"j": "youden"}, ValueError, r"measures\['j'\] must be one of .*got 'youden'.*'iam'"),
         (["iam", "iam"], ValueError, r"must not name a measure twice, got \['iam', 'iam'\]"),
         ("iam", TypeError, r"names such as \['iam', 'mcc'\].*got 'iam'"),
-        ([imbtorch.ImbalanceAccuracy], TypeError, r"or map names to measures, as in \{'iam': ImbalanceAccuracy\}"),
+        ([imbtorch.imbalance_accuracy], TypeError, r"or map names to measures, as in \{'iam': imbalance_accuracy\}"),
         ({1: "iam"}, TypeError, "got the name 1"),
-        ({"f2": FScore("multiclass", num_classes=4, beta=2)}, ValueError, "'f2' was made with num_classes=4, but"),
     ],
 )
 def test_words_that_name_no_measure(measures, error, text):
@@ -394,10 +368,7 @@ report:
     prefix: val_
     measures:
       iam: iam
-      f2:
-        class_path: imbtorch.FScore
-        init_args: {task: binary, beta: 2}
-      sensitivity: imbtorch.Recall
+      sensitivity: imbtorch.measures.recall
       right: imbtorch.measures.accuracy
     per_class: [recall]
 """
@@ -412,13 +383,12 @@ def parsed(text, kind):
 def test_a_report_from_a_yaml_file():
     report = parsed(REPORT_IN_YAML, ImbalanceReport)
     assert report.keys() == [
-        *("val_iam", "val_f2", "val_sensitivity", "val_right"),
+        *("val_iam", "val_sensitivity", "val_right"),
         *("val_recall/ok", "val_recall/fraud"),
     ]
     preds, target = batch_of(2)
     report.update(preds, target)
     values = report.compute()
-    assert values["val_f2"].item() == pytest.approx(sklearn_metrics.fbeta_score(target, preds, beta=2), abs=1e-6)
     assert values["val_sensitivity"].item() == pytest.approx(sklearn_metrics.recall_score(target, preds), abs=1e-6)
     assert values["val_right"].item() == pytest.approx(sklearn_metrics.accuracy_score(target, preds), abs=1e-6)
 
@@ -431,38 +401,37 @@ report:
 """
     assert parsed(text, ImbalanceReport).keys() == ["iam", "mcc"]
     sweep = "report: {class_path: imbtorch.ThresholdSweep, init_args: {measure: iba, thresholds: 11}}"
-    assert parsed(sweep, ThresholdSweep)._measure.name == "IndexBalancedAccuracy"
+    assert parsed(sweep, ThresholdSweep)._measure.function is imbtorch.index_balanced_accuracy
 
 
 PREDS = torch.tensor([0] * 70 + [1] * 10 + [0] * 4 + [1] * 16)
 TARGET = torch.tensor([0] * 80 + [1] * 20)
 
 
-@pytest.mark.parametrize("name", BY_KEY)
+@pytest.mark.parametrize("name", by_key())
 @pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
 def test_a_name_is_read_like_the_metric_that_it_names(name, task):
     """Names are read off the catalogue alone; a metric says the same of itself."""
     counting = Counting.of(task, *{"binary": (), "multiclass": (3,), "multilabel": (None, 3)}[task], clusters=None)
-    metric = BY_KEY[name]
+    metric = METRICS[by_key()[name]]
     if metric is imbtorch.ExpectedCost:
-        with pytest.raises(TypeError, match="ExpectedCost requires costs"):
+        with pytest.raises(TypeError, match="expected_cost needs costs"):
             resolved(name, name, counting)
         return
     made = metric(task, counting.num_classes if task == "multiclass" else None, num_labels=counting.num_labels)
-    for given in (name, metric, metric.measure):
-        assert resolved(name, given, counting) == made._measure
+    for given in (name, metric.measure.__name__, metric.measure, partial(metric.measure)):
+        assert replace(resolved(name, given, counting), name=metric.__name__) == made._measure
 
 
-def test_no_metric_is_made_for_names_and_classes(monkeypatch):
+def test_no_metric_is_made_for_measures(monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("a metric was made")
 
     monkeypatch.setattr(imbtorch.ConfusionMatrixMetric, "__init__", refuse)
-    names = [name for name in BY_KEY if name != "expected_cost"]
+    names = [name for name in by_key() if name != "expected_cost"]
     report = ImbalanceReport("binary", measures=names, per_class=("recall", "iam"))
     assert [*report.measures] == names
-    ImbalanceReport("binary", measures={name: BY_KEY[name] for name in names})
-    ImbalanceReport("binary", measures={"mcc": imbtorch.matthews_corrcoef})
+    ImbalanceReport("binary", measures={"f2": partial(imbtorch.f_score, beta=2)})
 
 
 def test_traits_follow_the_arguments():
@@ -483,12 +452,10 @@ COSTS = [[0.0, 1.0], [5.0, 0.0]]
 @pytest.mark.parametrize(
     "cost",
     [
-        partial(imbtorch.ExpectedCost, costs=COSTS),
-        partial(imbtorch.ExpectedCost, costs=torch.tensor(COSTS)),
-        imbtorch.ExpectedCost("binary", costs=COSTS),
+        partial(imbtorch.expected_cost, costs=COSTS),
         partial(imbtorch.expected_cost, costs=torch.tensor(COSTS)),
     ],
-    ids=["partial", "partial of tensor", "instance", "function"],
+    ids=["list", "tensor"],
 )
 def test_costs_in_a_report(cost):
     report = ImbalanceReport("binary", measures={"cost": cost}, per_class=())
@@ -506,9 +473,9 @@ def test_costs_of_several_classes_and_against_the_trivial_prediction():
     paid = sum(costs[t][p] for t, p in zip(target.tolist(), preds.tolist(), strict=True))
     constant = min(sum(costs[t][p] for t in target.tolist()) for p in range(3))
     measures = {
-        "mean": partial(imbtorch.ExpectedCost, costs=costs),
-        "total": partial(imbtorch.ExpectedCost, costs=costs, normalize=False),
-        "baseline": imbtorch.ExpectedCost("multiclass", 3, costs=costs, normalize="baseline"),
+        "mean": partial(imbtorch.expected_cost, costs=costs),
+        "total": partial(imbtorch.expected_cost, costs=costs, normalize=False),
+        "baseline": partial(imbtorch.expected_cost, costs=costs, normalize="baseline"),
     }
     report = ImbalanceReport("multiclass", 3, measures=measures, per_class=())
     report.update(preds, target)
@@ -517,12 +484,10 @@ def test_costs_of_several_classes_and_against_the_trivial_prediction():
 
 
 def test_costs_that_do_not_fit_the_report():
-    with pytest.raises(ValueError, match=r"costs must be 3 x 3 finite numbers, got shape \[2, 2\]"):
-        ImbalanceReport("multiclass", 3, measures={"cost": partial(imbtorch.ExpectedCost, costs=COSTS)})
-    with pytest.raises(TypeError, match=r"pass functools.partial\(ExpectedCost, costs="):
+    with pytest.raises(ValueError, match=r"costs must be \[3, 3\] like the matrix, got \[2, 2\]"):
+        ImbalanceReport("multiclass", 3, measures={"cost": partial(imbtorch.expected_cost, costs=COSTS)})
+    with pytest.raises(TypeError, match=r"pass functools.partial\(imbtorch.expected_cost, costs="):
         ImbalanceReport("multiclass", 3, measures=["expected_cost"])
-    with pytest.raises(ValueError, match=r"'cost' was made with .*, but the counts have"):
-        ImbalanceReport("multiclass", 3, measures={"cost": imbtorch.ExpectedCost("binary", costs=COSTS)})
 
 
 @pytest.mark.parametrize(
@@ -535,7 +500,7 @@ def test_two_classes_are_read_alike_as_binary_and_as_multiclass(name):
     metric = getattr(imbtorch, name)
     binary, multiclass = metric("binary", **keywords), metric("multiclass", 2, **keywords)
     assert multiclass(scores, target) == binary(scores[:, 1], target)
-    report = ImbalanceReport("multiclass", 2, measures={"x": functools.partial(metric, **keywords)})
+    report = ImbalanceReport("multiclass", 2, measures={"x": functools.partial(metric.measure, **keywords)})
     assert report(scores, target)["x"] == binary.compute()
     views = metric("multiclass", 2, average="none", **keywords)(scores, target)
     assert views[1] == binary.compute()
@@ -544,12 +509,11 @@ def test_two_classes_are_read_alike_as_binary_and_as_multiclass(name):
 
 
 F1_MEASURES = {
+    "name": "f1",
+    "name of the function": "f_score",
     "function": imbtorch.f_score,
-    "partial of a function": functools.partial(imbtorch.f_score, beta=1.0),
-    "class": imbtorch.FScore,
-    "partial of a class": functools.partial(imbtorch.FScore, beta=1.0),
-    "instance": imbtorch.FScore("binary"),
-    "pair": (imbtorch.f_score, True),
+    "partial": functools.partial(imbtorch.f_score, beta=1.0),
+    "method": imbtorch.FScore("binary").evaluate,
 }
 
 
@@ -560,25 +524,75 @@ def test_one_rule_for_the_positive_class(measured):
     report = ImbalanceReport("binary", measures={"f1": measured}, per_class=())
     assert report(scores, target)["f1"].item() == pytest.approx(wanted)
     assert report["f1"].higher_is_better is True
-    if not isinstance(measured, tuple):
-        sweep = ThresholdSweep(measured, torch.tensor([0.5]))
-        assert sweep(scores, target)["value"].item() == pytest.approx(wanted)
+    sweep = ThresholdSweep(measured, torch.tensor([0.5]))
+    assert sweep(scores, target)["value"].item() == pytest.approx(wanted)
+    counts = imbtorch.confusion_matrix(scores, target, "binary")
+    assert posterior(measured, counts, samples=10).estimate.item() == pytest.approx(wanted)
+    assert trivial(measured, counts)["always 1"].item() == pytest.approx(sk.f1_score(target, torch.ones(5)))
+    chosen = select_epoch((scores > 0.5).long().unsqueeze(0), target, measured, samples=10)
+    assert chosen.value == pytest.approx(wanted)
+    table = select_model({"a": counts}, {"f1": measured})
+    assert table.values.item() == pytest.approx(wanted)
 
 
-def test_parameters_of_instances_and_partials_count():
+@pytest.mark.parametrize(
+    "name", [name for name, function in by_key().items() if function is not imbtorch.expected_cost]
+)
+@pytest.mark.parametrize("task", TASKS)
+def test_a_measure_of_counts_is_that_of_a_report(task, name):
+    given = partial(imbtorch.net_benefit, threshold=0.2) if name == "net_benefit" else name
+    report = filled(task, measures={"x": given}, per_class=())
+    labels = 3 if task == "multilabel" else None
+    measure = measure_of_counts(given, report.counts().shape[-1], labels)
+    torch.testing.assert_close(measure(report.counts()).float(), report.compute()["x"], rtol=0, atol=0, equal_nan=True)
+
+
+def test_results_print_measure_and_average():
+    counts = torch.tensor([[90, 10], [1, 9]])
+    macro = partial(imbtorch.recall, average="macro")
+    assert str(posterior("recall", counts, samples=10)).startswith("recall (binary) 0.900 [")
+    assert str(posterior(macro, counts, samples=10)).startswith("recall (macro) 0.900 [")
+    assert str(posterior(partial(imbtorch.f_score, beta=2), counts, samples=10)).startswith("f_score (beta=2, binary) ")
+    assert str(posterior(error_rate, counts, samples=10)).startswith("error_rate 0.1")
+    assert str(posterior(lambda counts: error_rate(counts), counts, samples=10)).startswith("0.1")
+    both = bootstrap({"a": "recall", "b": "mcc"}, counts, samples=10)
+    assert {name: each.measure for name, each in both.items()} == {"a": "recall (binary)", "b": "mcc"}
+    labels = bootstrap("f1", counts.repeat(4, 2, 1, 1), samples=10, clusters=True, event_dims=3)
+    assert str(labels).startswith("f1 (macro) 0.6")
+    assert str(compare("iba", counts.repeat(3, 3)[:3, :3], counts.repeat(3, 3)[:3, :3], samples=10)).startswith(
+        "iba (macro), a"
+    )
+    preds, target = torch.tensor([0, 1, 1, 0]), torch.tensor([0, 1, 0, 1])
+    found = paired_compare("recall", preds, target, target, 2, samples=10)
+    assert str(found).startswith("recall (binary), a - b: -0.500 [")
+    assert "recall (binary), a - b" in found._repr_html_()
+    assert str(select_epoch(preds.unsqueeze(0), target, "recall", samples=10)).startswith(
+        "epoch 0: recall (binary) 0.500"
+    )
+
+
+def test_arguments_of_partials_count():
     scores, target = torch.tensor([0.2, 0.9, 0.7, 0.4, 0.6]), torch.tensor([0, 1, 1, 1, 0])
     wanted = sk.fbeta_score(target, scores > 0.5, beta=2)
     costs = torch.tensor([[0.0, 1.0], [5.0, 0.0]])
-    for f2 in (imbtorch.FScore("binary", beta=2.0), functools.partial(imbtorch.FScore, beta=2.0)):
-        sweep = ThresholdSweep(f2, torch.tensor([0.5]))
-        assert sweep(scores, target)["value"].item() == pytest.approx(wanted)
-        report = ImbalanceReport("binary", measures={"f2": f2}, per_class=())
-        assert report(scores, target)["f2"].item() == pytest.approx(wanted)
+    f2 = functools.partial(imbtorch.f_score, beta=2.0)
+    sweep = ThresholdSweep(f2, torch.tensor([0.5]))
+    assert sweep(scores, target)["value"].item() == pytest.approx(wanted)
+    report = ImbalanceReport("binary", measures={"f2": f2}, per_class=())
+    assert report(scores, target)["f2"].item() == pytest.approx(wanted)
     macro = functools.partial(imbtorch.f_score, average="macro")
     report = ImbalanceReport("binary", measures={"f1": macro}, per_class=())
     assert report(scores, target)["f1"].item() == pytest.approx(sk.f1_score(target, scores > 0.5, average="macro"))
-    sweep = ThresholdSweep(functools.partial(imbtorch.ExpectedCost, costs=costs), torch.tensor([0.5]))
+    sweep = ThresholdSweep(functools.partial(imbtorch.expected_cost, costs=costs), torch.tensor([0.5]))
     assert sweep(scores, target)["value"].item() == pytest.approx((1 + 5) / 5)
     assert sweep["value"].higher_is_better is False
-    with pytest.raises(TypeError, match=r"ExpectedCost requires costs; .*functools.partial\(ExpectedCost"):
-        ThresholdSweep(imbtorch.ExpectedCost)
+    with pytest.raises(TypeError, match=r"expected_cost needs costs; .*functools.partial\(imbtorch.expected_cost"):
+        ThresholdSweep("expected_cost")
+
+
+def test_net_benefit_needs_a_price_where_no_task_gives_one():
+    counts = torch.tensor([[90, 10], [1, 9]])
+    with pytest.raises(TypeError, match=r"needs threshold; pass functools.partial\(imbtorch.net_benefit, threshold="):
+        posterior("net_benefit", counts)
+    priced = posterior(partial(imbtorch.net_benefit, threshold=0.2), counts, samples=10)
+    assert priced.estimate.item() == pytest.approx((9 - 10 * 0.2 / 0.8) / 110)

@@ -1,0 +1,1 @@
+"""Measures as reports read them from counts."""
