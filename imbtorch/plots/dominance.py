@@ -12,8 +12,10 @@ from imbtorch.arguments import computed_on_cpu
 from imbtorch.choosing.models import Selection
 from imbtorch.choosing.ties import undominated
 from imbtorch.measures.traits import measure_function, of_two_classes
+from imbtorch.plots.operating import Models, draw_curves, marked_places, model_texts, named_counts, rising
 from imbtorch.plots.style import MARKERS, add_legend, display_names, figure_and_axes, literal
 from imbtorch.properties.dominance import (
+    dominance_points,
     equal_area_gmean,
     feasible,
     greatest_gmean,
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["plot_accuracy_dominance"]
+__all__ = ["plot_accuracy_dominance", "plot_dominance_curve"]
 
 LEVELS = (0.25, 0.5, 0.75, 1.0, 1.25)
 EDGE = torch.linspace(-1, 1, 401, dtype=torch.float64)  # dominance of the points at which the limit is drawn
@@ -104,6 +106,55 @@ def plot_accuracy_dominance(
     if front:
         _draw_front(ax, places)
     add_legend(ax)
+    return fig, ax
+
+
+@computed_on_cpu
+def plot_dominance_curve(
+    models: Models,
+    ax: Axes | None = None,
+    *,
+    marked: int | Mapping[str, int] | None = None,
+    levels: Sequence[float] = LEVELS,
+) -> tuple[Figure | None, Axes]:
+    """Draw classifiers over their thresholds in the accuracy-dominance space, with lines of equal area.
+
+    A curve begins at the left end, where all predictions are negative, and ends at the right, where all are positive.
+
+    Args:
+        models: name -> :class:`~imbtorch.ThresholdSweep`, its result, or ``[T, 2, 2]`` counts at each threshold; or
+            one of these.
+        ax: axes to draw into; by default those of a new figure.
+        marked: name -> index of the threshold to mark; for a single model, the index alone.
+        levels: areas at which lines of equal area are drawn, in (0, 1.5).
+
+    Returns:
+        The new figure (None if axes were given) and the axes.
+
+    Raises:
+        ValueError: for counts that are not ``[T, 2, 2]`` of the same samples with targets of both classes, and an
+            unknown name or index.
+        TypeError: for models that are neither counts nor sweeps.
+
+    Source: Garcia, Mollineda and Sanchez (2009), Figure 1; they name the curve as future work.
+
+    >>> from imbtorch import ThresholdSweep
+    >>> sweep = ThresholdSweep("f1")
+    >>> sweep.update(torch.tensor([0.2, 0.7, 0.9, 0.8]), torch.tensor([0, 1, 1, 0]))
+    >>> figure, axes = plot_dominance_curve({"my model": sweep})
+    >>> [text.get_text() for text in axes.get_legend().get_texts()]
+    ['out of reach of any classifier', 'lines of equal area', 'my model']
+    """
+    named = named_counts(models)
+    places = marked_places(marked, named)
+    ends = torch.tensor([[-1.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
+    curves = {name: rising(counts, dominance_points(counts)) for name, counts in named.items()}
+    curves = {name: torch.cat((ends[:1], curve, ends[1:])) for name, curve in curves.items()}
+    points = {name: dominance_points(named[name])[index] for name, index in places.items()}
+    fig, ax = figure_and_axes(ax, (6.4, 5.6))
+    draw_dominance_space(ax, levels)
+    draw_curves(ax, curves, points, model_texts(models))
+    add_legend(ax, "below")
     return fig, ax
 
 

@@ -1,4 +1,4 @@
-"""Curves of classifiers over their thresholds: ROC, precision-recall and dominance, with operating points."""
+"""ROC and precision-recall curves of classifiers over their thresholds, with operating points."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from torch import Tensor
 from imbtorch.arguments import computed_on_cpu
 from imbtorch.counts import Measure, evaluated
 from imbtorch.inference.intervals import Interval
-from imbtorch.plots.dominance import LEVELS, draw_dominance_space
 from imbtorch.plots.style import (
     LEGEND_ROW,
     TITLE_PAD,
@@ -28,7 +27,6 @@ from imbtorch.plots.style import (
 from imbtorch.plots.values import draw_baseline, plot_values
 from imbtorch.properties.isometrics import (
     class_totals,
-    dominance_points,
     least_precision,
     precision_recall_isometrics,
     precision_recall_points,
@@ -40,7 +38,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["plot_dominance_curve", "plot_precision_recall", "plot_roc"]
+__all__ = [
+    "Models",
+    "draw_curves",
+    "marked_places",
+    "model_texts",
+    "named_counts",
+    "plot_average_precisions",
+    "plot_best_thresholds",
+    "plot_precision_recall",
+    "plot_roc",
+    "rising",
+]
 
 Models: TypeAlias = Any
 """Counts ``[T, 2, 2]`` at each threshold, a sweep or its result; or name -> one of these."""
@@ -91,13 +100,13 @@ def plot_roc(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['random guessing', 'my model']
     """
-    named = _named(models)
-    places = _places(marked, named)
+    named = named_counts(models)
+    places = marked_places(marked, named)
     lines = None if measure is None else roc_isometrics(measure, *_common_totals(named))
     fig, ax = figure_and_axes(ax, (5.0, 5.0))
     if measure is not None and lines is not None:
         _draw_isometrics(ax, lines, _levels(levels, measure, named, places, lines))
-    _draw_roc(ax, named, places, _texts(models))
+    _draw_roc(ax, named, places, model_texts(models))
     add_legend(ax, "below")
     return fig, ax
 
@@ -140,14 +149,14 @@ def plot_precision_recall(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['out of reach at these class shares', 'random guessing', 'my model']
     """
-    named = _named(models)
-    places = _places(marked, named)
+    named = named_counts(models)
+    places = marked_places(marked, named)
     totals = _common_totals(named)
     lines = None if measure is None else precision_recall_isometrics(measure, *totals)
     fig, ax = figure_and_axes(ax, (5.0, 5.0))
     if measure is not None and lines is not None:
         _draw_isometrics(ax, lines, _levels(levels, measure, named, places, lines))
-    _draw_precision_recall(ax, named, places, _texts(models))
+    _draw_precision_recall(ax, named, places, model_texts(models))
     add_legend(ax, "below")
     return fig, ax
 
@@ -219,66 +228,17 @@ def plot_average_precisions(
     return fig, ax
 
 
-@computed_on_cpu
-def plot_dominance_curve(
-    models: Models,
-    ax: Axes | None = None,
-    *,
-    marked: int | Mapping[str, int] | None = None,
-    levels: Sequence[float] = LEVELS,
-) -> tuple[Figure | None, Axes]:
-    """Draw classifiers over their thresholds in the accuracy-dominance space, with lines of equal area.
-
-    A curve begins at the left end, where all predictions are negative, and ends at the right, where all are positive.
-
-    Args:
-        models: name -> :class:`~imbtorch.ThresholdSweep`, its result, or ``[T, 2, 2]`` counts at each threshold; or
-            one of these.
-        ax: axes to draw into; by default those of a new figure.
-        marked: name -> index of the threshold to mark; for a single model, the index alone.
-        levels: areas at which lines of equal area are drawn, in (0, 1.5).
-
-    Returns:
-        The new figure (None if axes were given) and the axes.
-
-    Raises:
-        ValueError: for counts that are not ``[T, 2, 2]`` of the same samples with targets of both classes, and an
-            unknown name or index.
-        TypeError: for models that are neither counts nor sweeps.
-
-    Source: Garcia, Mollineda and Sanchez (2009), Figure 1; they name the curve as future work.
-
-    >>> from imbtorch import ThresholdSweep
-    >>> sweep = ThresholdSweep("f1")
-    >>> sweep.update(torch.tensor([0.2, 0.7, 0.9, 0.8]), torch.tensor([0, 1, 1, 0]))
-    >>> figure, axes = plot_dominance_curve({"my model": sweep})
-    >>> [text.get_text() for text in axes.get_legend().get_texts()]
-    ['out of reach of any classifier', 'lines of equal area', 'my model']
-    """
-    named = _named(models)
-    places = _places(marked, named)
-    ends = torch.tensor([[-1.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
-    curves = {name: _rising(counts, dominance_points(counts)) for name, counts in named.items()}
-    curves = {name: torch.cat((ends[:1], curve, ends[1:])) for name, curve in curves.items()}
-    points = {name: dominance_points(named[name])[index] for name, index in places.items()}
-    fig, ax = figure_and_axes(ax, (6.4, 5.6))
-    draw_dominance_space(ax, levels)
-    _draw_curves(ax, curves, points, _texts(models))
-    add_legend(ax, "below")
-    return fig, ax
-
-
 def _draw_roc(
     ax: Axes, named: Mapping[str, Tensor], places: Mapping[str, int], texts: Mapping[str, str], mark: str = MARK
 ) -> dict[str, list[float]]:
     """Draw ROC curves above random guessing, and return the operating points."""
     ends = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
-    curves = {name: _rising(counts, roc_points(counts)) for name, counts in named.items()}
+    curves = {name: rising(counts, roc_points(counts)) for name, counts in named.items()}
     curves = {name: torch.cat((ends[:1], curve, ends[1:])) for name, curve in curves.items()}
     points = {name: roc_points(named[name])[index] for name, index in places.items()}
     ax.plot([0, 1], [0, 1], color="0.4", linestyle=":", linewidth=1, zorder=1, label=GUESSING)
     ax.set(xlabel="False positive rate", ylabel="True positive rate", xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    return _draw_curves(ax, curves, points, texts, mark)
+    return draw_curves(ax, curves, points, texts, mark)
 
 
 def _draw_precision_recall(
@@ -290,7 +250,7 @@ def _draw_precision_recall(
     """
     curves = {}
     for name, counts in named.items():
-        curve = _rising(counts, precision_recall_points(counts))
+        curve = rising(counts, precision_recall_points(counts))
         curve = curve[~curve[:, 1].isnan()]  # precision is undefined where nothing is predicted positive
         curves[name] = torch.cat((curve[:1] * torch.tensor([0.0, 1.0]), curve))
     points = {name: precision_recall_points(named[name])[index] for name, index in places.items()}
@@ -301,16 +261,16 @@ def _draw_precision_recall(
         ax.fill_between(recall.tolist(), least, color="0.9", linewidth=0, zorder=0, label=UNREACHABLE)
         ax.axhline(share, color="0.4", linestyle=":", linewidth=1, zorder=1, label=GUESSING)
     ax.set(xlabel="Recall", ylabel="Precision", xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    return _draw_curves(ax, curves, points, texts, mark, drawstyle="steps-pre")
+    return draw_curves(ax, curves, points, texts, mark, drawstyle="steps-pre")
 
 
-def _texts(models: Models) -> dict[str, str]:
+def model_texts(models: Models) -> dict[str, str]:
     """Return the text of the legend for each model; a single model without a name has none."""
     names = list(models) if isinstance(models, Mapping) else []
     return dict(zip(names, display_names(names, len(names)), strict=True))
 
 
-def _named(models: Models) -> dict[str, Tensor]:
+def named_counts(models: Models) -> dict[str, Tensor]:
     """Return the counts of each model by its name; a single model has an empty name."""
     named = {}
     for name, model in (models if isinstance(models, Mapping) else {"": models}).items():
@@ -327,7 +287,7 @@ def _named(models: Models) -> dict[str, Tensor]:
     return named
 
 
-def _places(marked: int | Mapping[str, int] | None, named: Mapping[str, Tensor]) -> dict[str, int]:
+def marked_places(marked: int | Mapping[str, int] | None, named: Mapping[str, Tensor]) -> dict[str, int]:
     """Return the index of the marked threshold of each model that has one."""
     places = {"": marked} if isinstance(marked, int) else dict(marked or {})
     for name, index in places.items():
@@ -354,7 +314,7 @@ def _shares(named: Mapping[str, Tensor]) -> tuple[list[float], bool]:
     return shares, max(shares) - min(shares) <= 1e-6
 
 
-def _rising(counts: Tensor, points: Tensor) -> Tensor:
+def rising(counts: Tensor, points: Tensor) -> Tensor:
     """Sort points ``[T, 2]`` by the number of positive predictions, from few to many."""
     return points[counts.detach().cpu()[..., 1].sum(-1).argsort(stable=True)]
 
@@ -389,7 +349,7 @@ def _draw_isometrics(ax: Axes, lines: Tensor, levels: Sequence[float]) -> None:
     ax.plot([], [], color="0.55", linewidth=0.8, linestyle="dashed", label="lines of equal value, numbered")
 
 
-def _draw_curves(
+def draw_curves(
     ax: Axes,
     curves: Mapping[str, Tensor],
     points: Mapping[str, Tensor],

@@ -7,8 +7,10 @@ from torch import Tensor
 
 from imbtorch import measures as formulas
 from imbtorch.counts import Measure, check_square, double, evaluated, two_by_two
+from imbtorch.properties.isometrics import class_totals
 
 __all__ = [
+    "dominance_points",
     "equal_area_gmean",
     "feasible",
     "greatest_gmean",
@@ -114,3 +116,18 @@ def greatest_value(measure: Measure, dominance: Tensor, negatives: float, positi
     rates = two_by_two(tnr, 1 - tnr, 1 - tpr, tpr)
     totals = torch.tensor([[negatives], [positives]], dtype=torch.float64)
     return evaluated(measure, rates * totals).amax(-1)
+
+
+def dominance_points(counts: Tensor) -> Tensor:
+    """Compute dominance and G-mean at each threshold, ``[T, 2]`` in the order of the counts.
+
+    Args:
+        counts: ``[T, 2, 2]``; errors as in :func:`imbtorch.properties.isometrics.class_totals`.
+
+    Source: Garcia, Mollineda and Sanchez (2009), which name the curve over thresholds as future work.
+
+    >>> dominance_points(torch.tensor([[[8, 2], [0, 4]]]))
+    tensor([[0.2000, 0.8944]], dtype=torch.float64)
+    """
+    class_totals(counts)
+    return space_points(counts)

@@ -1,4 +1,4 @@
-"""Thresholds of a classifier in ROC, precision-recall and dominance space, and isometrics of measures there."""
+"""Thresholds of a classifier in ROC and precision-recall space, and isometrics of measures there."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from torch import Tensor
 
 from imbtorch.counts import Measure, check_square, evaluated, ratio, two_by_two
 from imbtorch.inference.scores import operating_rates
-from imbtorch.properties.dominance import space_points
 
 __all__ = [
     "class_totals",
-    "dominance_points",
     "least_precision",
     "precision_recall_isometrics",
     "precision_recall_points",
@@ -72,21 +70,6 @@ def precision_recall_points(counts: Tensor) -> Tensor:
     recall = roc_points(counts)[:, 1]
     false, true = counts.detach().cpu().double()[..., 1].unbind(-1)
     return torch.stack((recall, true / (true + false)), -1)
-
-
-def dominance_points(counts: Tensor) -> Tensor:
-    """Compute dominance and G-mean at each threshold, ``[T, 2]`` in the order of the counts.
-
-    Args:
-        counts: ``[T, 2, 2]``; errors as in :func:`class_totals`.
-
-    Source: Garcia, Mollineda and Sanchez (2009), which name the curve over thresholds as future work.
-
-    >>> dominance_points(torch.tensor([[[8, 2], [0, 4]]]))
-    tensor([[0.2000, 0.8944]], dtype=torch.float64)
-    """
-    class_totals(counts)
-    return space_points(counts)
 
 
 def least_precision(recall: Tensor, share: float) -> Tensor:
