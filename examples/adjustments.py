@@ -16,8 +16,8 @@ from torch import Tensor
 
 import imbtorch
 from imbtorch import LogitAdjustment, Margins
-from imbtorch.choosing.adjustments import Adjustments
-from imbtorch.inference.intervals import Interval
+from imbtorch.statistics.adjustments import Adjustments
+from imbtorch.statistics.intervals import Interval
 
 CLASSES, SAMPLES, CONFIDENCE = (3, 10, 56), (300, 1000), (1.0, 2.0)
 MEASURES = {

@@ -47,7 +47,8 @@ from torch.utils import benchmark
 
 import imbtorch
 from imbtorch import kernels
-from imbtorch.analysis import bootstrap, posterior, skew_map
+from imbtorch.papers import skew_map
+from imbtorch.statistics import bootstrap, posterior
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 PEERS = {name: importlib.util.find_spec(name) is not None for name in ("torcheval", "sklearn", "lightning")}

@@ -1,4 +1,4 @@
-"""Measures by simulation how honest the choice of an epoch is: `imbtorch.analysis.select_epoch` against the truth.
+"""Measures by simulation how honest the choice of an epoch is: `imbtorch.statistics.select_epoch` against the truth.
 
     python examples/choosing.py --quick                       # half a minute
     python examples/choosing.py --classes 2 --rare 10         # one case of the full run, some two minutes
@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 import imbtorch
-from imbtorch.analysis import posterior, select_epoch
+from imbtorch.statistics import posterior, select_epoch
 
 EPOCHS = 40
 COMMON = 200  # samples of the largest class

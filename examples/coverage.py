@@ -46,8 +46,8 @@ from torch import Tensor
 from tqdm import tqdm
 
 import imbtorch
-from imbtorch.analysis import Interval, beats_baseline, bootstrap, compare, paired_compare, posterior, select_epoch
-from imbtorch.inference.scores import area_interval, average_precision_interval
+from imbtorch.statistics import Interval, beats_baseline, bootstrap, compare, paired_compare, posterior, select_epoch
+from imbtorch.statistics.scores import area_interval, average_precision_interval
 
 Measures = dict[str, Callable[[Tensor], Tensor]]
 Limits = tuple[Tensor, Tensor]

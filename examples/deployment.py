@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 import imbtorch
-from imbtorch.plots import plot_prevalence
+from imbtorch.papers import plot_prevalence
 
 THRESHOLD = 0.8
 MEASURES = {

@@ -44,16 +44,17 @@ from torch.utils.data import DataLoader, SequentialSampler
 from train_digits import RARE, DigitClassifier, digits
 
 import imbtorch
-from imbtorch.analysis import measure_correlations, posterior, select_model, skew_map
-from imbtorch.plots import (
+from imbtorch.papers import (
+    measure_correlations,
     plot_accuracy_dominance,
-    plot_confusion_matrix,
     plot_correlations,
     plot_prevalence,
-    plot_selection,
     plot_sensitivity,
     plot_skew_map,
+    skew_map,
 )
+from imbtorch.plots import plot_confusion_matrix, plot_selection
+from imbtorch.statistics import posterior, select_model
 
 Measure = Callable[[Tensor], Tensor]
 

@@ -24,9 +24,9 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
 import imbtorch
-from imbtorch.analysis import Interval, OperatingPoint
 from imbtorch.metrics.sweep import ThresholdSweep
 from imbtorch.plots import plot_confusion_matrix
+from imbtorch.statistics import Interval, OperatingPoint
 
 
 def samples(seed: int) -> tuple[str, Tensor, Tensor]:

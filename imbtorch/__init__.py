@@ -2,16 +2,16 @@
 
 from typing import TYPE_CHECKING
 
-from imbtorch.clusters import cluster_ids
+from imbtorch.counting.clusters import cluster_ids
+from imbtorch.counting.sampler import ExactBatchSampler
 from imbtorch.counts import Counts, Margins, at_prevalence, margins, merge_classes, one_vs_rest
 from imbtorch.functional import confusion_matrix
 from imbtorch.measures import *
 from imbtorch.measures import __all__ as _measures
 from imbtorch.metrics import *
 from imbtorch.metrics import __all__ as _metrics
-from imbtorch.metrics.class_groups import shot_groups
+from imbtorch.readings.class_groups import shot_groups
 from imbtorch.rules import LogitAdjustment, Threshold
-from imbtorch.sampler import ExactBatchSampler
 from imbtorch.suggestions import did_you_mean as _did_you_mean
 
 __version__ = "0.4.0"

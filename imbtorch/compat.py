@@ -22,6 +22,7 @@ import torch
 from torchmetrics import Metric, MetricCollection
 
 __all__ = [
+    "LIGHTNINGS_SAMPLER_WARNING",
     "batch_value",
     "callback_of",
     "dealer_of_accelerate",

@@ -11,7 +11,37 @@ from torch import Tensor
 
 from imbtorch.suggestions import did_you_mean
 
-__all__ = ["Counts", "Margins", "at_prevalence", "margins", "merge_classes", "normalized", "one_vs_rest"]
+__all__ = [
+    "CountedMargins",
+    "Counts",
+    "Margins",
+    "Measure",
+    "Normalize",
+    "at_prevalence",
+    "check_choice",
+    "check_square",
+    "checked_function",
+    "confusion_counts",
+    "double",
+    "evaluated",
+    "has_float64",
+    "mapped",
+    "margins",
+    "matrix",
+    "merge_classes",
+    "normalized",
+    "of_each_class",
+    "one_vs_rest",
+    "ratio",
+    "reads_margins",
+    "rescaled",
+    "rescaled_rows",
+    "restore",
+    "shown_dtype",
+    "sums",
+    "targets",
+    "two_by_two",
+]
 
 Normalize: TypeAlias = Literal["true", "pred", "all"]
 
@@ -430,6 +460,18 @@ def sums(counts: Counts) -> Margins:
     if isinstance(counts, Margins):
         return CountedMargins(*counts)
     return CountedMargins(counts.diagonal(dim1=-2, dim2=-1), counts.sum(-1), counts.sum(-2))
+
+
+def targets(counts: Counts) -> Tensor:
+    """Return the number of targets of each class."""
+    return counts.actual if isinstance(counts, Margins) else counts.sum(-1)
+
+
+def confusion_counts(counts: Counts) -> Tensor:
+    """Return counts if they are a whole matrix, otherwise raise."""
+    if isinstance(counts, Margins):
+        raise ValueError("state='margins' keeps no confusion matrix; use state='matrix', or .local_margins")
+    return counts
 
 
 def mapped(counts: Counts, change: Callable[[Tensor], Tensor]) -> Counts:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, cast, get_args
 import torch
 from torch import Tensor
 
-from imbtorch.arguments import Task, Threshold, check_flag, refuses_arguments_of_others, spread
+from imbtorch.counting.arguments import Task, Threshold, check_flag, refuses_arguments_of_others, spread
+from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Normalize, check_choice, normalized
 from imbtorch.measures import __all__ as measures
 from imbtorch.readings.resolving import Measured, resolved
-from imbtorch.tasks import Counting
 
 __all__ = ["confusion_matrix", "evaluate"]
 

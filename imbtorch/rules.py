@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from imbtorch.compat import warn_caller
 from imbtorch.counts import has_float64
 
-__all__ = ["LogitAdjustment", "Threshold"]
+__all__ = ["LogitAdjustment", "Threshold", "checked_prior"]
 
 NAMED = 20  # most classes that an error names
 

@@ -359,7 +359,7 @@ class Facts(NamedTuple):
 
     reference: Callable[..., Value]
     kind: str  # OF_ALL, OF_EACH, OF_POSITIVE or OF_TWO
-    invariances: str  # signs in the order of the columns of imbtorch.analysis.invariance_table
+    invariances: str  # signs in the order of the columns of imbtorch.papers.invariance_table
     low: float
     high: float
     perfect: float  # its value where all samples are right

@@ -5,7 +5,8 @@ import numpy as np
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from imbtorch.analysis import Correlations, Interval
+from imbtorch.papers import Correlations
+from imbtorch.statistics import Interval
 
 mpl.use("Agg")
 

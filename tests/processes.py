@@ -26,7 +26,7 @@ CONTEXT.set_forkserver_preload(
     [
         "torch",
         "torchmetrics",
-        "imbtorch.analysis",
+        "imbtorch.statistics",
         "pytest",
         "hypothesis",
         "sklearn.metrics",

@@ -12,7 +12,8 @@ import imbtorch
 FILE = Path(__file__).with_name("public_surface.txt")
 MODULES = (
     "imbtorch",
-    "imbtorch.analysis",
+    "imbtorch.statistics",
+    "imbtorch.papers",
     "imbtorch.plots",
     "imbtorch.lightning",
     "imbtorch.huggingface",
@@ -20,10 +21,10 @@ MODULES = (
     "imbtorch.metrics.report_result.ReportResult",
     "imbtorch.metrics.sweep_result.SweepResult",
     "imbtorch.metrics.adjustment_result.LogitAdjustmentResult",
-    "imbtorch.choosing.adjustments.AdjustmentPoint",
+    "imbtorch.statistics.adjustments.AdjustmentPoint",
     "imbtorch.metrics.shared_result.ReportedValue",
-    "imbtorch.tables.Table",
-    "imbtorch.tables.Cell",
+    "imbtorch.readings.tables.Table",
+    "imbtorch.readings.tables.Cell",
     "imbtorch.lightning.validation_history.ValidationHistory",
 )
 

@@ -156,7 +156,7 @@ def test_a_measure_in_four_edits(copy):
     for name, edit in EDITS.items():
         edit(copy / name)
     metrics = (f"tests/metrics/test_{name}.py" for name in ("base", "catalogue", "confusion_matrix"))
-    done = run(copy, FORMULAS, CLASSES, "tests/measures", "tests/properties", *metrics)
+    done = run(copy, FORMULAS, CLASSES, "tests/measures", "tests/papers", *metrics)
     assert done.returncode == 0, done.stdout + done.stderr
     passed = re.findall(r"::(\S+?)(\[.*\])? PASSED", done.stdout)
     assert {name for name, _ in passed} >= GENERIC

@@ -19,14 +19,15 @@ from imbtorch import (
     Margins,
     ThresholdSweep,
     accuracy,
-    analysis,
     at_prevalence,
     confusion_matrix,
     f_score,
     margins,
     merge_classes,
     one_vs_rest,
+    papers,
     specificity,
+    statistics,
 )
 from imbtorch.counts import normalized
 
@@ -318,16 +319,16 @@ def test_rare_classes_keep_their_digits_on_a_device_with_deterministic_algorithm
 def test_what_is_no_function_of_counts_is_told_how_to_become_one(measure):
     counts, target = torch.tensor([[9, 1], [2, 3]]), torch.tensor([0, 1] * 6)
     for call in (
-        lambda: analysis.posterior(measure, counts),
-        lambda: analysis.bootstrap({"a": measure}, counts),
-        lambda: analysis.trivial(measure, counts),
-        lambda: analysis.skew(measure, counts),
-        lambda: analysis.select_epoch(torch.stack((target, 1 - target)), target, measure),
+        lambda: statistics.posterior(measure, counts),
+        lambda: statistics.bootstrap({"a": measure}, counts),
+        lambda: statistics.trivial(measure, counts),
+        lambda: papers.skew(measure, counts),
+        lambda: statistics.select_epoch(torch.stack((target, 1 - target)), target, measure),
     ):
         with pytest.raises(TypeError, match=r"must be a function of counts such as imbtorch\.imbalance_accuracy, got"):
             call()
     with pytest.raises(TypeError, match=r"must be a torch.Tensor, got list; use torch.stack\(predictions\)"):
-        analysis.select_epoch([target, target], target, imbtorch.accuracy)
+        statistics.select_epoch([target, target], target, imbtorch.accuracy)
     sweep = ThresholdSweep("f1")
     sweep.update(torch.tensor([0.2, 0.7]), torch.tensor([0, 1]))
     with pytest.raises(TypeError, match=r"at_least must be a dict of floors such as .*, got 0\.8"):

@@ -14,7 +14,7 @@ from imbtorch import ConfusionMatrixMetric
 from imbtorch.metrics.base import MetricArguments, TorchmetricsArguments
 
 ROOT = Path(__file__).parents[1]
-MODULES = "measures metrics analysis plots lightning huggingface"
+MODULES = "measures metrics statistics papers plots lightning huggingface"
 VALUES = {"Counts", "SOKOLOVA"}  # exported names that are neither classes nor functions
 QUESTIONS = {"What", "How", "Which", "Whether", "Where", "Who", "When", "Why"}
 VERBS = """

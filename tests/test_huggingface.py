@@ -12,8 +12,8 @@ from versions import import_or_skip
 
 import imbtorch
 from imbtorch import ImbalanceReport, confusion_matrix
-from imbtorch.analysis import posterior
 from imbtorch.huggingface import compute_metrics
+from imbtorch.statistics import posterior
 
 # --- compute_metrics of a transformers Trainer ----------------------------------------------------------------------
 

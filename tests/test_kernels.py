@@ -8,8 +8,8 @@ from processes import launch
 from versions import needs_simulated_device
 
 import imbtorch
-from imbtorch.batches import FAULTS, Batch
-from imbtorch.tasks import Counting
+from imbtorch.counting.batches import FAULTS, Batch
+from imbtorch.counting.tasks import Counting
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 

@@ -14,8 +14,8 @@ from versions import ONE_GRAPH, traced
 
 import imbtorch
 from imbtorch import ConfusionMatrix, Recall, confusion_matrix
-from imbtorch.batches import FAULTS
-from imbtorch.tasks import Counting
+from imbtorch.counting.batches import FAULTS
+from imbtorch.counting.tasks import Counting
 
 SYNCHRONISING = ("bincount", "unique", "nonzero", "_local_scalar_dense", "masked_select", "(bool)")
 

@@ -1,5 +1,6 @@
 """What users may import, name by name: whatever is added, renamed or lost shows here."""
 
+import ast
 import importlib
 import inspect
 import re
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import surface
+
+import imbtorch
 
 METRICS = """
 Accuracy AccuracyDominanceArea AdjustedBalancedAccuracy BalancedAccuracy BottomLine ClassBalanceAccuracy CohenKappa
@@ -31,16 +34,19 @@ NAMES = {
     """,
     "imbtorch.metrics": METRICS,
     "imbtorch.measures": MEASURES,
-    "imbtorch.analysis": """
-        BalancedAccuracyPosterior ChosenEpoch Comparison Correlations Interval InvarianceTable OperatingPoint
-        PrevalenceCurves SOKOLOVA Selection SensitivityCurves balanced_accuracy_posterior beats_baseline bootstrap
-        choice_caveats compare effective_skew_ratio implied_cost invariance_table invariances measure_correlations
-        paired_compare partial_auc perturbed_scores posterior prevalence_curves samples_needed select_epoch
-        select_model sensitivity_curves skew skew_delta skew_map skew_ratio skill trivial undominated
+    "imbtorch.statistics": """
+        BalancedAccuracyPosterior ChosenEpoch Comparison Interval OperatingPoint Selection
+        balanced_accuracy_posterior beats_baseline bootstrap choice_caveats compare paired_compare
+        partial_auc posterior samples_needed select_epoch select_model skill trivial undominated
+    """,
+    "imbtorch.papers": """
+        Correlations InvarianceTable PrevalenceCurves SOKOLOVA SensitivityCurves effective_skew_ratio
+        implied_cost invariance_table invariances measure_correlations perturbed_scores
+        plot_accuracy_dominance plot_correlations plot_dominance_curve plot_prevalence plot_sensitivity
+        plot_skew_map prevalence_curves sensitivity_curves skew skew_delta skew_map skew_ratio
     """,
     "imbtorch.plots": """
-        plot_accuracy_dominance plot_confusion_matrix plot_correlations plot_dominance_curve plot_precision_recall
-        plot_prevalence plot_roc plot_selection plot_sensitivity plot_skew_map plot_sweep plot_values
+        plot_confusion_matrix plot_precision_recall plot_roc plot_selection plot_sweep plot_values
     """,
     "imbtorch.huggingface": "compute_metrics",
     "imbtorch.lightning": """
@@ -88,3 +94,21 @@ def test_the_first_page_of_the_reference_names_some_thirty():
     assert [name for name in names if not is_public(name)] == []
     arguments = list(inspect.signature(importlib.import_module("imbtorch").ImbalanceReport).parameters)[:8]
     assert all(f"`{argument}`" in text for argument in arguments)  # those that its signature and docstring show first
+
+
+def test_modules_say_what_they_offer_each_other():
+    """A name that another module imports stands in ``__all__`` of its own module."""
+    sources = {}
+    for path in Path(imbtorch.__file__).parent.rglob("*.py"):
+        place = path.relative_to(Path(imbtorch.__file__).parents[1]).with_suffix("")
+        sources[".".join(place.parts).removesuffix(".__init__")] = path
+    hidden = set()
+    for module, path in sources.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module in sources and node.module != module:
+                if sources[node.module].name == "__init__.py":
+                    continue
+                names = {each.name for each in node.names} - {"*", "__all__"}
+                offered = set(getattr(importlib.import_module(node.module), "__all__", ()))
+                hidden |= {f"{node.module}.{name}" for name in names - offered}
+    assert hidden == set()

@@ -19,7 +19,17 @@ from torchmetrics import MetricCollection, MetricTracker
 from updates import CASES, LAYOUTS, SIZE, batch
 
 import imbtorch
-from imbtorch import HandTill, ImbalanceReport, LogitAdjustmentSweep, Recall, ThresholdSweep, analysis, counts, plots
+from imbtorch import (
+    HandTill,
+    ImbalanceReport,
+    LogitAdjustmentSweep,
+    Recall,
+    ThresholdSweep,
+    counts,
+    papers,
+    plots,
+    statistics,
+)
 from imbtorch.metrics import catalogue
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="needs torch 2.10, whose backends can be written in Python")
@@ -636,44 +646,44 @@ def drawn():
 
 
 ANALYSIS = {
-    "posterior": lambda put: analysis.posterior(imbtorch.recall, put(TABLE), samples=200, **drawn()),
-    "posterior of several": lambda put: analysis.posterior(MEASURES, put(TABLE), samples=200, **drawn()),
-    "draws": lambda put: analysis.posterior(imbtorch.recall, put(TABLE), samples=200, draws=True, **drawn()).draws,
-    "bootstrap": lambda put: analysis.bootstrap(imbtorch.recall, put(TABLE), samples=200, **drawn()),
-    "clusters": lambda put: analysis.bootstrap(
+    "posterior": lambda put: statistics.posterior(imbtorch.recall, put(TABLE), samples=200, **drawn()),
+    "posterior of several": lambda put: statistics.posterior(MEASURES, put(TABLE), samples=200, **drawn()),
+    "draws": lambda put: statistics.posterior(imbtorch.recall, put(TABLE), samples=200, draws=True, **drawn()).draws,
+    "bootstrap": lambda put: statistics.bootstrap(imbtorch.recall, put(TABLE), samples=200, **drawn()),
+    "clusters": lambda put: statistics.bootstrap(
         imbtorch.recall, put(torch.stack([TABLE] * 4)), samples=200, clusters=True, **drawn()
     ),
-    "exact": lambda put: analysis.balanced_accuracy_posterior(put(TABLE), points=1000).quantile(0.1),
-    "compare": lambda put: analysis.compare(imbtorch.recall, put(TABLE), put(TABLE.T), samples=200, **drawn()),
-    "paired_compare": lambda put: analysis.paired_compare(
+    "exact": lambda put: statistics.balanced_accuracy_posterior(put(TABLE), points=1000).quantile(0.1),
+    "compare": lambda put: statistics.compare(imbtorch.recall, put(TABLE), put(TABLE.T), samples=200, **drawn()),
+    "paired_compare": lambda put: statistics.paired_compare(
         imbtorch.recall, put(GUESSES[0]), put(GUESSES[1]), put(TARGET), 3, samples=200, **drawn()
     ),
-    "beats_baseline": lambda put: analysis.beats_baseline(imbtorch.recall, put(TABLE), samples=200, **drawn()),
-    "skill": lambda put: analysis.skill(imbtorch.recall, put(TABLE)),
-    "trivial": lambda put: analysis.trivial(imbtorch.recall, put(TABLE)),
-    "samples_needed": lambda put: analysis.samples_needed(
+    "beats_baseline": lambda put: statistics.beats_baseline(imbtorch.recall, put(TABLE), samples=200, **drawn()),
+    "skill": lambda put: statistics.skill(imbtorch.recall, put(TABLE)),
+    "trivial": lambda put: statistics.trivial(imbtorch.recall, put(TABLE)),
+    "samples_needed": lambda put: statistics.samples_needed(
         imbtorch.recall, put(RATES), put(torch.tensor([0.9, 0.1])), 0.5, test_sets=20, samples=20
     ),
-    "select_epoch": lambda put: analysis.select_epoch(
+    "select_epoch": lambda put: statistics.select_epoch(
         put(GUESSES), put(TARGET), MEASURES, repeats=4, samples=100, **drawn()
     ),
-    "select_model": lambda put: str(analysis.select_model({"a": put(TABLE), "b": put(TABLE.T)}, MEASURES)),
-    "choice_caveats": lambda put: analysis.choice_caveats(
+    "select_model": lambda put: str(statistics.select_model({"a": put(TABLE), "b": put(TABLE.T)}, MEASURES)),
+    "choice_caveats": lambda put: statistics.choice_caveats(
         put(torch.stack([TABLE] * 3)), put(torch.tensor([0.5, 0.6, 0.6]))
     ),
-    "undominated": lambda put: analysis.undominated(put(torch.tensor([[0.1, 0.2], [0.3, 0.1], [0.0, 0.0]]))),
-    "partial_auc": lambda put: analysis.partial_auc(put(BINARY)),
-    "invariances": lambda put: analysis.invariances(imbtorch.accuracy, samples=8),
-    "measure_correlations": lambda put: analysis.measure_correlations(TWO, [0.1], n=100, draws=2),
-    "perturbed_scores": lambda put: analysis.perturbed_scores(12, 0.25, 0.1, 0.1, **drawn()),
-    "prevalence_curves": lambda put: analysis.prevalence_curves(TWO, put(BINARY), steps=5),
-    "sensitivity_curves": lambda put: analysis.sensitivity_curves(TWO, put(torch.tensor([9, 5])), steps=5),
-    "skew": lambda put: analysis.skew(imbtorch.imbalance_accuracy, put(TABLE)),
-    "skew_delta": lambda put: analysis.skew_delta(imbtorch.imbalance_accuracy, put(TABLE)),
-    "skew_ratio": lambda put: analysis.skew_ratio(imbtorch.accuracy, put(BINARY)),
-    "effective_skew_ratio": lambda put: analysis.effective_skew_ratio(imbtorch.accuracy, put(BINARY)),
-    "skew_map": lambda put: analysis.skew_map(imbtorch.accuracy, 3, 4),
-    "implied_cost": lambda put: analysis.implied_cost(imbtorch.imbalance_accuracy, put(TABLE)),
+    "undominated": lambda put: statistics.undominated(put(torch.tensor([[0.1, 0.2], [0.3, 0.1], [0.0, 0.0]]))),
+    "partial_auc": lambda put: statistics.partial_auc(put(BINARY)),
+    "invariances": lambda put: papers.invariances(imbtorch.accuracy, samples=8),
+    "measure_correlations": lambda put: papers.measure_correlations(TWO, [0.1], n=100, draws=2),
+    "perturbed_scores": lambda put: papers.perturbed_scores(12, 0.25, 0.1, 0.1, **drawn()),
+    "prevalence_curves": lambda put: papers.prevalence_curves(TWO, put(BINARY), steps=5),
+    "sensitivity_curves": lambda put: papers.sensitivity_curves(TWO, put(torch.tensor([9, 5])), steps=5),
+    "skew": lambda put: papers.skew(imbtorch.imbalance_accuracy, put(TABLE)),
+    "skew_delta": lambda put: papers.skew_delta(imbtorch.imbalance_accuracy, put(TABLE)),
+    "skew_ratio": lambda put: papers.skew_ratio(imbtorch.accuracy, put(BINARY)),
+    "effective_skew_ratio": lambda put: papers.effective_skew_ratio(imbtorch.accuracy, put(BINARY)),
+    "skew_map": lambda put: papers.skew_map(imbtorch.accuracy, 3, 4),
+    "implied_cost": lambda put: papers.implied_cost(imbtorch.imbalance_accuracy, put(TABLE)),
     "merge_classes": lambda put: imbtorch.merge_classes(put(TABLE), {"a": ["x"], "b": ["y", "z"]}, "xyz"),
     "at_prevalence": lambda put: imbtorch.at_prevalence(put(TABLE), put(torch.tensor([0.5, 0.3, 0.2]))),
     "confusion_matrix": lambda put: imbtorch.confusion_matrix(
@@ -698,7 +708,7 @@ def test_analysis_while_the_device_is_the_default(name):
 
 
 def test_every_function_of_counts_is_tried():
-    functions = {name for name in analysis.__all__ if name.islower()}
+    functions = {name for name in [*papers.__all__, *statistics.__all__] if name.islower()}
     assert functions - set(ANALYSIS) == {"balanced_accuracy_posterior", "invariance_table"}  # "exact", and a table
 
 
@@ -741,15 +751,15 @@ PLOTS = {
     "adjustments": lambda: updated_on_default(SWEEPS["floors"]()).plot(),
     "confusion matrix": lambda: plots.plot_confusion_matrix(torch.tensor(TABLE.tolist())),
     "values": lambda: plots.plot_values(torch.tensor([0.5, 0.25])),
-    "accuracy and dominance": lambda: plots.plot_accuracy_dominance(torch.tensor([[0.1, 0.8]])),
-    "skew map": lambda: plots.plot_skew_map(analysis.skew_map(imbtorch.precision, 5, 8)),
-    "correlations": lambda: plots.plot_correlations(ANALYSIS["measure_correlations"](moved), "accuracy"),
-    "prevalence": lambda: plots.plot_prevalence(TWO, torch.tensor(BINARY.tolist())),
-    "sensitivity": lambda: plots.plot_sensitivity(TWO, [5, 9]),
+    "accuracy and dominance": lambda: papers.plot_accuracy_dominance(torch.tensor([[0.1, 0.8]])),
+    "skew map": lambda: papers.plot_skew_map(papers.skew_map(imbtorch.precision, 5, 8)),
+    "correlations": lambda: papers.plot_correlations(ANALYSIS["measure_correlations"](moved), "accuracy"),
+    "prevalence": lambda: papers.plot_prevalence(TWO, torch.tensor(BINARY.tolist())),
+    "sensitivity": lambda: papers.plot_sensitivity(TWO, [5, 9]),
     "selection": lambda: plots.plot_selection({"a": [0.1, 0.5], "b": [0.9, 0.4]}, selected={"a": 1}),
     "roc": lambda: plots.plot_roc(swept_counts(), measure=imbtorch.accuracy),
     "precision and recall": lambda: plots.plot_precision_recall(swept_counts(), measure=imbtorch.accuracy),
-    "dominance": lambda: plots.plot_dominance_curve(swept_counts()),
+    "dominance": lambda: papers.plot_dominance_curve(swept_counts()),
     "thresholds": lambda: plots.plot_sweep(torch.tensor([0.2, 0.6]), torch.tensor([0.3, 0.7])),
 }
 

@@ -84,7 +84,14 @@ PAGES = {  # what readers look for, and the page that must be among the results
 
 
 def test_each_public_object_has_a_page_with_its_signature_once(site):
-    for module in ("imbtorch", "imbtorch.analysis", "imbtorch.plots", "imbtorch.lightning", "imbtorch.huggingface"):
+    for module in (
+        "imbtorch",
+        "imbtorch.statistics",
+        "imbtorch.papers",
+        "imbtorch.plots",
+        "imbtorch.lightning",
+        "imbtorch.huggingface",
+    ):
         for name in importlib.import_module(module).__all__:
             (page,) = site.glob(f"api/*/{name}.html")
             text = page.read_text(encoding="utf-8")

@@ -87,7 +87,14 @@ def relink(app: Sphinx, path: Path, page: str, text: list[str]) -> None:
 
 # --- objects ----------------------------------------------------------------------------------------------------------
 
-PUBLIC = ("imbtorch", "imbtorch.analysis", "imbtorch.plots", "imbtorch.lightning", "imbtorch.huggingface")
+PUBLIC = (
+    "imbtorch",
+    "imbtorch.statistics",
+    "imbtorch.papers",
+    "imbtorch.plots",
+    "imbtorch.lightning",
+    "imbtorch.huggingface",
+)
 
 
 def public_name(value: object) -> str | None:

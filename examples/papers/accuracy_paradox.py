@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 import imbtorch
-from imbtorch.analysis import skill, trivial
+from imbtorch.statistics import skill, trivial
 
 POINTS = {  # TPR and TNR of predictions that look at nothing, of the perfect ones, and of those always wrong
     "always positive": (1.0, 0.0),

@@ -48,7 +48,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 import imbtorch
-from imbtorch.plots import plot_accuracy_dominance
+from imbtorch.papers import plot_accuracy_dominance
 
 CLASSIFIERS = {
     "1-NN": lambda seed: KNeighborsClassifier(n_neighbors=1),

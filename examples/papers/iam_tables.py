@@ -38,8 +38,8 @@ from torch import Tensor
 from tqdm import tqdm
 
 import imbtorch
-from imbtorch.analysis import Selection, select_model
-from imbtorch.plots import plot_sensitivity
+from imbtorch.papers import plot_sensitivity
+from imbtorch.statistics import Selection, select_model
 
 MEASURES = {
     "ACC": imbtorch.accuracy,

@@ -18,8 +18,14 @@ from torch import Tensor
 from tqdm import tqdm
 
 import imbtorch
-from imbtorch.analysis import SOKOLOVA, Correlations, invariance_table, measure_correlations, perturbed_scores
-from imbtorch.plots import plot_correlations
+from imbtorch.papers import (
+    SOKOLOVA,
+    Correlations,
+    invariance_table,
+    measure_correlations,
+    perturbed_scores,
+    plot_correlations,
+)
 
 MEASURES: dict[str, Callable[[Tensor], Tensor]] = {
     "accuracy": imbtorch.accuracy,

@@ -16,8 +16,8 @@ from matplotlib import pyplot as plt
 from torch import Tensor
 
 import imbtorch
-from imbtorch.analysis import partial_auc, skew, skew_map, skew_ratio
-from imbtorch.plots import plot_skew_map
+from imbtorch.papers import plot_skew_map, skew, skew_map, skew_ratio
+from imbtorch.statistics import partial_auc
 
 Form = Callable[[Tensor, Tensor, float, float], Tensor]  # of true positives and negatives, all positives and negatives
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from imbtorch.choosing.ties import TIES, Ties
 from imbtorch.compat import logged
 from imbtorch.counts import check_choice
 from imbtorch.lightning.base import Callback
+from imbtorch.statistics.ties import TIES, Ties
 
 if TYPE_CHECKING:
     from lightning.pytorch.callbacks import ModelCheckpoint as LightningCheckpoint

@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from imbtorch.inference.intervals import Interval
-from imbtorch.metrics.readings import LEVEL
 from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.metrics.shared_result import SharedResult
 from imbtorch.metrics.sweep import ThresholdSweep
 from imbtorch.plots import plot_values
+from imbtorch.readings.readings import LEVEL
+from imbtorch.statistics.intervals import Interval
 
 __all__ = ["drawings"]
 

@@ -29,14 +29,14 @@ from imbtorch.compat import (
     stop_ignoring,
     warn_once,
 )
+from imbtorch.counting.sampler import ExactBatchSampler
 from imbtorch.lightning.base import Callback, is_fitting, shared_results
 from imbtorch.metrics.base import CountsMetric
 from imbtorch.metrics.shared_result import ReportedValue, SharedResult
 from imbtorch.metrics.state import SyncedMetric
-from imbtorch.sampler import ExactBatchSampler
 from imbtorch.suggestions import nearest_name, one_slip_apart
 
-__all__ = ["MonitorGuard"]
+__all__ = ["MonitorGuard", "guards"]
 
 LoggedMetric: TypeAlias = SyncedMetric | ReportedValue
 

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imbtorch.choosing.epochs import ChosenEpoch
 from imbtorch.compat import warn_once
 from imbtorch.lightning.base import Callback, is_fitting, reports
 from imbtorch.lightning.checkpoint_watcher import CheckpointWatcher
@@ -27,7 +26,8 @@ from imbtorch.lightning.validation_history import FollowedReport, PackedCounts, 
 from imbtorch.measures.traits import by_any_name
 from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.plots import plot_selection
-from imbtorch.tables import Table
+from imbtorch.readings.tables import Table
+from imbtorch.statistics.epochs import ChosenEpoch
 
 __all__ = ["SelectionSummary"]
 
@@ -49,10 +49,10 @@ class SelectionSummary(Callback):
     the latest. Values that a checkpoint callback monitors get a column even if ``measures`` leaves them out.
 
     **Correction for the choice.** The best of many epochs looks better than it is. With ``predictions=True`` the choice
-    is repeated on random halves of the samples (:func:`imbtorch.analysis.select_epoch`). For each measure the table
+    is repeated on random halves of the samples (:func:`imbtorch.statistics.select_epoch`). For each measure the table
     then adds the corrected value with its interval, the share of the halves that select the same epoch (``-`` where
     epochs tie), the number of epochs indistinguishable from it, and how much worse than the best these may be; the
-    attribute ``choices`` maps each measure to its :class:`~imbtorch.analysis.ChosenEpoch`, which names them. Epochs
+    attribute ``choices`` maps each measure to its :class:`~imbtorch.statistics.ChosenEpoch`, which names them. Epochs
     can tie in halves only, and each half keeps the latest or the earliest by the same rule. The rule therefore changes
     corrected values and stability, even of an epoch that ties with no other.
 
@@ -69,7 +69,8 @@ class SelectionSummary(Callback):
     **Output.** Loggers get the table as ``<report>_selection_table`` (Weights & Biases as rows, with ``_notes`` apart)
     and, if matplotlib is installed, a picture of all measures over the epochs as ``<report>_selection``. A CSV logger
     writes both beside its log, the picture in ``figures``. Loggers that take no text get neither. Validations within
-    one epoch are named by their step. To compare models without Lightning, see :func:`imbtorch.analysis.select_model`.
+    one epoch are named by their step. To compare models without Lightning, see
+    :func:`imbtorch.statistics.select_model`.
 
     Args:
         report: attribute of the report, such as ``"val"``; by default the one that validation computes. A module with

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imbtorch.choosing.ties import Ties, best_first
 from imbtorch.counts import Counts, Margins, sums
-from imbtorch.inference.intervals import Interval, posterior
 from imbtorch.metrics.report import ImbalanceReport
+from imbtorch.statistics.intervals import Interval, posterior
+from imbtorch.statistics.ties import Ties, best_first
 
 __all__ = ["Column", "FollowedReport", "PackedCounts", "ValidationHistory", "read_column"]
 
@@ -142,8 +142,8 @@ class ValidationHistory:
         steps: M numbers of optimizer steps that had been taken.
         counts: ``"epoch 3"``, or ``"epoch 3, step 40"`` where an epoch has several -> its counts: ``[K, K]``,
             ``[L, 2, 2]`` or :class:`~imbtorch.counts.Margins`. A mapping of matrices is what
-            :func:`imbtorch.analysis.select_model` takes. Matrices are made on demand: only the cells that are not zero
-            are kept.
+            :func:`imbtorch.statistics.select_model` takes. Matrices are made on demand: only the cells that are not
+            zero are kept.
         margins: margins of all counts, ``[M, K]`` or ``[M, L, 2]`` each.
         values: name of a measure -> float64 ``[M]``; without names before the first ``fit``.
         best: name of a measure with a direction -> indices of its best validations, the one to keep first; none where

@@ -256,7 +256,7 @@ def imbalance_accuracy(counts: Counts, average: ClassAverage = "macro") -> Tenso
     - Absent classes take no part, so a validation set that lacks some classes can have a higher IAM.
     - IAM is biased low in small classes, because the larger of two noisy numbers is too large on average: with 20
       samples a class and recalls of .7 by some .10, with 10 by .14, with 5 by .19 (thirty classes,
-      ``examples/coverage.md``). Compare it only on the same samples. :func:`imbtorch.analysis.posterior` has
+      ``examples/coverage.md``). Compare it only on the same samples. :func:`imbtorch.statistics.posterior` has
       intervals that take the bias into account.
 
     Args:

@@ -10,7 +10,21 @@ from torch import Tensor
 
 from imbtorch.counts import Counts, Measure, check_choice, margins, ratio
 
-__all__ = ["Average", "ClassAverage", "Measure", "class_mean"]
+__all__ = [
+    "Average",
+    "ClassAverage",
+    "Measure",
+    "averaged",
+    "check_two",
+    "class_distances",
+    "class_mean",
+    "defined",
+    "mean_where",
+    "quotient",
+    "root",
+    "two_rates",
+    "xlogx",
+]
 
 ClassAverage: TypeAlias = Literal["macro", "weighted", "none", "min"] | None
 Average: TypeAlias = Literal["macro", "weighted", "none", "min", "micro", "binary"] | None

@@ -16,6 +16,8 @@ from imbtorch.counts import check_choice
 
 __all__ = [
     "CATALOGUE",
+    "PER_CLASS",
+    "PER_CLASS_OR_POSITIVE",
     "Traits",
     "arguments_of",
     "by_any_name",

@@ -10,24 +10,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imbtorch.arguments import check_generator
-from imbtorch.choosing.adjustments import AdjustmentPoint, Adjustments, at, summed
-from imbtorch.choosing.thresholds import Limits
+from imbtorch.counting.arguments import check_generator
+from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Margins, Measure, evaluated
-from imbtorch.inference.intervals import Interval, check_level
 from imbtorch.measures.traits import by_any_name
-from imbtorch.metrics.limits import checked_floors
-from imbtorch.metrics.readings import values_of_class_groups, values_of_classes
-from imbtorch.metrics.result import Result
-from imbtorch.metrics.rows import Row
 from imbtorch.readings.averaging import AveragedMeasure
+from imbtorch.readings.limits import checked_floors
+from imbtorch.readings.readings import values_of_class_groups, values_of_classes
 from imbtorch.readings.resolving import PER_CLASS, Measured, directed, of_name, resolved
+from imbtorch.readings.result import Result
+from imbtorch.readings.rows import Row
+from imbtorch.readings.tables import Table
 from imbtorch.rules import LogitAdjustment
+from imbtorch.statistics.adjustments import AdjustmentPoint, Adjustments, at, summed
+from imbtorch.statistics.intervals import Interval, check_level
+from imbtorch.statistics.thresholds import Limits
 from imbtorch.suggestions import did_you_mean, first_names
-from imbtorch.tables import Table
-from imbtorch.tasks import Counting
 
-__all__ = ["AdjustmentSettings", "LogitAdjustmentResult"]
+__all__ = ["AdjustmentSettings", "LogitAdjustmentResult", "maximised", "of_margins"]
 
 SHOWN = ("accuracy", "balanced_accuracy", "f1", "gmean", "iam", "mcc")  # measures of the table
 DRAWN = ("accuracy", "balanced_accuracy")  # measures of the picture beside the swept one
@@ -81,7 +81,7 @@ class AdjustmentSettings:
         return known[name].function
 
     def checked_limits(self, at_least: Mapping[str, float] | None) -> Limits:
-        """Check floors of measures; raise as :func:`~imbtorch.metrics.limits.checked_floors`."""
+        """Check floors of measures; raise as :func:`~imbtorch.readings.limits.checked_floors`."""
         return {} if at_least is None else checked_floors(at_least, lambda name: self.named(name, "at_least"))
 
 
@@ -196,7 +196,7 @@ class LogitAdjustmentResult(Result):
                 the floors of the sweep for its own measure, none for another.
 
         Returns:
-            The point as :class:`~imbtorch.choosing.adjustments.AdjustmentPoint`, which
+            The point as :class:`~imbtorch.statistics.adjustments.AdjustmentPoint`, which
             :meth:`imbtorch.LogitAdjustment.take` accepts.
 
         Raises:

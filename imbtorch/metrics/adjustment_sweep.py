@@ -10,12 +10,10 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.choosing.adjustments import AdjustmentPoint, Adjustments
-from imbtorch.choosing.thresholds import InfeasibleError, worst_value
 from imbtorch.compat import warn_caller
+from imbtorch.counting.adjusted_margins import AdjustedMargins
+from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Margins, evaluated
-from imbtorch.inference.intervals import Interval
-from imbtorch.metrics.adjusted_margins import AdjustedMargins
 from imbtorch.metrics.adjustment_result import (
     AdjustmentSettings,
     LogitAdjustmentResult,
@@ -23,14 +21,16 @@ from imbtorch.metrics.adjustment_result import (
     of_margins,
 )
 from imbtorch.metrics.base import Counter, OnInvalid, TorchmetricsArguments, canonical
-from imbtorch.metrics.class_groups import checked_class_groups
-from imbtorch.metrics.rows import Row, shown
 from imbtorch.metrics.shared_result import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
+from imbtorch.readings.class_groups import checked_class_groups
 from imbtorch.readings.resolving import Measured, directed
+from imbtorch.readings.rows import Row, shown
+from imbtorch.readings.tables import Table
 from imbtorch.rules import checked_prior
-from imbtorch.tables import Table
-from imbtorch.tasks import Counting
+from imbtorch.statistics.adjustments import AdjustmentPoint, Adjustments
+from imbtorch.statistics.intervals import Interval
+from imbtorch.statistics.thresholds import InfeasibleError, worst_value
 
 __all__ = ["LogitAdjustmentSweep"]
 

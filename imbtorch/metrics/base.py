@@ -15,17 +15,28 @@ from torch import Tensor
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
-from imbtorch.batches import FAULTS, Batch
 from imbtorch.compat import warn_once
-from imbtorch.counts import Counts, Margins, check_choice, shown_dtype, sums
-from imbtorch.kernels import reading_is_free
+from imbtorch.counting.batches import FAULTS, Batch
+from imbtorch.counting.kernels import reading_is_free
+from imbtorch.counting.tasks import Counting, Layout, Task, Threshold
+from imbtorch.counts import Counts, Margins, check_choice, confusion_counts, shown_dtype, sums
 from imbtorch.measures import Average
 from imbtorch.metrics.state import Setting, SummedState, digest
 from imbtorch.suggestions import first_names
-from imbtorch.tasks import Counting, Layout, Task, Threshold
 from imbtorch.waiting import rank_zero
 
-__all__ = ["CountsMetric", "LocalCounts"]
+__all__ = [
+    "NO_BUCKETS",
+    "UNSURE",
+    "Counter",
+    "CountsMetric",
+    "LocalCounts",
+    "MetricArguments",
+    "OnInvalid",
+    "TorchmetricsArguments",
+    "canonical",
+    "uncounted_text",
+]
 
 OnInvalid = Literal["raise", "warn"]
 
@@ -88,17 +99,30 @@ SYNCED = "The metric is synced; call unsync() before forward()."
 
 
 class Counter(Protocol):
-    """Interface of the objects that count the batches of a metric, such as :class:`~imbtorch.tasks.Counting`."""
+    """Interface of the objects that count batches, such as :class:`~imbtorch.counting.tasks.Counting`."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Identifier that differs between counters that count differently."""
+
     @property
-    def length(self) -> int: ...
-    def zeros(self, device: torch.device | None = None) -> Tensor: ...
-    def read(self, preds: Tensor, target: Tensor) -> Batch: ...
-    def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None: ...
-    def counts(self, state: Tensor) -> Counts: ...
-    def faults(self, state: Tensor) -> Tensor: ...
+    def length(self) -> int:
+        """Number of cells of a state."""
+
+    def zeros(self, device: torch.device | None = None) -> Tensor:
+        """Return an empty state."""
+
+    def read(self, preds: Tensor, target: Tensor) -> Batch:
+        """Check a batch."""
+
+    def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
+        """Add a batch to a state in place."""
+
+    def counts(self, state: Tensor) -> Counts:
+        """View a state as counts."""
+
+    def faults(self, state: Tensor) -> Tensor:
+        """Return the tallies of invalid samples."""
 
 
 class CountsMetric(SummedState):
@@ -529,15 +553,3 @@ class LocalCounts(CountsMetric):
     def remove_listener(self, listener: Listener) -> None:
         """Stop calling a function that :meth:`add_listener` was given; unknown functions are ignored."""
         self._listeners = [known for known in self._listeners if known is not listener]
-
-
-def targets(counts: Counts) -> Tensor:
-    """Return the number of targets of each class."""
-    return counts.actual if isinstance(counts, Margins) else counts.sum(-1)
-
-
-def confusion_counts(counts: Counts) -> Tensor:
-    """Return counts if they are a whole matrix, otherwise raise."""
-    if isinstance(counts, Margins):
-        raise ValueError("state='margins' keeps no confusion matrix; use state='matrix', or .local_margins")
-    return counts

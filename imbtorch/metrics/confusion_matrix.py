@@ -13,16 +13,19 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
+from imbtorch.counting.tasks import Counting, Layout, Task, Threshold
 from imbtorch.counts import (
     Counts,
     Margins,
     Normalize,
     check_choice,
     check_square,
+    confusion_counts,
     has_float64,
     normalized,
     rescaled,
     sums,
+    targets,
 )
 from imbtorch.measures import (
     Average,
@@ -44,15 +47,12 @@ from imbtorch.metrics.base import (
     OnInvalid,
     TorchmetricsArguments,
     canonical,
-    confusion_counts,
-    targets,
 )
 from imbtorch.metrics.state import Setting
 from imbtorch.readings.averaging import AveragedMeasure, chosen_average
-from imbtorch.tasks import Counting, Layout, Task, Threshold
 
 if TYPE_CHECKING:
-    from imbtorch.inference.intervals import Interval
+    from imbtorch.statistics.intervals import Interval
 
 __all__ = ["ConfusionMatrix", "ConfusionMatrixMetric"]
 
@@ -266,7 +266,7 @@ class ConfusionMatrixMetric(LocalCounts):
         (:func:`imbtorch.at_prevalence`). Recall and the measures that depend on recalls alone (balanced accuracy,
         G-mean; for two classes also specificity, dominance and IBA) keep their values; precision, F-score, accuracy,
         CBA, IAM and MCC change. To get an interval of the value in that population, pass
-        ``lambda counts: metric.evaluate(at_prevalence(counts, prevalence))`` to :func:`imbtorch.analysis.posterior`.
+        ``lambda counts: metric.evaluate(at_prevalence(counts, prevalence))`` to :func:`imbtorch.statistics.posterior`.
 
         Args:
             prevalence: ``[K]`` shares of the classes in that population, in any unit (``[1000, 1]``); for multilabel
@@ -310,7 +310,8 @@ class ConfusionMatrixMetric(LocalCounts):
         the value, the interval of a mean over classes covers the classes that have targets; a warning names the others.
 
         Args:
-            method: :func:`imbtorch.analysis.posterior` or :func:`imbtorch.analysis.bootstrap` of independent samples.
+            method: :func:`imbtorch.statistics.posterior` or :func:`imbtorch.statistics.bootstrap` of independent
+                samples.
             samples: number of draws.
             level: probability that the interval holds.
             generator: source of randomness, on the CPU.
@@ -319,15 +320,15 @@ class ConfusionMatrixMetric(LocalCounts):
                 labels (``average="none"``) while each of their samples is a cluster of its own.
 
         Returns:
-            :class:`imbtorch.analysis.Interval` of the shape of ``compute()``.
+            :class:`imbtorch.statistics.Interval` of the shape of ``compute()``.
 
         Raises:
             ValueError: for ``state="margins"``, which does not keep the matrix to draw; for ``average="min"``, since an
                 interval of the lowest of several uncertain values does not cover it; for weighted counts, which do not
                 hold the number of samples; for ``clusters=True`` without clusters.
         """
-        from imbtorch.inference.intervals import bootstrap, posterior
-        from imbtorch.metrics.buckets import resample_buckets
+        from imbtorch.readings.buckets import resample_buckets
+        from imbtorch.statistics.intervals import bootstrap, posterior
 
         if self.weighted:
             raise ValueError(UNSURE)

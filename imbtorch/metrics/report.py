@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
+from imbtorch.counting.tasks import Counting, Layout, Task, Threshold
 from imbtorch.counts import Counts, Margins, double, mapped, ratio, sums
-from imbtorch.inference.intervals import Interval
 from imbtorch.measures.traits import by_any_name, by_key
 from imbtorch.metrics.base import (
     NO_BUCKETS,
@@ -23,19 +23,19 @@ from imbtorch.metrics.base import (
     TorchmetricsArguments,
     canonical,
 )
-from imbtorch.metrics.class_groups import checked_class_groups
-from imbtorch.metrics.few_samples import few_samples_text
-from imbtorch.metrics.groups import checked_group_names, checked_per_group, group_problems, report_memory
-from imbtorch.metrics.readings import Readings, Value, values_of_class_groups, values_of_classes
 from imbtorch.metrics.report_result import ReportResult
-from imbtorch.metrics.rows import Row, Snapshot
 from imbtorch.metrics.shared_result import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.readings.averaging import AtPrevalence, AveragedMeasure
+from imbtorch.readings.class_groups import checked_class_groups
+from imbtorch.readings.few_samples import few_samples_text
+from imbtorch.readings.groups import checked_group_names, checked_per_group, group_problems, report_memory
+from imbtorch.readings.readings import Readings, Value, values_of_class_groups, values_of_classes
 from imbtorch.readings.resolving import Measured, named_measures, per_class_measures, resolved
+from imbtorch.readings.rows import Row, Snapshot
+from imbtorch.readings.tables import Table
+from imbtorch.statistics.intervals import Interval
 from imbtorch.suggestions import did_you_mean, first_names
-from imbtorch.tables import Table
-from imbtorch.tasks import Counting, Layout, Task, Threshold
 
 __all__ = ["ImbalanceReport"]
 
@@ -105,8 +105,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
             ``[2, 2]`` of each label and returns one value).
         intervals: True to report ``<name>_low`` and ``<name>_high`` for all ``measures``, or a list of names such as
             ``["iam", "recall/fraud"]``; False by default. They are the bounds of the 95 % posterior interval
-            (:func:`imbtorch.analysis.posterior`), or with ``clusters`` of the cluster bootstrap
-            (:func:`imbtorch.analysis.bootstrap`), from 2,000 draws with a fixed seed, so all processes agree. Their
+            (:func:`imbtorch.statistics.posterior`), or with ``clusters`` of the cluster bootstrap
+            (:func:`imbtorch.statistics.bootstrap`), from 2,000 draws with a fixed seed, so all processes agree. Their
             cost grows with K * K. They are nan, with a warning, for values that depend on classes without targets.
             Minimum values (``average="min"``) have no intervals, and :meth:`forward` returns none for a batch.
         logits: whether floating ``preds`` of the binary and multilabel tasks are logits rather than probabilities.

@@ -10,16 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imbtorch.counts import Counts, mapped, margins
-from imbtorch.inference.intervals import Interval
-from imbtorch.metrics.base import NO_BUCKETS, UNSURE, confusion_counts
-from imbtorch.metrics.buckets import ONE_BUCKET
-from imbtorch.metrics.groups import comparable_groups
-from imbtorch.metrics.readings import ENDS, LEVEL, Readings, values_of_classes
-from imbtorch.metrics.result import Result
-from imbtorch.metrics.rows import Row, Snapshot, shown
+from imbtorch.counts import Counts, confusion_counts, mapped, margins
+from imbtorch.metrics.base import NO_BUCKETS, UNSURE
+from imbtorch.readings.buckets import ONE_BUCKET
+from imbtorch.readings.groups import comparable_groups
+from imbtorch.readings.readings import ENDS, LEVEL, Readings, values_of_classes
 from imbtorch.readings.resolving import of_name
-from imbtorch.tables import COUNTS, Cell, Table, baseline_line
+from imbtorch.readings.result import Result
+from imbtorch.readings.rows import Row, Snapshot, shown
+from imbtorch.readings.tables import COUNTS, Cell, Table, baseline_line
+from imbtorch.statistics.intervals import Interval
 
 __all__ = ["ReportResult"]
 
@@ -87,8 +87,8 @@ class ReportResult(Result):
                 ``recall/fraud``, without prefix and postfix.
             level: probability that the interval holds the value, in (0, 1).
             generator: source of randomness, on the CPU; by default torch's.
-            clusters: True to resample clusters (:func:`imbtorch.analysis.bootstrap`), which needs a report with
-                ``clusters=True``; False to treat all samples as independent (:func:`imbtorch.analysis.posterior`). By
+            clusters: True to resample clusters (:func:`imbtorch.statistics.bootstrap`), which needs a report with
+                ``clusters=True``; False to treat all samples as independent (:func:`imbtorch.statistics.posterior`). By
                 default clusters are resampled if the report has them, except for values of a single label while each of
                 its samples is a cluster of its own.
             samples: number of draws.
@@ -130,7 +130,7 @@ class ReportResult(Result):
             sort: column by which classes are sorted, the worst first; ``"support"`` sorts the rarest first. Classes
                 without targets come last if a measure sorts. By default classes stay in the order of their indices.
             head: number of classes to print, by default all; ``to_csv`` and the other forms of
-                :class:`~imbtorch.tables.Table` always hold all of them.
+                :class:`~imbtorch.readings.tables.Table` always hold all of them.
 
         Raises:
             ValueError: for an unknown column, and a ``head`` below 1.

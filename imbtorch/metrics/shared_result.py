@@ -12,17 +12,17 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 from typing_extensions import Self
 
-from imbtorch.arguments import cpu_by_default
 from imbtorch.compat import batch_value, warn_caller
+from imbtorch.counting.arguments import cpu_by_default
+from imbtorch.counting.tasks import MANY_CELLS
 from imbtorch.counts import has_float64
 from imbtorch.metrics.base import Counter, CountsMetric
-from imbtorch.metrics.result import Result
-from imbtorch.metrics.rows import Row
 from imbtorch.metrics.state import Setting, property_names
+from imbtorch.readings.result import Result
+from imbtorch.readings.rows import Row
 from imbtorch.suggestions import did_you_mean, first_names
-from imbtorch.tasks import MANY_CELLS
 
-__all__ = ["ReportedValue", "SharedResult"]
+__all__ = ["ReportedValue", "SharedResult", "checked_names"]
 
 NESTED = (
     ". A MetricCollection sets it on members of a collection inside it; add the report to the outer collection itself"
@@ -53,7 +53,7 @@ class SharedResult(CountsMetric):
 
     if TYPE_CHECKING:  # TorchScript would read the annotation
         _prevalence: Tensor | None
-        """Class shares, as returned by :meth:`imbtorch.tasks.Counting.checked_prevalence`; None if not given."""
+        """Class shares, as :meth:`~imbtorch.counting.tasks.Counting.checked_prevalence` returns them, or None."""
 
     def _name(self, rows: Sequence[Row], prefix: str, postfix: str) -> None:
         """Make a metric for each row, and index it by its name with and without prefix and postfix.

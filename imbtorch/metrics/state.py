@@ -16,12 +16,12 @@ from torchmetrics import Metric
 from torchmetrics.utilities.data import dim_zero_sum
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
-from imbtorch.arguments import cpu_by_default, refuse_arguments_of_others
 from imbtorch.compat import updated_by_collection
+from imbtorch.counting.arguments import cpu_by_default, refuse_arguments_of_others
 from imbtorch.counts import has_float64
 from imbtorch.suggestions import did_you_mean
 
-__all__ = ["Setting", "SummedState", "SyncedMetric"]
+__all__ = ["Setting", "SummedState", "SyncedMetric", "digest", "property_names"]
 
 T = TypeVar("T")
 SHOWN = 80  # characters that an error shows of each of two settings, from shortly before they differ

@@ -9,21 +9,21 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.choosing.thresholds import OperatingPoint, worst_value
+from imbtorch.counting.histogram import Grid, Histogram
+from imbtorch.counting.tasks import Counting, Task
 from imbtorch.counts import check_choice, double, evaluated
-from imbtorch.inference.intervals import Interval
-from imbtorch.inference.scores import unresolved
 from imbtorch.metrics.base import UNSURE, Counter, OnInvalid, TorchmetricsArguments, canonical
-from imbtorch.metrics.few_samples import few_samples_text
-from imbtorch.metrics.histogram import Grid, Histogram
-from imbtorch.metrics.limits import checked_limits, of_binary_counts
-from imbtorch.metrics.rows import Row
 from imbtorch.metrics.shared_result import SharedResult, checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.metrics.sweep_result import Also, SweepResult, SweepSettings, checked_costs
+from imbtorch.readings.few_samples import few_samples_text
+from imbtorch.readings.limits import checked_limits, of_binary_counts
 from imbtorch.readings.resolving import Measured, directed
-from imbtorch.tables import Table
-from imbtorch.tasks import Counting, Task
+from imbtorch.readings.rows import Row
+from imbtorch.readings.tables import Table
+from imbtorch.statistics.intervals import Interval
+from imbtorch.statistics.scores import unresolved
+from imbtorch.statistics.thresholds import OperatingPoint, worst_value
 
 __all__ = ["ThresholdSweep"]
 
@@ -368,7 +368,7 @@ class ThresholdSweep(SharedResult):
             generator: source of randomness, on the CPU; by default torch's.
 
         Returns:
-            :class:`~imbtorch.analysis.OperatingPoint`, or for several labels or classes a dict of their names.
+            :class:`~imbtorch.statistics.OperatingPoint`, or for several labels or classes a dict of their names.
 
         Raises:
             ValueError: if no threshold keeps the limits or none can be promised; the error says what is achievable.

@@ -11,22 +11,19 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
 import torch
 from torch import Tensor
 
-from imbtorch.arguments import check_generator
-from imbtorch.choosing.thresholds import (
-    InfeasibleError,
-    Limits,
-    OperatingPoint,
-    best_place,
-    candidates,
-    corrected_counts,
-    distinct,
-    operating_point,
-    worst_value,
-)
 from imbtorch.compat import warn_caller
+from imbtorch.counting.arguments import check_generator
+from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Measure, check_choice, double, evaluated, rescaled_rows, shown_dtype
-from imbtorch.inference.intervals import Interval, check_level, posterior, quantiles
-from imbtorch.inference.scores import (
+from imbtorch.measures import expected_cost
+from imbtorch.metrics.base import UNSURE
+from imbtorch.readings.averaging import AtPrevalence, AveragedMeasure
+from imbtorch.readings.limits import checked_limits
+from imbtorch.readings.result import Result
+from imbtorch.readings.rows import Row
+from imbtorch.readings.tables import Cell, Table, html_table
+from imbtorch.statistics.intervals import Interval, check_level, posterior, quantiles
+from imbtorch.statistics.scores import (
     area,
     area_interval,
     average_precision,
@@ -38,17 +35,20 @@ from imbtorch.inference.scores import (
     precision_recall_curve,
     roc_curve,
 )
-from imbtorch.measures import expected_cost
-from imbtorch.metrics.base import UNSURE
-from imbtorch.metrics.limits import checked_limits
-from imbtorch.metrics.result import Result
-from imbtorch.metrics.rows import Row
-from imbtorch.readings.averaging import AtPrevalence, AveragedMeasure
+from imbtorch.statistics.thresholds import (
+    InfeasibleError,
+    Limits,
+    OperatingPoint,
+    best_place,
+    candidates,
+    corrected_counts,
+    distinct,
+    operating_point,
+    worst_value,
+)
 from imbtorch.suggestions import first_names
-from imbtorch.tables import Cell, Table, html_table
-from imbtorch.tasks import Counting
 
-__all__ = ["Also", "SweepResult", "SweepSettings"]
+__all__ = ["Also", "SweepResult", "SweepSettings", "checked_costs"]
 
 M = TypeVar("M")
 Also: TypeAlias = Literal["auc", "average_precision", "partial_auc"]
@@ -305,7 +305,7 @@ class SweepResult(Result):
 
         It consists of two trapezoids, between the point and those at the next thresholds on both sides, which often
         predict the same. In contrast, the reported value ``partial_auc`` uses the next points that differ, and
-        :func:`imbtorch.analysis.partial_auc` takes neighbours of your choice. Source: Liu, Ghosh and Martin (2007),
+        :func:`imbtorch.statistics.partial_auc` takes neighbours of your choice. Source: Liu, Ghosh and Martin (2007),
         eq. 3.
         """
         return partial_areas(self._histogram)[..., : len(self._settings.thresholds)]
@@ -318,7 +318,7 @@ class SweepResult(Result):
         - ``"value"``: interval of the best value, corrected for the choice of the threshold on the same samples; the
           estimate is therefore lower than the logged value. The samples are divided at random into halves, and the best
           threshold of each half is counted on the other; the bounds are those of the
-          :func:`~imbtorch.analysis.posterior` of these counts. In simulations with 10, 20 and 50 positives (normal
+          :func:`~imbtorch.statistics.posterior` of these counts. In simulations with 10, 20 and 50 positives (normal
           scores, 300 samples each) the logged F1 is too high by .10, .07 and .04, the estimate by -.01, .01 and .00,
           and the interval holds the true value in .95 or more of the samples.
         - ``"auc"``: method 5 of Newcombe (2006), widened if DeLong's variance is larger. It is too wide for an AUC
@@ -335,7 +335,7 @@ class SweepResult(Result):
             generator: source of randomness, on the CPU; by default torch's.
 
         Returns:
-            :class:`~imbtorch.analysis.Interval` of shape ``[]``, or ``[L]`` for several labels, with nan for labels
+            :class:`~imbtorch.statistics.Interval` of shape ``[]``, or ``[L]`` for several labels, with nan for labels
             that have targets of one class only.
 
         Raises:
@@ -473,7 +473,7 @@ class SweepResult(Result):
             generator: source of randomness, on the CPU; by default torch's.
 
         Returns:
-            :class:`~imbtorch.analysis.OperatingPoint`, or for several labels or classes a dict of their names. A
+            :class:`~imbtorch.statistics.OperatingPoint`, or for several labels or classes a dict of their names. A
             warning names points that predict all samples positive, or none.
 
         Raises:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from imbtorch.arguments import computed_on_cpu
+from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.plots.style import LEGEND_ROW, add_legend, display_names, figure_and_axes, line_style
 
 if TYPE_CHECKING:

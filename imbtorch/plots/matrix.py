@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
 
-from imbtorch.arguments import computed_on_cpu
+from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.counts import check_square, normalized
-from imbtorch.inference.intervals import Interval
 from imbtorch.plots.style import display_names, figure_and_axes, interval_note, name_ticks
 from imbtorch.plots.values import draw_interval
+from imbtorch.statistics.intervals import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from imbtorch.arguments import computed_on_cpu
+from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.counts import Measure, evaluated
-from imbtorch.inference.intervals import Interval
 from imbtorch.plots.style import (
     LEGEND_ROW,
     TITLE_PAD,
@@ -25,7 +24,8 @@ from imbtorch.plots.style import (
     probability,
 )
 from imbtorch.plots.values import draw_baseline, plot_values
-from imbtorch.properties.isometrics import (
+from imbtorch.statistics.intervals import Interval
+from imbtorch.statistics.isometrics import (
     class_totals,
     least_precision,
     precision_recall_isometrics,

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from imbtorch.arguments import computed_on_cpu
+from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.counts import check_choice
-from imbtorch.inference.intervals import Interval
 from imbtorch.plots.style import BASELINE, LINES, add_legend, explain_baseline, figure_and_axes, line_style, literal
+from imbtorch.statistics.intervals import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +47,7 @@ def plot_selection(
         intervals: name of a measure -> interval with ``low`` and ``high`` of ``[M]``, drawn as a band behind its line.
         places: M positions along the x axis, increasing; by default 0 to M-1.
         xlabel: label of the x axis.
-        baseline: name of a measure -> its value for a baseline (:func:`imbtorch.analysis.trivial`), drawn as a
+        baseline: name of a measure -> its value for a baseline (:func:`imbtorch.statistics.trivial`), drawn as a
             dotted line in the colour of the measure.
 
     Returns:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from imbtorch.inference.intervals import Interval
+from imbtorch.statistics.intervals import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

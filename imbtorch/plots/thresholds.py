@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from imbtorch.arguments import computed_on_cpu
-from imbtorch.inference.intervals import Interval
+from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.plots.style import (
     LEGEND_ROW,
     add_legend,
@@ -22,6 +21,7 @@ from imbtorch.plots.style import (
     literal,
     probability,
 )
+from imbtorch.statistics.intervals import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

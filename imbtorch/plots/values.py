@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from imbtorch.arguments import computed_on_cpu
-from imbtorch.inference.intervals import Interval
+from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.plots.style import (
     BASELINE,
     MAX_NAMED,
@@ -22,12 +21,13 @@ from imbtorch.plots.style import (
     literal,
     name_ticks,
 )
+from imbtorch.statistics.intervals import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["plot_values"]
+__all__ = ["draw_baseline", "draw_interval", "plot_values"]
 
 
 @computed_on_cpu
@@ -51,7 +51,7 @@ def plot_values(
         bounds: least and greatest possible value, drawn as dashed lines; None for no line.
         item: kind of the K things that have a value each, such as ``"Class"``; label of the x axis of bars.
         labels: K names; by default 0 to K-1.
-        baseline: value of a baseline (:func:`imbtorch.analysis.trivial`), ``[]`` or ``[K]`` like one of the
+        baseline: value of a baseline (:func:`imbtorch.statistics.trivial`), ``[]`` or ``[K]`` like one of the
             values, drawn as dotted lines; nan for none.
 
     Returns:

@@ -1,1 +1,1 @@
-"""Measures as reports read them from counts."""
+"""Readings: which measure of which counts a value is, and the tables that show values."""

@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Counts, Margins, check_choice, double, mapped, margins, one_vs_rest, rescaled, restore
 from imbtorch.measures import class_mean
 from imbtorch.measures.traits import Traits, declared, defaults_of
-from imbtorch.tasks import Counting
 
-__all__ = ["AtPrevalence", "AveragedMeasure", "chosen_average"]
+__all__ = ["AtPrevalence", "AveragedMeasure", "allowed_averages", "chosen_average", "one_value"]
 
 
 @dataclass(frozen=True, eq=False)

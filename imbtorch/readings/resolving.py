@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Counts, Margins, Measure, check_choice
 from imbtorch.measures.traits import (
     Traits,
@@ -22,7 +23,6 @@ from imbtorch.measures.traits import (
     traits_of,
 )
 from imbtorch.readings.averaging import AveragedMeasure, allowed_averages, chosen_average
-from imbtorch.tasks import Counting
 
 __all__ = [
     "PER_CLASS",

@@ -11,7 +11,7 @@ from scipy import stats
 
 import imbtorch
 from imbtorch import balanced_accuracy, geometric_mean, imbalance_accuracy
-from imbtorch.analysis import bootstrap, compare, paired_compare, posterior
+from imbtorch.statistics import bootstrap, compare, paired_compare, posterior
 
 # --- coverage ---------------------------------------------------------------------------------------------------------
 

@@ -28,10 +28,10 @@ from trainings import QUIET, THIRD_PARTY, exact, join_lightning, listening
 from versions import loading, needs_callbacks_for
 
 from imbtorch import ExpectedCost, ImbalanceReport, accuracy, imbalance_accuracy
-from imbtorch.analysis import select_model
-from imbtorch.choosing.advice import SITUATIONS
 from imbtorch.lightning import ModelCheckpoint as TieKeeper
 from imbtorch.lightning import SelectionSummary, validation_history
+from imbtorch.statistics import select_model
+from imbtorch.statistics.advice import SITUATIONS
 
 mpl.use("Agg")
 from matplotlib import image

@@ -50,7 +50,7 @@ INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
-# in the order of the columns of imbtorch.analysis.invariance_table, behind those of two classes
+# in the order of the columns of imbtorch.papers.invariance_table, behind those of two classes
 TRAITS = (
     "classes can be put in another order",
     "targets and predictions can change places",

@@ -12,7 +12,7 @@ from scipy import stats
 
 import imbtorch
 from imbtorch import ImbalanceReport
-from imbtorch.analysis import Interval, posterior
+from imbtorch.statistics import Interval, posterior
 
 TARGET = torch.tensor([0] * 200 + [1] * 50 + [2] * 30)
 PREDS = torch.tensor([0] * 180 + [1] * 12 + [2] * 8 + [1] * 45 + [0] * 5 + [2] * 24 + [0] * 6)

@@ -37,8 +37,8 @@ from torchmetrics import MetricCollection
 
 import imbtorch
 from imbtorch import ImbalanceReport
-from imbtorch.analysis import compare, posterior
 from imbtorch.metrics import catalogue as metrics
+from imbtorch.statistics import compare, posterior
 
 SINGLE = {
     "iam": "ImbalanceAccuracy",

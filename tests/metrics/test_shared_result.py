@@ -26,7 +26,7 @@ from torchmetrics import Metric, MetricCollection, MetricTracker
 
 import imbtorch
 from imbtorch import ImbalanceReport
-from imbtorch.metrics.readings import Readings
+from imbtorch.readings.readings import Readings
 
 # --- reading a value ------------------------------------------------------------------------------------------------
 

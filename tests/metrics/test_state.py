@@ -16,7 +16,7 @@ from versions import needs_simulated_device
 
 import imbtorch
 from imbtorch import Accuracy, ConfusionMatrix, ImbalanceReport, ThresholdSweep
-from imbtorch.batches import FAULTS
+from imbtorch.counting.batches import FAULTS
 from imbtorch.metrics import state
 
 # --- looks -----------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from imbtorch import (
     Precision,
     Recall,
 )
-from imbtorch.tasks import Counting
+from imbtorch.counting.tasks import Counting
 
 SIZE = 3
 

@@ -26,7 +26,8 @@ from pictures import (
 
 import imbtorch
 from imbtorch import plots
-from imbtorch.analysis import Correlations, Interval, skew_map
+from imbtorch.papers import Correlations, skew_map
+from imbtorch.statistics import Interval
 
 SVG_TEXT = "{http://www.w3.org/2000/svg}text"
 DRAWINGS = {

@@ -12,8 +12,9 @@ from pictures import COUNTS, TWO, correlations, interval, legend, line, passes, 
 
 import imbtorch
 from imbtorch import plots
-from imbtorch.analysis import Interval, measure_correlations, prevalence_curves, sensitivity_curves
+from imbtorch.papers import measure_correlations, prevalence_curves, sensitivity_curves
 from imbtorch.plots.style import probability
+from imbtorch.statistics import Interval
 
 # --- correlations ----------------------------------------------------------------------------------------------------
 

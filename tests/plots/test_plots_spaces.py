@@ -10,7 +10,8 @@ from pictures import COUNTS, legend, line, passes, pixels, shaded, ticks
 
 import imbtorch
 from imbtorch import plots
-from imbtorch.analysis import select_model, skew_map
+from imbtorch.papers import skew_map
+from imbtorch.statistics import select_model
 
 SPACE = ["out of reach of any classifier", "lines of equal area"]  # in the legend beside the models
 

@@ -17,12 +17,12 @@ from torchmetrics.classification import MulticlassAccuracy
 
 import imbtorch
 from imbtorch import FScore, ImbalanceReport, ThresholdSweep
-from imbtorch.analysis import bootstrap, compare, paired_compare, posterior, select_epoch, select_model, trivial
+from imbtorch.counting.tasks import Counting
 from imbtorch.measures.traits import by_key, direction_of, needs_matrix
 from imbtorch.metrics import catalogue as metrics
 from imbtorch.metrics.confusion_matrix import METRICS
 from imbtorch.readings.resolving import measure_of_counts, resolved
-from imbtorch.tasks import Counting
+from imbtorch.statistics import bootstrap, compare, paired_compare, posterior, select_epoch, select_model, trivial
 
 
 def hits_of_last(counts):

@@ -1,0 +1,1 @@
+"""Counting: tasks read batches, kernels add them to flat counts."""

@@ -1,0 +1,281 @@
+"""Checks of a user's arguments: numbers, thresholds, tensors, groups and weights."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+import reprlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, cast, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from imbtorch.counting.errors import check_tensor
+from imbtorch.counting.kernels import integers
+from imbtorch.counts import check_choice
+from imbtorch.suggestions import did_you_mean
+
+__all__ = [
+    "Layout",
+    "Task",
+    "Threshold",
+    "check_flag",
+    "check_generator",
+    "checked_ids",
+    "checked_size",
+    "checked_task",
+    "checked_thresholds",
+    "computed_on_cpu",
+    "cpu_by_default",
+    "group_of_each",
+    "real_number",
+    "refuse_arguments_of_others",
+    "refuses_arguments_of_others",
+    "spread",
+    "whole_number",
+]
+
+Task: TypeAlias = Literal["binary", "multiclass", "multilabel"]
+Layout: TypeAlias = Literal["matrix", "margins"]
+Threshold: TypeAlias = float | Sequence[float] | Tensor
+P = ParamSpec("P")
+R = TypeVar("R")
+
+ELSEWHERE = {
+    "average": "the average is an argument of a measure, as in "
+    "measures={'f1': functools.partial(FScore, average='weighted')}",
+    "multidim_average": "all samples are counted together, as with 'global', so leave it out; for one value per "
+    "sample ('samplewise'), pass a stack of confusion matrices [N, K, K] to the functions of measures",
+    "top_k": "the class of the highest score is predicted, as with top_k=1; to count the target as predicted where it "
+    "is among the k highest scores, as torchmetrics does, pass "
+    "preds=torch.where((scores.topk(k, 1).indices == target.unsqueeze(1)).any(1), target, scores.argmax(1))",
+    "validate_args": "every input is checked, without waiting for the device, so leave it out; a metric or report with "
+    "on_invalid='warn' skips invalid samples and warns how many there were",
+    "zero_division": "each measure has one rule for 0/0, stated in its docstring, so leave it out",
+}  # arguments of torchmetrics and scikit-learn, each with the remedy for a user who passes it
+
+
+def refuse_arguments_of_others(name: str, given: Iterable[str]) -> None:
+    """Raise TypeError for arguments of torchmetrics or scikit-learn that imbtorch lacks; the error names the remedy."""
+    known = [argument for argument in given if argument in ELSEWHERE]
+    if known:
+        remedies = "; ".join(f"{argument}: {ELSEWHERE[argument]}" for argument in known)
+        raise TypeError(f"{name} takes no {', '.join(known)}. {remedies}")
+
+
+def refuses_arguments_of_others(function: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a function such that unknown arguments, such as torchmetrics' own, raise an error with a remedy."""
+    parameters = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        refuse_arguments_of_others(function.__name__, kwargs)
+        for name in kwargs:
+            if name not in parameters:
+                raise TypeError(f"{function.__name__} has no argument {name!r}{did_you_mean(name, parameters)}")
+        return function(*args, **kwargs)
+
+    return wrapped
+
+
+def computed_on_cpu(function: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a function such that all its tensors are on the CPU, those it is given and those it makes.
+
+    Results are then equal on every device, also on one without float64, and with any default device.
+    """
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        with cpu_by_default():
+            return function(*_on_cpu(args), **_on_cpu(kwargs))
+
+    return wrapped
+
+
+def cpu_by_default() -> AbstractContextManager[Any]:
+    """Return a context in which new tensors are on the CPU."""
+    if torch.get_default_device().type == "cpu":  # a device as context makes each call of torch slower
+        return nullcontext()
+    return torch.device("cpu")
+
+
+def _on_cpu(value: Any) -> Any:
+    """Move tensors, also those in mappings, lists and tuples, to the CPU."""
+    if isinstance(value, Tensor):
+        return value.cpu()
+    if isinstance(value, Mapping):
+        return {name: _on_cpu(each) for name, each in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_on_cpu, value))
+    return type(value)(map(_on_cpu, value)) if type(value) in (list, tuple) else value
+
+
+def real_number(name: str, value: object) -> float:
+    """Return a real number of any type, NumPy's included, as a float; raise TypeError for anything else."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.floating, np.integer)):
+        raise TypeError(f"{name} must be a number, got {reprlib.repr(value)}")
+    return float(value)
+
+
+def whole_number(name: str, value: object, expected: str = "an int") -> int:
+    """Return an integer of any type, NumPy's included, as an int; raise TypeError for anything else."""
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be {expected}, got {value!r}")
+    try:
+        return operator.index(cast(int, value))
+    except TypeError:
+        raise TypeError(f"{name} must be {expected}, got {reprlib.repr(value)}") from None
+
+
+def check_generator(generator: object) -> None:
+    """Raise unless a source of randomness is a torch.Generator on the CPU, or None for torch's own."""
+    if generator is not None and not isinstance(generator, torch.Generator):
+        remedy = "torch.Generator().manual_seed(0)"
+        raise TypeError(f"generator must be a torch.Generator, got {reprlib.repr(generator)}; pass {remedy}")
+    if generator is not None and generator.device.type != "cpu":
+        raise ValueError(
+            f"generator must be on the CPU, where all draws are made, got one on {generator.device}; pass "
+            "torch.Generator().manual_seed(0)"
+        )
+
+
+def spread(name: str, values: object, target: Tensor, counted: Tensor) -> Tensor:
+    """Expand values of samples, such as weights, to the shape in which the samples are counted.
+
+    Args:
+        name: name of the argument, for errors.
+        values: one value per element of ``target``, or per index of its leading dimensions.
+        target: targets as the user passed them, ``[N, ...]``.
+        counted: targets as they are counted: ``[N, ...]``; ``[N, C, ...]`` where each class is swept on its own.
+
+    Returns:
+        The values in the shape of ``counted``.
+
+    Raises:
+        TypeError: for values that are no dense, real tensor.
+        ValueError: for values on another device or of a shape that does not fit ``target``.
+    """
+    check_tensor(name, values)
+    given = cast(Tensor, values)
+    if given.device != target.device:
+        raise ValueError(f"{name} is on {given.device} but target is on {target.device}; move one of them")
+    if given.shape != target.shape[: given.ndim] or given.ndim < min(1, target.ndim):
+        fitting = [list(target.shape[:1]), list(target.shape)][: max(1, target.ndim)]
+        raise ValueError(
+            f"{name} must hold one value per sample: shape {' or '.join(map(str, fitting))} for target of shape "
+            f"{list(target.shape)}, got {list(given.shape)}; reshape or expand it"
+        )
+    if given.shape == counted.shape:
+        return given
+    given = given.reshape(*given.shape, *[1] * (target.ndim - given.ndim))
+    return (given.unsqueeze(1) if counted.ndim > target.ndim else given).expand(counted.shape)
+
+
+def group_of_each(group: Tensor | int, target: Tensor, counted: Tensor, names: Sequence[str] = ()) -> Tensor | int:
+    """Return the group of each sample as int64 in the shape of ``counted``, or one int for all; see :func:`spread`."""
+    if not isinstance(group, Tensor):
+        return _group_index(group, names)
+    usual = not group.is_nested and group.dtype == torch.int64 and group.device == target.device
+    if usual and group.shape == target.shape == counted.shape:
+        return group  # the checks below take as long as counting a small batch
+    if group.is_floating_point() or group.is_complex():
+        raise TypeError(f"group must hold integers, got {group.dtype}; use group.long()")
+    wide = group.expand(target.shape[:1]) if group.ndim == 0 else group
+    return integers(spread("group", wide, target, counted))
+
+
+def _group_index(group: object, names: Sequence[str]) -> int:
+    """Return the index of one group as an int; raise TypeError for anything else, such as one of the names."""
+    if isinstance(group, str) and group in names:
+        raise TypeError(f"group must be the index of a group, got {group!r}; its index is {names.index(group)}")
+    if isinstance(group, (list, tuple)) and group and all(each in names for each in group):
+        indices = ", ".join(str(names.index(each)) for each in group[:3])
+        more = ", ..." * (len(group) > 3)
+        raise TypeError(
+            f"group must be a tensor of group indices, got names; of these, torch.tensor([{indices}{more}])"
+        )
+    return whole_number("group", group, "a tensor [N] of group indices, or an int")
+
+
+def checked_ids(cluster: object) -> Tensor:
+    """Return the ids of clusters as int64; raise TypeError unless they are a tensor of integers."""
+    if isinstance(cluster, Tensor) and cluster.dtype == torch.int64 and not cluster.is_nested:
+        return cluster
+    if not isinstance(cluster, Tensor) or cluster.is_floating_point() or cluster.is_complex():
+        got = cluster.dtype if isinstance(cluster, Tensor) else type(cluster).__name__
+        raise TypeError(
+            f"cluster must be a tensor of integers, the id of each sample's cluster, got {got}; "
+            "imbtorch.cluster_ids(names) converts names, once and outside the loop"
+        )
+    check_tensor("cluster", cluster)
+    return integers(cluster)
+
+
+def checked_task(task: Task | None) -> Task:
+    """Return the task; raise ValueError if it is missing or unknown."""
+    if task is None:
+        raise ValueError(
+            "task must be 'binary', 'multiclass' or 'multilabel', got None; pass it as the first argument, as in "
+            "ImbalanceAccuracy('multiclass', num_classes=3)"
+        )
+    check_choice("task", task, get_args(Task))
+    return task
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raise TypeError unless a value is True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+
+
+def checked_size(task: Task, num_classes: int | None, num_labels: int | None) -> int:
+    """Return the number of classes (of labels for multilabel); raise if it is missing, too small or misplaced."""
+    if task == "binary" and num_classes is None:
+        num_classes = 2
+    wanted, given, other, superfluous = ("num_classes", num_classes, "num_labels", num_labels)
+    if task == "multilabel":
+        wanted, given, other, superfluous = other, superfluous, wanted, given
+    if superfluous is not None:
+        raise ValueError(f"task={task!r} takes {wanted}, got {other}={superfluous!r}; pass {wanted} or change the task")
+    if given is None:
+        raise ValueError(f"task={task!r} needs {wanted}: the number of {wanted[4:]}, as in {wanted}=10")
+    size, least = whole_number(wanted, given), 1 if task == "multilabel" else 2
+    if task == "binary" and size != 2:
+        raise ValueError(f"task='binary' has two classes, got num_classes={size}; use task='multiclass'")
+    if size < least:
+        raise ValueError(f"{wanted} must be at least {least}, got {size}")
+    return size
+
+
+def checked_threshold(task: Task, threshold: object) -> float:
+    """Return the threshold as a float; raise if it is no probability, or if the task has no threshold."""
+    value = real_number("threshold", threshold)
+    if not 0 <= value <= 1:
+        raise ValueError(f"threshold must be a probability in [0, 1], with logits=True too, got {threshold!r}")
+    if task == "multiclass" and value != 0.5:
+        raise ValueError(
+            f"threshold={threshold!r} has no meaning for task='multiclass', where the class of the highest score is "
+            "predicted; use task='binary' or 'multilabel', or apply the threshold yourself and pass class indices"
+        )
+    return value
+
+
+def checked_thresholds(task: Task, size: int, threshold: object) -> float | tuple[float, ...]:
+    """Return one threshold as a float, or one per label as a tuple of floats."""
+    if isinstance(threshold, (Tensor, np.ndarray)) and threshold.ndim > 0:
+        threshold = threshold.tolist()
+    if isinstance(threshold, str) or not isinstance(threshold, Sequence):
+        return checked_threshold(task, threshold)
+    if task != "multilabel":
+        raise ValueError(
+            f"threshold must be one number for task={task!r}, got {threshold!r}; a threshold per label needs "
+            "task='multilabel'"
+        )
+    if len(threshold) != size:
+        raise ValueError(f"threshold must be one number or one for each of {size} labels, got {len(threshold)} numbers")
+    numbers = [each.item() if isinstance(each, Tensor) and each.ndim == 0 else each for each in threshold]
+    return tuple(checked_threshold(task, each) for each in numbers)

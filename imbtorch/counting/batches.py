@@ -1,0 +1,267 @@
+"""Batches of samples, ready to be counted, and their addition to a state."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from imbtorch.counting.clusters import bucket_of_each, bucket_of_numbers
+from imbtorch.counting.kernels import (
+    Table,
+    add_masked,
+    array,
+    below,
+    count_valid,
+    integers,
+    kept_targets,
+    reading_is_free,
+)
+
+__all__ = [
+    "COMMON",
+    "FAULTS",
+    "Batch",
+    "add_batch",
+    "check_device",
+    "counted_samples",
+    "extreme",
+    "highest",
+    "in_own_buckets",
+    "readable",
+]
+
+# Faults of a sample. Each has a spare cell behind the counts, in this order; the first one that applies is tallied.
+FAULTS = (
+    "targets out of range",
+    "predictions out of range",
+    "NaN scores",
+    "probabilities outside [0, 1]",
+    "probabilities that do not sum to 1",
+    "weights that are negative or not finite",
+    "groups out of range",
+)
+
+
+class Batch(NamedTuple):
+    """Samples, ready to be counted.
+
+    Attributes:
+        preds: predicted classes, integers or bools.
+        target: true classes, integers or bools, in the same shape.
+        scores: the scores from which ``preds`` were derived, used to find invalid samples: the highest score, or the
+            probability or logit of class 1, in the same shape; or all class scores ``[N, C, ...]``. None if the user
+            passed classes. Predictions derived from scores are always valid classes.
+        bounded: whether ``scores`` are probabilities, which must lie in [0, 1].
+        uneven: bools in the same shape, true where the probabilities of a sample do not sum to 1.
+        weight: float64 weights, or int64 numbers of samples, in the same shape; None for 1 each.
+        group: int64 group indices, in the same shape, or one for all samples; None without groups.
+        bucket: int64 buckets of the samples' clusters, in a shape that broadcasts to it; None without clusters.
+    """
+
+    preds: Tensor
+    target: Tensor
+    scores: Tensor | None = None
+    bounded: bool = False
+    uneven: Tensor | None = None
+    weight: Tensor | None = None
+    group: Tensor | int | None = None
+    bucket: Tensor | None = None
+
+
+def add_batch(
+    state: Tensor,
+    table: Table,
+    batch: Batch,
+    ignored: int | None,
+    defer: Callable[[], bool],
+    error_message: Callable[[int, Tensor, int], str],
+) -> None:
+    """Add a batch to flat counts in place.
+
+    Args:
+        state: int64 or float64 ``[table.cells + faults]``.
+        table: shape of the counts.
+        batch: samples to count.
+        ignored: target of the samples to leave out.
+        defer: function that returns whether to tally invalid samples, without waiting for the device, instead of
+            raising; not called if all samples are known to be valid.
+        error_message: function of the index of a fault, the offending values and the number of samples that returns the
+            text of an error.
+
+    Raises:
+        ValueError: for a state on another device and, unless deferred, for invalid samples; the state is then
+            unchanged.
+    """
+    check_device(batch, state)
+    if batch.target.numel() == 0 or (reading_is_free(state) and _count_at_once(state, table, batch, ignored)):
+        return
+    target = integers(batch.target)
+    if not defer():
+        for place, fault, values in reversed(list(_faults(batch, table))):
+            wrong = fault & kept_targets(target, ignored)
+            if bool(wrong.any()):
+                raise ValueError(error_message(place, values[wrong], target.numel()))
+    add_masked(state, table, batch.preds, target, ignored, _faults(batch, table), batch.weight, _parts(batch, table))
+
+
+def check_device(batch: Batch, state: Tensor) -> None:
+    """Raise ValueError for a batch that is not on the device of the state."""
+    if batch.target.device != state.device:
+        raise ValueError(
+            f"preds are on {batch.target.device} but the counts are on {state.device}; move the metric: "
+            f"metric.to({str(batch.target.device)!r})"
+        )
+
+
+def in_own_buckets(batch: Batch, before: int | Tensor) -> Batch:
+    """Make each sample a cluster of its own, whose id is the number of samples before it.
+
+    Args:
+        batch: samples.
+        before: number of samples counted before the batch: an int on the CPU, else int64 ``[]`` on its device.
+    """
+    shape = batch.target.shape
+    size = shape[0] if shape else 1
+    if isinstance(before, int):
+        buckets = bucket_of_numbers(before, size)
+    else:
+        buckets = bucket_of_each(torch.arange(size, device=before.device) + before)
+    return batch._replace(bucket=buckets.view(shape[:1] + (1,) * (len(shape) - 1)))
+
+
+def _parts(batch: Batch, table: Table) -> Tensor | int | None:
+    """Return the part of each sample, or one for all; None without groups and clusters."""
+    group, bucket = batch.group, batch.bucket
+    if group is None:
+        return bucket
+    first = group * table.buckets if table.buckets > 1 else group
+    return first if bucket is None else bucket + first
+
+
+def _count_at_once(state: Tensor, table: Table, batch: Batch, ignored: int | None) -> bool:
+    """Count a batch on the CPU and return True if all its samples are valid; else count nothing, return False."""
+    preds, target, scores, bounded, uneven, weight, group, bucket = batch
+    if scores is not None and (not _lie_within(scores, 1) if bounded else _hold_nan(scores)):
+        return False
+    if (uneven is not None and bool(uneven.any())) or (weight is not None and not _lie_within(weight, LARGEST)):
+        return False
+    if isinstance(group, int):
+        if not 0 <= group < table.groups:
+            return False
+        table = table._replace(groups=1)
+        state, group = state[group * table.cells : (group + 1) * table.cells], None
+    part = None if bucket is None else array(bucket)
+    if group is not None:
+        part = array(group)
+        if bucket is not None:
+            # a group out of range could become a valid part; that of an ignored sample does not matter
+            part = part if ignored is None else np.where(array(target) == ignored, 0, part)
+            if not below(part, table.groups):
+                return False
+            part = part * table.buckets + array(bucket)
+    return count_valid(
+        state,
+        table,
+        array(preds),
+        array(target),
+        ignored,
+        None if weight is None else array(weight),
+        part,
+        preds_are_valid=scores is not None,
+    )
+
+
+def _hold_nan(scores: Tensor) -> bool:
+    """Return whether scores hold NaN; in half precision also whether they hold infinities of both signs."""
+    if scores.dtype not in (torch.float32, torch.float64):
+        return math.isnan(scores.sum().item())
+    return math.isnan(array(scores).max())  # right after argmax, NumPy's max takes a third of the time of torch's sum
+
+
+LARGEST = torch.finfo(torch.float64).max
+
+
+def _lie_within(x: Tensor, limit: float) -> bool:
+    """Return whether all numbers lie in [0, limit]; NaN does not. Finding the extremes is faster than masks."""
+    least, most = torch.aminmax(x)
+    return bool(0 <= least.item() <= most.item() <= limit)
+
+
+def _faults(batch: Batch, table: Table) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Yield each possible fault, the last of :data:`FAULTS` first: its index, bools of the samples with it, values.
+
+    The bools of one fault exist at a time, which bounds the memory that a batch takes.
+    """
+    target, scores, weight, group = batch.target, batch.scores, batch.weight, batch.group
+    if isinstance(group, int):
+        if not 0 <= group < table.groups:
+            yield 6, torch.ones_like(target, dtype=torch.bool), torch.full_like(target, group, dtype=torch.int64)
+    elif group is not None:
+        yield 6, _outside(group, table.groups - 1), group
+    if weight is not None:
+        yield 5, _outside(weight, LARGEST), weight
+    if scores is None:
+        if batch.preds.dtype != torch.bool:
+            yield 1, _outside(batch.preds, table.columns - 1), batch.preds
+    else:
+        one = scores.amax(1) if scores.ndim > target.ndim else scores  # the highest, which is NaN if any score is
+        if batch.uneven is not None:
+            yield 4, batch.uneven, one
+        if batch.bounded:
+            yield 3, _outside(one, 1), one
+        yield 2, one.isnan(), one
+    if target.dtype != torch.bool:
+        yield 0, _outside(target, table.rows - 1), target
+
+
+def _outside(x: Tensor, most: float) -> Tensor:
+    """Return bools, true for numbers outside [0, most] and for NaN; two operations, where comparisons take three."""
+    if not x.is_floating_point():
+        most = min(int(most), torch.iinfo(x.dtype).max)
+    return x.clamp(0, most) != x
+
+
+def counted_samples(batch: Batch, table: Table, ignored: int | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return int64 predictions and targets, and bools of the samples that count, without waiting for a device."""
+    preds, target = integers(batch.preds), integers(batch.target)
+    counted = kept_targets(target, ignored)
+    for _, fault, _ in _faults(batch, table):
+        counted = counted & ~fault
+    return preds, target, counted
+
+
+# --- reading predictions and targets --------------------------------------------------------------------------------
+
+FEW_CLASSES = 32  # up to this number, checking all scores for NaN is faster than gathering the highest ones
+
+
+def highest(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the class of the highest of scores ``[N, C, ...]``, and values that hold NaN if the scores do."""
+    if scores.ndim == 2 and scores.dtype in (torch.float32, torch.float64) and reading_is_free(scores):
+        preds = torch.from_numpy(array(scores).argmax(1))  # ten times as fast as torch for 1000 classes
+        return preds, scores if scores.shape[1] <= FEW_CLASSES else scores.gather(1, preds.unsqueeze(1)).squeeze(1)
+    best = torch.max(scores, 1)
+    return best.indices, best.values
+
+
+def extreme(scores: Tensor) -> Tensor:
+    """Return the lowest score ``[N, ...]`` of each sample if it is negative, else the highest; NaN if any score is.
+
+    Args:
+        scores: ``[N, C, ...]`` in float32 or float64.
+    """
+    least, most = scores.amin(1), scores.amax(1)  # both keep NaN
+    return least.where(least < 0, most)
+
+
+def readable(labels: Tensor) -> Tensor:
+    """Convert labels to int64 unless NumPy and torch handle their dtype alike; keep floats as they are."""
+    return labels if labels.dtype in COMMON or labels.is_floating_point() else integers(labels)
+
+
+COMMON = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)

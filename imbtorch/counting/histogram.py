@@ -1,0 +1,211 @@
+"""Histogram of scores between thresholds, which a sweep counts."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from imbtorch.counting.batches import FAULTS, Batch, add_batch, extreme
+from imbtorch.counting.bins import bins_of
+from imbtorch.counting.kernels import Table, integers
+from imbtorch.counting.log_odds import against_the_rest, logit_threshold, of_class_one, wide
+from imbtorch.counting.tasks import Counting, Multiclass, TwoClasses
+from imbtorch.counts import has_float64
+
+__all__ = ["EDGES", "Grid", "Histogram"]
+
+EDGES = 4097
+FURTHEST = 100.0  # logit of the last edge
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Thresholds of a sweep, and the edges of the bins in which scores are counted.
+
+    Attributes:
+        edges: sorted float64 ``[B - 1]`` on the CPU, in units of the scores: probabilities or logits.
+        thresholds: sorted float64 probabilities ``[T]`` of the first T edges. The remaining edges are logits above 36,
+            whose probability is 1 in float64: curves have points there, but no threshold stands for them.
+        name: identifier of the edges.
+    """
+
+    edges: Tensor
+    thresholds: Tensor
+    name: str
+
+    @classmethod
+    def of(cls, thresholds: int | Tensor | None, logits: bool) -> Grid:
+        """Check the thresholds that a user gave, or make the default ones.
+
+        Raises:
+            ValueError: for fewer than two thresholds, unsorted ones, and values outside [0, 1].
+            TypeError: for anything but a number of thresholds or a tensor.
+        """
+        if thresholds is None:
+            return cls._of_logits(logits)
+        chosen = _probabilities(thresholds)
+        digest = hashlib.sha256(chosen.numpy().tobytes()).hexdigest()[:12]
+        edges = (
+            torch.tensor([logit_threshold(each) for each in chosen.tolist()], dtype=torch.float64, device="cpu")
+            if logits
+            else chosen
+        )
+        return cls(edges, chosen, f"{len(chosen)}_{digest}")
+
+    @classmethod
+    def _of_logits(cls, logits: bool) -> Grid:
+        """Make edges 2 sinh(u) at evenly spaced u: almost even near 0, where scores are dense, geometric far off."""
+        half = EDGES // 2
+        places = [2 * math.sinh(index / half * math.asinh(FURTHEST / 2)) for index in range(1, half + 1)]
+        odds = [-each for each in reversed(places)] + [0.0, *places]
+        chances = [math.exp(min(each, 0.0)) / (1 + math.exp(-abs(each))) for each in odds]
+        below_one = [each for each in chances if each < 1]
+        chosen = torch.tensor(below_one, dtype=torch.float64, device="cpu")
+        if not logits:
+            chosen = chosen[chosen > torch.finfo(torch.float32).tiny]  # float32 loses digits below it
+            return cls(chosen, chosen, "logit_spaced")
+        # the same logits as in a metric with these thresholds, so that both count alike to the last bit
+        edges = [float(logit_threshold(each)) for each in below_one] + odds[len(below_one) :]
+        return cls(torch.tensor(edges, dtype=torch.float64, device="cpu"), chosen, "logit_spaced")
+
+
+def _probabilities(thresholds: int | Tensor) -> Tensor:
+    """Check thresholds and return them as a sorted float64 tensor."""
+    if isinstance(thresholds, Tensor):
+        grid = thresholds.detach().cpu().double().flatten().clone()
+        if grid.numel() == 0 or not bool((grid[1:] >= grid[:-1]).all()) or not 0 <= grid[0] <= grid[-1] <= 1:
+            raise ValueError(
+                f"thresholds must be sorted and lie in [0, 1], got {grid[:5].tolist()}...; thresholds.sort().values "
+                "sorts them; thresholds of logits are given as probabilities, torch.sigmoid(logit)"
+            )
+        return grid
+    if isinstance(thresholds, bool) or not isinstance(thresholds, int):
+        raise TypeError(f"thresholds must be a number of thresholds or a tensor, got {thresholds!r}")
+    if thresholds < 2:
+        raise ValueError(f"thresholds must be at least 2, got {thresholds}")
+    return torch.arange(thresholds, dtype=torch.float64, device="cpu") / (thresholds - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """Counts of the scores of each class in each bin: ``[2, B]``, or ``[L, 2, B]`` for several labels.
+
+    Attributes:
+        counting: task and options by which predictions and targets are read.
+        grid: thresholds and edges.
+        edges: edges of the grid on the device of the counts; a bin holds the scores above its lower edge, up to and
+            including its upper edge.
+    """
+
+    counting: Counting
+    grid: Grid
+    edges: Tensor
+    single: Tensor = field(init=False)  # edges in float32, the dtype of most scores
+    table: Table = field(init=False)  # shape of the counts
+
+    def __post_init__(self) -> None:
+        """Derive the float32 edges and the shape of the counts, which each update needs."""
+        object.__setattr__(self, "single", self.edges.float())
+        object.__setattr__(self, "table", Table(2, len(self.edges) + 1, self.labels))
+
+    @property
+    def labels(self) -> int:
+        """Number of histograms, one for each label, or for each class against the rest."""
+        return 1 if self.counting.task == "binary" else self.counting.size
+
+    @property
+    def cells(self) -> int:
+        """Number of counts."""
+        return self.table.cells
+
+    @property
+    def length(self) -> int:
+        """Number of counts and spare cells."""
+        return self.cells + len(FAULTS)
+
+    @property
+    def name(self) -> str:
+        """Identifier of the meaning of the counts; histograms that count differently have different names."""
+        logits = "logits_" * (self.counting.logits and self.counting.task == "multiclass")
+        return f"sweep_{self.grid.name}_{logits}{self.counting.name}"
+
+    def on(self, device: torch.device) -> Histogram:
+        """Return the same histogram with its edges on a device, so that updates need not move them."""
+        return replace(self, edges=self.edges.to(device, torch.float64 if has_float64(device) else torch.float32))
+
+    def zeros(self, device: torch.device | None = None) -> Tensor:
+        """Return an empty state."""
+        return torch.zeros(self.length, dtype=self.counting.dtype, device=device)
+
+    def read(self, preds: Tensor, target: Tensor) -> Batch:
+        """Check a batch of scores, and find the bin of each score.
+
+        Raises:
+            ValueError: as :meth:`Counting.read`.
+            TypeError: as :meth:`Counting.read`, and for predictions that are not floating scores.
+        """
+        if not isinstance(preds, Tensor) or not preds.is_floating_point():
+            got = preds.dtype if isinstance(preds, Tensor) else type(preds).__name__
+            raise TypeError(f"preds must be floating scores for a sweep, got {got}; pass probabilities or logits")
+        preds, target = self.counting.check(preds, target)
+        target = integers(target)
+        if isinstance(self.counting, Multiclass):
+            return self._against_the_rest(preds, target)
+        if self.counting.logits:
+            odds = of_class_one(preds, target.ndim)
+            return Batch(self._bins(odds), target, odds)
+        assert isinstance(self.counting, TwoClasses)
+        scores, uneven = self.counting.probabilities(preds, target)
+        return Batch(self._bins(scores), target, scores, True, uneven)
+
+    def _bins(self, scores: Tensor) -> Tensor:
+        edges = self.single if scores.dtype == torch.float32 else self.edges
+        return bins_of(scores, edges.to(scores.device), self.counting.logits)
+
+    def _against_the_rest(self, preds: Tensor, target: Tensor) -> Batch:
+        """Convert multiclass scores to scores of labels; all labels of a sample share its fault, if it has one."""
+        scores = against_the_rest(preds) if self.counting.logits else wide(preds)
+        target = target.unsqueeze(1)
+        classes = torch.arange(self.labels, device=target.device).view(1, -1, *[1] * (target.ndim - 2))
+        one_hot = (target == classes).long()
+        outside = (target < 0) | (target >= self.labels)
+        one_hot = torch.where(outside, target, one_hot)  # the invalid target is neither 0 nor 1
+        if self.counting.ignored_target is not None:
+            one_hot = torch.where(target == self.counting.ignored_target, LEFT_OUT, one_hot)
+        if self.counting.logits:
+            return Batch(self._bins(scores), one_hot, scores)
+        worst = extreme(scores).unsqueeze(1).expand_as(scores)
+        return Batch(self._bins(scores), one_hot, worst, True)
+
+    def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
+        """Add a batch to a state in place; see :func:`imbtorch.counting.batches.add_batch`."""
+        ignored, times = self.counting.ignored_target, self._times
+        if self.counting.task == "multiclass" and ignored is not None:
+            ignored = LEFT_OUT
+
+        def error_message(fault: int, values: Tensor, size: int) -> str:
+            return self.counting.error_message(fault, values[::times], size // times)
+
+        add_batch(state, self.table, batch, ignored, defer, error_message)
+
+    def counts(self, state: Tensor) -> Tensor:
+        """View a state as ``[..., 2, B]``, or ``[..., L, 2, B]`` for several labels."""
+        lead = state.shape[:-1] if self.counting.task == "binary" else (*state.shape[:-1], self.labels)
+        return state[..., : self.cells].reshape(*lead, self.table.rows, self.table.columns)
+
+    def faults(self, state: Tensor) -> Tensor:
+        """Return the tally of the samples that were not counted, in the order of :data:`FAULTS`."""
+        return state[..., self.cells :] // self._times
+
+    @property
+    def _times(self) -> int:
+        """Number of histograms that count each sample: one, or for multiclass scores one for each class."""
+        return self.labels if self.counting.task == "multiclass" else 1
+
+
+LEFT_OUT = -(2**62)  # stands for an ignored class among targets 0 and 1

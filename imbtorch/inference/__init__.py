@@ -1,1 +1,0 @@
-"""Intervals, comparisons and planning: how sure a value is."""

@@ -1,1 +1,0 @@
-"""Properties of measures: the tools of the papers."""

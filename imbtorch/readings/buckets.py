@@ -1,0 +1,61 @@
+"""Intervals from resampled buckets of clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from imbtorch.counts import Measure
+from imbtorch.readings.rows import Row
+from imbtorch.statistics.intervals import Interval, bootstrap, values
+
+__all__ = ["ONE_BUCKET", "rarest_text", "resample_buckets"]
+
+FEW_BUCKETS = 10  # number of buckets of a class below which its interval says so
+ONE_BUCKET = "cluster bootstrap of fewer than two buckets"
+
+
+def resample_buckets(
+    measures: Mapping[str, Measure],
+    buckets: Tensor,
+    *,
+    samples: int,
+    level: float,
+    generator: torch.Generator | None,
+) -> dict[str, Interval]:
+    """Compute intervals from resampled buckets of clusters; bounds are nan if fewer than two buckets hold samples.
+
+    Args:
+        measures: name -> function of counts ``[..., K, K]``, for labels ``[..., L, 2, 2]``.
+        buckets: counts of each bucket, ``[B, K, K]`` or ``[B, L, 2, 2]``.
+        samples: number of resamples.
+        level: probability that the intervals hold.
+        generator: source of randomness.
+    """
+    filled, dims = buckets[buckets.flatten(1).any(1)], buckets.ndim - 1
+    if len(filled) < 2:
+        estimates = {name: values(each, filled.sum(0).double(), dims) for name, each in measures.items()}
+        unknown = {name: torch.full_like(each, torch.nan) for name, each in estimates.items()}
+        return {name: Interval(estimates[name], nan, nan, level, ONE_BUCKET) for name, nan in unknown.items()}
+    found = bootstrap(measures, filled, samples, level, generator=generator, event_dims=dims, clusters=True)
+    method = f"cluster bootstrap of {len(filled)} buckets"
+
+    def of_buckets(text: str) -> str:
+        return text.replace("cluster bootstrap", method).replace("clusters holds", "buckets holds")
+
+    return {name: replace(each, method=of_buckets(each.method)) for name, each in found.items()}
+
+
+def rarest_text(row: Row, buckets: Tensor, class_names: Sequence[str]) -> str:
+    """Return a text that names the class of a value which lies in few buckets; empty if none does."""
+    held = (buckets.sum(-1) > 0).sum(0).tolist()  # [K], or [L, 2]
+    named = [(number, name, repr(name)) for name, number in zip(class_names, held, strict=True)]
+    if buckets.ndim == 4:
+        negative, positive = ([of_label[index] for of_label in held] for index in (0, 1))
+        named = [(number, name, repr(name)) for name, number in zip(class_names, positive, strict=True)]
+        named += [(number, name, f"negatives of {name!r}") for name, number in zip(class_names, negative, strict=True)]
+    few = [each for each in named if 0 < each[0] < FEW_BUCKETS and (row.kind != "class" or each[1] == row.of)]
+    return f"; only {min(few)[0]} of them with {min(few)[2]}" if few else ""

@@ -1,0 +1,318 @@
+"""Comparisons of two models, with the uncertainty of their difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import get_args
+
+import torch
+from torch import Tensor
+
+from imbtorch.counting.arguments import computed_on_cpu, whole_number
+from imbtorch.counting.errors import check_class_indices
+from imbtorch.counting.kernels import integers
+from imbtorch.counts import Measure, check_choice, check_square, ratio
+from imbtorch.measures.traits import direction_of
+from imbtorch.readings.resolving import Measured, measure_of_counts, measure_text, measures_of_counts
+from imbtorch.readings.tables import html_table, wrapped
+from imbtorch.statistics.draws import Prior, Totals, chunks, gammas
+from imbtorch.statistics.intervals import (
+    Interval,
+    check_draws,
+    class_shares,
+    interval_texts,
+    posterior,
+    quantiles,
+    values,
+)
+from imbtorch.waiting import announced
+
+__all__ = ["Comparison", "compare", "paired_compare"]
+
+AGREE, DIFFER = 0.25, 0.5  # prior, in samples, of outcomes with both models right or both wrong, and with one right
+PRIOR = 2 * (AGREE + DIFFER)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Difference of two models a and b. :func:`compare` and :func:`paired_compare` compute it.
+
+    Attributes:
+        difference: interval of the value of a minus the value of b.
+        probability: ``[...]`` probability that a is better; ties count one half.
+        measure: name of the measure and its average, such as ``recall (binary)``; empty for functions without a name.
+
+    >>> value = torch.tensor([0.2])
+    >>> print(Comparison(Interval(value, value - 0.15, value + 0.15, 0.95, "posterior"), torch.tensor([0.99])))
+    a - b: 0.200 [0.050, 0.350] (95 % posterior); a is better with probability 0.990
+    """
+
+    difference: Interval
+    probability: Tensor
+    measure: str = ""
+
+    def __str__(self) -> str:
+        """Return text, a line for each value."""
+        lines = (f"{self._head()}: {text}; a is better with probability {chance:.3f}" for text, chance in self._rows())
+        return "\n".join(map(wrapped, lines))
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks, a row for each value."""
+        rows = [[text, f"{chance:.3f}"] for text, chance in self._rows()]
+        return html_table([[self._head(), "probability that a is better"], *rows])
+
+    def _head(self) -> str:
+        """Return the name of the difference."""
+        return f"{self.measure}, a - b" if self.measure else "a - b"
+
+    def _rows(self) -> Iterator[tuple[str, float]]:
+        """Yield the difference as text and the probability, of each value."""
+        return zip(interval_texts(self.difference), self.probability.flatten().tolist(), strict=True)
+
+
+@computed_on_cpu
+def compare(
+    measure: Measured,
+    counts_a: Tensor,
+    counts_b: Tensor,
+    *,
+    higher_is_better: bool | None = None,
+    prior: Prior = "auto",
+    samples: int = 10_000,
+    level: float = 0.95,
+    generator: torch.Generator | None = None,
+    event_dims: int = 2,
+    totals: Totals = "drawn",
+) -> Comparison:
+    """Compare two models that were tested on *independent* test sets, by their posteriors.
+
+    For two models that predicted the same test set, use :func:`paired_compare`, which takes into account that their
+    results depend on each other; if the models err on the same samples, the interval of ``compare`` is too wide. The
+    bounds of the difference are the outermost of the equal-tailed bounds of its draws and of those that follow from the
+    two intervals of :func:`posterior` (MOVER), with all that widens them. What :func:`posterior` says of minima,
+    weights, samples that resemble each other and classes without targets holds for differences as well.
+
+    Simulated (``examples/coverage.md``: 2 to 30 classes of 5 to 20 samples, recalls that differ by 0 to .6), the
+    interval covered the true difference in .90 to 1.0 of sets.
+
+    Args:
+        measure: name in the catalogue, averaged as in a report, or function of counts, as in :func:`posterior`.
+        counts_a: ``[..., K, K]`` counts of model a.
+        counts_b: ``[..., K, K]`` counts of model b.
+        higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it.
+        prior: prior of both models, as in :func:`posterior`.
+        samples: number of draws.
+        level: probability that the interval of the difference holds, in (0, 1).
+        generator: source of randomness, on the CPU; by default torch's.
+        event_dims: number of event dimensions, as in :func:`posterior`.
+        totals: ``"drawn"`` or ``"fixed"`` class totals, as in :func:`posterior`.
+
+    Returns:
+        :class:`Comparison`, on the CPU.
+
+    Raises:
+        ValueError: as :func:`posterior`, for counts of different shapes, and for a measure without a direction.
+
+    >>> from imbtorch import balanced_accuracy
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> a, b = torch.tensor([[90, 10], [1, 9]]), torch.tensor([[95, 5], [6, 4]])
+    >>> print(compare(balanced_accuracy, a, b, generator=generator))
+    balanced_accuracy, a - b: 0.225 [0.017, 0.363] (95 % posterior); a is better with probability 0.983
+    """
+    shapes = [list(check_square(counts).shape) for counts in (counts_a, counts_b)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"counts_a and counts_b must be matrices of the same shape, got {shapes[0]} and {shapes[1]}")
+    called = measures_of_counts(measure, counts_a, event_dims)[""]
+    better = direction_of(called, higher_is_better)
+    a, b = (
+        posterior(called, counts, prior, samples, level, generator, True, event_dims, totals=totals)
+        for counts in (counts_a, counts_b)
+    )
+    assert a.draws is not None
+    assert b.draws is not None
+    below = ((a.estimate - a.low) ** 2 + (b.high - b.estimate) ** 2).sqrt()
+    above = ((a.high - a.estimate) ** 2 + (b.estimate - b.low) ** 2).sqrt()
+    return _comparison(a.estimate - b.estimate, a.draws - b.draws, (-below, above), level, "posterior", better, called)
+
+
+@computed_on_cpu
+def paired_compare(
+    measure: Measured,
+    preds_a: Tensor,
+    preds_b: Tensor,
+    target: Tensor,
+    num_classes: int,
+    *,
+    higher_is_better: bool | None = None,
+    samples: int = 10_000,
+    level: float = 0.95,
+    generator: torch.Generator | None = None,
+    totals: Totals = "drawn",
+) -> Comparison:
+    """Compare two models on one test set, through the joint table of both predictions and the targets.
+
+    If both models err on the same samples, their difference is less uncertain than either value. Each sample of a class
+    has one of four outcomes: both models are right, only a, only b, or neither. The prior has half a sample for each
+    outcome with one model right and a quarter for each of the other two. It falls into one cell of its outcome, another
+    cell in each draw. So a single rare sample that only one model predicts right proves nothing, unlike in a bootstrap,
+    and equal predictions do not imply equal models.
+
+    In classes of few samples that prior pulls the difference to 0, by more than its spread if there are many such
+    classes. So the bounds are also counted from the estimate: the distance of the draws' bounds from their mean is
+    multiplied by sqrt(1 + sum_i 2.5 w_i / n_i) for classes of n_i samples, with weights as in
+    :func:`imbtorch.statistics.posterior`, and the outermost bounds hold.
+
+    Simulated (``examples/coverage.md``: 2 to 30 classes, 5 to 200 samples of the rarest), the interval covered the
+    true difference in .92 to 1.0 of sets. For models whose recalls differ by some .1 the probability was right (said
+    .83 to .95, true .82 to .95). For models that hardly differ (.02) it was too high, .74 to .82 in place of .60 to
+    .78, because the prior takes all differences for equally likely.
+
+    Args:
+        measure: name in the catalogue, averaged as in a report (of two classes, recall is that of the positive class),
+            or function of counts, as in :func:`imbtorch.statistics.posterior`.
+        preds_a: ``[N]`` class indices predicted by model a.
+        preds_b: ``[N]`` class indices predicted by model b.
+        target: ``[N]`` class indices.
+        num_classes: number of classes K.
+        higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it.
+        samples: number of draws.
+        level: probability that the interval of the difference holds, in (0, 1).
+        generator: source of randomness, on the CPU; by default torch's.
+        totals: ``"drawn"`` or ``"fixed"`` class totals, as in :func:`imbtorch.statistics.posterior`.
+
+    Returns:
+        :class:`Comparison`, on the CPU, of a (``preds_a``) with b (``preds_b``): the difference is the value of a minus
+        the value of b, and the probability says how likely a is better.
+
+    Raises:
+        ValueError: for shapes that differ, classes out of range, no samples, a level outside (0, 1), fewer than 2
+            samples, an unknown ``totals``, and a measure without a direction.
+        TypeError: for predictions or targets that are not tensors of integers or bools.
+
+    >>> from imbtorch import balanced_accuracy
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> target = torch.tensor([0] * 90 + [1] * 10)
+    >>> a, b = target.clone(), target.clone()
+    >>> a[:9], b[:9], b[95:] = 1, 1, 0  # both have the same nine false positives; b also misses five positives
+    >>> print(paired_compare(balanced_accuracy, a, b, target, 2, generator=generator))
+    balanced_accuracy, a - b: 0.250 [0.052, 0.421] (95 % paired posterior); a is better with probability
+      0.993
+    """
+    check_draws(samples, level, generator)
+    check_choice("totals", totals, get_args(Totals))
+    for name, labels in (("preds_a", preds_a), ("preds_b", preds_b), ("target", target)):
+        check_class_indices(name, labels, predicted=name != "target")
+    preds_a, preds_b, target = map(integers, (preds_a, preds_b, target))
+    if whole_number("num_classes", num_classes) < 1:
+        raise ValueError(f"num_classes must be at least 1, got {num_classes!r}")
+    called = measure_of_counts(measure, num_classes)
+    better = direction_of(called, higher_is_better)
+    for name, labels in (("preds_a", preds_a), ("preds_b", preds_b), ("target", target)):
+        if labels.shape != target.shape:
+            raise ValueError(
+                f"{name} must hold a class index for each target, {list(target.shape)}, got {list(labels.shape)}"
+            )
+        if labels.numel() and not 0 <= int(labels.min()) <= int(labels.max()) < num_classes:
+            raise ValueError(f"{name} holds classes outside 0..{num_classes - 1}")
+    if not target.numel():
+        raise ValueError("target holds no samples, so there is nothing to compare")
+    pairs = _Pairs(preds_a, preds_b, target, num_classes)
+
+    def difference(of_a: Tensor, of_b: Tensor) -> Tensor:
+        return values(called, of_a) - values(called, of_b)
+
+    estimate = difference(*(each[0] for each in pairs.counted()))
+    sizes: Iterable[int] = chunks(samples, max(2 * num_classes**2, len(pairs.times)), target.device)
+    sizes = announced(sizes, samples, "a paired comparison", "fewer samples= shorten it")
+    parts, apart = [], []
+    for size in sizes:
+        of_a, of_b = pairs.draw(size, generator, totals)
+        parts.append(difference(of_a, of_b))
+        apart.append(ratio((of_a - of_b).diagonal(dim1=-2, dim2=-1), of_a.sum(-1)))
+    drawn, recalls = torch.cat(parts), torch.cat(apart)
+    # the draws of a class of n samples vary as if it had 1 + PRIOR more, and the prior pulls them to no difference
+    share = class_shares(drawn, recalls.reshape(len(recalls), *[1] * (drawn.ndim - 1), -1), (-1,))
+    wider = (1 + ratio((1 + PRIOR) * share, pairs.actual).sum(-1)).sqrt()
+    ends = [wider * (end - drawn.mean(0)) for end in quantiles(drawn, level)]
+    return _comparison(estimate, drawn, (ends[0], ends[1]), level, "paired posterior", better, called)
+
+
+class _Pairs:
+    """Joint outcomes of two models on the samples of each class, and their posterior."""
+
+    def __init__(self, preds_a: Tensor, preds_b: Tensor, target: Tensor, size: int) -> None:
+        self.size = size
+        a, b, truth = (labels.flatten() for labels in (preds_a, preds_b, target))
+        joint, times = torch.unique((truth * size + a) * size + b, return_counts=True)
+        self.times = times.double()
+        self.rows, self.a, self.b = joint // size**2, joint // size % size, joint % size
+        self.actual = self.times.new_zeros(size).index_add_(0, self.rows, self.times)
+        predicted = torch.cat((a, b)).bincount(minlength=size)
+        seen = (self.actual > 0) | (predicted > 0)
+        self.classes = (self.actual > 0).nonzero().flatten()
+        options = [[j for j in seen.nonzero().flatten().tolist() if j != i] for i in self.classes.tolist()]
+        self.wrong = torch.tensor(options, dtype=torch.long, device=target.device)  # [R, wrong classes]
+
+    def counted(self) -> tuple[Tensor, Tensor]:
+        """Count the predictions of each model, ``[1, K, K]``."""
+        times = self.times.unsqueeze(-1)
+        first, second = (self._matrices(self.rows, column.unsqueeze(-1), times) for column in (self.a, self.b))
+        return first, second
+
+    def draw(self, samples: int, generator: torch.Generator | None, totals: Totals) -> tuple[Tensor, Tensor]:
+        """Draw counts of each model, ``[samples, K, K]``."""
+        rows, wrong = len(self.classes), self.wrong.shape[-1]
+        cells = gammas(self.times, samples, generator)
+        kinds = (AGREE, DIFFER, DIFFER, AGREE) if wrong else (AGREE,)
+        spread = self.times.new_tensor(kinds).repeat_interleave(rows)
+        lumps = gammas(spread, samples, generator)
+        right = self.classes.repeat(len(spread) // rows).unsqueeze(-1).expand(-1, samples)
+        column_a, column_b = right.clone(), right.clone()
+        if wrong:  # both right, only a right, only b right, both wrong
+            place = self.classes.unsqueeze(-1).expand(-1, samples)
+            drawn = torch.rand(3, rows, samples, dtype=torch.float64, device=place.device, generator=generator)
+            option = (drawn * wrong).long().clamp(max=wrong - 1)
+            chosen = [self.wrong.gather(1, each) for each in option]
+            column_a = torch.cat((place, place, chosen[0], chosen[1]))
+            column_b = torch.cat((place, chosen[0], place, chosen[2]))
+        row = torch.cat((self.rows, right[:, 0]))
+        mass = torch.cat((cells, lumps))
+        sums = mass.new_zeros(self.size, samples).index_add_(0, row, mass)
+        total = self.actual.unsqueeze(-1).expand(-1, samples)
+        if totals == "drawn":
+            total = gammas(torch.where(self.actual > 0, self.actual + 0.5, 0.0), samples, generator)
+            total = total * self.actual.sum() / total.sum(0)
+        mass = mass * ratio(total, sums)[row]
+        columns = (
+            torch.cat((own.unsqueeze(-1).expand(-1, samples), lump))
+            for own, lump in ((self.a, column_a), (self.b, column_b))
+        )
+        first, second = (self._matrices(row, column, mass) for column in columns)
+        return first, second
+
+    def _matrices(self, row: Tensor, column: Tensor, mass: Tensor) -> Tensor:
+        """Sum mass ``[C, S]`` into matrices ``[S, K, K]``."""
+        place = row.unsqueeze(-1) * self.size + column
+        flat = mass.new_zeros(self.size**2, mass.shape[-1]).scatter_add_(0, place, mass)
+        return flat.t().reshape(-1, self.size, self.size)
+
+
+def _comparison(
+    estimate: Tensor,
+    draws: Tensor,
+    about: tuple[Tensor, Tensor],
+    level: float,
+    method: str,
+    higher_is_better: bool,
+    measure: Measure,
+) -> Comparison:
+    """Summarise draws of a difference, with bounds at least as far from the estimate as given."""
+    low, high = quantiles(draws, level)
+    better = draws if higher_is_better else -draws
+    probability = (better > 0).double().mean(0) + (better == 0).double().mean(0) / 2
+    probability = torch.where(low.isnan(), low, probability)
+    below, above = (torch.where(each.isfinite(), each, 0.0) for each in about)
+    low, high = torch.minimum(low, estimate + below), torch.maximum(high, estimate + above)
+    low, high = torch.minimum(low, estimate), torch.maximum(high, estimate)
+    return Comparison(Interval(estimate, low, high, level, method, draws), probability, measure_text(measure))

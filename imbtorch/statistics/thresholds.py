@@ -1,0 +1,396 @@
+"""Choice of a threshold from a histogram of scores, within limits, and correction of its value for the choice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias, cast
+
+import torch
+from torch import Tensor
+
+from imbtorch.counting.arguments import computed_on_cpu
+from imbtorch.counts import Counts, Measure, evaluated, ratio, rescaled
+from imbtorch.readings.tables import wrapped
+from imbtorch.statistics.draws import gammas
+from imbtorch.statistics.isometrics import precision_recall_points
+from imbtorch.statistics.promises import promised
+from imbtorch.statistics.scores import matrices_of
+
+__all__ = [
+    "Corrected",
+    "InfeasibleError",
+    "Limit",
+    "Limits",
+    "OperatingPoint",
+    "best_place",
+    "candidates",
+    "corrected_counts",
+    "distinct",
+    "infeasible",
+    "operating_point",
+    "worst_value",
+]
+
+
+class Limit(NamedTuple):
+    """A limit that an operating point must keep.
+
+    Attributes:
+        measure: function of counts.
+        bound: least or greatest value of the measure.
+        least: whether the bound is the least value.
+    """
+
+    measure: Measure
+    bound: float
+    least: bool
+
+    def kept(self, counts: Counts) -> Tensor:
+        """Return whether counts ``[..., K, K]``, or margins, keep the limit, up to rounding; nan does not."""
+        values = evaluated(self.measure, counts)
+        return values >= self.bound - 1e-12 if self.least else values <= self.bound + 1e-12
+
+
+Limits: TypeAlias = Mapping[str, Limit]
+
+DRAWS = 2000  # draws of the posterior; the standard error of a probability of .9 is .007
+REPEATS = 100  # splits into halves
+
+
+@dataclass(frozen=True, eq=False)
+class OperatingPoint:
+    """A threshold with its value, counts and rates. :meth:`imbtorch.ThresholdSweep.best` finds it.
+
+    Attributes:
+        threshold: probability strictly above which 1 is predicted.
+        value: value of the measure that was swept.
+        counts: ``[2, 2]`` as counted.
+        recall: share of the positives that are predicted positive.
+        precision: share of positives among positive predictions, nan without any; at ``prevalence`` if there is one.
+        alerts: share of samples predicted positive; at ``prevalence`` if there is one.
+        holds: name of each limit -> posterior probability that it holds at this threshold. For limits other than recall
+            it ignores that the threshold was chosen, and is much too high for a limit that is hard to reach.
+        sure: level of the promise that all limits hold, None without a promise: in at most ``1 - sure`` of samples a
+            promise is made that does not hold. It is not the probability that this promise holds.
+
+    >>> point = OperatingPoint(0.3, 0.8, torch.tensor([[90, 10], [1, 9]]), 0.9, 9 / 19, 19 / 110, {"recall": 0.86})
+    >>> print(point)
+    threshold 0.3: value 0.800, recall 0.900, precision 0.474, alerts 0.173; limit of recall holds with
+      probability 0.86
+    """
+
+    threshold: float
+    value: float
+    counts: Tensor
+    recall: float
+    precision: float
+    alerts: float
+    holds: Mapping[str, float]
+    sure: float | None = None
+
+    def __str__(self) -> str:
+        """Return one sentence."""
+        flags = {0.0: ", which flags nobody", 1.0: ", which flags everybody"}.get(self.alerts, "")
+        held = "".join(f"; limit of {name} holds with probability {chance:.2f}" for name, chance in self.holds.items())
+        level = "" if self.sure is None else f"; promised at sure={self.sure:g}"
+        return wrapped(
+            f"threshold {self.threshold:.6g}{flags}: value {self.value:.3f}, recall {self.recall:.3f}, precision "
+            f"{self.precision:.3f}, alerts {self.alerts:.3g}{held}{level}"
+        )
+
+
+def distinct(histogram: Tensor, thresholds: int) -> tuple[Tensor, Tensor]:
+    """Drop empty bins, so that each remaining threshold predicts differently.
+
+    Args:
+        histogram: ``[2, B]`` counts on the CPU.
+        thresholds: number of thresholds T; all bins above the last threshold are merged.
+
+    Returns:
+        Histogram ``[2, K + 1]``, and the index of the lowest threshold between each two of its bins, ``[K]``. The first
+        threshold may have no sample below it, the last none above.
+
+    >>> distinct(torch.tensor([[3, 0, 1, 0], [0, 0, 2, 0]]), thresholds=3)
+    (tensor([[3, 1, 0],
+            [0, 2, 0]]), tensor([0, 2]))
+    """
+    whole = torch.cat((histogram[:, :thresholds], histogram[:, thresholds:].sum(-1, keepdim=True)), -1)
+    held = whole.sum(0) > 0
+    held[0], held[-1] = True, True
+    return whole[:, held], held[:-1].nonzero().flatten()
+
+
+class InfeasibleError(ValueError):
+    """Error about limits that no candidate keeps."""
+
+
+class Candidates(NamedTuple):
+    """Thresholds that predict differently.
+
+    Attributes:
+        thresholds: ``[K]``; the last one may be 1, at which nothing is flagged.
+        places: index of each among the given thresholds, ``[K]``.
+        counts: ``[K, 2, 2]``.
+        rates: counts, or rates at other class shares.
+    """
+
+    thresholds: Tensor
+    places: Tensor
+    counts: Tensor
+    rates: Tensor
+
+    @computed_on_cpu
+    def best(self, objective: Measure, limits: Limits, where: str) -> tuple[int, Tensor]:
+        """Return the index of the best threshold within limits, and which of them keep the limits, bools ``[K]``.
+
+        Raises:
+            InfeasibleError: if no threshold keeps the limits; it begins with ``where``.
+        """
+        kept = {name: limit.kept(self.rates) for name, limit in limits.items()}
+        feasible = torch.stack([*kept.values(), torch.ones(len(self.places), dtype=torch.bool)]).all(0)
+        if not bool(feasible.any()):
+            raise InfeasibleError(where + infeasible(limits, kept, self.rates))
+        return self.best_of(objective, feasible), feasible
+
+    def best_of(self, objective: Measure, feasible: Tensor) -> int:
+        """Return the index of the best of the feasible thresholds, the lowest of tied ones."""
+        goodness = evaluated(objective, self.rates).nan_to_num(nan=-torch.inf)
+        order = goodness.argsort(descending=True, stable=True)
+        return int(order[feasible[order]][0])
+
+
+@computed_on_cpu
+def candidates(histogram: Tensor, thresholds: Tensor, shares: Tensor | None) -> Candidates:
+    """Find the thresholds that predict differently; one at which nothing is flagged is always among them.
+
+    Args:
+        histogram: ``[2, B]`` counts on the CPU.
+        thresholds: ``[T]``, between the first T + 1 bins.
+        shares: ``[2]`` class shares at which all values are read; None for those of the counts.
+    """
+    small, index = distinct(histogram, len(thresholds))
+    if bool(small[:, -1].any()):  # scores above all thresholds: only a threshold of 1 flags nobody
+        small = torch.cat((small, torch.zeros_like(small[:, :1])), -1)
+        index = torch.cat((index, index.new_tensor([len(thresholds)])))
+        thresholds = torch.cat((thresholds, thresholds.new_ones(1)))
+    counts = matrices_of(small)
+    return Candidates(thresholds[index], index, counts, _read_at(shares, counts.double()))
+
+
+@computed_on_cpu
+def operating_point(
+    histogram: Tensor,
+    thresholds: Tensor,
+    measure: Measure,
+    objective: Measure,
+    limits: Limits,
+    shares: Tensor | None,
+    sure: float | None,
+    generator: torch.Generator | None,
+    where: str,
+) -> OperatingPoint:
+    """Find the best threshold within limits.
+
+    A threshold at which nothing is flagged is always among the candidates; it is 1 if no given threshold is so high.
+
+    Args:
+        histogram: ``[2, B]`` counts on the CPU.
+        thresholds: ``[T]``, between the first T + 1 bins.
+        measure: function of counts ``[..., 2, 2]`` whose value is reported.
+        objective: function of counts that is maximised.
+        limits: limits that must hold.
+        shares: ``[2]`` class shares at which all values are read; None for those of the counts.
+        sure: level at which all limits are promised; None if it is enough that they hold in the counts.
+        generator: source of randomness of the posterior.
+        where: beginning of error messages.
+
+    Raises:
+        ValueError: if no threshold keeps the limits, or none can be promised.
+    """
+    found = candidates(histogram, thresholds, shares)
+    place, feasible = found.best(objective, limits, where)
+    counts, rates = found.counts, found.rates
+    if sure is not None:
+        place = found.best_of(objective, feasible & _promised(limits, counts, sure, where))
+    at = rates[place]
+    recall, precision = precision_recall_points(at.unsqueeze(0))[0].tolist()
+    alerts = at[..., 1].sum() / at.sum()
+    return OperatingPoint(
+        found.thresholds[place].item(),
+        evaluated(measure, rates)[place].item(),
+        counts[place],
+        recall,
+        precision,
+        alerts.item(),
+        _probabilities(counts[place], limits, shares, generator),
+        sure,
+    )
+
+
+def _read_at(shares: Tensor | None, counts: Tensor) -> Tensor:
+    """Rescale counts to the class shares at which all values are read."""
+    return counts if shares is None else cast(Tensor, rescaled(counts, shares))
+
+
+def _promised(limits: Limits, counts: Tensor, sure: float, where: str) -> Tensor:
+    """Find the thresholds ``[K]`` at which all limits are promised; raise without any."""
+    single = {name: promised(name, limit.bound, counts, 1 - sure) for name, limit in limits.items()}
+    every = torch.stack(list(single.values())).all(0)
+    if not bool(every.any()):
+        alone = {name: limit for name, limit in limits.items() if not bool(single[name].any())}
+        reason = f"{_text(alone)} at none" if alone else "each limit at some, but never all at one"
+        raise ValueError(
+            f"{where}no threshold can be promised to have {_text(limits)} at sure={sure:g} ({reason}); count more "
+            "samples, lower sure, or loosen the limits"
+        )
+    return every
+
+
+def _probabilities(
+    counts: Tensor, limits: Limits, shares: Tensor | None, generator: torch.Generator | None
+) -> dict[str, float]:
+    """Return the posterior probability of each limit, given counts ``[2, 2]``."""
+    if not limits:
+        return {}
+    drawn = _read_at(shares, _drawn(counts.double(), generator))
+    return {name: limit.kept(drawn).double().mean().item() for name, limit in limits.items()}
+
+
+def _drawn(counts: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Draw counts ``[DRAWS, 2, 2]`` from the posterior at a threshold that was chosen by the scores.
+
+    The recall of a threshold just below the k-th highest of P positives has the distribution Beta(k, P - k + 1), since
+    that score is an order statistic. For a threshold chosen without the scores it would be Beta(k + 1/2, P - k + 1/2),
+    whose probability is .67 where .5 is true.
+    """
+    prior = torch.tensor([[0.5, 0.5], [1.0, 1e-9]], dtype=torch.float64)
+    concentrations = counts + prior, counts.sum(-1) + 0.5
+    cells, totals = (gammas(each.flatten(), DRAWS, generator).T.reshape(DRAWS, *each.shape) for each in concentrations)
+    return cells / cells.sum(-1, keepdim=True) * totals.unsqueeze(-1)
+
+
+def _text(limits: Limits) -> str:
+    """Write limits as text."""
+    return " and ".join(f"{name} {'>=' if limit.least else '<='} {limit.bound:g}" for name, limit in limits.items())
+
+
+def infeasible(limits: Limits, kept: Mapping[str, Tensor], counts: Counts, what: str = "threshold") -> str:
+    """Describe limits that cannot be kept, with the best value of each that is achievable while the others hold.
+
+    Args:
+        limits: limits.
+        kept: name of a limit -> whether it is kept by each candidate, ``[C]``.
+        counts: counts of each candidate.
+        what: name of a candidate.
+    """
+    reached = []
+    for name, limit in limits.items():
+        others = [each for other, each in kept.items() if other != name]
+        values = evaluated(limit.measure, counts)
+        possible = ~values.isnan() & (torch.stack(others).all(0) if others else True)
+        if bool(possible.any()):
+            end, best = ("highest", values[possible].max()) if limit.least else ("lowest", values[possible].min())
+            reached.append(f"the {end} {name}{' with the other limits' * bool(others)} is {best:.4g}")
+    nowhere = f"even without any one of them, no {what} keeps the others"
+    return f"no {what} has {_text(limits)}: {'; '.join(reached) or nowhere}"
+
+
+def worst_value(higher_is_better: bool | None, bounds: tuple[float | None, float | None]) -> float:
+    """Return the value to log where no candidate keeps the limits: the worst possible one, which is finite.
+
+    With nan, Lightning's ``EarlyStopping`` would stop the run.
+    """
+    worst = bounds[0] if higher_is_better else bounds[1]
+    largest = torch.finfo(torch.float32).max
+    return worst if worst is not None else -largest if higher_is_better else largest
+
+
+class Corrected(NamedTuple):
+    """Counts at the best threshold, corrected for its choice.
+
+    Attributes:
+        counts: float64 ``[2, 2]``, whose rows sum to the targets.
+        failed: number of halves in which no threshold keeps the limits.
+        halves: number of halves.
+    """
+
+    counts: Tensor
+    failed: int
+    halves: int
+
+
+@computed_on_cpu
+def corrected_counts(
+    histogram: Tensor,
+    thresholds: int,
+    objective: Measure,
+    generator: torch.Generator | None = None,
+    limits: Limits | None = None,
+) -> Corrected:
+    """Compute the counts at the best threshold, corrected for its choice on the same samples.
+
+    Samples are divided at random into two halves; the threshold that is best on one half is counted on the other. The
+    mean of these counts over repeats has a weight of three quarters, the counts at the kept threshold of one quarter,
+    because half of the samples choose worse than all of them. The bins suffice for that: the number of samples of a bin
+    in the first half is binomial. A half in which no threshold keeps the limits chooses nothing.
+
+    Args:
+        histogram: ``[2, B]`` whole counts on the CPU.
+        thresholds: number of thresholds T; all bins above the last threshold are merged.
+        objective: function of counts ``[..., 2, 2]`` that is maximised; of tied thresholds the lowest is taken.
+        generator: source of randomness, on the CPU.
+        limits: limits that a threshold must keep, on all samples and in each half; None for none.
+
+    Raises:
+        InfeasibleError: if no threshold keeps the limits on all samples.
+
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> from imbtorch import balanced_accuracy
+    >>> corrected_counts(torch.tensor([[9, 0], [0, 9]]), 1, balanced_accuracy, generator=generator).counts
+    tensor([[9., 0.],
+            [0., 9.]], dtype=torch.float64)
+    """
+    small, _ = distinct(histogram, thresholds)
+    if limits and bool(small[:, -1].any()):  # a threshold of 1 flags nobody
+        small = torch.cat((small, torch.zeros_like(small[:, :1])), -1)
+    whole = small.double()
+    kept = matrices_of(whole)
+    place = best_place(objective, kept, limits)
+    if place is None:
+        assert limits is not None
+        raise InfeasibleError(infeasible(limits, {name: limit.kept(kept) for name, limit in limits.items()}, kept))
+    kept, crossed, failed = kept[place], torch.zeros_like(kept[0]), 0
+    for _ in range(REPEATS):  # one at a time, so that matrices stay in the cache
+        first = torch.binomial(whole, torch.full_like(whole, 0.5), generator)
+        halves = matrices_of(first), matrices_of(whole - first)
+        for own, other in (halves, halves[::-1]):
+            place = best_place(objective, own, limits)
+            if place is None:
+                failed += 1
+            else:
+                crossed += other[place]
+    if not failed:
+        return Corrected(kept / 4 + crossed * (3 / 4 / REPEATS), 0, 2 * REPEATS)
+    if failed == 2 * REPEATS:
+        return Corrected(kept, failed, 2 * REPEATS)
+    targets = whole.sum(-1, keepdim=True)
+    return Corrected(kept / 4 + ratio(crossed, crossed.sum(-1, keepdim=True)) * targets * 3 / 4, failed, 2 * REPEATS)
+
+
+def best_place(objective: Measure, counts: Tensor, limits: Limits | None = None) -> int | None:
+    """Find the index of the best of counts ``[K, 2, 2]``, the first of tied ones; nan is never the best.
+
+    Args:
+        objective: function of counts that is maximised.
+        counts: ``[K, 2, 2]``.
+        limits: limits that it must keep; None for none.
+
+    Returns:
+        Index, or None if none of the counts keep the limits.
+    """
+    goodness = evaluated(objective, counts).nan_to_num(nan=-torch.inf)
+    if not limits:
+        return int(goodness.argmax())
+    kept = torch.stack([limit.kept(counts) for limit in limits.values()]).all(0).nonzero().flatten()
+    return int(kept[goodness[kept].argmax()]) if len(kept) else None

@@ -1,0 +1,75 @@
+"""Checks of arguments that many functions share."""
+
+import inspect
+
+import pytest
+import torch
+
+import imbtorch
+from imbtorch import balanced_accuracy, papers, statistics
+from imbtorch.counting.arguments import computed_on_cpu
+
+TARGET = torch.tensor([0, 0, 0, 1, 1, 0])
+COUNTS = torch.tensor([[3, 1], [1, 1]])
+FUNCTIONS = {
+    "beats_baseline": (balanced_accuracy, COUNTS),
+    "bootstrap": (balanced_accuracy, COUNTS),
+    "compare": (balanced_accuracy, COUNTS, COUNTS),
+    "invariance_table": ({"a": balanced_accuracy},),
+    "invariances": (balanced_accuracy,),
+    "measure_correlations": ({"a": balanced_accuracy},),
+    "paired_compare": (balanced_accuracy, TARGET, TARGET, TARGET, 2),
+    "perturbed_scores": (12, 0.25, 0.0, 0.0),
+    "posterior": (balanced_accuracy, COUNTS),
+    "select_epoch": ({"a": TARGET}, TARGET, balanced_accuracy),
+}
+
+
+def of_name(name):
+    return getattr(papers, name, None) or getattr(statistics, name)
+
+
+def methods():
+    sweep = imbtorch.ThresholdSweep("f1", also=["auc"])
+    sweep.update(torch.tensor([0.1, 0.2, 0.6, 0.7, 0.9, 0.3]), TARGET)
+    report, metric = imbtorch.ImbalanceReport("binary"), imbtorch.BalancedAccuracy("binary")
+    for counting in (report, metric):
+        counting.update(TARGET, TARGET)
+    yield from ((sweep.best, ()), (sweep.interval, ("auc",)), (sweep.interval, ("value",)))
+    yield from ((report.interval, ("iam",)), (report.result().interval, ("iam",)), (metric.interval, ()))
+
+
+def test_a_seed_is_no_generator_anywhere():
+    taking = [name for name in [*papers.__all__, *statistics.__all__] if callable(of_name(name))]
+    assert sorted(FUNCTIONS) == [
+        name for name in sorted(taking) if "generator" in inspect.signature(of_name(name)).parameters
+    ]
+    calls = [(of_name(name), arguments) for name, arguments in FUNCTIONS.items()]
+    for call, arguments in [*calls, *methods()]:
+        for seed in (0, 7):
+            remedy = rf"torch.Generator, got {seed}; pass torch.Generator\(\).manual_seed\(0\)$"
+            with pytest.raises(TypeError, match=remedy):
+                call(*arguments, generator=seed)
+
+
+class Elsewhere(torch.Generator):
+    device = torch.device("cuda", 0)
+
+
+def test_a_generator_of_another_device_is_refused():
+    for name, arguments in FUNCTIONS.items():
+        with pytest.raises(ValueError, match=r"generator must be on the CPU.* got one on cuda:0; pass torch.Generator"):
+            of_name(name)(*arguments, generator=Elsewhere())
+
+
+@pytest.mark.parametrize("default", ["cpu", "meta"])
+def test_tensors_are_brought_to_the_cpu(default):
+    @computed_on_cpu
+    def devices(*given, **named):
+        made = torch.zeros(1)
+        return made.device.type, [each.device.type for each in (*given[0], *given[1]["a"], named["b"])], type(given[0])
+
+    tensor = torch.zeros(2)
+    with torch.device(default):
+        found = devices(imbtorch.Margins(tensor, tensor, tensor), {"a": [tensor]}, b=tensor)
+    assert found == ("cpu", ["cpu"] * 5, imbtorch.Margins)

@@ -1,0 +1,143 @@
+"""Choice of tau over resampled buckets, its correction and its gain, against loops and simulated populations."""
+
+import pytest
+import torch
+from adjustments import TAUS, decided, long_tail
+
+from imbtorch import LogitAdjustmentSweep, Margins, accuracy, balanced_accuracy, recall
+from imbtorch.statistics.adjustments import Adjustments
+from imbtorch.statistics.thresholds import InfeasibleError, Limit
+
+
+def adjustments(samples=600, classes=4, seed=0, taus=TAUS, buckets=64):
+    """Counts by a loop over buckets and taus, from an argmax for each tau."""
+    logits, target, prior = long_tail(samples, classes, seed)
+    chosen, own = decided(logits, prior, taus), torch.arange(samples) % buckets
+    right, actual, predicted = (torch.zeros(buckets, size, classes).long() for size in (len(taus), 1, len(taus)))
+    for bucket in range(buckets):
+        truth = target[own == bucket]
+        actual[bucket, 0] = truth.bincount(minlength=classes)
+        for place, each in enumerate(chosen[:, own == bucket]):
+            right[bucket, place] = truth[truth == each].bincount(minlength=classes)
+            predicted[bucket, place] = each.bincount(minlength=classes)
+    return Adjustments(taus, Margins(right, actual, predicted))
+
+
+def value(found, place, times=None, measure=balanced_accuracy):
+    times = torch.ones(64).double() if times is None else times
+    right, actual, predicted = found.buckets
+    parts = (right[:, place], actual[:, 0], predicted[:, place])
+    return float(measure(Margins(*((times.unsqueeze(-1) * part).sum(0) for part in parts))))
+
+
+def nearest(found, mean, allowed):
+    return min(allowed, key=lambda place: (round(abs(found.taus[place] - mean), 9), abs(found.taus[place])))
+
+
+def best_of(found, times, allowed, measure=balanced_accuracy):
+    values = {place: value(found, place, times, measure) for place in allowed}
+    return min(values, key=lambda place: (-values[place], abs(found.taus[place])))
+
+
+def test_the_choice_is_the_mean_of_the_best_taus_of_resamples():
+    found = adjustments(taus=(-0.5, 0.0, 0.5, 1.0, 1.5))
+    every = range(5)
+    best = [found.taus[best_of(found, times, every)] for times in found._times]
+    assert len(best) == 100
+    assert len(set(best)) > 1
+    assert found._times.sum(1).tolist() == [64] * 100
+    assert found.chosen(balanced_accuracy, {}) == nearest(found, sum(best) / 100, every)
+
+
+def test_floors_hold_on_all_samples():
+    found = adjustments(taus=(0.0, 0.25, 0.5, 0.75, 1.0, 1.25))
+    plain = value(found, 0, measure=accuracy)
+    floor = plain - 0.06
+    limits = {"accuracy": Limit(accuracy, floor, True)}
+    best = []
+    for times in found._times:
+        feasible = [place for place in range(6) if value(found, place, times, accuracy) >= floor - 1e-12]
+        best += [found.taus[best_of(found, times, feasible)]] if feasible else []
+    allowed = [place for place in range(6) if value(found, place, None, accuracy) >= floor - 1e-12]
+    chosen = found.chosen(balanced_accuracy, limits)
+    assert 0 < len(best) < 100 or 0 < len(allowed) < 6
+    assert chosen == nearest(found, sum(best) / len(best), allowed)
+    assert chosen != found.chosen(balanced_accuracy, {})
+    assert value(found, chosen, measure=accuracy) >= floor
+
+
+def test_unreachable_floors_say_what_is_reachable():
+    found = adjustments()
+    limits = {"accuracy": Limit(accuracy, 0.99, True)}
+    highest = max(value(found, place, None, accuracy) for place in range(len(TAUS)))
+    with pytest.raises(InfeasibleError, match=f"no tau has accuracy >= 0.99: the highest accuracy is {highest:.4g}"):
+        found.chosen(balanced_accuracy, limits)
+    both = limits | {"recall": Limit(lambda counts: recall(counts, "none")[..., 3], 0.01, True)}
+    with pytest.raises(InfeasibleError, match="the highest accuracy with the other limits is"):
+        found.chosen(balanced_accuracy, both)
+
+
+def test_ties_go_to_the_plain_rule():
+    right = torch.ones(64, 3, 2).long()
+    same = Adjustments((-1.0, 0.0, 1.0), Margins(right, torch.ones(64, 1, 2).long(), right))
+    assert same.taus[same.chosen(balanced_accuracy, {})] == 0
+    assert same.taus[same.chosen(lambda counts: counts.correct.sum(-1) * torch.nan, {})] == 0  # nothing is defined
+
+
+def test_held_out_buckets_are_counted_at_the_tau_that_others_choose():
+    found = adjustments(samples=300, taus=(0.0, 0.5, 1.0, 1.5))
+    best = [best_of(found, times, range(4)) for times in found._times]
+    right = torch.zeros(4).long()
+    places = []
+    for bucket in range(64):
+        without = [found.taus[each] for each, times in zip(best, found._times, strict=True) if times[bucket] == 0]
+        assert 15 < len(without) < 60
+        places.append(nearest(found, sum(without) / len(without), range(4)))
+        right += found.buckets.correct[bucket, places[-1]]
+    assert len(set(places)) > 1
+    counts = found.held_out(balanced_accuracy, {})
+    assert counts.correct.tolist() == right.tolist()
+    assert counts.actual.tolist() == found.buckets.actual.sum((0, 1)).tolist()
+    assert counts.predicted.sum() == counts.actual.sum()
+
+
+def test_the_estimate_of_the_gain_is_hardly_biased():
+    """Of 60 samples of 300, with the truth from 200,000 others: the chosen value is too high, the estimate is not."""
+    logits, target, prior = long_tail(200_000, 6, seed=99, gap=1.0)
+    chosen = decided(logits, prior)
+    truth = [float(sum((each == target)[target == k].double().mean() for k in range(6)) / 6) for each in chosen]
+    naive, held = [], []
+    for seed in range(60):
+        logits, target, prior = long_tail(300, 6, seed, gap=1.0)
+        found = counted(logits, target, prior)
+        place = found.chosen(balanced_accuracy, {})
+        naive.append(value(found, place) - value(found, found.plain) - truth[place] + truth[found.plain])
+        estimate = found.gain(balanced_accuracy, {}, place, 0.95, torch.Generator().manual_seed(0)).estimate
+        held.append(float(estimate) - truth[place] + truth[found.plain])
+    naive, held = (torch.tensor(each).mean() for each in (naive, held))
+    assert abs(held) < 0.7 * naive
+    assert naive > 0.01
+
+
+def counted(logits, target, prior):
+    sweep = LogitAdjustmentSweep("balanced_accuracy", prior, logits=True)
+    sweep.update(logits, target)
+    return Adjustments(TAUS, sweep._adjusted.of_buckets(sweep._state))
+
+
+def test_the_interval_of_the_gain_holds_the_estimate_and_the_gain_seen():
+    found = adjustments(2000)
+    place = found.chosen(balanced_accuracy, {})
+    gain = found.gain(balanced_accuracy, {}, place, 0.95, torch.Generator().manual_seed(0))
+    seen = value(found, place) - value(found, found.plain)
+    held = found.held_out(balanced_accuracy, {})
+    assert gain.estimate == pytest.approx(float(balanced_accuracy(held)) - value(found, found.plain))
+    assert gain.low <= min(gain.estimate, seen) <= max(gain.estimate, seen) <= gain.high
+    wide = found.gain(balanced_accuracy, {}, place, 0.99, torch.Generator().manual_seed(0))
+    assert wide.low < gain.low < gain.high < wide.high
+
+
+def test_one_bucket_gives_the_single_best():
+    whole = adjustments()
+    one = Adjustments(TAUS, Margins(*(part.sum(0, keepdim=True) for part in whole.buckets)))
+    assert one.chosen(balanced_accuracy, {}) == best_of(whole, None, range(len(TAUS)))
