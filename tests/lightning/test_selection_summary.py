@@ -21,13 +21,14 @@ from both_packages import CALLBACKS, EVERY_PACKAGE
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from processes import counted_collectives, launch
+from reports import directed
 from sklearn import metrics as sklearn_metrics
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from trainings import QUIET, THIRD_PARTY, exact, join_lightning, listening
 from versions import loading, needs_callbacks_for
 
-from imbtorch import ExpectedCost, ImbalanceReport, accuracy, imbalance_accuracy
+from imbtorch import ImbalanceReport, accuracy, expected_cost, imbalance_accuracy
 from imbtorch.lightning import ModelCheckpoint as TieKeeper
 from imbtorch.lightning import SelectionSummary, validation_history
 from imbtorch.statistics import select_model
@@ -330,7 +331,7 @@ def test_lower_is_better_where_the_report_says_so_and_without_a_direction_nothin
         num_classes=3,
         prefix="val_",
         measures={
-            "wrong": (lambda counts: (counts.sum() - counts.trace()).double(), False),
+            "wrong": directed(lambda counts: (counts.sum() - counts.trace()).double(), False),
             "first": lambda counts: counts[0, 0],
         },
     )
@@ -372,7 +373,7 @@ def test_measures_are_read_at_the_prevalence_that_the_report_reads_them_at():
 def test_one_measure_with_other_costs_is_monitored(tmp_path):
     costs = {name: torch.ones(3, 3) - torch.eye(3) + torch.eye(3)[place] for place, name in enumerate(("a", "b", "c"))}
     costs["same"] = costs["a"].clone()
-    measures = {name: functools.partial(ExpectedCost, costs=each) for name, each in costs.items()}
+    measures = {name: functools.partial(expected_cost, costs=each) for name, each in costs.items()}
     module = scripted(lightning.pytorch)(val=ImbalanceReport("multiclass", 3, measures=measures, prefix="val_"))
     keepers = [ModelCheckpoint(tmp_path / name, monitor=f"val_{name}") for name in ("b", "same")]
     made = summary(*keepers, module=module, measures=("a",))

@@ -25,7 +25,7 @@ from pictures import (
 )
 
 import imbtorch
-from imbtorch import plots
+from imbtorch import papers, plots
 from imbtorch.papers import Correlations, skew_map
 from imbtorch.statistics import Interval
 
@@ -33,15 +33,15 @@ SVG_TEXT = "{http://www.w3.org/2000/svg}text"
 DRAWINGS = {
     "plot_values": lambda ax=None: plots.plot_values(torch.tensor([0.5, 0.25]), ax),
     "plot_confusion_matrix": lambda ax=None: plots.plot_confusion_matrix(COUNTS, ax),
-    "plot_accuracy_dominance": lambda ax=None: plots.plot_accuracy_dominance(torch.tensor([[0.1, 0.8]]), ax),
-    "plot_skew_map": lambda ax=None: plots.plot_skew_map(skew_map(imbtorch.precision, 5, 8), ax),
-    "plot_correlations": lambda ax=None: plots.plot_correlations(correlations(), "b", ax),
-    "plot_dominance_curve": lambda ax=None: plots.plot_dominance_curve(SWEPT, ax),
+    "plot_accuracy_dominance": lambda ax=None: papers.plot_accuracy_dominance(torch.tensor([[0.1, 0.8]]), ax),
+    "plot_skew_map": lambda ax=None: papers.plot_skew_map(skew_map(imbtorch.precision, 5, 8), ax),
+    "plot_correlations": lambda ax=None: papers.plot_correlations(correlations(), "b", ax),
+    "plot_dominance_curve": lambda ax=None: papers.plot_dominance_curve(SWEPT, ax),
     "plot_precision_recall": lambda ax=None: plots.plot_precision_recall(SWEPT, ax, measure=imbtorch.accuracy),
     "plot_roc": lambda ax=None: plots.plot_roc(SWEPT, ax, measure=imbtorch.accuracy),
-    "plot_prevalence": lambda ax=None: plots.plot_prevalence({"accuracy": imbtorch.accuracy}, TWO, ax),
+    "plot_prevalence": lambda ax=None: papers.plot_prevalence({"accuracy": imbtorch.accuracy}, TWO, ax),
     "plot_selection": lambda ax=None: plots.plot_selection({"a": [0.1, 0.5], "b": [0.9, 0.4]}, ax, selected={"a": 1}),
-    "plot_sensitivity": lambda ax=None: plots.plot_sensitivity({"accuracy": imbtorch.accuracy}, [5, 9], ax),
+    "plot_sensitivity": lambda ax=None: papers.plot_sensitivity({"accuracy": imbtorch.accuracy}, [5, 9], ax),
     "plot_sweep": lambda ax=None: plots.plot_sweep(torch.tensor([0.2, 0.6]), torch.tensor([0.3, 0.7]), ax),
 }
 
@@ -114,11 +114,11 @@ def awkward(names, drawn):
     if drawn == "matrix":
         return plots.plot_confusion_matrix(many(len(names)), labels=names), names
     if drawn == "dominance":
-        return plots.plot_accuracy_dominance(torch.rand(len(names), 2) / 2, labels=names), names
+        return papers.plot_accuracy_dominance(torch.rand(len(names), 2) / 2, labels=names), names
     if drawn == "correlations":
-        return plots.plot_correlations(found, names[1]), [*names[:1], *names[2:]]
+        return papers.plot_correlations(found, names[1]), [*names[:1], *names[2:]]
     if drawn == "prevalence":
-        return plots.plot_prevalence(moved, TWO), names
+        return papers.plot_prevalence(moved, TWO), names
     if drawn == "selection":
         bands = {name: interval(line) for name, line in several.items()}
         return plots.plot_selection(several, selected=dict.fromkeys(names, 1), intervals=bands, xlabel=names[0]), names
@@ -127,7 +127,7 @@ def awkward(names, drawn):
     if drawn == "sweep":
         values = torch.rand(len(names), 3)
         return plots.plot_sweep(torch.tensor([0.2, 0.5, 0.7]), values, labels=names, name=names[0]), names
-    return plots.plot_sensitivity(moved, [5] * len(names), labels=names, classes=[0, 1]), names
+    return papers.plot_sensitivity(moved, [5] * len(names), labels=names, classes=[0, 1]), names
 
 
 AWKWARDLY_NAMED = (
@@ -381,11 +381,11 @@ def test_tensors_that_need_gradients_are_drawn_like_any_other(dtype):
 
     _, ax = plots.plot_confusion_matrix(given([[3.0, 1.0], [0.0, 4.0]]))
     assert ax.images[0].get_array().tolist() == [[0.75, 0.25], [0.0, 1.0]]
-    _, ax = plots.plot_skew_map(given([[2.0, 4.0], [1.0, 0.5]]))
+    _, ax = papers.plot_skew_map(given([[2.0, 4.0], [1.0, 0.5]]))
     assert ax.images[0].get_array().tolist() == [[1.0, 2.0], [0.0, -1.0]]
-    _, ax = plots.plot_accuracy_dominance(given([[0.25, 0.5]]))
+    _, ax = papers.plot_accuracy_dominance(given([[0.25, 0.5]]))
     assert line(ax, "0").get_xydata().tolist() == [[0.25, 0.5]]
-    _, ax = plots.plot_sensitivity({"accuracy": imbtorch.accuracy}, given([6.0, 2.0]), steps=2)
+    _, ax = papers.plot_sensitivity({"accuracy": imbtorch.accuracy}, given([6.0, 2.0]), steps=2)
     assert list(line(ax, "accuracy").get_ydata()) == [1.0, 0.75]
     _, ax = plots.plot_sweep(given([0.25, 0.75]), given([0.5, 1.0]), best=given([0.75, 1.0]))
     assert ax.lines[0].get_xydata().tolist() == [[0.25, 0.5], [0.75, 1.0]]

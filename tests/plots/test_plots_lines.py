@@ -11,7 +11,7 @@ from matplotlib import pyplot as plt
 from pictures import COUNTS, TWO, correlations, interval, legend, line, passes, pixels, shaded, ticks, unnamed
 
 import imbtorch
-from imbtorch import plots
+from imbtorch import papers, plots
 from imbtorch.papers import measure_correlations, prevalence_curves, sensitivity_curves
 from imbtorch.plots.style import probability
 from imbtorch.statistics import Interval
@@ -20,7 +20,7 @@ from imbtorch.statistics import Interval
 
 
 def test_correlations_are_drawn_over_the_share_of_positives():
-    fig, ax = plots.plot_correlations(correlations(), "b")
+    fig, ax = papers.plot_correlations(correlations(), "b")
     pixels(fig)
     assert legend(ax) == ["a", "c"]
     assert list(line(ax, "a").get_xdata()) == [-0.5, -0.25]
@@ -33,8 +33,8 @@ def test_correlations_are_drawn_over_the_share_of_positives():
 
 
 def test_a_measure_keeps_its_line_from_one_picture_to_the_next():
-    _, first = plots.plot_correlations(correlations(), "b")
-    _, second = plots.plot_correlations(correlations(), "a", others=["c"])
+    _, first = papers.plot_correlations(correlations(), "b")
+    _, second = papers.plot_correlations(correlations(), "a", others=["c"])
     assert legend(second) == ["c"]
     for look in ("get_color", "get_linestyle", "get_marker"):
         assert getattr(line(first, "c"), look)() == getattr(line(second, "c"), look)()
@@ -43,16 +43,16 @@ def test_a_measure_keeps_its_line_from_one_picture_to_the_next():
 def test_a_constant_measure_leaves_a_gap():
     measures = {"accuracy": imbtorch.accuracy, "constant": lambda counts: counts.double().sum((-1, -2)) * 0}
     found = measure_correlations(measures, [0.1, 0.2], n=50, draws=2)
-    fig, ax = plots.plot_correlations(found, "accuracy")
+    fig, ax = papers.plot_correlations(found, "accuracy")
     pixels(fig)
     assert np.isnan(line(ax, "constant").get_xdata()).all()
 
 
 def test_correlations_of_unknown_measures():
     with pytest.raises(ValueError, match="measure must be one of 'a', 'b', 'c', got 'd'"):
-        plots.plot_correlations(correlations(), "d")
+        papers.plot_correlations(correlations(), "d")
     with pytest.raises(ValueError, match="others must be one of 'a', 'b', 'c', got 'e'"):
-        plots.plot_correlations(correlations(), "a", others=["b", "e"])
+        papers.plot_correlations(correlations(), "a", others=["b", "e"])
     assert not plt.get_fignums()
 
 
@@ -68,7 +68,7 @@ READ = {
 
 def test_measures_are_drawn_over_the_share_of_positives():
     """On a logarithmic axis, with the constant measures named and the counted share marked."""
-    fig, ax = plots.plot_prevalence(READ, TWO)
+    fig, ax = papers.plot_prevalence(READ, TWO)
     pixels(fig)
     curves = prevalence_curves(READ, TWO)
     labels = [*list(READ)[:3], "balanced accuracy (constant)"]
@@ -82,7 +82,7 @@ def test_measures_are_drawn_over_the_share_of_positives():
 
 
 def test_the_axis_holds_the_span():
-    _, ax = plots.plot_prevalence(READ, TWO, span=(0.01, 0.2), steps=5)
+    _, ax = papers.plot_prevalence(READ, TWO, span=(0.01, 0.2), steps=5)
     assert len(line(ax, "precision").get_xdata()) == 5
     low, high = ax.get_xlim()
     assert low == pytest.approx(0.01)
@@ -91,11 +91,11 @@ def test_the_axis_holds_the_span():
 
 def test_what_cannot_be_computed_leaves_no_figure():
     with pytest.raises(ValueError, match=r"counts must be one matrix \[2, 2\]"):
-        plots.plot_prevalence(READ, COUNTS)
+        papers.plot_prevalence(READ, COUNTS)
     with pytest.raises(ValueError, match="support must hold"):
-        plots.plot_sensitivity(READ, [5])
+        papers.plot_sensitivity(READ, [5])
     with pytest.raises(ValueError, match="labels must hold 2 names, got 1"):
-        plots.plot_sensitivity({"accuracy": imbtorch.accuracy}, [5, 5], labels=["cat"])
+        papers.plot_sensitivity({"accuracy": imbtorch.accuracy}, [5, 5], labels=["cat"])
     assert not plt.get_fignums()
 
 
@@ -195,7 +195,7 @@ THREE = {
 
 def test_measures_are_drawn_over_the_share_that_is_misclassified():
     support = torch.tensor([1_000_000, 100, 100])
-    fig, ax = plots.plot_sensitivity(THREE, support, classes=[2], until=0.5, steps=5)
+    fig, ax = papers.plot_sensitivity(THREE, support, classes=[2], until=0.5, steps=5)
     pixels(fig)
     assert legend(ax) == list(THREE)
     for name, value in sensitivity_curves(THREE, support, classes=[2], until=0.5, steps=5).values.items():
@@ -207,9 +207,9 @@ def test_measures_are_drawn_over_the_share_that_is_misclassified():
 
 
 def test_lines_on_one_another_show_by_their_markers():
-    _, ax = plots.plot_sensitivity(THREE, [100, 100, 100], steps=3)
+    _, ax = papers.plot_sensitivity(THREE, [100, 100, 100], steps=3)
     assert len({line(ax, name).get_markevery() for name in THREE}) == 1  # so few points are all marked
-    _, ax = plots.plot_sensitivity(THREE, [100, 100, 100])
+    _, ax = papers.plot_sensitivity(THREE, [100, 100, 100])
     assert len({line(ax, name).get_markevery() for name in THREE}) == 3
 
 
@@ -224,7 +224,7 @@ def test_lines_on_one_another_show_by_their_markers():
     ],
 )
 def test_the_classes_that_degrade_are_named(support, classes, which):
-    _, ax = plots.plot_sensitivity({"accuracy": imbtorch.accuracy}, support, classes=classes)
+    _, ax = papers.plot_sensitivity({"accuracy": imbtorch.accuracy}, support, classes=classes)
     assert ax.get_xlabel() == f"Share of {which} that is misclassified"
 
 
@@ -232,12 +232,12 @@ def test_the_label_explains_curves_that_jump():
     """Macro precision is (1 + 100 / (100 + x)) / 2 with x of 10 positives missed, until all are and it drops by .5."""
     jump = "\n(curves jump at 1, where no right prediction is left)"
     for measure, until, expected in (("precision", 1, jump), ("precision", 0.9, ""), ("recall", 1, "")):
-        _, ax = plots.plot_sensitivity({measure: getattr(imbtorch, measure)}, [100, 10], until=until)
+        _, ax = papers.plot_sensitivity({measure: getattr(imbtorch, measure)}, [100, 10], until=until)
         assert ax.get_xlabel() == f"Share of class 1 that is misclassified{expected}"
 
 
 def test_the_classes_that_degrade_have_names():
-    _, ax = plots.plot_sensitivity(THREE, [5, 6, 7], classes=[0, 2], labels=["cat", "dog", "owl"])
+    _, ax = papers.plot_sensitivity(THREE, [5, 6, 7], classes=[0, 2], labels=["cat", "dog", "owl"])
     assert ax.get_xlabel() == "Share of classes cat, owl that is misclassified"
 
 

@@ -12,11 +12,11 @@ from pictures import SWEPT, cut_off, legend, line, pixels, shaded, unnamed
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import imbtorch
-from imbtorch import plots
+from imbtorch import papers, plots
 
 F1 = functools.partial(imbtorch.f_score, average="binary")
 UNREACHABLE = {"pr": "out of reach at these class shares", "dominance": "out of reach of any classifier"}
-PICTURES = {"roc": plots.plot_roc, "pr": plots.plot_precision_recall, "dominance": plots.plot_dominance_curve}
+PICTURES = {"roc": plots.plot_roc, "pr": plots.plot_precision_recall, "dominance": papers.plot_dominance_curve}
 BRACKETS = "in brackets: 95 % interval"
 REFERENCES = {
     *UNREACHABLE.values(),
@@ -84,7 +84,7 @@ def test_the_steps_of_a_precision_recall_curve_are_those_of_average_precision():
 
 def test_a_dominance_curve_runs_from_all_negative_to_all_positive():
     """By hand: TNR 1, .9, .5, 0 beside TPR .2, .6, .9, 1."""
-    fig, ax = plots.plot_dominance_curve({"model": SWEPT}, marked={"model": 2})
+    fig, ax = papers.plot_dominance_curve({"model": SWEPT}, marked={"model": 2})
     pixels(fig)
     assert legend(ax) == [UNREACHABLE["dominance"], "lines of equal area", "model", "marked threshold"]
     expected = [[-1, 0], [-1, 0], [-0.8, 0.2**0.5], [-0.3, 0.54**0.5], [0.4, 0.45**0.5], [1, 0], [1, 0]]
@@ -179,7 +179,7 @@ def test_models_of_other_class_shares_are_compared_only_where_that_makes_sense()
         plots.plot_roc(SWEPT, measure=lambda counts: imbtorch.recall(counts, "none"))
 
 
-@pytest.mark.parametrize("draw", [plots.plot_roc, plots.plot_precision_recall, plots.plot_dominance_curve])
+@pytest.mark.parametrize("draw", [plots.plot_roc, plots.plot_precision_recall, papers.plot_dominance_curve])
 def test_a_sweep_is_drawn_like_its_counts(draw):
     sweep = imbtorch.ThresholdSweep("f1")
     sweep.update(torch.tensor([0.2, 0.7, 0.9, 0.8]), torch.tensor([0, 1, 1, 0]))

@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 from pictures import COUNTS, legend, line, passes, pixels, shaded, ticks
 
 import imbtorch
-from imbtorch import plots
+from imbtorch import papers
 from imbtorch.papers import skew_map
 from imbtorch.statistics import select_model
 
@@ -38,7 +38,7 @@ def hatched(ax):
 
 
 def test_the_empty_space_has_its_region_and_lines_of_equal_area():
-    fig, ax = plots.plot_accuracy_dominance()
+    fig, ax = papers.plot_accuracy_dominance()
     pixels(fig)
     assert ends_at(ax, lambda x: (1 - abs(x)) ** 0.5)
     assert (ax.get_xlim(), ax.get_ylim()) == ((-1.0, 1.0), (0.0, 1.0))
@@ -66,7 +66,7 @@ def test_points_of_a_selection_are_labelled_and_the_largest_area_is_hatched():
         "perfect negatives": torch.tensor([[100, 0], [5, 5]]),
     }
     found = select_model(models)
-    fig, ax = plots.plot_accuracy_dominance(found)
+    fig, ax = papers.plot_accuracy_dominance(found)
     pixels(fig)
     assert legend(ax) == [*models, *SPACE, f"area of {found.by_area[0]}"]
     for name, (dominance, gmean, _) in zip(models, found.points.tolist(), strict=True):
@@ -86,7 +86,7 @@ def test_points_of_a_selection_are_labelled_and_the_largest_area_is_hatched():
 
 
 def test_a_perfect_classifier_has_the_largest_trapezium():
-    _, ax = plots.plot_accuracy_dominance(torch.tensor([[0.0, 1.0]]), levels=(1.5,))
+    _, ax = papers.plot_accuracy_dominance(torch.tensor([[0.0, 1.0]]), levels=(1.5,))
     np.testing.assert_allclose(hatched(ax), [[-1, 0], [-1, 1], [0, 1], [1, 0]])
     assert legend(ax) == ["0", *SPACE, "area of 0"]
     (level,) = [each for each in ax.lines if each.get_label() == SPACE[1]]
@@ -95,31 +95,31 @@ def test_a_perfect_classifier_has_the_largest_trapezium():
 
 def test_which_trapezium_is_hatched_can_be_chosen():
     points = torch.tensor([[0.0, 0.9], [-0.5, 0.6]])
-    _, ax = plots.plot_accuracy_dominance(points, trapezium=1)
+    _, ax = papers.plot_accuracy_dominance(points, trapezium=1)
     np.testing.assert_allclose(hatched(ax)[2], [-0.5, 0.6], atol=1e-6)
-    _, ax = plots.plot_accuracy_dominance(points, trapezium=None)
+    _, ax = papers.plot_accuracy_dominance(points, trapezium=None)
     assert hatched(ax) is None
     for wrong in (2, -1):
         with pytest.raises(ValueError, match=rf"'best', None or an index 0\.\.1, got {wrong}"):
-            plots.plot_accuracy_dominance(points, trapezium=wrong)
+            papers.plot_accuracy_dominance(points, trapezium=wrong)
 
 
 def test_an_infeasible_point_is_named_so_and_is_never_the_best():
     points = torch.tensor([[-0.36, 0.94], [-0.06, 0.74], [-0.36, 0.805]])  # the first is SVM on Pima as it was printed
-    fig, ax = plots.plot_accuracy_dominance(points, labels=["original", "SMOTE", "rounded"])
+    fig, ax = papers.plot_accuracy_dominance(points, labels=["original", "SMOTE", "rounded"])
     pixels(fig)
     assert legend(ax) == ["original (infeasible)", "SMOTE", "rounded", *SPACE, "area of SMOTE"]
     np.testing.assert_allclose(hatched(ax)[2], [-0.06, 0.74], atol=1e-6)
     point = line(ax, "original (infeasible)")
     assert point.get_xydata().tolist() == [[pytest.approx(-0.36), pytest.approx(0.94)]]
     assert ax.get_legend().get_window_extent().x0 >= ax.get_window_extent().x1  # beside the points
-    _, ax = plots.plot_accuracy_dominance(points[:1])
+    _, ax = papers.plot_accuracy_dominance(points[:1])
     assert hatched(ax) is None
 
 
 def test_many_models_have_their_legend_beside_the_space():
     points = torch.stack((torch.linspace(-0.5, 0.5, 30), torch.full((30,), 0.5)), 1)
-    fig, ax = plots.plot_accuracy_dominance(points)
+    fig, ax = papers.plot_accuracy_dominance(points)
     pixels(fig)
     assert legend(ax)[:30] == [str(index) for index in range(30)]
     assert ax.get_legend().get_window_extent().x0 >= ax.get_window_extent().x1
@@ -133,9 +133,9 @@ EPOCHS = {  # 100 negatives, 10 positives: the positives are found one by one, t
 }
 
 
-@pytest.mark.parametrize("given", ["accuracy", imbtorch.accuracy, imbtorch.Accuracy])
+@pytest.mark.parametrize("given", ["accuracy", imbtorch.accuracy])
 def test_any_measure_over_dominance(given):
-    fig, ax = plots.plot_accuracy_dominance(EPOCHS, y=given)
+    fig, ax = papers.plot_accuracy_dominance(EPOCHS, y=given)
     pixels(fig)
     assert legend(ax) == [
         *EPOCHS,
@@ -155,14 +155,14 @@ def test_any_measure_over_dominance(given):
 
 
 def test_counts_without_another_measure_are_drawn_by_gmean():
-    _, ax = plots.plot_accuracy_dominance(torch.stack(list(EPOCHS.values())), labels=list(EPOCHS))
+    _, ax = papers.plot_accuracy_dominance(torch.stack(list(EPOCHS.values())), labels=list(EPOCHS))
     assert line(ax, "epoch 3").get_xydata()[0] == pytest.approx([0.8 - 0.9, (0.8 * 0.9) ** 0.5])
     assert ax.get_ylabel() == "G-mean"
 
 
 def test_a_measure_below_zero_and_models_of_different_test_sets():
     counts = {"a": torch.tensor([[8, 2], [5, 0]]), "b": torch.tensor([[80, 20], [5, 5]])}
-    fig, ax = plots.plot_accuracy_dominance(counts, y=lambda c: imbtorch.matthews_corrcoef(c), trapezium=None)
+    fig, ax = papers.plot_accuracy_dominance(counts, y=lambda c: imbtorch.matthews_corrcoef(c), trapezium=None)
     pixels(fig)
     low = line(ax, "a").get_ydata()[0]
     assert low == pytest.approx(-10 / (5 * 10 * 13 * 2) ** 0.5)  # (0 * 8 - 2 * 5) / sqrt(...)
@@ -172,7 +172,7 @@ def test_a_measure_below_zero_and_models_of_different_test_sets():
 
 
 def test_the_path_of_a_training():
-    fig, ax = plots.plot_accuracy_dominance(EPOCHS, path=True)
+    fig, ax = papers.plot_accuracy_dominance(EPOCHS, path=True)
     pixels(fig)
     # the first, the largest area, the last
     assert legend(ax) == ["epoch 0", "epoch 4", "epoch 6", *SPACE, "area of epoch 4"]
@@ -186,7 +186,7 @@ def test_the_path_of_a_training():
 
 def test_what_no_other_lies_northeast_of_is_below_the_steps():
     points = torch.tensor([[-0.5, 0.6], [0.0, 0.8], [-0.2, 0.7], [0.3, 0.5], [0.2, 0.5]])
-    fig, ax = plots.plot_accuracy_dominance(points, front=True)
+    fig, ax = papers.plot_accuracy_dominance(points, front=True)
     pixels(fig)
     steps = line(ax, "front of the undominated models")
     np.testing.assert_allclose(steps.get_xydata(), [[-1, 0.8], [0, 0.8], [0.3, 0.5], [0.3, 0]], atol=1e-6)
@@ -197,26 +197,26 @@ def test_another_measure_needs_counts():
     found = select_model({"a": torch.tensor([[8, 2], [1, 4]])})
     for given in (found, torch.tensor([[0.0, 0.5]]), None):
         with pytest.raises(ValueError, match=r"y needs counts, \[M, 2, 2\] or name -> \[2, 2\]"):
-            plots.plot_accuracy_dominance(given, y="accuracy")
+            papers.plot_accuracy_dominance(given, y="accuracy")
     with pytest.raises(ValueError, match=r"counts must be \[M, 2, 2\], got \[1, 3, 3\]; use one_vs_rest"):
-        plots.plot_accuracy_dominance({"a": COUNTS}, y="accuracy")
-    with pytest.raises(ValueError, match=r"measure must be one of .*got 'acc'; did you mean 'accuracy'"):
-        plots.plot_accuracy_dominance(EPOCHS, y="acc")
+        papers.plot_accuracy_dominance({"a": COUNTS}, y="accuracy")
+    with pytest.raises(ValueError, match=r"y must be one of .*got 'acc'; did you mean 'accuracy'"):
+        papers.plot_accuracy_dominance(EPOCHS, y="acc")
     with pytest.raises(ValueError, match="at least one model"):
-        plots.plot_accuracy_dominance({})
+        papers.plot_accuracy_dominance({})
 
 
 def test_points_must_lie_in_the_space():
     many_classes = select_model({"a": COUNTS})
     with pytest.raises(ValueError, match=r"two classes; use one_vs_rest"):
-        plots.plot_accuracy_dominance(many_classes)
+        papers.plot_accuracy_dominance(many_classes)
     with pytest.raises(ValueError, match=r"\[M, 2\] of dominance and G-mean, .*, got \[3\]"):
-        plots.plot_accuracy_dominance(torch.zeros(3))
+        papers.plot_accuracy_dominance(torch.zeros(3))
     for wrong in ([[0.0, 1.2]], [[-1.1, 0.5]], [[math.nan, 0.5]]):
         with pytest.raises(ValueError, match=r"dominance must lie in \[-1, 1\]"):
-            plots.plot_accuracy_dominance(torch.tensor(wrong))
+            papers.plot_accuracy_dominance(torch.tensor(wrong))
     with pytest.raises(ValueError, match="labels must hold 1 names, got 2"):
-        plots.plot_accuracy_dominance(torch.tensor([[0.0, 0.5]]), labels=["a", "b"])
+        papers.plot_accuracy_dominance(torch.tensor([[0.0, 0.5]]), labels=["a", "b"])
     assert not plt.get_fignums()
 
 
@@ -229,7 +229,7 @@ def precision(counts):
 
 def test_a_skew_map_shows_the_logarithm_with_lines_at_powers_of_two():
     ratios = skew_map(precision, 20, 40)
-    fig, ax = plots.plot_skew_map(ratios)
+    fig, ax = papers.plot_skew_map(ratios)
     pixels(fig)
     (image,) = ax.images
     shown = np.asarray(image.get_array())
@@ -252,18 +252,18 @@ def test_a_skew_map_shows_the_logarithm_with_lines_at_powers_of_two():
 
 def test_a_constant_skew_is_written():
     for positives, negatives, text in ((5, 5, "1 everywhere"), (5, 40, "8 everywhere")):
-        fig, ax = plots.plot_skew_map(skew_map(imbtorch.balanced_accuracy, positives, negatives))
+        fig, ax = papers.plot_skew_map(skew_map(imbtorch.balanced_accuracy, positives, negatives))
         pixels(fig)
         assert [each.get_text() for each in ax.texts] == [text]
         assert not ax.collections
 
 
 def test_the_limit_bounds_what_is_told_apart():
-    fig, ax = plots.plot_skew_map(torch.tensor([[0.001, 1.0], [3.0, math.inf]]), limit=4.0)
+    fig, ax = papers.plot_skew_map(torch.tensor([[0.001, 1.0], [3.0, math.inf]]), limit=4.0)
     pixels(fig)
     np.testing.assert_allclose(ax.images[0].get_array(), [[-2, 0], [math.log2(3), 2]], atol=1e-6)
     assert ax.images[0].colorbar.extend == "both"
-    _, ax = plots.plot_skew_map(torch.tensor([[0.25, 1.0], [3.0, 4.0]]), limit=4.0)
+    _, ax = papers.plot_skew_map(torch.tensor([[0.25, 1.0], [3.0, 4.0]]), limit=4.0)
     assert ax.images[0].colorbar.extend == "neither"
     assert ax.images[0].colorbar.ax.get_ylabel() == "Skew ratio"  # none is undefined
 
@@ -271,18 +271,18 @@ def test_the_limit_bounds_what_is_told_apart():
 @pytest.mark.parametrize("kind", ["log", "indicator"])
 def test_results_without_a_ratio_are_hatched(kind):
     ratios = torch.tensor([[math.nan, 2.0], [0.5, 4.0]])
-    fig, ax = plots.plot_skew_map(ratios, kind=kind)
+    fig, ax = papers.plot_skew_map(ratios, kind=kind)
     pixels(fig)
     shown = np.ma.filled(ax.images[0].get_array(), math.nan)
     assert np.isnan(shown).tolist() == [[True, False], [False, False]]
     assert ax.patch.get_hatch()
-    fig, ax = plots.plot_skew_map(torch.full((2, 2), math.nan), kind=kind)
+    fig, ax = papers.plot_skew_map(torch.full((2, 2), math.nan), kind=kind)
     assert pixels(fig)[..., :3].std() > 5
 
 
 def test_the_indicator_is_white_above_one():
     ratios = skew_map(imbtorch.precision, 100, 200)
-    fig, ax = plots.plot_skew_map(ratios, kind="indicator")
+    fig, ax = papers.plot_skew_map(ratios, kind="indicator")
     (image,) = ax.images
     np.testing.assert_array_equal(np.asarray(image.get_array()), (ratios > 1).double())
     assert image.cmap(image.norm(1.0))[:3] == (1.0, 1.0, 1.0)
@@ -293,7 +293,7 @@ def test_the_indicator_is_white_above_one():
 
 def test_a_skew_map_as_it_is():
     ratios = skew_map(precision, 20, 40)
-    fig, ax = plots.plot_skew_map(ratios, kind="linear", limit=3)
+    fig, ax = papers.plot_skew_map(ratios, kind="linear", limit=3)
     pixels(fig)
     shown = np.asarray(ax.images[0].get_array(), dtype=float)
     tp, tn = np.meshgrid(np.arange(21), np.arange(41), indexing="ij")
@@ -303,17 +303,17 @@ def test_a_skew_map_as_it_is():
     (one,) = ax.collections[0].get_paths()
     assert np.abs((40 - one.vertices[:, 0]) - one.vertices[:, 1]).max() < 0.5  # a ratio of 1, to half a result
     assert ax.images[0].colorbar.extend == "max"
-    _, ax = plots.plot_skew_map(torch.tensor([[0.5, 0.75], [0.25, 0.5]]), kind="linear", limit=2)
+    _, ax = papers.plot_skew_map(torch.tensor([[0.5, 0.75], [0.25, 0.5]]), kind="linear", limit=2)
     assert ax.images[0].colorbar.extend == "neither"
     assert not ax.collections
 
 
 def test_only_one_skew_map_is_drawn():
     with pytest.raises(ValueError, match=r"got shape \[3\]; choose one"):
-        plots.plot_skew_map(torch.ones(3))
+        papers.plot_skew_map(torch.ones(3))
     with pytest.raises(ValueError, match="kind must be one of 'log', 'linear', 'indicator', got 'square'"):
-        plots.plot_skew_map(torch.ones(3, 3), kind="square")
+        papers.plot_skew_map(torch.ones(3, 3), kind="square")
     for wrong in (1.0, 0.5, math.nan):
         with pytest.raises(ValueError, match="limit must be a ratio above 1"):
-            plots.plot_skew_map(torch.ones(3, 3), limit=wrong)
+            papers.plot_skew_map(torch.ones(3, 3), limit=wrong)
     assert not plt.get_fignums()
