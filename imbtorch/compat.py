@@ -30,6 +30,7 @@ __all__ = [
     "ignore_warnings",
     "logged",
     "logged_in_training",
+    "rank_zero",
     "step_of_last_save",
     "stop_ignoring",
     "updated_by_collection",
@@ -82,6 +83,17 @@ def warn_once(shown: MutableSet[Any], key: Any, text: str) -> None:
     if key not in shown:
         shown.add(key)
         warn_caller(text)
+
+
+# --- processes --------------------------------------------------------------------------------------------------------
+
+
+def rank_zero() -> bool:
+    """Return whether this process has rank 0, so that it logs for all."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank() == 0
+    rank = os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or "0"  # some launchers set these to an empty string
+    return rank.strip() == "0"
 
 
 # --- Lightning ------------------------------------------------------------------------------------------------------

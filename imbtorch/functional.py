@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast, get_args
 import torch
 from torch import Tensor
 
-from imbtorch.counting.arguments import Task, Threshold, check_flag, refuses_arguments_of_others, spread
+from imbtorch.counting.arguments import Task, Thresholds, check_flag, refuses_arguments_of_others, spread
 from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Normalize, check_choice, normalized
 from imbtorch.measures import __all__ as measures
@@ -25,7 +25,7 @@ def confusion_matrix(
     *,
     num_classes: int | None = None,
     num_labels: int | None = None,
-    threshold: Threshold = 0.5,
+    threshold: Thresholds = 0.5,
     logits: bool = False,
     ignore_index: int | None = None,
     normalize: Normalize | None = None,
@@ -86,7 +86,7 @@ def evaluate(
     *,
     num_classes: int | None = None,
     num_labels: int | None = None,
-    threshold: Threshold = 0.5,
+    threshold: Thresholds = 0.5,
     logits: bool = False,
     ignore_index: int | None = None,
 ) -> Tensor:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Iterable, Iterator
 
-import torch
+from imbtorch.compat import rank_zero
 
-__all__ = ["announced", "rank_zero"]
+__all__ = ["announced"]
 
 LOG = logging.getLogger("imbtorch")
 SECONDS = 3.0  # estimated time above which a computation is announced
@@ -42,11 +41,3 @@ def announced(parts: Iterable[int], total: int, work: str, remedy: str) -> Itera
                 LOG.warning("imbtorch: %s will take about %.0f seconds; %s", work, estimate, remedy)
         yield size
         done += size
-
-
-def rank_zero() -> bool:
-    """Return whether this process has rank 0, so that it logs for all."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return torch.distributed.get_rank() == 0
-    rank = os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or "0"  # some launchers set these to an empty string
-    return rank.strip() == "0"

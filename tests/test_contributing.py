@@ -20,7 +20,7 @@ FORMULAS, CLASSES, ORACLES, CATALOGUE = (
 
 FORMULA = '''
 
-@catalogued("kulczynski", higher_is_better=True, bounds=(0, 1), averages=PER_CLASS)
+@catalogued("kulczynski", higher_is_better=True, value_range=(0, 1), averages=PER_CLASS)
 def kulczynski_similarity(counts: Counts, average: ClassAverage = "macro") -> Tensor:
     r"""Kulczynski similarity: for each class the mean of precision and recall.
 

@@ -22,7 +22,7 @@ from imbtorch.suggestions import did_you_mean
 __all__ = [
     "Layout",
     "Task",
-    "Threshold",
+    "Thresholds",
     "check_flag",
     "check_generator",
     "checked_ids",
@@ -41,7 +41,7 @@ __all__ = [
 
 Task: TypeAlias = Literal["binary", "multiclass", "multilabel"]
 Layout: TypeAlias = Literal["matrix", "margins"]
-Threshold: TypeAlias = float | Sequence[float] | Tensor
+Thresholds: TypeAlias = float | Sequence[float] | Tensor
 P = ParamSpec("P")
 R = TypeVar("R")
 

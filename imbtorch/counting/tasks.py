@@ -15,7 +15,7 @@ from torch import Tensor
 from imbtorch.counting.arguments import (
     Layout,
     Task,
-    Threshold,
+    Thresholds,
     check_flag,
     checked_ids,
     checked_size,
@@ -50,7 +50,7 @@ __all__ = [
     "Multiclass",
     "Multilabel",
     "Task",
-    "Threshold",
+    "Thresholds",
     "TwoClasses",
 ]
 
@@ -111,7 +111,7 @@ class Counting:
         task: Task | None,
         num_classes: int | None = None,
         num_labels: int | None = None,
-        threshold: Threshold = 0.5,
+        threshold: Thresholds = 0.5,
         logits: bool = False,
         ignore_index: int | None = None,
         layout: Layout = "matrix",

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-@catalogued("accuracy", higher_is_better=True, bounds=(0, 1))
+@catalogued("accuracy", higher_is_better=True, value_range=(0, 1))
 def accuracy(counts: Counts) -> Tensor:
     r"""Accuracy: the share of correctly predicted samples.
 
@@ -58,7 +58,7 @@ def accuracy(counts: Counts) -> Tensor:
     return restore(defined(ratio(tp.sum(-1), actual.sum(-1)), actual), counts)
 
 
-@catalogued("balanced_accuracy", higher_is_better=True, bounds=(0, 1))
+@catalogued("balanced_accuracy", higher_is_better=True, value_range=(0, 1))
 def balanced_accuracy(counts: Counts) -> Tensor:
     r"""Balanced accuracy: mean recall over the classes that have targets.
 
@@ -84,7 +84,7 @@ def balanced_accuracy(counts: Counts) -> Tensor:
     return restore(mean_where(ratio(tp, actual), actual > 0), counts)
 
 
-@catalogued("gmean", higher_is_better=True, bounds=(0, 1))
+@catalogued("gmean", higher_is_better=True, value_range=(0, 1))
 def geometric_mean(counts: Counts, correction: float = 0.0) -> Tensor:
     r"""G-mean: the geometric mean of the recalls of the classes that have targets; sqrt(TPR * TNR) for two classes.
 
@@ -116,7 +116,7 @@ def geometric_mean(counts: Counts, correction: float = 0.0) -> Tensor:
     return restore(mean_where(logs, present).exp(), counts)
 
 
-@catalogued("mcc", higher_is_better=True, bounds=(-1, 1))
+@catalogued("mcc", higher_is_better=True, value_range=(-1, 1))
 def matthews_corrcoef(counts: Counts) -> Tensor:
     r"""Matthews correlation coefficient (MCC), for several classes Gorodkin's R_K.
 
@@ -147,7 +147,7 @@ def matthews_corrcoef(counts: Counts) -> Tensor:
     return restore(defined(ratio(covariance, of_targets * of_predictions), actual), counts)
 
 
-@catalogued("rci", higher_is_better=True, bounds=(0, 1), needs_matrix=True)
+@catalogued("rci", higher_is_better=True, value_range=(0, 1), needs_matrix=True)
 def relative_classifier_information(counts: Tensor) -> Tensor:
     r"""Relative classifier information (RCI): the share of the targets' entropy that the predictions explain.
 
@@ -182,7 +182,7 @@ def relative_classifier_information(counts: Tensor) -> Tensor:
     return restore(defined(ratio((wide * gain).sum((-2, -1)), entropy), actual), counts)
 
 
-@catalogued("confusion_entropy", higher_is_better=False, bounds=(0, None), needs_matrix=True)
+@catalogued("confusion_entropy", higher_is_better=False, value_range=(0, None), needs_matrix=True)
 def confusion_entropy(counts: Tensor) -> Tensor:
     r"""Confusion entropy (CEN): how evenly the errors of each class spread over the other classes.
 
@@ -213,7 +213,7 @@ def confusion_entropy(counts: Tensor) -> Tensor:
     return restore(defined(value, weight), counts)
 
 
-@catalogued("adjusted_balanced_accuracy", higher_is_better=True, bounds=(-1, 1))
+@catalogued("adjusted_balanced_accuracy", higher_is_better=True, value_range=(-1, 1))
 def adjusted_balanced_accuracy(counts: Counts) -> Tensor:
     r"""Balanced accuracy, adjusted for chance: 0 for every constant or random prediction, 1 for the perfect one.
 
@@ -238,7 +238,9 @@ def adjusted_balanced_accuracy(counts: Counts) -> Tensor:
     return restore(ratio(classes * mean_where(ratio(tp, actual), actual > 0) - 1, classes - 1), counts)
 
 
-@catalogued("kappa", higher_is_better=True, bounds=(-1, 1), needs_matrix=lambda given: given["weights"] is not None)
+@catalogued(
+    "kappa", higher_is_better=True, value_range=(-1, 1), needs_matrix=lambda given: given["weights"] is not None
+)
 def cohen_kappa(counts: Counts, weights: Literal["linear", "quadratic"] | None = None) -> Tensor:
     r"""Cohen's kappa: agreement of targets and predictions beyond what their class shares give by chance.
 
@@ -276,7 +278,7 @@ def cohen_kappa(counts: Counts, weights: Literal["linear", "quadratic"] | None =
     return restore(defined(ratio(chance - found, chance), actual), counts)
 
 
-@catalogued("bottom_line", higher_is_better=True, bounds=(0, 1))
+@catalogued("bottom_line", higher_is_better=True, value_range=(0, 1))
 def bottom_line(counts: Counts) -> Tensor:
     r"""Bottom line: the lowest of accuracy, macro precision, macro recall, macro F1 and CBA.
 
@@ -303,7 +305,7 @@ def bottom_line(counts: Counts) -> Tensor:
     return restore(torch.minimum(ratio(tp.sum(-1), actual.sum(-1)), balance), counts)
 
 
-@catalogued("macro_averaged_absolute_error", higher_is_better=False, bounds=(0, None), needs_matrix=True)
+@catalogued("macro_averaged_absolute_error", higher_is_better=False, value_range=(0, None), needs_matrix=True)
 def macro_averaged_absolute_error(counts: Tensor) -> Tensor:
     r"""Macro-averaged mean absolute error (MA-MAE): the mean distance of predictions from each true class, averaged.
 

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-@catalogued("precision", higher_is_better=True, bounds=(0, 1), averages=PER_CLASS_OR_POSITIVE)
+@catalogued("precision", higher_is_better=True, value_range=(0, 1), averages=PER_CLASS_OR_POSITIVE)
 def precision(counts: Counts, average: Average = "macro") -> Tensor:
     r"""Precision: the share of the predictions of a class that are right.
 
@@ -48,7 +48,7 @@ def precision(counts: Counts, average: Average = "macro") -> Tensor:
     return restore(averaged((tp, predicted), actual, predicted, average), counts)
 
 
-@catalogued("recall", higher_is_better=True, bounds=(0, 1), averages=PER_CLASS_OR_POSITIVE)
+@catalogued("recall", higher_is_better=True, value_range=(0, 1), averages=PER_CLASS_OR_POSITIVE)
 def recall(counts: Counts, average: Average = "macro") -> Tensor:
     r"""Recall (sensitivity, true positive rate): the share of the samples of a class that are predicted as this class.
 
@@ -71,7 +71,7 @@ def recall(counts: Counts, average: Average = "macro") -> Tensor:
     return restore(averaged((tp, actual), actual, predicted, average), counts)
 
 
-@catalogued("specificity", higher_is_better=True, bounds=(0, 1), averages=PER_CLASS_OR_POSITIVE)
+@catalogued("specificity", higher_is_better=True, value_range=(0, 1), averages=PER_CLASS_OR_POSITIVE)
 def specificity(counts: Counts, average: Average = "macro") -> Tensor:
     r"""Specificity (true negative rate): the share of the samples of other classes not predicted as this class.
 
@@ -95,7 +95,7 @@ def specificity(counts: Counts, average: Average = "macro") -> Tensor:
     return restore(averaged((tn, tn + fp), actual, predicted, average), counts)
 
 
-@catalogued("f1", higher_is_better=True, bounds=(0, 1), averages=PER_CLASS_OR_POSITIVE)
+@catalogued("f1", higher_is_better=True, value_range=(0, 1), averages=PER_CLASS_OR_POSITIVE)
 def f_score(counts: Counts, beta: float = 1.0, average: Average = "macro") -> Tensor:
     r"""F-score: the harmonic mean of precision and recall of each class, averaged.
 
@@ -130,7 +130,7 @@ def f_score(counts: Counts, beta: float = 1.0, average: Average = "macro") -> Te
     return restore(averaged(parts, actual, predicted, average), counts)
 
 
-@catalogued("fowlkes_mallows", higher_is_better=True, bounds=(0, 1), averages=PER_CLASS_OR_POSITIVE)
+@catalogued("fowlkes_mallows", higher_is_better=True, value_range=(0, 1), averages=PER_CLASS_OR_POSITIVE)
 def fowlkes_mallows(counts: Counts, average: Average = "macro") -> Tensor:
     r"""Fowlkes-Mallows index: the geometric mean of precision and recall of each class, averaged.
 
@@ -155,7 +155,7 @@ def fowlkes_mallows(counts: Counts, average: Average = "macro") -> Tensor:
     return restore(averaged((tp, root(actual) * root(predicted)), actual, predicted, average), counts)
 
 
-@catalogued("iou", higher_is_better=True, bounds=(0, 1), averages=PER_CLASS_OR_POSITIVE)
+@catalogued("iou", higher_is_better=True, value_range=(0, 1), averages=PER_CLASS_OR_POSITIVE)
 def jaccard(counts: Counts, average: Average = "macro") -> Tensor:
     r"""Jaccard index, intersection over union (IoU): right predictions over all samples in or predicted as a class.
 
@@ -182,7 +182,7 @@ def jaccard(counts: Counts, average: Average = "macro") -> Tensor:
     return restore(averaged((tp, actual + predicted - tp), actual, predicted, average), counts)
 
 
-@catalogued("npv", higher_is_better=True, bounds=(0, 1), averages=PER_CLASS_OR_POSITIVE)
+@catalogued("npv", higher_is_better=True, value_range=(0, 1), averages=PER_CLASS_OR_POSITIVE)
 def negative_predictive_value(counts: Counts, average: Average = "macro") -> Tensor:
     r"""Negative predictive value (NPV): the share of the samples not predicted as a class that do not belong to it.
 
@@ -207,7 +207,7 @@ def negative_predictive_value(counts: Counts, average: Average = "macro") -> Ten
     return restore(averaged((tn, tn + fn), actual, predicted, average), counts)
 
 
-@catalogued("cba", higher_is_better=True, bounds=(0, 1), averages=PER_CLASS)
+@catalogued("cba", higher_is_better=True, value_range=(0, 1), averages=PER_CLASS)
 def class_balance_accuracy(counts: Counts, average: ClassAverage = "macro") -> Tensor:
     r"""Class balance accuracy (CBA): for each class the smaller of precision and recall, averaged.
 
@@ -237,7 +237,7 @@ def class_balance_accuracy(counts: Counts, average: ClassAverage = "macro") -> T
     return restore(class_mean(ratio(tp, torch.maximum(actual, predicted)), actual, predicted, average), counts)
 
 
-@catalogued("iam", higher_is_better=True, bounds=(-1, 1), averages=PER_CLASS)
+@catalogued("iam", higher_is_better=True, value_range=(-1, 1), averages=PER_CLASS)
 def imbalance_accuracy(counts: Counts, average: ClassAverage = "macro") -> Tensor:
     r"""Imbalance accuracy metric (IAM): right minus wrong predictions of each class, relative to its size, averaged.
 

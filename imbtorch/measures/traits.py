@@ -47,7 +47,7 @@ class Traits:
     Attributes:
         key: name of the measure in reports; empty for a function outside the catalogue.
         higher_is_better: direction; None if no direction is better.
-        bounds: lowest and highest possible value; None for no bound.
+        value_range: lowest and highest possible value; None for no bound.
         averages: accepted averages; empty for measures of the whole matrix.
         binary_only: whether the measure is for two classes only.
         reads_threshold: whether the argument ``threshold`` is the decision threshold of the predictions.
@@ -56,7 +56,7 @@ class Traits:
 
     key: str = ""
     higher_is_better: bool | None = None
-    bounds: tuple[float | None, float | None] = (None, None)
+    value_range: tuple[float | None, float | None] = (None, None)
     averages: tuple[str, ...] = ()
     binary_only: bool = False
     reads_threshold: bool = False
@@ -73,7 +73,7 @@ def catalogued(
     key: str,
     *,
     higher_is_better: bool | OfArguments | None,
-    bounds: tuple[float | None, float | None] = (None, None),
+    value_range: tuple[float | None, float | None] = (None, None),
     averages: tuple[str, ...] = (),
     binary_only: bool = False,
     reads_threshold: bool = False,
@@ -84,7 +84,7 @@ def catalogued(
     Args:
         key: name in reports.
         higher_is_better: direction, or a function that derives it from the arguments of the measure.
-        bounds: lowest and highest possible value.
+        value_range: lowest and highest possible value.
         averages: accepted averages.
         binary_only: whether the measure is for two classes only.
         reads_threshold: whether the argument ``threshold`` is the decision threshold of the predictions.
@@ -105,7 +105,7 @@ def catalogued(
         }
         given = {"higher_is_better": higher_is_better, "needs_matrix": needs_matrix}
         _READ_OFF[function] = {name: read for name, read in given.items() if callable(read)}
-        CATALOGUE[function] = Traits(key, direction, bounds, averages, binary_only, reads_threshold, matrix)
+        CATALOGUE[function] = Traits(key, direction, value_range, averages, binary_only, reads_threshold, matrix)
         CATALOGUE[function] = _given(function, {})
         function.__dict__["averages"] = averages  # torch.compile cannot look up functions in a dict
         return function

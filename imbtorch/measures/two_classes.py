@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-@catalogued("weighted_accuracy", higher_is_better=True, bounds=(0, 1), binary_only=True)
+@catalogued("weighted_accuracy", higher_is_better=True, value_range=(0, 1), binary_only=True)
 def weighted_accuracy(counts: Counts, alpha: float = 0.5) -> Tensor:
     r"""Weighted accuracy: the weighted mean of the recalls of the positive and the negative class.
 
@@ -55,7 +55,7 @@ def weighted_accuracy(counts: Counts, alpha: float = 0.5) -> Tensor:
     return restore(alpha * tpr + (1 - alpha) * tnr, counts)
 
 
-@catalogued("dominance", higher_is_better=None, bounds=(-1, 1), binary_only=True)
+@catalogued("dominance", higher_is_better=None, value_range=(-1, 1), binary_only=True)
 def dominance(counts: Counts) -> Tensor:
     r"""Dominance: the recall of the positive class minus the recall of the negative class.
 
@@ -80,7 +80,7 @@ def dominance(counts: Counts) -> Tensor:
     return restore(tpr - tnr, counts)
 
 
-@catalogued("dominance_area", higher_is_better=True, bounds=(0, 1.5), binary_only=True)
+@catalogued("dominance_area", higher_is_better=True, value_range=(0, 1.5), binary_only=True)
 def accuracy_dominance_area(counts: Counts) -> Tensor:
     r"""Area of the accuracy-dominance trapezium: G-mean, weighted towards the positive class.
 
@@ -108,7 +108,7 @@ def accuracy_dominance_area(counts: Counts) -> Tensor:
 @catalogued(
     "iba",
     higher_is_better=True,
-    bounds=(0, None),
+    value_range=(0, None),
     binary_only=True,
     needs_matrix=lambda given: needs_matrix(measure_function(given["measure"])),
 )
@@ -160,7 +160,7 @@ def index_balanced_accuracy(
     return restore((1 + alpha * (tpr - tnr)) * value, counts)
 
 
-@catalogued("op", higher_is_better=True, bounds=(-1, 1), binary_only=True)
+@catalogued("op", higher_is_better=True, value_range=(-1, 1), binary_only=True)
 def optimized_precision(counts: Counts) -> Tensor:
     r"""Optimized precision (OP): accuracy minus the relative difference of the recalls of the two classes.
 
@@ -188,7 +188,7 @@ def optimized_precision(counts: Counts) -> Tensor:
     return restore(ratio(tp.sum(-1), actual.sum(-1)) - penalty, counts)
 
 
-@catalogued("markedness", higher_is_better=True, bounds=(-1, 1), binary_only=True)
+@catalogued("markedness", higher_is_better=True, value_range=(-1, 1), binary_only=True)
 def markedness(counts: Counts) -> Tensor:
     r"""Markedness: the reliability of the predictions of both classes, PPV + NPV - 1.
 
@@ -219,7 +219,7 @@ def markedness(counts: Counts) -> Tensor:
 
 
 @catalogued(
-    "likelihood_ratio", higher_is_better=lambda given: bool(given["positive"]), bounds=(0, None), binary_only=True
+    "likelihood_ratio", higher_is_better=lambda given: bool(given["positive"]), value_range=(0, None), binary_only=True
 )
 def likelihood_ratio(counts: Counts, positive: bool = True) -> Tensor:
     r"""Likelihood ratio: the factor by which a prediction multiplies the odds of the positive class.
@@ -297,7 +297,7 @@ def net_benefit(counts: Counts, threshold: float | Sequence[float] | Tensor) -> 
     return restore(defined(value, actual), counts)
 
 
-@catalogued("p4", higher_is_better=True, bounds=(0, 1), binary_only=True)
+@catalogued("p4", higher_is_better=True, value_range=(0, 1), binary_only=True)
 def p4(counts: Counts) -> Tensor:
     r"""P4: the harmonic mean of precision, recall, specificity and negative predictive value (NPV).
 

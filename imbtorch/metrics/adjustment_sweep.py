@@ -205,7 +205,7 @@ class LogitAdjustmentSweep(SharedResult):
             value = evaluated(settings.measure, adjustments.total)[index]
         except InfeasibleError as error:
             index, problem = adjustments.plain, str(error)
-            worst = worst_value(settings.measure.higher_is_better, settings.measure.traits.bounds)
+            worst = worst_value(settings.measure.higher_is_better, settings.measure.traits.value_range)
             value = torch.tensor(worst, dtype=torch.float64)
         tau = torch.tensor(self.taus[index], dtype=torch.float64)
         values = dict(zip(settings.rows, shown((tau, value)), strict=True))

@@ -15,15 +15,14 @@ from torch import Tensor
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
-from imbtorch.compat import warn_once
+from imbtorch.compat import rank_zero, warn_once
 from imbtorch.counting.batches import FAULTS, Batch
 from imbtorch.counting.kernels import reading_is_free
-from imbtorch.counting.tasks import Counting, Layout, Task, Threshold
+from imbtorch.counting.tasks import Counting, Layout, Task, Thresholds
 from imbtorch.counts import Counts, Margins, check_choice, confusion_counts, shown_dtype, sums
 from imbtorch.measures import Average
 from imbtorch.metrics.state import Setting, SummedState, digest
 from imbtorch.suggestions import first_names
-from imbtorch.waiting import rank_zero
 
 __all__ = [
     "NO_BUCKETS",
@@ -33,6 +32,7 @@ __all__ = [
     "LocalCounts",
     "MetricArguments",
     "OnInvalid",
+    "TaskOptions",
     "TorchmetricsArguments",
     "canonical",
     "uncounted_text",
@@ -58,7 +58,7 @@ class MetricArguments(TorchmetricsArguments, total=False):
 
     num_labels: int | None
     average: Average | Literal["auto"] | None
-    threshold: Threshold
+    threshold: Thresholds
     logits: bool
     ignore_index: int | None
     on_invalid: OnInvalid
@@ -140,13 +140,8 @@ class CountsMetric(SummedState):
     counting = Setting[Counting]("_counting", "Task and options by which samples are counted.")
     task = Setting[Task]("_counting.task", "Task: binary, multiclass or multilabel.")
     num_classes = Setting[int | None]("_counting.num_classes", "Number of classes; None for multilabel.")
-    num_labels = Setting[int | None]("_counting.num_labels", "Number of labels; None for other tasks than multilabel.")
-    threshold = Setting[float | tuple[float, ...]](
-        "_counting.threshold", "Probability strictly above which 1 is predicted; a tuple if each label has its own."
-    )
     logits = Setting[bool]("_counting.logits", "True if scores are logits.")
     ignore_index = Setting[int | None]("_counting.ignore_index", "Target of the samples that are not counted.")
-    weighted = Setting[bool]("_counting.weighted", "True if samples may have weights.")
     clusters = Setting[bool]("_counting.clusters", "True if counts are kept for each bucket of clusters.")
     on_invalid = Setting[OnInvalid]("_on_invalid", "Response to samples that cannot be counted.")
 
@@ -429,10 +424,12 @@ class CountsMetric(SummedState):
         shown: dict[str, Any] = {"task": self.task}
         if self.task != "binary":
             shown["num_labels" if self.task == "multilabel" else "num_classes"] = self._counting.size
-        if self.clusters != (self.task == "multilabel" and not self.weighted):
+        if self.clusters != (self.task == "multilabel" and not self._counting.weighted):
             shown["clusters"] = self.clusters
         defaults = {"threshold": 0.5, "logits": False, "ignore_index": None, "on_invalid": "raise", "weighted": False}
-        shown |= {name: value for name in defaults if (value := getattr(self, name)) != defaults[name]}
+        shown |= {
+            name: value for name, default in defaults.items() if (value := getattr(self, name, default)) != default
+        }
         if self._counting.layout != "matrix":
             shown["state"] = self._counting.layout
         return shown
@@ -499,7 +496,17 @@ def canonical(value: object) -> str:
     return f"{getattr(named, '__module__', '')}.{getattr(named, '__qualname__', '')}"
 
 
-class LocalCounts(CountsMetric):
+class TaskOptions:
+    """Options that metrics of labels, thresholds and weights have."""
+
+    num_labels = Setting[int | None]("_counting.num_labels", "Number of labels; None for other tasks than multilabel.")
+    threshold = Setting[float | tuple[float, ...]](
+        "_counting.threshold", "Probability strictly above which 1 is predicted; a tuple if each label has its own."
+    )
+    weighted = Setting[bool]("_counting.weighted", "True if samples may have weights.")
+
+
+class LocalCounts(TaskOptions, CountsMetric):
     """Metric that accumulates a matrix or its margins, and also shows the counts of this process alone."""
 
     @property

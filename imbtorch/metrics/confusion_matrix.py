@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.counting.tasks import Counting, Layout, Task, Threshold
+from imbtorch.counting.tasks import Counting, Layout, Task, Thresholds
 from imbtorch.counts import (
     Counts,
     Margins,
@@ -115,9 +115,9 @@ class ConfusionMatrixMetric(LocalCounts):
             return
         if cls.measure in CATALOGUE and METRICS.setdefault(cls.measure, cls) is cls and cls.__doc__:
             cls.__doc__ = _full_docstring(cls)
-        low, high = traits.bounds
+        low, high = traits.value_range
         known = {"plot_lower_bound": low, "plot_upper_bound": high}
-        known |= {name: value for name, value in vars(traits).items() if name != "bounds"}
+        known |= {name: value for name, value in vars(traits).items() if name != "value_range"}
         for name, value in known.items():
             if name not in vars(cls):
                 setattr(cls, name, value)
@@ -129,7 +129,7 @@ class ConfusionMatrixMetric(LocalCounts):
         *,
         num_labels: int | None = None,
         average: Average | Literal["auto"] | None = "auto",
-        threshold: Threshold = 0.5,
+        threshold: Thresholds = 0.5,
         logits: bool = False,
         ignore_index: int | None = None,
         on_invalid: OnInvalid = "raise",

@@ -15,6 +15,7 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
+from imbtorch.compat import rank_zero
 from imbtorch.counting.batches import FAULTS, extreme
 from imbtorch.counting.kernels import integers, reading_is_free
 from imbtorch.counting.log_odds import against_the_rest, wide
@@ -22,7 +23,6 @@ from imbtorch.counting.tasks import Counting
 from imbtorch.counts import has_float64, ratio, shown_dtype
 from imbtorch.metrics.base import TorchmetricsArguments, uncounted_text
 from imbtorch.metrics.state import Setting, SyncedMetric, digest
-from imbtorch.waiting import rank_zero
 
 __all__ = ["HandTill"]
 

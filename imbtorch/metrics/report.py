@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.counting.tasks import Counting, Layout, Task, Threshold
+from imbtorch.counting.tasks import Counting, Layout, Task, Thresholds
 from imbtorch.counts import Counts, Margins, double, mapped, ratio, sums
 from imbtorch.measures.traits import by_any_name, by_key
 from imbtorch.metrics.base import (
@@ -24,7 +24,7 @@ from imbtorch.metrics.base import (
     canonical,
 )
 from imbtorch.metrics.report_result import ReportResult
-from imbtorch.metrics.shared_result import SharedResult, checked_names
+from imbtorch.metrics.shared_result import PREVALENCE, SharedResult, checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.readings.averaging import AtPrevalence, AveragedMeasure
 from imbtorch.readings.class_groups import checked_class_groups
@@ -166,6 +166,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
     tensor(0.6667)
     """
 
+    prevalence = PREVALENCE
     class_names = Setting[tuple[str, ...]](
         "_settings.class_names", "Names of classes or labels, in the order of their indices."
     )
@@ -204,7 +205,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         per_group: Sequence[str] | None = None,
         clusters: bool | None = None,
         prevalence: Mapping[str, float] | Sequence[float] | Tensor | None = None,
-        threshold: Threshold = 0.5,
+        threshold: Thresholds = 0.5,
         ignore_index: int | None = None,
         on_invalid: OnInvalid = "raise",
         state: Layout = "matrix",
@@ -332,7 +333,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
     def _within_one(self, row: Row) -> bool:
         """Return whether a value is of a measure with a range of at most [-1, 1]."""
         measure = self._settings.measures.get(row.measure) or self._settings.per_class.get(row.measure)
-        low, high = (None, None) if measure is None else measure.traits.bounds
+        low, high = (None, None) if measure is None else measure.traits.value_range
         return low is not None and high is not None and low >= -1 and high <= 1
 
     def measure(self, name: str) -> AveragedMeasure | AtPrevalence:

@@ -215,7 +215,7 @@ class ReportResult(Result):
         if isinstance(counts, Tensor) and counts.ndim == 2:
             return plot_confusion_matrix(counts, ax, labels=names, recalls=recalls)
         item = "Label" if settings.counting.task == "multilabel" else "Class"
-        return plot_values(recalls, ax, name="recall", bounds=(0.0, 1.0), item=item, labels=names)
+        return plot_values(recalls, ax, name="recall", value_range=(0.0, 1.0), item=item, labels=names)
 
     def _repr_html_(self) -> str:
         """Return the table for notebooks."""

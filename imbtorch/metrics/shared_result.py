@@ -22,7 +22,7 @@ from imbtorch.readings.result import Result
 from imbtorch.readings.rows import Row
 from imbtorch.suggestions import did_you_mean, first_names
 
-__all__ = ["ReportedValue", "SharedResult", "checked_names"]
+__all__ = ["PREVALENCE", "ReportedValue", "SharedResult", "checked_names"]
 
 NESTED = (
     ". A MetricCollection sets it on members of a collection inside it; add the report to the outer collection itself"
@@ -36,6 +36,13 @@ def _shown(prevalence: Tensor | None, task: str) -> tuple[float, ...] | None:
     return tuple((prevalence[:, 1] if task == "multilabel" else prevalence).tolist())
 
 
+PREVALENCE = Setting[tuple[float, ...] | None](
+    lambda metric: _shown(metric._prevalence, metric.task),
+    "Class shares for which values are computed; for labels the shares of positives. None for those of the counts.",
+)
+"""Attribute of the metrics that compute values at other class shares."""
+
+
 class SharedResult(CountsMetric):
     """Metric with several values, each of them a :class:`ReportedValue` that reads one shared result.
 
@@ -46,10 +53,6 @@ class SharedResult(CountsMetric):
 
     prefix = Setting[str]("_prefix", "Text before each name.", NESTED)
     postfix = Setting[str]("_postfix", "Text after each name.", NESTED)
-    prevalence = Setting[tuple[float, ...] | None](
-        lambda metric: _shown(metric._prevalence, metric.task),
-        "Class shares for which values are computed; for labels the shares of positives. None for those of the counts.",
-    )
 
     if TYPE_CHECKING:  # TorchScript would read the annotation
         _prevalence: Tensor | None

@@ -248,7 +248,7 @@ class SyncedMetric(Metric):
             self.compute() if val is None else val,
             ax,
             name=type(self).__name__,
-            bounds=(self.plot_lower_bound, self.plot_upper_bound),
+            value_range=(self.plot_lower_bound, self.plot_upper_bound),
             item="Label" if getattr(self, "task", None) == "multilabel" else "Class",
         )
 

@@ -12,8 +12,8 @@ from typing_extensions import Unpack
 from imbtorch.counting.histogram import Grid, Histogram
 from imbtorch.counting.tasks import Counting, Task
 from imbtorch.counts import check_choice, double, evaluated
-from imbtorch.metrics.base import UNSURE, Counter, OnInvalid, TorchmetricsArguments, canonical
-from imbtorch.metrics.shared_result import SharedResult, checked_names
+from imbtorch.metrics.base import UNSURE, Counter, OnInvalid, TaskOptions, TorchmetricsArguments, canonical
+from imbtorch.metrics.shared_result import PREVALENCE, SharedResult, checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.metrics.sweep_result import Also, SweepResult, SweepSettings, checked_costs
 from imbtorch.readings.few_samples import few_samples_text
@@ -28,7 +28,7 @@ from imbtorch.statistics.thresholds import OperatingPoint, worst_value
 __all__ = ["ThresholdSweep"]
 
 
-class ThresholdSweep(SharedResult):
+class ThresholdSweep(TaskOptions, SharedResult):
     """Sweep of a binary measure over all thresholds: it logs the best threshold and the value there.
 
     Update it with the scores of a validation set, like any metric::
@@ -140,6 +140,7 @@ class ThresholdSweep(SharedResult):
         lambda sweep: None if sweep._settings.costs is None else sweep._settings.costs.clone(),
         "Costs by which the threshold is chosen.",
     )
+    prevalence = PREVALENCE
     class_names = Setting[tuple[str, ...]]("_class_names", "Names of labels or classes.")
 
     def __init__(
@@ -268,7 +269,7 @@ class ThresholdSweep(SharedResult):
         A report warns likewise.
         """
         settings, shares = self._settings, self._settings.shares()
-        low, high = self._measure.traits.bounds
+        low, high = self._measure.traits.value_range
         known = low is not None and high is not None and low >= -1 and high <= 1
         if shares is None or self.weighted or not known or not self._may_warn("few samples"):
             return
@@ -292,7 +293,7 @@ class ThresholdSweep(SharedResult):
             return
         problems = self._settings.problems(histogram)
         if problems:
-            worst = worst_value(self._measure.higher_is_better, self._measure.traits.bounds)
+            worst = worst_value(self._measure.higher_is_better, self._measure.traits.value_range)
             more = f"; and {len(problems) - 3} more" if len(problems) > 3 else ""
             self._warn_once(
                 "infeasible",

@@ -53,7 +53,7 @@ __all__ = ["Also", "SweepResult", "SweepSettings", "checked_costs"]
 M = TypeVar("M")
 Also: TypeAlias = Literal["auc", "average_precision", "partial_auc"]
 Areas: TypeAlias = Literal["roc", "precision_recall", "average_precision"]
-Kind: TypeAlias = Literal["value", Areas]
+Curve: TypeAlias = Literal["value", Areas]
 AP: Literal["average_precision"] = "average_precision"
 RESAMPLES = 400
 MOST_DRAWN = 10  # most labels or classes in one picture
@@ -151,7 +151,7 @@ class SweepSettings:
                 place, _ = swept.best(self.objective(), self.limits, "")
             except InfeasibleError:
                 nearest = int((self.thresholds - 0.5).abs().argmin())
-                worst = worst_value(self.measure.higher_is_better, self.measure.traits.bounds)
+                worst = worst_value(self.measure.higher_is_better, self.measure.traits.value_range)
                 found.append((nearest, self.thresholds[nearest].item(), worst))
                 continue
             value = evaluated(self.measure, swept.rates)[place].item()
@@ -620,7 +620,7 @@ class SweepResult(Result):
         rows = {name: {head: cells[at] for head, cells in columns.items()} for at, name in enumerate(names)}
         return Table({"label" if task == "multilabel" else "class": rows}, (note,))
 
-    def plot(self, kind: Kind | None = None, ax: Any | None = None) -> Any:
+    def plot(self, kind: Curve | None = None, ax: Any | None = None) -> Any:
         """Draw the measure over the thresholds, the ROC curve, and precision over recall.
 
         The best threshold is marked in each curve, with its value; of several labels or classes the legend tells it.
@@ -645,10 +645,10 @@ class SweepResult(Result):
         """
         from imbtorch.plots.style import TITLE_PAD, figure_of_panels
 
-        check_choice("kind", kind, (None, *get_args(Kind)))
+        check_choice("kind", kind, (None, *get_args(Curve)))
         known = len(self._settings.class_names)
         if kind is None and ax is None:
-            third: Kind = "precision_recall" if known == 1 else AP
+            third: Curve = "precision_recall" if known == 1 else AP
             figure, axes = figure_of_panels(3, entries=3 + min(MOST_DRAWN, known))
             for each, beside in zip(("value", "roc", third), axes, strict=True):
                 self.plot(each, beside)

@@ -222,7 +222,7 @@ def plot_average_precisions(
         The new figure (None if axes were given) and the axes.
     """
     names = list(counts)
-    fig, ax = plot_values(precisions, ax, name="average precision", bounds=(0.0, 1.0), item=item, labels=names)
+    fig, ax = plot_values(precisions, ax, name="average precision", value_range=(0.0, 1.0), item=item, labels=names)
     draw_baseline(ax, torch.tensor(_shares(counts)[0]), precisions.estimate)
     ax.set_title("Dotted: random guessing (share of positives)", fontsize="medium", pad=TITLE_PAD)
     return fig, ax

@@ -36,7 +36,7 @@ def plot_values(
     ax: Axes | None = None,
     *,
     name: str = "",
-    bounds: tuple[float | None, float | None] = (None, None),
+    value_range: tuple[float | None, float | None] = (None, None),
     item: str = "Class",
     labels: Sequence[str] | None = None,
     baseline: Tensor | None = None,
@@ -48,7 +48,7 @@ def plot_values(
             bounds are not nan.
         ax: axes to draw into; by default those of a new figure.
         name: label of the y axis.
-        bounds: least and greatest possible value, drawn as dashed lines; None for no line.
+        value_range: least and greatest possible value, drawn as dashed lines; None for no line.
         item: kind of the K things that have a value each, such as ``"Class"``; label of the x axis of bars.
         labels: K names; by default 0 to K-1.
         baseline: value of a baseline (:func:`imbtorch.statistics.trivial`), ``[]`` or ``[K]`` like one of the
@@ -78,7 +78,7 @@ def plot_values(
         _draw_bars(ax, val.detach().cpu().double(), item, labels)
     if baseline is not None:
         draw_baseline(ax, baseline, val)
-    for bound in bounds:
+    for bound in value_range:
         if bound is not None:
             ax.axhline(bound, linestyle="dashed", color="black", linewidth=0.8)
     if lines > 1 or baseline is not None:

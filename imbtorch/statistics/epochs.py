@@ -18,8 +18,8 @@ from imbtorch.measures.traits import direction_of
 from imbtorch.readings.resolving import Measured, measure_of_counts, measure_text
 from imbtorch.readings.tables import html_table, spans, wrapped
 from imbtorch.statistics.halves import (
-    Layout,
-    Samples,
+    CellOrder,
+    Predictions,
     SumCounts,
     crossed,
     measure_counts,
@@ -296,7 +296,7 @@ def select_epoch(
     names = tuple(predictions) if isinstance(predictions, Mapping) else None
     if isinstance(predictions, Mapping):
         predictions = _stacked(predictions, target)
-    held = Samples.of(predictions, target, num_classes, positions, sum_counts)
+    held = Predictions.of(predictions, target, num_classes, positions, sum_counts)
     measures = {name: measure_of_counts(each, held.classes) for name, each in given.items()}
     found = {}
     for layout, group in _groups(measures, held, repeats):
@@ -319,7 +319,9 @@ class _Way:
     kept: int
 
     @classmethod
-    def of(cls, held: Samples, layout: Layout, measure: Measure, higher_is_better: bool | None, ties: Ties) -> _Way:
+    def of(
+        cls, held: Predictions, layout: CellOrder, measure: Measure, higher_is_better: bool | None, ties: Ties
+    ) -> _Way:
         """Choose on all samples."""
         sign = 1.0 if direction_of(measure, higher_is_better) else -1.0
         values = sign * held.values(layout, measure)
@@ -327,7 +329,7 @@ class _Way:
             raise ValueError("measure has no value in any epoch (all are nan), so there is nothing to choose")
         return cls(measure, sign, ties, values, int(index_to_keep(values, ties)))
 
-    def read(self, layout: Layout, counts: Tensor, epochs: Tensor) -> Tensor:
+    def read(self, layout: CellOrder, counts: Tensor, epochs: Tensor) -> Tensor:
         """Compute values ``[m, R]``, higher is better; nan for epochs whose value on all samples is nan."""
         values = self.sign * measure_counts(self.measure, layout, counts)
         return torch.where(self.values[epochs].isnan().unsqueeze(-1), torch.nan, values)
@@ -373,9 +375,9 @@ def _directions(given: bool | Mapping[str, bool] | None, measures: Mapping[str, 
     return {name: given.get(name) for name in measures}
 
 
-def _groups(measures: Mapping[str, Measure], held: Samples, repeats: int) -> Iterator[tuple[Layout, list[str]]]:
+def _groups(measures: Mapping[str, Measure], held: Predictions, repeats: int) -> Iterator[tuple[CellOrder, list[str]]]:
     """Yield groups of measures that read the same counts: matrices, or margins, which are faster for many classes."""
-    whole, flat = Layout(held.classes, False), Layout(held.classes, True)
+    whole, flat = CellOrder(held.classes, False), CellOrder(held.classes, True)
     possible = 2 * repeats * held.epochs * whole.size <= CELLS_IN_ALL
     if possible and held.classes <= FEW_CLASSES:
         yield whole, list(measures)
@@ -390,7 +392,7 @@ def _groups(measures: Mapping[str, Measure], held: Samples, repeats: int) -> Ite
             yield whole, names
 
 
-def _affordable(ways: Mapping[str, _Way], layout: Layout, repeats: int) -> tuple[Tensor, int]:
+def _affordable(ways: Mapping[str, _Way], layout: CellOrder, repeats: int) -> tuple[Tensor, int]:
     """Choose the epochs to resample and the number of repeats: the best epochs if matrices would take too long.
 
     The numbers depend on shapes alone, so that processes agree even if a last digit differs.
@@ -408,8 +410,8 @@ def _affordable(ways: Mapping[str, _Way], layout: Layout, repeats: int) -> tuple
 
 
 def _halved(
-    held: Samples,
-    layout: Layout,
+    held: Predictions,
+    layout: CellOrder,
     ways: Mapping[str, _Way],
     epochs: Tensor,
     repeats: int,
@@ -437,8 +439,8 @@ def _halved(
 
 
 def _chosen(
-    held: Samples,
-    layout: Layout,
+    held: Predictions,
+    layout: CellOrder,
     way: _Way,
     halves: _Halves,
     samples: int | None,

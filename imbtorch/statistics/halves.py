@@ -15,7 +15,7 @@ from imbtorch.counting.errors import check_class_indices, check_tensor
 from imbtorch.counting.kernels import integers
 from imbtorch.counts import Counts, Margins, Measure, evaluated
 
-__all__ = ["Layout", "Samples", "SumCounts", "crossed", "measure_counts", "parts"]
+__all__ = ["CellOrder", "Predictions", "SumCounts", "crossed", "measure_counts", "parts"]
 
 SumCounts: TypeAlias = Callable[[Tensor], Tensor]
 
@@ -24,7 +24,7 @@ SAMPLES_AT_ONCE = 2_000_000  # samples counted in one call
 
 
 @dataclass(frozen=True)
-class Layout:
+class CellOrder:
     """Order of counts in one dimension: the cells of a matrix, or its margins one after the other.
 
     Attributes:
@@ -66,7 +66,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Samples:
+class Predictions:
     """Predictions and targets of this process, with the means to count those of all processes.
 
     Attributes:
@@ -93,7 +93,7 @@ class Samples:
         num_classes: int | None,
         positions: Tensor | None,
         sum_counts: SumCounts | None,
-    ) -> Samples:
+    ) -> Predictions:
         """Check the arguments of ``select_epoch`` that concern samples."""
         _check_labels(predictions, target)
         if num_classes is None and sum_counts is not None:
@@ -127,7 +127,7 @@ class Samples:
         """Return weights ``[N, 1]`` of 1."""
         return torch.ones(len(self.target), 1, dtype=torch.int32)
 
-    def count(self, layout: Layout, epochs: Sequence[int], weights: Tensor) -> Tensor:
+    def count(self, layout: CellOrder, epochs: Sequence[int], weights: Tensor) -> Tensor:
         """Count some epochs over all processes, ``[m, size, R]``, with weights ``[N, R]`` of this process's samples."""
         at_once = max(1, SAMPLES_AT_ONCE // max(weights.numel(), 1))
         counts = weights.new_zeros(len(epochs), layout.size, weights.shape[1])
@@ -139,9 +139,9 @@ class Samples:
 
     def matrix(self, epoch: int) -> Tensor:
         """Count one epoch on all samples, ``[K, K]``."""
-        return self.count(Layout(self.classes, False), [epoch], self.ones()).view(self.classes, self.classes)
+        return self.count(CellOrder(self.classes, False), [epoch], self.ones()).view(self.classes, self.classes)
 
-    def values(self, layout: Layout, measure: Measure) -> Tensor:
+    def values(self, layout: CellOrder, measure: Measure) -> Tensor:
         """Compute the value of each epoch on all samples, ``[M]``."""
         at_once = max(1, CELLS_AT_ONCE // 16 // layout.size)
         some = torch.split(torch.arange(self.epochs), at_once)
@@ -190,7 +190,7 @@ def parts(repeats: int, cells: int) -> Iterator[int]:
     return (min(most, repeats - start) for start in range(0, repeats, most))
 
 
-def measure_counts(measure: Measure, layout: Layout, counts: Tensor) -> Tensor:
+def measure_counts(measure: Measure, layout: CellOrder, counts: Tensor) -> Tensor:
     """Compute the values ``[m, R]`` of counts ``[m, size, R]``."""
     most = CELLS_AT_ONCE // 16 // layout.size  # matrices that the measure reads at once
     found = []
@@ -200,7 +200,7 @@ def measure_counts(measure: Measure, layout: Layout, counts: Tensor) -> Tensor:
     return torch.cat(found)
 
 
-def crossed(samples: Samples, epochs: Sequence[int], coins: Tensor, choice: Tensor) -> Tensor:
+def crossed(samples: Predictions, epochs: Sequence[int], coins: Tensor, choice: Tensor) -> Tensor:
     """Count each half at the epoch that the other half chose, summed over the repeats.
 
     Args:
