@@ -47,7 +47,7 @@ class _Rule(nn.Module):
             elif own.is_inference():  # a copy that was made inside inference_mode
                 setattr(self, name, value.to(own.device, own.dtype, copy=True))
             else:
-                own.copy_(value)
+                own.copy_(value, non_blocking=True)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
         """Move the numbers to another device; they keep their precision, which ``half()`` would take from them."""
