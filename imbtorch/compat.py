@@ -61,8 +61,8 @@ def batch_value(metric: Metric) -> Any:
     return metric._forward_cache
 
 
-# torchmetrics/wrappers/tracker.py, MetricTracker.increment: `self.append(deepcopy(self._base_metric))` adds a submodule for
-# each step, which a tracker that was just built lacks, so that strict loading refuses what the copies saved.
+# torchmetrics/wrappers/tracker.py, MetricTracker.increment: `self.append(deepcopy(self._base_metric))` adds a submodule
+# for each step, which a tracker that was just built lacks, so that strict loading refuses what the copies saved.
 def is_tracked(key: str, prefix: str) -> bool:
     """Return whether a saved entry belongs to a step of a ``MetricTracker`` whose base metric has the prefix."""
     tracker, base, inside = prefix.partition("_base_metric.")

@@ -3,7 +3,7 @@
 # without `from __future__ import annotations`, whose postponed types torch.jit.script cannot read
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,16 +21,16 @@ class _Rule(nn.Module):
     """Base of the rules: a module without parameters and buffers, whose numbers stay as they were chosen.
 
     The numbers are float64 tensors in plain attributes. As buffers they would be cast (FullyShardedDataParallel),
-    averaged (AveragedModel) or broadcast in each step (DistributedDataParallel). The state dict holds them all the same,
-    and they follow the module to other devices; on the meta device they keep their values, on the CPU.
+    averaged (AveragedModel) or broadcast in each step (DistributedDataParallel). The state dict still holds them, and
+    they follow the module to other devices; on the meta device they keep their values, on the CPU.
 
     Attributes:
         of_a_sweep: whether a sweep owns the rule. A state dict may then lack it, for a sweep that was added later.
         chosen: whether the numbers were chosen or loaded after the constructor.
     """
 
-    numbers = ("",)  # names of the attributes that hold numbers
-    unit = ""  # what a number stands for, in errors
+    _numbers = cast("tuple[str, ...]", ())  # names of the attributes that hold numbers; TorchScript reads annotations
+    _unit = ""  # what a number stands for, in errors
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,8 +51,8 @@ class _Rule(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
         """Move the numbers to another device; they keep their precision, which ``half()`` would take from them."""
-        super()._apply(fn, recurse)
-        for name in self.numbers:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name in self._numbers:
             own = getattr(self, name)
             probe = fn(torch.zeros(1, device=own.device))
             if probe.is_meta:
@@ -66,7 +66,7 @@ class _Rule(nn.Module):
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        for name in self.numbers:
+        for name in self._numbers:
             destination[prefix + name] = getattr(self, name)
 
     def _load_from_state_dict(
@@ -81,8 +81,8 @@ class _Rule(nn.Module):
     ) -> None:
         """Copy saved numbers into the rule; refuse another number of classes or labels."""
         others = dict(state_dict)
-        saved = {name: others.pop(prefix + name) for name in self.numbers if prefix + name in state_dict}
-        missing = [prefix + name for name in self.numbers if name not in saved]
+        saved = {name: others.pop(prefix + name) for name in self._numbers if prefix + name in state_dict}
+        missing = [prefix + name for name in self._numbers if name not in saved]
         if not self.of_a_sweep:
             missing_keys += missing
         elif saved and missing:
@@ -91,25 +91,23 @@ class _Rule(nn.Module):
             own = getattr(self, name)
             if value.shape != own.shape:
                 error_msgs.append(
-                    f"{prefix}{name} holds {value.numel()} {self.unit}, but this {type(self).__name__} has "
-                    f"{own.numel()}; build the module with as many {self.unit} as the saved one, or remove the entry"
+                    f"{prefix}{name} holds {value.numel()} {self._unit}, but this {type(self).__name__} has "
+                    f"{own.numel()}; build the module with as many {self._unit} as the saved one, or remove the entry"
                 )
                 return
         for name, value in saved.items():
             self._write(name, value)
         self.chosen, self._missing = self.chosen or bool(saved), not saved
         unexpected_keys[:] = [key for key in unexpected_keys if not is_tracked(key, prefix)]
-        super()._load_from_state_dict(
-            others, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
+        super()._load_from_state_dict(others, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
 
     def _take(self, source: Any, **numbers: Any) -> None:
         """Set numbers, which are those of a result or of a point, after a check of the kind of its scores."""
         kind = getattr(source, "logits", None)
         if kind is not None and kind != self.logits:
             raise ValueError(
-                f"source was chosen for {KINDS[kind]}, but this {type(self).__name__} takes {KINDS[not kind]}; build it "
-                f"with logits={kind}, or use the rule of the sweep, sweep.rule"
+                f"source was chosen for {KINDS[kind]}, but this {type(self).__name__} takes {KINDS[not kind]}; build "
+                f"it with logits={kind}, or use the rule of the sweep, sweep.rule"
             )
         for name, value in numbers.items():
             self._write(name, torch.as_tensor(value, dtype=torch.float64, device="cpu"))
@@ -171,8 +169,8 @@ class LogitAdjustment(_Rule):
     tau: Tensor
     logits: bool
 
-    numbers = ("prior", "tau")
-    unit = "classes"
+    _numbers = ("prior", "tau")
+    _unit = "classes"
 
     def __init__(self, prior: Tensor | Sequence[float], tau: float = 1.0, logits: bool = True) -> None:
         super().__init__()
@@ -196,7 +194,7 @@ class LogitAdjustment(_Rule):
         Raises:
             ValueError: for another number of classes.
         """
-        if not torch.jit.is_scripting():
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
             self._warn_if_missing()
         classes = self.prior.shape[0]
         if scores.dim() < 2 or scores.shape[1] != classes:
@@ -220,7 +218,8 @@ class LogitAdjustment(_Rule):
         Returns:
             int64 ``[N, ...]``; of tied classes the one with the lowest index.
         """
-        return self(scores.double() if has_float64(scores.device) else scores).argmax(1)
+        adjusted: Tensor = self(scores.double() if has_float64(scores.device) else scores)
+        return adjusted.argmax(1)
 
     def take(self, source: Any) -> None:
         """Take over ``tau`` and ``prior`` of your choice, in place; a state dict that is saved afterwards holds them.
@@ -278,8 +277,8 @@ class Threshold(_Rule):
     threshold: Tensor
     logits: bool
 
-    numbers = ("threshold",)
-    unit = "thresholds"
+    _numbers = ("threshold",)
+    _unit = "thresholds"
 
     def __init__(self, threshold: float | Sequence[float] | Tensor, logits: bool = False) -> None:
         super().__init__()
@@ -301,7 +300,7 @@ class Threshold(_Rule):
         Raises:
             ValueError: for another number of labels.
         """
-        if not torch.jit.is_scripting():
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
             self._warn_if_missing()
         limit = self.threshold
         if self.logits:

@@ -176,7 +176,7 @@ def test_take_refuses_another_kind_of_scores():
     }.items():
         before = copy.deepcopy(rule.state_dict())
         for source in sources:
-            with pytest.raises(ValueError, match="chosen for logits, but this .* takes probabilities"):
+            with pytest.raises(ValueError, match=r"chosen for logits, but this .* takes probabilities"):
                 rule.take(source)
         assert all(torch.equal(before[name], each) for name, each in rule.state_dict().items())
     adjusted.rule.take(adjusted.best("accuracy"))
@@ -200,7 +200,7 @@ def test_thresholds_refuse_another_number_of_labels(shape):
         Threshold([0.1, 0.2, 0.3])(torch.rand(shape))
 
 
-# --- numbers that are neither cast nor averaged ------------------------------------------------------------------------
+# --- numbers that are neither cast nor averaged -----------------------------------------------------------------------
 
 RULES = (lambda: LogitAdjustment([90000, 9, 1], 0.7), lambda: Threshold(0.9999), lambda: Threshold([0.9999, 1e-5]))
 
@@ -327,9 +327,9 @@ def test_compiled_rules_are_one_graph(make):
 
 
 def test_rules_alone_are_loaded_strictly():
-    with pytest.raises(RuntimeError, match='Missing key.*"tau"'):
+    with pytest.raises(RuntimeError, match=r'Missing key.*"tau"'):
         LogitAdjustment(PRIOR).load_state_dict({"prior": torch.ones(3)})
-    with pytest.raises(RuntimeError, match='Unexpected key.*"tau"'):
+    with pytest.raises(RuntimeError, match=r'Unexpected key.*"tau"'):
         Threshold(0.5).load_state_dict({"threshold": torch.tensor(0.5), "tau": torch.tensor(0.5)})
     assert Threshold(0.5).load_state_dict({}, strict=False).missing_keys == ["threshold"]
 
@@ -343,7 +343,7 @@ def test_another_number_of_classes_names_both():
         torch.nn.ModuleDict({"sweep": LogitAdjustmentSweep("recall", prior, logits=True)})
         for prior in (PRIOR, [5, 4, 3, 2, 1])
     )
-    with pytest.raises(RuntimeError, match="sweep.rule.prior holds 5 classes, but this LogitAdjustment has 3"):
+    with pytest.raises(RuntimeError, match=r"sweep\.rule\.prior holds 5 classes, but this LogitAdjustment has 3"):
         one.load_state_dict(other.state_dict())
 
 
@@ -366,7 +366,9 @@ def test_a_tracker_of_sweeps_within_a_module_loads(inside):
     def make():
         sweep = ThresholdSweep("f1")
         tracked = torchmetrics.MetricCollection({"s": sweep}) if inside else sweep
-        return torch.nn.ModuleDict({"tracker": torchmetrics.MetricTracker(tracked, maximize=[True] if inside else True)})
+        return torch.nn.ModuleDict(
+            {"tracker": torchmetrics.MetricTracker(tracked, maximize=[True] if inside else True)}
+        )
 
     module = make()
     for shift in (0.0, 0.1):
@@ -378,7 +380,7 @@ def test_a_tracker_of_sweeps_within_a_module_loads(inside):
     make().load_state_dict(saved)
     module["tracker"].increment()
     module.load_state_dict(saved)
-    with pytest.raises(RuntimeError, match="Unexpected key.*other"):
+    with pytest.raises(RuntimeError, match=r"Unexpected key.*other"):
         make().load_state_dict(saved | {"tracker.other.rule.threshold": torch.tensor(0.5)})
 
 

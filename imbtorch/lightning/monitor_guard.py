@@ -596,7 +596,7 @@ def _hand_rules_to_averages(trainer: Any, module: nn.Module) -> None:
         for averaged in vars(callback).values():
             if isinstance(averaged, AveragedModel):
                 for path, child in averaged.module.named_modules():
-                    if type(child) is type(rules.get(path)):
+                    if path in rules and type(child) is type(rules[path]):
                         child.load_state_dict(rules[path].state_dict())
 
 

@@ -13,8 +13,8 @@ from imbtorch.rules import LogitAdjustment, Threshold
 __all__ = ["DecidingSweep"]
 
 LEFT = (
-    "{}: its rule stays as it was chosen before, because a test chooses nothing; measure the rule on these samples by a "
-    "metric that is updated with the rule's predictions, metric.update(sweep.rule(scores), target)"
+    "{}: its rule stays as it was chosen before, because a test chooses nothing; measure the rule on these samples by "
+    "a metric that is updated with the rule's predictions, metric.update(sweep.rule(scores), target)"
 )
 
 
@@ -25,7 +25,7 @@ class DecidingSweep(SharedResult):
         rule: Threshold | LogitAdjustment
 
     decides: bool = True
-    """Whether ``compute`` sets the rule; Lightning's sanity check, test and predict switch it off."""
+    """True if ``compute`` sets the rule; Lightning's sanity check, test and predict switch it off."""
 
     def _own_rule(self, rule: Threshold | LogitAdjustment | None) -> None:
         """Make a rule a submodule, on the device of the counts."""

@@ -61,7 +61,7 @@ def module_of(package):
 
         def training_step(self, batch, batch_idx):
             self.stepped = True
-            return self.net(torch.randn(4, 1)).sum()
+            return self.net(torch.randn(4, 1, dtype=self.net[0].weight.dtype)).sum()
 
         def validation_step(self, batch, batch_idx):
             self.draws += 1
@@ -80,7 +80,7 @@ def module_of(package):
             return [averaging(package, self.plan)] if self.plan.averaging.endswith("module") else []
 
         def configure_optimizers(self):
-            return torch.optim.SGD(self.net.parameters(), 0.1)
+            return torch.optim.SGD(self.net.parameters(), 0.1, momentum=0.9)
 
     return Module
 
@@ -178,7 +178,9 @@ def replayed(plan, folder):
         path.write_bytes(last.read_bytes())
         module = module_of(PACKAGES[plan.package])(plan)
         module.draws += 500
-        trainer_of(plan, folder, found, max_epochs=3).fit(module, loader(), loader(), ckpt_path=path, weights_only=False)
+        trainer_of(plan, folder, found, max_epochs=3).fit(
+            module, loader(), loader(), ckpt_path=path, weights_only=False
+        )
     return found
 
 
