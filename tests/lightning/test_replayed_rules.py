@@ -162,7 +162,7 @@ def loader():
 
 
 def replayed(plan, folder):
-    """Train as planned; return for each full file the rule that was logged, and whether the file holds it."""
+    """Train as planned; return for each full file, and each evaluation between, the rule, and whether it is there."""
     found = []
     module = module_of(PACKAGES[plan.package])(plan)
     trainer = trainer_of(plan, folder, found, max_epochs=2, max_steps=6 if plan.resumes else -1)
