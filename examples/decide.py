@@ -68,18 +68,17 @@ def main() -> None:
     sweep = imbtorch.LogitAdjustmentSweep(
         "balanced_accuracy", counts, logits=True, class_groups=imbtorch.shot_groups(counts, many=50, few=15)
     )
-    rule = imbtorch.LogitAdjustment(counts)
     with torch.no_grad():
         sweep.update(net(val[0]), val[1])
-        rule.take(sweep)
+        sweep.compute()  # sets sweep.rule
         print(f"validation, {len(val[1])} samples; training samples {counts.tolist()}\n{sweep.table()}\n")
 
-        deployed = nn.Sequential(net, rule)
+        deployed = nn.Sequential(net, sweep.rule)
         print(f"test, {len(test[1])} samples")
         for name, module in (
             ("plain", net),
             ("tau = 1", nn.Sequential(net, imbtorch.LogitAdjustment(counts))),
-            (f"tau = {float(rule.tau):g}", deployed),
+            (f"tau = {float(sweep.rule.tau):g}", deployed),
         ):
             report = imbtorch.ImbalanceReport("multiclass", 10, measures=["balanced_accuracy", "accuracy", "f1", "iam"])
             report.update(module(test[0]), test[1])

@@ -55,15 +55,14 @@ print(f"The kept epoch on {len(val)} validation images\n{model.val.result().tabl
 
 counts = torch.bincount(train[:][1])
 sweep = imbtorch.LogitAdjustmentSweep("balanced_accuracy", counts, logits=True)
-rule = imbtorch.LogitAdjustment(counts)
 with torch.no_grad():
     images, labels = val[:]
     sweep.update(model.net(images), labels)
-    rule.take(sweep)
+    sweep.compute()  # sets sweep.rule
     print(f"\nThe decision rule, chosen on the same images\n{sweep.table()}")
     images, labels = test[:]
     print(f"\nBoth rules on {len(test)} test images")
-    for name, net in (("plain", model.net), (f"tau = {rule.tau:g}", torch.nn.Sequential(model.net, rule))):
+    for name, net in (("plain", model.net), (f"tau = {sweep.rule.tau:g}", torch.nn.Sequential(model.net, sweep.rule))):
         report = imbtorch.ImbalanceReport("multiclass", 3, measures=["balanced_accuracy", "accuracy"], per_class=[])
         report.update(net(images), labels)
         print(f"{name:11}", *(f" {key} {value:.4f}" for key, value in report.compute().items()))

@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import inspect
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator, MutableSet
@@ -28,6 +29,7 @@ __all__ = [
     "dealer_of_accelerate",
     "evaluation_of_transformers",
     "ignore_warnings",
+    "is_tracked",
     "logged",
     "logged_in_training",
     "rank_zero",
@@ -59,6 +61,14 @@ def updated_by_collection() -> bool:
 def batch_value(metric: Metric) -> Any:
     """Return the value that a metric, or a logged number of Lightning, had for its last batch; None without one."""
     return metric._forward_cache
+
+
+# torchmetrics/wrappers/tracker.py, MetricTracker.increment: `self.append(deepcopy(self._base_metric))` adds a submodule
+# for each step, which a tracker that was just built lacks, so that strict loading refuses what the copies saved.
+def is_tracked(key: str, prefix: str) -> bool:
+    """Return whether a saved entry belongs to a step of a ``MetricTracker`` whose base metric has the prefix."""
+    tracker, base, inside = prefix.partition("_base_metric.")
+    return bool(base) and re.fullmatch(rf"{re.escape(tracker)}\d+\.{re.escape(inside)}\w+", key) is not None
 
 
 # torchmetrics/metric.py wraps `update` and `compute` of each instance (`self.update = self._wrap_update(self.update)`)

@@ -1,38 +1,126 @@
-"""Decision rules as modules, whose parameters travel in checkpoints: logit adjustment and thresholds."""
+"""Decision rules as modules, whose numbers travel in checkpoints: logit adjustment and thresholds."""
 
 # without `from __future__ import annotations`, whose postponed types torch.jit.script cannot read
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from imbtorch.compat import warn_caller
+from imbtorch.compat import is_tracked, warn_caller
 from imbtorch.counts import has_float64
 
 __all__ = ["LogitAdjustment", "Threshold", "checked_prior"]
 
 NAMED = 20  # most classes that an error names
+KINDS = {True: "logits", False: "probabilities"}
 
 
 class _Rule(nn.Module):
-    """Base of the rules: a module without parameters whose buffers stay in float64."""
+    """Base of the rules: a module without parameters and buffers, whose numbers stay as they were chosen.
+
+    The numbers are float64 tensors in plain attributes. As buffers they would be cast (FullyShardedDataParallel),
+    averaged (AveragedModel) or broadcast in each step (DistributedDataParallel). The state dict still holds them, and
+    they follow the module to other devices; on the meta device they keep their values, on the CPU.
+
+    Attributes:
+        of_a_sweep: whether a sweep owns the rule. A state dict may then lack it, for a sweep that was added later.
+        chosen: whether the numbers were chosen or loaded after the constructor.
+    """
+
+    _numbers = cast("tuple[str, ...]", ())  # names of the attributes that hold numbers; TorchScript reads annotations
+    _unit = ""  # what a number stands for, in errors
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_a_sweep = False
+        self.chosen = False
+        self._missing = False  # whether the state that was loaded last held no rule
+
+    def _write(self, name: str, value: Tensor) -> None:
+        """Change a number in place, inside and outside ``inference_mode``."""
+        own: Any = getattr(self, name, None)
+        with torch.inference_mode(False), torch.no_grad():
+            if own is None:
+                setattr(self, name, value.clone())
+            elif own.is_inference():  # a copy that was made inside inference_mode
+                setattr(self, name, value.to(own.device, own.dtype, copy=True))
+            else:
+                own.copy_(value, non_blocking=True)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
-        """Move the buffers to another device; they keep their precision, which ``half()`` would take from them."""
-        for name, buffer in self._buffers.items():
-            assert buffer is not None
-            probe = fn(torch.zeros(1, device=buffer.device))
-            wide = torch.float64 if has_float64(probe.device) else torch.float32
-            if buffer.is_meta and not probe.is_meta:  # to_empty: a state dict is loaded next
-                moved = torch.zeros(buffer.shape, dtype=wide, device=probe.device)
-            else:
-                moved = buffer.to(probe.device, wide)
+        """Move the numbers to another device; they keep their precision, which ``half()`` would take from them."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name in self._numbers:
+            own = getattr(self, name)
+            probe = fn(torch.zeros(1, device=own.device))
+            if probe.is_meta:
+                continue
+            with torch.inference_mode(False):
+                moved = own.to(probe.device, torch.float64 if has_float64(probe.device) else torch.float32)
             if probe.device.type == "cpu" and probe.is_shared():  # type: ignore[no-untyped-call]
-                moved.share_memory_()  # type: ignore[no-untyped-call]
-            self._buffers[name] = moved
+                moved.share_memory_()
+            setattr(self, name, moved)
         return self
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        for name in self._numbers:
+            destination[prefix + name] = getattr(self, name)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Copy saved numbers into the rule; refuse another number of classes or labels."""
+        others = dict(state_dict)
+        saved = {name: others.pop(prefix + name) for name in self._numbers if prefix + name in state_dict}
+        missing = [prefix + name for name in self._numbers if name not in saved]
+        if not self.of_a_sweep:
+            missing_keys += missing
+        elif saved and missing:
+            error_msgs.append(f"{', '.join(missing)} is missing, but the state holds {prefix}{', '.join(saved)}")
+        for name, value in saved.items():
+            own = getattr(self, name)
+            if value.shape != own.shape:
+                error_msgs.append(
+                    f"{prefix}{name} holds {value.numel()} {self._unit}, but this {type(self).__name__} has "
+                    f"{own.numel()}; build the module with as many {self._unit} as the saved one, or remove the entry"
+                )
+                return
+        for name, value in saved.items():
+            self._write(name, value)
+        self.chosen, self._missing = self.chosen or bool(saved), not saved
+        unexpected_keys[:] = [key for key in unexpected_keys if not is_tracked(key, prefix)]
+        super()._load_from_state_dict(others, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+
+    def _take(self, source: Any, **numbers: Any) -> None:
+        """Set numbers, which are those of a result or of a point, after a check of the kind of its scores."""
+        kind = getattr(source, "logits", None)
+        if kind is not None and kind != self.logits:
+            raise ValueError(
+                f"source was chosen for {KINDS[kind]}, but this {type(self).__name__} takes {KINDS[not kind]}; build "
+                f"it with logits={kind}, or use the rule of the sweep, sweep.rule"
+            )
+        for name, value in numbers.items():
+            self._write(name, torch.as_tensor(value, dtype=torch.float64, device="cpu"))
+        self.chosen, self._missing = True, False
+
+    def _warn_if_missing(self) -> None:
+        """Warn at the first use of a rule that the state which was loaded last did not hold."""
+        if self._missing:
+            self._missing = False
+            warn_caller(
+                f"the state that was loaded holds no rule, so {self} decides as before; validate once, so that its "
+                "sweep chooses it, or set it by sweep.rule.take(...)"
+            )
 
 
 class LogitAdjustment(_Rule):
@@ -40,19 +128,14 @@ class LogitAdjustment(_Rule):
 
     A network trained with a plain loss favours frequent classes, as it should for accuracy. With ``tau=1`` the highest
     adjusted logit is the best decision for balanced accuracy, if the probabilities are calibrated; other measures have
-    other best values of ``tau``, which :class:`~imbtorch.LogitAdjustmentSweep` finds on validation data. Training does
-    not change::
+    other best values of ``tau``. :class:`~imbtorch.LogitAdjustmentSweep` finds them on validation data and owns a rule
+    that holds them, ``sweep.rule``. A rule of your own keeps its ``tau``::
 
-        self.rule = LogitAdjustment(torch.bincount(train_labels, minlength=num_classes))
-        self.sweep = LogitAdjustmentSweep("balanced_accuracy", self.rule.prior, logits=True, prefix="val_")
+        self.rule = LogitAdjustment(torch.bincount(train_labels, minlength=num_classes), tau=1.0)
+        self.test_report.update(self.rule(logits), y)  # in test_step
 
-        self.sweep.update(logits, y)  # in validation_step, without the rule
-        self.log_dict(self.sweep)  # in on_validation_epoch_end: val_tau and val_value
-        self.rule.take(self.sweep)  # and there too: from now on a checkpoint holds this epoch's tau
-
-        self.test_report.update(self.rule(logits), y)  # in test_step, also after ckpt_path="best"
-
-    For deployment, append it to the network: ``nn.Sequential(network, rule)``. It can be exported and scripted.
+    For deployment, append it to the network: ``nn.Sequential(network, rule)``. It can be exported and scripted. It has
+    no parameters and no buffers, so that nothing averages or casts ``prior`` and ``tau``; its state dict holds them.
 
     **When 1 is right.** ``tau=1`` is right for balanced accuracy after training with a plain loss, without validation
     data. It harms a network that was trained with class weights, with oversampling or with a balanced loss, which has
@@ -62,10 +145,12 @@ class LogitAdjustment(_Rule):
     Args:
         prior: ``[K]`` number or share of the training samples of each class, in any unit; all must be positive.
         tau: multiple of the log shares that is subtracted; 0 changes nothing, negative values favour frequent classes.
+        logits: whether scores are logits rather than probabilities, whose logarithms are then adjusted.
 
     Attributes:
         prior: class shares of training, float64 ``[K]``, which sum to 1.
         tau: multiple of their logarithms, float64 ``[]``.
+        logits: whether scores are logits.
 
     Raises:
         ValueError: for a class without training samples, negative and infinite numbers, fewer than two classes, and a
@@ -76,23 +161,32 @@ class LogitAdjustment(_Rule):
 
     >>> rule = LogitAdjustment([90, 10])
     >>> logits = torch.tensor([[1.0, 0.0]])
-    >>> logits.argmax(1), rule(logits).argmax(1)
+    >>> logits.argmax(1), rule.predict(logits)
     (tensor([0]), tensor([1]))
     """
 
     prior: Tensor
     tau: Tensor
+    logits: bool
 
-    def __init__(self, prior: Tensor | Sequence[float], tau: float = 1.0) -> None:
+    _numbers = ("prior", "tau")
+    _unit = "classes"
+
+    def __init__(self, prior: Tensor | Sequence[float], tau: float = 1.0, logits: bool = True) -> None:
         super().__init__()
-        self.register_buffer("prior", checked_prior(prior))
-        self.register_buffer("tau", _number("tau", tau))
+        shares = checked_prior(prior)
+        if bool((shares == shares[0]).all()):
+            warn_caller("prior is the same for all classes, so that logit adjustment changes no decision")
+        self._write("prior", shares)
+        self._write("tau", _number("tau", tau))
+        self.logits = logits
 
-    def forward(self, logits: Tensor) -> Tensor:
-        """Shift logits by ``tau`` times the log shares.
+    def forward(self, scores: Tensor) -> Tensor:
+        """Shift logits, or the logarithms of probabilities, by ``tau`` times the log shares.
 
         Args:
-            logits: ``[N, K, ...]``; log-probabilities serve as well.
+            scores: ``[N, K, ...]`` logits, for which log-probabilities serve as well; with ``logits=False``
+                probabilities.
 
         Returns:
             Adjusted logits in the same shape, in float64 for float64, else in float32.
@@ -100,58 +194,68 @@ class LogitAdjustment(_Rule):
         Raises:
             ValueError: for another number of classes.
         """
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            self._warn_if_missing()
         classes = self.prior.shape[0]
-        if logits.dim() < 2 or logits.shape[1] != classes:
+        if scores.dim() < 2 or scores.shape[1] != classes:
             raise ValueError(
-                f"logits must be [N, {classes}, ...], a score for each class of the prior; got another shape"
+                f"scores must be [N, {classes}, ...], a score for each class of the prior; got another shape"
             )
-        shape = [1] * logits.dim()
+        shape = [1] * scores.dim()
         shape[1] = classes
         shift = (self.tau * self.prior.log()).view(shape)
-        wide = logits if logits.dtype == torch.float64 else logits.to(torch.float32)
-        return wide - shift.to(wide.dtype)
+        wide = scores if scores.dtype == torch.float64 else scores.to(torch.float32)
+        if not self.logits:
+            wide = wide.log()
+        return wide - shift.to(wide)
 
-    def take(self, source: Any) -> None:
-        """Take over ``tau`` and ``prior`` from a sweep, in place.
-
-        A checkpoint that is saved afterwards holds them. Metric states are not part of checkpoints, so that after
-        ``ckpt_path="best"`` the sweep itself would still hold the ``tau`` of the last epoch.
+    def predict(self, scores: Tensor) -> Tensor:
+        """Return the class of the highest adjusted score, as the sweep counts it.
 
         Args:
-            source: :class:`~imbtorch.LogitAdjustmentSweep`, which is then computed over all processes (a collective
-                step); or its result, or a point of :meth:`~imbtorch.LogitAdjustmentSweep.best`, on one process.
+            scores: ``[N, K, ...]``, as for :meth:`forward`.
+
+        Returns:
+            int64 ``[N, ...]``; of tied classes the one with the lowest index.
+        """
+        adjusted: Tensor = self(scores.double() if has_float64(scores.device) else scores)
+        return adjusted.argmax(1)
+
+    def take(self, source: Any) -> None:
+        """Take over ``tau`` and ``prior`` of your choice, in place; a state dict that is saved afterwards holds them.
+
+        The rule of a sweep keeps them until the sweep computes new counts.
+
+        Args:
+            source: result of a :class:`~imbtorch.LogitAdjustmentSweep`, or a point of its
+                :meth:`~imbtorch.LogitAdjustmentSweep.best`.
 
         Raises:
-            ValueError: for another number of classes.
-            TypeError: for anything else.
+            ValueError: for another number of classes, and for another kind of scores.
+            TypeError: for anything else, also a sweep, which owns a rule already.
         """
-        result = _computed(source)
-        if not hasattr(result, "tau") or not hasattr(result, "prior"):
-            raise TypeError(f"source must be a LogitAdjustmentSweep or its result, got a {type(source).__name__}")
-        prior = torch.as_tensor(result.prior)
-        if prior.shape != self.prior.shape:
-            raise ValueError(f"source has {len(prior)} classes, but this rule has {len(self.prior)}")
-        self.prior.copy_(prior)
-        self.tau.fill_(float(result.tau))
+        if isinstance(source, nn.Module) or not hasattr(source, "tau") or not hasattr(source, "prior"):
+            raise TypeError(_not_taken("LogitAdjustmentSweep", source))
+        classes = len(source.prior)
+        if classes != len(self.prior):
+            raise ValueError(f"source has {classes} classes, but this rule has {len(self.prior)}")
+        self._take(source, prior=source.prior, tau=source.tau)
 
     def extra_repr(self) -> str:
         """Return the arguments as text."""
-        return f"num_classes={len(self.prior)}, tau={float(self.tau):g}"
+        return f"num_classes={len(self.prior)}, tau={float(self.tau):g}" + ", logits=False" * (not self.logits)
 
 
 class Threshold(_Rule):
     """Threshold of one score, or of the scores of several labels: 1 strictly above it, else 0.
 
-    It holds the threshold of a :class:`~imbtorch.ThresholdSweep`, so that each checkpoint holds its own::
+    :class:`~imbtorch.ThresholdSweep` chooses thresholds on validation data and owns a rule that holds them,
+    ``sweep.rule``. A rule of your own keeps its threshold::
 
-        self.rule = Threshold(0.5, logits=True)
-        self.sweep = ThresholdSweep("f1", logits=True, prefix="val_")
+        self.rule = Threshold(0.3, logits=True)
+        self.test_report.update(self.rule(logits), y)  # in test_step
 
-        self.sweep.update(logits, y)  # in validation_step
-        self.log_dict(self.sweep)  # in on_validation_epoch_end: val_threshold and val_value
-        self.rule.take(self.sweep)  # and there too
-
-        self.test_report.update(self.rule(logits), y)  # in test_step, also after ckpt_path="best"
+    It has no parameters and no buffers, so that nothing averages or casts the threshold; its state dict holds it.
 
     Args:
         threshold: probability in [0, 1] strictly above which 1 is predicted; for several labels one for each, ``[L]``.
@@ -173,11 +277,15 @@ class Threshold(_Rule):
     threshold: Tensor
     logits: bool
 
+    _numbers = ("threshold",)
+    _unit = "thresholds"
+
     def __init__(self, threshold: float | Sequence[float] | Tensor, logits: bool = False) -> None:
         super().__init__()
-        self.register_buffer("threshold", _number("threshold", threshold, several=True))
-        if not bool(((self.threshold >= 0) & (self.threshold <= 1)).all()):
+        found = _number("threshold", threshold, several=True)
+        if not bool(((found >= 0) & (found <= 1)).all()):
             raise ValueError(f"threshold must lie in [0, 1], got {threshold!r}; thresholds of logits are probabilities")
+        self._write("threshold", found)
         self.logits = logits
 
     def forward(self, scores: Tensor) -> Tensor:
@@ -188,64 +296,72 @@ class Threshold(_Rule):
 
         Returns:
             int64 0 and 1 in the same shape.
+
+        Raises:
+            ValueError: for another number of labels.
         """
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            self._warn_if_missing()
         limit = self.threshold
         if self.logits:
             limit = limit.log() - torch.log1p(-limit)
         if limit.dim() == 1:
+            labels = limit.shape[0]
+            if scores.dim() < 2 or scores.shape[1] != labels:
+                raise ValueError(f"scores must be [N, {labels}, ...], a score for each threshold; got another shape")
             shape = [1] * scores.dim()
-            shape[1] = limit.shape[0]
+            shape[1] = labels
             limit = limit.view(shape)
         wide = scores if scores.dtype == torch.float64 else scores.to(torch.float32)
-        return (wide > limit.to(wide.dtype)).to(torch.int64)
+        return (wide > limit.to(wide)).to(torch.int64)
+
+    def predict(self, scores: Tensor) -> Tensor:
+        """Return the classes, 0 and 1, as :meth:`forward` does."""
+        decided: Tensor = self(scores)
+        return decided
 
     def take(self, source: Any) -> None:
-        """Take over the threshold from a sweep, in place; a checkpoint that is saved afterwards holds it.
+        """Take over thresholds of your choice, in place; a state dict that is saved afterwards holds them.
+
+        The rule of a sweep keeps them until the sweep computes new counts.
 
         Args:
-            source: :class:`~imbtorch.ThresholdSweep`, which is then computed over all processes (a collective step); or
-                its result, or an operating point of :meth:`~imbtorch.ThresholdSweep.best` (for several labels the dict
-                of them), on one process.
+            source: result of a :class:`~imbtorch.ThresholdSweep`, or an operating point of its
+                :meth:`~imbtorch.ThresholdSweep.best` (for several labels the dict of them).
 
         Raises:
-            ValueError: for another number of thresholds.
-            TypeError: for anything else.
+            ValueError: for another number of thresholds, and for another kind of scores.
+            TypeError: for anything else, also a sweep, which owns a rule already.
         """
-        result: Any = _computed(source)
-        found: list[float] | None = None
-        if hasattr(result, "rows"):
-            found = [float(value) for row, value in result.rows.items() if row.measure == "threshold"]
-        elif hasattr(result, "threshold"):
-            found = [float(result.threshold)]
-        elif isinstance(result, dict) and all(hasattr(point, "threshold") for point in result.values()):
-            found = [float(point.threshold) for point in result.values()]
+        found: list[float] = []
+        points = list(source.values()) if isinstance(source, dict) else [source]
+        if hasattr(source, "rows"):
+            found = [float(value) for row, value in source.rows.items() if row.measure == "threshold"]
+        elif not isinstance(source, nn.Module) and all(hasattr(point, "threshold") for point in points):
+            found = [float(point.threshold) for point in points]
         if not found:
-            raise TypeError(
-                "source must be a ThresholdSweep, its result or an operating point, got a " + type(source).__name__
-            )
+            raise TypeError(_not_taken("ThresholdSweep", source))
         if len(found) != self.threshold.numel():
             raise ValueError(
                 f"source has {len(found)} thresholds, but this rule has {self.threshold.numel()}; build it with one "
                 "for each label, as in Threshold([0.5] * num_labels)"
             )
-        taken = torch.tensor(found, dtype=torch.float64).reshape(self.threshold.shape)
-        self.threshold.copy_(taken)
+        taken = torch.tensor(found, dtype=torch.float64, device="cpu").reshape(self.threshold.shape)
+        self._take(points[0], threshold=taken)
 
     def extra_repr(self) -> str:
         """Return the arguments as text."""
         return f"threshold={self.threshold.tolist()}, logits={self.logits}"
 
 
-def _computed(source: Any) -> Any:
-    """Return the result of a sweep, computed now; return anything else unchanged."""
-    if hasattr(source, "compute") and hasattr(source, "result"):
-        source.compute()  # result() alone may be that of the epoch before, on several processes
-        return source.result()
-    return source
+def _not_taken(sweep: str, source: Any) -> str:
+    """Return the error message for something that a rule cannot take."""
+    remedy = "; it owns a rule that holds its choice, sweep.rule" if isinstance(source, nn.Module) else ""
+    return f"source must be the result of a {sweep} or a point of its best(), got a {type(source).__name__}{remedy}"
 
 
 def _number(name: str, value: Any, several: bool = False) -> Tensor:
-    """Convert a finite number, or several, to a float64 tensor, on its own device or the default one."""
+    """Convert a finite number, or several, to a float64 tensor."""
     found = _converted(name, value, "a number such as 0.5" + ", or one for each label" * several)
     if found.ndim > int(several) or not bool(found.isfinite().all()) or not found.numel():
         raise ValueError(f"{name} must be a finite number{' or a sequence of them' * several}, got {value!r}")
@@ -253,14 +369,21 @@ def _number(name: str, value: Any, several: bool = False) -> Tensor:
 
 
 def _converted(name: str, value: Any, expected: str) -> Tensor:
-    """Convert numbers to a float64 tensor (float32 on devices without it) that shares no memory with them."""
-    wide = torch.float64 if has_float64(value.device if isinstance(value, Tensor) else None) else torch.float32
+    """Convert numbers to a float64 tensor that shares no memory with them, on their own device or the default one.
+
+    It is float32 on devices without float64, and on the CPU in place of the meta device.
+    """
+    device = value.device if isinstance(value, Tensor) else torch.get_default_device()
+    if isinstance(value, Tensor) and value.is_meta:
+        raise ValueError(f"{name} is a tensor on the meta device, which holds no numbers; make it with device='cpu'")
+    device = torch.device("cpu") if device.type == "meta" else device
+    wide = torch.float64 if has_float64(device) else torch.float32
     try:
         if isinstance(value, (str, bool)):
             raise TypeError
         if isinstance(value, Tensor):
             return value.detach().to(wide, copy=True)
-        return torch.tensor(value, dtype=wide)
+        return torch.tensor(value, dtype=wide, device=device)
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{name} must be {expected}, got {value!r}") from error
 
@@ -292,6 +415,4 @@ def checked_prior(prior: Tensor | Sequence[float], class_names: Sequence[str] | 
             f"prior is 0 for {'class' if len(names) == 1 else 'classes'} {shown}, which would get an infinite score; "
             "give them a small number such as 0.5 samples, or leave them out of the network"
         )
-    if bool((found == found[0]).all()):
-        warn_caller("prior is the same for all classes, so that logit adjustment changes no decision")
     return found / found.sum()

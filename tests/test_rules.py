@@ -1,4 +1,4 @@
-"""Decision rules: their decisions, their buffers in checkpoints, their precision, and other forms of a module."""
+"""Decision rules: their decisions, their numbers in checkpoints, their precision, and other forms of a module."""
 
 import copy
 import io
@@ -7,7 +7,9 @@ import pickle
 import numpy as np
 import pytest
 import torch
+import torchmetrics
 from adjustments import long_tail
+from processes import launch
 
 import imbtorch
 from imbtorch import LogitAdjustment, LogitAdjustmentSweep, Threshold, ThresholdSweep
@@ -113,8 +115,8 @@ def test_take_writes_in_place():
     sweep, rule = swept(), LogitAdjustment([1, 2, 3, 4, 5])
     prior, tau = rule.prior, rule.tau
     kept = rule.state_dict()
-    rule.take(sweep)
     result = sweep.result()
+    rule.take(result)
     assert rule.tau == result.tau != 1
     assert torch.equal(rule.prior, result.prior)
     assert rule.prior is prior
@@ -130,20 +132,11 @@ def test_take_writes_in_place():
     assert rule.tau == point.tau
 
 
-def test_take_computes_what_was_counted_since():
-    sweep, rule = swept(), LogitAdjustment([1, 2, 3, 4, 5])
-    first = sweep.result().tau
-    logits, target, _ = long_tail(20_000, seed=1)
-    sweep.update(logits, target)
-    rule.take(sweep)
-    assert rule.tau == sweep.result().tau < first
-
-
 def test_take_of_a_threshold():
     sweep = ThresholdSweep("f1")
     sweep.update(torch.tensor([0.1, 0.3, 0.6, 0.8]), torch.tensor([0, 0, 1, 1]))
     rule = Threshold(0.5)
-    rule.take(sweep)
+    rule.take(sweep.result())
     assert rule.threshold == sweep.compute()["threshold"] != 0.5
     rule.take(sweep.best(at_least={"recall": 0.5}))
     labels = ThresholdSweep("f1", task="multilabel", num_labels=2, also=("auc",))
@@ -155,16 +148,240 @@ def test_take_of_a_threshold():
     assert torch.equal(both(scores), torch.tensor([[0, 1], [0, 1], [1, 0], [1, 0]]))
     both.take(labels.best())
     with pytest.raises(ValueError, match="2 thresholds, but this rule has 1"):
-        rule.take(labels)
-    with pytest.raises(TypeError, match="ThresholdSweep, its result or an operating point"):
+        rule.take(labels.result())
+    with pytest.raises(TypeError, match=r"result of a ThresholdSweep or a point of its best\(\), got a float"):
         rule.take(0.5)
+    with pytest.raises(TypeError, match="got a ThresholdSweep; it owns a rule that holds its choice"):
+        rule.take(sweep)
 
 
 def test_take_refuses_other_classes():
     with pytest.raises(ValueError, match="source has 5 classes, but this rule has 3"):
         LogitAdjustment(PRIOR).take(swept().result())
-    with pytest.raises(TypeError, match="LogitAdjustmentSweep or its result, got a float"):
+    with pytest.raises(TypeError, match=r"LogitAdjustmentSweep or a point of its best\(\), got a float"):
         LogitAdjustment(PRIOR).take(0.5)
+    with pytest.raises(TypeError, match="got a LogitAdjustmentSweep; it owns a rule"):
+        LogitAdjustment([1, 2, 3, 4, 5]).take(swept())
+
+
+def test_take_refuses_another_kind_of_scores():
+    adjusted, threshold = swept(), ThresholdSweep("f1", logits=True)
+    threshold.update(torch.tensor([-1.0, 2.0, 1.0]), torch.tensor([0, 1, 1]))
+    labels = ThresholdSweep("f1", task="multilabel", num_labels=1, logits=True)
+    labels.update(torch.tensor([[-1.0], [2.0], [1.0]]), torch.tensor([[0], [1], [1]]))
+    for rule, sources in {
+        LogitAdjustment([1, 2, 3, 4, 5], logits=False): (adjusted.result(), adjusted.best()),
+        Threshold(0.5): (threshold.result(), threshold.best()),
+        Threshold([0.5]): (labels.result(), labels.best()),
+    }.items():
+        before = copy.deepcopy(rule.state_dict())
+        for source in sources:
+            with pytest.raises(ValueError, match=r"chosen for logits, but this .* takes probabilities"):
+                rule.take(source)
+        assert all(torch.equal(before[name], each) for name, each in rule.state_dict().items())
+    adjusted.rule.take(adjusted.best("accuracy"))
+    assert adjusted.rule.tau == adjusted.best("accuracy").tau
+
+
+def test_probabilities_are_adjusted_as_their_logits():
+    logits, _, prior = long_tail(500)
+    of_logits, of_probabilities = LogitAdjustment(prior, 0.7), LogitAdjustment(prior, 0.7, logits=False)
+    expected = (logits - 0.7 * prior.div(prior.sum()).log()).argmax(1)
+    assert torch.equal(of_logits.predict(logits), expected)
+    assert torch.equal(of_probabilities.predict(logits.softmax(1)), expected)
+    assert torch.equal(of_probabilities(logits.softmax(1)).argmax(1), expected)
+    assert not torch.equal(logits.argmax(1), expected)
+    assert torch.equal(Threshold(0.3).predict(torch.tensor([0.3, 0.31])), torch.tensor([0, 1]))
+
+
+@pytest.mark.parametrize("shape", [(4, 1), (4, 2), (3,), (4, 1, 3)])
+def test_thresholds_refuse_another_number_of_labels(shape):
+    with pytest.raises(ValueError, match=r"scores must be \[N, 3, ...\]"):
+        Threshold([0.1, 0.2, 0.3])(torch.rand(shape))
+
+
+# --- numbers that are neither cast nor averaged -----------------------------------------------------------------------
+
+RULES = (lambda: LogitAdjustment([90000, 9, 1], 0.7), lambda: Threshold(0.9999), lambda: Threshold([0.9999, 1e-5]))
+
+
+def columns(rule):
+    """Return the number of scores of a sample."""
+    return len(rule.prior) if isinstance(rule, LogitAdjustment) else rule.threshold.numel()
+
+
+def numbers(module):
+    """Return the entries of a state dict as exact numbers."""
+    return {name: each.double().tolist() for name, each in module.state_dict().items()}
+
+
+@pytest.mark.parametrize("make", RULES)
+def test_nothing_is_a_buffer_or_a_parameter(make):
+    rule = make()
+    assert not list(rule.parameters())
+    assert not list(rule.buffers())
+    for moved in (rule.half(), rule.bfloat16(), rule.float(), rule.to(torch.bfloat16)):
+        assert numbers(moved) == numbers(make())
+    assert {each.dtype for each in rule.state_dict().values()} == {torch.float64}
+
+
+@pytest.mark.parametrize("make", RULES)
+def test_rules_built_on_the_meta_device_keep_their_values(make):
+    with torch.device("meta"):
+        rule = make()
+    assert numbers(rule) == numbers(make())
+    assert numbers(rule.to("meta").to_empty(device="cpu")) == numbers(make())
+    scores = torch.rand(4, columns(rule))
+    assert rule(scores.to("meta")).shape == rule(scores).shape
+    with pytest.raises(ValueError, match="meta device, which holds no numbers"):
+        Threshold(torch.tensor(0.5, device="meta"))
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("copied", [True, False])
+def test_take_works_inside_and_outside_of_inference_mode(inside, copied):
+    sweep = ThresholdSweep("f1")
+    sweep.update(torch.tensor([0.1, 0.3, 0.6, 0.8]), torch.tensor([0, 0, 1, 1]))
+    point = sweep.best()
+    with torch.inference_mode():
+        rule = Threshold(torch.tensor(0.25))
+        rule = copy.deepcopy(rule) if copied else rule
+    with torch.inference_mode(inside):
+        rule.take(point)
+        rule.load_state_dict(rule.state_dict())
+    assert rule.threshold == point.threshold
+
+
+class Ruled(torch.nn.Module):
+    """Network with rules and a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 3)
+        self.rules = torch.nn.ModuleList(make() for make in RULES)
+        self.register_buffer("cast", torch.tensor(0.9999))
+
+    def forward(self, scores):
+        return self.rules[0](self.layer(scores))
+
+
+def sharded(rank, world, folder):
+    """Wrap rules by FSDP in bfloat16; save and load them."""
+    from torch.distributed import checkpoint
+    from torch.distributed.checkpoint.state_dict import get_model_state_dict, set_model_state_dict
+    from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
+
+    half = MixedPrecision(torch.bfloat16, torch.bfloat16, torch.bfloat16)
+    network = Ruled()
+    wrapped = FullyShardedDataParallel(network, mixed_precision=half, device_id=torch.device("cpu"))
+    assert wrapped(torch.ones(1, 3)).dtype == torch.float32
+    assert network.cast.dtype == torch.bfloat16
+    found = [numbers(rule) for rule in network.rules]
+    saved = get_model_state_dict(wrapped)
+    checkpoint.save(saved, checkpoint_id=folder)
+    for each in network.rules.state_dict().values():
+        each.zero_()
+    loaded = get_model_state_dict(wrapped)
+    checkpoint.load(loaded, checkpoint_id=folder)
+    set_model_state_dict(wrapped, loaded)
+    return found, [numbers(rule) for rule in network.rules]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_fully_sharded_training_in_bfloat16_casts_no_rule(tmp_path):
+    ((found, loaded),) = launch(1, sharded, str(tmp_path))
+    assert found == loaded == [numbers(make()) for make in RULES]
+
+
+@pytest.mark.parametrize("use_buffers", [True, False])
+def test_averaged_models_average_no_rule(use_buffers):
+    network = torch.nn.Sequential(torch.nn.Linear(1, 1), Threshold(0.9999))
+    model = torch.optim.swa_utils.AveragedModel(network, use_buffers=use_buffers)
+    network[1].load_state_dict({"threshold": torch.tensor(0.1, dtype=torch.float64)})
+    for _ in range(3):
+        model.update_parameters(network)
+    assert numbers(model.module[1]) == {"threshold": 0.9999}
+
+
+def test_safetensors_hold_rules(tmp_path):
+    safetensors = pytest.importorskip("safetensors.torch")
+    network = torch.nn.Sequential(*(make() for make in RULES))
+    safetensors.save_model(network, str(tmp_path / "model"))
+    other = torch.nn.Sequential(LogitAdjustment(PRIOR), Threshold(0.5), Threshold([0.5, 0.5]))
+    safetensors.load_model(other, str(tmp_path / "model"))
+    assert numbers(other) == numbers(network)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:Converting a tensor to a Python boolean")
+@pytest.mark.parametrize("make", RULES)
+def test_compiled_rules_are_one_graph(make):
+    rule = make()
+    scores = torch.rand(8, columns(rule))
+    compiled = torch.compile(rule, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(scores), rule(scores))
+    assert torch.equal(torch.jit.trace(rule, scores)(scores), rule(scores))
+
+
+# --- loading ----------------------------------------------------------------------------------------------------------
+
+
+def test_rules_alone_are_loaded_strictly():
+    with pytest.raises(RuntimeError, match=r'Missing key.*"tau"'):
+        LogitAdjustment(PRIOR).load_state_dict({"prior": torch.ones(3)})
+    with pytest.raises(RuntimeError, match=r'Unexpected key.*"tau"'):
+        Threshold(0.5).load_state_dict({"threshold": torch.tensor(0.5), "tau": torch.tensor(0.5)})
+    assert Threshold(0.5).load_state_dict({}, strict=False).missing_keys == ["threshold"]
+
+
+def test_another_number_of_classes_names_both():
+    with pytest.raises(RuntimeError, match="prior holds 5 classes, but this LogitAdjustment has 3"):
+        LogitAdjustment(PRIOR).load_state_dict(LogitAdjustment([1, 2, 3, 4, 5]).state_dict())
+    with pytest.raises(RuntimeError, match="threshold holds 2 thresholds, but this Threshold has 1"):
+        Threshold(0.5).load_state_dict(Threshold([0.1, 0.2]).state_dict())
+    one, other = (
+        torch.nn.ModuleDict({"sweep": LogitAdjustmentSweep("recall", prior, logits=True)})
+        for prior in (PRIOR, [5, 4, 3, 2, 1])
+    )
+    with pytest.raises(RuntimeError, match=r"sweep\.rule\.prior holds 5 classes, but this LogitAdjustment has 3"):
+        one.load_state_dict(other.state_dict())
+
+
+def test_a_module_saved_without_a_sweep_loads_and_its_rule_warns_once():
+    older = torch.nn.ModuleDict({"net": torch.nn.Linear(1, 1)})
+    module = torch.nn.ModuleDict({"net": torch.nn.Linear(1, 1), "sweep": ThresholdSweep("f1")})
+    module.load_state_dict(older.state_dict())
+    scores = torch.tensor([0.4, 0.6])
+    with pytest.warns(UserWarning, match="holds no rule, so Threshold.threshold=0.5, logits=False. decides as before"):
+        assert module["sweep"].rule(scores).tolist() == [0, 1]
+    module["sweep"].rule(scores)
+    module.load_state_dict(older.state_dict())
+    module["sweep"].update(scores, torch.tensor([0, 1]))
+    module["sweep"].compute()
+    module["sweep"].rule(scores)  # it was chosen since
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_tracker_of_sweeps_within_a_module_loads(inside):
+    def make():
+        sweep = ThresholdSweep("f1")
+        tracked = torchmetrics.MetricCollection({"s": sweep}) if inside else sweep
+        return torch.nn.ModuleDict(
+            {"tracker": torchmetrics.MetricTracker(tracked, maximize=[True] if inside else True)}
+        )
+
+    module = make()
+    for shift in (0.0, 0.1):
+        module["tracker"].increment()
+        module["tracker"].update(torch.tensor([0.1, 0.3, 0.6]) + shift, torch.tensor([0, 0, 1]))
+        module["tracker"].compute()
+    saved = copy.deepcopy(module.state_dict())
+    assert sum("threshold" in key for key in saved) == 3
+    make().load_state_dict(saved)
+    module["tracker"].increment()
+    module.load_state_dict(saved)
+    with pytest.raises(RuntimeError, match=r"Unexpected key.*other"):
+        make().load_state_dict(saved | {"tracker.other.rule.threshold": torch.tensor(0.5)})
 
 
 @pytest.mark.parametrize(
@@ -187,7 +404,7 @@ def test_priors_that_are_refused(prior, error, text):
 def test_other_arguments_that_are_refused():
     with pytest.raises(ValueError, match="tau must be a finite number"):
         LogitAdjustment(PRIOR, float("nan"))
-    with pytest.raises(ValueError, match=r"logits must be \[N, 3, ...\]"):
+    with pytest.raises(ValueError, match=r"scores must be \[N, 3, ...\]"):
         LogitAdjustment(PRIOR)(torch.rand(4, 2))
     with pytest.raises(ValueError, match=r"threshold must lie in \[0, 1\]"):
         Threshold(1.5)

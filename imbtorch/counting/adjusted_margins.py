@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -38,13 +37,11 @@ class AdjustedMargins:
         counting: number of classes, and how predictions and targets are checked.
         taus: multiples of the logarithms, sorted.
         logs: logarithms of the class shares of training, ``[K]`` on the device of the counts.
-        buckets: number of buckets of clusters; 1 for a batch.
     """
 
     counting: Counting
     taus: tuple[float, ...]
     logs: Tensor
-    buckets: int = BUCKETS
     shifts: Tensor = field(init=False)  # ``[T, K]``, what is subtracted from the scores
     targets: Table = field(init=False)  # shape of the counts of targets
 
@@ -52,7 +49,7 @@ class AdjustedMargins:
         """Derive the shifts and the shape of the targets, which each update needs."""
         taus = torch.tensor(self.taus, dtype=self.logs.dtype, device="cpu").to(self.logs.device, non_blocking=True)
         object.__setattr__(self, "shifts", taus.unsqueeze(-1) * self.logs)
-        object.__setattr__(self, "targets", Table(self.classes, 1, buckets=self.buckets))
+        object.__setattr__(self, "targets", Table(self.classes, 1, buckets=BUCKETS))
 
     @property
     def classes(self) -> int:
@@ -62,7 +59,7 @@ class AdjustedMargins:
     @property
     def cells(self) -> int:
         """Number of counts of predictions."""
-        return self.buckets * len(self.taus) * 2 * self.classes
+        return BUCKETS * len(self.taus) * 2 * self.classes
 
     @property
     def length(self) -> int:
@@ -79,14 +76,6 @@ class AdjustedMargins:
     def on(self, device: torch.device) -> AdjustedMargins:
         """Return the same counter with the logarithms on a device, so that updates need not move them."""
         return replace(self, logs=self.logs.to(device, torch.float64 if has_float64(device) else torch.float32))
-
-    def of_a_batch(self) -> AdjustedMargins:
-        """Return a counter without buckets."""
-        return self._without_buckets
-
-    @cached_property
-    def _without_buckets(self) -> AdjustedMargins:
-        return replace(self, buckets=1)
 
     def zeros(self, device: torch.device | None = None) -> Tensor:
         """Return an empty state."""
@@ -114,9 +103,8 @@ class AdjustedMargins:
         A sample without the id of a cluster is a cluster of its own; its id is the number of samples before it.
         """
         check_device(batch, state)
-        if batch.bucket is None and self.buckets > 1:
+        if batch.bucket is None:
             batch = in_own_buckets(batch, int(state[-1]) if reading_is_free(state) else state[-1])
-        batch = batch if self.buckets > 1 else batch._replace(bucket=None)
         scores, behind = batch.preds, state[self.cells :]
         batch = batch._replace(preds=batch.target.new_zeros((), dtype=torch.int64).expand(batch.target.shape))
         ignored = self.counting.ignored_target
@@ -216,8 +204,8 @@ class AdjustedMargins:
 
     def of_buckets(self, state: Tensor) -> Margins:
         """Return copies of the counts of each bucket: ``[B, T, K]``, the targets ``[B, 1, K]``."""
-        wrong, right = state[: self.cells].reshape(self.buckets, -1, 2, self.classes).unbind(2)
-        actual = state[self.cells :][: self.targets.cells].reshape(self.buckets, 1, self.classes)
+        wrong, right = state[: self.cells].reshape(BUCKETS, -1, 2, self.classes).unbind(2)
+        actual = state[self.cells :][: self.targets.cells].reshape(BUCKETS, 1, self.classes)
         return Margins(right.clone(), actual.clone(), wrong + right)
 
     def counts(self, state: Tensor) -> Margins:

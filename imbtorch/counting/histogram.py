@@ -136,7 +136,7 @@ class Histogram:
 
     def on(self, device: torch.device) -> Histogram:
         """Return the same histogram with its edges on a device, so that updates need not move them."""
-        return replace(self, edges=self.edges.to(device, torch.float64 if has_float64(device) else torch.float32))
+        return replace(self, edges=self.grid.edges.to(device, torch.float64 if has_float64(device) else torch.float32))
 
     def zeros(self, device: torch.device | None = None) -> Tensor:
         """Return an empty state."""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
+from torch.optim.swa_utils import AveragedModel
 from torch.utils._pytree import tree_leaves
 from torch.utils.data.distributed import DistributedSampler
 from torchmetrics import MetricCollection
@@ -32,8 +33,10 @@ from imbtorch.compat import (
 from imbtorch.counting.sampler import ExactBatchSampler
 from imbtorch.lightning.base import Callback, is_fitting, shared_results
 from imbtorch.metrics.base import CountsMetric
+from imbtorch.metrics.deciding import DecidingSweep
 from imbtorch.metrics.shared_result import ReportedValue, SharedResult
 from imbtorch.metrics.state import SyncedMetric
+from imbtorch.rules import LogitAdjustment, Threshold
 from imbtorch.suggestions import nearest_name, one_slip_apart
 
 __all__ = ["MonitorGuard", "guards"]
@@ -87,6 +90,7 @@ class _Guard:
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Hide Lightning's warning about the sampler: the guard warns only where samples are counted twice."""
+        _let_sweeps_decide(pl_module, stage in ("fit", "validate"))
         counts = any(True for _ in _metrics(pl_module))
         self._replaces_lightnings_warning = counts and stage in ("validate", "test") and self._is_first(trainer)
         if self._replaces_lightnings_warning:
@@ -101,8 +105,9 @@ class _Guard:
     on_test_start = on_validation_start
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Let Lightning's warnings through again, also if nothing was validated."""
+        """Let Lightning's warnings through again, also if nothing was validated; let sweeps decide again."""
         self._stop_ignoring()
+        _let_sweeps_decide(pl_module, True)
         self._held, self._compared_names = {}, False
 
     def _stop_ignoring(self) -> None:
@@ -187,6 +192,7 @@ class _Guard:
         A metric that held earlier counts keeps them all. So do metrics of training, whose epoch may be resumed.
         """
         self._stop_ignoring()
+        _let_sweeps_decide(pl_module, True)
         for path, metric in _metrics(pl_module):
             if not trainer.training and self._held.get(path) == 0:
                 metric.reset()
@@ -195,15 +201,18 @@ class _Guard:
     # --- logged and monitored values ----------------------------------------------------------------------------------
 
     def on_sanity_check_start(self, trainer: Any, pl_module: Any) -> None:
-        """Hide warnings of classes without targets, which a few batches always have."""
+        """Hide warnings of classes without targets, which a few batches always have; leave rules as they are."""
         _set_quiet(pl_module, True)
+        _let_sweeps_decide(pl_module, False)
 
     def on_sanity_check_end(self, trainer: Any, pl_module: Any) -> None:
-        """Let warnings of classes without targets through again."""
+        """Let warnings of classes without targets through again, and let sweeps decide."""
         _set_quiet(pl_module, False)
+        _let_sweeps_decide(pl_module, True)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """Check the values that validation logged, first in the sanity check, and the samples that it saw."""
+        """Hand rules to averaged models; check the values that validation logged, and the samples that it saw."""
+        _hand_rules_to_averages(trainer, pl_module)
         if is_fitting(trainer):
             self._check_run(trainer, pl_module)
             self._compare_plain_monitors(trainer, pl_module)
@@ -413,6 +422,10 @@ class MonitorGuard(_Guard, Callback):
     - a ``DistributedSampler`` that repeats samples in validation or test. Lightning's own warning, which comes even if
       no sample is repeated, is suppressed in ``validate`` and ``test`` of modules with metrics of this package.
 
+    Sweeps of the module choose their rule in the validation of ``fit`` and in ``validate``, not in the sanity check, in
+    ``test`` and in ``predict``. At the end of a validation the guard copies the rules into each averaged model of a
+    callback, such as ``EMAWeightAveraging``, whose checkpoints then hold them.
+
     If an exception or Ctrl-C interrupts a validation or test, the guard resets its counts, which belong to no result.
     Metrics of this package are also checked inside those wrappers of torchmetrics that can be logged, such as
     ``Running``. Metrics of other packages are left alone.
@@ -565,6 +578,26 @@ def _returned(module: nn.Module) -> Iterator[_Returned]:
 def _updates(module: nn.Module) -> dict[str, int]:
     """Count the updates that each metric holds."""
     return {path: metric.update_count for path, metric in _metrics(module)}
+
+
+def _let_sweeps_decide(module: nn.Module, decides: bool) -> None:
+    for child in module.modules():
+        if isinstance(child, DecidingSweep):
+            child.decides = decides
+
+
+def _hand_rules_to_averages(trainer: Any, module: nn.Module) -> None:
+    """Copy the rules of a module into the averaged models of callbacks, which write theirs into checkpoints.
+
+    Lightning's ``WeightAveraging`` saves ``self._average_model.state_dict()`` in place of the module's.
+    """
+    rules = {path: child for path, child in module.named_modules() if isinstance(child, (LogitAdjustment, Threshold))}
+    for callback in trainer.callbacks if rules else ():
+        for averaged in vars(callback).values():
+            if isinstance(averaged, AveragedModel):
+                for path, child in averaged.module.named_modules():
+                    if path in rules and type(child) is type(rules[path]):
+                        child.load_state_dict(rules[path].state_dict())
 
 
 def _set_quiet(module: nn.Module, quiet: bool) -> None:

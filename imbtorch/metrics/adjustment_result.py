@@ -155,6 +155,11 @@ class LogitAdjustmentResult(Result):
         return self._settings.taus[self._index]
 
     @property
+    def logits(self) -> bool:
+        """True if the scores were logits."""
+        return self._settings.counting.logits
+
+    @property
     def prior(self) -> Tensor:
         """Class shares of training, float64 ``[K]``."""
         return self._settings.prior.clone()
@@ -167,7 +172,7 @@ class LogitAdjustmentResult(Result):
     @property
     def rule(self) -> LogitAdjustment:
         """Module with the prior and the chosen tau, for metrics and for deployment."""
-        return LogitAdjustment(self._settings.prior, self.tau)
+        return LogitAdjustment(self._settings.prior, self.tau, self.logits)
 
     def curve(self, name: str | None = None) -> tuple[Tensor, Tensor]:
         """Return the taus and a measure at each of them, both float64 ``[T]``.
@@ -225,6 +230,7 @@ class LogitAdjustmentResult(Result):
             values[adjustments.plain].item(),
             Margins(*(part.clone() for part in counts)),
             kept,
+            self.logits,
         )
 
     def gain(self, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:

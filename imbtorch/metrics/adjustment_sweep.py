@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -21,13 +22,14 @@ from imbtorch.metrics.adjustment_result import (
     of_margins,
 )
 from imbtorch.metrics.base import Counter, OnInvalid, TorchmetricsArguments, canonical
-from imbtorch.metrics.shared_result import SharedResult, checked_names
+from imbtorch.metrics.deciding import DecidingSweep
+from imbtorch.metrics.shared_result import checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.readings.class_groups import checked_class_groups
 from imbtorch.readings.resolving import Measured, directed
 from imbtorch.readings.rows import Row, shown
 from imbtorch.readings.tables import Table
-from imbtorch.rules import checked_prior
+from imbtorch.rules import LogitAdjustment, checked_prior
 from imbtorch.statistics.adjustments import AdjustmentPoint, Adjustments
 from imbtorch.statistics.intervals import Interval
 from imbtorch.statistics.thresholds import InfeasibleError, worst_value
@@ -39,7 +41,7 @@ LARGE = 100_000_000  # bytes of a state above which the constructor warns
 SHOWN = 10  # most shares of the prior that the repr shows
 
 
-class LogitAdjustmentSweep(SharedResult):
+class LogitAdjustmentSweep(DecidingSweep):
     """Sweep of a measure over logit adjustments: it logs the best ``tau`` and the value there.
 
     Post-hoc logit adjustment subtracts ``tau`` times the log class shares of training from the logits
@@ -50,15 +52,22 @@ class LogitAdjustmentSweep(SharedResult):
         sweep.update(logits, y)  # for each batch of the validation set
         sweep.compute()  # {"tau": ..., "value": ...}
         print(sweep.table())  # measures of the plain rule, of tau = 1, and of the chosen tau, and what it gains
-        rule = sweep.result().rule  # module for the test set and for deployment: rule(logits)
+        test.update(sweep.rule(test_logits), test_y)  # with the chosen tau
 
-    In Lightning, the rule is a submodule that takes the chosen ``tau``, so that each checkpoint holds its own::
+    In Lightning, log the sweep itself. Each checkpoint that is saved after a validation holds its ``tau``::
 
-        self.rule = LogitAdjustment(train_counts)
         self.sweep = LogitAdjustmentSweep("balanced_accuracy", train_counts, logits=True, prefix="val_")
         self.sweep.update(logits, y)  # in validation_step, without the rule
         self.log_dict(self.sweep)  # in on_validation_epoch_end: val_tau and val_value
-        self.rule.take(self.sweep)  # and there too
+        self.test.update(self.sweep.rule(logits), y)  # in test_step, also after ckpt_path="best"
+
+    **The rule.** ``sweep.rule`` is a :class:`~imbtorch.LogitAdjustment`: a submodule that takes the same scores and
+    returns adjusted logits; ``sweep.rule.predict`` returns classes. Its ``tau`` is 0, the plain rule, until ``compute``
+    sets it from new counts; no counts and equal ones leave it alone. So do Lightning's sanity check, test and predict,
+    while ``trainer.validate`` on other data chooses anew. Elsewhere, count test data in another metric, not in this
+    sweep. A choice by hand, ``sweep.rule.take(sweep.best(...))``, lasts until new counts are computed, and loading a
+    checkpoint restores that of the file. For a lasting choice give the sweep ``at_least`` or ``taus``, or make a
+    :class:`~imbtorch.LogitAdjustment` of your own.
 
     On 15 families of data with three to nine classes and a plain loss, adjustment raised the balanced accuracy of the
     test set by 3.9 points (95 % interval 1.3 to 6.5), on four with ten to 56 classes by 6.0 (1.6 to 10.4); accuracy and
@@ -159,11 +168,15 @@ class LogitAdjustmentSweep(SharedResult):
         settings = AdjustmentSettings(counting, shares, grid, swept, name, class_labels, groups, {})
         self._settings = replace(settings, limits=settings.checked_limits(at_least))
         self._name(self._settings.rows, prefix, postfix)
+        self._own_rule(LogitAdjustment(shares, 0.0, logits))
         if 8 * self._adjusted.length > LARGE:
             warn_caller(
                 f"{type(self).__name__}: the counts of {len(grid)} taus and {len(shares)} classes take "
                 f"{8e-6 * self._adjusted.length:,.0f} MB; fewer taus= take less"
             )
+
+    if TYPE_CHECKING:
+        rule: LogitAdjustment
 
     @property
     def _adjusted(self) -> AdjustedMargins:
@@ -176,11 +189,11 @@ class LogitAdjustmentSweep(SharedResult):
         self, fn: Callable[[Tensor], Tensor], exclude_state: Any = (), recurse: bool = True
     ) -> torch.nn.Module:
         super()._apply(fn, exclude_state, recurse)
-        self._counter = self._adjusted.on(self._state.device)
+        self._counter = replace(self._adjusted, logs=self._settings.prior.log()).on(self._state.device)
         return self
 
     def _counter_of_a_batch(self) -> Counter:
-        return self._adjusted.of_a_batch()
+        return copy(self._adjusted)  # another one, since the bucket of a sample depends on the number before it
 
     def _shown_arguments(self) -> dict[str, Any]:
         prior = [round(share, 6) for share in self.prior.tolist()]
@@ -216,7 +229,7 @@ class LogitAdjustmentSweep(SharedResult):
         return self._result(counter.of_buckets(state))[0].rows
 
     def compute(self) -> dict[str, Tensor]:
-        """Compute the best tau and the value there from the scores of all processes (a collective step).
+        """Compute the best tau and the value there from the scores of all processes (a collective step); set the rule.
 
         Raises:
             ValueError: if there were invalid samples and ``on_invalid="raise"``.
@@ -237,7 +250,7 @@ class LogitAdjustmentSweep(SharedResult):
                 f"{type(self).__name__}: the chosen tau {result.tau:g} is an end of the grid, so that a better one may "
                 "lie beyond it; pass taus= that reach further",
             )
-        return self._keep(result)
+        return self._keep_choice(result, actual.sum().item())
 
     # --- the last result --------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 import torch
 from torch import Tensor
@@ -13,7 +13,8 @@ from imbtorch.counting.histogram import Grid, Histogram
 from imbtorch.counting.tasks import Counting, Task
 from imbtorch.counts import check_choice, double, evaluated
 from imbtorch.metrics.base import UNSURE, Counter, OnInvalid, TaskOptions, TorchmetricsArguments, canonical
-from imbtorch.metrics.shared_result import PREVALENCE, SharedResult, checked_names
+from imbtorch.metrics.deciding import DecidingSweep
+from imbtorch.metrics.shared_result import PREVALENCE, checked_names
 from imbtorch.metrics.state import Setting
 from imbtorch.metrics.sweep_result import Also, SweepResult, SweepSettings, checked_costs
 from imbtorch.readings.few_samples import few_samples_text
@@ -21,6 +22,7 @@ from imbtorch.readings.limits import checked_limits, of_binary_counts
 from imbtorch.readings.resolving import Measured, directed
 from imbtorch.readings.rows import Row
 from imbtorch.readings.tables import Table
+from imbtorch.rules import Threshold
 from imbtorch.statistics.intervals import Interval
 from imbtorch.statistics.scores import unresolved
 from imbtorch.statistics.thresholds import OperatingPoint, worst_value
@@ -28,7 +30,7 @@ from imbtorch.statistics.thresholds import OperatingPoint, worst_value
 __all__ = ["ThresholdSweep"]
 
 
-class ThresholdSweep(TaskOptions, SharedResult):
+class ThresholdSweep(TaskOptions, DecidingSweep):
     """Sweep of a binary measure over all thresholds: it logs the best threshold and the value there.
 
     Update it with the scores of a validation set, like any metric::
@@ -37,15 +39,24 @@ class ThresholdSweep(TaskOptions, SharedResult):
         sweep.update(scores, y)  # for each batch of the validation set
         sweep.compute()  # {"threshold": ..., "value": ...}
         print(sweep.best(at_least={"recall": 0.8}))  # best F1 with a recall of at least .8
-        test = sweep.metric(imbtorch.FScore)  # metric with the threshold of compute(), for the test set
+        test.update(sweep.rule(test_scores), test_y)  # at the threshold of compute()
         print(sweep.table())  # threshold, value, and the value corrected for the choice of the threshold
         sweep.result().plot()  # F1 over the thresholds, ROC and precision-recall curves
 
-    In Lightning, log the sweep itself::
+    In Lightning, log the sweep itself. Each checkpoint that is saved after a validation holds its threshold::
 
         self.sweep = ThresholdSweep("f1", prefix="val_")
         self.sweep.update(scores, y)  # in validation_step
         self.log_dict(self.sweep)  # in on_validation_epoch_end: val_threshold and val_value
+        self.test.update(self.sweep.rule(scores), y)  # in test_step, also after ckpt_path="best"
+
+    **The rule.** ``sweep.rule`` is a :class:`~imbtorch.Threshold` (with labels one for each; None for multiclass): a
+    submodule that takes the same scores, those of class 1, and returns 0 and 1. It is .5 until ``compute`` sets it from
+    new counts; no counts and equal ones leave it alone. So do Lightning's sanity check, test and predict, while
+    ``trainer.validate`` on other data chooses anew. Elsewhere, count test data in another metric, not in this sweep. A
+    choice by hand, ``sweep.rule.take(sweep.best(...))``, lasts until new counts are computed, and loading a checkpoint
+    restores that of the file. For a lasting choice give the sweep ``at_least``, ``alerts`` or ``costs``, or make a
+    :class:`~imbtorch.Threshold` of your own.
 
     The best value looks better than it is, because the threshold was chosen on the same samples; ``interval("value")``
     corrects it. Choose the threshold on validation data and measure on test data. A score strictly above the threshold
@@ -208,6 +219,11 @@ class ThresholdSweep(TaskOptions, SharedResult):
         if weighted and self._settings.limits:
             raise ValueError(f"at_least and alerts need probabilities, and {UNSURE}")
         self._name(self._settings.rows, prefix, postfix)
+        initial = [0.5] * histogram.labels if task == "multilabel" else 0.5
+        self._own_rule(None if task == "multiclass" else Threshold(initial, logits))
+
+    if TYPE_CHECKING:
+        rule: Threshold
 
     @property
     def _histogram(self) -> Histogram:
@@ -244,7 +260,7 @@ class ThresholdSweep(TaskOptions, SharedResult):
         return self._settings.values(cast(Tensor, counter.counts(state)))
 
     def compute(self) -> dict[str, Tensor]:
-        """Compute the best threshold and its value from the scores of all processes (a collective step).
+        """Compute the best threshold and its value from the scores of all processes (a collective step); set the rule.
 
         With several labels or classes the names are ``threshold/<label>`` and ``value/<label>``. Of tied thresholds the
         lowest is taken. Thresholds are float64; torch and NumPy round a Python float to the dtype of the scores that
@@ -253,7 +269,7 @@ class ThresholdSweep(TaskOptions, SharedResult):
         Raises:
             ValueError: if there were invalid samples and ``on_invalid="raise"``.
         """
-        state = self._own(self._state).cpu()
+        state = self._state.to("cpu", copy=True)
         counts, faults = self._histogram.counts(state), self._histogram.faults(state)
         actual = counts.sum(-1)
         self._report_problems(faults, actual[:, 1] if self.task == "multiclass" else actual, self._prevalence)
@@ -261,7 +277,7 @@ class ThresholdSweep(TaskOptions, SharedResult):
         self._warn_of_limits(counts)
         values = self._settings.values(counts)
         self._warn_of_few_samples(counts, values)
-        return self._keep(SweepResult(values, counts, self._settings))
+        return self._keep_choice(SweepResult(values, counts, self._settings), counts.sum().item())
 
     def _warn_of_few_samples(self, histogram: Tensor, values: Mapping[Row, Tensor]) -> None:
         """Warn if one error more in a class would change the best value at the prevalence far more than in the counts.

@@ -257,6 +257,11 @@ class SweepResult(Result):
     def _counted(self) -> Tensor:
         return self._histogram
 
+    @property
+    def logits(self) -> bool:
+        """True if the scores were logits."""
+        return self._settings.counting.logits
+
     # --- curves -----------------------------------------------------------------------------------------------------
 
     def matrices(self) -> Tensor:
@@ -503,7 +508,7 @@ class SweepResult(Result):
             )
             if point.alerts in (0, 1):
                 warn_caller(f"ThresholdSweep: the best threshold predicts the same for all samples: {point}")
-            points[self._settings.class_names[index]] = point
+            points[self._settings.class_names[index]] = replace(point, logits=self.logits)
         return points["0"] if self._settings.counting.task == "binary" else points
 
     def metric(

@@ -33,6 +33,7 @@ class AdjustmentPoint:
         plain: value of the measure without adjustment.
         counts: margins ``[K]`` at ``tau``.
         kept: name of each floor -> value at ``tau``.
+        logits: whether the scores were logits; None if it is unknown.
     """
 
     tau: float
@@ -41,6 +42,7 @@ class AdjustmentPoint:
     plain: float
     counts: Margins
     kept: dict[str, float]
+    logits: bool | None = None
 
     def __str__(self) -> str:
         """Return one line."""

@@ -73,6 +73,7 @@ class OperatingPoint:
             it ignores that the threshold was chosen, and is much too high for a limit that is hard to reach.
         sure: level of the promise that all limits hold, None without a promise: in at most ``1 - sure`` of samples a
             promise is made that does not hold. It is not the probability that this promise holds.
+        logits: whether the scores were logits; None if it is unknown.
 
     >>> point = OperatingPoint(0.3, 0.8, torch.tensor([[90, 10], [1, 9]]), 0.9, 9 / 19, 19 / 110, {"recall": 0.86})
     >>> print(point)
@@ -88,6 +89,7 @@ class OperatingPoint:
     alerts: float
     holds: Mapping[str, float]
     sure: float | None = None
+    logits: bool | None = None
 
     def __str__(self) -> str:
         """Return one sentence."""

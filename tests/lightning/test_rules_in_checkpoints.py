@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from trainings import QUIET, THIRD_PARTY, exact, join_lightning
 
 import imbtorch
-from imbtorch import LogitAdjustment, LogitAdjustmentSweep, Threshold, ThresholdSweep
+from imbtorch import LogitAdjustmentSweep, ThresholdSweep
 from imbtorch.lightning import ModelCheckpoint
 
 pytestmark = [pytest.mark.filterwarnings(f"ignore:{text}") for text in THIRD_PARTY]
@@ -24,9 +24,9 @@ CONFIDENCE, NOISE = (1.0, 2.0, 0.5), (1.0, 0.0, 1.0)  # of the scores after each
 class Trained(lightning.LightningModule):
     """Network whose scores are those of the data, with the confidence and the noise of the epoch."""
 
-    def __init__(self, rule, sweep, metric):
+    def __init__(self, sweep, metric):
         super().__init__()
-        self.rule, self.sweep, self.metric = rule, sweep, metric
+        self.sweep, self.metric = sweep, metric
         self.net = torch.nn.Linear(1, 1)
         self.register_buffer("confidence", torch.tensor(0.0))
         self.register_buffer("noise", torch.tensor(0.0))
@@ -47,10 +47,9 @@ class Trained(lightning.LightningModule):
 
     def on_validation_epoch_end(self):
         self.log_dict(self.sweep)
-        self.rule.take(self.sweep)
 
     def test_step(self, batch, batch_idx):
-        self.metric.update(self.rule(self(batch)), batch[-1])
+        self.metric.update(self.sweep.rule(self(batch)), batch[-1])
 
     def on_test_epoch_end(self):
         self.log("test", self.metric)
@@ -65,7 +64,7 @@ def of_classes():
     noise = 3 * torch.randn(logits.shape, generator=torch.Generator().manual_seed(1))
     sweep = LogitAdjustmentSweep("balanced_accuracy", prior, logits=True, prefix="val_")
     metric = imbtorch.BalancedAccuracy("multiclass", 5)
-    return Trained(LogitAdjustment(prior), sweep, metric), (logits.float(), noise, target)
+    return Trained(sweep, metric), (logits.float(), noise, target)
 
 
 def of_a_threshold():
@@ -73,7 +72,7 @@ def of_a_threshold():
     logits, target = drawn(1001, 0.2)
     noise = 3 * torch.randn(logits.shape, generator=torch.Generator().manual_seed(1))
     sweep = ThresholdSweep("f1", logits=True, prefix="val_")
-    return Trained(Threshold(0.5, logits=True), sweep, imbtorch.FScore("binary")), (logits.float(), noise, target)
+    return Trained(sweep, imbtorch.FScore("binary")), (logits.float(), noise, target)
 
 
 def fitted(rank, world, build, folder):
@@ -88,10 +87,10 @@ def fitted(rank, world, build, folder):
     )
     loader = exact(TensorDataset(*data), 100)
     trainer.fit(module, loader, loader)
-    last = numbers(module.rule.state_dict())
+    last = numbers(module.sweep.rule.state_dict())
     value = trainer.test(module, loader, ckpt_path="best", verbose=False)[0]["test"]
     paths = (os.path.join(folder, f"epoch={epoch}.ckpt") for epoch in range(3))
-    rules = [numbers(torch.load(path, weights_only=True)["state_dict"], "rule.") for path in paths]
+    rules = [numbers(torch.load(path, weights_only=True)["state_dict"], "sweep.rule.") for path in paths]
     return kept.best_model_path, rules, last, value
 
 
@@ -105,7 +104,7 @@ def measured(rank, world, build, path):
     module, data = build()
     trainer = lightning.Trainer(logger=False, enable_checkpointing=False, **QUIET)
     value = trainer.test(module, DataLoader(TensorDataset(*data), 100), ckpt_path=path, verbose=False)[0]["test"]
-    return value, numbers(module.rule.state_dict())
+    return value, numbers(module.sweep.rule.state_dict())
 
 
 @pytest.mark.parametrize("world", [1, 2])
@@ -136,3 +135,83 @@ def test_each_checkpoint_holds_its_own_threshold(tmp_path):
     assert rule == {"threshold": thresholds[1]}
     _, (logits, _, target) = of_a_threshold()
     assert again == value == pytest.approx(sk.f1_score(target, (2 * logits).sigmoid() > thresholds[1]), abs=1e-6)
+
+
+# --- stages that choose nothing ---------------------------------------------------------------------------------------
+
+
+class Swept(Trained):
+    """Module that counts and logs the sweep in each stage, and fails where it is told to."""
+
+    fails_in = ""
+
+    def test_step(self, batch, batch_idx):
+        self.sweep.update(self(batch), 1 - batch[-1])
+        if self.fails_in == "test":
+            raise OSError("no data")
+
+    def on_test_epoch_end(self):
+        self.log_dict(self.sweep)
+
+    def predict_step(self, batch, batch_idx):
+        self.sweep.update(self(batch), 1 - batch[-1])
+        self.sweep.compute()
+        return self.sweep.rule.predict(self(batch))
+
+    def on_validation_epoch_end(self):
+        super().on_validation_epoch_end()
+        self.rules = [*getattr(self, "rules", []), numbers(self.sweep.rule.state_dict())]
+
+
+def staged():
+    """Return a module, a trainer that has fitted it for two epochs, and its loader."""
+    trained, data = of_a_threshold()
+    module = Swept(trained.sweep, trained.metric)
+    options = {"logger": False, "enable_checkpointing": False, "num_sanity_val_steps": 1, **QUIET}
+    trainer = lightning.Trainer(max_epochs=2, **options)
+    loader = DataLoader(TensorDataset(*data), 100)
+    trainer.fit(module, loader, loader)
+    return module, trainer, loader
+
+
+def test_the_sanity_check_leaves_the_rule_alone():
+    module, _, _ = staged()
+    # a hook runs before the value is computed, so that it shows the rule of the validation before
+    assert module.rules[:2] == [{"threshold": 0.5}, {"threshold": 0.5}]
+    assert module.rules[2] != {"threshold": 0.5}
+
+
+def test_a_test_and_a_prediction_choose_nothing_and_a_validation_chooses_anew():
+    module, trainer, loader = staged()
+    rule = numbers(module.sweep.rule.state_dict())
+    with pytest.warns(UserWarning, match="ThresholdSweep: its rule stays as it was chosen before"):
+        logged = trainer.test(module, loader, verbose=False)[0]
+    assert logged["val_threshold"] != rule["threshold"]
+    with pytest.warns(UserWarning, match="its rule stays"):
+        trainer.predict(module, loader)
+    assert numbers(module.sweep.rule.state_dict()) == rule
+    module.sweep.reset()
+    few = torch.utils.data.Subset(loader.dataset, range(200))
+    logged = trainer.validate(module, DataLoader(few, 100), verbose=False)[0]
+    assert numbers(module.sweep.rule.state_dict()) == {"threshold": pytest.approx(logged["val_threshold"])} != rule
+    module.sweep.reset()
+    with pytest.warns(UserWarning, match="has counted no sample"):
+        module.sweep.compute()
+    assert module.sweep.rule.threshold.item() == pytest.approx(logged["val_threshold"])
+
+
+def test_sweeps_decide_again_after_a_test_that_failed():
+    module, trainer, loader = staged()
+    module.fails_in = "test"
+    with pytest.raises(OSError, match="no data"):
+        trainer.test(module, loader, verbose=False)
+    assert module.sweep.decides
+
+
+def test_a_sweep_of_test_data_alone_says_nothing():
+    module, data = of_a_threshold()
+    module = Swept(module.sweep, module.metric)
+    module.confidence.fill_(1)
+    trainer = lightning.Trainer(logger=False, enable_checkpointing=False, **QUIET)
+    trainer.test(module, DataLoader(TensorDataset(*data), 100), verbose=False)
+    assert numbers(module.sweep.rule.state_dict()) == {"threshold": 0.5}

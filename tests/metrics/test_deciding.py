@@ -1,0 +1,187 @@
+"""Rules that their sweep owns: when a computation sets them, and that they decide as the sweep counts."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from adjustments import long_tail
+from processes import launch
+from sklearn import metrics as sk
+from sweeps import drawn
+
+from imbtorch import LogitAdjustmentSweep, ThresholdSweep
+
+
+def of_classes(logits=True):
+    scores, target, prior = long_tail(600)
+    scores = scores if logits else scores.softmax(1)
+    return LogitAdjustmentSweep("balanced_accuracy", prior, logits=logits), scores, target
+
+
+def of_a_threshold(logits=True):
+    scores, target = drawn(600, 0.2)
+    return ThresholdSweep("balanced_accuracy", logits=logits), scores if logits else scores.sigmoid(), target
+
+
+def of_labels(logits=True):
+    sweep, scores, target = of_a_threshold(logits)
+    sweep = ThresholdSweep("balanced_accuracy", task="multilabel", num_labels=2, logits=logits)
+    return sweep, torch.stack((scores, scores.flip(0)), 1), torch.stack((target, target.flip(0)), 1)
+
+
+SWEPT = pytest.mark.parametrize("make", [of_classes, of_a_threshold, of_labels])
+
+
+def rule_of(sweep):
+    return {name: each.tolist() for name, each in sweep.rule.state_dict().items()}
+
+
+@SWEPT
+@pytest.mark.parametrize("logits", [True, False])
+def test_the_rule_decides_as_the_sweep_counted(make, logits):
+    sweep, scores, target = make(logits)
+    sweep.update(scores, target)
+    values = {name: each.item() for name, each in sweep.compute().items()}
+    assert sweep.rule.logits is logits
+    predicted = sweep.rule.predict(scores)
+    if make is of_labels:
+        found = {
+            f"value/{label}": sk.balanced_accuracy_score(target[:, label], predicted[:, label]) for label in (0, 1)
+        }
+        assert sweep.rule.threshold.tolist() == [values["threshold/0"], values["threshold/1"]]
+    else:
+        found = {"value": sk.balanced_accuracy_score(target, predicted)}
+    assert {name: values[name] for name in found} == pytest.approx(found, abs=1e-6)
+    assert sk.balanced_accuracy_score(*(each.flatten() for each in (target, predicted))) > 0.55
+
+
+@SWEPT
+def test_only_new_counts_set_the_rule(make):
+    sweep, scores, target = make()
+    initial = rule_of(sweep)
+    sweep.update(scores, target)
+    assert rule_of(sweep) == initial
+    sweep.compute()
+    chosen = rule_of(sweep)
+    assert chosen != initial
+    by_hand = {name: torch.full_like(each, 0.125) for name, each in sweep.rule.state_dict().items()}
+    by_hand["prior"] = sweep.rule.state_dict().get("prior")
+    by_hand = {name: each for name, each in by_hand.items() if each is not None}
+    sweep.rule.load_state_dict(by_hand)
+    held = rule_of(sweep)
+    sweep.compute()
+    sweep.result()
+    next(sweep.values()).compute()
+    assert rule_of(sweep) == held != chosen
+    sweep.update(scores, target)
+    sweep.compute()
+    assert rule_of(sweep) != held
+    sweep.rule.load_state_dict(by_hand)
+    sweep.reset()
+    sweep.update(scores, target)  # as many as before
+    sweep.update(scores, target)
+    sweep.compute()
+    assert rule_of(sweep) != held
+
+
+@SWEPT
+def test_no_samples_leave_rule_and_result_alone(make):
+    sweep, scores, target = make()
+    with pytest.warns(UserWarning, match="counted no sample"):
+        sweep.compute()
+    assert not sweep.rule.chosen
+    sweep.update(scores, target)
+    sweep.compute()
+    chosen, result = rule_of(sweep), sweep.result()
+    sweep.reset()
+    with pytest.warns(UserWarning, match="counted no sample"):
+        empty = sweep.compute()
+    assert next(value for name, value in empty.items() if "value" in name).isnan()
+    assert rule_of(sweep) == chosen
+    assert sweep.result() is result
+
+
+@SWEPT
+def test_a_sweep_that_does_not_decide_warns_once_if_it_has_a_rule(make):
+    sweep, scores, target = make()
+    sweep.decides = False
+    sweep.update(scores, target)
+    sweep.compute()  # it has no rule to keep
+    assert not sweep.rule.chosen
+    sweep.decides = True
+    sweep.compute()
+    chosen = rule_of(sweep)
+    sweep.decides = False
+    sweep.update(scores / 2, target)
+    with pytest.warns(UserWarning, match=r"its rule stays as it was chosen before, because a test chooses nothing"):
+        sweep.compute()
+    sweep.compute()
+    assert rule_of(sweep) == chosen
+    sweep.decides = True
+    sweep.compute()
+    assert rule_of(sweep) != chosen
+
+
+@SWEPT
+def test_copies_own_a_rule_of_their_own(make):
+    sweep, scores, target = make()
+    sweep.update(scores, target)
+    sweep.compute()
+    chosen = rule_of(sweep)
+    for copied in (sweep.clone(prefix="a_"), copy.deepcopy(sweep), pickle.loads(pickle.dumps(sweep))):
+        assert rule_of(copied) == chosen
+        copied.update(scores / 2, target)
+        copied.compute()
+        assert rule_of(copied) != chosen
+    assert rule_of(sweep) == chosen
+
+
+def test_each_class_against_the_rest_has_no_rule():
+    sweep = ThresholdSweep("f1", task="multiclass", num_classes=3, per_class=True)
+    sweep.update(torch.rand(30, 3, generator=torch.Generator().manual_seed(0)).softmax(1), torch.arange(30) % 3)
+    sweep.compute()
+    assert sweep.rule is None
+    assert not sweep.state_dict()
+
+
+def test_a_sweep_built_on_the_meta_device_counts_after_to_empty():
+    with torch.device("meta"):
+        adjusted, threshold = LogitAdjustmentSweep("recall", [6, 3, 1], logits=True), ThresholdSweep("f1", logits=True)
+    for sweep, made in ((adjusted, of_classes), (threshold, of_a_threshold)):
+        sweep.to_empty(device="cpu")
+        _, scores, target = made()
+        scores, target = (scores[:, :3], target.clamp(max=2)) if made is of_classes else (scores, target)
+        sweep.update(scores, target)
+        again = LogitAdjustmentSweep("recall", [6, 3, 1], logits=True)
+        again = again if made is of_classes else ThresholdSweep("f1", logits=True)
+        again.update(scores, target)
+        assert again.compute() == sweep.compute()
+        assert rule_of(again) == rule_of(sweep)
+
+
+# --- several processes ------------------------------------------------------------------------------------------------
+
+
+def on_processes(rank, world):
+    rules = []
+    for make in (of_classes, of_a_threshold):
+        sweep, scores, target = make()
+        sweep.update(scores[:300], target[:300])
+        sweep.compute()
+        rules.append(rule_of(sweep))
+        if rank == 0:  # the other process has no further batch
+            sweep.update(scores[300:], target[300:])
+        sweep.compute()
+        rules.append(rule_of(sweep))
+    return rules
+
+
+def test_all_processes_choose_alike_where_only_one_counts_on():
+    one, other = launch(2, on_processes)
+    assert one == other
+    sweep, scores, target = of_a_threshold()
+    for some in (slice(300), slice(300), slice(300, 600)):
+        sweep.update(scores[some], target[some])
+    sweep.compute()
+    assert one[3] == rule_of(sweep) != one[2]
