@@ -231,7 +231,7 @@ def sharded(rank, world, seeds, folder):
 
 @pytest.mark.slow
 def test_each_file_of_sharded_training_holds_the_rule_that_was_logged(tmp_path):
-    (found,) = launch(1, sharded, range(100, 120), str(tmp_path))
+    (found,) = launch(1, sharded, range(100, 120), str(tmp_path), timeout=280)
     for files in found:
         assert len({tuple(rule) for rule, _ in files}) > 1
         assert all(holds for _, holds in files), files
