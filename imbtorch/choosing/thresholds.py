@@ -11,6 +11,7 @@ from torch import Tensor
 
 from imbtorch.arguments import computed_on_cpu
 from imbtorch.choosing.promises import promised
+from imbtorch.choosing.ties import ROUNDING
 from imbtorch.counts import Counts, Measure, evaluated, ratio, rescaled
 from imbtorch.inference.draws import gammas
 from imbtorch.inference.scores import matrices_of
@@ -23,11 +24,13 @@ __all__ = [
     "Limit",
     "Limits",
     "OperatingPoint",
+    "best_of_tied",
     "best_place",
     "candidates",
     "corrected_counts",
     "distinct",
     "infeasible",
+    "log_odds",
     "operating_point",
     "worst_value",
 ]
@@ -119,6 +122,32 @@ def distinct(histogram: Tensor, thresholds: int) -> tuple[Tensor, Tensor]:
     held = whole.sum(0) > 0
     held[0], held[-1] = True, True
     return whole[:, held], held[:-1].nonzero().flatten()
+
+
+def log_odds(thresholds: Tensor) -> Tensor:
+    """Compute the log-odds of thresholds ``[T]``; 0 and 1 count as the outermost thresholds between them.
+
+    >>> log_odds(torch.tensor([0.0, 0.5, 0.75, 1.0])).exp()
+    tensor([1.0000, 1.0000, 3.0000, 3.0000], dtype=torch.float64)
+    """
+    wide = thresholds.double()
+    inner = wide[(wide > 0) & (wide < 1)]
+    return wide.clamp(inner[0], inner[-1]).logit() if len(inner) else 2 * wide - 1
+
+
+def best_of_tied(values: Tensor, odds: Tensor) -> Tensor:
+    """Find the index of the greatest of values ``[..., T]``, up to rounding: of tied thresholds, the one nearest .5.
+
+    Args:
+        values: value at each threshold; none is nan.
+        odds: log-odds of the thresholds ``[T]``.
+
+    >>> best_of_tied(torch.tensor([3.0, 3.0, 3.0, 1.0]), torch.tensor([-2.0, -1.0, 1.5, 2.0]))
+    tensor(1)
+    """
+    nearest = odds.abs().argsort(stable=True)
+    tied = values >= values.amax(-1, keepdim=True) - ROUNDING
+    return nearest[tied[..., nearest].to(torch.uint8).argmax(-1)]
 
 
 class InfeasibleError(ValueError):
