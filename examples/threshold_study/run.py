@@ -301,17 +301,33 @@ def histogram(scores: Tensor, target: Tensor) -> Tensor:
     return torch.bincount(target * size + bins, minlength=2 * size).view(2, size)
 
 
+def kept_by(limits: dict[str, Limit], counts: Tensor) -> Tensor:
+    """Whether counts ``[..., 2, 2]`` keep all limits."""
+    kept = torch.ones(counts.shape[:-2], dtype=torch.bool)
+    for limit in limits.values():
+        kept = kept & limit.kept(counts)
+    return kept
+
+
 def chosen(held: Tensor, measure: Callable[..., Tensor], limits: dict[str, Limit]) -> dict[str, int] | None:
     """Index of the threshold of each rule; None if no threshold keeps the limits."""
-    steady = steady_threshold(held, THRESHOLDS, measure, limits)
-    if steady is None:
+
+    def limited(counts: Tensor) -> Tensor:
+        return torch.where(kept_by(limits, counts), evaluated(measure, counts), torch.nan)
+
+    counts, odds = matrices_of(held.double()), log_odds(THRESHOLDS)
+    kept, values = kept_by(limits, counts), limited(counts).nan_to_num(nan=-torch.inf)
+    if not kept.any():
         return None
-    counts = matrices_of(held.double())
-    values = evaluated(measure, counts).nan_to_num(nan=-torch.inf)
-    for limit in limits.values():
-        values = torch.where(limit.kept(counts), values, -torch.inf)
-    nearest = int(best_of_tied(values, log_odds(THRESHOLDS)))
-    return {"half": HALF, "lowest": int(values.argmax()), "nearest": nearest, "steady": steady}
+    steady = steady_threshold(held, THRESHOLDS, limited)
+    if not kept[steady]:  # the nearest threshold that keeps the limits
+        steady = int(best_of_tied(torch.where(kept, -(odds - odds[steady]).abs(), -torch.inf), odds))
+    return {
+        "half": HALF,
+        "lowest": int(values.argmax()),
+        "nearest": int(best_of_tied(values, odds)),
+        "steady": steady,
+    }
 
 
 def read(held: Tensor, tested: Tensor) -> Iterator[tuple[tuple[str, str], dict[str, float]]]:
