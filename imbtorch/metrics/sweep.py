@@ -379,6 +379,15 @@ class ThresholdSweep(SharedResult):
         """
         return self.result().best(at_least, alerts=alerts, costs=costs, sure=sure, generator=generator)
 
+    def gain(self, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
+        """Compute what the threshold of the last result gains over .5 on new data, with :meth:`SweepResult.gain`.
+
+        Args:
+            level: level of the range, in (0, 1).
+            generator: source of randomness, on the CPU; by default torch's.
+        """
+        return self.result().gain(level, generator)
+
     def metric(
         self,
         cls: Callable[..., M],
