@@ -58,9 +58,18 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     restores that of the file. For a lasting choice give the sweep ``at_least``, ``alerts`` or ``costs``, or make a
     :class:`~imbtorch.Threshold` of your own.
 
-    The best value looks better than it is, because the threshold was chosen on the same samples; ``interval("value")``
-    corrects it. Choose the threshold on validation data and measure on test data. A score strictly above the threshold
-    predicts 1, as in all metrics of this package (torchmetrics' binned curves take ``>=``).
+    **The choice.** The threshold is the mean, in log-odds, of the best thresholds of 100 resamples of the samples,
+    rounded to the grid; of tied thresholds the one nearest .5 is the best of a resample. The resamples have a fixed
+    seed. On 52 families of tables this gained 2.1 points of IAM and .9 of macro F1 on the test set over the lowest of
+    the best thresholds (``examples/threshold_study``). Where few scores differ and the mean falls into a gap, the
+    nearest threshold that was the best of a resample is taken. Within limits, by costs, with weights and for more than
+    200 labels the threshold is the single best one: the lowest of tied ones within limits and by costs, otherwise the
+    one nearest .5. Without targets of both classes it is .5.
+
+    **The logged value** is that of the samples at this threshold. It is too high, because the threshold was chosen on
+    the same samples; ``interval("value")`` corrects it, and :meth:`gain` says what the threshold gains over .5. Choose
+    the threshold on validation data and measure on test data. A score strictly above the threshold predicts 1, as in
+    all metrics of this package (torchmetrics' binned curves take ``>=``).
 
     **Accuracy and memory.** The state is a histogram of the scores of each class between the thresholds. An update
     takes time proportional to the batch, and one ``all_reduce`` sums the histograms of all processes. The 4,097 default
@@ -262,9 +271,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     def compute(self) -> dict[str, Tensor]:
         """Compute the best threshold and its value from the scores of all processes (a collective step); set the rule.
 
-        With several labels or classes the names are ``threshold/<label>`` and ``value/<label>``. Of tied thresholds the
-        lowest is taken. Thresholds are float64; torch and NumPy round a Python float to the dtype of the scores that
-        you compare with it.
+        With several labels or classes the names are ``threshold/<label>`` and ``value/<label>``. Thresholds are
+        float64; torch and NumPy round a Python float to the dtype of the scores that you compare with it.
 
         Raises:
             ValueError: if there were invalid samples and ``on_invalid="raise"``.
@@ -391,6 +399,15 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             ValueError: if no threshold keeps the limits or none can be promised; the error says what is achievable.
         """
         return self.result().best(at_least, alerts=alerts, costs=costs, sure=sure, generator=generator)
+
+    def gain(self, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
+        """Compute what the threshold of the last result gains over .5 on new data, with :meth:`SweepResult.gain`.
+
+        Args:
+            level: level of the range, in (0, 1).
+            generator: source of randomness, on the CPU; by default torch's.
+        """
+        return self.result().gain(level, generator)
 
     def metric(
         self,

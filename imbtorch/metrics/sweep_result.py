@@ -35,15 +35,17 @@ from imbtorch.statistics.scores import (
     precision_recall_curve,
     roc_curve,
 )
+from imbtorch.statistics.steady import HeldOut, counts_at, gain_interval, held_out, single_threshold, steady_threshold
 from imbtorch.statistics.thresholds import (
     InfeasibleError,
     Limits,
     OperatingPoint,
-    best_place,
+    all_promised,
+    best_of_tied,
     candidates,
-    corrected_counts,
-    distinct,
+    log_odds,
     operating_point,
+    with_one,
     worst_value,
 )
 from imbtorch.suggestions import first_names
@@ -56,6 +58,7 @@ Areas: TypeAlias = Literal["roc", "precision_recall", "average_precision"]
 Curve: TypeAlias = Literal["value", Areas]
 AP: Literal["average_precision"] = "average_precision"
 RESAMPLES = 400
+MOST_STEADY = 200  # labels or classes up to which thresholds are chosen by resampling
 MOST_DRAWN = 10  # most labels or classes in one picture
 MOST_CORRECTED = 5  # labels up to which a picture shows the corrected intervals of their values
 MOST_IN_TABLE = 20  # and a table, for which one waits
@@ -128,29 +131,56 @@ class SweepSettings:
         """True if the threshold is chosen within limits or by costs."""
         return bool(self.limits) or self.costs is not None
 
+    @property
+    def steady(self) -> bool:
+        """True if thresholds are chosen by resampling: of whole counts, for up to 200 labels."""
+        return not self.counting.weighted and len(self.class_names) <= MOST_STEADY
+
     def _best(self, histogram: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the index of the best threshold, the threshold, and the value there, each ``[]`` or ``[L]``."""
-        at_each, higher = self.at_each_threshold(histogram), self.measure.higher_is_better
-        ranked = at_each.nan_to_num(nan=-torch.inf if higher else torch.inf)
-        best = ranked.argmax(-1) if higher else ranked.argmin(-1)
+        """Return index and threshold of the chosen threshold, and the value there, each ``[]`` or ``[L]``."""
+        if self.steady:
+            labels, rates = (each.reshape(-1, *histogram.shape[-2:]) for each in (histogram, self.rates(histogram)))
+            places = [steady_threshold(each, self.thresholds, self.objective(i)) for i, each in enumerate(labels)]
+            best = torch.tensor(places).reshape(histogram.shape[:-2])
+            counts = torch.stack([counts_at(each, place) for each, place in zip(rates, places, strict=True)])
+            return best, self.thresholds[best], evaluated(self.measure, double(counts)).reshape(best.shape)
+        at_each = self.at_each_threshold(histogram)
+        ranked = at_each if self.measure.higher_is_better else -at_each
+        best = best_of_tied(ranked.nan_to_num(nan=-torch.inf), log_odds(self.thresholds))
         return best, self.thresholds[best], at_each.gather(-1, best.unsqueeze(-1)).squeeze(-1)
+
+    def choose(self, index: int, histogram: Tensor, thresholds: Tensor, steady: bool = True) -> int | None:
+        """Choose one of the thresholds ``[T]`` for a label and return its index; None if none keeps the limits."""
+        if not self.constrained:
+            choose = steady_threshold if steady and self.steady else single_threshold
+            return choose(histogram, thresholds, self.objective(index))
+        swept = candidates(histogram, thresholds, self.shares_of(index))
+        try:
+            place, _ = swept.best(self.objective(), self.limits, "")
+        except InfeasibleError:
+            return None
+        return int(swept.places[place])
+
+    def grid(self, histogram: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a histogram ``[2, B]`` and the thresholds to choose from: within limits or by costs also 1."""
+        return with_one(histogram, self.thresholds) if self.constrained else (histogram, self.thresholds)
 
     def _within_limits(self, histogram: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the same as :meth:`_best` within the limits.
 
         Where no threshold keeps them, it is the threshold nearest to .5 and the worst possible value. Without targets
-        of both classes the value is nan.
+        of both classes it is the threshold nearest to .5 and nan.
         """
         found = []
+        nearest = int(log_odds(self.thresholds).abs().argmin())
         for index, each in enumerate(histogram.reshape(-1, *histogram.shape[-2:])):
             swept = candidates(each, self.thresholds, self.shares_of(index))
             if not bool(each.sum(-1).all()):
-                found.append((0, self.thresholds[0].item(), torch.nan))
+                found.append((nearest, self.thresholds[nearest].item(), torch.nan))
                 continue
             try:
                 place, _ = swept.best(self.objective(), self.limits, "")
             except InfeasibleError:
-                nearest = int((self.thresholds - 0.5).abs().argmin())
                 worst = worst_value(self.measure.higher_is_better, self.measure.traits.value_range)
                 found.append((nearest, self.thresholds[nearest].item(), worst))
                 continue
@@ -354,17 +384,10 @@ class SweepResult(Result):
         if name == self._settings.name:
             remedy = f"; 'value' is the best {name}"
         check_choice("name", name, ("threshold", "value", *get_args(Also)), remedy)
-        check_level(level)
-        check_generator(generator)
-        if self._settings.counting.weighted:
-            raise ValueError(UNSURE)
-        histogram = self._histogram
-        one_class = self._of_one_class(histogram)
-        if bool(one_class.all()):
-            raise ValueError(self._one_class_text(one_class, f"{name!r} has no interval"))
-        if name == "auc":
-            return area_interval(histogram, level)
-        if name == AP:
+        if name in ("auc", AP):
+            histogram = self._countable(repr(name), level, generator)
+            if name == "auc":
+                return area_interval(histogram, level)
             if self._settings.prevalence is not None:
                 raise ValueError(
                     "average precision has no interval at another prevalence, because it then depends on the few "
@@ -373,6 +396,25 @@ class SweepResult(Result):
                 )
             return average_precision_interval(histogram, level)
         of_label = self._value_interval if name == "value" else partial(self._resampled, name)
+        return self._interval_of_labels(repr(name), of_label, level, generator)
+
+    def _countable(self, what: str, level: float, generator: torch.Generator | None) -> Tensor:
+        """Return the histogram, after the checks that all intervals share."""
+        check_level(level)
+        check_generator(generator)
+        if self._settings.counting.weighted:
+            raise ValueError(UNSURE)
+        one_class = self._of_one_class(self._histogram)
+        if bool(one_class.all()):
+            raise ValueError(self._one_class_text(one_class, f"{what} has no interval"))
+        return self._histogram
+
+    def _interval_of_labels(
+        self, what: str, of_label: Callable[..., Interval], level: float, generator: torch.Generator | None
+    ) -> Interval:
+        """Compute the interval of each label that has targets of both classes."""
+        histogram = self._countable(what, level, generator)
+        one_class = self._of_one_class(histogram)
         nan = torch.tensor(torch.nan, dtype=torch.float64)
         parts = [
             Interval(nan, nan, nan, level, "") if one_class[index] else of_label(index, each, level, generator)
@@ -387,44 +429,96 @@ class SweepResult(Result):
         self, index: int, histogram: Tensor, level: float, generator: torch.Generator | None
     ) -> Interval:
         """Compute the interval of the best value of one label, corrected for the choice."""
-        shares, number = self._settings.shares_of(index), len(self._settings.thresholds)
-        measure = self._settings.measure if shares is None else AtPrevalence(self._settings.measure, shares)
-        limits, objective = self._settings.limits_of(index), self._settings.objective(index)
-        corrected = corrected_counts(histogram, number, objective, generator, limits)
+        settings = self._settings
+        shares = settings.shares_of(index)
+        measure = settings.measure if shares is None else AtPrevalence(settings.measure, shares)
+        corrected = self._held_out(index, histogram, generator)
         found = posterior(measure, corrected.counts, level=level, generator=generator)
-        method = "half-sampling, posterior"
-        if limits:
-            held = (f"{name} {evaluated(limit.measure, corrected.counts):.3f}" for name, limit in limits.items())
-            method += f"; on held-out halves {', '.join(held)}"
+        return replace(found, method="held-out tenths, posterior" + self._held_text(index, corrected))
+
+    def _held_out(self, index: int, histogram: Tensor, generator: torch.Generator | None) -> HeldOut:
+        """Count samples of a label at the thresholds that other samples choose; raise if none keeps the limits."""
+        settings = self._settings
+        candidates(histogram, settings.thresholds, settings.shares_of(index)).best(
+            settings.objective(), settings.limits, ""
+        )
+        whole, thresholds = settings.grid(histogram)
+        return held_out(whole, lambda some: settings.choose(index, some, thresholds), generator)
+
+    def _held_text(self, index: int, corrected: HeldOut) -> str:
+        """Return the limited measures on held-out samples as text; empty without limits."""
+        limits = self._settings.limits_of(index)
+        held = (f"{name} {evaluated(limit.measure, corrected.counts):.3f}" for name, limit in limits.items())
+        text = f"; on held-out samples {', '.join(held)}" if limits else ""
         if corrected.failed:
-            method += f"; no threshold keeps the limits in {corrected.failed} of {corrected.halves} halves"
-        return replace(found, method=method)
+            text += f"; no threshold keeps the limits without {corrected.failed} of {corrected.folds} tenths"
+        return text
 
     def _resampled(
         self, name: str, index: int, histogram: Tensor, level: float, generator: torch.Generator | None
     ) -> Interval:
         """Compute percentiles over resamples of the best threshold, or of the partial AUC at the present one."""
-        objective, number = self._settings.objective(index), len(self._settings.thresholds)
-
-        limits = self._settings.limits_of(index)
-
-        def best(swept: Tensor) -> Tensor:
-            small, places = distinct(swept, number)
-            matrices = double(matrices_of(small))
-            place = best_place(objective, matrices, limits)
-            place = best_place(objective, matrices) if place is None else place
-            assert place is not None
-            return places[place]
-
-        kept, drawn = best(histogram), bootstrap_histogram(histogram, RESAMPLES, generator)
+        settings = self._settings
+        row = settings.rows_of("threshold")[index]
+        kept = int((settings.thresholds <= self._rows[row]).sum()) - 1  # the last one for a threshold of 1
+        drawn = bootstrap_histogram(histogram, RESAMPLES, generator)
         if name == "threshold":
-            estimate, values = (
-                self._settings.thresholds[kept],
-                self._settings.thresholds[torch.stack([best(each) for each in drawn])],
-            )
+            estimate, values = settings.thresholds[kept], self._best_of_each(index, drawn)
         else:
-            estimate, values = partial_area_at(histogram, kept), partial_area_at(drawn, kept.expand(RESAMPLES))
-        return Interval(estimate, *quantiles(values, level), level, "stratified bootstrap")
+            at = torch.tensor(kept)
+            estimate, values = partial_area_at(histogram, at), partial_area_at(drawn, at.expand(RESAMPLES))
+        low, high = quantiles(values, level)
+        low, high = torch.minimum(low, estimate), torch.maximum(high, estimate)
+        return Interval(estimate, low, high, level, "stratified bootstrap")
+
+    def _best_of_each(self, index: int, drawn: Tensor) -> Tensor:
+        """Return the single best threshold of each resample ``[R, 2, B]``, without limits where none keeps them."""
+        settings, free = self._settings, replace(self._settings, limits={})
+        thresholds, found = settings.thresholds, []
+        for each in drawn:
+            place = settings.choose(index, each, thresholds, steady=False)
+            place = free.choose(index, each, thresholds, steady=False) if place is None else place
+            assert place is not None
+            found.append(min(place, len(thresholds) - 1))
+        return thresholds[torch.tensor(found)]
+
+    def gain(self, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
+        """Compute by how much the chosen threshold improves the measure over a threshold of .5 on new data.
+
+        The value at the chosen threshold looks better than it is, because it was chosen on the same samples. For the
+        estimate, each tenth of the samples is counted at the threshold that the other nine tenths choose. The bounds
+        are those of the posterior of the gain, and the same shifted to the estimate; the outermost are returned. They
+        are a range, not an interval that keeps its level. Positive is better, also for a measure of which lower is
+        better. Samples must be independent. With limits, ``method`` says what the limited values are on held-out
+        samples.
+
+        Args:
+            level: level of the range, in (0, 1).
+            generator: source of randomness, on the CPU; by default torch's.
+
+        Returns:
+            :class:`~imbtorch.statistics.Interval` of shape ``[]``, or ``[L]`` for several labels, with nan for labels
+            that have targets of one class only.
+
+        Raises:
+            ValueError: for a level outside (0, 1), weighted counts, if no label has targets of both classes, and if no
+                threshold keeps the limits.
+        """
+        return self._interval_of_labels("the gain", self._gain, level, generator)
+
+    def _gain(self, index: int, histogram: Tensor, level: float, generator: torch.Generator | None) -> Interval:
+        """Compute the gain of one label."""
+        settings = self._settings
+        whole, thresholds = settings.grid(histogram)
+        corrected = self._held_out(index, histogram, generator)
+        place = settings.choose(index, whole, thresholds)
+        assert place is not None
+        half = int(log_odds(thresholds).abs().argmin())
+        shares, measure = settings.shares_of(index), settings.measure
+        of_counts = measure if shares is None else AtPrevalence(measure, shares)
+        objective = of_counts if measure.higher_is_better else negated(of_counts)
+        found = gain_interval(whole, place, half, objective, corrected.counts, level, generator)
+        return replace(found, method=found.method + self._held_text(index, corrected))
 
     def best(
         self,
@@ -437,8 +531,9 @@ class SweepResult(Result):
     ) -> OperatingPoint | dict[str, OperatingPoint]:
         """Find the best threshold that keeps the limits you set.
 
-        Without arguments it keeps the limits of the sweep, if it has any, else it is the best of all.
-        Predicting no positives at all is always a candidate, with a threshold of 1 if no other does so.
+        Without arguments it keeps the limits of the sweep. Without limits and costs it is the threshold of the sweep,
+        the mean of the best ones of resamples. Within limits or by costs it is the single best one, of tied ones the
+        lowest; predicting no positives at all is then a candidate, with a threshold of 1 if no other does so.
 
         **Limits may fail on new data.** A limit that is just met on validation data holds in the population about half
         of the time. In simulations with 10, 20 and 50 positives, the threshold with the best F1 among those with a
@@ -497,15 +592,23 @@ class SweepResult(Result):
                 "sure= makes promises about the population of the samples, not about other class shares; sweep without "
                 "prevalence=, or leave sure out"
             )
-        settings = self._settings if own else replace(self._settings, costs=checked_costs(costs))
-        objective = settings.objective()
+        settings = self._settings if own else replace(self._settings, limits=limits, costs=checked_costs(costs))
         points = {}
         for index, histogram in self._to_choose_from():
-            where = "" if self._settings.counting.task == "binary" else f"{self._settings.class_names[index]}: "
-            shares, thresholds = self._settings.shares_of(index), self._settings.thresholds
-            point = operating_point(
-                histogram, thresholds, self._settings.measure, objective, limits, shares, sure, generator, where
-            )
+            where = "" if settings.counting.task == "binary" else f"{settings.class_names[index]}: "
+            shares = settings.shares_of(index)
+            swept = candidates(histogram, settings.thresholds, shares)
+            if settings.constrained:
+                place, feasible = swept.best(settings.objective(), limits, where)
+                if sure is not None:
+                    promised = all_promised(limits, swept.counts, sure, where)
+                    place = swept.best_of(settings.objective(), feasible & promised)
+                threshold = swept.thresholds[place].item()
+            else:
+                chosen = settings.choose(index, histogram, settings.thresholds)
+                assert chosen is not None
+                place, threshold = swept.at(chosen), settings.thresholds[chosen].item()
+            point = operating_point(swept, place, threshold, settings.measure, limits, shares, sure, generator)
             if point.alerts in (0, 1):
                 warn_caller(f"ThresholdSweep: the best threshold predicts the same for all samples: {point}")
             points[self._settings.class_names[index]] = replace(point, logits=self.logits)

@@ -1,4 +1,4 @@
-"""Choice of a threshold from a histogram of scores, within limits, and correction of its value for the choice."""
+"""Thresholds of a histogram of scores, their limits, and operating points."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ import torch
 from torch import Tensor
 
 from imbtorch.counting.arguments import computed_on_cpu
-from imbtorch.counts import Counts, Measure, evaluated, ratio, rescaled
+from imbtorch.counts import Counts, Measure, evaluated, rescaled
 from imbtorch.readings.tables import wrapped
 from imbtorch.statistics.draws import gammas
 from imbtorch.statistics.isometrics import precision_recall_points
 from imbtorch.statistics.promises import promised
 from imbtorch.statistics.scores import matrices_of
+from imbtorch.statistics.ties import ROUNDING
 
 __all__ = [
-    "Corrected",
     "InfeasibleError",
     "Limit",
     "Limits",
     "OperatingPoint",
-    "best_place",
+    "all_promised",
+    "best_of_tied",
     "candidates",
-    "corrected_counts",
     "distinct",
     "infeasible",
+    "log_odds",
     "operating_point",
+    "with_one",
     "worst_value",
 ]
 
@@ -55,7 +57,6 @@ class Limit(NamedTuple):
 Limits: TypeAlias = Mapping[str, Limit]
 
 DRAWS = 2000  # draws of the posterior; the standard error of a probability of .9 is .007
-REPEATS = 100  # splits into halves
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +124,32 @@ def distinct(histogram: Tensor, thresholds: int) -> tuple[Tensor, Tensor]:
     return whole[:, held], held[:-1].nonzero().flatten()
 
 
+def log_odds(thresholds: Tensor) -> Tensor:
+    """Compute the log-odds of thresholds ``[T]``; 0 and 1 count as the outermost thresholds between them.
+
+    >>> log_odds(torch.tensor([0.0, 0.5, 0.75, 1.0])).exp()
+    tensor([1.0000, 1.0000, 3.0000, 3.0000], dtype=torch.float64)
+    """
+    wide = thresholds.double()
+    inner = wide[(wide > 0) & (wide < 1)]
+    return wide.clamp(inner[0], inner[-1]).logit() if len(inner) else 2 * wide - 1
+
+
+def best_of_tied(values: Tensor, odds: Tensor) -> Tensor:
+    """Find the index of the greatest of values ``[..., T]``, up to rounding: of tied thresholds, the one nearest .5.
+
+    Args:
+        values: value at each threshold; none is nan.
+        odds: log-odds of the thresholds ``[T]``.
+
+    >>> best_of_tied(torch.tensor([3.0, 3.0, 3.0, 1.0]), torch.tensor([-2.0, -1.0, 1.5, 2.0]))
+    tensor(1)
+    """
+    nearest = odds.abs().argsort(stable=True)
+    tied = values >= values.amax(-1, keepdim=True) - ROUNDING
+    return nearest[tied[..., nearest].to(torch.uint8).argmax(-1)]
+
+
 class InfeasibleError(ValueError):
     """Error about limits that no candidate keeps."""
 
@@ -155,6 +182,10 @@ class Candidates(NamedTuple):
             raise InfeasibleError(where + infeasible(limits, kept, self.rates))
         return self.best_of(objective, feasible), feasible
 
+    def at(self, place: int) -> int:
+        """Return the index of the one that predicts as a given threshold does."""
+        return int(torch.searchsorted(self.places, place, right=True)) - 1
+
     def best_of(self, objective: Measure, feasible: Tensor) -> int:
         """Return the index of the best of the feasible thresholds, the lowest of tied ones."""
         goodness = evaluated(objective, self.rates).nan_to_num(nan=-torch.inf)
@@ -171,61 +202,54 @@ def candidates(histogram: Tensor, thresholds: Tensor, shares: Tensor | None) -> 
         thresholds: ``[T]``, between the first T + 1 bins.
         shares: ``[2]`` class shares at which all values are read; None for those of the counts.
     """
+    histogram, thresholds = with_one(histogram, thresholds)
     small, index = distinct(histogram, len(thresholds))
-    if bool(small[:, -1].any()):  # scores above all thresholds: only a threshold of 1 flags nobody
-        small = torch.cat((small, torch.zeros_like(small[:, :1])), -1)
-        index = torch.cat((index, index.new_tensor([len(thresholds)])))
-        thresholds = torch.cat((thresholds, thresholds.new_ones(1)))
     counts = matrices_of(small)
     return Candidates(thresholds[index], index, counts, _read_at(shares, counts.double()))
 
 
+def with_one(histogram: Tensor, thresholds: Tensor) -> tuple[Tensor, Tensor]:
+    """Add a threshold of 1, at which nothing is flagged, to thresholds ``[T]`` if scores lie above all of them."""
+    above = histogram[:, len(thresholds) :].sum(-1, keepdim=True)
+    if not bool(above.any()):
+        return histogram, thresholds
+    extended = torch.cat((histogram[:, : len(thresholds)], above, torch.zeros_like(above)), -1)
+    return extended, torch.cat((thresholds, thresholds.new_ones(1)))
+
+
 @computed_on_cpu
 def operating_point(
-    histogram: Tensor,
-    thresholds: Tensor,
+    found: Candidates,
+    place: int,
+    threshold: float,
     measure: Measure,
-    objective: Measure,
     limits: Limits,
     shares: Tensor | None,
     sure: float | None,
     generator: torch.Generator | None,
-    where: str,
 ) -> OperatingPoint:
-    """Find the best threshold within limits.
-
-    A threshold at which nothing is flagged is always among the candidates; it is 1 if no given threshold is so high.
+    """Describe a threshold.
 
     Args:
-        histogram: ``[2, B]`` counts on the CPU.
-        thresholds: ``[T]``, between the first T + 1 bins.
+        found: thresholds that predict differently.
+        place: index of the one that predicts as the threshold does.
+        threshold: chosen threshold.
         measure: function of counts ``[..., 2, 2]`` whose value is reported.
-        objective: function of counts that is maximised.
-        limits: limits that must hold.
+        limits: limits that the threshold keeps.
         shares: ``[2]`` class shares at which all values are read; None for those of the counts.
         sure: level at which all limits are promised; None if it is enough that they hold in the counts.
         generator: source of randomness of the posterior.
-        where: beginning of error messages.
-
-    Raises:
-        ValueError: if no threshold keeps the limits, or none can be promised.
     """
-    found = candidates(histogram, thresholds, shares)
-    place, feasible = found.best(objective, limits, where)
-    counts, rates = found.counts, found.rates
-    if sure is not None:
-        place = found.best_of(objective, feasible & _promised(limits, counts, sure, where))
-    at = rates[place]
+    counts, at = found.counts[place], found.rates[place]
     recall, precision = precision_recall_points(at.unsqueeze(0))[0].tolist()
-    alerts = at[..., 1].sum() / at.sum()
     return OperatingPoint(
-        found.thresholds[place].item(),
-        evaluated(measure, rates)[place].item(),
-        counts[place],
+        threshold,
+        evaluated(measure, at).item(),
+        counts,
         recall,
         precision,
-        alerts.item(),
-        _probabilities(counts[place], limits, shares, generator),
+        (at[..., 1].sum() / at.sum()).item(),
+        _probabilities(counts, limits, shares, generator),
         sure,
     )
 
@@ -235,8 +259,13 @@ def _read_at(shares: Tensor | None, counts: Tensor) -> Tensor:
     return counts if shares is None else cast(Tensor, rescaled(counts, shares))
 
 
-def _promised(limits: Limits, counts: Tensor, sure: float, where: str) -> Tensor:
-    """Find the thresholds ``[K]`` at which all limits are promised; raise without any."""
+@computed_on_cpu
+def all_promised(limits: Limits, counts: Tensor, sure: float, where: str) -> Tensor:
+    """Find the thresholds ``[K]`` at which all limits are promised, given their counts ``[K, 2, 2]``.
+
+    Raises:
+        ValueError: if there is none; it begins with ``where``.
+    """
     single = {name: promised(name, limit.bound, counts, 1 - sure) for name, limit in limits.items()}
     every = torch.stack(list(single.values())).all(0)
     if not bool(every.any()):
@@ -306,93 +335,3 @@ def worst_value(higher_is_better: bool | None, bounds: tuple[float | None, float
     worst = bounds[0] if higher_is_better else bounds[1]
     largest = torch.finfo(torch.float32).max
     return worst if worst is not None else -largest if higher_is_better else largest
-
-
-class Corrected(NamedTuple):
-    """Counts at the best threshold, corrected for its choice.
-
-    Attributes:
-        counts: float64 ``[2, 2]``, whose rows sum to the targets.
-        failed: number of halves in which no threshold keeps the limits.
-        halves: number of halves.
-    """
-
-    counts: Tensor
-    failed: int
-    halves: int
-
-
-@computed_on_cpu
-def corrected_counts(
-    histogram: Tensor,
-    thresholds: int,
-    objective: Measure,
-    generator: torch.Generator | None = None,
-    limits: Limits | None = None,
-) -> Corrected:
-    """Compute the counts at the best threshold, corrected for its choice on the same samples.
-
-    Samples are divided at random into two halves; the threshold that is best on one half is counted on the other. The
-    mean of these counts over repeats has a weight of three quarters, the counts at the kept threshold of one quarter,
-    because half of the samples choose worse than all of them. The bins suffice for that: the number of samples of a bin
-    in the first half is binomial. A half in which no threshold keeps the limits chooses nothing.
-
-    Args:
-        histogram: ``[2, B]`` whole counts on the CPU.
-        thresholds: number of thresholds T; all bins above the last threshold are merged.
-        objective: function of counts ``[..., 2, 2]`` that is maximised; of tied thresholds the lowest is taken.
-        generator: source of randomness, on the CPU.
-        limits: limits that a threshold must keep, on all samples and in each half; None for none.
-
-    Raises:
-        InfeasibleError: if no threshold keeps the limits on all samples.
-
-    >>> generator = torch.Generator().manual_seed(0)
-    >>> from imbtorch import balanced_accuracy
-    >>> corrected_counts(torch.tensor([[9, 0], [0, 9]]), 1, balanced_accuracy, generator=generator).counts
-    tensor([[9., 0.],
-            [0., 9.]], dtype=torch.float64)
-    """
-    small, _ = distinct(histogram, thresholds)
-    if limits and bool(small[:, -1].any()):  # a threshold of 1 flags nobody
-        small = torch.cat((small, torch.zeros_like(small[:, :1])), -1)
-    whole = small.double()
-    kept = matrices_of(whole)
-    place = best_place(objective, kept, limits)
-    if place is None:
-        assert limits is not None
-        raise InfeasibleError(infeasible(limits, {name: limit.kept(kept) for name, limit in limits.items()}, kept))
-    kept, crossed, failed = kept[place], torch.zeros_like(kept[0]), 0
-    for _ in range(REPEATS):  # one at a time, so that matrices stay in the cache
-        first = torch.binomial(whole, torch.full_like(whole, 0.5), generator)
-        halves = matrices_of(first), matrices_of(whole - first)
-        for own, other in (halves, halves[::-1]):
-            place = best_place(objective, own, limits)
-            if place is None:
-                failed += 1
-            else:
-                crossed += other[place]
-    if not failed:
-        return Corrected(kept / 4 + crossed * (3 / 4 / REPEATS), 0, 2 * REPEATS)
-    if failed == 2 * REPEATS:
-        return Corrected(kept, failed, 2 * REPEATS)
-    targets = whole.sum(-1, keepdim=True)
-    return Corrected(kept / 4 + ratio(crossed, crossed.sum(-1, keepdim=True)) * targets * 3 / 4, failed, 2 * REPEATS)
-
-
-def best_place(objective: Measure, counts: Tensor, limits: Limits | None = None) -> int | None:
-    """Find the index of the best of counts ``[K, 2, 2]``, the first of tied ones; nan is never the best.
-
-    Args:
-        objective: function of counts that is maximised.
-        counts: ``[K, 2, 2]``.
-        limits: limits that it must keep; None for none.
-
-    Returns:
-        Index, or None if none of the counts keep the limits.
-    """
-    goodness = evaluated(objective, counts).nan_to_num(nan=-torch.inf)
-    if not limits:
-        return int(goodness.argmax())
-    kept = torch.stack([limit.kept(counts) for limit in limits.values()]).all(0).nonzero().flatten()
-    return int(kept[goodness[kept].argmax()]) if len(kept) else None

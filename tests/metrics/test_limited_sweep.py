@@ -67,7 +67,7 @@ def test_what_is_logged_is_what_best_finds():
         assert sweep.compute()["threshold"] == point.threshold
         assert sweep.compute()["value"].item() == pytest.approx(point.value, abs=1e-6)
         assert sweep.best().threshold == point.threshold  # without arguments, the limits of the sweep
-        assert sweep.best(alerts=1.0).threshold == free.best().threshold
+        assert sweep.best({}).threshold == free.best().threshold == free.compute()["threshold"]
         assert sweep.metric(imbtorch.FScore).threshold == point.threshold
 
 
@@ -150,7 +150,7 @@ def test_the_corrected_value_is_chosen_within_the_limits():
         sweep, *_ = swept("precision", samples=300, seed=seed, at_least={"recall": 0.8})
         found = sweep.compute()
         interval = sweep.interval("value", generator=generator)
-        assert "half-sampling, posterior; on held-out halves recall 0." in interval.method
+        assert "held-out tenths, posterior; on held-out samples recall 0." in interval.method
         recalls.append(float(interval.method.split("recall ")[1][:5]))
         logged.append(found["value"].item())
         told.append(interval.estimate.item())
@@ -162,13 +162,19 @@ def test_the_corrected_value_is_chosen_within_the_limits():
     assert np.mean(recalls) < 0.8
 
 
-def test_halves_without_a_feasible_threshold_are_told():
-    sweep, *_ = swept("recall", samples=400, at_least={"precision": 0.6, "f1": 0.4})
-    method = sweep.interval("value", generator=torch.Generator().manual_seed(0)).method
-    failed = int(method.split("no threshold keeps the limits in ")[1].split(" of 200 halves")[0])
-    assert 0 < failed < 200
+def test_tenths_without_a_feasible_threshold_are_told():
+    highest = max(
+        sk.f1_score(target, logits > cut)
+        for _, logits, target in [swept("recall", samples=400)]
+        for cut in logits
+        if sk.precision_score(target, logits > cut, zero_division=0) >= 0.6
+    )
+    tight, *_ = swept("recall", samples=400, at_least={"precision": 0.6, "f1": highest - 1e-9})
+    method = tight.interval("value", generator=torch.Generator().manual_seed(0)).method
+    failed = int(method.split("no threshold keeps the limits without ")[1].split(" of 20 tenths")[0])
+    assert 0 < failed < 20
     free, *_ = swept("recall", samples=400)
-    assert free.interval("value", generator=torch.Generator().manual_seed(0)).method == "half-sampling, posterior"
+    assert free.interval("value", generator=torch.Generator().manual_seed(0)).method == "held-out tenths, posterior"
 
 
 def test_results_keep_the_limits():

@@ -39,7 +39,7 @@ def test_the_recipe_gives_a_metric_the_value_of_the_sweep(dtype, seed):
 
 def test_the_recipe_at_threshold_zero():
     scores, target = torch.tensor([0.25, 0.5, 0.75]), torch.tensor([1, 0, 1])
-    sweep = ThresholdSweep(imbtorch.recall, 101)
+    sweep = ThresholdSweep(imbtorch.recall, 101, at_least={"recall": 0.1})
     sweep.update(scores, target)
     best = sweep.compute()["threshold"].item()
     assert best == 0

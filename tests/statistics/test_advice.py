@@ -48,7 +48,8 @@ def test_the_figures_of_the_evidence_are_those_of_the_tables():
     before, wrong = text.split("## 1. ")[1].split("## 5. Wrong labels")
     figures = re.findall(r"[+-][\d.]+ \[[^]]+\]", " ".join(before.split()))
     assert len(figures) > 60
-    assert set(figures) <= set(re.findall(r"[+-][\d.]+ \[[^]]+\]", results("decision_study")))
+    studies = " ".join((results("decision_study") + results("threshold_study")).split())
+    assert set(figures) <= set(re.findall(r"[+-][\d.]+ \[[^]]+\]", studies))
     shown = {
         f"{-float(mean):+.1f} [{-float(high):+.1f}, {-float(low):+.1f}]"
         for mean, low, high in re.findall(r"([+-][\d.]+) \[([+-][\d.]+), ([+-][\d.]+)\]", results("monitor_study"))

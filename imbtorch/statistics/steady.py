@@ -1,0 +1,252 @@
+"""Steady choice of a threshold, the mean of the best thresholds of resamples, and what it gains on other samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from imbtorch.counting.arguments import computed_on_cpu
+from imbtorch.counts import Measure, evaluated, ratio
+from imbtorch.statistics.draws import gammas
+from imbtorch.statistics.intervals import Interval, quantiles
+from imbtorch.statistics.scores import matrices_of
+from imbtorch.statistics.thresholds import best_of_tied, distinct, log_odds
+
+__all__ = ["HeldOut", "counts_at", "gain_interval", "held_out", "single_threshold", "steady_threshold"]
+
+RESAMPLES = 100  # resamples of the samples, each of which has a best threshold
+MOST = 512  # thresholds that resamples try; of more that predict differently every second, third, ... is tried
+EXPLAINED = 0.5  # standard deviations, over resamples, of a loss that resampling explains
+FOLDS, REPEATS = 10, 2  # parts of the samples, each counted at a threshold of the others, and random divisions
+DRAWS = 2000  # draws of the posterior of a gain
+
+
+class Tried(NamedTuple):
+    """Thresholds that predict differently, with the samples between them.
+
+    Attributes:
+        histogram: float64 ``[2, K + 1]``.
+        first: index of the lowest threshold of the grid that predicts the same, ``[K]``.
+        places: index of that nearest .5, ``[K]``.
+    """
+
+    histogram: Tensor
+    first: Tensor
+    places: Tensor
+
+    @classmethod
+    def of(cls, histogram: Tensor, odds: Tensor) -> Tried:
+        """Find all of them, given the log-odds of the thresholds ``[T]``."""
+        small, first = distinct(histogram, len(odds))
+        last = torch.cat((first[1:] - 1, first.new_tensor([len(odds) - 1])))
+        return cls(small.double(), first, _middle(odds).clamp(first, last))
+
+    def at(self, places: Tensor) -> Tensor:
+        """Return which of them predict as thresholds of the grid do, or the last ones below these."""
+        return (torch.searchsorted(self.first, places, right=True) - 1).clamp(min=0)
+
+    def thinned(self) -> Tried:
+        """Keep at most :data:`MOST` of them; the samples between two that are kept are merged."""
+        number = len(self.first)
+        kept = torch.arange(0, number, -(-number // MOST))
+        group = torch.searchsorted(kept, torch.arange(number + 1))
+        merged = self.histogram.new_zeros(2, len(kept) + 1).index_add_(1, group, self.histogram)
+        return Tried(merged, self.first[kept], self.places[kept])
+
+    def values(self, objective: Measure, histogram: Tensor) -> Tensor:
+        """Return the value at each of them ``[..., K]``, -inf where it is undefined."""
+        return evaluated(objective, matrices_of(histogram)).nan_to_num(nan=-torch.inf)
+
+
+@computed_on_cpu
+def single_threshold(histogram: Tensor, thresholds: Tensor, objective: Measure) -> int:
+    """Choose the threshold with the best value on all samples, of tied ones the one nearest .5.
+
+    Arguments and result are those of :func:`steady_threshold`; counts may be weighted.
+    """
+    odds = log_odds(thresholds)
+    every = Tried.of(histogram, odds)
+    return _single(every, every.values(objective, every.histogram), odds)
+
+
+@computed_on_cpu
+def steady_threshold(histogram: Tensor, thresholds: Tensor, objective: Measure) -> int:
+    """Choose the mean of the best thresholds of resamples, which is steadier than the single best threshold.
+
+    The samples are resampled 100 times, with a fixed seed, so that all processes choose alike. In each resample the
+    best threshold is found; of tied ones, also of those between which no sample lies, it is the one nearest .5. Their
+    log-odds are averaged and rounded to the grid. Resamples that lack a class do not count.
+
+    Few different scores, such as those of a small forest, leave gaps in which a mean may fall, on the wrong side of
+    many samples. If it loses against the nearest threshold that was the best of a resample by more than half a standard
+    deviation of that loss over resamples, the latter is chosen.
+
+    Args:
+        histogram: ``[2, B]`` whole counts.
+        thresholds: ``[T]`` sorted thresholds, between the first T + 1 bins.
+        objective: function of counts ``[..., 2, 2]`` that is maximised; undefined values are never the best.
+
+    Returns:
+        Index among the thresholds; of the one nearest .5 if a class has no samples.
+
+    >>> from imbtorch import balanced_accuracy
+    >>> steady_threshold(torch.tensor([[9, 0, 0, 0], [0, 0, 0, 9]]), torch.tensor([0.2, 0.4, 0.7]), balanced_accuracy)
+    1
+    """
+    odds = log_odds(thresholds)
+    every = Tried.of(histogram, odds)
+    on_all, tried = every.values(objective, every.histogram), every.thinned()
+    values = tried.values(objective, _resampled(tried.histogram))
+    values = values[(values > -torch.inf).any(-1)]
+    if not len(values):
+        return _single(every, on_all, odds)
+    bests = tried.places[best_of_tied(values, odds[tried.places])]
+    closeness = -(odds - odds[bests].mean()).abs()
+    steady = best_of_tied(closeness, odds)
+    nearest = best_of_tied(torch.full_like(closeness, -torch.inf).index_copy(0, bests, closeness[bests]), odds)
+    loss = on_all[every.at(nearest)] - on_all[every.at(steady)]
+    of_resamples = values[:, tried.at(nearest)] - values[:, tried.at(steady)]
+    explained = EXPLAINED * of_resamples[of_resamples.isfinite()].std(unbiased=False).nan_to_num()
+    chosen = nearest if bool(loss > explained) else steady
+    return _single(every, on_all, odds) if on_all[every.at(chosen)] == -torch.inf else int(chosen)
+
+
+def _single(every: Tried, values: Tensor, odds: Tensor) -> int:
+    """Return the index of the best threshold, or of the one nearest .5 if a class has no samples."""
+    if not bool(every.histogram.sum(-1).all()):
+        return int(_middle(odds))
+    return int(every.places[best_of_tied(values, odds[every.places])])
+
+
+def _middle(odds: Tensor) -> Tensor:
+    """Return the index of the threshold nearest .5."""
+    return best_of_tied(torch.zeros_like(odds), odds)
+
+
+def _resampled(histogram: Tensor) -> Tensor:
+    """Draw all samples of a histogram ``[2, B]`` with replacement; return the draws with both classes ``[R, 2, B]``."""
+    cells = histogram.flatten()
+    if not bool(histogram.sum(-1).all()):
+        return histogram.new_zeros(0, *histogram.shape)
+    held = cells.nonzero().flatten()
+    shares = (cells[held] / cells.sum()).numpy()
+    times = np.random.default_rng(0).multinomial(int(cells.sum()), shares, RESAMPLES)
+    drawn = torch.zeros(RESAMPLES, len(cells), dtype=torch.float64)
+    drawn[:, held] = torch.from_numpy(times).double()
+    drawn = drawn.view(RESAMPLES, *histogram.shape)
+    return drawn[drawn.sum(-1).all(-1)]
+
+
+# --- on other samples -----------------------------------------------------------------------------------------------
+
+
+class HeldOut(NamedTuple):
+    """Counts of samples at thresholds that other samples chose.
+
+    Attributes:
+        counts: float64 ``[2, 2]``, whose rows sum to the targets.
+        failed: number of folds without which no threshold keeps the limits.
+        folds: number of folds.
+    """
+
+    counts: Tensor
+    failed: int
+    folds: int
+
+
+@computed_on_cpu
+def held_out(
+    histogram: Tensor, choose: Callable[[Tensor], int | None], generator: torch.Generator | None = None
+) -> HeldOut:
+    """Count each tenth of the samples at the threshold that the other nine tenths choose.
+
+    No sample takes part in a choice that it is counted at, so that the values of these counts are not flattered by the
+    choice. Samples are divided at random, twice, and counts are averaged. The bins suffice for that: the number of
+    samples of a bin in a fold is binomial. Folds without which no threshold keeps the limits are left out.
+
+    Args:
+        histogram: ``[2, B]`` whole counts.
+        choose: function of such a histogram that returns the index of a threshold, or None.
+        generator: source of randomness, on the CPU.
+
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> held_out(torch.tensor([[9, 0], [0, 9]]), lambda _: 0, generator).counts
+    tensor([[9., 0.],
+            [0., 9.]], dtype=torch.float64)
+    """
+    whole, failed = histogram.double(), 0
+    counted = whole.new_zeros(2, 2)
+    for _ in range(REPEATS):
+        left = whole.clone()
+        for fold in range(FOLDS, 0, -1):
+            own = torch.binomial(left, torch.full_like(left, 1 / fold), generator)
+            left -= own
+            place = choose(whole - own)
+            if place is None:
+                failed += 1
+            else:
+                counted += counts_at(own, place)
+    totals = whole.sum(-1, keepdim=True)
+    if bool((counted.sum(-1) == 0).any()):
+        place = choose(whole)
+        counted = counts_at(whole, 0 if place is None else place)
+    return HeldOut(ratio(counted, counted.sum(-1, keepdim=True)) * totals, failed, REPEATS * FOLDS)
+
+
+def counts_at(histogram: Tensor, place: int) -> Tensor:
+    """Return the counts ``[2, 2]`` of a histogram ``[2, B]`` at a threshold."""
+    return torch.stack((histogram[:, : place + 1].sum(-1), histogram[:, place + 1 :].sum(-1)), -1)
+
+
+@computed_on_cpu
+def gain_interval(
+    histogram: Tensor,
+    place: int,
+    plain: int,
+    objective: Measure,
+    counts: Tensor,
+    level: float,
+    generator: torch.Generator | None,
+) -> Interval:
+    """Compute what a threshold gains over another one, with a range.
+
+    The estimate is that of held-out counts. The bounds are those of the posterior of the gain at the two thresholds,
+    and the same shifted to the estimate; the outermost are returned.
+
+    Args:
+        histogram: ``[2, B]`` whole counts.
+        place: index of the chosen threshold.
+        plain: index of the other threshold.
+        objective: function of counts ``[..., 2, 2]``, of which higher is better.
+        counts: ``[2, 2]`` of samples at thresholds that others chose, see :func:`held_out`.
+        level: level of the range.
+        generator: source of randomness, on the CPU.
+    """
+    whole = histogram.double()
+    low, high = sorted((place, plain))
+    parts = torch.stack(
+        (whole[:, : low + 1].sum(-1), whole[:, low + 1 : high + 1].sum(-1), whole[:, high + 1 :].sum(-1))
+    )
+    concentrations = parts.T + 0.5 if high > low else parts.T + torch.tensor([0.5, 0.0, 0.5])
+    drawn = gammas(concentrations.flatten(), DRAWS, generator).T.reshape(DRAWS, 2, 3)
+    totals = gammas(whole.sum(-1) + 0.5, DRAWS, generator).T.unsqueeze(-1)
+    drawn = ratio(drawn, drawn.sum(-1, keepdim=True)) * totals
+
+    def difference(cells: Tensor) -> Tensor:
+        """Return the gain of cells ``[..., 2, 3]``."""
+        below, between, above = cells.unbind(-1)
+        lower, upper = torch.stack((below, between + above), -1), torch.stack((below + between, above), -1)
+        after, before = (lower, upper) if place < plain else (upper, lower)
+        return evaluated(objective, after) - evaluated(objective, before)
+
+    seen = difference(parts.T)
+    estimate = evaluated(objective, counts) - evaluated(objective, counts_at(whole, plain))
+    values = difference(drawn)
+    ends = quantiles(torch.where(values.isnan(), seen, values), level)
+    shift = estimate - seen
+    bounds = torch.stack([*ends, *(end + shift for end in ends), estimate])
+    return Interval(estimate, bounds.min(), bounds.max(), level, "range of the posterior, held-out estimate")
