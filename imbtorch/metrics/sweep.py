@@ -46,13 +46,13 @@ class ThresholdSweep(SharedResult):
         self.sweep.update(scores, y)  # in validation_step
         self.log_dict(self.sweep)  # in on_validation_epoch_end: val_threshold and val_value
 
-    **The choice.** The threshold is the mean, in log-odds, of the best thresholds of 100 resamples of the samples, rounded
-    to the grid; of tied thresholds the one nearest .5 is the best of a resample. The resamples have a fixed seed. On 52
-    families of tables this gained 2.1 points of IAM and .9 of macro F1 on the test set over the lowest of the best
-    thresholds (``examples/threshold_study``). Where few scores differ and the mean falls into a gap, the nearest
-    threshold that was the best of a resample is taken. Within limits, by costs, with weights and for more than 200
-    labels the threshold is the single best one: the lowest of tied ones within limits and by costs, otherwise the one
-    nearest .5. Without targets of both classes it is .5.
+    **The choice.** The threshold is the mean, in log-odds, of the best thresholds of 100 resamples of the samples,
+    rounded to the grid; of tied thresholds the one nearest .5 is the best of a resample. The resamples have a fixed
+    seed. On 52 families of tables this gained 2.1 points of IAM and .9 of macro F1 on the test set over the lowest of
+    the best thresholds (``examples/threshold_study``). Where few scores differ and the mean falls into a gap, the
+    nearest threshold that was the best of a resample is taken. Within limits, by costs, with weights and for more than
+    200 labels the threshold is the single best one: the lowest of tied ones within limits and by costs, otherwise the
+    one nearest .5. Without targets of both classes it is .5.
 
     **The logged value** is that of the samples at this threshold. It is too high, because the threshold was chosen on
     the same samples; ``interval("value")`` corrects it, and :meth:`gain` says what the threshold gains over .5. Choose
@@ -250,8 +250,8 @@ class ThresholdSweep(SharedResult):
     def compute(self) -> dict[str, Tensor]:
         """Compute the best threshold and its value from the scores of all processes (a collective step).
 
-        With several labels or classes the names are ``threshold/<label>`` and ``value/<label>``. Thresholds are float64; torch and NumPy round a Python float to the dtype of the scores that
-        you compare with it.
+        With several labels or classes the names are ``threshold/<label>`` and ``value/<label>``. Thresholds are
+        float64; torch and NumPy round a Python float to the dtype of the scores that you compare with it.
 
         Raises:
             ValueError: if there were invalid samples and ``on_invalid="raise"``.

@@ -528,8 +528,8 @@ class SweepResult(Result):
     ) -> OperatingPoint | dict[str, OperatingPoint]:
         """Find the best threshold that keeps the limits you set.
 
-        Without arguments it keeps the limits of the sweep. Without limits and costs it is the threshold of the sweep, the
-        mean of the best ones of resamples. Within limits or by costs it is the single best one, of tied ones the
+        Without arguments it keeps the limits of the sweep. Without limits and costs it is the threshold of the sweep,
+        the mean of the best ones of resamples. Within limits or by costs it is the single best one, of tied ones the
         lowest; predicting no positives at all is then a candidate, with a threshold of 1 if no other does so.
 
         **Limits may fail on new data.** A limit that is just met on validation data holds in the population about half
