@@ -79,10 +79,6 @@ class AdjustedMargins:
         """Return the same counter with the logarithms on a device, so that updates need not move them."""
         return replace(self, logs=self.logs.to(device, torch.float64 if has_float64(device) else torch.float32))
 
-    def of_a_batch(self) -> AdjustedMargins:
-        """Return a counter without buckets."""
-        return replace(self, buckets=1)
-
     def zeros(self, device: torch.device | None = None) -> Tensor:
         """Return an empty state."""
         return torch.zeros(self.length, dtype=torch.int64, device=device)

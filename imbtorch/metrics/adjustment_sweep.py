@@ -179,9 +179,6 @@ class LogitAdjustmentSweep(SharedResult):
         self._counter = self._adjusted.on(self._state.device)
         return self
 
-    def _counter_of_a_batch(self) -> Counter:
-        return self._adjusted.of_a_batch()
-
     def _shown_arguments(self) -> dict[str, Any]:
         prior = [round(share, 6) for share in self.prior.tolist()]
         shown: dict[str, Any] = {"measure": self._settings.measure.function}
