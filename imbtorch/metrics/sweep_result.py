@@ -351,11 +351,11 @@ class SweepResult(Result):
         """Compute the interval of a value. Samples must be independent.
 
         - ``"value"``: interval of the best value, corrected for the choice of the threshold on the same samples; the
-          estimate is therefore lower than the logged value. The samples are divided at random into halves, and the best
-          threshold of each half is counted on the other; the bounds are those of the
-          :func:`~imbtorch.statistics.posterior` of these counts. In simulations with 10, 20 and 50 positives (normal
-          scores, 300 samples each) the logged F1 is too high by .10, .07 and .04, the estimate by -.01, .01 and .00,
-          and the interval holds the true value in .95 or more of the samples.
+          estimate is therefore lower than the logged value. Each tenth of the samples is counted at the threshold that
+          the other nine tenths choose; the bounds are those of the :func:`~imbtorch.statistics.posterior` of these
+          counts. In simulations with 10, 20 and 50 positives (normal scores, 100 sets of 300 samples each) the logged
+          F1 is too high by .08, .05 and .02, the estimate by .01, .01 and .00, and the interval holds the true value in
+          .94 or more of the sets.
         - ``"auc"``: method 5 of Newcombe (2006), widened if DeLong's variance is larger. It is too wide for an AUC
           close to 1, three times or more at .998.
         - ``"average_precision"``: bounds of a proportion with the same variance as the average precision; not
@@ -488,9 +488,10 @@ class SweepResult(Result):
         The value at the chosen threshold looks better than it is, because it was chosen on the same samples. For the
         estimate, each tenth of the samples is counted at the threshold that the other nine tenths choose. The bounds
         are those of the posterior of the gain, and the same shifted to the estimate; the outermost are returned. They
-        are a range, not an interval that keeps its level. Positive is better, also for a measure of which lower is
-        better. Samples must be independent. With limits, ``method`` says what the limited values are on held-out
-        samples.
+        are a range, not an interval that keeps its level: in the simulations of :meth:`interval` a 95 % range held the
+        true gain of F1, balanced accuracy and IAM in .97 or more of the sets. Positive is better, also for a measure of
+        which lower is better. Samples must be independent. With limits, ``method`` says what the limited values are on
+        held-out samples.
 
         Args:
             level: level of the range, in (0, 1).

@@ -62,7 +62,7 @@ SITUATIONS: dict[str, Situation] = {
         "the measure you report, or keep the last epoch, which is better for IAM (own epoch -0.8 [-1.6, -0.0])",
         "a logit adjustment: balanced accuracy +3.9 [+1.3, +6.5]; macro F1, MCC and accuracy stay within 1 point, "
         "IAM is undecided; without the four pools on which the rule was found +2.7 [-0.3, +5.7] (11 units)",
-        "moderate (15 units, 11 of which are also units of two classes)",
+        "moderate (15 units)",
     ),
     "many classes": Situation(
         "Ten classes or more, long-tailed",
@@ -78,7 +78,7 @@ SITUATIONS: dict[str, Situation] = {
         "with two classes a threshold: balanced accuracy +2.7 [+0.8, +4.6], but macro F1 -1.4 [-2.3, -0.5], MCC -2.2 "
         "[-3.8, -0.7] and IAM -4.0 [-7.1, -0.8]; with more a logit adjustment changes balanced accuracy by less than "
         "1 point (+0.5 [-0.0, +0.9]); tau = 1 loses IAM: -17.8 [-23.1, -12.6]",
-        "strong (20 units of two classes, 15 of more)",
+        "strong (24 units)",
         table="By regime: all units",
     ),
     "falling rate": Situation(

@@ -110,7 +110,8 @@ def steady_threshold(histogram: Tensor, thresholds: Tensor, objective: Measure) 
     nearest = best_of_tied(torch.full_like(closeness, -torch.inf).index_copy(0, bests, closeness[bests]), odds)
     loss = on_all[every.at(nearest)] - on_all[every.at(steady)]
     of_resamples = values[:, tried.at(nearest)] - values[:, tried.at(steady)]
-    explained = EXPLAINED * of_resamples[of_resamples.isfinite()].std(unbiased=False).nan_to_num()
+    finite = of_resamples[of_resamples.isfinite()]
+    explained = EXPLAINED * (finite - finite.mean()).square().mean().sqrt().nan_to_num()
     chosen = nearest if bool(loss > explained) else steady
     return _single(every, on_all, odds) if on_all[every.at(chosen)] == -torch.inf else int(chosen)
 

@@ -94,7 +94,11 @@ def test_a_small_run_gives_rows_and_tables(tmp_path):
     with (tmp_path / "results.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, study.FIELDS)
         writer.writeheader()
-        writer.writerows(rows | {"family": family} for family in "abc" for rows in rows)
+        for shift, family in enumerate("abc"):
+            writer.writerows(
+                row | {"family": family, "lowest": float(row["lowest"]) + shift / 100, "half": shift / 10}
+                for row in rows
+            )
     assert "| macro F1 | 3 |" in study.report(tmp_path)
 
 

@@ -371,3 +371,12 @@ def test_the_number_of_processes_does_not_matter(world):
         assert tau == expected["tau"]
         assert told == gain
         assert table == str(single.table())
+
+
+def test_forward_and_compute_of_one_batch_agree():
+    for seed in range(20):
+        generator = torch.Generator().manual_seed(seed)
+        target = torch.multinomial(torch.tensor([0.7, 0.2, 0.1]), 120, True, generator=generator)
+        logits = torch.randn(120, 3, generator=generator) + 1.5 * torch.eye(3)[target]
+        sweep = LogitAdjustmentSweep("balanced_accuracy", [70, 20, 10], logits=True)
+        assert sweep(logits, target) == sweep.compute()

@@ -32,7 +32,7 @@ def test_the_recipe_gives_a_metric_the_value_of_the_sweep(dtype, seed):
     test.update(scores, target)
     rounded = torch.tensor(best, dtype=torch.float64).to(torch.promote_types(dtype, torch.float32))
     assert test.compute() == sweep.compute()["value"]
-    preds = (scores > rounded).int()
+    preds = (scores.to(rounded.dtype) > rounded).int()
     assert test.compute().item() == pytest.approx(sk.f1_score(target, preds))
     assert test.local_confmat.tolist() == sk.confusion_matrix(target, preds).tolist()
 

@@ -65,13 +65,11 @@ RULE, LOSS = "last epoch, chosen rule - last epoch", "own epoch - lowest loss"
 @pytest.mark.parametrize(
     ("row", "column", "comparison", "measures"),
     [
-        ("two classes", "two", RULE, ("balanced accuracy", "G-mean", "accuracy")),
         ("rare", "fewer than 10", RULE, ("balanced accuracy", "accuracy")),
         ("rare", "fewer than 10", LOSS, ("balanced accuracy", "IAM")),
         ("three to nine classes", "three to nine", RULE, ("balanced accuracy",)),
         ("three to nine classes", "three to nine", "own epoch - last epoch", ("IAM",)),
         ("many classes", "ten and more", RULE, ("balanced accuracy", "macro F1")),
-        ("class weights", "weighted", RULE, ("balanced accuracy",)),
         ("class weights", "weighted", LOSS, ("IAM", "accuracy")),
         ("class weights", "weighted", "last epoch, tau = 1 - last epoch", ("IAM",)),
         ("falling rate", "short", RULE, ("balanced accuracy", "IAM")),
@@ -87,8 +85,29 @@ def test_the_figures_are_those_of_the_tables(row, column, comparison, measures):
         figure, units = re.fullmatch(r"\**([^*=]*?\])\**[ =]*\((\d+)\)", line[head.index(column)]).groups()
         assert figure in f"{situation.monitor} {situation.choose}"
         assert f"({units} units)" in situation.sure
-        strength = "strong" if int(units) >= 15 else "moderate" if int(units) >= 6 else "weak"
+        independent = int(units) - 4 if row == "three to nine classes" else int(units)  # of the pools it was found on
+        strength = "strong" if independent >= 15 else "moderate" if independent >= 6 else "weak"
         assert situation.sure.startswith(strength)
+
+
+def test_the_threshold_of_two_classes_is_that_of_its_study():
+    situation = SITUATIONS["two classes"]
+    text = results(situation.study).split(f"\n### {situation.table}\n")[1].split("\n### ")[0]
+    head, _, *lines = ([cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line)
+    (line,) = (line for line in lines if line[0] == "resampled - .5")
+    for measure in ("balanced accuracy", "macro F1", "IAM", "MCC", "G-mean"):
+        figure = re.match(r"\**([^*=]*?\])", line[head.index(measure)])[1]
+        assert f"{measure} {figure}" in situation.choose
+    assert line[head.index("accuracy")].split(",")[1].endswith("=")
+
+
+def test_class_weights_are_told_by_classes():
+    text = results("decision_study").split("\n### By regime: two classes\n")[1].split("\n### ")[0]
+    head, _, *lines = ([cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line)
+    for measure in ("balanced accuracy", "macro F1", "MCC", "IAM"):
+        (line,) = (line for line in lines if line[:2] == [RULE, measure])
+        figure = re.match(r"\**([^*=]*?\])", line[head.index("weighted")])[1]
+        assert figure in SITUATIONS["class weights"].choose
 
 
 @pytest.mark.parametrize(
