@@ -333,7 +333,7 @@ def steady_within(held: Tensor, measure: Callable[..., Tensor], limits: dict[str
     allowed = kept_by(limits, counts)[every.at(torch.arange(len(odds)))]
     one_of_bests = allowed & torch.zeros_like(allowed).index_fill(0, bests, True)
     mean, nearest = (best_of_tied(torch.where(some, closeness, -torch.inf), odds) for some in (allowed, one_of_bests))
-    loss = evaluated(measure, counts[[every.at(nearest), every.at(mean)]])
+    loss = evaluated(measure, counts[torch.stack((every.at(nearest), every.at(mean)))])
     of_resamples = drawn[:, tried.at(nearest)] - drawn[:, tried.at(mean)]
     of_resamples = of_resamples[of_resamples.isfinite()]
     explained = steady.EXPLAINED * (of_resamples.std(unbiased=False) if len(of_resamples) else 0.0)
