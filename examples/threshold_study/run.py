@@ -42,8 +42,9 @@ from tasks import keel_sets, keel_tasks, monitor_study  # noqa: E402
 import imbtorch  # noqa: E402
 from imbtorch.counting.histogram import Grid  # noqa: E402
 from imbtorch.counts import evaluated  # noqa: E402
+from imbtorch.statistics import steady  # noqa: E402
 from imbtorch.statistics.scores import matrices_of  # noqa: E402
-from imbtorch.statistics.steady import steady_threshold  # noqa: E402
+from imbtorch.statistics.steady import Tried, steady_threshold  # noqa: E402
 from imbtorch.statistics.thresholds import Limit, best_of_tied, log_odds  # noqa: E402
 
 Array = NDArray[np.float64]
@@ -309,24 +310,48 @@ def kept_by(limits: dict[str, Limit], counts: Tensor) -> Tensor:
     return kept
 
 
+def steady_within(held: Tensor, measure: Callable[..., Tensor], limits: dict[str, Limit]) -> int:
+    """Index of the mean of the best thresholds of resamples, moved to the nearest one that keeps the limits.
+
+    As :func:`imbtorch.statistics.steady.steady_threshold`, with limits in each resample and on all samples.
+    """
+    odds = log_odds(THRESHOLDS)
+    every = Tried.of(held, odds)
+    tried = every.thinned()
+
+    def values(histogram: Tensor) -> Tensor:
+        counts = matrices_of(histogram)
+        return torch.where(kept_by(limits, counts), evaluated(measure, counts), -torch.inf).nan_to_num(nan=-torch.inf)
+
+    drawn, on_all = values(steady._resampled(tried.histogram)), values(every.histogram)
+    drawn = drawn[(drawn > -torch.inf).any(-1)]
+    if not len(drawn):
+        drawn, tried = on_all.unsqueeze(0), every
+    bests = tried.places[best_of_tied(drawn, odds[tried.places])]
+    closeness = -(odds - odds[bests].mean()).abs()
+    counts = matrices_of(every.histogram)
+    allowed = kept_by(limits, counts)[every.at(torch.arange(len(odds)))]
+    one_of_bests = allowed & torch.zeros_like(allowed).index_fill(0, bests, True)
+    mean, nearest = (best_of_tied(torch.where(some, closeness, -torch.inf), odds) for some in (allowed, one_of_bests))
+    loss = evaluated(measure, counts[torch.stack((every.at(nearest), every.at(mean)))])
+    of_resamples = drawn[:, tried.at(nearest)] - drawn[:, tried.at(mean)]
+    of_resamples = of_resamples[of_resamples.isfinite()]
+    explained = steady.EXPLAINED * (of_resamples.std(unbiased=False) if len(of_resamples) else 0.0)
+    return int(nearest if one_of_bests.any() and loss[0] - loss[1] > explained else mean)
+
+
 def chosen(held: Tensor, measure: Callable[..., Tensor], limits: dict[str, Limit]) -> dict[str, int] | None:
     """Index of the threshold of each rule; None if no threshold keeps the limits."""
-
-    def limited(counts: Tensor) -> Tensor:
-        return torch.where(kept_by(limits, counts), evaluated(measure, counts), torch.nan)
-
-    counts, odds = matrices_of(held.double()), log_odds(THRESHOLDS)
-    kept, values = kept_by(limits, counts), limited(counts).nan_to_num(nan=-torch.inf)
+    counts = matrices_of(held.double())
+    kept, values = kept_by(limits, counts), evaluated(measure, counts).nan_to_num(nan=-torch.inf)
     if not kept.any():
         return None
-    steady = steady_threshold(held, THRESHOLDS, limited)
-    if not kept[steady]:  # the nearest threshold that keeps the limits
-        steady = int(best_of_tied(torch.where(kept, -(odds - odds[steady]).abs(), -torch.inf), odds))
+    values = torch.where(kept, values, -torch.inf)
     return {
         "half": HALF,
         "lowest": int(values.argmax()),
-        "nearest": int(best_of_tied(values, odds)),
-        "steady": steady,
+        "nearest": int(best_of_tied(values, log_odds(THRESHOLDS))),
+        "steady": steady_within(held, measure, limits) if limits else steady_threshold(held, THRESHOLDS, measure),
     }
 
 

@@ -42,9 +42,9 @@ SITUATIONS: dict[str, Situation] = {
     "two classes": Situation(
         "Two classes",
         "the measure you report, or keep the last epoch",
-        "a threshold: balanced accuracy +10.4 [+8.3, +12.4], macro F1 +3.4 [+2.5, +4.4], IAM +8.7 [+6.5, +11.0], MCC "
+        "a threshold: balanced accuracy +10.4 [+8.3, +12.4], IAM +8.7 [+6.5, +11.0], macro F1 +3.4 [+2.5, +4.4], MCC "
         "+5.7 [+3.9, +7.4], G-mean +23.2 [+18.1, +28.3]; accuracy stays within 1 point",
-        "strong (52 families of tables)",
+        "strong (52 families)",
         "threshold_study",
         "New families, both models (52 families)",
     ),
@@ -75,8 +75,8 @@ SITUATIONS: dict[str, Situation] = {
         "Class-weighted loss",
         "the measure you report, or keep the last epoch; against the lowest loss IAM gains +6.0 [+3.3, +8.7] and "
         "accuracy +2.2 [+0.6, +3.8]",
-        "with two classes a threshold: balanced accuracy +2.7 [+0.8, +4.6], but macro F1 -1.4 [-2.3, -0.5], MCC -2.2 "
-        "[-3.8, -0.7] and IAM -4.0 [-7.1, -0.8]; with more a logit adjustment changes balanced accuracy by less than "
+        "with two classes a threshold: balanced accuracy +2.7 [+0.8, +4.6], but IAM -4.0 [-7.1, -0.8], MCC -2.2 [-3.8, "
+        "-0.7] and macro F1 -1.4 [-2.3, -0.5]; with more a logit adjustment changes balanced accuracy by less than "
         "1 point (+0.5 [-0.0, +0.9]); tau = 1 loses IAM: -17.8 [-23.1, -12.6]",
         "strong (24 units)",
         table="By regime: all units",
