@@ -254,27 +254,11 @@ def test_compute_reads_one_value(samples):
 
 LAYERS = [  # each imports only from its own layer and those above it in this list; beside torch, what is named
     ({"compat"}, {"torchmetrics"}),
-    ({"suggestions", "counts", "measures", "rules", "sampler"}, set()),
-    (
-        {
-            "kernels",
-            "bins",
-            "clusters",
-            "log_odds",
-            "arguments",
-            "batches",
-            "errors",
-            "tasks",
-            "waiting",
-            "tables",
-        },
-        {"numpy"},
-    ),  # torchmetrics needs it
-    ({"readings"}, set()),
-    ({"inference", "properties"}, {"scipy"}),
-    ({"choosing"}, set()),
-    ({"analysis"}, set()),
+    ({"suggestions", "counts", "measures", "rules"}, set()),
+    ({"counting", "waiting"}, {"numpy"}),  # torchmetrics needs it
+    ({"readings", "statistics"}, {"numpy", "scipy"}),
     ({"plots"}, {"matplotlib"}),
+    ({"papers"}, {"matplotlib", "scipy"}),
     ({"metrics", "functional"}, {"numpy", "torchmetrics", "typing_extensions"}),
     ({"huggingface"}, set()),
     ({"lightning"}, {"torchmetrics", "typing_extensions", "lightning", "pytorch_lightning", "matplotlib"}),

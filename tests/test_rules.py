@@ -134,7 +134,7 @@ def test_take_writes_in_place():
 
 def test_take_of_a_threshold():
     sweep = ThresholdSweep("f1")
-    sweep.update(torch.tensor([0.1, 0.3, 0.6, 0.8]), torch.tensor([0, 0, 1, 1]))
+    sweep.update(torch.tensor([0.1, 0.2, 0.3, 0.4]), torch.tensor([0, 0, 1, 1]))
     rule = Threshold(0.5)
     rule.take(sweep.result())
     assert rule.threshold == sweep.compute()["threshold"] != 0.5

@@ -147,7 +147,7 @@ class Run:
         for name in names:
             sweep = sweep_of(name)
             sweep.update(scores, target)
-            point = sweep.best()
+            point = sweep.best(alerts=1)  # the single best threshold, as version 0.4 chose
             sweep.reset()
             limit = math.log(point.threshold) - math.log1p(-point.threshold) if point.threshold < 1 else math.inf
             yield epoch, name, point.threshold, point.value, float(self.tested((odds > limit).astype(int))[name])

@@ -130,7 +130,6 @@ def invariance_table(
     accuracy    +   -   -   -   -   -            +          +        +            -            -
     dominance   -   -   -   -   -   -            -          -        +            +            -
                uniform noise
-    <BLANKLINE>
     accuracy               +
     dominance              -
     """
@@ -154,7 +153,7 @@ class InvarianceTable:
     >>> from imbtorch import accuracy
     >>> table = InvarianceTable({"accuracy": invariances(accuracy)})
     >>> table.rows["accuracy"]["transpose"], len(str(table).splitlines())
-    (True, 6)
+    (True, 5)
     """
 
     rows: dict[str, dict[str, bool]]

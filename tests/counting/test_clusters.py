@@ -74,7 +74,7 @@ def some_batch(task, samples, positions, seed):
 @pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
 def test_each_bucket_holds_the_counts_of_its_clusters(task, ids, groups, positions, path, monkeypatch):
     if path == "masked":
-        for module in ("batches", "clusters"):
+        for module in ("counting.batches", "counting.clusters"):
             monkeypatch.setattr(f"imbtorch.{module}.reading_is_free", lambda state: False)
     size = {"binary": {}, "multiclass": {"num_classes": 3}, "multilabel": {"num_labels": 3}}[task]
     labels, classes = (3, 2) if task == "multilabel" else (1, 3 if task == "multiclass" else 2)

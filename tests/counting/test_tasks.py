@@ -910,7 +910,7 @@ def interrupted(work, instructions):
 
     def trace(frame, event, _):
         nonlocal instructions
-        if Path(frame.f_code.co_filename).parent != Path(imbtorch.__file__).parent:
+        if Path(imbtorch.__file__).parent not in Path(frame.f_code.co_filename).parents:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         instructions -= event == "opcode"

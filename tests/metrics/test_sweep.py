@@ -168,7 +168,7 @@ def test_reset_forward_and_clones():
     sweep = ThresholdSweep(imbtorch.geometric_mean, 11)
     first = sweep(scores[:100], target[:100])
     oracle = MEASURES["gmean"][1]
-    alone = ThresholdSweep(imbtorch.GeometricMean, 11)
+    alone = ThresholdSweep(imbtorch.geometric_mean, 11)
     alone.update(scores[:100], target[:100])
     assert first == alone.compute()
     sweep(scores[100:], target[100:])

@@ -9,10 +9,11 @@ import pytest
 import torch
 from matplotlib import pyplot as plt
 from pictures import SWEPT, cut_off, legend, line, pixels, shaded, unnamed
-from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.metrics import average_precision_score, f1_score, precision_score, recall_score, roc_auc_score
 
 import imbtorch
 from imbtorch import papers, plots
+from imbtorch.plots.style import probability
 
 F1 = functools.partial(imbtorch.f_score, average="binary")
 UNREACHABLE = {"pr": "out of reach at these class shares", "dominance": "out of reach of any classifier"}
@@ -207,16 +208,19 @@ def bracketed(name, interval, label=0):
 def test_a_result_of_a_sweep_shows_areas_intervals_and_the_best_threshold():
     target = torch.tensor([0, 0, 0, 0, 0, 0, 1, 0, 1, 1])
     scores = torch.tensor([0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.7, 0.8, 0.9])
-    sweep = imbtorch.ThresholdSweep("f1", thresholds=21)  # best between .3 and .35: 3 hits, one false alarm
+    sweep = imbtorch.ThresholdSweep("f1", thresholds=21)
     sweep.update(scores, target)
     result, state = sweep.result(), torch.get_rng_state()
     fig, (value, roc, pr) = result.plot()
     fig.savefig(io.BytesIO())
     assert torch.equal(torch.get_rng_state(), state)
-    assert written(value) == ["best 0.857 at 0.30"]
-    assert written(roc) == written(pr) == ["threshold 0.30"]
-    assert roc.texts[0].xy == pytest.approx((1 / 7, 1))
-    assert pr.texts[0].xy == pytest.approx((1, 3 / 4))
+    chosen = result["threshold"].item()
+    predicted = scores > chosen
+    assert written(value) == [f"best {f1_score(target, predicted):.3f} at {chosen:.2f}"]
+    assert written(roc) == written(pr) == [f"threshold {chosen:.2f}"]
+    false_alarms = 1 - recall_score(1 - target, ~predicted)
+    assert roc.texts[0].xy == pytest.approx((false_alarms, recall_score(target, predicted)))
+    assert pr.texts[0].xy == pytest.approx((recall_score(target, predicted), precision_score(target, predicted)))
     auc, ap = result.interval("auc"), result.interval("average_precision")
     assert auc.estimate.item() == pytest.approx(roc_auc_score(target, scores))
     assert ap.estimate.item() == pytest.approx(average_precision_score(target, scores))
@@ -244,11 +248,16 @@ def test_labels_of_other_class_shares_are_drawn_beside_each_other():
     of_value = result.interval("value", generator=torch.Generator().manual_seed(0))
     chosen = [result.values[f"threshold/{name}"].item() for name in ("cat", "dog")]
     names = [*enumerate(("cat", "dog"))]
-    assert models_in(roc) == [f"{name}: {bracketed('AUC', auc, at)}, threshold {chosen[at]:.2f}" for at, name in names]
-    assert models_in(pr) == [f"{name}: {bracketed('AP', ap, at)}, threshold {chosen[at]:.2f}" for at, name in names]
+    assert models_in(roc) == [
+        f"{name}: {bracketed('AUC', auc, at)}, threshold {probability(chosen[at])}" for at, name in names
+    ]
+    assert models_in(pr) == [
+        f"{name}: {bracketed('AP', ap, at)}, threshold {probability(chosen[at])}" for at, name in names
+    ]
+    best = {name: result.values[f"value/{name}"].item() for _, name in names}
+    corrected = [bracketed("corrected", of_value, at) for at, _ in names]
     assert models_in(value) == [
-        f"{name}: best {result.values[f'value/{name}']:.3f} at {chosen[at]:.2f}, {bracketed('corrected', of_value, at)}"
-        for at, name in names
+        f"{name}: best {best[name]:.3f} at {probability(chosen[at])}, {corrected[at]}" for at, name in names
     ]
     assert not written(value) + written(roc) + written(pr)
     recall, precision = line(pr, models_in(pr)[1]).get_xydata().T
@@ -349,4 +358,6 @@ def test_values_without_an_interval_are_shown_alone():
     assert models_in(pr) == [f"AP {sum(precisions) / 2:.3f}"]
     many = imbtorch.ThresholdSweep("f1", 11, "multilabel", num_labels=6)
     many.update(scores.view(4, 1).expand(4, 6), target.view(4, 1).expand(4, 6))
-    assert models_in(many.result().plot("value")[1]) == [f"{label}: best 0.800 at 0.20" for label in range(6)]
+    chosen = many.compute()["threshold/0"].item()
+    best = f"best {f1_score(target, scores > chosen):.3f} at {chosen:.2f}"
+    assert models_in(many.result().plot("value")[1]) == [f"{label}: {best}" for label in range(6)]

@@ -206,7 +206,9 @@ def test_the_gain_over_a_half():
     (false, true), (false_half, true_half) = rates_of(sweep.compute()["threshold"].item()), rates_of(0.5)
     truth = 0.2 * true / (0.1 * true + 0.9 * false + 0.1) - 0.2 * true_half / (0.1 * true_half + 0.9 * false_half + 0.1)
     assert found.low < truth < found.high
-    wrong = ThresholdSweep((lambda counts: counts[..., 1, 0] + counts[..., 0, 1] * 1.0, False), logits=True)
+    wrong = ThresholdSweep(
+        lambda counts: counts[..., 1, 0] + counts[..., 0, 1] * 1.0, higher_is_better=False, logits=True
+    )
     wrong.update(*drawn(400, seed=3))
     fewer = wrong.gain(generator=torch.Generator().manual_seed(0))
     assert fewer.low <= fewer.estimate <= fewer.high
