@@ -67,7 +67,7 @@ class DigitClassifier(lightning.LightningModule):
         super().__init__()
         self.net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
         self.register_buffer("class_weights", class_weights)
-        shown = {"iam": imbtorch.ImbalanceAccuracy, "acc": imbtorch.Accuracy, "bal_acc": imbtorch.BalancedAccuracy}
+        shown = {"iam": "iam", "acc": "accuracy", "bal_acc": "balanced_accuracy"}
         self.val = imbtorch.ImbalanceReport(
             "multiclass", num_classes=10, measures=shown, per_class=("recall",), prefix="val_"
         )

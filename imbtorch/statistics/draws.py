@@ -384,15 +384,15 @@ def checked_prior(prior: Prior, size: int) -> None:
 # --- resamples ------------------------------------------------------------------------------------------------------
 
 
-def multinomial(weights: Tensor, totals: Tensor, generator: torch.Generator | None) -> Tensor:
+def multinomial(shares: Tensor, totals: Tensor, generator: torch.Generator | None) -> Tensor:
     """Draw counts of cells from multinomial distributions, by chained binomials.
 
     Each cell takes its share of what the cells before it left; empty cells cost nothing.
 
     Args:
-        weights: float64 ``[..., C]``, counts or shares of the cells, >= 0.
+        shares: float64 ``[..., C]``, counts or shares of the cells, >= 0.
         totals: float64 ``[N, ...]``, whole numbers to divide among the cells.
-        generator: source of randomness, on the device of the weights.
+        generator: source of randomness, on the device of the shares.
 
     Returns:
         float64 ``[N, ..., C]``.
@@ -400,12 +400,12 @@ def multinomial(weights: Tensor, totals: Tensor, generator: torch.Generator | No
     >>> multinomial(torch.tensor([[0.0, 1.0, 0.0]]), torch.tensor([[5.0]]), None)
     tensor([[[0., 5., 0.]]])
     """
-    counts = totals.new_zeros(*totals.shape, weights.shape[-1])
+    counts = totals.new_zeros(*totals.shape, shares.shape[-1])
     left = totals.clone()
-    behind = weights.flip(-1).cumsum(-1).flip(-1)  # of a cell and all after it; exactly its own at the last one
-    filled = (weights > 0).reshape(-1, weights.shape[-1]).any(0).nonzero().flatten().tolist()
+    behind = shares.flip(-1).cumsum(-1).flip(-1)  # of a cell and all after it; exactly its own at the last one
+    filled = (shares > 0).reshape(-1, shares.shape[-1]).any(0).nonzero().flatten().tolist()
     for index in filled:
-        chance = ratio(weights[..., index], behind[..., index]).expand_as(left)
+        chance = ratio(shares[..., index], behind[..., index]).expand_as(left)
         taken = torch.binomial(left, chance, generator=generator)
         counts[..., index] = taken
         left -= taken

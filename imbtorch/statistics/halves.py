@@ -40,8 +40,8 @@ class CellOrder:
         """Length of that dimension."""
         return 3 * self.classes if self.margins else self.classes**2
 
-    def add_(self, counts: Tensor, predictions: Tensor, target: Tensor, weights: Tensor) -> None:
-        """Add predictions ``[m, N]`` with weights ``[N, R]`` to counts ``[m, size, R]``, in place."""
+    def add_(self, counts: Tensor, predictions: Tensor, target: Tensor, times: Tensor) -> None:
+        """Add predictions ``[m, N]`` with times ``[N, R]`` to counts ``[m, size, R]``, in place."""
         epochs = len(predictions)
         flat = counts.view(epochs * self.size, -1)
         start = self.size * torch.arange(epochs).unsqueeze(-1)
@@ -49,7 +49,7 @@ class CellOrder:
         def add(places: Tensor, what: Tensor) -> None:
             flat.index_add_(0, (start + places).flatten(), what)
 
-        every = weights.repeat(epochs, 1)
+        every = times.repeat(epochs, 1)
         if self.margins:
             right = (predictions == target).view(-1, 1)
             add(target, every * right)
@@ -124,17 +124,17 @@ class Predictions:
         return len(self.predictions)
 
     def ones(self) -> Tensor:
-        """Return weights ``[N, 1]`` of 1."""
+        """Return times ``[N, 1]`` of 1."""
         return torch.ones(len(self.target), 1, dtype=torch.int32)
 
-    def count(self, layout: CellOrder, epochs: Sequence[int], weights: Tensor) -> Tensor:
-        """Count some epochs over all processes, ``[m, size, R]``, with weights ``[N, R]`` of this process's samples."""
-        at_once = max(1, SAMPLES_AT_ONCE // max(weights.numel(), 1))
-        counts = weights.new_zeros(len(epochs), layout.size, weights.shape[1])
+    def count(self, layout: CellOrder, epochs: Sequence[int], times: Tensor) -> Tensor:
+        """Count some epochs over all processes, ``[m, size, R]``, with times ``[N, R]`` of this process's samples."""
+        at_once = max(1, SAMPLES_AT_ONCE // max(times.numel(), 1))
+        counts = times.new_zeros(len(epochs), layout.size, times.shape[1])
         for some, part in zip(
             torch.split(torch.tensor(list(epochs)), at_once), torch.split(counts, at_once), strict=True
         ):
-            layout.add_(part, self.predictions[some].long(), self.target, weights)
+            layout.add_(part, self.predictions[some].long(), self.target, times)
         return self.sum(counts)
 
     def matrix(self, epoch: int) -> Tensor:
