@@ -10,6 +10,7 @@ python examples/adjustments.py 20  # 20 sets
 """
 
 import sys
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ from imbtorch.statistics.intervals import Interval
 CLASSES, SAMPLES, CONFIDENCE = (3, 10, 56), (300, 1000), (1.0, 2.0)
 MEASURES = {
     "balanced accuracy": imbtorch.balanced_accuracy,
-    "macro F1": imbtorch.f_score,
+    "macro F1": partial(imbtorch.f_score, average="macro"),
     "IAM": imbtorch.imbalance_accuracy,
 }
 TAUS = tuple(step / 8 for step in range(-16, 25))

@@ -46,7 +46,7 @@ import torchmetrics.classification as tm
 from torch.utils import benchmark
 
 import imbtorch
-from imbtorch import kernels
+from imbtorch.counting import kernels
 from imbtorch.papers import skew_map
 from imbtorch.statistics import bootstrap, posterior
 

@@ -18,6 +18,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -32,7 +33,7 @@ MEASURES: dict[str, Callable[[Tensor], Tensor]] = {
     "BA": imbtorch.balanced_accuracy,
     "IAM": imbtorch.imbalance_accuracy,
     "G-mean": imbtorch.geometric_mean,
-    "macro F1": imbtorch.f_score,
+    "macro F1": partial(imbtorch.f_score, average="macro"),
 }
 CASES = {2: (5, 10, 30, 100), 5: (5, 10, 30), 10: (5, 10, 30)}  # classes -> samples of the rarest class
 HARD = 0.5  # share of a sample's difficulty that stays over all epochs

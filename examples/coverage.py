@@ -60,7 +60,7 @@ AVERAGES: Measures = {
     "IAM": imbtorch.imbalance_accuracy,
     "CBA": imbtorch.class_balance_accuracy,
     "G-mean": imbtorch.geometric_mean,
-    "macro F1": imbtorch.f_score,
+    "macro F1": partial(imbtorch.f_score, average="macro"),
     "MCC": imbtorch.matthews_corrcoef,
 }
 OF_CLASSES: Measures = {

@@ -73,7 +73,7 @@ def binary(measure: Callable[..., Tensor]) -> Measure:
 MEASURES: dict[str, Measure] = {
     "accuracy": imbtorch.accuracy,
     "balanced accuracy": imbtorch.balanced_accuracy,
-    "macro F1": imbtorch.f_score,
+    "macro F1": functools.partial(imbtorch.f_score, average="macro"),
     "MCC": imbtorch.matthews_corrcoef,
     "CBA": imbtorch.class_balance_accuracy,
     "G-mean": imbtorch.geometric_mean,
@@ -217,7 +217,7 @@ def quickstart() -> Figure:
         names = runpy.run_path(str(Path(__file__).with_name("quickstart.py")))
     images, target = names["test"][:]
     values = []
-    for rule in (torch.nn.Identity(), names["rule"]):
+    for rule in (torch.nn.Identity(), names["sweep"].rule):
         with torch.no_grad():
             scores = rule(names["model"].net(images))
         counts = imbtorch.confusion_matrix(scores, target, "multiclass", num_classes=3)

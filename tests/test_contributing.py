@@ -173,7 +173,7 @@ def test_without_oracle_and_row_the_tests_refuse_it(copy):
     assert failed == {
         "test_facts_peers_and_cases_cover_the_catalogue",
         "test_catalogue_has_one_row_for_each_metric_and_measure",
-        "test_iba_takes_a_function_a_class_or_a_name",  # of which it asks the oracle
+        "test_iba_takes_a_function_or_a_name",  # of which it asks the oracle
     }
 
 
