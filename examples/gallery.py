@@ -316,7 +316,7 @@ def thresholds() -> Figure:
     _, target = eights()
     scores = predicted(LogisticRegression(max_iter=1000), "predict_proba")[:, 1].contiguous()
     figure, ax = plt.subplots(figsize=(WIDTH, 3.4), layout="constrained")
-    for measure in (imbtorch.FScore, imbtorch.GeometricMean):
+    for measure in ("f1", "gmean"):
         sweep = imbtorch.ThresholdSweep(measure)
         sweep.update(scores, target)
         sweep.compute()
