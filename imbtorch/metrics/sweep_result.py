@@ -709,7 +709,7 @@ class SweepResult(Result):
         >>> sweep.update(scores.repeat(5), torch.tensor([0, 0, 0, 1, 0, 1, 1, 1]).repeat(5))
         >>> print(sweep.table())
         class  positives  threshold   value                corrected
-        1             20        0.3  0.8889  0.8619 [0.7119, 0.9434]
+        1             20        0.3  0.8889  0.7750 [0.5964, 0.8926]
         value: f1 at the best threshold, corrected for the choice on the same samples (95 % interval)
         """
         task = self._settings.counting.task
