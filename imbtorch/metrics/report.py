@@ -296,13 +296,19 @@ class ImbalanceReport(SharedResult, LocalCounts):
             self._warn_if_dependent(None)
         values = self._settings.read(at)
         self._warn_of_few_samples(at)
-        if drawn and self._may_warn("no interval") and bool(counted.actual.any()):
-            low = {row: value for row, value in values.items() if row.bound == "low" and row.kind != "group"}
-            names = [replace(row, bound="").name for row, value in low.items() if bool(value.isnan())]
-            if names:
-                text = f"bounds are nan for values that depend on classes without targets: {first_names(names)}"
-                self._warn_once("no interval", f"{type(self).__name__}: {text}")
+        if drawn and bool(counted.actual.any()):
+            self._warn_of_missing_bounds(values)
         return self._keep(ReportResult(values, at, self._settings))
+
+    def _warn_of_missing_bounds(self, values: Mapping[Row, Tensor]) -> None:
+        """Warn of values without an interval, since they depend on classes without targets."""
+        if not self._may_warn("no interval"):
+            return
+        low = {row: value for row, value in values.items() if row.bound == "low" and row.kind != "group"}
+        names = [replace(row, bound="").name for row, value in low.items() if bool(value.isnan())]
+        if names:
+            text = f"bounds are nan for values that depend on classes without targets: {first_names(names)}"
+            self._warn_once("no interval", f"{type(self).__name__}: {text}")
 
     def _warn_of_few_samples(self, at: Snapshot) -> None:
         """Warn if one error more in a class would change a value at the prevalence far more than in the counts."""

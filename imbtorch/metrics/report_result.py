@@ -12,6 +12,7 @@ from torch import Tensor
 
 from imbtorch.counts import Counts, confusion_counts, mapped, margins
 from imbtorch.metrics.base import NO_BUCKETS, UNSURE
+from imbtorch.readings.averaging import AveragedMeasure
 from imbtorch.readings.buckets import ONE_BUCKET
 from imbtorch.readings.groups import comparable_groups
 from imbtorch.readings.readings import ENDS, LEVEL, Readings, values_of_classes
@@ -150,29 +151,8 @@ class ReportResult(Result):
         """
         if head is not None and (isinstance(head, bool) or not isinstance(head, int) or head < 1):
             raise ValueError(f"head must be the number of classes to print, 1 or more, got {head!r}")
-        settings, at = self._settings, self._at.whole
-        rows = {row: value.item() for row, value in self._rows.items()}
-        columns = settings.per_class or {key: of_name(key, settings.counting) for key in ("recall", "precision")}
-        more = {row: value for row, value in settings.values.items() if row.kind == "overall" and settings.groups}
-        more |= {} if settings.per_class else values_of_classes(columns, settings.class_names)
-        added = replace(settings, values=more, bounded=(), per_group=tuple(settings.measures)).read(at)
-        rows |= {row: value.item() for row, value in added.items()}
-
-        blocks: dict[str, dict[str, dict[str, Any]]] = {"class": {}, "class group": {}, "group": {}, "measure": {}}
-        counted, positive = margins(at.counts), 1 if settings.counting.task == "multilabel" else slice(None)
-        supports = zip(counted.actual[..., positive].tolist(), counted.predicted[..., positive].tolist(), strict=True)
-        for name, (support, predicted) in zip(settings.class_names, supports, strict=True):
-            blocks["class"][name] = {"support": support, "predicted": predicted}
-        if at.groups is not None:
-            samples, _ = comparable_groups(settings.counting, at.groups)
-            for name, size in zip(settings.groups, samples.tolist(), strict=True):
-                blocks["group"][name] = {"support": size}
-        for row, cell in _cells(rows).items():
-            if row.kind == "overall":
-                blocks["measure"][row.measure] = {"all": cell}
-            elif row.kind in blocks:
-                blocks[row.kind].setdefault(row.of, {})[row.measure] = cell
-
+        settings, columns = self._settings, self._columns
+        blocks = self._blocks()
         directions = {key: each.higher_is_better for key, each in (*settings.measures.items(), *columns.items())}
         if sort is not None:
             known = list(next(iter(blocks["class"].values())))
@@ -184,9 +164,38 @@ class ReportResult(Result):
             blocks["group"] = _worst_first(blocks["group"], directed, directions[directed])
         return Table(
             {kind: found for kind, found in blocks.items() if found},
-            tuple(filter(None, [baseline_line(*settings.baseline(at))])),
+            tuple(filter(None, [baseline_line(*settings.baseline(self._at.whole))])),
             printed={"group": FEW} | ({} if head is None else {"class": head}),
         )
+
+    @property
+    def _columns(self) -> dict[str, AveragedMeasure]:
+        """Measures in the columns of the classes."""
+        settings = self._settings
+        return settings.per_class or {key: of_name(key, settings.counting) for key in ("recall", "precision")}
+
+    def _blocks(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """Return the blocks of the table, with values of classes and groups that are not reported."""
+        settings, at = self._settings, self._at.whole
+        more = {row: value for row, value in settings.values.items() if row.kind == "overall" and settings.groups}
+        more |= {} if settings.per_class else values_of_classes(self._columns, settings.class_names)
+        added = replace(settings, values=more, bounded=(), per_group=tuple(settings.measures)).read(at)
+
+        blocks: dict[str, dict[str, dict[str, Any]]] = {"class": {}, "class group": {}, "group": {}, "measure": {}}
+        counted, positive = margins(at.counts), 1 if settings.counting.task == "multilabel" else slice(None)
+        supports = zip(counted.actual[..., positive].tolist(), counted.predicted[..., positive].tolist(), strict=True)
+        for name, (support, predicted) in zip(settings.class_names, supports, strict=True):
+            blocks["class"][name] = {"support": support, "predicted": predicted}
+        if at.groups is not None:
+            samples, _ = comparable_groups(settings.counting, at.groups)
+            for name, size in zip(settings.groups, samples.tolist(), strict=True):
+                blocks["group"][name] = {"support": size}
+        for row, cell in _cells({**self._rows, **added}).items():
+            if row.kind == "overall":
+                blocks["measure"][row.measure] = {"all": cell}
+            elif row.kind in blocks:
+                blocks[row.kind].setdefault(row.of, {})[row.measure] = cell
+        return blocks
 
     def plot(self, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw the confusion matrix with the recall of each class beside its row.

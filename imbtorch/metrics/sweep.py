@@ -329,7 +329,9 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         """Warn if the samples of one bin could change AUC or average precision too much."""
         if self._histogram.grid.name != DEFAULT or not self._may_warn("crowded"):
             return
-        lost, held = unresolved(histogram), double(histogram).sum(-2)
+        of_labels = histogram.reshape(-1, *histogram.shape[-2:])
+        lost = torch.cat([unresolved(some) for some in of_labels.split(LABELS_AT_ONCE)])
+        held = of_labels.sum(-2).double()
         lost = torch.where(held >= CROWD, lost, 0.0).flatten()
         place = lost.argmax()
         most, samples, place = torch.stack((lost[place], held.flatten()[place], place)).tolist()
@@ -448,6 +450,7 @@ M = TypeVar("M")
 DEFAULT = Grid.of(None, False).name
 TOLERANCE = 0.002  # error of an area that needs no warning
 CROWD = 100  # number of samples in a bin from which to warn
+LABELS_AT_ONCE = 16  # number of histograms in memory at a time, 1 MB each with what is computed of it
 
 
 def _checked_also(also: Sequence[Also]) -> tuple[str, ...]:
