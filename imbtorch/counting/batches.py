@@ -42,7 +42,7 @@ FAULTS = (
     "NaN scores",
     "probabilities outside [0, 1]",
     "probabilities that do not sum to 1",
-    "weights that are negative or not finite",
+    "negative or infinite weights or frequencies",
     "groups out of range",
 )
 

@@ -150,9 +150,9 @@ def value_message(
         case "probabilities that do not sum to 1":
             over = "both classes" if task == "binary" else "the classes"
             return f"preds must be probabilities that sum to 1 over {over}, got other sums {many}; {remedy}"
-        case "weights that are negative or not finite" if not values.is_floating_point():
+        case "negative or infinite weights or frequencies" if not values.is_floating_point():
             return f"frequency must not be negative, got {value} {many}; it is the number of samples of a row"
-        case "weights that are negative or not finite":
+        case "negative or infinite weights or frequencies":
             return (
                 f"weight must be finite and not negative, got {value:.6g} {many}; pass weight 0 to leave a sample out"
             )

@@ -58,6 +58,7 @@ __all__ = [
 # the next sample without one, and the number of samples that came with an id or have several positions.
 SEEN = ("samples", "dependent")
 FEW_CELLS = 6_000_000  # cells up to which labels have buckets by default: 48 MB
+MOST = 2**62  # samples in a cell, of which two processes sum without overflow
 MANY_CELLS = 1_000_000  # cells up to which a state is copied to the host as a whole: 8 MB
 MOST_CELLS = 60_000_000  # cells of all buckets that a state may have: 480 MB
 UNEVEN = 0.01  # largest deviation from 1 of the sum of the probabilities of both classes
@@ -153,7 +154,8 @@ class Counting:
         if clusters and self.layout == "margins":
             raise ValueError("clusters=True is for intervals, which need the whole matrix; use state='matrix'")
         if clusters and BUCKETS * self.cells > MOST_CELLS:
-            taken, counted = 8e-6 * BUCKETS * self.cells, "groups" if self.groups else "classes"
+            taken, several = 8e-6 * BUCKETS * self.cells, "classes" if self.num_labels is None else "labels"
+            counted = "groups" if self.groups else several
             raise ValueError(
                 f"clusters=True keeps {BUCKETS} matrices, which take {taken:,.0f} MB here; count fewer {counted}, or "
                 "resample the clusters yourself with imbtorch.statistics.bootstrap(..., clusters=True)"
@@ -461,7 +463,10 @@ class Counting:
         added = wide.to(state.dtype)
         if self.layout == "margins":
             added = torch.stack((added.diagonal(dim1=-2, dim2=-1), added.sum(-1), added.sum(-2)), -2)
-        state[: self.cells] += added.reshape(-1).to(state.device)
+        added = added.reshape(-1).to(state.device)
+        if not self.weighted and bool((added > MOST - state[: self.cells]).any()):
+            raise ValueError(f"counts must not add up to more than 2**62 in a cell, got {wide.max().item():g} more")
+        state[: self.cells] += added
 
     def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
         """Add a batch to a state in place; see :func:`imbtorch.counting.batches.add_batch`.

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -31,11 +32,12 @@ from imbtorch.compat import (
     warn_once,
 )
 from imbtorch.counting.sampler import ExactBatchSampler
-from imbtorch.lightning.base import Callback, is_fitting, shared_results
+from imbtorch.lightning.base import Callback, is_fitting, reports, shared_results
+from imbtorch.measures.traits import by_any_name
 from imbtorch.metrics.base import CountsMetric
 from imbtorch.metrics.deciding import DecidingSweep
 from imbtorch.metrics.shared_result import ReportedValue, SharedResult
-from imbtorch.metrics.state import SyncedMetric
+from imbtorch.metrics.state import RunningTraining, SyncedMetric
 from imbtorch.rules import LogitAdjustment, Threshold
 from imbtorch.suggestions import nearest_name, one_slip_apart
 
@@ -55,6 +57,10 @@ class _Guard:
         self._ignored: list[Any] = []  # filters that suppress a warning of Lightning
         self._replaces_lightnings_warning = False
         self._held: dict[str, int] = {}  # path of a metric -> its updates when this epoch or evaluation began
+        self._updated: dict[str, str] = {}  # path of a metric -> stage whose first batch updated it last
+        self._resumes = False  # True until the first validation of a fit from a checkpoint has ended
+        self._batches = 0  # number of batches of this evaluation
+        self._counted: set[str] = set()  # paths of the metrics that its first batch updated
         self._compared_names = False
         # monitor, and whether it is compared by batches -> names of the metrics that it always equalled, and its values
         self._equals: dict[tuple[str, bool], tuple[set[str] | None, set[float]]] = {}
@@ -64,6 +70,8 @@ class _Guard:
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Check that counts are summed over the right processes, before the first batch."""
         self._check_processes(trainer, pl_module)
+        self._resumes = bool(trainer.ckpt_path)
+        RunningTraining.watched = WeakSet(metric for _, metric in _metrics(pl_module))
 
     def _check_processes(self, trainer: Any, module: nn.Module) -> None:
         """Raise if several processes cannot sum their counts; warn if some of them get the same samples."""
@@ -99,6 +107,7 @@ class _Guard:
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Let Lightning's warnings through again, once the loaders are made; check processes if nothing is trained."""
         self._stop_ignoring()
+        self._batches, self._counted = 0, set()
         if not is_fitting(trainer):
             self._check_processes(trainer, pl_module)
 
@@ -107,6 +116,7 @@ class _Guard:
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Let Lightning's warnings through again, also if nothing was validated; let sweeps decide again."""
         self._stop_ignoring()
+        RunningTraining.epoch = None
         _let_sweeps_decide(pl_module, True)
         self._held, self._compared_names = {}, False
 
@@ -151,6 +161,7 @@ class _Guard:
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         """Note which metrics hold counts before the first batch."""
+        self._batches += 1
         if batch_idx == dataloader_idx == 0:
             self._held = _updates(pl_module)
 
@@ -176,7 +187,18 @@ class _Guard:
     def _warn_of_earlier_counts(self, trainer: Any, module: nn.Module, stage: str) -> None:
         for path, updates in _updates(module).items() if self._is_first(trainer) else ():
             before = self._held.get(path, 0)
-            if 0 < before < updates:
+            if updates <= before:
+                continue
+            other, self._updated[path] = self._updated.get(path, stage), stage
+            self._counted.add(path)
+            if before and other != stage:
+                self._warn(
+                    trainer,
+                    f"two stages {path}",
+                    f"self.{path} was updated in {other} and now in {stage}, without a reset in between, so that its "
+                    "values are of the samples of both. Give each stage a metric of its own, such as a clone() of it",
+                )
+            elif before:
                 self._warn(
                     trainer,
                     f"piled up {path}",
@@ -192,6 +214,7 @@ class _Guard:
         A metric that held earlier counts keeps them all. So do metrics of training, whose epoch may be resumed.
         """
         self._stop_ignoring()
+        RunningTraining.epoch = None
         _let_sweeps_decide(pl_module, True)
         for path, metric in _metrics(pl_module):
             if not trainer.training and self._held.get(path) == 0:
@@ -213,6 +236,8 @@ class _Guard:
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Hand rules to averaged models; check the values that validation logged, and the samples that it saw."""
         _hand_rules_to_averages(trainer, pl_module)
+        self._check_resets(trainer, pl_module)
+        self._warn_of_missing_batches(trainer, pl_module)
         if is_fitting(trainer):
             self._check_run(trainer, pl_module)
             self._compare_plain_monitors(trainer, pl_module)
@@ -225,6 +250,7 @@ class _Guard:
 
     def on_test_end(self, trainer: Any, pl_module: Any) -> None:
         """Check the values that the test logged, and the samples that it saw."""
+        self._check_resets(trainer, pl_module)
         if self._is_first(trainer):
             self._warn_of_shared_metrics(trainer, dict(_logged_metrics(trainer)))
         if self._replaces_lightnings_warning:
@@ -232,6 +258,7 @@ class _Guard:
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Check values that the module logged at the end of the last epoch, after this callback was called."""
+        RunningTraining.epoch = id(trainer), trainer.current_epoch
         self._check_run(trainer, pl_module)
         self._compare_plain_monitors(trainer, pl_module)
 
@@ -303,7 +330,9 @@ class _Guard:
                     f"{unknown}, but {slips[0]!r} was logged. Write {who}(monitor={slips[0]!r}, mode={right!r}). "
                     "(IMBTORCH_MONITOR_GUARD=0 switches this check off.)"
                 )
-            if similar := _similar_name(key, metrics):
+            if remedy := _reportable(key, module):
+                self._warn(trainer, f"{key} of {who} not reported", f"{unknown}. {remedy}")
+            elif similar := _similar_name(key, metrics):
                 self._warn(trainer, f"{key} of {who} unknown", f"{unknown}; did you mean {similar!r}?")
 
     def _check_logged_reports(self, trainer: Any, module: nn.Module) -> None:
@@ -317,12 +346,35 @@ class _Guard:
                     f"name; write {call}"
                 )
 
+    def _warn_of_missing_batches(self, trainer: Any, module: nn.Module) -> None:
+        """Warn if a fit went on in the middle of a validation, without the counts of the batches before."""
+        if not is_fitting(trainer) or trainer.sanity_checking or not self._resumes:
+            return
+        self._resumes, batches = False, sum(trainer.num_val_batches)
+        if self._batches < batches < math.inf and any(True for _ in _metrics(module)):
+            self._warn(
+                trainer,
+                "resumed",
+                f"this fit went on in the middle of a validation, of which it saw {self._batches} of {batches} "
+                "batches, so its values are not of all samples; those of the next one are",
+            )
+
+    def _check_resets(self, trainer: Any, module: nn.Module) -> None:
+        """Raise if a metric that this evaluation updated was reset after it was logged, before it was computed."""
+        counters = {id(_counter_of(value)): name for name, value in _logged_metrics(trainer)}
+        for path, metric in _metrics(module):
+            if id(metric) in counters and path in self._counted and not metric.update_count:
+                raise ValueError(
+                    f"self.{path} was reset after it was logged and before Lightning computed it, so that "
+                    f"{counters[id(metric)]!r} is a value of no samples. Leave out self.{path}.reset(); Lightning "
+                    "resets what is logged"
+                )
+
     def _warn_of_shared_metrics(self, trainer: Any, metrics: Mapping[str, LoggedMetric]) -> None:
         loaders: dict[int, set[str]] = {}
         for name, value in metrics.items():
             if "/dataloader_idx_" in name:
-                counter = value.report if isinstance(value, ReportedValue) else value
-                loaders.setdefault(id(counter), set()).add(name.rpartition("_")[2])
+                loaders.setdefault(id(_counter_of(value)), set()).add(name.rpartition("_")[2])
         if any(len(indices) > 1 for indices in loaders.values()):
             self._warn(
                 trainer,
@@ -466,6 +518,11 @@ def _logged_metrics(trainer: Any) -> Iterator[tuple[str, LoggedMetric]]:
                 yield name, inside[0]
 
 
+def _counter_of(value: LoggedMetric) -> SyncedMetric:
+    """Return the metric that counts: the report of a reported value, or the metric itself."""
+    return value.report if isinstance(value, ReportedValue) else value
+
+
 def _sums_over_all(metric: SyncedMetric) -> bool:
     """Return whether a metric sums over all processes, without processes or functions of the user's choice."""
     default = metric.distributed_available_fn is jit_distributed_available
@@ -484,7 +541,8 @@ def _monitors(trainer: Any) -> Iterator[tuple[str, str, str]]:
     for callback in trainer.callbacks:
         key, mode = getattr(callback, "monitor", None), getattr(callback, "mode", None)
         if isinstance(key, str) and mode in ("min", "max"):
-            yield type(callback).__name__, key, mode
+            name = type(callback).__name__
+            yield "ModelCheckpoint" if name == "TiesCheckpoint" else name, key, mode  # as most users import it
     for config in trainer.lr_scheduler_configs:
         if isinstance(config.scheduler, ReduceLROnPlateau) and isinstance(config.monitor, str):
             yield type(config.scheduler).__name__, config.monitor, config.scheduler.mode
@@ -527,6 +585,18 @@ def _similar_name(key: str, metrics: Mapping[str, LoggedMetric]) -> str | None:
         if key in names or near is not None:
             return names[near or key]
     return None
+
+
+def _reportable(key: str, module: nn.Module) -> str:
+    """Return how a report of the module would log a name that it does not log now; empty if it cannot."""
+    for path, report in reports(module):
+        if not key.startswith(report.prefix) or not key.endswith(report.postfix):
+            continue
+        measure, _, name = key.removeprefix(report.prefix).removesuffix(report.postfix).partition("/")
+        argument = "per_class" if name in report.class_names else "measures"
+        if measure in by_any_name() and (name in report.class_names or not name):
+            return f"self.{path} logs it if it is built with {argument}=[..., {measure!r}]"
+    return ""
 
 
 def _plain_values(trainer: Any, of_batch: bool) -> dict[str, float]:

@@ -452,9 +452,10 @@ def _forward_through_update(metric: CountsMetric, *args: Any, **kwargs: Any) -> 
     """Count a batch with the ``update`` of a subclass, and return the value of what it counted."""
     if metric._is_synced:
         raise TorchMetricsUserError(SYNCED)
-    before = metric._state.clone()
+    before, updates = metric._state.clone(), metric._update_count
     metric.update(*args, **kwargs)
-    return metric._value_of_a_batch(metric._counter, metric._state - before)
+    was_reset = metric._update_count <= updates
+    return metric._value_of_a_batch(metric._counter, metric._state - (0 if was_reset else before))
 
 
 def _are_one_hot(metric: CountsMetric, preds: Tensor, target: Tensor) -> bool:
@@ -528,7 +529,8 @@ class LocalCounts(TaskOptions, CountsMetric):
 
         Raises:
             ValueError: for another shape, for counts that are negative or not whole, and for a metric with clusters,
-                whose counts would need to be known for each cluster.
+                whose counts would need to be known for each cluster; and for cells that would exceed 2**62.
+            RuntimeError: for a metric that shares the counts of another one in a ``MetricCollection``.
             TypeError: for anything but a dense tensor.
 
         >>> from imbtorch import Accuracy
@@ -537,6 +539,11 @@ class LocalCounts(TaskOptions, CountsMetric):
         >>> metric.compute()
         tensor(0.9000)
         """
+        if not self._owned:
+            raise RuntimeError(
+                f"this {type(self).__name__} follows another metric of its MetricCollection, whose next update would "
+                "replace the added counts; build MetricCollection(..., compute_groups=False)"
+            )
         self._counting.add_counts_(self._writable(exclusive=True), counts)
         self._note_update()
 

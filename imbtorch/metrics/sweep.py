@@ -330,7 +330,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         if self._histogram.grid.name != DEFAULT or not self._may_warn("crowded"):
             return
         of_labels = histogram.reshape(-1, *histogram.shape[-2:])
-        lost = torch.cat([unresolved(some) for some in of_labels.split(LABELS_AT_ONCE)])
+        lost = torch.cat([unresolved(some) for some in torch.split(of_labels, LABELS_AT_ONCE)])
         held = of_labels.sum(-2).double()
         lost = torch.where(held >= CROWD, lost, 0.0).flatten()
         place = lost.argmax()

@@ -1,5 +1,6 @@
 """The guard of monitored values, with real trainers: right checkpoints, right directions, nothing counted twice."""
 
+import contextlib
 import math
 import os
 import pickle
@@ -7,6 +8,7 @@ import re
 import signal
 import types
 import warnings
+from functools import partial
 
 import lightning
 import pytest
@@ -994,6 +996,111 @@ def test_the_guard_knows_metrics_of_scores():
         fit(module(lambda made: made.log("val_auc", made.auc)), [ModelCheckpoint(monitor="val_auc")])
     with pytest.warns(UserWarning, match=r"self\.auc still held \d+ earlier updates when this validation began"):
         fit(module(lambda made: made.log("other", made.auc.compute())))
+
+
+def count_in_training(module, index):
+    module.counted(module.val, index)
+
+
+@EVERY_PACKAGE
+def test_a_report_that_training_updates_too_is_told_once(package):
+    """Its first values are of 80 samples, 40 of them of training."""
+    with listening() as told:
+        fit(scripted(package)(training_step=count_in_training), package=package, num_sanity_val_steps=0)
+    (text,) = told
+    assert text.startswith("self.val was updated in training and now in validation, without a reset in between")
+
+
+def reset_after_logging(module):
+    module.log_dict(module.val)
+    module.val.reset()
+
+
+@EVERY_PACKAGE
+@pytest.mark.parametrize("stage", ["fit", "validate", "test"])
+def test_a_reset_between_logging_and_computing_raises(package, stage):
+    module = scripted(package)(on_validation_epoch_end=reset_after_logging)
+    module.test_step, module.on_test_epoch_end = module.validation_step, module.on_validation_epoch_end
+    trainer = package.Trainer(**QUIET, logger=False, enable_checkpointing=False, max_epochs=1, num_sanity_val_steps=0)
+    run = partial(trainer.fit, module, indices(), indices()) if stage == "fit" else None
+    run = run or partial(getattr(trainer, stage), module, indices())
+    told = r"self\.val was reset after it was logged and before.*'val_[\w/]+' is a value of no samples"
+    with pytest.warns(UserWarning, match="has counted no sample"), pytest.raises(ValueError, match=told):
+        run()
+
+
+@EVERY_PACKAGE
+@pytest.mark.parametrize("resets", [True, False])
+def test_a_report_outside_the_module_that_nothing_resets_is_told_once(package, resets):
+    """A plain list hides its reports from Lightning and from the guard."""
+    report = ImbalanceReport("binary")
+    totals = []
+
+    def compute(module):
+        for _ in range(2):  # twice in an epoch is no mistake
+            module.log("iam", report.compute()["iam"])
+        totals.append(int(report.counts().sum()))
+        if resets or module.trainer.sanity_checking:
+            report.reset()
+
+    with listening() as told:
+        fit(
+            scripted(package)(
+                validation_step=lambda module, index, _: module.counted(report, index), on_validation_epoch_end=compute
+            ),
+            package=package,
+            num_sanity_val_steps=1,
+        )
+    assert totals == ([10, 40, 40, 40] if resets else [10, 40, 80, 120])
+    assert len(told) == (0 if resets else 1)
+    assert all("was computed in an earlier epoch of this training and not reset since" in text for text in told)
+
+
+@EVERY_PACKAGE
+@pytest.mark.parametrize(
+    ("key", "remedy"),
+    [("val_f1/1", r"per_class=\[\.\.\., 'f1'\]"), ("val_rci", r"measures=\[\.\.\., 'rci'\]"), ("val_f1/damp", None)],
+)
+def test_a_monitor_of_a_value_that_the_report_could_make_says_how(key, remedy, package, tmp_path):
+    with listening() as told, contextlib.suppress(Exception):  # Lightning's own error follows
+        fit(scripted(package)(), [CALLBACKS[package].ModelCheckpoint(tmp_path, monitor=key, mode="max")], package)
+    found = [text for text in told if "self.val logs it if it is built with" in text]
+    assert len(found) == (remedy is not None)
+    assert all(re.search(remedy, text) for text in found)
+
+
+def test_errors_name_our_checkpoint_as_it_is_imported(tmp_path):
+    from imbtorch.lightning import ModelCheckpoint as Ours
+
+    with pytest.raises(ValueError, match=r"^ModelCheckpoint\(monitor='val_iam'\) has mode='min'"):
+        fit(scripted(lightning)(), [Ours(tmp_path, monitor="val_iam", mode="min")])
+
+
+@EVERY_PACKAGE
+def test_a_validation_that_resumes_in_the_middle_says_that_samples_lack(package, tmp_path):
+    """Lightning #19549: a checkpoint that is written during validation resumes there, without the counts."""
+    path, seen = tmp_path / "stopped.ckpt", []
+
+    def stop(module, index, _):
+        seen.append(len(index))
+        module.counted(module.val, index)
+        if module.current_epoch == 1 and len(seen) == 6:
+            module.trainer.save_checkpoint(path)
+
+    fit(scripted(package)(validation_step=stop), package=package, num_sanity_val_steps=0)
+    assert path.exists()
+    module = scripted(package)()
+    trainer = package.Trainer(**QUIET, logger=False, enable_checkpointing=False, max_epochs=3, num_sanity_val_steps=0)
+    counts = []
+    module.hooks["on_validation_epoch_end"] = lambda module: (
+        module.log_dict(module.val),
+        counts.append(int(module.val.counts().sum())),
+    )
+    with listening() as told:
+        trainer.fit(module, indices(), indices(), ckpt_path=path, weights_only=False)
+    assert counts == [30, 40]
+    (text,) = told
+    assert "went on in the middle of a validation, of which it saw 3 of 4 batches" in text
 
 
 def log_as_one(name, **options):

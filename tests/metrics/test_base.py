@@ -590,6 +590,42 @@ def test_counts_that_cannot_be_added(arguments, counts, error, text):
     assert not metric.update_called
 
 
+def test_added_counts_do_not_overflow():
+    metric, half = Accuracy("binary"), torch.tensor([[2**61, 0], [2**60, 2**61]])
+    metric.add(half)
+    metric.add(half)
+    assert_equal(metric.compute(), 4 / 5)
+    with pytest.raises(ValueError, match=r"must not add up to more than 2\*\*62 in a cell, got 7 more"):
+        metric.add(torch.tensor([[7, 0], [0, 0]]))
+    assert metric.local_confmat.tolist() == [[2**62, 0], [2**61, 2**62]]
+
+
+def test_counts_are_not_added_where_the_next_update_of_a_collection_would_replace_them():
+    preds, target = torch.tensor([0, 1, 1, 0]), torch.tensor([0, 1, 0, 1])
+    collection = MetricCollection([Accuracy("binary"), imbtorch.FScore("binary")])
+    for _ in range(2):
+        collection.update(preds, target)
+    with pytest.raises(RuntimeError, match=r"follows another metric.*MetricCollection\(\.\.\., compute_groups=False\)"):
+        collection["FScore"].add(torch.eye(2))
+    alone = MetricCollection([Accuracy("binary"), imbtorch.FScore("binary")], compute_groups=False)
+    alone.update(preds, target)
+    alone["FScore"].add(10 * torch.eye(2))
+    alone.update(preds, target)
+    assert alone["FScore"].local_confmat.tolist() == [[12, 2], [2, 12]]
+    assert alone["Accuracy"].local_confmat.tolist() == [[2, 2], [2, 2]]
+
+
+def test_forward_of_an_update_that_resets_returns_the_value_of_its_batch():
+    class LastBatch(Accuracy):
+        def update(self, preds, target):
+            self.reset()
+            super().update(preds, target)
+
+    metric = LastBatch("binary")
+    assert metric(torch.tensor([0, 1, 1, 1]), torch.tensor([0, 1, 1, 0])) == 3 / 4
+    assert metric(torch.tensor([0, 1]), torch.tensor([0, 0])) == 1 / 2
+
+
 def test_one_hot_predictions_and_targets_are_told():
     """They are a legal layout of positions, whose value is far from that of the classes."""
     target = torch.nn.functional.one_hot(torch.tensor([0, 1, 2, 0, 1, 2]), 3)
