@@ -6,7 +6,7 @@ import functools
 import inspect
 import operator
 import reprlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, cast, get_args
 
@@ -32,6 +32,7 @@ __all__ = [
     "computed_on_cpu",
     "cpu_by_default",
     "group_of_each",
+    "in_class_order",
     "real_number",
     "refuse_arguments_of_others",
     "refuses_arguments_of_others",
@@ -65,6 +66,34 @@ def refuse_arguments_of_others(name: str, given: Iterable[str]) -> None:
     if known:
         remedies = "; ".join(f"{argument}: {ELSEWHERE[argument]}" for argument in known)
         raise TypeError(f"{name} takes no {', '.join(known)}. {remedies}")
+
+
+def in_class_order(
+    argument: str,
+    given: Mapping[str, float] | Sequence[float] | Tensor,
+    class_names: Sequence[str],
+    optional: Collection[str] = (),
+) -> Sequence[float] | Tensor:
+    """Return the numbers of a mapping of class names in the order of the classes; anything else as it is.
+
+    Args:
+        argument: name of the argument, for errors.
+        given: name of a class -> number.
+        class_names: names of all classes.
+        optional: names that may be missing; their number is then 0.
+
+    Raises:
+        ValueError: unless the mapping names each class, and no other.
+    """
+    if not isinstance(given, Mapping):
+        return given
+    missing = [name for name in class_names if name not in given and name not in optional]
+    unknown = [name for name in given if name not in class_names]
+    if missing or unknown:
+        raise ValueError(
+            f"{argument} must name every class; missing are {missing}, not among class_names are {unknown}"
+        )
+    return [given.get(name, 0.0) for name in class_names]
 
 
 def refuses_arguments_of_others(function: Callable[P, R]) -> Callable[P, R]:

@@ -19,6 +19,8 @@ def check_tensor(name: str, value: object) -> None:
         remedy = f"; use torch.as_tensor({name})"
         if value is None or isinstance(value, (str, Mapping)):
             remedy = ""
+        elif isinstance(value, (list, tuple)) and any(isinstance(each, str) for each in value):
+            remedy = "; imbtorch.report(preds=..., target=...) takes names of classes"
         elif isinstance(value, (list, tuple)) and any(isinstance(each, Tensor) for each in value):
             remedy = f"; use torch.stack({name})"
         elif callable(value):

@@ -13,6 +13,7 @@ from typing_extensions import Unpack
 
 from imbtorch.compat import warn_caller
 from imbtorch.counting.adjusted_margins import AdjustedMargins
+from imbtorch.counting.arguments import in_class_order
 from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Margins, evaluated
 from imbtorch.metrics.adjustment_result import (
@@ -38,6 +39,8 @@ __all__ = ["LogitAdjustmentSweep"]
 
 FROM, STEPS, PER_UNIT = -2, 41, 8  # default taus: 41 from -2 in steps of an eighth, to 3
 LARGE = 100_000_000  # bytes of a state above which the constructor warns
+APART = 0.3  # total variation between prior and samples from which their order may be wrong
+ALIKE = 0.1  # total variation between both, each sorted, below which it is
 SHOWN = 10  # most shares of the prior that the repr shows
 
 
@@ -90,7 +93,8 @@ class LogitAdjustmentSweep(DecidingSweep):
     Args:
         measure: name in the catalogue such as ``"balanced_accuracy"``, function of :class:`~imbtorch.Margins`
             ``[..., K]``, or ``functools.partial`` of one. Measures that need the whole matrix are refused.
-        prior: ``[K]`` number or share of the training samples of each class, in any unit; all must be positive.
+        prior: ``[K]`` number or share of the training samples of each class, in any unit; all must be positive. With
+            ``class_names`` also a dict of class name -> number.
         at_least: name of a value -> least value, such as ``{"accuracy": 0.9, "recall/fraud": 0.8}``; ``tau`` is chosen
             within these floors. By default none.
         taus: multiples to try; 0, the plain rule, is always among them. By default -2 to 3 in steps of .125.
@@ -135,7 +139,7 @@ class LogitAdjustmentSweep(DecidingSweep):
     def __init__(
         self,
         measure: Measured,
-        prior: Tensor | Sequence[float],
+        prior: Tensor | Sequence[float] | Mapping[str, float],
         *,
         at_least: Mapping[str, float] | None = None,
         taus: Tensor | Sequence[float] | None = None,
@@ -150,7 +154,8 @@ class LogitAdjustmentSweep(DecidingSweep):
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
         names = None if class_names is None else checked_names(class_names)
-        shares = checked_prior(prior, names).cpu().double()
+        given = in_class_order("prior", prior, names or ())
+        shares = checked_prior(given, names).cpu().double()
         if names is not None and len(names) != len(shares):
             raise ValueError(f"class_names holds {len(names)} names for the {len(shares)} classes of prior; name each")
         counting = Counting.of("multiclass", len(shares), None, 0.5, logits, ignore_index)
@@ -238,6 +243,7 @@ class LogitAdjustmentSweep(DecidingSweep):
         buckets = self._adjusted.of_buckets(state)
         actual = buckets.actual.sum((0, 1))
         self._report_problems(self._adjusted.faults(state), actual)
+        self._warn_of_another_order(actual)
         result, problem = self._result(buckets)
         if problem and bool(actual.any()):
             logged = result[Row("value", None).name].item()
@@ -251,6 +257,24 @@ class LogitAdjustmentSweep(DecidingSweep):
                 "lie beyond it; pass taus= that reach further",
             )
         return self._keep_choice(result, actual.sum().item())
+
+    def _warn_of_another_order(self, actual: Tensor) -> None:
+        """Warn if the prior fits the classes of the samples in another order than that of the classes."""
+        if not self._may_warn("order") or not bool(actual.any()):
+            return
+        prior, shares = self._settings.prior, actual.double() / actual.sum()
+        apart, sorted_apart = (
+            (one - other).abs().sum().item() / 2
+            for one, other in ((prior, shares), (prior.sort().values, shares.sort().values))
+        )
+        if apart > APART and sorted_apart < ALIKE:
+            largest = [self.class_names[int(each.argmax())] for each in (prior, shares)]
+            self._warn_once(
+                "order",
+                f"{type(self).__name__}: prior fits the samples in another order of the classes only: its largest "
+                f"number is that of class {largest[0]!r}, and most samples are of class {largest[1]!r}; pass prior in "
+                "the order of the classes, such as torch.bincount(labels, minlength=K)",
+            )
 
     # --- the last result --------------------------------------------------------------------------------------------
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
+from imbtorch.counting.arguments import in_class_order
 from imbtorch.counting.tasks import Counting, Layout, Task, Thresholds
 from imbtorch.counts import Counts, Margins, double, mapped, ratio, sums
 from imbtorch.measures.traits import by_any_name, by_key
@@ -213,6 +215,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         postfix: str = "",
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
+        _refuse_misspelt(type(self), kwargs)
         group_names = checked_group_names(groups)
         _check_together(bool(intervals), state, weighted, group_names, per_group)
         names = None if class_names is None else checked_names(class_names)
@@ -489,6 +492,14 @@ class ImbalanceReport(SharedResult, LocalCounts):
         return f"{super()._settings_text()} {canonical((measures, self.class_names, self.keys()))}"
 
 
+def _refuse_misspelt(cls: type, given: Iterable[str]) -> None:
+    """Raise TypeError for an unknown argument that is similar to one of a class, before other errors hide it."""
+    for name in given:
+        meant = did_you_mean(name, inspect.signature(cls).parameters)
+        if meant and name not in TorchmetricsArguments.__annotations__:
+            raise TypeError(f"{cls.__name__} has no argument {name!r}{meant}")
+
+
 def _checked_prevalence(
     prevalence: Mapping[str, float] | Sequence[float] | Tensor, counting: Counting, class_names: Sequence[str]
 ) -> Tensor:
@@ -498,17 +509,9 @@ def _checked_prevalence(
             "prevalence needs the whole matrix for more than two classes, because margins do not show which classes "
             "the errors of each class were predicted as; use state='matrix'"
         )
-    if isinstance(prevalence, Mapping):
-        ignored = None if counting.task == "multilabel" else counting.ignored_class
-        optional = set() if ignored is None else {class_names[ignored]}
-        missing = [name for name in class_names if name not in optional.union(prevalence)]
-        unknown = [name for name in prevalence if name not in class_names]
-        if missing or unknown:
-            raise ValueError(
-                f"prevalence must name every class; missing are {missing}, not among class_names are {unknown}"
-            )
-        prevalence = [prevalence.get(name, 0.0) for name in class_names]
-    return counting.checked_prevalence(prevalence)
+    ignored = None if counting.task == "multilabel" else counting.ignored_class
+    optional = () if ignored is None else (class_names[ignored],)
+    return counting.checked_prevalence(in_class_order("prevalence", prevalence, class_names, optional))
 
 
 def _check_together(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
+from imbtorch.counting.arguments import in_class_order
 from imbtorch.counting.histogram import Grid, Histogram
 from imbtorch.counting.tasks import Counting, Task
 from imbtorch.counts import check_choice, double, evaluated
@@ -118,9 +119,9 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             measure is logged there.
         prevalence: class shares of the population for which all values are computed, in any unit:
             ``[negatives, positives]`` such as ``[0.999, 0.001]``; one share for each class for multiclass; the share of
-            positives of each label, in [0, 1], for multilabel. By default values are those of the counted samples.
-            Counts, ROC curve and AUC do not depend on it. For a class against the rest, the other classes keep their
-            proportions.
+            positives of each label, in [0, 1], for multilabel; or a dict of class name -> share. By default values are
+            those of the counted samples. Counts, ROC curve and AUC do not depend on it. For a class against the rest,
+            the other classes keep their proportions.
         higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it. A
             measure without a direction (dominance) is refused unless one is given.
         prefix: text before each name, such as ``"val_"``.
@@ -177,7 +178,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         at_least: Mapping[str, float] | None = None,
         alerts: float | None = None,
         costs: Tensor | Sequence[Sequence[float]] | None = None,
-        prevalence: Tensor | Sequence[float] | None = None,
+        prevalence: Mapping[str, float] | Sequence[float] | Tensor | None = None,
         higher_is_better: bool | None = None,
         prefix: str = "",
         postfix: str = "",
@@ -212,7 +213,10 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             self._measure, torch.ones(3, 2, 2, dtype=torch.float64, device="cpu")
         )  # raises before the first epoch
         self._also = _checked_also(also)
-        self._prevalence = None if prevalence is None else counting.checked_prevalence(prevalence)
+        named = ("0", "1") if task == "binary" else self._class_names
+        self._prevalence = (
+            None if prevalence is None else counting.checked_prevalence(in_class_order("prevalence", prevalence, named))
+        )
         self._settings = SweepSettings(
             counting,
             self._class_names,

@@ -3,6 +3,7 @@
 import functools
 import math
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -380,3 +381,28 @@ def test_forward_and_compute_of_one_batch_agree():
         logits = torch.randn(120, 3, generator=generator) + 1.5 * torch.eye(3)[target]
         sweep = LogitAdjustmentSweep("balanced_accuracy", [70, 20, 10], logits=True)
         assert sweep(logits, target) == sweep.compute()
+
+
+def test_a_prior_in_another_order_than_the_classes_is_told():
+    """Total variation .6 between both, and 0 between both sorted."""
+    generator = torch.Generator().manual_seed(0)
+    target = torch.tensor([0, 1, 2]).repeat_interleave(torch.tensor([80, 15, 5]))
+    scores = torch.randn(100, 3, generator=generator)
+    for prior, told in (([80, 15, 5], False), ([5, 15, 80], True), ([1, 1, 1], False)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            sweep = LogitAdjustmentSweep("recall", prior, logits=True, taus=[0, 0.5, 1])
+            for _ in range(2):
+                sweep.update(scores, target)
+                sweep.compute()
+        texts = [str(each.message) for each in caught if "another order" in str(each.message)]
+        assert len(texts) == told
+        assert all("largest number is that of class '2', and most samples are of class '0'" in text for text in texts)
+
+
+def test_a_prior_may_name_its_classes():
+    names = ["cat", "dog", "emu"]
+    named = LogitAdjustmentSweep("recall", {"emu": 5, "cat": 80, "dog": 15}, class_names=names)
+    assert named.prior.tolist() == pytest.approx([0.8, 0.15, 0.05])
+    with pytest.raises(ValueError, match=r"prior must name every class; missing are \['emu'\].*\['cow'\]"):
+        LogitAdjustmentSweep("recall", {"cow": 5, "cat": 80, "dog": 15}, class_names=names)

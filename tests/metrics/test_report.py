@@ -854,3 +854,13 @@ def test_a_prediction_of_minus_one_is_no_reason_for_more_classes():
     with pytest.raises(ValueError, match=r"preds holds class -1 .*a prediction must be a class") as error:
         report.update(torch.tensor([0, -1, 2]), torch.tensor([0, 1, 2]))
     assert "raise" not in str(error.value)
+
+
+def test_an_argument_that_is_misspelt_is_named_before_one_that_lacks():
+    with pytest.raises(TypeError, match="no argument 'classnames'; did you mean 'class_names'"):
+        ImbalanceReport("multiclass", classnames=["a", "b"])
+
+
+def test_names_of_classes_are_told_of_the_function_that_takes_them():
+    with pytest.raises(TypeError, match=r"target must be a torch.Tensor, got list; imbtorch.report\(preds="):
+        ImbalanceReport("multiclass", 2).update(torch.tensor([0, 1]), ["a", "b"])

@@ -651,3 +651,12 @@ def test_few_negatives_at_a_prevalence_are_told(negatives, told):
             f"100 negatives are too few for this prevalence; one error more would change value, by up to {change:.2f}"
             in texts[0]
         )
+
+
+def test_a_prevalence_may_name_its_classes():
+    in_order, named = [0.7, 0.2, 0.1], {"emu": 0.1, "cat": 0.7, "dog": 0.2}
+    arguments = {"task": "multiclass", "num_classes": 3, "per_class": True, "class_names": ["cat", "dog", "emu"]}
+    sweeps = [ThresholdSweep("f1", prevalence=each, **arguments) for each in (in_order, named)]
+    assert [each.prevalence for each in sweeps] == [tuple(in_order)] * 2
+    with pytest.raises(ValueError, match=r"prevalence must name every class; missing are \['emu'\]"):
+        ThresholdSweep("f1", prevalence={"cat": 0.7, "dog": 0.3}, **arguments)
