@@ -8,6 +8,7 @@ from imbtorch.statistics.exact import BalancedAccuracyPosterior, balanced_accura
 from imbtorch.statistics.intervals import Interval, bootstrap, posterior
 from imbtorch.statistics.models import Selection, select_model
 from imbtorch.statistics.planning import samples_needed
+from imbtorch.statistics.runs import Runs, over_runs
 from imbtorch.statistics.scores import partial_auc
 from imbtorch.statistics.thresholds import OperatingPoint
 from imbtorch.statistics.ties import undominated
@@ -18,12 +19,14 @@ __all__ = [
     "Comparison",
     "Interval",
     "OperatingPoint",
+    "Runs",
     "Selection",
     "balanced_accuracy_posterior",
     "beats_baseline",
     "bootstrap",
     "choice_caveats",
     "compare",
+    "over_runs",
     "paired_compare",
     "partial_auc",
     "posterior",
