@@ -126,7 +126,7 @@ class Histogram:
     @property
     def length(self) -> int:
         """Number of counts and spare cells."""
-        return self.cells + len(FAULTS)
+        return self.cells + len(FAULTS) + 1
 
     @property
     def name(self) -> str:
@@ -200,7 +200,7 @@ class Histogram:
 
     def faults(self, state: Tensor) -> Tensor:
         """Return the tally of the samples that were not counted, in the order of :data:`FAULTS`."""
-        return state[..., self.cells :] // self._times
+        return state[..., self.cells : self.cells + len(FAULTS)] // self._times
 
     @property
     def _times(self) -> int:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, get_args
+from typing import ClassVar, get_args
 
 import torch
 from torch import Tensor
@@ -32,12 +32,11 @@ from imbtorch.counting.batches import (
     add_batch,
     counted_samples,
     highest,
-    in_own_buckets,
     readable,
 )
 from imbtorch.counting.clusters import BUCKETS, bucket_of_each
 from imbtorch.counting.errors import check_pair, check_tensor, misfit, misfit_of_class_scores, value_message
-from imbtorch.counting.kernels import Table, array, integers, reading_is_free
+from imbtorch.counting.kernels import Table, integers, reading_is_free
 from imbtorch.counting.log_odds import logit_threshold, of_class_one, wide
 from imbtorch.counts import Counts, Margins, check_choice, has_float64, sums
 
@@ -54,9 +53,6 @@ __all__ = [
     "TwoClasses",
 ]
 
-# Tallies of a state with clusters, behind those of the faults: the number of samples, which becomes the cluster id of
-# the next sample without one, and the number of samples that came with an id or have several positions.
-SEEN = ("samples", "dependent")
 FEW_CELLS = 6_000_000  # cells up to which labels have buckets by default: 48 MB
 MANY_CELLS = 1_000_000  # cells up to which a state is copied to the host as a whole: 8 MB
 MOST_CELLS = 60_000_000  # cells of all buckets that a state may have: 480 MB
@@ -70,8 +66,8 @@ class Counting:
 
     The state is a flat int64 tensor (float64 if samples have weights). It holds the cells of the matrix (or correct,
     actual, predicted for margins) of each group and bucket, one spare cell for each of
-    :data:`~imbtorch.counting.batches.FAULTS`, and with clusters one for each of :data:`SEEN`. Construct it by
-    :meth:`of`, which checks its arguments.
+    :data:`~imbtorch.counting.batches.FAULTS`, with clusters the number of samples, and the number of samples that came
+    with the id of a cluster or have several positions. Construct it by :meth:`of`, which checks its arguments.
     """
 
     task: ClassVar[Task]
@@ -197,7 +193,7 @@ class Counting:
     @property
     def length(self) -> int:
         """Number of counts and spare cells."""
-        return self.cells + len(FAULTS) + len(SEEN) * self.clusters
+        return self.cells + len(FAULTS) + self.clusters + 1
 
     @property
     def name(self) -> str:
@@ -324,7 +320,7 @@ class Counting:
             if kept.layout == "margins":
                 counts = torch.stack(sums(counts), -2)
             assert isinstance(counts, Tensor)
-            state = torch.cat((counts.flatten(), self.faults(state)))
+            state = torch.cat((counts.flatten(), self.faults(state), state[-1:]))
         return kept, state.cpu()
 
     def dependent(self, state: Tensor) -> Tensor:
@@ -464,27 +460,8 @@ class Counting:
         state[: self.cells] += added.reshape(-1).to(state.device)
 
     def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
-        """Add a batch to a state in place; see :func:`imbtorch.counting.batches.add_batch`.
-
-        A sample without the id of a cluster is a cluster of its own; its id is the number of samples before it.
-        """
-        if not self.clusters:
-            batch = batch if batch.bucket is None else batch._replace(bucket=None)
-            add_batch(state, self.table, batch, self.ignored_target, defer, self.error_message)
-            return
-        shape, has_ids = batch.target.shape, batch.bucket is not None
-        size = shape[0] if shape else 1
-        free = reading_is_free(state)
-        tallies: Any = array(state) if free else state  # an operation of torch takes some 5 us
-        if not has_ids and batch.target.device == state.device:
-            batch = in_own_buckets(batch, int(tallies[-2]) if free else tallies[-2])
+        """Add a batch to a state in place; see :func:`imbtorch.counting.batches.add_batch`."""
         add_batch(state, self.table, batch, self.ignored_target, defer, self.error_message)
-        several = has_ids or len(shape) > self.one_position
-        if free:
-            tallies[-2] += size
-            tallies[-1] += size * several
-        else:
-            state[-2 : None if several else -1].add_(size)
 
     def predicted(self, batch: Batch) -> tuple[Tensor, ...]:
         """Return flat predictions and targets, and bools of the samples that count, without waiting for a device."""
