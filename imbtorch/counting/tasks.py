@@ -51,6 +51,7 @@ __all__ = [
     "Task",
     "Thresholds",
     "TwoClasses",
+    "check_memory",
 ]
 
 FEW_CELLS = 6_000_000  # cells up to which labels have buckets by default: 48 MB
@@ -148,12 +149,10 @@ class Counting:
             )
         if clusters and self.layout == "margins":
             raise ValueError("clusters=True is for intervals, which need the whole matrix; use state='matrix'")
-        if clusters and BUCKETS * self.cells > MOST_CELLS:
-            taken, counted = 8e-6 * BUCKETS * self.cells, "groups" if self.groups else "classes"
-            raise ValueError(
-                f"clusters=True keeps {BUCKETS} matrices, which take {taken:,.0f} MB here; count fewer {counted}, or "
-                "resample the clusters yourself with imbtorch.statistics.bootstrap(..., clusters=True)"
-            )
+        if clusters:
+            counted = "groups" if self.groups else "classes"
+            remedy = "resample the clusters yourself with imbtorch.statistics.bootstrap(..., clusters=True)"
+            check_memory(BUCKETS * self.cells, "matrices", f"count fewer {counted}, or {remedy}")
         return clusters
 
     def on(self, device: torch.device | None) -> Counting:
@@ -480,6 +479,12 @@ class Counting:
             logits=self.logits,
             sized_by_names=self.sized_by_names,
         )
+
+
+def check_memory(cells: int, counts: str, remedy: str) -> None:
+    """Raise ValueError if the counts of all buckets of clusters, of so many cells, take too much memory."""
+    if cells > MOST_CELLS:
+        raise ValueError(f"clusters=True keeps {BUCKETS} {counts}, which take {8e-6 * cells:,.0f} MB here; {remedy}")
 
 
 # --- two classes, by a threshold ------------------------------------------------------------------------------------

@@ -412,7 +412,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
                 at = Snapshot.of(self._counting, state.clone(), self._prevalence)
                 self._report_problems(self._counting.faults(state), sums(at.counts).actual, self._prevalence)
                 found = ReportResult({}, at, self._settings)
-                found.warn_with(self._already_warned)
+                found._warn_with(self._already_warned)
         return found.interval(short, level=level, generator=generator, clusters=clusters, samples=samples)
 
     def _label(self, index: int) -> str:

@@ -32,8 +32,8 @@ PROMISED = (
 def dependent_text(name: str, consequence: str = TOO_NARROW) -> str:
     """Return the warning about dependent samples that are taken for independent ones."""
     return (
-        f"{name}: samples came with clusters or have several positions, such as pixels, but it was built without "
-        f"clusters, so {consequence}"
+        f"{name}: samples came with clusters or have several positions, such as pixels, but were counted by a metric "
+        f"without clusters, so {consequence}"
     )
 
 
@@ -56,7 +56,7 @@ class Result:
         """True if samples depend on each other and no buckets show how much."""
         return False
 
-    def warn_with(self, warned: set[str]) -> None:
+    def _warn_with(self, warned: set[str]) -> None:
         """Warn about nothing that a metric has warned about, and the other way round."""
         vars(self)["_warned"] = warned
 
