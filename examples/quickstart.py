@@ -20,19 +20,29 @@ CLASSES = ["other", "eight", "nine"]
 
 
 class Classifier(lightning.LightningModule):
-    def __init__(self):
+    def __init__(self, train_counts):
         super().__init__()
         self.net = torch.nn.Linear(64, 3)
         self.val = imbtorch.ImbalanceReport("multiclass", class_names=CLASSES, intervals=True, prefix="val_")
+        self.sweep = imbtorch.LogitAdjustmentSweep("balanced_accuracy", train_counts, logits=True, prefix="val_")
+        self.plain, self.adjusted = (imbtorch.ImbalanceReport("multiclass", class_names=CLASSES) for _ in range(2))
 
     def training_step(self, batch, batch_idx):
         return torch.nn.functional.cross_entropy(self.net(batch[0]), batch[1])
 
     def validation_step(self, batch, batch_idx):
-        self.val.update(self.net(batch[0]), batch[1])
+        logits = self.net(batch[0])
+        self.val.update(logits, batch[1])
+        self.sweep.update(logits, batch[1])
 
     def on_validation_epoch_end(self):
         self.log_dict(self.val)  # val_iam, val_balanced_accuracy, ..., val_recall/eight, ...
+        self.log_dict(self.sweep)  # val_tau, val_value; sets self.sweep.rule, which each checkpoint holds
+
+    def test_step(self, batch, batch_idx):
+        logits = self.net(batch[0])
+        self.plain.update(logits, batch[1])
+        self.adjusted.update(self.sweep.rule(logits), batch[1])
 
     def configure_optimizers(self):
         return torch.optim.Adam(self.parameters(), lr=0.01)
@@ -42,27 +52,20 @@ torch.manual_seed(0)
 pixels, digits = map(torch.from_numpy, load_digits(return_X_y=True))
 data = TensorDataset(pixels.float() / 16, (digits - 7).clamp(min=0))
 train, val, test = random_split(data, [0.4, 0.3, 0.3])
-
+loaders = [DataLoader(part, batch_size=100) for part in (val, test)]
 quiet = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
 
-model = Classifier()
+model = Classifier(torch.bincount(train[:][1]))
 checkpoint = ModelCheckpoint(monitor="val_iam", mode="max")
 trainer = lightning.Trainer(max_epochs=10, callbacks=[checkpoint], **quiet)
-trainer.fit(model, DataLoader(train, batch_size=64, shuffle=True), DataLoader(val, batch_size=100))
+trainer.fit(model, DataLoader(train, batch_size=64, shuffle=True), loaders[0])
 
-trainer.validate(model, DataLoader(val, batch_size=100), ckpt_path="best", verbose=False)
+trainer.validate(model, loaders[0], ckpt_path="best", verbose=False)
 print(f"The kept epoch on {len(val)} validation images\n{model.val.result().table()}")
-
-counts = torch.bincount(train[:][1])
-sweep = imbtorch.LogitAdjustmentSweep("balanced_accuracy", counts, logits=True)
-with torch.no_grad():
-    images, labels = val[:]
-    sweep.update(model.net(images), labels)
-    sweep.compute()  # sets sweep.rule
-    print(f"\nThe decision rule, chosen on the same images\n{sweep.table()}")
-    images, labels = test[:]
-    print(f"\nBoth rules on {len(test)} test images")
-    for name, net in (("plain", model.net), (f"tau = {sweep.rule.tau:g}", torch.nn.Sequential(model.net, sweep.rule))):
-        report = imbtorch.ImbalanceReport("multiclass", 3, measures=["balanced_accuracy", "accuracy"], per_class=[])
-        report.update(net(images), labels)
-        print(f"{name:11}", *(f" {key} {value:.4f}" for key, value in report.compute().items()))
+print(f"\nThe decision rule, chosen on the same images\n{model.sweep.table()}")
+trainer.test(model, loaders[1], verbose=False)
+print(f"\nBoth rules on {len(test)} test images")
+for name, report in (("plain", model.plain), ("adjusted", model.adjusted)):
+    keys = "accuracy", "balanced_accuracy", "iam", "recall/eight", "recall/nine"
+    values = report.result().values
+    print(f"{name:9}", *(f" {key} {values[key]:.3f}" for key in keys))

@@ -31,7 +31,8 @@ class AdjustedMargins:
 
     The state holds, one after the other: for each bucket and tau the wrong and the right predictions of each class,
     ``[B, T, 2, K]``; the targets of each class ``[B, K]``; a spare cell for each of
-    :data:`~imbtorch.counting.batches.FAULTS`; and the number of samples.
+    :data:`~imbtorch.counting.batches.FAULTS`; the number of samples; and that of samples which came with the id of a
+    cluster or have several positions.
 
     Attributes:
         counting: number of classes, and how predictions and targets are checked.
@@ -64,7 +65,7 @@ class AdjustedMargins:
     @property
     def length(self) -> int:
         """Number of counts and spare cells."""
-        return self.cells + self.targets.cells + len(FAULTS) + 1
+        return self.cells + self.targets.cells + len(FAULTS) + 2
 
     @property
     def name(self) -> str:
@@ -104,7 +105,7 @@ class AdjustedMargins:
         """
         check_device(batch, state)
         if batch.bucket is None:
-            batch = in_own_buckets(batch, int(state[-1]) if reading_is_free(state) else state[-1])
+            batch = in_own_buckets(batch, state)
         scores, behind = batch.preds, state[self.cells :]
         batch = batch._replace(preds=batch.target.new_zeros((), dtype=torch.int64).expand(batch.target.shape))
         ignored = self.counting.ignored_target
@@ -124,7 +125,6 @@ class AdjustedMargins:
             cells = self._cells_of(chosen, target, bucket)
             added = counted.to(state.dtype) if times is None else torch.where(counted, times, 0)
             state.index_add_(0, cells.flatten(), added.expand(cells.shape).flatten())
-        state[-1].add_(batch.target.shape[0] if batch.target.ndim else 1)
 
     def _wide(self, scores: Tensor) -> Tensor:
         """Convert scores to logits, in float64 where the device has it."""
@@ -215,7 +215,7 @@ class AdjustedMargins:
 
     def faults(self, state: Tensor) -> Tensor:
         """Return the tallies of invalid samples, in the order of :data:`FAULTS`."""
-        return state[-1 - len(FAULTS) : -1]
+        return state[-2 - len(FAULTS) : -2]
 
 
 def highest_of_many(logits: Integers, shifts: Integers) -> Integers:

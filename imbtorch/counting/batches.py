@@ -61,6 +61,7 @@ class Batch(NamedTuple):
         weight: float64 weights, or int64 numbers of samples, in the same shape; None for 1 each.
         group: int64 group indices, in the same shape, or one for all samples; None without groups.
         bucket: int64 buckets of the samples' clusters, in a shape that broadcasts to it; None without clusters.
+        dependent: whether the samples came with the ids of clusters or have several positions, such as pixels.
     """
 
     preds: Tensor
@@ -71,6 +72,7 @@ class Batch(NamedTuple):
     weight: Tensor | None = None
     group: Tensor | int | None = None
     bucket: Tensor | None = None
+    dependent: bool = False
 
 
 def add_batch(
@@ -83,8 +85,12 @@ def add_batch(
 ) -> None:
     """Add a batch to flat counts in place.
 
+    Of a table with buckets, a sample without the id of a cluster is a cluster of its own; its id is the number of
+    samples before it.
+
     Args:
-        state: int64 or float64 ``[table.cells + faults]``.
+        state: int64 or float64: the counts ``[table.cells]``; one spare cell for each of :data:`FAULTS`; of a table
+            with buckets the number of samples; and the number of dependent samples.
         table: shape of the counts.
         batch: samples to count.
         ignored: target of the samples to leave out.
@@ -98,6 +104,29 @@ def add_batch(
             unchanged.
     """
     check_device(batch, state)
+    if table.buckets > 1 and batch.bucket is None:
+        batch = in_own_buckets(batch, state)
+    elif table.buckets == 1 and batch.bucket is not None:
+        batch = batch._replace(bucket=None)
+    _count(state, table, batch, ignored, defer, error_message)
+    if table.buckets > 1 or batch.dependent:
+        size = batch.target.shape[0] if batch.target.ndim else 1
+        own = slice(-2 if table.buckets > 1 else -1, None if batch.dependent else -1)
+        if reading_is_free(state):
+            array(state)[own] += size  # an operation of torch takes some 5 us
+        else:
+            state[own].add_(size)
+
+
+def _count(
+    state: Tensor,
+    table: Table,
+    batch: Batch,
+    ignored: int | None,
+    defer: Callable[[], bool],
+    error_message: Callable[[int, Tensor, int], str],
+) -> None:
+    """Count a batch or its faults; see :func:`add_batch`."""
     if batch.target.numel() == 0 or (reading_is_free(state) and _count_at_once(state, table, batch, ignored)):
         return
     target = integers(batch.target)
@@ -118,19 +147,14 @@ def check_device(batch: Batch, state: Tensor) -> None:
         )
 
 
-def in_own_buckets(batch: Batch, before: int | Tensor) -> Batch:
-    """Make each sample a cluster of its own, whose id is the number of samples before it.
-
-    Args:
-        batch: samples.
-        before: number of samples counted before the batch: an int on the CPU, else int64 ``[]`` on its device.
-    """
+def in_own_buckets(batch: Batch, state: Tensor) -> Batch:
+    """Make each sample a cluster of its own, whose id is the number of samples before it, which the state holds."""
     shape = batch.target.shape
     size = shape[0] if shape else 1
-    if isinstance(before, int):
-        buckets = bucket_of_numbers(before, size)
+    if reading_is_free(state):
+        buckets = bucket_of_numbers(int(array(state)[-2]), size)
     else:
-        buckets = bucket_of_each(torch.arange(size, device=before.device) + before)
+        buckets = bucket_of_each(torch.arange(size, device=state.device) + state[-2])
     return batch._replace(bucket=buckets.view(shape[:1] + (1,) * (len(shape) - 1)))
 
 
@@ -145,7 +169,7 @@ def _parts(batch: Batch, table: Table) -> Tensor | int | None:
 
 def _count_at_once(state: Tensor, table: Table, batch: Batch, ignored: int | None) -> bool:
     """Count a batch on the CPU and return True if all its samples are valid; else count nothing, return False."""
-    preds, target, scores, bounded, uneven, weight, group, bucket = batch
+    preds, target, scores, bounded, uneven, weight, group, bucket, _ = batch
     if scores is not None and (not _lie_within(scores, 1) if bounded else _hold_nan(scores)):
         return False
     if (uneven is not None and bool(uneven.any())) or (weight is not None and not _lie_within(weight, LARGEST)):

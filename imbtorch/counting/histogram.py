@@ -95,6 +95,8 @@ def _probabilities(thresholds: int | Tensor) -> Tensor:
 class Histogram:
     """Counts of the scores of each class in each bin: ``[2, B]``, or ``[L, 2, B]`` for several labels.
 
+    With clusters the state holds such counts for each bucket of clusters.
+
     Attributes:
         counting: task and options by which predictions and targets are read.
         grid: thresholds and edges.
@@ -111,7 +113,8 @@ class Histogram:
     def __post_init__(self) -> None:
         """Derive the float32 edges and the shape of the counts, which each update needs."""
         object.__setattr__(self, "single", self.edges.float())
-        object.__setattr__(self, "table", Table(2, len(self.edges) + 1, self.labels))
+        buckets = self.counting.table.buckets
+        object.__setattr__(self, "table", Table(2, len(self.edges) + 1, self.labels, buckets=buckets))
 
     @property
     def labels(self) -> int:
@@ -126,7 +129,7 @@ class Histogram:
     @property
     def length(self) -> int:
         """Number of counts and spare cells."""
-        return self.cells + len(FAULTS)
+        return self.cells + len(FAULTS) + self.counting.clusters + 1
 
     @property
     def name(self) -> str:
@@ -193,14 +196,18 @@ class Histogram:
 
         add_batch(state, self.table, batch, ignored, defer, error_message)
 
-    def counts(self, state: Tensor) -> Tensor:
-        """View a state as ``[..., 2, B]``, or ``[..., L, 2, B]`` for several labels."""
-        lead = state.shape[:-1] if self.counting.task == "binary" else (*state.shape[:-1], self.labels)
-        return state[..., : self.cells].reshape(*lead, self.table.rows, self.table.columns)
+    def counts(self, state: Tensor, *, of_buckets: bool = False) -> Tensor:
+        """Return the counts of a state, ``[2, B]`` or for several labels ``[L, 2, B]``.
+
+        With ``of_buckets`` they are those of each bucket of clusters, ``[M, 2, B]`` or ``[M, L, 2, B]``.
+        """
+        labels = () if self.counting.task == "binary" else (self.labels,)
+        cells = state[: self.cells].reshape(self.table.buckets, *labels, self.table.rows, self.table.columns)
+        return cells if of_buckets else cells.sum(0) if self.counting.clusters else cells[0]
 
     def faults(self, state: Tensor) -> Tensor:
         """Return the tally of the samples that were not counted, in the order of :data:`FAULTS`."""
-        return state[..., self.cells :] // self._times
+        return state[..., self.cells : self.cells + len(FAULTS)] // self._times
 
     @property
     def _times(self) -> int:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, get_args
+from typing import ClassVar, get_args
 
 import torch
 from torch import Tensor
@@ -32,12 +32,11 @@ from imbtorch.counting.batches import (
     add_batch,
     counted_samples,
     highest,
-    in_own_buckets,
     readable,
 )
 from imbtorch.counting.clusters import BUCKETS, bucket_of_each
 from imbtorch.counting.errors import check_pair, check_tensor, misfit, misfit_of_class_scores, value_message
-from imbtorch.counting.kernels import Table, array, integers, reading_is_free
+from imbtorch.counting.kernels import Table, integers, reading_is_free
 from imbtorch.counting.log_odds import logit_threshold, of_class_one, wide
 from imbtorch.counts import Counts, Margins, check_choice, has_float64, sums
 
@@ -52,11 +51,9 @@ __all__ = [
     "Task",
     "Thresholds",
     "TwoClasses",
+    "check_memory",
 ]
 
-# Tallies of a state with clusters, behind those of the faults: the number of samples, which becomes the cluster id of
-# the next sample without one, and the number of samples that came with an id or have several positions.
-SEEN = ("samples", "dependent")
 FEW_CELLS = 6_000_000  # cells up to which labels have buckets by default: 48 MB
 MOST = 2**62  # samples in a cell, of which two processes sum without overflow
 MANY_CELLS = 1_000_000  # cells up to which a state is copied to the host as a whole: 8 MB
@@ -71,8 +68,8 @@ class Counting:
 
     The state is a flat int64 tensor (float64 if samples have weights). It holds the cells of the matrix (or correct,
     actual, predicted for margins) of each group and bucket, one spare cell for each of
-    :data:`~imbtorch.counting.batches.FAULTS`, and with clusters one for each of :data:`SEEN`. Construct it by
-    :meth:`of`, which checks its arguments.
+    :data:`~imbtorch.counting.batches.FAULTS`, with clusters the number of samples, and the number of samples that came
+    with the id of a cluster or have several positions. Construct it by :meth:`of`, which checks its arguments.
     """
 
     task: ClassVar[Task]
@@ -153,13 +150,11 @@ class Counting:
             )
         if clusters and self.layout == "margins":
             raise ValueError("clusters=True is for intervals, which need the whole matrix; use state='matrix'")
-        if clusters and BUCKETS * self.cells > MOST_CELLS:
-            taken, several = 8e-6 * BUCKETS * self.cells, "classes" if self.num_labels is None else "labels"
+        if clusters:
+            several = "classes" if self.num_labels is None else "labels"
             counted = "groups" if self.groups else several
-            raise ValueError(
-                f"clusters=True keeps {BUCKETS} matrices, which take {taken:,.0f} MB here; count fewer {counted}, or "
-                "resample the clusters yourself with imbtorch.statistics.bootstrap(..., clusters=True)"
-            )
+            remedy = "resample the clusters yourself with imbtorch.statistics.bootstrap(..., clusters=True)"
+            check_memory(BUCKETS * self.cells, "matrices", f"count fewer {counted}, or {remedy}")
         return clusters
 
     def on(self, device: torch.device | None) -> Counting:
@@ -199,7 +194,7 @@ class Counting:
     @property
     def length(self) -> int:
         """Number of counts and spare cells."""
-        return self.cells + len(FAULTS) + len(SEEN) * self.clusters
+        return self.cells + len(FAULTS) + self.clusters + 1
 
     @property
     def name(self) -> str:
@@ -326,7 +321,7 @@ class Counting:
             if kept.layout == "margins":
                 counts = torch.stack(sums(counts), -2)
             assert isinstance(counts, Tensor)
-            state = torch.cat((counts.flatten(), self.faults(state)))
+            state = torch.cat((counts.flatten(), self.faults(state), state[-1:]))
         return kept, state.cpu()
 
     def dependent(self, state: Tensor) -> Tensor:
@@ -469,27 +464,8 @@ class Counting:
         state[: self.cells] += added
 
     def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
-        """Add a batch to a state in place; see :func:`imbtorch.counting.batches.add_batch`.
-
-        A sample without the id of a cluster is a cluster of its own; its id is the number of samples before it.
-        """
-        if not self.clusters:
-            batch = batch if batch.bucket is None else batch._replace(bucket=None)
-            add_batch(state, self.table, batch, self.ignored_target, defer, self.error_message)
-            return
-        shape, has_ids = batch.target.shape, batch.bucket is not None
-        size = shape[0] if shape else 1
-        free = reading_is_free(state)
-        tallies: Any = array(state) if free else state  # an operation of torch takes some 5 us
-        if not has_ids and batch.target.device == state.device:
-            batch = in_own_buckets(batch, int(tallies[-2]) if free else tallies[-2])
+        """Add a batch to a state in place; see :func:`imbtorch.counting.batches.add_batch`."""
         add_batch(state, self.table, batch, self.ignored_target, defer, self.error_message)
-        several = has_ids or len(shape) > self.one_position
-        if free:
-            tallies[-2] += size
-            tallies[-1] += size * several
-        else:
-            state[-2 : None if several else -1].add_(size)
 
     def predicted(self, batch: Batch) -> tuple[Tensor, ...]:
         """Return flat predictions and targets, and bools of the samples that count, without waiting for a device."""
@@ -508,6 +484,12 @@ class Counting:
             logits=self.logits,
             sized_by_names=self.sized_by_names,
         )
+
+
+def check_memory(cells: int, counts: str, remedy: str) -> None:
+    """Raise ValueError if the counts of all buckets of clusters, of so many cells, take too much memory."""
+    if cells > MOST_CELLS:
+        raise ValueError(f"clusters=True keeps {BUCKETS} {counts}, which take {8e-6 * cells:,.0f} MB here; {remedy}")
 
 
 # --- two classes, by a threshold ------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from imbtorch.compat import warn_caller
 from imbtorch.counting.adjusted_margins import AdjustedMargins
 from imbtorch.counting.arguments import in_class_order
 from imbtorch.counting.tasks import Counting
@@ -38,7 +37,6 @@ from imbtorch.statistics.thresholds import InfeasibleError, worst_value
 __all__ = ["LogitAdjustmentSweep"]
 
 FROM, STEPS, PER_UNIT = -2, 41, 8  # default taus: 41 from -2 in steps of an eighth, to 3
-LARGE = 100_000_000  # bytes of a state above which the constructor warns
 APART = 0.3  # total variation between prior and samples from which their order may be wrong
 ALIKE = 0.1  # total variation between both, each sorted, below which it is
 SHOWN = 10  # most shares of the prior that the repr shows
@@ -174,11 +172,7 @@ class LogitAdjustmentSweep(DecidingSweep):
         self._settings = replace(settings, limits=settings.checked_limits(at_least))
         self._name(self._settings.rows, prefix, postfix)
         self._own_rule(LogitAdjustment(shares, 0.0, logits))
-        if 8 * self._adjusted.length > LARGE:
-            warn_caller(
-                f"{type(self).__name__}: the counts of {len(grid)} taus and {len(shares)} classes take "
-                f"{8e-6 * self._adjusted.length:,.0f} MB; fewer taus= take less"
-            )
+        self._warn_if_large(f"{len(grid)} taus and {len(shares)} classes", "fewer taus=")
 
     if TYPE_CHECKING:
         rule: LogitAdjustment

@@ -22,6 +22,7 @@ from imbtorch.counting.tasks import Counting, Layout, Task, Thresholds
 from imbtorch.counts import Counts, Margins, check_choice, confusion_counts, shown_dtype, sums
 from imbtorch.measures import Average
 from imbtorch.metrics.state import Setting, SummedState, digest
+from imbtorch.readings.result import dependent_text
 from imbtorch.suggestions import first_names
 
 __all__ = [
@@ -76,12 +77,6 @@ UNSURE = (
 )
 
 NO_BUCKETS = "{} was built without clusters, so it holds no counts of clusters; build it with clusters=True"
-DEPENDENT = (
-    "{}: samples came with clusters or have several positions, such as pixels, but it was built without clusters, so "
-    "the interval treats them as independent and is too narrow; build it with clusters=True, and pass "
-    "update(..., cluster=ids) unless each sample is a cluster of its own positions"
-)
-
 ONE_HOT = (
     "predictions and targets [N, C] look one-hot, but are counted as C positions of each sample; for samples of one "
     "class pass preds.argmax(1) and target.argmax(1), for samples with C labels use task='multilabel'"
@@ -173,7 +168,6 @@ class CountsMetric(SummedState):
         self._set_counting(counting.on(self._state.device))
         self.quiet = False  # True in Lightning's sanity check, whose few batches often lack classes
         self._already_warned: set[str] = set()
-        self._dependent = False  # True if samples depend on each other and no buckets show how much
         self._listeners: list[Listener] = []
 
     def _apply(  # type: ignore[override]
@@ -256,25 +250,17 @@ class CountsMetric(SummedState):
     ) -> Batch:
         """Check and read a batch, including the groups, weights, clusters and frequencies of its samples."""
         batch, counting = counter.read(preds, target), self._counting
-        if target.ndim > 1:
-            self._note_positions(preds, target)
+        if target.ndim == 2 and not preds.is_floating_point() and _are_one_hot(self, preds, target):
+            self._warn_once("one-hot", f"{type(self).__name__}: {ONE_HOT}")
+        if cluster is not None or target.ndim > counting.one_position:
+            batch = batch._replace(dependent=True)
         if frequency is None and cluster is None and weight is None and group is None and counting.groups is None:
             return batch
-        if cluster is not None:
-            self.__dict__["_dependent"] = not counting.clusters
         if frequency is not None:
             if self._listeners:
                 raise ValueError(KEPT)
             batch = counting.with_frequency(batch, target, frequency, cluster)
         return counting.with_axes(batch, target, group, weight, cluster)
-
-    def _note_positions(self, preds: Tensor, target: Tensor) -> None:
-        """Note that samples have several positions, and warn if the first batch looks one-hot."""
-        counting = self._counting
-        if target.ndim > counting.one_position:
-            self.__dict__["_dependent"] = not counting.clusters
-        if target.ndim == 2 and not preds.is_floating_point() and _are_one_hot(self, preds, target):
-            self._warn_once("one-hot", f"{type(self).__name__}: {ONE_HOT}")
 
     def _defer(self) -> bool:
         """Return whether an error about samples that cannot be counted is left to ``compute``."""
@@ -327,7 +313,7 @@ class CountsMetric(SummedState):
     def reset(self) -> None:
         """Set all counts to zero and start anew."""
         super().reset()
-        self._already_warned, self._dependent = set(), False
+        self._already_warned = set()
 
     # --- errors and warnings ----------------------------------------------------------------------------------------
 
@@ -399,10 +385,10 @@ class CountsMetric(SummedState):
         """Return the name of a class or label."""
         return str(index)
 
-    def _warn_if_dependent(self, clusters: bool | None) -> None:
+    def _warn_if_dependent(self, state: Tensor, clusters: bool | None = None) -> None:
         """Warn once if an interval treats dependent samples as independent, unless the user asked for that."""
-        if self._dependent and clusters is None:
-            self._warn_once("dependent", DEPENDENT.format(type(self).__name__))
+        if clusters is None and not self.clusters and bool(self._counting.dependent(state)):
+            self._warn_once("dependent", dependent_text(type(self).__name__))
 
     def _may_warn(self, kind: str) -> bool:
         """Return whether a warning of this kind would be shown."""

@@ -349,7 +349,7 @@ class ConfusionMatrixMetric(LocalCounts):
                 if clusters or not single or bool(counting.dependent(state)):
                     buckets = confusion_counts(counting.counts(state, of_buckets=True)).clone()
             self._report_problems(counting.faults(state), counts.sum(-1))
-            self._warn_if_dependent(clusters)
+            self._warn_if_dependent(state, clusters)
         draw = posterior if method == "posterior" else bootstrap
         own = type(self).evaluate is not ConfusionMatrixMetric.evaluate
         measure = self.evaluate if own else self._measure  # it tells posterior and bootstrap if margins suffice

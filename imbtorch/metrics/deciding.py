@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from imbtorch.compat import warn_caller
 from imbtorch.metrics.shared_result import SharedResult
 from imbtorch.readings.result import Result
 from imbtorch.rules import LogitAdjustment, Threshold
 
 __all__ = ["DecidingSweep"]
 
+LARGE = 100_000_000  # bytes of a state above which the constructor warns
 LEFT = (
     "{}: its rule stays as it was chosen before, because a test chooses nothing; measure the rule on these samples by "
     "a metric that is updated with the rule's predictions, metric.update(sweep.rule(scores), target)"
@@ -33,6 +35,12 @@ class DecidingSweep(SharedResult):
         self.rule = rule if rule is None else rule.to(self._state.device)  # type: ignore[assignment]
         if rule is not None:
             rule.of_a_sweep = True
+
+    def _warn_if_large(self, what: str, remedy: str) -> None:
+        """Warn if the counts take much memory."""
+        taken = 8 * self._counter.length
+        if taken > LARGE:
+            warn_caller(f"{type(self).__name__}: the counts of {what} take {1e-6 * taken:,.0f} MB; {remedy} take less")
 
     def _keep_choice(self, result: Result, samples: float) -> dict[str, Tensor]:
         """Keep a result, and let the rule take what it chose from new samples; return the values by full name.

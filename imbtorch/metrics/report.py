@@ -296,7 +296,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             for kind, text in group_problems(self._counting, at.groups, groups).items():
                 self._warn_once(kind, f"{type(self).__name__}: {text}")
         if drawn:
-            self._warn_if_dependent(None)
+            self._warn_if_dependent(state)
         values = self._settings.read(at)
         self._warn_of_few_samples(at)
         if drawn and bool(counted.actual.any()):
@@ -413,7 +413,6 @@ class ImbalanceReport(SharedResult, LocalCounts):
         self._settings.with_interval(short)  # raises before any process waits
         if clusters and not self.clusters:
             raise ValueError(NO_BUCKETS.format("the report"))
-        self._warn_if_dependent(clusters)
         with self._state_of_all() as state:
             # all processes decide alike, because the sum is the same on all of them
             if self._last is not None and not bool(state.any()):
@@ -422,6 +421,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
                 at = Snapshot.of(self._counting, state.clone(), self._prevalence)
                 self._report_problems(self._counting.faults(state), sums(at.counts).actual, self._prevalence)
                 found = ReportResult({}, at, self._settings)
+                found._warn_with(self._already_warned)
         return found.interval(short, level=level, generator=generator, clusters=clusters, samples=samples)
 
     def _label(self, index: int) -> str:

@@ -52,6 +52,10 @@ class ReportResult(Result):
         return self._at.whole.counts
 
     @property
+    def _dependent(self) -> bool:
+        return self._at.dependent and self._at.buckets is None
+
+    @property
     def groups(self) -> Counts | None:
         """Counts of each group of samples, ``[G, ...]``; None without groups."""
         groups = self._at.whole.groups
@@ -104,6 +108,8 @@ class ReportResult(Result):
         if clusters and not self._settings.counting.clusters:
             raise ValueError(NO_BUCKETS.format("the report"))
         row, group = self._settings.with_interval(name)
+        if clusters is None:
+            self._warn_if_dependent()
         at = self._at.whole
         counts = confusion_counts(at.counts)
         interval = self._settings.intervals(

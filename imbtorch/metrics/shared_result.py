@@ -169,6 +169,7 @@ class SharedResult(CountsMetric):
     def _keep(self, result: Result) -> dict[str, Tensor]:
         """Keep a result for later reads, and return its values by full name."""
         values = self._on_device(result.rows)
+        result._warn_with(self._already_warned)
         # Module.__setattr__ takes as long as a measure
         vars(self).update(_last=result, _served=None, _stale=False, _reported_values=values)
         return self._by_full_name(values)

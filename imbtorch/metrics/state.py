@@ -466,6 +466,8 @@ class SummedState(SyncedMetric):
         """Copy a saved state into the tensor; refuse a state with other settings."""
         for key in [key for key in state_dict if key.startswith(f"{prefix}counts_")]:
             value = state_dict.pop(key)
+            if isinstance(value, Tensor) and value.shape == (len(self._state) - 1,):
+                value = torch.cat((value, value.new_zeros(1)))  # before 0.5 no cell told of dependent samples
             if key != prefix + self._state_name:
                 remedy = "build the metric with the arguments of the saved one"
                 if f"{key}_clusters" == prefix + self._state_name:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 import torch
@@ -11,7 +12,7 @@ from typing_extensions import Unpack
 
 from imbtorch.counting.arguments import in_class_order
 from imbtorch.counting.histogram import Grid, Histogram
-from imbtorch.counting.tasks import Counting, Task
+from imbtorch.counting.tasks import Counting, Task, check_memory
 from imbtorch.counts import check_choice, double, evaluated
 from imbtorch.metrics.base import UNSURE, Counter, OnInvalid, TaskOptions, TorchmetricsArguments, canonical
 from imbtorch.metrics.deciding import DecidingSweep
@@ -82,6 +83,13 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     them: in float32 the probabilities of all logits from 17 on are 1. Half precision is converted to float32. The
     default takes 64 kB for each label or class; fewer thresholds take less.
 
+    **Clusters.** The visits of a patient or the pixels of an image resemble each other. With ``clusters=True`` the
+    choice of the threshold, :meth:`interval`, :meth:`gain`, tables and pictures resample and hold out whole clusters:
+    ``update(..., cluster=ids)`` takes the id of each sample's cluster, and without ids each sample, with its positions,
+    is a cluster. The state keeps 64 buckets of clusters: 4 MB for each label or class with the default thresholds, up
+    to 480 MB. :meth:`best` then refuses ``sure``, because promises need independent samples. Without ``clusters=True``
+    ids are ignored, and intervals, gains and promises of samples with ids or several positions warn.
+
     **Further values.** ``also`` adds values of the ROC and precision-recall curves; :meth:`interval` knows them:
 
     - ``"auc"``: area under the ROC curve (AUC).
@@ -131,6 +139,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         ignore_index: target of the samples to leave out.
         on_invalid: ``"raise"``, or ``"warn"`` to skip invalid samples, such as scores outside [0, 1], with a warning.
         weighted: whether :meth:`update` takes ``weight``, the weight of each sample.
+        clusters: True if samples belong to clusters, such as the visits of a patient or the pixels of an image; see
+            above.
         kwargs: arguments of :class:`torchmetrics.Metric`.
 
     Raises:
@@ -186,6 +196,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         ignore_index: int | None = None,
         on_invalid: OnInvalid = "raise",
         weighted: bool = False,
+        clusters: bool = False,
         **kwargs: Unpack[TorchmetricsArguments],
     ) -> None:
         if isinstance(thresholds, str):
@@ -194,7 +205,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             raise ValueError(
                 "task='multiclass' needs per_class=True (each class against the rest); other tasks must leave it out"
             )
-        counting = Counting.of(task, num_classes, num_labels, 0.5, logits, ignore_index, weighted=weighted)
+        options: Any = {"weighted": weighted, "clusters": clusters}
+        counting = Counting.of(task, num_classes, num_labels, 0.5, logits, ignore_index, **options)
         if class_names is not None and task == "binary":
             raise ValueError(
                 "class_names must be left out in task='binary', which reports one threshold and one value; or use "
@@ -202,6 +214,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             )
         grid = Grid.of(thresholds, counting.logits)
         histogram = Histogram(counting, grid, grid.edges)
+        if clusters:
+            check_memory(histogram.cells, "histograms", "count fewer labels or classes, or fewer thresholds=")
         super().__init__(counting, on_invalid, histogram, **kwargs)
         self._class_names = tuple(
             map(str, range(histogram.labels)) if class_names is None else checked_names(class_names)
@@ -234,6 +248,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         self._name(self._settings.rows, prefix, postfix)
         initial = [0.5] * histogram.labels if task == "multilabel" else 0.5
         self._own_rule(None if task == "multiclass" else Threshold(initial, logits))
+        if clusters:
+            self._warn_if_large(f"{len(grid.thresholds)} thresholds and 64 buckets of clusters", "fewer thresholds=")
 
     if TYPE_CHECKING:
         rule: Threshold
@@ -261,7 +277,9 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         shown |= {} if self.alerts is None else {"alerts": self.alerts}
         shown |= {} if self.costs is None else {"costs": self.costs.tolist()}
         shown |= {} if self.prevalence is None else {"prevalence": list(self.prevalence)}
-        return shown | super()._shown_arguments()
+        shown |= super()._shown_arguments()
+        shown.pop("clusters", None)  # which are the default of metrics of labels, but never of a sweep
+        return shown | ({"clusters": True} if self.clusters else {})
 
     def _settings_text(self) -> str:
         own = (self._measure.settings, self._class_names, self.at_least, self.alerts, self.costs)
@@ -269,8 +287,17 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
 
     # --- computing --------------------------------------------------------------------------------------------------
 
+    def _counter_of_a_batch(self) -> Counter:
+        # another one with clusters, since the bucket of a sample depends on the number before it
+        return copy(self._histogram) if self.clusters else self._counter
+
     def _values_of_a_batch(self, counter: Counter, state: Tensor) -> dict[Row, Tensor]:
-        return self._settings.values(cast(Tensor, counter.counts(state)))
+        assert isinstance(counter, Histogram)
+        return self._settings.values(counter.counts(state), self._buckets_of(counter, state))
+
+    def _buckets_of(self, histogram: Histogram, state: Tensor) -> Tensor | None:
+        """Return the counts of each bucket of clusters; None without clusters."""
+        return histogram.counts(state, of_buckets=True) if self.clusters else None
 
     def compute(self) -> dict[str, Tensor]:
         """Compute the best threshold and its value from the scores of all processes (a collective step); set the rule.
@@ -287,9 +314,11 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         self._report_problems(faults, actual[:, 1] if self.task == "multiclass" else actual, self._prevalence)
         self._warn_of_crowds(counts)
         self._warn_of_limits(counts)
-        values = self._settings.values(counts)
+        buckets = self._buckets_of(self._histogram, state)
+        values = self._settings.values(counts, buckets)
         self._warn_of_few_samples(counts, values)
-        return self._keep_choice(SweepResult(values, counts, self._settings), counts.sum().item())
+        several = bool(self._counting.dependent(state))
+        return self._keep_choice(SweepResult(values, counts, self._settings, buckets, several), counts.sum().item())
 
     def _warn_of_few_samples(self, histogram: Tensor, values: Mapping[Row, Tensor]) -> None:
         """Warn if one error more in a class would change the best value at the prevalence far more than in the counts.
@@ -402,7 +431,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             :class:`~imbtorch.statistics.OperatingPoint`, or for several labels or classes a dict of their names.
 
         Raises:
-            ValueError: if no threshold keeps the limits or none can be promised; the error says what is achievable.
+            ValueError: if no threshold keeps the limits or none can be promised; the error says what is achievable. For
+                ``sure`` with ``clusters=True``.
         """
         return self.result().best(at_least, alerts=alerts, costs=costs, sure=sure, generator=generator)
 

@@ -18,10 +18,12 @@ from imbtorch.counts import Measure, check_choice, double, evaluated, rescaled_r
 from imbtorch.measures import expected_cost
 from imbtorch.metrics.base import UNSURE
 from imbtorch.readings.averaging import AtPrevalence, AveragedMeasure
+from imbtorch.readings.buckets import resample_buckets
 from imbtorch.readings.limits import checked_limits
-from imbtorch.readings.result import Result
+from imbtorch.readings.result import PROMISED, Result
 from imbtorch.readings.rows import Row
 from imbtorch.readings.tables import Cell, Table, html_table
+from imbtorch.statistics.draws import effective_samples
 from imbtorch.statistics.intervals import Interval, check_level, posterior, quantiles
 from imbtorch.statistics.scores import (
     area,
@@ -35,7 +37,16 @@ from imbtorch.statistics.scores import (
     precision_recall_curve,
     roc_curve,
 )
-from imbtorch.statistics.steady import HeldOut, counts_at, gain_interval, held_out, single_threshold, steady_threshold
+from imbtorch.statistics.steady import (
+    HeldOut,
+    counts_at,
+    filled,
+    gain_interval,
+    held_out,
+    pooled,
+    single_threshold,
+    steady_threshold,
+)
 from imbtorch.statistics.thresholds import (
     InfeasibleError,
     Limits,
@@ -58,6 +69,11 @@ Areas: TypeAlias = Literal["roc", "precision_recall", "average_precision"]
 Curve: TypeAlias = Literal["value", Areas]
 AP: Literal["average_precision"] = "average_precision"
 RESAMPLES = 400
+DRAWS = 10_000  # resamples of buckets for the interval of the value
+PROMISES = (
+    "sure= needs independent samples, but the sweep counts clusters of samples that depend on each other; promise on "
+    "one sample of each cluster in a sweep without clusters, or leave sure out"
+)
 MOST_STEADY = 200  # labels or classes up to which thresholds are chosen by resampling
 MOST_DRAWN = 10  # most labels or classes in one picture
 MOST_CORRECTED = 5  # labels up to which a picture shows the corrected intervals of their values
@@ -105,10 +121,15 @@ class SweepSettings:
         """Rows of all reported values."""
         return [row for name in ("threshold", "value", *self.also) for row in self.rows_of(name)]
 
-    def values(self, histogram: Tensor) -> dict[Row, Tensor]:
-        """Return the value of each row, given a histogram ``[..., 2, B]`` of the scores of negatives and positives."""
+    def values(self, histogram: Tensor, buckets: Tensor | None = None) -> dict[Row, Tensor]:
+        """Return the value of each row.
+
+        Args:
+            histogram: scores of negatives and positives, ``[2, B]`` or ``[L, 2, B]``.
+            buckets: those of each bucket of clusters, ``[M, ...]``; None without clusters.
+        """
         wide = shown_dtype()
-        best, chosen, value = self._within_limits(histogram) if self.constrained else self._best(histogram)
+        best, chosen, value = self._within_limits(histogram) if self.constrained else self._best(histogram, buckets)
         found = {"threshold": chosen, "value": value.to(wide)}  # thresholds stay in float64
         whole = histogram.sum(-1).gt(0).all(-1)  # labels that have targets of both classes
         for name in self.also:
@@ -136,10 +157,17 @@ class SweepSettings:
         """True if thresholds are chosen by resampling: of whole counts, for up to 200 labels."""
         return not self.counting.weighted and len(self.class_names) <= MOST_STEADY
 
-    def _best(self, histogram: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    @staticmethod
+    def parts(histogram: Tensor, buckets: Tensor | None) -> Sequence[Tensor]:
+        """Return the histogram of each label, ``[2, B]``, or with clusters that of their buckets, ``[M, 2, B]``."""
+        if buckets is None:
+            return histogram.reshape(-1, *histogram.shape[-2:]).unbind()
+        return buckets.reshape(len(buckets), -1, *buckets.shape[-2:]).unbind(1)
+
+    def _best(self, histogram: Tensor, buckets: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return index and threshold of the chosen threshold, and the value there, each ``[]`` or ``[L]``."""
         if self.steady:
-            labels, rates = (each.reshape(-1, *histogram.shape[-2:]) for each in (histogram, self.rates(histogram)))
+            labels, rates = self.parts(histogram, buckets), self.parts(self.rates(histogram), None)
             places = [steady_threshold(each, self.thresholds, self.objective(i)) for i, each in enumerate(labels)]
             best = torch.tensor(places).reshape(histogram.shape[:-2])
             counts = torch.stack([counts_at(each, place) for each, place in zip(rates, places, strict=True)])
@@ -150,11 +178,18 @@ class SweepSettings:
         return best, self.thresholds[best], at_each.gather(-1, best.unsqueeze(-1)).squeeze(-1)
 
     def choose(self, index: int, histogram: Tensor, thresholds: Tensor, steady: bool = True) -> int | None:
-        """Choose one of the thresholds ``[T]`` for a label and return its index; None if none keeps the limits."""
+        """Choose a threshold for a label and return its index; None if none keeps the limits.
+
+        Args:
+            index: index of the label.
+            histogram: ``[2, B]``, or ``[M, 2, B]`` of buckets.
+            thresholds: ``[T]``.
+            steady: whether to choose by resampling, as the sweep does.
+        """
         if not self.constrained:
             choose = steady_threshold if steady and self.steady else single_threshold
             return choose(histogram, thresholds, self.objective(index))
-        swept = candidates(histogram, thresholds, self.shares_of(index))
+        swept = candidates(pooled(histogram), thresholds, self.shares_of(index))
         try:
             place, _ = swept.best(self.objective(), self.limits, "")
         except InfeasibleError:
@@ -162,7 +197,7 @@ class SweepSettings:
         return int(swept.places[place])
 
     def grid(self, histogram: Tensor) -> tuple[Tensor, Tensor]:
-        """Return a histogram ``[2, B]`` and the thresholds to choose from: within limits or by costs also 1."""
+        """Return a histogram ``[..., 2, B]`` and the thresholds to choose from: within limits or by costs also 1."""
         return with_one(histogram, self.thresholds) if self.constrained else (histogram, self.thresholds)
 
     def _within_limits(self, histogram: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -282,10 +317,16 @@ class SweepResult(Result):
 
     _histogram: Tensor
     _settings: SweepSettings
+    _buckets: Tensor | None  # histogram of each bucket of clusters, ``[M, ...]``
+    _several: bool  # whether samples came with the ids of clusters or with several positions
 
     @property
     def _counted(self) -> Tensor:
         return self._histogram
+
+    @property
+    def _dependent(self) -> bool:
+        return self._several and self._buckets is None
 
     @property
     def logits(self) -> bool:
@@ -348,7 +389,7 @@ class SweepResult(Result):
     # --- intervals and thresholds -----------------------------------------------------------------------------------
 
     def interval(self, name: str, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
-        """Compute the interval of a value. Samples must be independent.
+        """Compute the interval of a value. Samples must be independent, or counted with ``clusters=True``.
 
         - ``"value"``: interval of the best value, corrected for the choice of the threshold on the same samples; the
           estimate is therefore lower than the logged value. Each tenth of the samples is counted at the threshold that
@@ -364,6 +405,11 @@ class SweepResult(Result):
           of each class. They show how much other samples of this size would differ; the interval is not guaranteed to
           hold the best threshold of the population.
 
+        With ``clusters=True`` buckets of clusters take the place of samples. ``"value"`` counts each of ten groups of
+        buckets at the threshold that the others choose; its bounds are those of
+        :func:`~imbtorch.statistics.bootstrap` of these counts. ``"auc"`` and ``"average_precision"`` take the variance
+        of leaving out one bucket at a time, ``"threshold"`` and ``"partial_auc"`` resample buckets.
+
         Args:
             name: ``"threshold"``, ``"value"``, ``"auc"``, ``"average_precision"`` or ``"partial_auc"``, logged or not.
             level: probability that the interval holds, in (0, 1).
@@ -375,7 +421,8 @@ class SweepResult(Result):
 
         Raises:
             ValueError: for an unknown name, a level outside (0, 1), weighted counts, average precision with
-                ``prevalence``, and if no label has targets of both classes.
+                ``prevalence``, if no label has targets of both classes, and if all samples lie in one bucket of
+                clusters.
         """
         remedy = (
             "; for another measure, make a metric at a threshold, update it, and call its interval: "
@@ -386,15 +433,14 @@ class SweepResult(Result):
         check_choice("name", name, ("threshold", "value", *get_args(Also)), remedy)
         if name in ("auc", AP):
             histogram = self._countable(repr(name), level, generator)
-            if name == "auc":
-                return area_interval(histogram, level)
-            if self._settings.prevalence is not None:
+            if name == AP and self._settings.prevalence is not None:
                 raise ValueError(
                     "average precision has no interval at another prevalence, because it then depends on the few "
                     "negatives that score above the positives; sweep without prevalence=, or use 'auc', which does not "
                     "depend on the prevalence"
                 )
-            return average_precision_interval(histogram, level)
+            if self._buckets is None:
+                return (area_interval if name == "auc" else average_precision_interval)(histogram, level)
         of_label = self._value_interval if name == "value" else partial(self._resampled, name)
         return self._interval_of_labels(repr(name), of_label, level, generator)
 
@@ -407,23 +453,34 @@ class SweepResult(Result):
         one_class = self._of_one_class(self._histogram)
         if bool(one_class.all()):
             raise ValueError(self._one_class_text(one_class, f"{what} has no interval"))
+        if self._buckets is not None and len(filled(self._buckets)) < 2:
+            raise ValueError(
+                f"{what} has no interval, because all samples lie in one bucket of clusters; count samples of more "
+                "clusters"
+            )
+        self._warn_if_dependent()
         return self._histogram
+
+    def _parts(self) -> Sequence[Tensor]:
+        """Return the histogram ``[2, B]`` of each label or class; with clusters that of each bucket, ``[M, 2, B]``."""
+        return self._settings.parts(self._histogram, self._buckets)
 
     def _interval_of_labels(
         self, what: str, of_label: Callable[..., Interval], level: float, generator: torch.Generator | None
     ) -> Interval:
         """Compute the interval of each label that has targets of both classes."""
-        histogram = self._countable(what, level, generator)
-        one_class = self._of_one_class(histogram)
+        unknown = self._of_one_class(self._countable(what, level, generator))
+        if self._buckets is not None:
+            unknown |= torch.tensor([len(filled(each)) < 2 for each in self._parts()])
         nan = torch.tensor(torch.nan, dtype=torch.float64)
         parts = [
-            Interval(nan, nan, nan, level, "") if one_class[index] else of_label(index, each, level, generator)
-            for index, each in enumerate(self._of_labels(histogram))
+            Interval(nan, nan, nan, level, "") if unknown[index] else of_label(index, each, level, generator)
+            for index, each in enumerate(self._parts())
         ]
         if self._settings.counting.task == "binary":
             return parts[0]
         low, high, estimate = (torch.stack([getattr(part, at) for part in parts]) for at in ("low", "high", "estimate"))
-        return Interval(estimate, low, high, level, parts[int(one_class.int().argmin())].method)
+        return Interval(estimate, low, high, level, parts[int(unknown.int().argmin())].method)
 
     def _value_interval(
         self, index: int, histogram: Tensor, level: float, generator: torch.Generator | None
@@ -433,13 +490,19 @@ class SweepResult(Result):
         shares = settings.shares_of(index)
         measure = settings.measure if shares is None else AtPrevalence(settings.measure, shares)
         corrected = self._held_out(index, histogram, generator)
-        found = posterior(measure, corrected.counts, level=level, generator=generator)
-        return replace(found, method="held-out tenths, posterior" + self._held_text(index, corrected))
+        if histogram.ndim == 2:
+            found = posterior(measure, corrected.counts, level=level, generator=generator)
+            method = "held-out tenths, posterior"
+        else:
+            options: Any = {"samples": DRAWS, "level": level, "generator": generator}
+            found = resample_buckets({"": measure}, corrected.counts, **options)[""]
+            method = f"held-out buckets, {found.method}"
+        return replace(found, method=method + self._held_text(index, corrected))
 
     def _held_out(self, index: int, histogram: Tensor, generator: torch.Generator | None) -> HeldOut:
         """Count samples of a label at the thresholds that other samples choose; raise if none keeps the limits."""
         settings = self._settings
-        candidates(histogram, settings.thresholds, settings.shares_of(index)).best(
+        candidates(pooled(histogram), settings.thresholds, settings.shares_of(index)).best(
             settings.objective(), settings.limits, ""
         )
         whole, thresholds = settings.grid(histogram)
@@ -448,16 +511,24 @@ class SweepResult(Result):
     def _held_text(self, index: int, corrected: HeldOut) -> str:
         """Return the limited measures on held-out samples as text; empty without limits."""
         limits = self._settings.limits_of(index)
-        held = (f"{name} {evaluated(limit.measure, corrected.counts):.3f}" for name, limit in limits.items())
+        counts = pooled(corrected.counts).double()
+        held = (f"{name} {evaluated(limit.measure, counts):.3f}" for name, limit in limits.items())
         text = f"; on held-out samples {', '.join(held)}" if limits else ""
         if corrected.failed:
-            text += f"; no threshold keeps the limits without {corrected.failed} of {corrected.folds} tenths"
+            parts = "tenths" if corrected.counts.ndim == 2 else "groups of buckets"
+            text += f"; no threshold keeps the limits without {corrected.failed} of {corrected.folds} {parts}"
         return text
 
     def _resampled(
         self, name: str, index: int, histogram: Tensor, level: float, generator: torch.Generator | None
     ) -> Interval:
-        """Compute percentiles over resamples of the best threshold, or of the partial AUC at the present one."""
+        """Compute percentiles over resamples of the best threshold, or of the partial AUC at the present one.
+
+        Areas with clusters have intervals of their own.
+        """
+        if name in ("auc", AP):
+            interval = area_interval if name == "auc" else average_precision_interval
+            return interval(filled(histogram), level, clusters=True)
         settings = self._settings
         row = settings.rows_of("threshold")[index]
         kept = int((settings.thresholds <= self._rows[row]).sum()) - 1  # the last one for a threshold of 1
@@ -466,10 +537,11 @@ class SweepResult(Result):
             estimate, values = settings.thresholds[kept], self._best_of_each(index, drawn)
         else:
             at = torch.tensor(kept)
-            estimate, values = partial_area_at(histogram, at), partial_area_at(drawn, at.expand(RESAMPLES))
+            estimate, values = partial_area_at(pooled(histogram), at), partial_area_at(drawn, at.expand(len(drawn)))
         low, high = quantiles(values, level)
         low, high = torch.minimum(low, estimate), torch.maximum(high, estimate)
-        return Interval(estimate, low, high, level, "stratified bootstrap")
+        method = "stratified bootstrap" if histogram.ndim == 2 else "bootstrap of buckets"
+        return Interval(estimate, low, high, level, method)
 
     def _best_of_each(self, index: int, drawn: Tensor) -> Tensor:
         """Return the single best threshold of each resample ``[R, 2, B]``, without limits where none keeps them."""
@@ -490,7 +562,8 @@ class SweepResult(Result):
         are those of the posterior of the gain, and the same shifted to the estimate; the outermost are returned. They
         are a range, not an interval that keeps its level: in the simulations of :meth:`interval` a 95 % range held the
         true gain of F1, balanced accuracy and IAM in .97 or more of the sets. Positive is better, also for a measure of
-        which lower is better. Samples must be independent. With limits, ``method`` says what the limited values are on
+        which lower is better. Samples must be independent, or counted with ``clusters=True``: then groups of whole
+        buckets are held out, and buckets resampled. With limits, ``method`` says what the limited values are on
         held-out samples.
 
         Args:
@@ -518,7 +591,8 @@ class SweepResult(Result):
         shares, measure = settings.shares_of(index), settings.measure
         of_counts = measure if shares is None else AtPrevalence(measure, shares)
         objective = of_counts if measure.higher_is_better else negated(of_counts)
-        found = gain_interval(whole, place, half, objective, corrected.counts, level, generator)
+        counts = pooled(corrected.counts).double()
+        found = gain_interval(whole, place, half, objective, counts, level, generator)
         return replace(found, method=found.method + self._held_text(index, corrected))
 
     def best(
@@ -593,12 +667,16 @@ class SweepResult(Result):
                 "sure= makes promises about the population of the samples, not about other class shares; sweep without "
                 "prevalence=, or leave sure out"
             )
+        if sure is not None and self._buckets is not None:
+            raise ValueError(PROMISES)
+        if sure is not None:
+            self._warn_if_dependent(PROMISED)
         settings = self._settings if own else replace(self._settings, limits=limits, costs=checked_costs(costs))
         points = {}
         for index, histogram in self._to_choose_from():
             where = "" if settings.counting.task == "binary" else f"{settings.class_names[index]}: "
             shares = settings.shares_of(index)
-            swept = candidates(histogram, settings.thresholds, shares)
+            swept = candidates(pooled(histogram), settings.thresholds, shares)
             if settings.constrained:
                 place, feasible = swept.best(settings.objective(), limits, where)
                 if sure is not None:
@@ -609,7 +687,11 @@ class SweepResult(Result):
                 chosen = settings.choose(index, histogram, settings.thresholds)
                 assert chosen is not None
                 place, threshold = swept.at(chosen), settings.thresholds[chosen].item()
-            point = operating_point(swept, place, threshold, settings.measure, limits, shares, sure, generator)
+            worth = None
+            if histogram.ndim == 3:
+                buckets = filled(with_one(histogram, settings.thresholds)[0])
+                worth = effective_samples(counts_at(buckets, int(swept.places[place])).double(), 2)
+            point = operating_point(swept, place, threshold, settings.measure, limits, shares, sure, generator, worth)
             if point.alerts in (0, 1):
                 warn_caller(f"ThresholdSweep: the best threshold predicts the same for all samples: {point}")
             points[self._settings.class_names[index]] = replace(point, logits=self.logits)
@@ -651,7 +733,7 @@ class SweepResult(Result):
             "logits": self._settings.counting.logits,
             "ignore_index": self._settings.counting.ignore_index,
             "weighted": self._settings.counting.weighted,
-        }
+        } | ({"clusters": True} if self._settings.counting.clusters else {})
         if self._settings.counting.task == "multilabel":
             same |= {"num_labels": self._settings.counting.num_labels, "threshold": chosen}
         return cls(self._settings.counting.task, **({"threshold": chosen[0]} | same | arguments))
@@ -669,10 +751,6 @@ class SweepResult(Result):
             text += f"; or build {made}({task!r}{size}, threshold={at!r})"
         return text
 
-    def _of_labels(self, histogram: Tensor) -> Sequence[Tensor]:
-        """Return the histogram ``[2, B]`` of each label or class."""
-        return histogram.reshape(-1, *histogram.shape[-2:]).unbind()
-
     def _of_one_class(self, histogram: Tensor) -> Tensor:
         """Return a bool ``[L]``, True for labels that lack positive or negative targets."""
         return (histogram.sum(-1) == 0).any(-1).reshape(-1)
@@ -685,14 +763,14 @@ class SweepResult(Result):
 
     def _to_choose_from(self) -> list[tuple[int, Tensor]]:
         """Return index and histogram of each label or class except an ignored one; raise if one lacks a class."""
-        histogram, ignored = self._histogram, self._settings.counting.ignored_class
-        one_class = self._of_one_class(histogram)
+        ignored = self._settings.counting.ignored_class
+        one_class = self._of_one_class(self._histogram)
         left_out = ignored if self._settings.counting.task == "multiclass" else None
         if left_out is not None:
             one_class[left_out] = False
         if bool(one_class.any()):
             raise ValueError(self._one_class_text(one_class, "no threshold can be chosen"))
-        return [(index, each) for index, each in enumerate(self._of_labels(histogram)) if index != left_out]
+        return [(index, each) for index, each in enumerate(self._parts()) if index != left_out]
 
     # --- table and pictures ------------------------------------------------------------------------------------------
 
@@ -806,7 +884,7 @@ class SweepResult(Result):
         from imbtorch.plots.operating import plot_average_precisions, plot_best_thresholds
 
         name, areas = ("auc", self.auc()) if kind == "roc" else (AP, self.average_precision())
-        swept = self._of_labels(self._histogram if kind == "roc" else self.rates())
+        swept = self._settings.parts(self._histogram if kind == "roc" else self.rates(), None)
         rows = self._settings.rows_of("threshold")
         counts = {rows[index].of: self._settings.matrices(swept[index]) for index in labels}
         shown = self._with_interval(name, areas, labels)

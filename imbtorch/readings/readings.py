@@ -229,7 +229,7 @@ class Readings:
             generator: source of randomness, on the CPU.
         """
         counts, buckets = _counts_of(at, group, clusters)
-        independent = clusters is None and at.dependent is not None and counts.ndim == 3 and not bool(at.dependent)
+        independent = clusters is None and counts.ndim == 3 and not at.dependent
         alone = [row for row in rows if buckets is None or (independent and self.values[row].of_one_label)]
         drawn: dict[str, Interval] = {}
         if alone:

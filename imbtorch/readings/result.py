@@ -10,14 +10,31 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
+from imbtorch.compat import rank_zero, warn_once
 from imbtorch.counts import Counts, mapped
 from imbtorch.readings.rows import Row
 from imbtorch.readings.tables import wrapped
 
-__all__ = ["Result"]
+__all__ = ["PROMISED", "Result", "dependent_text"]
 
-SCHEMA = 3  # version of pickled results; raise it when their contents change
+SCHEMA = 4  # version of pickled results; raise it when their contents change
 R = TypeVar("R", bound="Result")
+
+TOO_NARROW = (
+    "the interval treats them as independent and is too narrow; build it with clusters=True, and pass "
+    "update(..., cluster=ids) unless each sample is a cluster of its own positions"
+)
+PROMISED = (
+    "the promise treats them as independent and fails more often than it says; promise on one sample of each cluster"
+)
+
+
+def dependent_text(name: str, consequence: str = TOO_NARROW) -> str:
+    """Return the warning about dependent samples that are taken for independent ones."""
+    return (
+        f"{name}: samples came with clusters or have several positions, such as pixels, but were counted by a metric "
+        f"without clusters, so {consequence}"
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,6 +50,21 @@ class Result:
     @property
     def _counted(self) -> Counts:
         raise NotImplementedError
+
+    @property
+    def _dependent(self) -> bool:
+        """True if samples depend on each other and no buckets show how much."""
+        return False
+
+    def _warn_with(self, warned: set[str]) -> None:
+        """Warn about nothing that a metric has warned about, and the other way round."""
+        vars(self)["_warned"] = warned
+
+    def _warn_if_dependent(self, consequence: str = TOO_NARROW) -> None:
+        """Warn once, on rank zero, if dependent samples are taken for independent ones."""
+        if self._dependent and rank_zero():
+            warned = vars(self).setdefault("_warned", set())
+            warn_once(warned, "dependent", dependent_text(type(self).__name__, consequence))
 
     @property
     def rows(self) -> dict[Row, Tensor]:
@@ -65,7 +97,7 @@ class Result:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to pickle."""
-        own = {name: part for name, part in vars(self).items() if name != "_by_name"}
+        own = {name: part for name, part in vars(self).items() if name not in ("_by_name", "_warned")}
         rows = {row: value.clone() for row, value in self._rows.items()}
         return own | {"schema": SCHEMA, "_rows": rows}
 

@@ -67,8 +67,7 @@ class Snapshot:
         groups: counts of each group of samples, ``[G, ...]``; None without groups.
         prevalence: class shares of the population for which values are computed; None for those of the counts.
         buckets: counts of each bucket of clusters, ``[B, ...]``, or with groups ``[G, B, ...]``; None without clusters.
-        dependent: number of samples that came with the id of a cluster or with several positions; None without
-            clusters.
+        dependent: whether samples came with the ids of clusters or with several positions.
         rest: settings and state on another device, if the counts are large and only their margins were copied.
     """
 
@@ -76,7 +75,7 @@ class Snapshot:
     groups: Counts | None = None
     prevalence: Tensor | None = None
     buckets: Tensor | None = None
-    dependent: Tensor | None = None
+    dependent: bool = False
     rest: tuple[Counting, Tensor] | None = None
     _read: dict[bool, Rates] = field(default_factory=dict, init=False, repr=False)
 
@@ -90,11 +89,10 @@ class Snapshot:
     ) -> Snapshot:
         """View a state on the CPU as counts."""
         groups = None if counting.groups is None else counting.counts(state, of_groups=True)
-        buckets = dependent = None
+        buckets = None
         if counting.clusters:
-            found = counting.counts(state, of_groups=counting.groups is not None, of_buckets=True)
-            buckets, dependent = check_square(found), counting.dependent(state)
-        return cls(counting.counts(state), groups, prevalence, buckets, dependent, rest)
+            buckets = check_square(counting.counts(state, of_groups=counting.groups is not None, of_buckets=True))
+        return cls(counting.counts(state), groups, prevalence, buckets, bool(counting.dependent(state)), rest)
 
     @cached_property
     def whole(self) -> Snapshot:

@@ -49,6 +49,7 @@ __all__ = [
     "check_level",
     "class_shares",
     "interval_texts",
+    "jackknife",
     "posterior",
     "quantiles",
     "simulated_bias",
@@ -633,16 +634,30 @@ def _uneven(clusters: Tensor, event_dims: int) -> str:
 
 def stretch(measure: Measure, clusters: Tensor, pooled: Tensor, level: float, event_dims: int) -> Tensor:
     """Compute the factor by which percentiles of resampled clusters are too narrow, for each value of the measure."""
+    number = clusters.shape[pooled.ndim - event_dims]
+    _, freedom = jackknife(measure, clusters, pooled, event_dims)
+    wider = student_quantile(level, freedom.cpu()) / normal_quantile(level)
+    return wider.to(pooled.device) * math.sqrt(number / (number - 1))
+
+
+def jackknife(measure: Measure, clusters: Tensor, pooled: Tensor, event_dims: int) -> tuple[Tensor, Tensor]:
+    """Compute the variance of values from their changes when a cluster is left out, and its degrees of freedom.
+
+    Args:
+        measure: function of counts.
+        clusters: ``[..., M, K, K]`` counts of M clusters, with ``event_dims`` dimensions after M.
+        pooled: their sum.
+        event_dims: number of event dimensions, as in :func:`posterior`.
+    """
     place = pooled.ndim - event_dims  # dimension of the clusters
     number = clusters.shape[place]
     rest = pooled.unsqueeze(place)
     parts = torch.split(clusters, chunks(number, pooled.numel(), pooled.device), place)
     change = torch.cat([values(measure, rest - part, event_dims) for part in parts], place)
     squares = ((change - change.nanmean(place, keepdim=True)) ** 2).nan_to_num()  # undefined without a class's cluster
-    freedom = (3 * squares.sum(place) ** 2 / (squares**2).sum(place) - 3).nan_to_num(number)  # nan if nothing changes
-    freedom = freedom.clamp(min(2, number - 1), number - 1)
-    wider = student_quantile(level, freedom.cpu()) / normal_quantile(level)
-    return wider.to(pooled.device) * math.sqrt(number / (number - 1))
+    total = squares.sum(place)
+    freedom = (3 * total**2 / (squares**2).sum(place) - 3).nan_to_num(number)  # nan if nothing changes
+    return total * (number - 1) / number, freedom.clamp(min(2, number - 1), number - 1)
 
 
 # --- shared with other modules --------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from imbtorch.counts import check_square, double, ratio, restore
-from imbtorch.statistics.draws import multinomial
-from imbtorch.statistics.intervals import Interval, check_level
+from imbtorch.statistics.draws import clusters_drawn, multinomial
+from imbtorch.statistics.intervals import Interval, check_level, jackknife
 from imbtorch.statistics.special import normal_quantile, student_quantile
 
 __all__ = [
@@ -31,6 +31,9 @@ __all__ = [
     "roc_curve",
     "unresolved",
 ]
+
+
+ROUNDING = 1e-24  # variance below which the changes of an area are rounding errors
 
 
 def matrices_of(histogram: Tensor) -> Tensor:
@@ -207,8 +210,8 @@ def average_precision(histogram: Tensor) -> Tensor:
     return (precision.nan_to_num() * recall.diff(dim=-1, prepend=start)).sum(-1)
 
 
-def area_interval(histogram: Tensor, level: float = 0.95) -> Interval:
-    """Compute the interval of the area ``[...]`` under the ROC curve; samples must be independent.
+def area_interval(histogram: Tensor, level: float = 0.95, *, clusters: bool = False) -> Interval:
+    """Compute the interval of the area ``[...]`` under the ROC curve; samples, or clusters, must be independent.
 
     Newcombe's method 5 takes the variance from two exponential distributions, with the mean of both class sizes in
     place of each, and includes all areas that are compatible with the estimate. If the variance of DeLong's method with
@@ -223,9 +226,15 @@ def area_interval(histogram: Tensor, level: float = 0.95) -> Interval:
     high do not exclude that 3 / P of positives rank last; ``method`` says so if no positive ranks in the lower half of
     the negatives and such positives would take the area out of the interval.
 
+    With clusters, the variance is at least the jackknife's, which leaves out one cluster at a time, with its degrees of
+    freedom (:func:`imbtorch.statistics.bootstrap` has the formula). The sizes of the classes are divided by the ratio
+    of this variance to DeLong's, down to the effective number of clusters that hold the class; so they are where one of
+    the two variances is unknown or 0.
+
     Args:
         histogram: ``[..., 2, B]`` whole counts.
         level: probability that the interval holds, in (0, 1).
+        clusters: True if the histogram is ``[M, 2, B]`` of M clusters, two or more, which hold samples.
 
     Source: Newcombe (2006), Confidence intervals for an effect size measure based on the Mann-Whitney statistic, part
     2, method 5; DeLong, DeLong and Clarke-Pearson (1988).
@@ -234,28 +243,49 @@ def area_interval(histogram: Tensor, level: float = 0.95) -> Interval:
     0.850 [0.718, 0.923] (95 % Newcombe method 5)
     """
     check_level(level)
-    point, (negatives, positives) = area(histogram), double(histogram).sum(-1).unbind(-1)
-    z, mean = normal_quantile(level), (negatives + positives) / 2 - 1
+    parts, histogram = double(histogram), histogram.sum(0) if clusters else histogram
+    point, sizes = area(histogram), double(histogram).sum(-1)
+    spread, freedom = _delong_variance(histogram, point), (sizes.amin(-1) - 1).clamp(min=1)
+    if clusters:
+        spread, freedom, sizes = _of_clusters(area, parts, spread)
+    (negatives, positives), z = sizes.unbind(-1), normal_quantile(level)
+    mean = (negatives + positives) / 2 - 1
 
     def variance(value: Tensor) -> Tensor:
-        spread = 1 + mean * (1 - value) / (2 - value) + mean * value / (1 + value)
-        return value * (1 - value) * spread / (negatives * positives)
+        factor = 1 + mean * (1 - value) / (2 - value) + mean * value / (1 + value)
+        return value * (1 - value) * factor / (negatives * positives)
 
-    freedom = (torch.minimum(negatives, positives) - 1).clamp(min=1)
     wider = (student_quantile(level, freedom) / z) ** 2
-    scale = ratio(wider * _delong_variance(histogram, point), variance(point)).clamp(min=1)
+    scale = ratio(wider * spread, variance(point)).clamp(min=1)
 
     def distance(value: Tensor) -> Tensor:
         return (value - point).abs() - z * (scale * variance(value)).sqrt()
 
     low, high = (_root(distance, end, point) for end in (0.0, 1.0))
     unseen = 1 - (1 - level) ** (1 / positives)  # largest share of positives that so many may lack by chance
-    lower_half = double(histogram).cumsum(-1)[..., 0, :] <= negatives.unsqueeze(-1) / 2
+    lower_half = double(histogram).cumsum(-1)[..., 0, :] <= double(histogram).sum(-1)[..., :1] / 2
     high_ranked = (histogram[..., 1, :] * lower_half).sum(-1) == 0
     unseen = torch.where(high_ranked & (point * (1 - unseen) < low), unseen, 0.0)
     hidden = unseen.max().item() if unseen.numel() else 0.0
     text = f"; {100 * hidden:.2g} % of positives may rank last unseen" if hidden else ""
-    return Interval(point, low, high, level, f"Newcombe method 5{text}")
+    return Interval(point, low, high, level, f"Newcombe method 5{', jackknife of clusters' * clusters}{text}")
+
+
+def _of_clusters(value: Callable[[Tensor], Tensor], parts: Tensor, spread: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute variance, its degrees of freedom and the effective sizes of both classes, given clusters.
+
+    Args:
+        value: function of a histogram.
+        parts: histogram ``[M, 2, B]`` of clusters.
+        spread: variance of the value for independent samples.
+    """
+    variance, freedom = jackknife(value, parts, parts.sum(0), 2)
+    variance = torch.where(variance > ROUNDING, variance, 0.0)
+    held = parts.sum(-1)  # [M, 2]
+    sizes, least = held.sum(0), ratio(held.sum(0) ** 2, (held**2).sum(0))
+    known = bool(((held > 0).sum(0) > 1).all() & (spread > 0) & (variance > 0))
+    effective = torch.minimum(torch.maximum(sizes * spread / variance, least), sizes) if known else least
+    return torch.maximum(variance, spread), freedom, effective
 
 
 def _delong_variance(histogram: Tensor, point: Tensor) -> Tensor:
@@ -269,8 +299,8 @@ def _delong_variance(histogram: Tensor, point: Tensor) -> Tensor:
     return ratio(squares, totals * (totals - 1)).sum(-1)
 
 
-def average_precision_interval(histogram: Tensor, level: float = 0.95) -> Interval:
-    """Compute the interval of average precision ``[...]``; samples must be independent.
+def average_precision_interval(histogram: Tensor, level: float = 0.95, *, clusters: bool = False) -> Interval:
+    """Compute the interval of average precision ``[...]``; samples, or clusters, must be independent.
 
     Average precision is treated as a proportion, with the sample size that gives it the same variance: the bounds are
     Wilson's, with Student's t. That variance is the infinitesimal jackknife's, from the influence of each positive,
@@ -285,9 +315,13 @@ def average_precision_interval(histogram: Tensor, level: float = 0.95) -> Interv
     They were .9 to 2 times as wide as the central 95 % of the estimates, and wider for average precisions above .9 and
     of ten positives in 10,000 that rank low (9 times, for .002), since one perfect positive would be worth .09.
 
+    With clusters, variance and number of positives are those of :func:`area_interval`; the lower bound starts from
+    precisions that leave out the cluster of the positive, and the upper bound takes one more cluster to be perfect.
+
     Args:
         histogram: ``[..., 2, B]`` whole counts.
         level: probability that the interval holds, in (0, 1).
+        clusters: True if the histogram is ``[M, 2, B]`` of M clusters, two or more, which hold samples.
 
     Source: Wilson (1927) for the bounds; Efron (1982), The jackknife, the bootstrap and other resampling plans,
     section 6.3, for the variance. The lower start, the greatest n and the additional positive are ours.
@@ -296,7 +330,8 @@ def average_precision_interval(histogram: Tensor, level: float = 0.95) -> Interv
     0.635 [0.393, 0.825] (95 % Wilson, jackknife)
     """
     check_level(level)
-    wide = double(histogram)
+    parts = double(histogram)
+    wide = parts.sum(0) if clusters else parts
     totals = wide.sum(-1)
     negatives, positives = totals.unbind(-1)
     false, true = wide.flip(-1).cumsum(-1).flip(-1).unbind(-2)  # counts in a bin and above
@@ -310,12 +345,20 @@ def average_precision_interval(histogram: Tensor, level: float = 0.95) -> Interv
     of_negatives = rise - ratio(slope, false / negatives.unsqueeze(-1)).cumsum(-1)
     squares = (wide * torch.stack((of_negatives, of_positives), -2) ** 2).sum(-1)
     variance = ratio(squares, totals * (totals - 1)).sum(-1) + rise.squeeze(-1) ** 2 * (1 / totals).sum(-1)
-    size = torch.where(variance > 0, point * (1 - point) / variance, torch.inf).minimum(positives / point)
-    quantile = student_quantile(level, (positives - 1).clamp(min=1))
+    freedom, worth = (positives - 1).clamp(min=1), positives
+    if clusters:
+        variance, freedom, sizes = _of_clusters(average_precision, parts, variance)
+        held = parts[:, 1].sum(-1)
+        positives, worth = ratio(held.sum() ** 2, (held**2).sum()), sizes[1]
+        others = wide - parts
+        false, true = others.flip(-1).cumsum(-1).flip(-1).unbind(-2)
+        start = (parts[:, 1] / held.sum() * ratio(true, true + false)).sum()
+    size = torch.where(variance > 0, point * (1 - point) / variance, torch.inf).minimum(worth / point)
+    quantile = student_quantile(level, freedom)
     low, _ = _wilson(start, size, quantile)
     _, high = _wilson(point, size, quantile)
     high = (high * positives + 1) / (positives + 1)
-    return Interval(point, low, high, level, "Wilson, jackknife")
+    return Interval(point, low, high, level, f"Wilson, jackknife{' of clusters' * clusters}")
 
 
 def _wilson(share: Tensor, size: Tensor, quantile: Tensor) -> tuple[Tensor, Tensor]:
@@ -336,7 +379,13 @@ def _root(distance: Callable[[Tensor], Tensor], outer: float, inner: Tensor) -> 
 
 
 def bootstrap_histogram(histogram: Tensor, samples: int, generator: torch.Generator | None = None) -> Tensor:
-    """Draw histograms ``[samples, 2, B]`` by resampling whole counts ``[2, B]``; classes keep their sizes."""
+    """Draw histograms ``[samples, 2, B]`` by resampling whole counts ``[2, B]``; classes keep their sizes.
+
+    Of ``[M, 2, B]`` clusters are resampled; draws that lack a class are left out.
+    """
+    if histogram.ndim == 3:
+        drawn = torch.cat([*clusters_drawn(double(histogram), samples, generator, 2)])
+        return drawn[drawn.sum(-1).all(-1)]
     held = histogram.sum(0) > 0
     drawn = histogram.new_zeros(samples, *histogram.shape, dtype=torch.float64)
     counts = double(histogram[:, held])

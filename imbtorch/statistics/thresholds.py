@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.counting.arguments import computed_on_cpu
-from imbtorch.counts import Counts, Measure, evaluated, rescaled
+from imbtorch.counts import Counts, Measure, evaluated, ratio, rescaled
 from imbtorch.readings.tables import wrapped
 from imbtorch.statistics.draws import gammas
 from imbtorch.statistics.isometrics import precision_recall_points
@@ -210,10 +210,10 @@ def candidates(histogram: Tensor, thresholds: Tensor, shares: Tensor | None) -> 
 
 def with_one(histogram: Tensor, thresholds: Tensor) -> tuple[Tensor, Tensor]:
     """Add a threshold of 1, at which nothing is flagged, to thresholds ``[T]`` if scores lie above all of them."""
-    above = histogram[:, len(thresholds) :].sum(-1, keepdim=True)
+    above = histogram[..., len(thresholds) :].sum(-1, keepdim=True)
     if not bool(above.any()):
         return histogram, thresholds
-    extended = torch.cat((histogram[:, : len(thresholds)], above, torch.zeros_like(above)), -1)
+    extended = torch.cat((histogram[..., : len(thresholds)], above, torch.zeros_like(above)), -1)
     return extended, torch.cat((thresholds, thresholds.new_ones(1)))
 
 
@@ -227,6 +227,7 @@ def operating_point(
     shares: Tensor | None,
     sure: float | None,
     generator: torch.Generator | None,
+    worth: Tensor | None = None,
 ) -> OperatingPoint:
     """Describe a threshold.
 
@@ -239,6 +240,7 @@ def operating_point(
         shares: ``[2]`` class shares at which all values are read; None for those of the counts.
         sure: level at which all limits are promised; None if it is enough that they hold in the counts.
         generator: source of randomness of the posterior.
+        worth: ``[2]`` independent samples that the samples of each class are worth; None for independent ones.
     """
     counts, at = found.counts[place], found.rates[place]
     recall, precision = precision_recall_points(at.unsqueeze(0))[0].tolist()
@@ -249,7 +251,7 @@ def operating_point(
         recall,
         precision,
         (at[..., 1].sum() / at.sum()).item(),
-        _probabilities(counts, limits, shares, generator),
+        _probabilities(counts, limits, shares, generator, worth),
         sure,
     )
 
@@ -279,16 +281,16 @@ def all_promised(limits: Limits, counts: Tensor, sure: float, where: str) -> Ten
 
 
 def _probabilities(
-    counts: Tensor, limits: Limits, shares: Tensor | None, generator: torch.Generator | None
+    counts: Tensor, limits: Limits, shares: Tensor | None, generator: torch.Generator | None, worth: Tensor | None
 ) -> dict[str, float]:
     """Return the posterior probability of each limit, given counts ``[2, 2]``."""
     if not limits:
         return {}
-    drawn = _read_at(shares, _drawn(counts.double(), generator))
+    drawn = _read_at(shares, _drawn(counts.double(), generator, worth))
     return {name: limit.kept(drawn).double().mean().item() for name, limit in limits.items()}
 
 
-def _drawn(counts: Tensor, generator: torch.Generator | None) -> Tensor:
+def _drawn(counts: Tensor, generator: torch.Generator | None, worth: Tensor | None) -> Tensor:
     """Draw counts ``[DRAWS, 2, 2]`` from the posterior at a threshold that was chosen by the scores.
 
     The recall of a threshold just below the k-th highest of P positives has the distribution Beta(k, P - k + 1), since
@@ -296,9 +298,11 @@ def _drawn(counts: Tensor, generator: torch.Generator | None) -> Tensor:
     whose probability is .67 where .5 is true.
     """
     prior = torch.tensor([[0.5, 0.5], [1.0, 1e-9]], dtype=torch.float64)
-    concentrations = counts + prior, counts.sum(-1) + 0.5
-    cells, totals = (gammas(each.flatten(), DRAWS, generator).T.reshape(DRAWS, *each.shape) for each in concentrations)
-    return cells / cells.sum(-1, keepdim=True) * totals.unsqueeze(-1)
+    totals = counts.sum(-1)
+    share = torch.ones_like(totals) if worth is None else ratio(worth, totals)
+    concentrations = counts * share.unsqueeze(-1) + prior, totals * share + 0.5
+    cells, sizes = (gammas(each.flatten(), DRAWS, generator).T.reshape(DRAWS, *each.shape) for each in concentrations)
+    return cells / cells.sum(-1, keepdim=True) * (sizes / share).unsqueeze(-1)
 
 
 def _text(limits: Limits) -> str:
