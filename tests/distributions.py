@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from sklearn import metrics
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 WEIGHT = {"jeffreys": 0.5, "uniform": 1.0}  # on either side of each recall, for two classes
@@ -120,3 +121,53 @@ def facts(found):
     """Everything that a choice among epochs found, up to rounding of the shortfall."""
     of_choice = ("epoch", "value", "corrected", "stability", "tied", "identical", "indistinguishable")
     return (*(getattr(found, of) for of in of_choice), round(found.shortfall, 12))
+
+
+def half_sampled(predictions, target, score, coins, classes, level=0.95):
+    """Half-sampling by loops: kept epoch, corrected counts, stability, set."""
+    predictions, target, coins = predictions.numpy(), target.numpy(), coins.numpy()
+    number = len(predictions)
+
+    def value(epoch, where):
+        return score(target[where], predictions[epoch][where])
+
+    def best(values):
+        return max(range(number), key=lambda epoch: (round(values[epoch], 11), epoch))
+
+    def counts(epoch, where):
+        return metrics.confusion_matrix(target[where], predictions[epoch][where], labels=range(classes))
+
+    every = np.ones(len(target), bool)
+    values = [value(epoch, every) for epoch in range(number)]
+    kept = best(values)
+    cross, choices, resampled = np.zeros((classes, classes)), [], []
+    for coin in coins.T == 1:
+        for choose, count in ((coin, ~coin), (~coin, coin)):
+            seen = [value(epoch, choose) for epoch in range(number)]
+            choices.append(best(seen))
+            resampled.append(seen)
+            cross += counts(choices[-1], count)
+    corrected = counts(kept, every) / 10 + 9 * cross / coins.shape[1] / 10
+    noise = np.array(resampled) - values
+    spread = np.array(
+        [[np.sqrt(np.mean((noise[:, j] - noise[:, e]) ** 2)) for j in range(number)] for e in range(number)]
+    )
+    floor = np.sort(spread[~np.eye(number, dtype=bool)])[(number * (number - 1) - 1) // 2] / 4
+    alike = []
+    for e in range(number):
+        s = np.maximum(spread[e], floor)
+        statistic = max((values[j] - values[e]) / s[j] for j in range(number))
+        chance = [max((row[j] - row[e]) / s[j] for j in range(number)) for row in noise]
+        if statistic <= np.quantile(chance, level):
+            alike.append(e)
+    top = int(np.argmax(values))
+    below = max(values[top] - values[e] + np.quantile([row[e] - row[top] for row in noise], level) for e in alike)
+    return kept, corrected, np.mean(np.array(choices) == kept), tuple(alike), below
+
+
+def splitmix64(number):
+    """Return the hash of figure 15 of Steele, Lea and Flood (2014) in Python's integers."""
+    z = (number + 0x9E3779B97F4A7C15) % 2**64
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+    return z ^ z >> 31

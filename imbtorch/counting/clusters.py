@@ -12,7 +12,7 @@ from torch import Tensor
 
 from imbtorch.counting.kernels import Integers, array, reading_is_free
 
-__all__ = ["BUCKETS", "bucket_of_each", "bucket_of_numbers", "cluster_ids"]
+__all__ = ["BUCKETS", "bucket_of_each", "bucket_of_numbers", "cluster_ids", "coin_of_each"]
 
 BUCKETS = 64
 KEPT = 65_536  # running numbers whose buckets are kept
@@ -53,12 +53,31 @@ def bucket_of_each(ids: Tensor) -> Tensor:
         ids: int64 ids of clusters, of any shape.
     """
     if reading_is_free(ids):
-        return torch.from_numpy(_hashed(array(ids)))
+        return torch.from_numpy((_mixed(array(ids).view(np.uint64)) >> np.uint64(58)).view(np.int64))
     step, first, second = SIGNED
     mixed = ids + step
     mixed = (mixed ^ _shifted(mixed, 30)) * first
     mixed = (mixed ^ _shifted(mixed, 27)) * second
     return _shifted(mixed, 58)  # the last step of splitmix64 does not change the highest bits
+
+
+def coin_of_each(ids: Tensor, repeats: int, generator: torch.Generator | None) -> Tensor:
+    """Throw a coin for each cluster and repeat, alike in processes whose generators are in the same state.
+
+    The coin is the highest bit of splitmix64 of the id plus a number drawn for the repeat, so that a process need not
+    know the clusters of the others.
+
+    Args:
+        ids: int64 ids of clusters ``[C]`` on the CPU.
+        repeats: number of coins R.
+        generator: source of randomness, on the CPU; by default torch's.
+
+    Returns:
+        int32 ``[C, R]`` of 0 and 1.
+    """
+    salts = torch.randint(-(2**63), 2**63 - 1, (repeats,), generator=generator)
+    mixed = _mixed((array(ids)[:, None] + array(salts)).view(np.uint64))
+    return torch.from_numpy((mixed >> np.uint64(63)).astype(np.int32))
 
 
 def bucket_of_numbers(first: int, size: int) -> Tensor:
@@ -79,12 +98,11 @@ def _shifted(x: Tensor, by: int) -> Tensor:
     return (x >> by) & ((1 << (64 - by)) - 1)
 
 
-def _hashed(ids: Integers) -> Integers:
-    """Return the buckets of ids with NumPy, which has unsigned integers and takes a third of the time of torch."""
-    mixed = ids.view(np.uint64) + np.uint64(STEP)
+def _mixed(mixed: Integers) -> Integers:
+    """Compute splitmix64 but for its last step, with NumPy, which has unsigned integers."""
+    mixed = mixed + np.uint64(STEP)
     mixed ^= mixed >> np.uint64(30)
     mixed *= np.uint64(FIRST)
     mixed ^= mixed >> np.uint64(27)
     mixed *= np.uint64(SECOND)
-    mixed >>= np.uint64(58)
-    return mixed.view(np.int64)
+    return mixed

@@ -19,31 +19,43 @@ REPEATS = 100  # how often samples are halved
 
 
 class PredictionListener:
-    """Listener of a report during one validation, which keeps predicted classes in the smallest integer dtype."""
+    """Listener of a report during one validation, which keeps predicted classes in the smallest integer dtype.
 
-    def __init__(self, report: ImbalanceReport) -> None:
+    Args:
+        report: the report.
+        with_ids: keep the ids of clusters as well.
+    """
+
+    def __init__(self, report: ImbalanceReport, with_ids: bool) -> None:
         classes = report.counting.classes
         self._dtype = next(
             (dtype for dtype in (torch.uint8, torch.int16) if classes <= torch.iinfo(dtype).max + 1), torch.int32
         )
         self._batches: list[tuple[Tensor, Tensor, Tensor]] = []
-        self._report = report
-        report.add_listener(self)
+        self._ids: list[Tensor] = []
+        self._report, self._with_ids = report, with_ids
+        self.dependent = False  # whether samples came with ids or have several positions, and the report no clusters
+        report.add_listener(self, clusters=True)
 
-    def __call__(self, predicted: Tensor, target: Tensor, counted: Tensor) -> None:
+    def __call__(self, predicted: Tensor, target: Tensor, counted: Tensor, cluster: Tensor | None) -> None:
         """Keep a batch on its device, without waiting for it."""
         self._batches.append((predicted.to(self._dtype), target.to(self._dtype), counted))
+        if cluster is not None and self._with_ids:
+            self._ids.append(cluster)
+        self.dependent |= cluster is not None and not self._report.clusters
 
     def stop(self) -> None:
         """Stop listening."""
         self._report.remove_listener(self)
 
-    def heard(self) -> tuple[Tensor, Tensor]:
-        """Return predicted classes and targets of all samples that were counted, on the CPU."""
+    def heard(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return predicted classes, targets and ids of all samples that were counted, on the CPU."""
+        none = torch.zeros(0, dtype=torch.int64) if self._with_ids else None
         if not self._batches:
-            return torch.zeros(0, dtype=self._dtype), torch.zeros(0, dtype=self._dtype)
+            return torch.zeros(0, dtype=self._dtype), torch.zeros(0, dtype=self._dtype), none
         predicted, target, counted = (torch.cat(parts).cpu() for parts in zip(*self._batches, strict=True))
-        return predicted[counted], target[counted]
+        ids = torch.cat(self._ids).cpu()[counted] if self._ids else none
+        return predicted[counted], target[counted], ids
 
 
 def why_not_predictable(report: ImbalanceReport) -> str:
@@ -87,6 +99,7 @@ def choose_with_predictions(
     history: ValidationHistory,
     predictions: Sequence[Tensor | None],
     target: Tensor | None,
+    cluster: Tensor | None,
     classes: int,
     processes: Processes,
     announce: Callable[[float], None],
@@ -98,6 +111,7 @@ def choose_with_predictions(
         history: counts and values of M validations, the same in all processes.
         predictions: M times the predicted classes of this process, None where they are not known.
         target: their targets, in the same order.
+        cluster: ids of the clusters of the same samples; None, on all processes alike, to resample single samples.
         classes: number of classes.
         processes: processes of this training.
         announce: function that is given the seconds that resampling will take, about.
@@ -127,8 +141,10 @@ def choose_with_predictions(
         repeats=REPEATS,
         higher_is_better={name: bool(column.better) for name, column in candidates.items()},
         ties=followed.ties,
-        generator=torch.Generator().manual_seed(processes.rank),
+        # clusters fall into the same half on all processes; of single samples no two may have the same coins
+        generator=torch.Generator().manual_seed(processes.rank if cluster is None else 0),
         sum_counts=processes.sum,
+        cluster=cluster,
     )
     moved = {name: _renumbered(choice, complete) for name, choice in chosen.items()}
     return {name: choice for name, choice in moved.items() if history.best[name][:1] == (choice.epoch,)}, complete

@@ -62,6 +62,10 @@ class SelectionSummary(Callback):
     (``shuffle=False``); otherwise a warning tells that its predictions are left out, and its counts stay. All processes
     add up counts of the halves at the end of ``fit``; the callback communicates at no other time.
 
+    If the report has ``clusters=True``, halves and intervals consist of whole clusters: those of ``update(...,
+    cluster=ids)``, or each sample with its positions. Their ids are kept as well, 8 bytes for each sample. If a report
+    without clusters gets ids or several positions, a warning says that its samples are treated as independent.
+
     **Resumed runs.** The history is part of checkpoints, so a resumed run has it from the beginning. Lightning saves
     the state of rank zero alone: after a run on several processes, or on another number of them, only the validations
     since the checkpoint have predictions and are compared, which the table says.
@@ -126,6 +130,8 @@ class SelectionSummary(Callback):
         self._followed: FollowedReport | None = None  # known once the module's reports are
         self._validations: list[dict[str, Any]] = []
         self._targets: Tensor | None = None  # of this process, in the order of its predictions
+        self._clusters: Tensor | None = None  # ids of the same samples, if the report has clusters
+        self._dependent = False  # whether samples of this process depend on each other and the report has no clusters
         self._listeners: dict[str, PredictionListener] = {}
         self.choices: dict[str, ChosenEpoch] = {}
         self._resampled: list[int] | None = None  # validations that these chose from; None before the end of fit
@@ -150,6 +156,7 @@ class SelectionSummary(Callback):
             "validations": list(self._validations),
             "kept": {key: dict(kept) for key, kept in self._kept.items()},
             "targets": self._targets,
+            "clusters": self._clusters,
             "processes": self._processes,
         }
 
@@ -158,9 +165,9 @@ class SelectionSummary(Callback):
         if self._stage != "fit":
             return
         self._validations, self._kept = list(state_dict["validations"]), dict(state_dict["kept"])
-        self._targets = state_dict.get("targets")
+        self._targets, self._clusters = state_dict.get("targets"), state_dict.get("clusters")
         if not self.predictions or self._processes > 1 or state_dict.get("processes") != 1:  # those of rank zero alone
-            self._targets = None
+            self._targets = self._clusters = None
             self._validations = [
                 {key: value for key, value in entry.items() if key != "predictions"} for entry in self._validations
             ]
@@ -177,7 +184,7 @@ class SelectionSummary(Callback):
         self._stage = stage
         self._processes = trainer.world_size
         if stage == "fit" and trainer.global_step == 0:  # a checkpoint is restored after this
-            self._validations, self._kept, self._targets = [], {}, None
+            self._validations, self._kept, self._targets, self._clusters = [], {}, None, None
         if stage == "fit" and self.out is not None and not find_spec("matplotlib"):
             raise ModuleNotFoundError(
                 "SelectionSummary(out=...) draws a picture, which needs matplotlib: pip install 'imbtorch[plot]'"
@@ -186,7 +193,7 @@ class SelectionSummary(Callback):
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Find the report and check all names."""
         known = dict(reports(pl_module))
-        self._followed, self._already_warned = None, set()
+        self._followed, self._already_warned, self._dependent = None, set(), False
         if self.report is not None and self.report not in known:
             choice = f"; to choose the measure write measures=[{self.report!r}]" * (self.report in by_any_name())
             raise ValueError(f"the module has no report {self.report!r}; it has {sorted(known) or 'none'}{choice}")
@@ -232,7 +239,9 @@ class SelectionSummary(Callback):
         if self.predictions and is_fitting(trainer) and not trainer.sanity_checking:
             path = None if self._followed is None else self._followed.path
             self._listeners = {
-                name: PredictionListener(report) for name, report in reports(pl_module) if path in (None, name)
+                name: PredictionListener(report, with_ids=report.clusters and self._clusters is None)
+                for name, report in reports(pl_module)
+                if path in (None, name)
             }
 
     def _stop_listening(self) -> dict[str, PredictionListener]:
@@ -288,6 +297,9 @@ class SelectionSummary(Callback):
         self._validations.append(entry)
         self.choices, self._resampled = {}, None
         if listener is not None:
+            self._dependent |= listener.dependent
+            if listener.dependent:
+                self._warn_of_dependent(trainer, path)
             self._keep_predictions(trainer, entry, *listener.heard())
 
     def _check_counting(self, path: str, report: ImbalanceReport) -> None:
@@ -299,7 +311,9 @@ class SelectionSummary(Callback):
                     f"on from ({entry['counting']}); give it the arguments that it had, or start a new run"
                 )
 
-    def _keep_predictions(self, trainer: Any, entry: dict[str, Any], predicted: Tensor, target: Tensor) -> None:
+    def _keep_predictions(
+        self, trainer: Any, entry: dict[str, Any], predicted: Tensor, target: Tensor, cluster: Tensor | None
+    ) -> None:
         """Keep the predicted classes of a validation, unless its samples differ from those before."""
         if self._targets is None:
             self._targets = target
@@ -313,6 +327,7 @@ class SelectionSummary(Callback):
                 )
         if torch.equal(target, self._targets):
             entry["predictions"] = predicted
+            self._clusters = cluster if self._clusters is None else self._clusters
             return
         number = len(self._targets)
         seen = f"{number} samples in another order" if len(target) == number else f"{len(target)} in place of {number}"
@@ -330,10 +345,21 @@ class SelectionSummary(Callback):
         order = [each.state_key for each in trainer.checkpoint_callbacks]
         self._kept = {key: self._kept[key] for key in order if key in self._kept}
 
-    def _warn(self, trainer: Any, text: str) -> None:
-        """Warn about the first thing that is missing, which explains the others."""
+    def _warn(self, trainer: Any, text: str, kind: str = "missing") -> None:
+        """Warn about the first thing that is missing, which explains the others, or once about something else."""
         if trainer.is_global_zero:
-            warn_once(self._already_warned, "missing", f"SelectionSummary: {text}")
+            warn_once(self._already_warned, kind, f"SelectionSummary: {text}")
+
+    def _warn_of_dependent(self, trainer: Any, path: str) -> None:
+        """Warn that the choice is corrected as if dependent samples were independent."""
+        self._warn(
+            trainer,
+            f"samples of self.{path} came with clusters or have several positions, such as pixels, but it was built "
+            "without clusters, so the choice is corrected as if they were independent, by too little and with too "
+            "narrow an interval; build the report with clusters=True, and pass update(..., cluster=ids) unless each "
+            "sample is a cluster of its own positions",
+            "dependent",
+        )
 
     # --- the end of fit ---------------------------------------------------------------------------------------------
 
@@ -378,13 +404,19 @@ class SelectionSummary(Callback):
                 text = f"SelectionSummary: resampling {len(self._validations)} validations, some {seconds:.0f} s"
                 print(text, flush=True)  # noqa: T201
 
+        processes = Processes(
+            trainer.global_rank, trainer.world_size, trainer.strategy.root_device, report.process_group
+        )
+        if bool(processes.sum(torch.tensor([int(self._dependent)]))):
+            self._warn_of_dependent(trainer, followed.path)
         self.choices, self._resampled = choose_with_predictions(
             followed,
             self.history(),
             [entry.get("predictions") for entry in self._validations],
             self._targets,
+            self._clusters,
             report.counting.classes,
-            Processes(trainer.global_rank, trainer.world_size, trainer.strategy.root_device, report.process_group),
+            processes,
             announce,
         )
 

@@ -16,6 +16,7 @@ from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
 from imbtorch.compat import rank_zero, warn_once
+from imbtorch.counting.arguments import checked_ids, spread
 from imbtorch.counting.batches import FAULTS, Batch
 from imbtorch.counting.kernels import reading_is_free
 from imbtorch.counting.tasks import Counting, Layout, Task, Thresholds
@@ -68,8 +69,8 @@ class MetricArguments(TorchmetricsArguments, total=False):
     clusters: bool | None
 
 
-Listener: TypeAlias = Callable[[Tensor, Tensor, Tensor], object]
-"""Function of the predicted classes, the targets, and a mask of the samples that were counted."""
+Listener: TypeAlias = Callable[..., object]
+"""Function of the predicted classes, the targets, a mask of the samples that were counted, and ids of clusters."""
 
 UNSURE = (
     "intervals need numbers of independent samples, and sums of weights are not such numbers; count without "
@@ -168,7 +169,7 @@ class CountsMetric(SummedState):
         self._set_counting(counting.on(self._state.device))
         self.quiet = False  # True in Lightning's sanity check, whose few batches often lack classes
         self._already_warned: set[str] = set()
-        self._listeners: list[Listener] = []
+        self._listeners: list[tuple[Listener, bool]] = []  # and whether it takes the ids of clusters
 
     def _apply(  # type: ignore[override]
         self, fn: Callable[[Tensor], Tensor], exclude_state: Any = (), recurse: bool = True
@@ -230,13 +231,25 @@ class CountsMetric(SummedState):
         batch = self._read(self._counter, preds, target, group, weight, cluster, frequency)
         self._counter.add_(self._writable(exclusive=not self._leads), batch, defer=self._defer)
         if self._listeners:
-            self._notify_listeners(batch)
+            self._notify_listeners(batch, target, cluster)
 
-    def _notify_listeners(self, batch: Batch) -> None:
-        """Call the listeners with the predictions and targets of a batch."""
+    def _notify_listeners(self, batch: Batch, target: Tensor, cluster: Tensor | None) -> None:
+        """Call the listeners with the predictions, targets and ids of clusters of a batch."""
         predicted = self._counting.predicted(batch)
-        for listener in self._listeners:
-            listener(*predicted)
+        for listener, clusters in self._listeners:
+            listener(*predicted, *([self._ids(batch, target, cluster)] if clusters else []))
+
+    def _ids(self, batch: Batch, target: Tensor, cluster: Tensor | None) -> Tensor | None:
+        """Return the id of the cluster of each counted sample, flat; None if there are neither ids nor clusters."""
+        if cluster is None:
+            if not self._counting.clusters and target.ndim <= self._counting.one_position:
+                return None
+            together = torch.distributed.is_available() and torch.distributed.is_initialized()
+            rank = torch.distributed.get_rank() if together else 0
+            first = (rank << 50) + (self._update_count << 30)  # other numbers in each batch and process
+            rows = torch.arange(target.shape[0] if target.ndim else 1, device=target.device)
+            cluster = (first + rows).view(target.shape[:1])
+        return spread("cluster", checked_ids(cluster), target, batch.target).flatten()
 
     def _read(
         self,
@@ -297,9 +310,9 @@ class CountsMetric(SummedState):
             state.add_(counted)
         else:
             self._counter.add_(state, batch, defer=lambda: True)
-        self._note_update()
         if self._listeners:
-            self._notify_listeners(batch)
+            self._notify_listeners(batch, target, cluster)
+        self._note_update()
         return self._value_of_a_batch(counter, counted)
 
     def _value_of_a_batch(self, counter: Counter, counted: Tensor) -> Any:
@@ -533,13 +546,15 @@ class LocalCounts(TaskOptions, CountsMetric):
         self._counting.add_counts_(self._writable(exclusive=True), counts)
         self._note_update()
 
-    def add_listener(self, listener: Listener) -> None:
+    def add_listener(self, listener: Listener, clusters: bool = False) -> None:
         """Call a function after each batch, until :meth:`remove_listener`.
 
         Its arguments are the predicted classes, the targets and a mask of the samples that were counted: int64, int64
-        and bool ``[n]``, on the device of the batch. The mask is False for samples of ``ignore_index``. The call does
-        not wait for the device. If the metric follows another one in a compute group of a ``MetricCollection``, the
-        function is not called.
+        and bool ``[n]``, on the device of the batch. The mask is False for samples of ``ignore_index``. With
+        ``clusters=True`` a fourth argument holds the ids of the clusters, int64 ``[n]``; without ``cluster=ids`` each
+        sample has an id of its own, or the argument is None if samples have one position and the metric no clusters.
+        The call does not wait for the device. If the metric follows another one in a compute group of a
+        ``MetricCollection``, the function is not called.
 
         >>> from imbtorch import ImbalanceAccuracy
         >>> metric, heard = ImbalanceAccuracy("binary"), []
@@ -548,8 +563,8 @@ class LocalCounts(TaskOptions, CountsMetric):
         >>> heard
         [tensor([0, 1])]
         """
-        self._listeners.append(listener)
+        self._listeners.append((listener, clusters))
 
     def remove_listener(self, listener: Listener) -> None:
         """Stop calling a function that :meth:`add_listener` was given; unknown functions are ignored."""
-        self._listeners = [known for known in self._listeners if known is not listener]
+        self._listeners = [known for known in self._listeners if known[0] is not listener]

@@ -9,14 +9,15 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from imbtorch.counting.arguments import computed_on_cpu, whole_number
+from imbtorch.compat import warn_caller
+from imbtorch.counting.arguments import checked_ids, computed_on_cpu, spread, whole_number
 from imbtorch.counting.errors import check_class_indices
 from imbtorch.counting.kernels import integers
 from imbtorch.counts import Measure, check_choice, check_square, ratio
 from imbtorch.measures.traits import direction_of
 from imbtorch.readings.resolving import Measured, measure_of_counts, measure_text, measures_of_counts
 from imbtorch.readings.tables import html_table, wrapped
-from imbtorch.statistics.draws import Prior, Totals, chunks, gammas
+from imbtorch.statistics.draws import Prior, Totals, chunks, gammas, worth_of_hits
 from imbtorch.statistics.intervals import (
     Interval,
     check_draws,
@@ -32,6 +33,10 @@ __all__ = ["Comparison", "compare", "paired_compare"]
 
 AGREE, DIFFER = 0.25, 0.5  # prior, in samples, of outcomes with both models right or both wrong, and with one right
 PRIOR = 2 * (AGREE + DIFFER)
+POSITIONS = (
+    "paired_compare: samples have several positions, such as pixels, but no clusters, so the interval treats all "
+    "positions as independent and is too narrow; pass cluster=torch.arange(len(target)), or the id of each patient"
+)
 
 
 @dataclass(frozen=True)
@@ -149,6 +154,7 @@ def paired_compare(
     level: float = 0.95,
     generator: torch.Generator | None = None,
     totals: Totals = "drawn",
+    cluster: Tensor | None = None,
 ) -> Comparison:
     """Compare two models on one test set, through the joint table of both predictions and the targets.
 
@@ -168,18 +174,27 @@ def paired_compare(
     .83 to .95, true .82 to .95). For models that hardly differ (.02) it was too high, .74 to .82 in place of .60 to
     .78, because the prior takes all differences for equally likely.
 
+    **Clusters.** Samples that resemble each other, such as the visits of a patient, need ``cluster=ids``. The outcomes
+    of a class then count as many samples as those of its clusters are worth: n_i is the smaller effective number of the
+    samples that only a, and that only b, predicts right, each as for ``clusters=True`` in
+    :func:`imbtorch.statistics.bootstrap`, and the number of clusters if there are none. Drawn class totals are those of
+    clusters with random weights (Bayesian bootstrap). ``examples/coverage.md`` has the coverage.
+
     Args:
         measure: name in the catalogue, averaged as in a report (of two classes, recall is that of the positive class),
             or function of counts, as in :func:`imbtorch.statistics.posterior`.
-        preds_a: ``[N]`` class indices predicted by model a.
-        preds_b: ``[N]`` class indices predicted by model b.
-        target: ``[N]`` class indices.
+        preds_a: ``[N, ...]`` class indices predicted by model a.
+        preds_b: ``[N, ...]`` class indices predicted by model b.
+        target: ``[N, ...]`` class indices.
         num_classes: number of classes K.
         higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it.
         samples: number of draws.
         level: probability that the interval of the difference holds, in (0, 1).
         generator: source of randomness, on the CPU; by default torch's.
         totals: ``"drawn"`` or ``"fixed"`` class totals, as in :func:`imbtorch.statistics.posterior`.
+        cluster: integers, the id of each sample's cluster; by default all samples are independent, and a warning says
+            so of targets ``[N, ...]`` with several positions, which need ``[N]`` ids. :func:`imbtorch.cluster_ids`
+            makes ids of names.
 
     Returns:
         :class:`Comparison`, on the CPU, of a (``preds_a``) with b (``preds_b``): the difference is the value of a minus
@@ -187,8 +202,9 @@ def paired_compare(
 
     Raises:
         ValueError: for shapes that differ, classes out of range, no samples, a level outside (0, 1), fewer than 2
-            samples, an unknown ``totals``, and a measure without a direction.
-        TypeError: for predictions or targets that are not tensors of integers or bools.
+            samples or clusters, an unknown ``totals``, and a measure without a direction.
+        TypeError: for predictions, targets or ids that are not tensors of integers; predictions and targets may be
+            bools.
 
     >>> from imbtorch import balanced_accuracy
     >>> generator = torch.Generator().manual_seed(0)
@@ -217,7 +233,11 @@ def paired_compare(
             raise ValueError(f"{name} holds classes outside 0..{num_classes - 1}")
     if not target.numel():
         raise ValueError("target holds no samples, so there is nothing to compare")
-    pairs = _Pairs(preds_a, preds_b, target, num_classes)
+    if cluster is not None:
+        cluster = spread("cluster", checked_ids(cluster), target, target)
+    elif target.ndim > 1:
+        warn_caller(POSITIONS)
+    pairs = _Pairs(preds_a, preds_b, target, num_classes, cluster)
 
     def difference(of_a: Tensor, of_b: Tensor) -> Tensor:
         return values(called, of_a) - values(called, of_b)
@@ -233,21 +253,39 @@ def paired_compare(
     drawn, recalls = torch.cat(parts), torch.cat(apart)
     # the draws of a class of n samples vary as if it had 1 + PRIOR more, and the prior pulls them to no difference
     share = class_shares(drawn, recalls.reshape(len(recalls), *[1] * (drawn.ndim - 1), -1), (-1,))
-    wider = (1 + ratio((1 + PRIOR) * share, pairs.actual).sum(-1)).sqrt()
+    wider = (1 + ratio((1 + PRIOR) * share, pairs.worth).sum(-1)).sqrt()
     ends = [wider * (end - drawn.mean(0)) for end in quantiles(drawn, level)]
-    return _comparison(estimate, drawn, (ends[0], ends[1]), level, "paired posterior", better, called)
+    method = "paired posterior" if pairs.clusters is None else f"paired posterior of {len(pairs.clusters)} clusters"
+    return _comparison(estimate, drawn, (ends[0], ends[1]), level, method, better, called)
 
 
 class _Pairs:
-    """Joint outcomes of two models on the samples of each class, and their posterior."""
+    """Joint outcomes of two models on the samples of each class, and their posterior.
 
-    def __init__(self, preds_a: Tensor, preds_b: Tensor, target: Tensor, size: int) -> None:
+    With clusters the outcomes of a class count as many samples as those of its clusters are worth, and the class totals
+    are those of clusters with random weights (Bayesian bootstrap).
+    """
+
+    def __init__(self, preds_a: Tensor, preds_b: Tensor, target: Tensor, size: int, cluster: Tensor | None) -> None:
         self.size = size
         a, b, truth = (labels.flatten() for labels in (preds_a, preds_b, target))
         joint, times = torch.unique((truth * size + a) * size + b, return_counts=True)
         self.times = times.double()
         self.rows, self.a, self.b = joint // size**2, joint // size % size, joint % size
         self.actual = self.times.new_zeros(size).index_add_(0, self.rows, self.times)
+        self.worth, self.clusters = self.actual, None
+        if cluster is not None:
+            ids, place = torch.unique(cluster.flatten(), return_inverse=True)
+            if len(ids) < 2:
+                raise ValueError(f"cluster must name at least 2 clusters, got {len(ids)}")
+
+            def of_clusters(chosen: Tensor | None = None) -> Tensor:
+                return torch.bincount(place * size + truth, chosen, len(ids) * size).view(-1, size).double()
+
+            self.clusters = of_clusters()  # [M, K]
+            only = ((a == truth) & (b != truth), (b == truth) & (a != truth))
+            worths = [worth_of_hits(of_clusters(each.double()), self.clusters, 0) for each in only]
+            self.worth = torch.minimum(*worths)
         predicted = torch.cat((a, b)).bincount(minlength=size)
         seen = (self.actual > 0) | (predicted > 0)
         self.classes = (self.actual > 0).nonzero().flatten()
@@ -263,7 +301,7 @@ class _Pairs:
     def draw(self, samples: int, generator: torch.Generator | None, totals: Totals) -> tuple[Tensor, Tensor]:
         """Draw counts of each model, ``[samples, K, K]``."""
         rows, wrong = len(self.classes), self.wrong.shape[-1]
-        cells = gammas(self.times, samples, generator)
+        cells = gammas(self.times * ratio(self.worth, self.actual)[self.rows], samples, generator)
         kinds = (AGREE, DIFFER, DIFFER, AGREE) if wrong else (AGREE,)
         spread = self.times.new_tensor(kinds).repeat_interleave(rows)
         lumps = gammas(spread, samples, generator)
@@ -281,7 +319,10 @@ class _Pairs:
         sums = mass.new_zeros(self.size, samples).index_add_(0, row, mass)
         total = self.actual.unsqueeze(-1).expand(-1, samples)
         if totals == "drawn":
-            total = gammas(torch.where(self.actual > 0, self.actual + 0.5, 0.0), samples, generator)
+            if self.clusters is None:
+                total = gammas(torch.where(self.actual > 0, self.actual + 0.5, 0.0), samples, generator)
+            else:
+                total = self.clusters.t() @ gammas(self.actual.new_ones(len(self.clusters)), samples, generator)
             total = total * self.actual.sum() / total.sum(0)
         mass = mass * ratio(total, sums)[row]
         columns = (

@@ -26,6 +26,7 @@ __all__ = [
     "gammas",
     "multinomial",
     "pooled_recall",
+    "worth_of_hits",
 ]
 
 PriorName: TypeAlias = Literal["auto", "jeffreys", "pooled", "uniform"]
@@ -427,8 +428,11 @@ def effective_samples(clusters: Tensor, event_dims: int) -> Tensor:
 
     Source: Donner (1986), A review of inference procedures for the intraclass correlation coefficient, for rho.
     """
-    place = clusters.ndim - event_dims - 1
-    actual, hits = clusters.sum(-1), clusters.diagonal(dim1=-2, dim2=-1)
+    return worth_of_hits(clusters.diagonal(dim1=-2, dim2=-1), clusters.sum(-1), clusters.ndim - event_dims - 1)
+
+
+def worth_of_hits(hits: Tensor, actual: Tensor, place: int) -> Tensor:
+    """Compute :func:`effective_samples` from the hits and targets of clusters, which are the dimension ``place``."""
     total, squares = actual.sum(place), (actual**2).sum(place)
     freedom = (actual > 0).sum(place).to(total) - 1
     recall, own = ratio(hits.sum(place), total), ratio(hits, actual)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -9,8 +10,9 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from imbtorch.counting.arguments import whole_number
+from imbtorch.counting.arguments import checked_ids, whole_number
 from imbtorch.counting.batches import readable
+from imbtorch.counting.clusters import BUCKETS, bucket_of_each, coin_of_each
 from imbtorch.counting.errors import check_class_indices, check_tensor
 from imbtorch.counting.kernels import integers
 from imbtorch.counts import Counts, Margins, Measure, evaluated
@@ -21,6 +23,7 @@ SumCounts: TypeAlias = Callable[[Tensor], Tensor]
 
 CELLS_AT_ONCE = 8_000_000  # cells of half counts in memory, 32 MB of int32; the measure reads a sixteenth at a time
 SAMPLES_AT_ONCE = 2_000_000  # samples counted in one call
+MOST_CELLS = 60_000_000  # cells of all buckets of clusters, 480 MB
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class Predictions:
         classes: K.
         total: samples of all processes.
         positions: ``[N]`` indices among the samples of all processes, or None.
+        clusters: ids of the clusters of this process, and ``[N]`` the place of each sample's id among them; or None.
         sum: function that sums counts over processes.
     """
 
@@ -83,6 +87,7 @@ class Predictions:
     classes: int
     total: int
     positions: Tensor | None
+    clusters: tuple[Tensor, Tensor] | None
     sum: SumCounts
 
     @classmethod
@@ -93,6 +98,7 @@ class Predictions:
         num_classes: int | None,
         positions: Tensor | None,
         sum_counts: SumCounts | None,
+        cluster: Tensor | None,
     ) -> Predictions:
         """Check the arguments of ``select_epoch`` that concern samples."""
         _check_labels(predictions, target)
@@ -116,7 +122,8 @@ class Predictions:
             raise ValueError("target has no samples to count")
         if positions is not None:
             positions = _checked_positions(positions, target, total)
-        return cls(predictions, target, classes, total, positions, add)
+        clusters = None if cluster is None else _checked_clusters(cluster, target, positions, classes)
+        return cls(predictions, target, classes, total, positions, clusters, add)
 
     @property
     def epochs(self) -> int:
@@ -137,9 +144,22 @@ class Predictions:
             layout.add_(part, self.predictions[some].long(), self.target, times)
         return self.sum(counts)
 
-    def matrix(self, epoch: int) -> Tensor:
-        """Count one epoch on all samples, ``[K, K]``."""
-        return self.count(CellOrder(self.classes, False), [epoch], self.ones()).view(self.classes, self.classes)
+    @property
+    def buckets(self) -> int:
+        """Number of matrices B: one for each bucket of clusters, or 1 without clusters."""
+        return 1 if self.clusters is None else BUCKETS
+
+    def summed(self, epoch: int, weights: Tensor | None = None) -> Tensor:
+        """Sum weights of this process's samples by the cells of an epoch in each bucket, ``[B * K * K]``."""
+        cells = self.target * self.classes + self.predictions[epoch].long()
+        if self.clusters is not None:
+            ids, place = self.clusters
+            cells = cells + self.classes**2 * bucket_of_each(ids)[place]
+        return torch.bincount(cells, weights, self.buckets * self.classes**2)
+
+    def matrices(self, epoch: int) -> Tensor:
+        """Count one epoch on all samples, ``[B, K, K]``."""
+        return self.sum(self.summed(epoch)).view(-1, self.classes, self.classes)
 
     def values(self, layout: CellOrder, measure: Measure) -> Tensor:
         """Compute the value of each epoch on all samples, ``[M]``."""
@@ -153,7 +173,10 @@ class Predictions:
         return self.sum((self.predictions != self.predictions[epoch]).sum(-1))
 
     def coins(self, repeats: int, generator: torch.Generator | None) -> Tensor:
-        """Throw a coin for each sample and repeat, int32 ``[N, R]``."""
+        """Throw a coin for each sample or cluster and repeat, int32 ``[N, R]``."""
+        if self.clusters is not None:
+            ids, place = self.clusters
+            return coin_of_each(ids, repeats, generator)[place]
         number = len(self.target) if self.positions is None else self.total
         coins = torch.randint(2, (number, repeats), dtype=torch.int32, generator=generator)
         return coins if self.positions is None else coins[self.positions]
@@ -184,6 +207,20 @@ def _checked_positions(positions: Tensor, target: Tensor, total: int) -> Tensor:
     return positions
 
 
+def _checked_clusters(cluster: Tensor, target: Tensor, positions: Tensor | None, classes: int) -> tuple[Tensor, Tensor]:
+    """Return the ids of this process's clusters, and the place of each sample's id among them; raise for wrong ones."""
+    ids = checked_ids(cluster).detach().cpu()
+    if ids.shape != target.shape:
+        raise ValueError(f"cluster must hold one id per sample, {list(target.shape)}, got {list(ids.shape)}")
+    if positions is not None:
+        raise ValueError("positions place single samples, and cluster whole clusters; with cluster leave positions out")
+    if BUCKETS * classes**2 > MOST_CELLS:
+        most = math.isqrt(MOST_CELLS // BUCKETS)
+        raise ValueError(f"cluster needs {BUCKETS} matrices, which are too large for more than {most} classes")
+    known, place = torch.unique(ids, return_inverse=True)
+    return known, place
+
+
 def parts(repeats: int, cells: int) -> Iterator[int]:
     """Split the repeats into parts that bound the memory, the same on all processes."""
     most = max(1, CELLS_AT_ONCE // cells)
@@ -210,12 +247,11 @@ def crossed(samples: Predictions, epochs: Sequence[int], coins: Tensor, choice: 
         choice: ``[R, 2]``, indices into ``epochs``, chosen by the first and the second half.
 
     Returns:
-        int64 ``[K * K]`` of this process.
+        int64 ``[B * K * K]`` of this process, by bucket of clusters.
     """
-    counts = torch.zeros(samples.classes**2, dtype=torch.int64)
+    counts = torch.zeros(samples.buckets * samples.classes**2, dtype=torch.int64)
     for index in sorted(set(choice.flatten().tolist())):
         by_first, by_second = (choice == index).double().unbind(-1)
         weights = coins.double() @ (by_second - by_first) + by_first.sum()  # (1 - coin) by_first + coin by_second
-        cells = samples.target * samples.classes + samples.predictions[epochs[index]].long()
-        counts += torch.bincount(cells, weights, samples.classes**2).round().long()
+        counts += samples.summed(epochs[index], weights).round().long()
     return counts

@@ -50,6 +50,7 @@ __all__ = [
     "class_shares",
     "interval_texts",
     "jackknife",
+    "of_clusters",
     "posterior",
     "quantiles",
     "simulated_bias",
@@ -567,7 +568,7 @@ def bootstrap(
         if int(held.sum()) < 2:
             raise ValueError(f"counts must hold samples in at least 2 clusters, got {int(held.sum())} of {len(held)}")
         wide = wide.index_select(wide.ndim - event_dims - 1, held.nonzero().flatten())
-        found = _of_clusters(measures, wide, samples, level, generator, draws, event_dims)
+        found = of_clusters(measures, wide, samples, level, generator, draws, event_dims)
         return _named(found, measures, measure)
     cells = wide if stratified else wide.flatten(-2).unsqueeze(-2)  # [..., strata, cells]
     sizes = announced(chunks(samples, wide.numel(), wide.device), samples, "bootstrap intervals", FASTER)
@@ -590,7 +591,7 @@ def _values_of(measures: Mapping[str, Measure], drawn: Iterable[Tensor], event_d
     return {name: torch.cat(parts) for name, parts in found.items()}
 
 
-def _of_clusters(
+def of_clusters(
     measures: Mapping[str, Measure],
     clusters: Tensor,
     samples: int,
@@ -599,7 +600,10 @@ def _of_clusters(
     draws: bool,
     event_dims: int,
 ) -> dict[str, Interval]:
-    """Compute the outermost bounds of resampled clusters, stretched, and of the posterior of effective samples."""
+    """Compute the outermost bounds of resampled clusters, stretched, and of the posterior of effective samples.
+
+    Clusters are float64 ``[..., M, K, K]``, all with samples, and need not be whole; see :func:`bootstrap`.
+    """
     counts = clusters.sum(-event_dims - 1)
     resampled = _values_of(measures, clusters_drawn(clusters, samples, generator, event_dims), event_dims)
     source = CountsPosterior(counts, "auto", "fixed", effective_samples(clusters, event_dims))

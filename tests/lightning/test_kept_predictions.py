@@ -16,9 +16,11 @@ from torch.utils.data import DataLoader, TensorDataset
 from trainings import QUIET, THIRD_PARTY, exact, join_lightning, listening
 from versions import loading
 
+import imbtorch
 from imbtorch import ImbalanceReport
 from imbtorch.lightning import ModelCheckpoint as TieKeeper
 from imbtorch.lightning import SelectionSummary
+from imbtorch.statistics import select_epoch
 
 pytestmark = [
     *(pytest.mark.filterwarnings(f"ignore:{text}") for text in THIRD_PARTY),
@@ -367,6 +369,78 @@ def test_predictions_that_take_much_memory_are_told_once(monkeypatch):
     assert told == []
 
 
+# --- clusters -------------------------------------------------------------------------------------------------------
+
+PATIENTS = torch.arange(SIZE) // 6  # 15 of them
+NAMES = ("epoch", "value", "corrected", "stability", "shortfall", "indistinguishable", "compared")  # without tensors
+
+
+def report_of(clusters, **options):
+    return ImbalanceReport("multiclass", num_classes=3, prefix="val_", clusters=clusters, **options)
+
+
+class OfPatients(Scripted):
+    """Passes the patient of each sample; ``shape`` says how many positions a sample has."""
+
+    def __init__(self, clusters=True, ids=True, shape=(-1,), **options):
+        super().__init__(report_of(clusters), **options)
+        self.ids, self.shape = ids, shape
+
+    def validation_step(self, batch, batch_idx):
+        epoch = max(0, self.trainer.global_step // self.steps - 1)
+        preds, target = (each[batch[0]].view(self.shape) for each in (self.predictions[epoch], TARGET))
+        self.val.update(preds, target, **({"cluster": PATIENTS[batch[0]]} if self.ids else {}))
+
+
+def chosen_by_hand(ids):
+    """Choose on all samples of one process."""
+    measures = {name: getattr(imbtorch, name) for name in ("accuracy", "balanced_accuracy")}
+    return select_epoch(PREDICTIONS, TARGET, measures, cluster=ids, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("kind", ["ids", "rows"])
+def test_clusters_of_the_report_are_kept_together(kind):
+    """Without ids a sample is a cluster of its positions."""
+    with listening() as told:
+        made = summary(OfPatients() if kind == "ids" else OfPatients(ids=False, shape=(-1, 3)))
+    assert told == []
+    ids, kept = PATIENTS if kind == "ids" else torch.arange(SIZE) // 3, made.state_dict()["clusters"]
+    assert torch.equal(kept.unique(return_inverse=True)[1], ids)
+    for name, wanted in chosen_by_hand(kept).items():
+        assert [getattr(made.choices[name], each) for each in NAMES] == [getattr(wanted, each) for each in NAMES]
+        assert made.choices[name].interval == wanted.interval
+    row = made.table()["selected"]["best accuracy"]
+    assert (row["corrected"].low, row["corrected"].high) == ends_of(made.choices["accuracy"])
+    assert ends_of(made.choices["accuracy"]) != ends_of(summary().choices["accuracy"])
+
+
+def ends_of(choice):
+    return choice.interval.low.item(), choice.interval.high.item()
+
+
+def test_a_resumed_run_keeps_the_clusters(tmp_path):
+    def keeper():
+        return ModelCheckpoint(tmp_path, "first", save_top_k=1)
+
+    whole = summary(OfPatients())
+    summary(OfPatients(), keeper(), max_epochs=3)
+    resumed = summary(OfPatients(), keeper(), checkpoint=tmp_path / "first.ckpt")
+    assert str(resumed.choices["accuracy"]) == str(whole.choices["accuracy"])
+
+
+@pytest.mark.parametrize("options", [{}, {"ids": False, "shape": (-1, 3)}, {"ids": False}], ids=str)
+def test_dependent_samples_without_clusters_are_told_once(options):
+    with listening() as told:
+        made = summary(OfPatients(clusters=False, **options))
+    dependent = options != {"ids": False}
+    assert len(told) == dependent
+    assert all(
+        "SelectionSummary: samples of self.val came with clusters or have several positions" in text for text in told
+    )
+    assert made.state_dict()["clusters"] is None
+    assert ends_of(made.choices["accuracy"]) == ends_of(summary().choices["accuracy"])
+
+
 # --- beside other callbacks -----------------------------------------------------------------------------------------
 
 
@@ -399,6 +473,26 @@ def test_validation_sees_averaged_weights(kind):
 # --- several processes ----------------------------------------------------------------------------------------------
 
 
+def trained_on_patients(rank, world):
+    """Of patients on all processes choose; then rank 1 alone has ids, and the report no clusters."""
+    join_lightning(world)
+    made = SelectionSummary(predictions=True, measures=("accuracy", "balanced_accuracy"))
+    options = {"strategy": "ddp", "devices": world}
+    run(OfPatients(steps=1), made, **options)
+    choices = [[getattr(made.choices[name], each) for each in NAMES] for name in made.measures]
+    with listening() as told:
+        run(OfPatients(clusters=False, ids=rank == 1, steps=1), SelectionSummary(predictions=True), **options)
+    return choices, [text for text in told if "came with clusters" in text]
+
+
+def test_a_patient_on_two_processes_falls_into_one_half():
+    ranks = launch(2, trained_on_patients)
+    wanted = [[getattr(each, name) for name in NAMES] for each in chosen_by_hand(PATIENTS).values()]
+    for choices, _ in ranks:
+        assert choices == wanted
+    assert [len(told) for _, told in ranks] == [1, 0]  # rank zero tells what rank 1 has seen
+
+
 def trained(rank, world, folder):
     join_lightning(world)
     options = {"strategy": "ddp", "devices": world}
@@ -409,17 +503,8 @@ def trained(rank, world, folder):
         first = made.choices["accuracy"]
         made = SelectionSummary(predictions=True, measures=("accuracy", "balanced_accuracy"))
         run(Scripted(steps=1), made, checkpoint=f"{folder}/first.ckpt", **options)
-    names = (
-        "epoch",
-        "value",
-        "corrected",
-        "stability",
-        "shortfall",
-        "indistinguishable",
-        "compared",
-    )  # no tensors, whose memory goes
     choices = [first, made.choices["accuracy"]]
-    rows = [types.SimpleNamespace(**{name: getattr(choice, name) for name in names}) for choice in choices]
+    rows = [types.SimpleNamespace(**{name: getattr(choice, name) for name in NAMES}) for choice in choices]
     kept = [len(entry.get("predictions", ())) for entry in made.state_dict()["validations"]]
     return types.SimpleNamespace(rows=rows, calls=list(calls), kept=kept, notes=made.table().notes)
 

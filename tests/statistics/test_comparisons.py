@@ -1,6 +1,7 @@
 """Comparisons of models against simulation, Dirichlet distributions and exact cases."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -217,6 +218,90 @@ def test_comparisons_reproduce_and_chunk(monkeypatch):
     monkeypatch.setattr(drawing, "CELLS_AT_ONCE", 50)
     assert once().difference.draws.shape == (400,)
     assert apart(once().difference.draws, first.difference.draws) < 2
+
+
+# --- clusters -------------------------------------------------------------------------------------------------------
+
+
+def test_clusters_of_single_or_equal_samples_are_worth_their_number():
+    """Three copies of each sample, with the same id, tell what one tells."""
+    inputs = [torch.from_numpy(each) for each in labels()]
+    compared = partial(paired_compare, balanced_accuracy, num_classes=3, samples=300, totals="fixed")
+    plain = compared(*inputs, generator=seeded())
+    ids = torch.randperm(len(inputs[0]), generator=seeded())
+    alone = compared(*inputs, generator=seeded(), cluster=ids)
+    copied = [each.repeat_interleave(3) for each in inputs]
+    copies = compared(*copied, generator=seeded(), cluster=ids.repeat_interleave(3))
+    positions = compared(*(each.view(-1, 3) for each in copied), generator=seeded(), cluster=ids.to(torch.int16))
+    for found in (alone, copies, positions):
+        for end in ("estimate", "low", "high"):
+            assert getattr(found.difference, end) == pytest.approx(getattr(plain.difference, end).item())
+        assert found.probability == plain.probability
+        assert found.difference.method == f"paired posterior of {len(ids)} clusters"
+    naive = compared(*copied, generator=seeded()).difference
+    assert naive.high - naive.low < 0.7 * (plain.difference.high - plain.difference.low)
+
+
+def test_class_totals_vary_as_those_of_clusters():
+    """Accuracies of models that predict one class each differ by the class shares, here of clusters of one class."""
+    ids = torch.arange(30).repeat_interleave(10)
+    target = (ids % 3 == 0).long()
+    compared = partial(paired_compare, imbtorch.accuracy, 0 * target, 0 * target + 1, target, 2, samples=4000)
+    apart_ = (compared(cluster=each, generator=seeded()).difference for each in (ids, torch.arange(300)))
+    found, plain = (each.draws.std().item() for each in apart_)
+    share = stats.beta(20, 10)  # of a third of 30 clusters with exponential weights
+    assert found == pytest.approx(2 * share.std(), rel=0.1)
+    assert plain < 0.5 * found
+
+
+@pytest.mark.parametrize("shared", [0.0, 1.0])
+def test_intervals_of_clusters_cover_the_difference(shared):
+    """15 clusters of 20 equal samples; models err on clusters of their own, or partly on the same ones."""
+    generator, covered = seeded(2), {"samples": 0, "clusters": 0}
+    for _ in range(60):
+        ids = torch.arange(15).repeat_interleave(20)
+        target = (torch.arange(300) % 3 == 0).long()
+        hard, own = torch.rand(2, 15, generator=generator), torch.rand(2, 2, 15, generator=generator)
+        wrong_a, wrong_b = own[0] < 0.3, torch.where(torch.tensor(shared > 0), hard, own[1]) < 0.2
+        if shared:
+            wrong_a = wrong_b | (own[0] < 0.125)  # .3 = .2 + .8 * .125
+        a, b = (torch.where(wrong[target, ids], 1 - target, target) for wrong in (wrong_a, wrong_b))
+        for kind, options in (("samples", {}), ("clusters", {"cluster": ids})):
+            found = paired_compare(balanced_accuracy, a, b, target, 2, samples=300, generator=generator, **options)
+            covered[kind] += found.difference.low.item() <= -0.1 <= found.difference.high.item()
+    assert covered["samples"] < 35
+    assert covered["clusters"] >= 53
+
+
+def test_equal_predictions_of_few_clusters_prove_little():
+    target = torch.arange(300) % 2
+    compared = partial(paired_compare, balanced_accuracy, target, target, target, 2, samples=500)
+    found, plain = (compared(cluster=each, generator=seeded()) for each in (torch.arange(300) // 30, torch.arange(300)))
+    for each in (found, plain):
+        assert each.difference.estimate == 0
+        assert each.probability == pytest.approx(0.5, abs=0.08)
+    width, narrow = ((each.difference.high - each.difference.low).item() for each in (found, plain))
+    assert width > 5 * narrow > 0
+
+
+def test_positions_without_clusters_are_told():
+    target = torch.arange(60).view(10, 6) % 2
+    with pytest.warns(UserWarning, match=r"several positions.*pass cluster=torch.arange\(len\(target\)\)") as told:
+        paired_compare(balanced_accuracy, target, 1 - target, target, 2, samples=20)
+    assert told[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("ids", "error", "text"),
+    [
+        (torch.tensor([0, 1]), ValueError, r"cluster must hold one value per sample: shape \[3\]"),
+        (torch.tensor([4, 4, 4]), ValueError, "cluster must name at least 2 clusters, got 1"),
+        (["a", "b", "c"], TypeError, r"cluster must be a tensor of integers.*cluster_ids\(names\)"),
+    ],
+)
+def test_ids_that_do_not_fit(ids, error, text):
+    with pytest.raises(error, match=text):
+        paired_compare(balanced_accuracy, LABELS, LABELS, LABELS, 2, cluster=ids)
 
 
 # --- errors ---------------------------------------------------------------------------------------------------------

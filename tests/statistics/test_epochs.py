@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from cases import shown_in_notebook
-from distributions import LEARNING, drawn, facts, seeded
+from distributions import LEARNING, drawn, facts, half_sampled, seeded
 from sklearn import metrics
 
 import imbtorch
@@ -23,48 +23,6 @@ def one_line(found):
 
 
 # --- against a reference --------------------------------------------------------------------------------------------
-
-
-def reference(predictions, target, score, coins, classes, level=0.95):
-    """Half-sampling by loops: kept epoch, corrected counts, stability, set."""
-    predictions, target, coins = predictions.numpy(), target.numpy(), coins.numpy()
-    number = len(predictions)
-
-    def value(epoch, where):
-        return score(target[where], predictions[epoch][where])
-
-    def best(values):
-        return max(range(number), key=lambda epoch: (round(values[epoch], 11), epoch))
-
-    def counts(epoch, where):
-        return metrics.confusion_matrix(target[where], predictions[epoch][where], labels=range(classes))
-
-    every = np.ones(len(target), bool)
-    values = [value(epoch, every) for epoch in range(number)]
-    kept = best(values)
-    cross, choices, resampled = np.zeros((classes, classes)), [], []
-    for coin in coins.T == 1:
-        for choose, count in ((coin, ~coin), (~coin, coin)):
-            seen = [value(epoch, choose) for epoch in range(number)]
-            choices.append(best(seen))
-            resampled.append(seen)
-            cross += counts(choices[-1], count)
-    corrected = counts(kept, every) / 10 + 9 * cross / coins.shape[1] / 10
-    noise = np.array(resampled) - values
-    spread = np.array(
-        [[np.sqrt(np.mean((noise[:, j] - noise[:, e]) ** 2)) for j in range(number)] for e in range(number)]
-    )
-    floor = np.sort(spread[~np.eye(number, dtype=bool)])[(number * (number - 1) - 1) // 2] / 4
-    alike = []
-    for e in range(number):
-        s = np.maximum(spread[e], floor)
-        statistic = max((values[j] - values[e]) / s[j] for j in range(number))
-        chance = [max((row[j] - row[e]) / s[j] for j in range(number)) for row in noise]
-        if statistic <= np.quantile(chance, level):
-            alike.append(e)
-    top = int(np.argmax(values))
-    below = max(values[top] - values[e] + np.quantile([row[e] - row[top] for row in noise], level) for e in alike)
-    return kept, corrected, np.mean(np.array(choices) == kept), tuple(alike), below
 
 
 MACRO_F1 = partial(imbtorch.f_score, average="macro")  # by name, that of the positive class of two
@@ -85,7 +43,7 @@ def test_halves_and_the_set_agree_with_loops(name, recalls, totals):
     found = select_epoch(predictions, target, measure, repeats=repeats, generator=seeded(1), samples=300)
     again = seeded(1)
     coins = torch.randint(2, (len(target), repeats), dtype=torch.int32, generator=again)
-    kept, corrected, stability, alike, below = reference(predictions, target, SCORES[name], coins, size)
+    kept, corrected, stability, alike, below = half_sampled(predictions, target, SCORES[name], coins, size)
     assert found.epoch == kept
     assert found.value == pytest.approx(SCORES[name](target, predictions[kept]))
     assert found.stability == pytest.approx(stability)
