@@ -24,7 +24,7 @@ from imbtorch.readings.rows import Row, shown
 from imbtorch.statistics.intervals import Interval
 from imbtorch.suggestions import did_you_mean, first_names
 
-__all__ = ["report"]
+__all__ = ["encoded", "report"]
 
 Array: TypeAlias = Any
 """NumPy array of any dtype; the type checker would ask for one."""
@@ -258,6 +258,34 @@ class _Classes:
                 f"{where}no target has ({first_names(self.names)}){did_you_mean(str(wrong), self.names)}; {remedy}"
             )
         return torch.from_numpy(codes)
+
+
+def encoded(
+    target: Any, *preds: Any, class_names: Sequence[Any] | None = None, positive: Any = None
+) -> tuple[tuple[str, ...], bool, list[Tensor]]:
+    """Read the classes of targets and of the predictions of several models.
+
+    Args:
+        target: true classes ``[N]``, as :func:`report` takes them.
+        preds: predicted classes ``[N]`` of each model.
+        class_names: classes in their order, as in :func:`report`.
+        positive: positive one of two classes.
+
+    Returns:
+        Names of the classes, whether the last of two is the positive one, and the indices of targets and predictions.
+
+    Raises:
+        ValueError: as :func:`report`.
+        TypeError: as :func:`report`.
+    """
+    truth, kind = _labels("target", _array("target", target))
+    classes = _Classes(truth, kind, class_names, None, positive)
+    found = [classes.encode("target", truth, kind)]
+    for each in preds:
+        given = _array("preds", each)
+        _check_length("preds", given, len(truth))
+        found.append(classes.encode("preds", *_labels("preds", given)))
+    return classes.names, classes.binary, found
 
 
 def _of_classes(preds: Any, target: Any, class_names: Sequence[Any] | None, positive: Any, logits: bool) -> _Samples:
