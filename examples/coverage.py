@@ -451,6 +451,73 @@ def compared(quick: bool, size: int, rare: int, spread: float, shared: float) ->
     return cover + [f"{x / sets:.2f}" for pair in zip(said.tolist(), right.tolist(), strict=True) for x in pair]
 
 
+# --- a gate ---------------------------------------------------------------------------------------------------------
+
+MARGIN = 0.01
+TESTS = ((300, 300), (540, 60), (580, 20), (480, 90, 30), (200, 120, 80, 60, 45, 35, 25, 15, 10, 10))
+DISAGREEMENTS = {  # name -> rate beyond the loss, how many times as high it is in rare classes, loss in these alone
+    "by the loss alone": (0, 1, False),
+    "by .02": (0.02, 1, False),
+    "by .02, in rare classes by .08": (0.02, 4, False),
+    "by .02, the loss in rare classes alone": (0.02, 1, True),
+    "in rare classes alone": (0, 1, True),
+}
+
+
+def gate(quick: bool, run: Run) -> str:
+    """How often a model that is worse by the margin is called not worse."""
+    jobs = [
+        (quick, sizes, name)
+        for sizes, name in product(TESTS, DISAGREEMENTS)
+        if len(set(sizes)) > 1 or "rare" not in name
+    ]
+    rows = run("gate", passed, jobs)
+    columns = [
+        "samples",
+        "models disagree",
+        "half: not worse",
+        "undecided",
+        "differing: not worse",
+        "undecided",
+        "equal",
+    ]
+    text = (
+        "The new model is worse than the old one by .01 of balanced accuracy: in all classes, or in rare ones alone, "
+        "which have fewer samples than the mean class. Beyond that loss, the models disagree in the given share of "
+        "samples. A gate with a margin of .01 calls the model not worse if the 90 % interval of paired_compare lies "
+        "above -.01, which should happen in .05 of the sets at most, and undecided if the interval holds -.01. Columns "
+        'of both priors, and the share of sets with equal predictions, of which prior="differing" says that they are '
+        "equal: models that disagree in rare classes alone are often not told apart by so few samples."
+    )
+    return f"## A gate for new models\n\n{text}\n\n{markdown(columns, rows)}"
+
+
+def passed(quick: bool, sizes: tuple[int, ...], name: str) -> list[str]:
+    """Row of the table of gates."""
+    sets, (base, times, alone), size = 20 if quick else 300, DISAGREEMENTS[name], len(sizes)
+    samples = torch.tensor(sizes)
+    rare = samples < samples.double().mean()
+    won = base * torch.where(rare, times, 1.0)
+    lost = won + (rare * MARGIN * size / rare.sum() if alone else MARGIN)
+    target = torch.arange(size).repeat_interleave(samples)
+    found = dict.fromkeys(product(("half", "differing"), ("not worse", "undecided")), 0)
+    equal = 0
+    for _ in range(sets):
+        drawn, wrong = torch.rand(len(target)), (target + torch.randint(1, size, (len(target),))) % size
+        both = torch.where(torch.rand(len(target)) < 0.85, target, wrong)
+        of_old, of_new = drawn < lost[target], (drawn >= lost[target]) & (drawn < (lost + won)[target])
+        old = torch.where(of_old, target, torch.where(of_new, wrong, both))
+        new = torch.where(of_old, wrong, torch.where(of_new, target, both))
+        equal += bool((old == new).all())
+        for prior in ("half", "differing"):
+            arguments = {"level": 0.9, "samples": 500, "prior": prior}
+            interval = paired_compare("balanced_accuracy", new, old, target, size, **arguments).difference
+            found[prior, "not worse"] += bool(interval.low >= -MARGIN)
+            found[prior, "undecided"] += bool(interval.low < -MARGIN <= interval.high)
+    counted = [f"{each / sets:.3f}" for each in (*found.values(), equal)]
+    return [", ".join(map(str, sizes)), name, *counted]
+
+
 # --- clusters -------------------------------------------------------------------------------------------------------
 
 
@@ -1318,6 +1385,7 @@ def seeded(function: Callable[..., Any], seed: int, job: tuple[Any, ...]) -> Any
 SECTIONS: dict[str, Callable[[bool, Run], str]] = {
     "intervals": intervals,
     "comparisons": comparisons,
+    "gate": gate,
     "clusters": clusters,
     "buckets": buckets,
     "tails": long_tails,

@@ -10,8 +10,10 @@ from imbtorch.measures import *
 from imbtorch.measures import __all__ as _measures
 from imbtorch.metrics import *
 from imbtorch.metrics import __all__ as _metrics
+from imbtorch.metrics.report_files import open_result
 from imbtorch.readings.class_groups import shot_groups
 from imbtorch.rules import LogitAdjustment, Threshold
+from imbtorch.saved import report
 from imbtorch.suggestions import did_you_mean as _did_you_mean
 
 __version__ = "0.4.0"
@@ -28,6 +30,8 @@ __all__ = [
     "margins",
     "merge_classes",
     "one_vs_rest",
+    "open_result",
+    "report",
     "shot_groups",
     *_measures,
     *_metrics,

@@ -108,6 +108,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
         groups = configparser.ConfigParser()
         groups.read_string(wheel.read(f"{info}/entry_points.txt").decode())
     assert {name: dict(groups[name]) for name in groups.sections()} == {
+        "console_scripts": {"imbtorch": "imbtorch_entry_point:command_line"},
         "lightning.pytorch.callbacks_factory": {"imbtorch": "imbtorch_entry_point:lightning_callbacks"},
         "pytorch_lightning.callbacks_factory": {"imbtorch": "imbtorch_entry_point:pytorch_lightning_callbacks"},
     }

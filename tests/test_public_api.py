@@ -30,7 +30,7 @@ NAMES = {
     + MEASURES
     + """
         Counts ExactBatchSampler LogitAdjustment Margins Threshold at_prevalence cluster_ids confusion_matrix margins
-        merge_classes one_vs_rest shot_groups
+        merge_classes one_vs_rest open_result report shot_groups
     """,
     "imbtorch.metrics": METRICS,
     "imbtorch.measures": MEASURES,

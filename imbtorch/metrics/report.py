@@ -32,7 +32,7 @@ from imbtorch.readings.averaging import AtPrevalence, AveragedMeasure
 from imbtorch.readings.class_groups import checked_class_groups
 from imbtorch.readings.few_samples import few_samples_text
 from imbtorch.readings.groups import checked_group_names, checked_per_group, group_problems, report_memory
-from imbtorch.readings.readings import Readings, Value, values_of_class_groups, values_of_classes
+from imbtorch.readings.readings import FEW_CLASSES, Readings, Value, values_of_class_groups, values_of_classes
 from imbtorch.readings.resolving import Measured, named_measures, per_class_measures, resolved
 from imbtorch.readings.rows import Row, Snapshot
 from imbtorch.readings.tables import Table
@@ -50,7 +50,6 @@ ARGUMENTS = {
     "group": "groups",
     "worst": "groups",
 }  # kind of row -> argument that adds it
-FEW_CLASSES = 20  # number of classes up to which per-class values are reported by default
 
 
 class ImbalanceReport(SharedResult, LocalCounts):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import isnan, nan
-from typing import Any
+from os import PathLike
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from imbtorch.counts import Counts, confusion_counts, mapped, margins
+from imbtorch.counts import Counts, Margins, confusion_counts, mapped, margins
 from imbtorch.metrics.base import NO_BUCKETS, UNSURE
-from imbtorch.readings.averaging import AveragedMeasure
 from imbtorch.readings.buckets import ONE_BUCKET
 from imbtorch.readings.groups import comparable_groups
 from imbtorch.readings.readings import ENDS, LEVEL, Readings, values_of_classes
@@ -22,7 +23,19 @@ from imbtorch.readings.rows import Row, Snapshot, shown
 from imbtorch.readings.tables import COUNTS, Cell, Table, baseline_line
 from imbtorch.statistics.intervals import Interval
 
-__all__ = ["ReportResult"]
+__all__ = ["Opened", "ReportResult", "with_values"]
+
+
+class Opened(NamedTuple):
+    """Contents of the file of an opened result beside values, counts and settings.
+
+    Attributes:
+        version: version of the package that computed the result.
+        table: its table.
+    """
+
+    version: str
+    table: Table
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,6 +59,7 @@ class ReportResult(Result):
 
     _at: Snapshot
     _settings: Readings
+    _opened: Opened | None = None
 
     @property
     def _counted(self) -> Counts:
@@ -60,6 +74,58 @@ class ReportResult(Result):
         """Counts of each group of samples, ``[G, ...]``; None without groups."""
         groups = self._at.whole.groups
         return None if groups is None else mapped(groups, Tensor.clone)
+
+    @property
+    def signature(self) -> str:
+        """Version, task, number of samples, settings and a hash of the counts, in one line.
+
+        Two results with the same signature have the same counts, in the same order of classes.
+
+        >>> from imbtorch import report
+        >>> report(preds=["cat", "dog", "dog"], target=["cat", "dog", "cat"]).signature.partition(" | ")[2]
+        'multiclass, 2 classes | 3 samples | threshold 0.5 | counts b98406b6'
+        """
+        counting, counts = self._settings.counting, self._at.whole.counts
+        actual = margins(counts).actual
+        samples = (actual[0] if counting.task == "multilabel" else actual).sum().item()
+        limits = counting.threshold if isinstance(counting.threshold, tuple) else (counting.threshold,)
+        parts = [
+            f"imbtorch {self._version}",
+            f"{counting.task}, {counting.size} {'labels' if counting.num_labels else 'classes'}",
+        ]
+        parts += [f"{samples:.10g} samples", f"threshold {', '.join(f'{limit:.10g}' for limit in limits)}"]
+        parts += ["weighted"] * counting.weighted
+        parts += [] if counting.ignore_index is None else [f"ignore_index {counting.ignore_index}"]
+        shares = self._at.prevalence
+        if shares is not None:
+            shares = shares[:, 1] if counting.task == "multilabel" else shares
+            parts.append(f"prevalence {', '.join(f'{share:.6g}' for share in shares.tolist())}")
+        cells = torch.stack(counts) if isinstance(counts, Margins) else counts
+        digest = hashlib.sha256(cells.contiguous().numpy().astype("<f8" if counting.weighted else "<i8").tobytes())
+        return " | ".join([*parts, f"counts {digest.hexdigest()[:8]}"])
+
+    @property
+    def _version(self) -> str:
+        """Version of the package that computed the result."""
+        from imbtorch import __version__
+
+        return __version__ if self._opened is None else self._opened.version
+
+    def to_json(self, path: str | PathLike[str]) -> None:
+        """Write values, intervals, counts and settings to a JSON file, which :func:`imbtorch.open_result` opens.
+
+        Intervals are those of the result, with the table's; opening draws nothing again. The file holds the names of
+        measures, no code: those of your own functions open as values that cannot be computed anew. It is strict JSON,
+        with null for nan and the texts "inf" and "-inf", and needs no pickle.
+
+        Args:
+            path: path of the file, which is overwritten.
+        """
+        from imbtorch.metrics.report_files import file_of_result
+
+        text = file_of_result(self, self._version, self._at.whole, self._settings)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
 
     def of_classes(self, key: str) -> Tensor:
         """Return the values of a measure for each class ``[K]``, or label ``[L]``.
@@ -105,6 +171,12 @@ class ReportResult(Result):
         """
         if self._settings.counting.weighted:
             raise ValueError(UNSURE)
+        row = next((row for row in self._rows if row.name == name), None)
+        if row is not None and row not in self._settings.rows:
+            raise ValueError(
+                f"{name!r} is a value of scores, which the result does not hold; report(..., intervals=True) or the "
+                "interval of a ThresholdSweep give its bounds"
+            )
         if clusters and not self._settings.counting.clusters:
             raise ValueError(NO_BUCKETS.format("the report"))
         row, group = self._settings.with_interval(name)
@@ -157,37 +229,29 @@ class ReportResult(Result):
         """
         if head is not None and (isinstance(head, bool) or not isinstance(head, int) or head < 1):
             raise ValueError(f"head must be the number of classes to print, 1 or more, got {head!r}")
-        settings, columns = self._settings, self._columns
-        blocks = self._blocks()
-        directions = {key: each.higher_is_better for key, each in (*settings.measures.items(), *columns.items())}
+        whole = self._whole_table() if self._opened is None else self._opened.table
+        blocks = dict(whole.blocks)
         if sort is not None:
             known = list(next(iter(blocks["class"].values())))
             if sort not in known:
                 raise ValueError(f"sort must be a column of the classes, {', '.join(known)}, got {sort!r}")
-            blocks["class"] = _worst_first(blocks["class"], sort, directions.get(sort))
-        directed = next((key for key in blocks["measure"] if directions.get(key) is not None), None)
-        if directed is not None:
-            blocks["group"] = _worst_first(blocks["group"], directed, directions[directed])
-        return Table(
-            {kind: found for kind, found in blocks.items() if found},
-            tuple(filter(None, [baseline_line(*settings.baseline(self._at.whole))])),
-            printed={"group": FEW} | ({} if head is None else {"class": head}),
-        )
+            better = next((row.better for row in self._rows if row.kind == "class" and row.measure == sort), None)
+            blocks["class"] = _worst_first(blocks["class"], sort, better)
+        return replace(whole, blocks=blocks, printed={**whole.printed, **({} if head is None else {"class": head})})
 
-    @property
-    def _columns(self) -> dict[str, AveragedMeasure]:
-        """Measures in the columns of the classes."""
-        settings = self._settings
-        return settings.per_class or {key: of_name(key, settings.counting) for key in ("recall", "precision")}
-
-    def _blocks(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """Return the blocks of the table, with values of classes and groups that are not reported."""
+    def _whole_table(self) -> Table:
+        """Return the table with the classes in the order of their indices."""
         settings, at = self._settings, self._at.whole
+        rows = {row: value.item() for row, value in self._rows.items()}
+        columns = settings.per_class or {key: of_name(key, settings.counting) for key in ("recall", "precision")}
         more = {row: value for row, value in settings.values.items() if row.kind == "overall" and settings.groups}
-        more |= {} if settings.per_class else values_of_classes(self._columns, settings.class_names)
+        more |= {} if settings.per_class else values_of_classes(columns, settings.class_names)
         added = replace(settings, values=more, bounded=(), per_group=tuple(settings.measures)).read(at)
+        rows |= {row: value.item() for row, value in added.items()}
 
-        blocks: dict[str, dict[str, dict[str, Any]]] = {"class": {}, "class group": {}, "group": {}, "measure": {}}
+        blocks: dict[str, dict[str, dict[str, Any]]] = {
+            kind: {} for kind in ("class", "class group", "group", "measure", "rule")
+        }
         counted, positive = margins(at.counts), 1 if settings.counting.task == "multilabel" else slice(None)
         supports = zip(counted.actual[..., positive].tolist(), counted.predicted[..., positive].tolist(), strict=True)
         for name, (support, predicted) in zip(settings.class_names, supports, strict=True):
@@ -196,12 +260,19 @@ class ReportResult(Result):
             samples, _ = comparable_groups(settings.counting, at.groups)
             for name, size in zip(settings.groups, samples.tolist(), strict=True):
                 blocks["group"][name] = {"support": size}
-        for row, cell in _cells({**self._rows, **added}).items():
+        for row, cell in _cells(rows).items():
             if row.kind == "overall":
                 blocks["measure"][row.measure] = {"all": cell}
             elif row.kind in blocks:
                 blocks[row.kind].setdefault(row.of, {})[row.measure] = cell
-        return blocks
+        directed = next((row for row in self._rows if row.kind == "overall" and row.better is not None), None)
+        if directed is not None:
+            blocks["group"] = _worst_first(blocks["group"], directed.measure, directed.better)
+        return Table(
+            {kind: found for kind, found in blocks.items() if found},
+            tuple(filter(None, [baseline_line(*settings.baseline(at)), RULE if blocks["rule"] else ""])),
+            printed={"group": FEW},
+        )
 
     def plot(self, ax: Any | None = None) -> tuple[Any, Any]:
         """Draw the confusion matrix with the recall of each class beside its row.
@@ -238,6 +309,18 @@ class ReportResult(Result):
 
 
 FEW = 20  # number of groups of samples to print
+RULE = (
+    "rule: chosen on the same samples, so that its value looks better than it is; gain: what to expect on new samples, "
+    "with a 95 % range"
+)
+
+
+def with_values(result: ReportResult, rows: Mapping[Row, Tensor]) -> ReportResult:
+    """Return a result with further values, which need more than its counts."""
+    taken = {row.name for row in result._rows}.intersection(row.name for row in rows)
+    if taken:
+        raise ValueError(f"measures contains {sorted(taken)[0]!r}, which scores add; rename it in measures")
+    return replace(result, _rows={**result._rows, **rows})
 
 
 def _cells(rows: Mapping[Row, Any]) -> dict[Row, Cell]:
@@ -251,7 +334,7 @@ def _cells(rows: Mapping[Row, Any]) -> dict[Row, Cell]:
 
 
 def _worst_first(
-    rows: dict[str, dict[str, Any]], column: str, higher_is_better: bool | None
+    rows: Mapping[str, Mapping[str, Any]], column: str, higher_is_better: bool | None
 ) -> dict[str, dict[str, Any]]:
     """Sort rows by a column, the worst first; the lowest counts as worst without a direction.
 
@@ -263,4 +346,4 @@ def _worst_first(
         value, without_targets = rows[name].get(column, nan), rows[name]["support"] == 0
         return of_measure and without_targets, isnan(value), 0.0 if isnan(value) else sign * value
 
-    return {name: rows[name] for name in sorted(rows, key=rank)}
+    return {name: dict(rows[name]) for name in sorted(rows, key=rank)}

@@ -22,8 +22,9 @@ from imbtorch.statistics.baselines import always_commonest
 from imbtorch.statistics.intervals import Interval, posterior
 from imbtorch.suggestions import did_you_mean, first_names
 
-__all__ = ["ENDS", "LEVEL", "Readings", "Value", "values_of_class_groups", "values_of_classes"]
+__all__ = ["ENDS", "FEW_CLASSES", "LEVEL", "Readings", "Value", "values_of_class_groups", "values_of_classes"]
 
+FEW_CLASSES = 20  # number of classes up to which per-class values are reported by default
 DRAWS = 2000  # number of draws from the posterior
 LEVEL = 0.95  # probability with which an interval of a report holds
 ENDS: tuple[Bound, Bound] = ("low", "high")

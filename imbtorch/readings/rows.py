@@ -16,7 +16,7 @@ from imbtorch.readings.averaging import AveragedMeasure
 
 __all__ = ["Bound", "Kind", "Row", "Snapshot", "shown"]
 
-Kind: TypeAlias = Literal["overall", "class", "class group", "group", "worst"]
+Kind: TypeAlias = Literal["overall", "class", "class group", "group", "worst", "rule"]
 Bound: TypeAlias = Literal["", "low", "high"]
 
 
@@ -27,9 +27,9 @@ class Row:
     Attributes:
         measure: key of the measure in the report.
         better: whether higher is better; None without a direction.
-        kind: scope of the value: all classes, one class, a class group, a group of samples, or the worst of these
-            groups.
-        of: name of that class or group; empty for all classes.
+        kind: scope of the value: all classes, one class, a class group, a group of samples, the worst of these groups,
+            or a decision rule.
+        of: name of that class, group or rule; empty for all classes.
         bound: ``"low"`` or ``"high"`` for a bound of its interval; empty for the value itself.
     """
 

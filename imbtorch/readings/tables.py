@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -145,6 +146,27 @@ class Table:
         head, *rows = self.to_rows()
         return pandas.DataFrame(rows, columns=head).set_index(["kind", "name"])
 
+    def to_markdown(self) -> str:
+        r"""Return a Markdown table for each block, rounded as the text, and the notes below.
+
+        >>> table = Table({"class": {"cat | dog": {"recall": Cell(0.9, 0.7, 1.0)}}}, ("Baseline: always 'cat'",))
+        >>> print(table.to_markdown())
+        | class | recall |
+        |---|--:|
+        | cat \| dog | 0.9000 [0.7000, 1.0000] |
+        <BLANKLINE>
+        Baseline: always 'cat'
+        """
+        parts = [_marked(self.title)] * bool(self.title)
+        for (head, *lines), rest in self._printed():
+            rows = [[_marked(cell) for cell in line] for line in (head, *lines)]
+            ruler = "".join(["|---", *["|--:"] * (len(head) - 1), "|"])
+            text = [f"| {' | '.join(row)} |" for row in rows]
+            parts.append("\n".join([text[0], ruler, *text[1:], *["", rest] * bool(rest)]))
+        bullet = "- " if len(self.notes) > 1 else ""
+        parts += ["\n".join(f"{bullet}{_marked(note)}" for note in self.notes)] * bool(self.notes)
+        return "\n\n".join(parts)
+
     def _printed(self) -> Iterator[tuple[list[list[str]], str]]:
         """Yield head and rows of each block as text, and a line that counts the rows left out."""
         for kind, rows in self.blocks.items():
@@ -195,6 +217,14 @@ def _text(column: str, value: Any) -> str:
     if not isinstance(value, Cell):
         return f"{value:.4f}"
     return f"{value.mark}{value:.4f}" + f" [{value.low:.4f}, {value.high:.4f}]" * (value.low == value.low)
+
+
+MARKDOWN = re.compile(r"([\\`*<|]|(?<!\w)_|_(?!\w))")  # what Markdown takes for a mark
+
+
+def _marked(text: str) -> str:
+    """Return a text for Markdown, in one line, with a backslash before its marks."""
+    return MARKDOWN.sub(r"\\\1", " ".join(text.split()))
 
 
 FORMULAS = ("=", "+", "-", "@", "\t")  # beginnings of text that spreadsheets evaluate

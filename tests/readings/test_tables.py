@@ -147,3 +147,30 @@ def test_every_form_holds_the_same_values():
 def test_an_unknown_block_names_those_there_are():
     with pytest.raises(KeyError, match="no block 'classes'; blocks are 'class', 'measure'"):
         filled("binary").table()["classes"]
+
+
+def test_markdown_holds_the_printed_cells_with_marks_escaped():
+    blocks = {
+        "class": {"a | b": {"support": 20, "recall": Cell(0.9, 0.7, 1.0, "*")}, "_x_ y_z": {"recall": math.nan}},
+        "measure": {"iam": {"all": Cell(0.25)}},
+    }
+    table = Table(blocks, ("first", "<second>"), title="A *title*", printed={"class": 1})
+    assert table.to_markdown() == "\n".join(
+        [
+            r"A \*title\*",
+            "",
+            "| class | support | recall |",
+            "|---|--:|--:|",
+            r"| a \| b | 20 | \*0.9000 [0.7000, 1.0000] |",
+            "",
+            "... 1 more",
+            "",
+            "| measure | all |",
+            "|---|--:|",
+            "| iam | 0.2500 |",
+            "",
+            "- first",
+            r"- \<second>",
+        ]
+    )
+    assert r"| \_x\_ y_z |  | - |" in Table(blocks).to_markdown()

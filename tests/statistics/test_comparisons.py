@@ -361,3 +361,68 @@ def test_a_notebook_shows_a_comparison_value_by_value():
         ["nan [nan, nan] (90 % a < b & c)", "nan"],
     ]
     assert notes == []
+
+
+# --- nearly equal predictions -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [(580, 20), (480, 90, 30), (200, 120, 80, 60, 45, 35, 25, 15, 10, 10)])
+def test_a_prior_of_differing_predictions_calls_equal_ones_equal(sizes):
+    size = len(sizes)
+    target = torch.arange(size).repeat_interleave(torch.tensor(sizes))
+    old = torch.where(torch.arange(600) % 7 == 0, (target + 1) % size, target)
+    for measure in ("balanced_accuracy", "iam", "f1", "mcc"):
+        equal = paired_compare(measure, old, old, target, size, samples=100, prior="differing")
+        ends = (equal.difference.estimate, equal.difference.low, equal.difference.high, equal.probability)
+        assert ends == (0, 0, 0, 0.5)
+    new = old.clone()
+    new[1] = size - 1  # one sample of the largest class, right before
+    for prior, decided in (("differing", True), ("half", False)):
+        generator = torch.Generator().manual_seed(0)
+        found = paired_compare(
+            "balanced_accuracy", new, old, target, size, level=0.9, generator=generator, prior=prior
+        ).difference
+        assert (found.low >= -0.01) == decided
+        assert float(found.estimate) == pytest.approx(-1 / sizes[0] / size)
+        assert found.low < found.estimate < found.high
+
+
+def test_where_one_prediction_in_twenty_differs_the_priors_are_the_same():
+    target = torch.arange(200) // 100
+    old = torch.where(torch.arange(200) % 10 == 0, 1 - target, target)
+    new = torch.where(torch.arange(200) % 20 == 7, 1 - old, old)
+    texts = {
+        str(paired_compare("iam", new, old, target, 2, generator=torch.Generator().manual_seed(0), prior=prior))
+        for prior in ("half", "differing")
+    }
+    assert len(texts) == 1
+
+
+def test_a_loss_of_the_margin_is_rarely_called_none():
+    """A nominal 5 % of sets; 20 rare samples, models that differ everywhere; a bootstrap says so of half the sets."""
+    rng = np.random.default_rng(0)
+    torch.manual_seed(0)
+    target, false = np.arange(600) // 580, 0
+    for _ in range(100):
+        drawn, old = rng.random(600), np.where(rng.random(600) < 0.9, target, 1 - target)
+        old, new = np.where(drawn < 0.02, target, old), np.where(drawn < 0.02, 1 - target, old)  # .02 lost,
+        old, new = (
+            np.where((drawn >= 0.02) & (drawn < 0.03), each, preds)
+            for each, preds in ((1 - target, old), (target, new))
+        )  # .01 won
+        found = paired_compare(
+            "balanced_accuracy",
+            *map(torch.from_numpy, (new, old, target)),
+            2,
+            level=0.9,
+            samples=200,
+            prior="differing",
+        )
+        false += bool(found.difference.low >= -0.01)
+    assert false <= 10
+
+
+def test_an_unknown_prior_is_an_error():
+    target = torch.tensor([0, 1])
+    with pytest.raises(ValueError, match="prior must be"):
+        paired_compare("iam", target, target, target, 2, prior="none")

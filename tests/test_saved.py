@@ -1,0 +1,424 @@
+"""Reports of saved predictions: what they read, values held against scikit-learn and the metrics, and errors."""
+
+import json
+import re
+from functools import partial
+
+import numpy as np
+import pytest
+import sklearn.metrics
+import torch
+
+import imbtorch
+
+NAMES = ["a cat", "dog", "emu bird"]  # sorted
+
+
+def draw(samples=600, shares=(0.7, 0.2, 0.1), seed=0):
+    """Targets and probabilities of three classes."""
+    rng = np.random.default_rng(seed)
+    target = rng.choice(3, samples, p=shares)
+    logits = rng.normal(size=(samples, 3)) + 1.5 * np.eye(3)[target] + np.log(shares)
+    scores = np.exp(logits)
+    return target, scores / scores.sum(1, keepdims=True)
+
+
+TARGET, SCORES = draw()
+PREDS = SCORES.argmax(1)
+TEXTS = np.array(NAMES)
+
+
+# --- classes ----------------------------------------------------------------------------------------------------------
+
+
+def forms():
+    pandas = pytest.importorskip("pandas")
+    yield PREDS.tolist(), TARGET.tolist()
+    yield PREDS, TARGET
+    yield PREDS.astype(np.uint8), TARGET.astype(np.int16)
+    yield torch.from_numpy(PREDS), torch.from_numpy(TARGET)
+    yield pandas.Series(PREDS), pandas.Series(TARGET, dtype="Int64")
+    yield PREDS, TARGET.astype(float)  # as pandas reads integers beside missing values
+    yield TEXTS[PREDS], TEXTS[TARGET]
+    yield TEXTS[PREDS].tolist(), TEXTS[TARGET].tolist()
+    yield pandas.Series(TEXTS[PREDS]), pandas.Series(TEXTS[TARGET], dtype="category")
+    yield TEXTS[PREDS].astype(object), pandas.Series(TEXTS[TARGET], dtype="string")
+
+
+def test_every_form_of_classes_gives_the_values_of_scikit_learn():
+    for preds, target in forms():
+        result = imbtorch.report(preds=preds, target=target)
+        assert result.counts.tolist() == sklearn.metrics.confusion_matrix(TARGET, PREDS).tolist()
+        assert result["balanced_accuracy"].item() == pytest.approx(
+            sklearn.metrics.balanced_accuracy_score(TARGET, PREDS), abs=1e-6
+        )
+        names = NAMES if isinstance(np.asarray(target)[0], str) else ["0", "1", "2"]
+        assert list(result.table()["class"]) == names
+
+
+@pytest.mark.filterwarnings("ignore:.*1 of 4 classes had no target")
+def test_class_names_set_the_order_and_add_classes():
+    order = ["emu bird", "fox", "dog", "a cat"]
+    result = imbtorch.report(preds=TEXTS[PREDS], target=TEXTS[TARGET], class_names=order)
+    labels = sklearn.metrics.confusion_matrix(TEXTS[TARGET], TEXTS[PREDS], labels=order)
+    assert result.counts.tolist() == labels.tolist()
+    named = imbtorch.report(preds=PREDS, target=TARGET, class_names=NAMES)
+    assert list(named.table()["class"]) == NAMES
+    assert named.counts.tolist() == sklearn.metrics.confusion_matrix(TARGET, PREDS).tolist()
+    turned = imbtorch.report(preds=PREDS, target=TARGET, class_names=[2, 0, 1])
+    assert turned.counts.tolist() == sklearn.metrics.confusion_matrix(TARGET, PREDS, labels=[2, 0, 1]).tolist()
+
+
+def test_a_class_that_is_never_predicted_has_recall_zero():
+    result = imbtorch.report(preds=["a b", "a b", "a b"], target=["a b", "c d", "a b"])
+    assert result.counts.tolist() == [[2, 0], [1, 0]]
+    assert result["recall/c d"] == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "positive", "task"),
+    [
+        ([0, 1], None, "binary"),
+        ([False, True], None, "binary"),
+        ([0, 1], 0, "binary"),
+        ([False, True], False, "binary"),
+        (["ok", "fraud"], None, "multiclass"),  # "fraud" is rarer, and comes first by its letters
+        (["ok", "fraud"], "fraud", "binary"),
+        (["ok", "fraud"], "ok", "binary"),
+        ([1, 2], None, "multiclass"),
+        ([1, 2], 2, "binary"),
+        ([1, 2], "1", "binary"),
+        ([5_000_000, 7], 7, "binary"),
+    ],
+)
+def test_the_positive_class_is_named_and_never_guessed(values, positive, task):
+    target, preds = (TARGET == 2).astype(int), (PREDS == 2).astype(int)
+    given = [np.array(values)[each] for each in (preds, target)]
+    result = imbtorch.report(preds=given[0], target=given[1], positive=positive, measures=["recall", "f1"])
+    assert result.signature.split(" | ")[1].startswith(task)
+    if task == "multiclass":
+        expected = sklearn.metrics.recall_score(given[1], given[0], average="macro")
+    else:
+        label = values[1] if positive is None else next(each for each in values if str(each) == str(positive))
+        expected = sklearn.metrics.recall_score(given[1], given[0], pos_label=label)
+        f1 = sklearn.metrics.f1_score(given[1], given[0], pos_label=label)
+        assert result["f1"].item() == pytest.approx(f1, abs=1e-6)
+    assert result["recall"].item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_booleans_and_0_and_1_are_the_same_classes():
+    result = imbtorch.report(preds=np.array([0, 1, 1]), target=[True, False, True], measures=["accuracy"])
+    assert result.counts.tolist() == [[0, 1], [1, 1]]
+
+
+# --- what a report takes ----------------------------------------------------------------------------------------------
+
+
+def test_it_is_what_a_report_computes():
+    measures, shares = ["iam", "mcc"], [1, 1, 2]
+    ids = [f"patient {at % 50}" for at in range(len(TARGET))]
+    for options in (
+        {"intervals": True},
+        {"intervals": ["recall/dog"], "cluster": ids},
+        {"weight": np.arange(len(TARGET)) % 3},
+        {"prevalence": shares},
+        {"prevalence": dict(zip(NAMES, shares, strict=True))},
+    ):
+        result = imbtorch.report(preds=TEXTS[PREDS], target=TEXTS[TARGET], measures=measures, **options)
+        report = imbtorch.ImbalanceReport(
+            "multiclass",
+            class_names=NAMES,
+            measures=measures,
+            intervals=options.get("intervals", False),
+            clusters="cluster" in options,
+            weighted="weight" in options,
+            prevalence=options.get("prevalence"),
+        )
+        extra = {}
+        if "cluster" in options:
+            extra = {"cluster": imbtorch.cluster_ids(ids)}
+        if "weight" in options:
+            extra = {"weight": torch.arange(len(TARGET)) % 3 * 1.0}
+        report.update(torch.from_numpy(PREDS), torch.from_numpy(TARGET), **extra)
+        assert {name: value.item() for name, value in result.values.items()} == {
+            name: value.item() for name, value in report.compute().items()
+        }
+
+
+# --- scores -----------------------------------------------------------------------------------------------------------
+
+
+def test_scores_of_several_classes_have_areas_of_each_and_their_mean():
+    pandas = pytest.importorskip("pandas")
+    given = [SCORES, torch.from_numpy(SCORES), SCORES.tolist(), pandas.DataFrame(SCORES, columns=NAMES)]
+    given.append({name: SCORES[:, NAMES.index(name)].tolist() for name in NAMES[::-1]})
+    auc = sklearn.metrics.roc_auc_score(np.eye(3)[TARGET], SCORES, average=None)
+    ap = sklearn.metrics.average_precision_score(np.eye(3)[TARGET], SCORES, average=None)
+    for scores in given:
+        result = imbtorch.report(preds=scores, target=TEXTS[TARGET])
+        table = result.table()
+        for place, name in enumerate(NAMES):
+            assert table["class"][name]["auc"] == pytest.approx(auc[place], abs=0.002)
+            assert table["class"][name]["average_precision"] == pytest.approx(ap[place], abs=0.002)
+        assert table["measure"]["auc"]["all"] == pytest.approx(auc.mean(), abs=0.002)
+        assert table["measure"]["average_precision"]["all"] == pytest.approx(ap.mean(), abs=0.002)
+        assert result.counts.tolist() == sklearn.metrics.confusion_matrix(TARGET, PREDS).tolist()
+
+
+def test_logits_are_those_of_the_probabilities():
+    logits = imbtorch.report(preds=np.log(SCORES), target=TARGET, logits=True)
+    plain = imbtorch.report(preds=SCORES, target=TARGET)
+    assert logits.counts.equal(plain.counts)
+    assert logits["auc"].item() == pytest.approx(plain["auc"].item(), abs=0.001)
+
+
+def test_scores_of_the_positive_class_in_every_form():
+    target, scores = TARGET == 2, SCORES[:, 2]
+    texts = np.where(target, "a fraud", "ok")
+    both = np.stack([1 - scores, scores], 1)
+    auc = sklearn.metrics.roc_auc_score(target, scores)
+    counts = sklearn.metrics.confusion_matrix(target, scores > 0.5).tolist()
+    for options in (
+        {"preds": scores, "target": target},
+        {"preds": scores, "target": target.astype(int)},
+        {"preds": both, "target": target},
+        {"preds": scores, "target": texts, "positive": "a fraud"},
+        {"preds": both[:, ::-1], "target": texts, "positive": "a fraud"},  # columns are in sorted order
+        {"preds": {"ok": 1 - scores, "a fraud": scores}, "target": texts, "positive": "a fraud"},
+        {"preds": {"a fraud": scores}, "target": texts, "positive": "a fraud"},
+        {"preds": both, "target": texts, "positive": "a fraud", "class_names": ["ok", "a fraud"]},
+    ):
+        result = imbtorch.report(**options, intervals=True)
+        assert result["auc"].item() == pytest.approx(auc, abs=0.002)
+        assert result["auc_low"] < auc < result["auc_high"]
+        assert result.counts.tolist() == counts
+
+
+def test_labels_are_matched_by_name():
+    target = np.stack([TARGET > 0, TARGET > 1], 1).astype(int)
+    scores = np.stack([1 - SCORES[:, 0], SCORES[:, 2]], 1)
+    expected = sklearn.metrics.f1_score(target, scores > 0.5, average=None)
+    named = {"target": {"any": target[:, 0], "emu": target[:, 1]}, "preds": {"emu": scores[:, 1], "any": scores[:, 0]}}
+    for options in ({"preds": scores, "target": target, "class_names": ["any", "emu"]}, named):
+        result = imbtorch.report(**options, measures=["f1"])
+        assert result.of_classes("f1").tolist() == pytest.approx(expected.tolist(), abs=1e-6)
+        assert result["auc/emu"].item() == pytest.approx(
+            sklearn.metrics.roc_auc_score(target[:, 1], scores[:, 1]), abs=0.002
+        )
+    classes = imbtorch.report(preds=scores > 0.5, target=target, measures=["f1"])
+    assert classes["f1"].item() == pytest.approx(expected.mean(), abs=1e-6)
+
+
+def test_a_rule_is_that_of_the_sweep_with_its_gain():
+    result = imbtorch.report(preds=SCORES, target=TARGET, rule="balanced_accuracy", prior={0: 700, 2: 100, 1: 200})
+    sweep = imbtorch.LogitAdjustmentSweep("balanced_accuracy", [700, 200, 100])
+    sweep.update(torch.from_numpy(SCORES), torch.from_numpy(TARGET))
+    row, gain = result.table()["rule"]["balanced_accuracy"], sweep.gain(generator=torch.Generator().manual_seed(0))
+    assert row["tau"] == sweep.compute()["tau"].item() == result["tau/balanced_accuracy"].item()
+    assert row["chosen"] == pytest.approx(sweep.compute()["value"].item(), abs=1e-6)
+    assert row["plain"] == pytest.approx(sklearn.metrics.balanced_accuracy_score(TARGET, PREDS), abs=1e-6)
+    assert (row["gain"], row["gain"].low) == pytest.approx((gain.estimate.item(), gain.low.item()), abs=1e-6)
+
+    target, scores = (TARGET == 2).astype(int), SCORES[:, 2]
+    row = imbtorch.report(preds=scores, target=target, rule="f1").table()["rule"]["f1"]
+    sweep = imbtorch.ThresholdSweep("f1")
+    sweep.update(torch.from_numpy(scores), torch.from_numpy(target))
+    assert row["threshold"] == sweep.compute()["threshold"].item()
+    assert row["chosen"] == pytest.approx(sklearn.metrics.f1_score(target, scores > row["threshold"]), abs=1e-6)
+    assert row["plain"] == pytest.approx(sklearn.metrics.f1_score(target, scores > 0.5), abs=1e-6)
+    assert row["gain"] == pytest.approx(
+        sweep.gain(generator=torch.Generator().manual_seed(0)).estimate.item(), abs=1e-6
+    )
+
+
+def test_areas_say_where_their_intervals_are():
+    result = imbtorch.report(preds=SCORES[:, 2], target=TARGET == 2)
+    with pytest.raises(ValueError, match=r"'auc' is a value of scores.*intervals=True"):
+        result.interval("auc")
+    assert (
+        "auc_low"
+        not in imbtorch.report(
+            preds=SCORES[:, 2], target=TARGET == 2, intervals=True, cluster=np.arange(600) // 6
+        ).values
+    )
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+NAN = SCORES.copy()
+NAN[7, 1] = np.nan
+LOW = SCORES[:, 2].copy()
+LOW[3] = -0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"preds": PREDS[:-1]}, ValueError, "preds has 599 rows and target 600"),
+        ({"preds": TEXTS[PREDS]}, TypeError, "target holds integers and preds strings"),
+        ({"preds": [*TEXTS[PREDS[:-1]], "emu brid"], "target": TEXTS[TARGET]}, ValueError,
+         "'emu brid' in row 599, which no target has.*did you mean 'emu bird'.*class_names"),
+        ({"preds": [*PREDS[:-1], 9]}, ValueError, "preds holds 9 in row 599, which no target has"),
+        ({"preds": NAN}, ValueError, "NaN in row 7, column '1'"),
+        ({"preds": LOW, "target": TARGET == 2}, ValueError, r"-0.5 in row 3 .*logits=True"),
+        ({"preds": np.log(SCORES)}, ValueError, "in row 0, column '0'.*logits=True"),
+        ({"preds": SCORES / 2}, ValueError, "got 0.5 in row 0 .*logits=True"),
+        ({"preds": SCORES[:, :2]}, ValueError, r"\[600, 2\], but there are 3 classes"),
+        ({"preds": SCORES[:, 2]}, ValueError, "one score for each sample.*positive="),
+        ({"preds": {"0": SCORES[:, 0], "1": SCORES[:, 1], "z": SCORES[:, 2]}}, ValueError, "'z' of preds matches no"),
+        ({"preds": {"0": SCORES[:, 0], "1": SCORES[:, 1]}}, ValueError, "no column for '2'"),
+        ({"target": [*TEXTS[TARGET[:-1]], None], "preds": TEXTS[PREDS]}, ValueError, "target has no value in row 599"),
+        ({"target": [*TEXTS[TARGET[:-1]], ""], "preds": TEXTS[PREDS]}, ValueError, "target has no value in row 599"),
+        ({"target": [*TARGET[:-1], np.nan]}, ValueError, "target has no value in row 599"),
+        ({"target": [*TARGET[:-1], 0.5]}, ValueError, "target holds 0.5 in row 599"),
+        ({"target": ["a", 1], "preds": ["a", "a"]}, TypeError, "got 1 in row 1"),
+        ({"target": [], "preds": []}, ValueError, "target is empty"),
+        ({"target": "abc", "preds": "abc"}, TypeError, "got a string"),
+        ({"target": ["a", "a"], "preds": ["a", "a"]}, ValueError, "one class only, 'a'.*class_names"),
+        ({"class_names": ["0", "1"]}, ValueError, "target holds 2 in row .*none of class_names"),
+        ({"positive": 1}, ValueError, "positive is for two classes, but there are 3"),
+        ({"preds": ["a"], "target": ["b"], "class_names": "ab"}, TypeError, "class_names must be a sequence"),
+        ({"preds": ["a", "b"], "target": ["b", "a"], "positive": "c"}, ValueError, "positive is 'c', which is none"),
+        ({"cluster": [1, 2]}, ValueError, "cluster has 2 rows"),
+        ({"weight": [*[1.0] * 599, -1]}, ValueError, "got -1 in row 599"),
+        ({"rule": "f1"}, ValueError, "rule needs scores"),
+        ({"preds": SCORES, "rule": "f1"}, ValueError, "rule needs prior"),
+        ({"preds": SCORES, "rule": "f1", "prior": {"0": 1, "1": 1, "x": 1}}, ValueError, "prior must name each class"),
+        ({"preds": SCORES, "prior": [1, 2, 3]}, ValueError, "add rule="),
+        ({"preds": SCORES[:, 2], "target": TARGET == 2, "rule": "f1", "prior": [1, 2]}, ValueError, "leave it out"),
+        ({"preds": SCORES, "rule": "f1", "prior": [1, 2, 3], "weight": TARGET}, ValueError, "neither weight"),
+        ({"target": np.eye(3)[TARGET] * 2, "preds": SCORES}, ValueError, "target holds 2 in row 0, column '"),
+        ({"measures": {"auc": "f1"}, "preds": SCORES}, ValueError, "rename it in measures"),
+        ({"preds": ["x"] * 3, "target": [[1], [2, 3]]}, ValueError, "rows of equal length"),
+    ],
+)  # fmt: skip
+def test_errors_name_row_column_and_remedy(options, error, text):
+    with pytest.raises(error, match=text):
+        imbtorch.report(**({"preds": PREDS, "target": TARGET} | options))
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def least_recall(counts):
+    return imbtorch.recall(counts, average="none").amin(-1)
+
+
+least_recall.higher_is_better = True
+
+
+def results():
+    yield imbtorch.report(preds=TEXTS[PREDS], target=TEXTS[TARGET], intervals=True)
+    yield imbtorch.report(preds=SCORES, target=TARGET, intervals=True, rule="f1", prior=[7, 2, 1])
+    yield imbtorch.report(preds=SCORES[:, 2], target=TARGET == 2, rule="gmean", intervals=["f1", "auc"])
+    yield imbtorch.report(preds=PREDS, target=TARGET, cluster=np.arange(600) // 6, intervals=True)
+    yield imbtorch.report(preds=PREDS, target=TARGET, weight=TARGET + 0.25)
+    yield imbtorch.report(preds=PREDS, target=TARGET, prevalence=[0.2, 0.3, 0.5], measures={"mine": least_recall})
+    yield imbtorch.report(preds=SCORES, target=np.eye(3)[TARGET], prevalence=[0.2, 0.3, 0.5])
+    yield imbtorch.report(preds=PREDS, target=TARGET, class_names=[*range(4)])  # nan: class 3 has no targets
+    arguments = {
+        "class_names": NAMES,
+        "measures": {
+            "f2": partial(imbtorch.f_score, beta=2.0),
+            "weighted": partial(imbtorch.recall, average="weighted"),
+            "cost": partial(imbtorch.expected_cost, costs=torch.ones(3, 3)),
+            "iba": partial(imbtorch.index_balanced_accuracy, measure="accuracy"),
+            "mine": least_recall,
+        },
+        "per_class": {"recall": "recall", "f": partial(imbtorch.f_score, beta=0.5)},
+        "class_groups": {"rare": [1, 2]},
+        "groups": ["site | A", "site B"],
+        "per_group": ["f2"],
+        "intervals": ["f2", "recall/dog"],
+        "ignore_index": -1,
+    }
+    report = imbtorch.ImbalanceReport("multiclass", **arguments)
+    report.update(torch.from_numpy(PREDS), torch.from_numpy(TARGET), group=torch.arange(600) % 2)
+    yield report.result()
+    report = imbtorch.ImbalanceReport("multiclass", 30, state="margins", class_groups={"few": range(20, 30)})
+    report.update(torch.arange(600) % 30, torch.arange(600) % 7)
+    yield report.result()
+    report = imbtorch.ImbalanceReport("binary", measures=["net_benefit", "likelihood_ratio"], threshold=0.2)
+    report.update(torch.tensor([0, 1, 1, 0]), torch.tensor([0, 1, 1, 0]))  # infinite
+    yield report.result()
+
+
+def opened(result, tmp_path):
+    path = tmp_path / "result.json"
+    result.to_json(path)
+    refuse = {"parse_constant": lambda token: pytest.fail(f"{token} is no JSON")}
+    return imbtorch.open_result(path), json.loads(path.read_text(encoding="utf-8"), **refuse)
+
+
+QUIET = pytest.mark.filterwarnings("ignore:.*(had no target|bounds are nan|would change)")
+
+
+@QUIET
+def test_an_opened_result_is_the_first_one(tmp_path):
+    for result in results():
+        found, data = opened(result, tmp_path)
+        assert str(found.table()) == str(result.table())
+        assert repr(found.table().to_rows()) == repr(result.table().to_rows())
+        assert found.rows.keys() == result.rows.keys()
+        for row, value in result.rows.items():
+            assert torch.equal(found.rows[row].nan_to_num(nan=7), value.nan_to_num(nan=7))
+            assert found.rows[row].dtype == value.dtype
+        assert found.signature == result.signature == data["signature"]
+        assert all(map(torch.equal, parts(found.counts), parts(result.counts)))
+        assert found.table(sort="recall").to_rows()[1][1] == result.table(sort="recall").to_rows()[1][1]
+        again, same = opened(found, tmp_path)
+        assert same == data
+        assert str(again.table()) == str(result.table())
+
+
+def parts(counts):
+    return counts if isinstance(counts, imbtorch.Margins) else (counts,)
+
+
+@QUIET
+def test_an_opened_result_computes_what_the_first_one_does(tmp_path):
+    for result in results():
+        found, _ = opened(result, tmp_path)
+        for row in result.rows:
+            texts = [interval_text(each, row.name) for each in (result, found)]
+            missing = row.measure == "mine" and "code the file does not hold" in texts[1]
+            assert missing or texts[0] == texts[1]
+        if "mine" not in result.values:
+            figures = [each.plot()[0] for each in (result, found)]
+            assert all(figures)
+
+
+def interval_text(result, name):
+    try:
+        return str(result.interval(name, generator=torch.Generator().manual_seed(0), samples=100))
+    except ValueError as error:
+        return str(error)
+
+
+def test_signatures_differ_exactly_where_counts_or_settings_do():
+    first = imbtorch.report(preds=PREDS, target=TARGET)
+    version = re.escape(imbtorch.__version__)
+    pattern = rf"imbtorch {version} \| multiclass, 3 classes \| 600 samples \| threshold 0.5 \| counts [0-9a-f]{{8}}"
+    assert re.fullmatch(pattern, first.signature)
+    order = np.random.default_rng(0).permutation(600)
+    assert imbtorch.report(preds=PREDS[order], target=TARGET[order]).signature == first.signature
+    assert imbtorch.report(preds=TARGET, target=TARGET).signature != first.signature
+    for options, text in (({"weight": TARGET + 0.5}, "weighted"), ({"prevalence": [2, 1, 1]}, "prevalence 2, 1, 1")):
+        assert text in imbtorch.report(preds=PREDS, target=TARGET, **options).signature
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"schema": 2, "imbtorch": "9.0"}, "written by imbtorch 9.0 with schema 2, and this version reads schema 1"),
+        ({"format": "other"}, "holds no result of a report"),
+        ({"counts": None}, "is not complete or was changed"),
+        (None, "is no JSON file"),
+    ],
+)
+def test_a_file_that_cannot_be_opened_says_why(change, text, tmp_path):
+    path = tmp_path / "result.json"
+    imbtorch.report(preds=PREDS, target=TARGET).to_json(path)
+    path.write_text("<html>" if change is None else json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ValueError, match=text):
+        imbtorch.open_result(path)
