@@ -160,7 +160,7 @@ def front() -> Figure:
         color=BLUE,
         alpha=0.18,
         linewidth=0,
-        label="95 % interval of IAM",
+        label="95% interval of IAM",
     )
     rare = list(RARE)
     looks = (
@@ -372,7 +372,7 @@ def intervals() -> Figure:
             )
     ax.set_yticks(range(len(measures)), list(measures))
     ax.invert_yaxis()
-    ax.set_xlabel("Value and 95 % interval, for recalls of .80 (positives) and .95")
+    ax.set_xlabel("Value and 95% interval, for recalls of 0.80 (positives) and 0.95")
     ax.grid(visible=True, axis="x", alpha=0.3)
     ax.legend(loc="upper left", fontsize="small", handlelength=1.0, borderpad=0.3)
     ax.set_xlim(0.2, 1.0)

@@ -125,7 +125,7 @@ def interval(values: Array, level: float = 0.95) -> tuple[float, float]:
 
 
 def equal(values: Array) -> bool:
-    """Whether the 90 % interval lies within the margin."""
+    """Whether the 90% interval lies within the margin."""
     low, high = interval(values, 0.9)
     return low > -MARGIN and high < MARGIN
 
@@ -148,7 +148,7 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def told(values: Array, units: bool = True) -> str:
-    """Mean with its interval and the number of units; bold where it excludes 0, "=" where the 90 % one is equal."""
+    """Mean with its interval and the number of units; bold where it excludes 0, "=" where the 90% one is equal."""
     if not len(values):
         return ""
     low, high = interval(values)
@@ -198,8 +198,8 @@ def primary(values: Values) -> str:
         (low, high), (inner, outer) = interval(some), interval(some, 0.9)
         said = [("gain" if some.mean() > 0 else "loss")] * (p < 0.05) + ["equal"] * equal(some)
         cells = [f"{some.mean():+.2f}", f"[{low:+.2f}, {high:+.2f}]", f"[{inner:+.2f}, {outer:+.2f}]", f"{p:.4f}"]
-        rows.append([named(pair), NAMES[measure], str(len(some)), *cells, ", ".join(said) or "undecided"])
-    head = ["comparison", "test measure", "units", "mean", "95 % interval", "90 % interval", "p (Holm)", "verdict"]
+        rows.append([named(pair), NAMES[measure], str(len(some)), *cells, ", ".join(said) or "inconclusive"])
+    head = ["comparison", "test measure", "units", "mean", "95% interval", "90% interval", "p (Holm)", "verdict"]
     return table("Primary tests: rate falling over 20 epochs, all units", head, rows)
 
 
@@ -260,10 +260,10 @@ def by_rarity(values: Values) -> str:
 
 def thresholds(values: Values) -> str:
     """Other ways to choose a threshold, added when the results were known: two classes, falling rate, last epoch."""
-    ways = {"nearest .5": "of tied thresholds the one nearest .5", "chosen tau": "tau as with more classes"}
+    ways = {"nearest .5": "of tied thresholds the one nearest 0.5", "chosen tau": "tau as with more classes"}
     rows = []
     for rule, name in ways.items():
-        for second, against in ((Way("last", "chosen"), "the lowest of tied thresholds"), (LAST, "threshold .5")):
+        for second, against in ((Way("last", "chosen"), "the lowest of tied thresholds"), (LAST, "threshold 0.5")):
             pair = (Way("last", rule), second)
             found = [array(values.by_unit(values.difference(pair, m), values.among(STRATA[0]))) for m in MEASURES]
             rows.append([f"{name} - {against}", *(told(some, units=False) for some in found)])

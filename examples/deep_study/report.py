@@ -107,7 +107,7 @@ class Values:
 
 
 def interval(values: Array) -> tuple[float, float]:
-    """Student's 95 % interval of the mean; none below four runs."""
+    """Student's 95% interval of the mean; none below four runs."""
     if len(values) < FEWEST:
         return math.nan, math.nan
     reach = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values))
@@ -115,7 +115,7 @@ def interval(values: Array) -> tuple[float, float]:
 
 
 def sign(values: Array) -> int:
-    """1 for a gain, -1 for a loss, 0 for what is undecided."""
+    """1 for a gain, -1 for a loss, 0 for an inconclusive difference."""
     low, high = interval(values)
     return int(low > 0) - int(high < 0)
 
@@ -288,7 +288,7 @@ def wrong_labels(values: Values) -> str:
             cells.append(told(wrong - right))
         rows.append([named(monitor), *cells])
     return table(
-        "Test IAM: 15 % wrong validation labels - right ones, by monitor", ["monitor", *values.among(TASKS)], rows
+        "Test IAM: 15% wrong validation labels - right ones, by monitor", ["monitor", *values.among(TASKS)], rows
     )
 
 
@@ -333,9 +333,9 @@ def tables(folder: Path) -> str:
     found.append(by_task(values, "Loss weighted by class, right labels", pairs, Setting("weighted"), MEASURES))
     found.append(undecided(values))
     found.append(by_task(values, "Ties", TIES, Setting()))
-    title = "Wrong validation labels (15 %), plain loss, test IAM"
+    title = "Wrong validation labels (15%), plain loss, test IAM"
     found.append(by_task(values, title, SHARES, Setting(labels="wrong"), measures=("iam",)))
-    title = "Wrong training and validation labels (15 %), test IAM"
+    title = "Wrong training and validation labels (15%), test IAM"
     found.append(by_task(values, title, SHARES, Setting("noise", "wrong"), measures=("iam",)))
     found.append(wrong_labels(values))
     if large:

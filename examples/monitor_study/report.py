@@ -204,9 +204,9 @@ COMPARED = (  # head of a table of comparisons
     "comparison",
     "first",
     "second",
-    "difference, 95 % (families)",
+    "difference, 95% (families)",
     "corrected for their number",
-    "95 % (sets)",
+    "95% (sets)",
     "sets less/equal/more",
 )
 
@@ -353,7 +353,7 @@ def ties(costs: Costs) -> str:
 
 # wrong labels ---------------------------------------------------------------------------------------------------------
 
-SHARES = {"15 %": ".15", "5 %": ".05"}  # of wrong labels; the first is the primary one
+SHARES = {"15%": ".15", "5%": ".05"}  # of wrong labels; the first is the primary one
 OF_IAM = (("mcc", "iam"), ("iam_true", "iam"), ("iam_true", "mcc"))
 WRONG = CELLS[2:]  # cells whose validation labels are wrong
 
@@ -391,7 +391,7 @@ def of_measures(costs: Costs, rule: str, classes: str = "all") -> str:
         pair = (f"{name}_true{end}", f"{name}{end}")
         rows.append([" - ".join(pair), NAMES[name], *by_cell(costs, [pair], (name,))])
     head = ["comparison", "test measure", *CELLS]
-    return table(f"15 % wrong labels, each test measure, {rule}, {classes} ({len(costs.sets)} sets)", head, rows)
+    return table(f"15% wrong labels, each test measure, {rule}, {classes} ({len(costs.sets)} sets)", head, rows)
 
 
 def calibrated(costs: Costs) -> str:
@@ -414,13 +414,13 @@ def costs_by_cell(costs: Costs) -> str:
     best = costs.best[:, :, MEASURES.index("iam")].mean(0)
     rows.append(["*best test IAM of all epochs*", *(f"{mean:.1f}" for mean in best), "", ""])
     head = ["monitor", *CELLS, "validation only - neither", "both - training only"]
-    return table("15 % wrong labels: cost on test IAM", head, rows)
+    return table("15% wrong labels: cost on test IAM", head, rows)
 
 
 def wrong_labels(folder: Path) -> list[str]:
     """Tables of the addendum; none without its data."""
     shares = {share: Costs.with_wrong_labels(folder, cell) for share, cell in SHARES.items()}
-    costs = shares["15 %"]
+    costs = shares["15%"]
     if not costs.sets:
         return []
     pairs = [tuple(f"{name}_soft" for name in pair) for pair in OF_IAM]
@@ -430,9 +430,9 @@ def wrong_labels(folder: Path) -> list[str]:
         for first, second in pairs
     ]
     number = f"{len(costs.sets)} sets ({len(set(costs.families))} families)"
-    title = f"15 % wrong labels, test IAM: primary comparisons of the addendum, {number}"
+    title = f"15% wrong labels, test IAM: primary comparisons of the addendum, {number}"
     found = [table(title, ["wrong labels", *COMPARED], rows), of_iam(shares, "soft"), costs_by_cell(costs)]
-    found += [of_measures(costs, "soft"), calibrated(costs), of_iam({"15 %": costs}, "latest")]
+    found += [of_measures(costs, "soft"), calibrated(costs), of_iam({"15%": costs}, "latest")]
     some = {name: some for name, some in by_classes(costs).items() if name != "three or more"}
     return found + [of_measures(each, "latest", name) for name, each in some.items()]
 
@@ -522,7 +522,7 @@ def draw_regret(costs: Costs, path: Path) -> None:
                 label = FRONT[monitor].replace("\n", " ") if row == 0 else None
                 ax.plot(values.mean(), y, marker, color=color, markersize=5, label=label)
         ax.axvline(0, color="0.4", linewidth=1, linestyle="--", zorder=0)
-        ax.set_title({"plain": "plain loss", "weighted": "weighted loss", "noise": "15 % wrong labels"}[regime])
+        ax.set_title({"plain": "plain loss", "weighted": "weighted loss", "noise": "15% wrong labels"}[regime])
         ax.grid(axis="x", color="0.92")
         ax.set_axisbelow(True)
         ax.spines[["top", "right"]].set_visible(False)
@@ -530,7 +530,7 @@ def draw_regret(costs: Costs, path: Path) -> None:
     axes[0].invert_yaxis()
     axes[1].set_xlabel(
         "percentage points of the test measure lost, minus those lost by the lowest validation loss\n"
-        "(left: better than the loss; lines: 95 % intervals)"
+        "(left: better than the loss; lines: 95% intervals)"
     )
     handles = axes[0].get_legend_handles_labels()
     fig.legend(*handles, loc="outside upper center", ncols=3, frameon=False, columnspacing=1.2, handletextpad=0.2)
@@ -562,7 +562,7 @@ def draw_front(costs: Costs, path: Path) -> None:
     axes[0].invert_yaxis()
     axes[1].set_xlabel(
         f"percentage points below the best epoch, mean of {len(costs.sets)} imbalanced sets and three ways to train\n"
-        "(black lines: 95 % interval of the difference from the lowest loss, which the dashed line marks)"
+        "(black lines: 95% interval of the difference from the lowest loss, which the dashed line marks)"
     )
     fig.savefig(path, dpi=130)
     pyplot.close(fig)

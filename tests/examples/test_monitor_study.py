@@ -440,7 +440,7 @@ def test_the_tables_behind_the_advice_are_means_of_the_files_by_other_code():
     for classes, sets in (("all (31 sets)", unseen), ("two classes (23 sets)", two)):
         where = {"set": sets, "training": {".15"}, "validation": {".15"}}
         mean = mean_difference("noise.csv", "own_latest", "mcc_latest", ("iam",), **where)
-        title = f"15 % wrong labels, each test measure, latest, {classes}"
+        title = f"15% wrong labels, each test measure, latest, {classes}"
         assert cell_of(text, title, ["own, latest - mcc_latest", "IAM"], "both") == mean
 
 
@@ -514,7 +514,7 @@ def test_the_tables_of_wrong_labels_are_those_of_the_file():
             shown = [float(number) for number in re.search(r"\[(.*?), (.*?)\]", line).groups()]
             assert shown == pytest.approx(drawn_interval(100 * differences), abs=0.08 * (shown[1] - shown[0]))
     soft = text.split("### Wrong labels, test IAM, soft, by cell")[1].split("###")[0]
-    for share, label in ((".15", "15 %"), (".05", "5 %")):
+    for share, label in ((".15", "15%"), (".05", "5%")):
         means, _ = mean_costs(share, "both", "two")
         line = next(
             line for line in soft.splitlines() if re.match(rf"\| {label} \| two .* iam_true_soft - iam_soft", line)

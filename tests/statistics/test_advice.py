@@ -94,7 +94,7 @@ def test_the_threshold_of_two_classes_is_that_of_its_study():
     situation = SITUATIONS["two classes"]
     text = results(situation.study).split(f"\n### {situation.table}\n")[1].split("\n### ")[0]
     head, _, *lines = ([cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line)
-    (line,) = (line for line in lines if line[0] == "resampled - .5")
+    (line,) = (line for line in lines if line[0] == "resampled - 0.5")
     for measure in ("balanced accuracy", "macro F1", "IAM", "MCC", "G-mean"):
         figure = re.match(r"\**([^*=]*?\])", line[head.index(measure)])[1]
         assert f"{measure} {figure}" in situation.choose
