@@ -105,7 +105,7 @@ def main() -> None:
 
 
 def surely(sweep: ThresholdSweep, logits: Tensor, target: Tensor, generator: torch.Generator) -> OperatingPoint:
-    """Return the threshold of best precision with a recall of 0.6 that is promised, wrongly in at most 0.2 of samples."""
+    """Return the threshold of best precision that promises a recall of 0.6, wrongly in at most 0.2 of samples."""
     precise = ThresholdSweep(imbtorch.precision, logits=True)
     precise.update(logits, target)
     point = precise.best(at_least={"recall": 0.6}, sure=0.8, generator=generator)

@@ -7,8 +7,8 @@ this run.
 
 The paper does not say whether its inputs were scaled. Its numbers look as if those of satimage were and those of glass
 were not: over KNN, LR, SVM and ANN the mean absolute difference of CBA is 0.02 with and 0.10 without scaling on
-satimage, but 0.14 with and 0.07 without on glass. So satimage is standardised for these four and glass is taken as it is; with
---scale both are standardised, which is what one would rather do.
+satimage, but 0.14 with and 0.07 without on glass. So satimage is standardised for these four and glass is taken as it
+is; with --scale both are standardised, which is what one would rather do.
 
 Needs glass.csv, sat.trn and sat.tst in the folder that IMBTORCH_DATA names; without them the examples and figures are
 drawn all the same. With --quick satimage has 400 samples and 2 folds.

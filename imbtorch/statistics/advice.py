@@ -76,8 +76,8 @@ SITUATIONS: dict[str, Situation] = {
         "the measure you report, or keep the last epoch; compared with the epoch of the lowest loss, IAM gains +6.0 "
         "[+3.3, +8.7] and accuracy +2.2 [+0.6, +3.8]",
         "with two classes a threshold: balanced accuracy +2.7 [+0.8, +4.6], but IAM -4.0 [-7.1, -0.8], MCC -2.2 [-3.8, "
-        "-0.7] and macro F1 -1.4 [-2.3, -0.5]; with three or more, a logit adjustment changes balanced accuracy by less "
-        "than 1 point (+0.5 [-0.0, +0.9]); tau = 1 costs IAM with any number of classes (-17.8 [-23.1, -12.6])",
+        "-0.7] and macro F1 -1.4 [-2.3, -0.5]; with three or more, a logit adjustment changes balanced accuracy by "
+        "less than 1 point (+0.5 [-0.0, +0.9]); tau = 1 costs IAM with any number of classes (-17.8 [-23.1, -12.6])",
         "strong (24 units)",
         table="By regime: all units",
     ),

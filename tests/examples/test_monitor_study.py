@@ -360,7 +360,8 @@ def test_it_runs_goes_on_where_it_was_and_its_tables_and_pictures_are_written(fo
     text = (out / "results.md").read_text(encoding="utf-8")
     assert text.startswith(f"What I read.\n\n{report.MARK}\n\n2 sets of 2 families")
     assert text.split(report.MARK)[1].strip() in capsys.readouterr().out
-    assert {path.name for path in out.glob("*.png")} == {"study_regret.png", "study_front.png"}
+    assert {path.name for path in out.glob("*.png")} == {"study_regret.png"}
+    report.draw_labels(report.Costs.with_wrong_labels(FOLDER, ".15"), out / "study_labels.png")
     for path in out.glob("*.png"):
         height, width, _ = image.imread(path).shape
         assert image.imread(report.FIGURES / path.name).shape[:2] == (height, width)
