@@ -33,7 +33,7 @@ POPULATION, DIMENSIONS, BUCKETS = 200_000, 8, 64
 HEAD = """# The gain of logit adjustment
 
 Written by `python examples/adjustments.py`; see there for what was simulated. Gains and biases are means in percentage
-points; coverage is that of 95 % intervals. Shown: share of sets whose interval lies above 0.
+points; coverage is that of 95% intervals. Shown: share of sets whose interval lies above 0.
 """
 
 

@@ -415,7 +415,7 @@ def contention(bench: Bench) -> None:
     rows: list[list[object]] = []
     for batch in (10**5, 10**6) if bench.quick or DEVICE == "cpu" else (10**5, 10**6, 10**7):
         for classes in (2, 10, 100):
-            for name in ("uniform", "99 % in one cell"):
+            for name in ("uniform", "99% in one cell"):
                 preds, target = labels(classes, batch)
                 if name != "uniform":
                     rare = torch.rand(batch, device=DEVICE) < 0.01

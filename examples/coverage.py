@@ -1,4 +1,4 @@
-"""Simulates the coverage of 95 % intervals, compared with other packages and methods.
+"""Simulates the coverage of 95% intervals, compared with other packages and methods.
 
     pip install tqdm prob_conf_mat confidenceinterval confidence-intervals  # the last three are peers
     python examples/coverage.py --quick          # a minute of two cores; prints
@@ -87,7 +87,7 @@ class Case:
 
 
 def expected(totals: Tensor, recalls: Tensor, concentrated: bool) -> Tensor:
-    """Expected counts ``[K, K]``; concentrated errors go to the next class (.6), the largest (.3), all others (.1)."""
+    """Expected counts ``[K, K]``; concentrated errors: 0.6 to the next class, 0.3 to the largest, 0.1 to all others."""
     size = len(totals)
     right = torch.eye(size, dtype=torch.float64)
     wrong = (1 - right) / (size - 1)
@@ -326,7 +326,7 @@ def overall(every: list[Cell]) -> str:
 
 
 def shares(found: np.ndarray) -> list[str]:
-    below = [f"{100 * (found < limit).mean():.1f} %" for limit in (0.93, 0.85, 0.75)]
+    below = [f"{100 * (found < limit).mean():.1f}%" for limit in (0.93, 0.85, 0.75)]
     return [f"{found.mean():.3f}", *below, f"{found.min():.3f}"]
 
 
@@ -381,7 +381,7 @@ def comparisons(quick: bool, run: Run) -> str:
     rows = run("comparisons", compared, list(product((quick,), sizes, (10, 30, 100), (0.02, 0.1), (0.0, 0.7))))
     columns = ["K", "rare", "spread", "shared", "paired: BA", "IAM", "G-mean", "said", "true", "compare: said", "true"]
     text = (
-        "Recalls are .8 plus a normal error of each model and class, whose standard deviation is the spread; classes "
+        "Recalls are 0.8 plus a normal error of each model and class, whose standard deviation is the spread; classes "
         "have 200 samples, the rare one fewer; the shared part of the samples is as hard for both models. Coverage of "
         "the difference by paired_compare; the mean probability that the likelier model is better by balanced "
         "accuracy (said), and how often it is (true). compare gets the counts of the same test set, as if independent."
@@ -393,8 +393,8 @@ def against_baseline(quick: bool, run: Run) -> str:
     """Return the table of what `beats_baseline` says."""
     rows = run("trivial", beaten, list(product((30 if quick else 300,), (10, 30, 100), (0.02, 0.1, 0.3))))
     text = (
-        "Against trivial predictions: of 200 samples and the rare ones, both recalls are .5 plus a normal error "
-        "(balanced accuracy), or the recall of the rare class is .5 and false alarms are as many as hits, times the "
+        "Against trivial predictions: of 200 samples and the rare ones, both recalls are 0.5 plus a normal error "
+        "(balanced accuracy), or the recall of the rare class is 0.5 and false alarms are as many as hits, times the "
         "exponential of a normal error (accuracy). Spread: standard deviation of the error. The mean probability that "
         "beats_baseline gives the likelier side (said), and how often that side is true."
     )
@@ -607,7 +607,7 @@ def clusters(quick: bool, run: Run) -> str:
     odd = run("odd clusters", of_odd_clusters, [(sets // 2, kind) for kind in ODD])
     about_odd = (
         f"{sets // 2} sets. Sizes are equal or of a Pareto distribution (shape 1.5, 10 to 5,000 samples), where "
-        "recalls may fall by .15 from 10 samples to 100, and again to 1,000. Positives lie in all clusters or a few. "
+        "recalls may fall by 0.15 from 10 samples to 100, and again to 1,000. Positives lie in all clusters or a few. "
         "Coverage of recalls and balanced accuracy; how often the text names the largest cluster: of all sets, and of "
         "the sets that miss the balanced accuracy."
     )
@@ -615,8 +615,8 @@ def clusters(quick: bool, run: Run) -> str:
     columns_odd += ["covered: TNR", "TPR", "balanced accuracy", "named", "of misses"]
     labels = run("labels", labelled, [(2 * sets // 5, *each) for each in product((50, 200), (5, 20), (0.0, 0.3, 0.8))])
     about = (
-        "Labels with a tenth of positives, TPR .7 and TNR .95 on average; the difficulty of a sample is common to its "
-        f"labels to the share that is given. Coverage of their mean, {2 * sets // 5} sets."
+        "Labels with a tenth of positives, TPR 0.7 and TNR 0.95 on average; the difficulty of a sample is common to "
+        f"its labels to the share that is given. Coverage of their mean, {2 * sets // 5} sets."
     )
     ways = ["posterior: BA", "F1", "each sample a cluster: BA", "F1"]
     return "\n\n".join(
@@ -818,8 +818,8 @@ def buckets(quick: bool, run: Run) -> str:
             f"Labels as above, by default and with `clusters=False`, {2 * sets // 3} sets; mean over labels, and one "
             "label:",
             markdown(["samples", "labels", "common", "BA", "F1", "BA, independent", "recall of a label"], of_labels),
-            "Images of 256 pixels, half of them positive, without ids; the share of wrong pixels of an image is .6 u², "
-            "with u uniform in [0, 1]:",
+            "Images of 256 pixels, half of them positive, without ids; the share of wrong pixels of an image is 0.6 "
+            "u², with u uniform in [0, 1]:",
             markdown(["images", "IoU", "IoU, independent"], pixels),
             "Clusters of 10 samples, three classes, read at equal class shares (`prevalence=[1, 1, 1]`):",
             markdown(["clusters", "accuracy", "IAM"], shares),
@@ -903,7 +903,7 @@ def labels_of_a_report(sets: int, samples: int, labels: int, common: float) -> l
 def images_of_a_report(sets: int, images: int) -> list[str]:
     """Row of the table of images."""
     held: dict[bool | None, int] = {None: 0, False: 0}
-    wrong = 0.6 / 3  # the mean of .6 u ** 2
+    wrong = 0.6 / 3  # the mean of 0.6 u ** 2
     truth = (1 - wrong) / (1 + wrong)  # each class has half of the pixels and as many misses as false positives
     target = torch.arange(2).repeat_interleave(128).reshape(1, 16, 16).repeat(images, 1, 1)
     for _ in range(sets):
@@ -962,8 +962,8 @@ def long_tails(quick: bool, run: Run) -> str:
     )
     lacking = run("lacking", lacked, [(10 * sets, size, rare) for size in (3, 10) for rare in (1, 2, 3)])
     about = (
-        "Totals are drawn: 300 samples of each class but the rarest, of which some are expected; recalls fall from .9 "
-        "to .5. Sets in which the rarest class did not come, and how often their intervals hold the value over all "
+        "Totals are drawn: 300 samples of each class but the rarest, of which some are expected; recalls fall from 0.9 "
+        "to 0.5. Sets in which the rarest class did not come, and how often their intervals hold the value over all "
         "classes, and over the classes that are there."
     )
     columns = ["K", "expected", "sets", "BA: of all", "of those there", "IAM: of all", "of those there"]
@@ -1036,7 +1036,7 @@ def small_classes(quick: bool, run: Run) -> str:
     text = (
         f"{sets} sets of classes of equal size and recall; errors go to all classes evenly, or (concentrated) to a "
         "neighbour and the largest class. Bias: mean value less the true one, and as the interval says it "
-        "(`Interval.bias`). Width: mean over that of the range which holds the central 95 % of the estimates."
+        "(`Interval.bias`). Width: mean over that of the range which holds the central 95% of the estimates."
     )
     names = ["balanced accuracy", "macro F1", "IAM"]
     columns = ["K", "samples", "recall", "totals", *names, "IAM: width", "bias", "bias said"]
@@ -1048,8 +1048,8 @@ def small_classes(quick: bool, run: Run) -> str:
     ways = [f"{way}: {name}" for way in ("paired", "compare") for name in ("BA", "IAM", "G-mean")]
     chosen = run("better", one_better, [(sets // 2, *case) for case in ONE_BETTER])
     choice = (
-        f"{sets // 2} choices by balanced accuracy with `select_epoch` among candidates with recall .6 of the "
-        "positives and .9 of nine times as many negatives, except better ones. Coverage of the kept candidate's true "
+        f"{sets // 2} choices by balanced accuracy with `select_epoch` among candidates with recall 0.6 of the "
+        "positives and 0.9 of nine times as many negatives, except better ones. Coverage of the kept candidate's true "
         "value by the interval, and mean of the uncorrected and the corrected value less the true one."
     )
     return "\n\n".join(
@@ -1204,7 +1204,7 @@ def areas(quick: bool, run: Run) -> str:
         f"{sets} sets each, in which so many samples on average, and this share of them, are positive. True values are "
         "integrals. In the last rows a share of the positives scores above all others (first) or below (last). Named: "
         "of the sets that miss the AUC, the share whose text says that positives may rank last. Width: mean over that "
-        "of the range which holds the central 95 % of the estimates."
+        "of the range which holds the central 95% of the estimates."
     )
     return f"## Areas under curves\n\n{text}\n\n{markdown([*columns, 'imbtorch', 'width'], rows)}"
 
@@ -1234,7 +1234,7 @@ def of_scores(sets: int, family: str, area: float, positives: int, prevalence: f
 
 
 def relative_width(low: Tensor, high: Tensor, estimates: Tensor) -> str:
-    """Mean width over that of the range which holds the central 95 % of the estimates."""
+    """Mean width over that of the range which holds the central 95% of the estimates."""
     spread = estimates.quantile(0.975) - estimates.quantile(0.025)
     return f"x{float((high - low).mean() / spread):.2f}"
 
@@ -1410,7 +1410,7 @@ def main() -> None:
             print(f"{name} is not installed and left out")
     chosen = [name for name in SECTIONS if getattr(given, name)] or list(SECTIONS)
     parts = [
-        "# Coverage of 95 % intervals\n\nWritten by `python examples/coverage.py`, whose docstring describes the "
+        "# Coverage of 95% intervals\n\nWritten by `python examples/coverage.py`, whose docstring describes the "
         "simulations. BA is balanced accuracy, G-mean the geometric mean of the recalls, MCC the Matthews correlation "
         "coefficient, IAM the imbalance accuracy metric."
     ]

@@ -3,10 +3,10 @@
 The data are made up, so that a stream can be drawn that is large enough to check the prediction: eight independent
 normal features, of which a positive sample has five shifted by 1.3 standard deviations. A small network learns on
 classes of equal size, and validation has classes of equal size, as is common where positives are rare. It gives an
-alarm above a probability of .8, and nearly all alarms in validation are right.
+alarm above a probability of 0.8, and nearly all alarms in validation are right.
 
 In deployment there are a thousand negatives for each positive. The report with ``prevalence=`` reads the counts of the
-same validation set at those class shares, with 95 % posterior intervals; a stream of two million samples then shows
+same validation set at those class shares, with 95% posterior intervals; a stream of two million samples then shows
 what is true there. Precision collapses, and F1, MCC, CBA and IAM fall with it. Recall and balanced accuracy do not
 move, and accuracy even rises, so none of the three says that nearly all alarms are false.
 
@@ -84,7 +84,7 @@ def main() -> None:
     before, there, truth = counted.compute(), read.compute(), measured.compute()
 
     deployed = f"1:{args.ratio}"
-    print(f"{'':17}  counted at 1:1  read at {deployed} with its 95 % interval  measured at {deployed}")
+    print(f"{'':17}  counted at 1:1  read at {deployed} with its 95% interval  measured at {deployed}")
     for name in MEASURES:
         value, low, high = (float(there[name + end]) for end in ("", "_low", "_high"))
         predicted = f"{value:.4f} [{low:.4f}, {high:.4f}]"

@@ -3,8 +3,8 @@
 With ecoli.csv of the UCI repository in the folder that IMBTORCH_DATA names, the positive class is imU, 35 of 336
 proteins; else scikit-learn's bundled breast cancer data, of whose malignant samples 45 are kept beside 357 benign ones.
 A small network learns on half of them. A quarter, the validation set, chooses two thresholds: the one with the best
-index of balanced accuracy (IBA), and the one with the best precision at which a recall of .6 is promised (at .8). The
-last quarter measures IBA at .5 and at the thresholds chosen.
+index of balanced accuracy (IBA), and the one with the best precision at which a recall of 0.6 is promised (at 0.8). The
+last quarter measures IBA at 0.5 and at the thresholds chosen.
 
 Read the result with care. The value of the best threshold on the validation set is the best of all, so it is too high;
 the corrected one and that of the test set count. And both sets have few positives, eight to twelve of them, so the
@@ -94,7 +94,7 @@ def main() -> None:
         print(f"{area} on validation  {sweep.interval(area)}")
     print(f"IBA on validation at {best:.3g}  {found['value']:.3f}  (best of all thresholds there, so too high)")
     print(f"  corrected for the choice  {sweep.interval('value', generator=generator)}")
-    print(f"recall of .6 promised: {floor}")
+    print(f"recall of 0.6 promised: {floor}")
     for label, (_, interval) in tested.items():
         print(f"IBA on test at {label}  {interval}")
     print(f"The intervals are wide because the test set has few positives, {int(target[test].sum())}.")
@@ -105,7 +105,7 @@ def main() -> None:
 
 
 def surely(sweep: ThresholdSweep, logits: Tensor, target: Tensor, generator: torch.Generator) -> OperatingPoint:
-    """Return the threshold of best precision at which a recall of .6 is promised, wrongly in at most .2 of samples."""
+    """Return the threshold of best precision that promises a recall of 0.6, wrongly in at most 0.2 of samples."""
     precise = ThresholdSweep(imbtorch.precision, logits=True)
     precise.update(logits, target)
     point = precise.best(at_least={"recall": 0.6}, sure=0.8, generator=generator)
@@ -130,7 +130,7 @@ def draw(name: str, sweep: ThresholdSweep, tested: dict[str, tuple[Tensor, Inter
         axes[str(index)].set_title(f"Test at threshold {label}")
     intervals.set_xticks(range(len(tested)), [label.replace(" ", "\n") for label in tested])
     intervals.set(
-        title="Test: IBA, 95 % posterior interval",
+        title="Test: IBA, 95% posterior interval",
         ylabel="IBA",
         xlim=(-0.4, 2.8),
         ylim=axes["curve"].get_ylim(),

@@ -7,12 +7,12 @@ by their rarity, so that the rare digits are learnt late, when the accuracy no l
 
 Read the result with care. Gaussian noise (sigma 1, as large as the contrast of the images) was added, and recipe and
 seed were chosen to show the effect; the gain of the default seed, 0, is the median of the seeds 0 to 7. Over these
-eight the two picks differ in 7, and the mean recall of the rare digits on the test set is .142 for the pick of val_iam
-and .013 for that of val_acc (one seed is slightly worse by val_iam). It is .128 for the pick of val_bal_acc; eight
+eight the two picks differ in 7, and the mean recall of the rare digits on the test set is 0.142 for the pick of val_iam
+and 0.013 for that of val_acc (one seed is slightly worse by val_iam). It is 0.128 for the pick of val_bal_acc; eight
 seeds do not decide between the two.
 
 With ``--devices 2`` the loss is weighed within each process's half batch: over the same seeds the picks differ in 7,
-with mean recalls of .089 and .027. Validation counts each image once, whatever the number of processes.
+with mean recalls of 0.089 and 0.027. Validation counts each image once, whatever the number of processes.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ MONITORS = ("val_iam", "val_acc")
 
 ABOUT = """
 Noise was added to the images, and recipe and seed were chosen to show the effect. With the defaults and the seeds 0 to
-7 the two picks differ in 7 of 8, and the mean recall of the rare digits is .142 for the pick of val_iam, .013 for that
-of val_acc. It is .128 for the pick of val_bal_acc; eight seeds do not decide between IAM and balanced accuracy.
+7 the two picks differ in 7 of 8, and the mean recall of the rare digits is 0.142 for the pick of val_iam, 0.013 for
+that of val_acc. It is 0.128 for the pick of val_bal_acc; eight seeds do not decide between IAM and balanced accuracy.
 """
 
 

@@ -153,7 +153,7 @@ class Run:
             yield epoch, name, point.threshold, point.value, float(self.tested((odds > limit).astype(int))[name])
 
     def nearest_threshold(self, part: Index, epoch: int, name: str) -> tuple[float, float, float]:
-        """Threshold nearest .5 of those that tie for the best, its validation value and its test value."""
+        """Threshold nearest 0.5 of those that tie for the best, its validation value and its test value."""
         sweep = sweep_of(name)
         sweep.update(torch.from_numpy(log_odds(self.pool[epoch, part])), torch.from_numpy(self.pool_target[part]))
         thresholds, values = (some.double().numpy() for some in sweep.result().curve())

@@ -122,7 +122,7 @@ def parts_of(kept: Kept) -> dict[int, list[Tensor]]:
 
 
 def wrong_labels(kept: Kept) -> Tensor:
-    """Targets of the pool of which 15 % are changed to another class, each of the others as likely."""
+    """Targets of the pool of which 15% are changed to another class, each of the others as likely."""
     generator = torch.Generator().manual_seed(zlib.crc32(f"{kept.task} {kept.seed} wrong".encode()))
     target = kept.pool_target
     flipped = torch.rand(len(target), generator=generator) < NOISE

@@ -107,7 +107,7 @@ class Values:
 
 
 def interval(values: Array) -> tuple[float, float]:
-    """Student's 95 % interval of the mean; none below four runs."""
+    """Student's 95% interval of the mean; none below four runs."""
     if len(values) < FEWEST:
         return math.nan, math.nan
     reach = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values))
@@ -115,7 +115,7 @@ def interval(values: Array) -> tuple[float, float]:
 
 
 def sign(values: Array) -> int:
-    """1 for a gain, -1 for a loss, 0 for what is undecided."""
+    """1 for a gain, -1 for a loss, 0 for an inconclusive difference."""
     low, high = interval(values)
     return int(low > 0) - int(high < 0)
 
@@ -288,7 +288,7 @@ def wrong_labels(values: Values) -> str:
             cells.append(told(wrong - right))
         rows.append([named(monitor), *cells])
     return table(
-        "Test IAM: 15 % wrong validation labels - right ones, by monitor", ["monitor", *values.among(TASKS)], rows
+        "Test IAM: 15% wrong validation labels - right ones, by monitor", ["monitor", *values.among(TASKS)], rows
     )
 
 
@@ -333,9 +333,9 @@ def tables(folder: Path) -> str:
     found.append(by_task(values, "Loss weighted by class, right labels", pairs, Setting("weighted"), MEASURES))
     found.append(undecided(values))
     found.append(by_task(values, "Ties", TIES, Setting()))
-    title = "Wrong validation labels (15 %), plain loss, test IAM"
+    title = "Wrong validation labels (15%), plain loss, test IAM"
     found.append(by_task(values, title, SHARES, Setting(labels="wrong"), measures=("iam",)))
-    title = "Wrong training and validation labels (15 %), test IAM"
+    title = "Wrong training and validation labels (15%), test IAM"
     found.append(by_task(values, title, SHARES, Setting("noise", "wrong"), measures=("iam",)))
     found.append(wrong_labels(values))
     if large:
@@ -368,7 +368,7 @@ def draw_sizes(folder: Path, path: Path) -> None:
 
     values = Values(folder)
     tasks = values.among(LARGE)
-    fig, axes = pyplot.subplots(1, 2, figsize=(8, 3.9), layout="constrained")
+    fig, axes = pyplot.subplots(1, 2, figsize=(8, 4.3), layout="constrained")
     for ax, measure in zip(axes, COMPARED, strict=True):
         for monitor, (label, color, marker) in LOOKS.items():
             means = [
@@ -388,8 +388,10 @@ def draw_sizes(folder: Path, path: Path) -> None:
     axes[0].set_ylabel("percentage points better (+) or\nworse (-) than the last epoch")
     handles = axes[0].get_legend_handles_labels()
     fig.legend(
-        *handles, loc="outside upper center", ncols=5, frameon=False, title="epoch kept by the best validation value of"
+        *handles, loc="outside lower center", ncols=5, frameon=False, title="epoch kept by the best validation value of"
     )
+    title = "The lowest loss is worst; the measure itself needs 1,000 samples to match the last epoch"
+    fig.suptitle(title, fontsize=11, fontweight="bold")
     fig.savefig(path, dpi=100)
     pyplot.close(fig)
 
@@ -439,7 +441,9 @@ def draw_run(folder: Path, path: Path) -> None:
         ax.grid(axis="y", color="0.92")
         ax.set_axisbelow(True)
         ax.spines[["top", "right"]].set_visible(False)
-    fig.suptitle("One training run: glyphs of 17 categories, three monitors, three epochs", fontsize=11)
+    kept_values = [tested[epoch] for epoch in kept.values()]
+    title = f"One run, three monitors, three epochs: test IAM from {min(kept_values):.2f} to {max(kept_values):.2f}"
+    fig.suptitle(title, fontsize=11, fontweight="bold")
     for ax in axes[1]:
         ax.set_xlabel("epoch")
         ax.set_xticks(range(0, len(epochs) + 1, 5))

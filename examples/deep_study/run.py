@@ -130,7 +130,7 @@ def network_of(name: str, data: Data) -> nn.Module:
 
 
 def noisy(target: Tensor, classes: int, generator: torch.Generator) -> Tensor:
-    """Give 15 % of the samples another class, each of the others as likely."""
+    """Give 15% of the samples another class, each of the others as likely."""
     flipped = (torch.rand(target.shape, generator=generator) < NOISE) & (target != IGNORED)
     shift = torch.randint(1, classes, target.shape, generator=generator)
     return torch.where(flipped, (target + shift) % classes, target)

@@ -204,9 +204,9 @@ COMPARED = (  # head of a table of comparisons
     "comparison",
     "first",
     "second",
-    "difference, 95 % (families)",
+    "difference, 95% (families)",
     "corrected for their number",
-    "95 % (sets)",
+    "95% (sets)",
     "sets less/equal/more",
 )
 
@@ -353,7 +353,7 @@ def ties(costs: Costs) -> str:
 
 # wrong labels ---------------------------------------------------------------------------------------------------------
 
-SHARES = {"15 %": ".15", "5 %": ".05"}  # of wrong labels; the first is the primary one
+SHARES = {"15%": ".15", "5%": ".05"}  # of wrong labels; the first is the primary one
 OF_IAM = (("mcc", "iam"), ("iam_true", "iam"), ("iam_true", "mcc"))
 WRONG = CELLS[2:]  # cells whose validation labels are wrong
 
@@ -391,7 +391,7 @@ def of_measures(costs: Costs, rule: str, classes: str = "all") -> str:
         pair = (f"{name}_true{end}", f"{name}{end}")
         rows.append([" - ".join(pair), NAMES[name], *by_cell(costs, [pair], (name,))])
     head = ["comparison", "test measure", *CELLS]
-    return table(f"15 % wrong labels, each test measure, {rule}, {classes} ({len(costs.sets)} sets)", head, rows)
+    return table(f"15% wrong labels, each test measure, {rule}, {classes} ({len(costs.sets)} sets)", head, rows)
 
 
 def calibrated(costs: Costs) -> str:
@@ -414,13 +414,13 @@ def costs_by_cell(costs: Costs) -> str:
     best = costs.best[:, :, MEASURES.index("iam")].mean(0)
     rows.append(["*best test IAM of all epochs*", *(f"{mean:.1f}" for mean in best), "", ""])
     head = ["monitor", *CELLS, "validation only - neither", "both - training only"]
-    return table("15 % wrong labels: cost on test IAM", head, rows)
+    return table("15% wrong labels: cost on test IAM", head, rows)
 
 
 def wrong_labels(folder: Path) -> list[str]:
     """Tables of the addendum; none without its data."""
     shares = {share: Costs.with_wrong_labels(folder, cell) for share, cell in SHARES.items()}
-    costs = shares["15 %"]
+    costs = shares["15%"]
     if not costs.sets:
         return []
     pairs = [tuple(f"{name}_soft" for name in pair) for pair in OF_IAM]
@@ -430,9 +430,9 @@ def wrong_labels(folder: Path) -> list[str]:
         for first, second in pairs
     ]
     number = f"{len(costs.sets)} sets ({len(set(costs.families))} families)"
-    title = f"15 % wrong labels, test IAM: primary comparisons of the addendum, {number}"
+    title = f"15% wrong labels, test IAM: primary comparisons of the addendum, {number}"
     found = [table(title, ["wrong labels", *COMPARED], rows), of_iam(shares, "soft"), costs_by_cell(costs)]
-    found += [of_measures(costs, "soft"), calibrated(costs), of_iam({"15 %": costs}, "latest")]
+    found += [of_measures(costs, "soft"), calibrated(costs), of_iam({"15%": costs}, "latest")]
     some = {name: some for name, some in by_classes(costs).items() if name != "three or more"}
     return found + [of_measures(each, "latest", name) for name, each in some.items()]
 
@@ -495,76 +495,73 @@ def tables(folder: Path) -> str:
 # pictures -------------------------------------------------------------------------------------------------------------
 
 
-FRONT = {
-    "loss": "lowest loss",
-    "last_epoch": "last epoch",
-    "accuracy": "accuracy",
-    "own, earliest": "the measure itself,\nearliest of ties",
-    "own, latest": "the measure itself,\nlatest of ties",
-    "own, soft": "the measure itself,\nsoft",
-    "mcc_latest": "MCC,\nlatest of ties",
-}
+def forest(ax, place: float, values: Array, families: Sequence[str], look: tuple[str, str], label: str | None) -> None:  # type: ignore[no-untyped-def]
+    """Draw a mean and its interval over families."""
+    color, marker = look
+    low, high = family_interval(values, families)
+    ax.plot([low, high], [place, place], color=color, linewidth=1.6, solid_capstyle="butt")
+    ax.plot(values.mean(), place, marker, color=color, markersize=6, label=label)
+
+
+def finished(ax, title: str) -> None:  # type: ignore[no-untyped-def]
+    """Set what all panels share."""
+    ax.axvline(0, color="black", linewidth=1, zorder=0)
+    ax.set_title(title, fontsize=10)
+    ax.grid(axis="x", color="0.92")
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.tick_params(axis="y", length=0)
 
 
 def draw_regret(costs: Costs, path: Path) -> None:
-    """Draw a forest plot of what each rule of the own measure costs beside the lowest loss."""
+    """Draw what the measure itself gains over the lowest loss, by measure and way to train."""
     from matplotlib import pyplot
 
-    fig, axes = pyplot.subplots(1, len(REGIMES), figsize=(8, 4.4), sharey=True, layout="constrained")
-    looks = {"own, earliest": ("#E69F00", "o"), "own, latest": ("#0072B2", "s"), "own, soft": ("#000000", "D")}
+    fig, axes = pyplot.subplots(1, len(REGIMES), figsize=(8, 4.6), sharey=True, layout="constrained")
+    looks = {"own, latest": ("#0072B2", "s"), "own, earliest": ("#E69F00", "o")}
+    titles = {"plain": "plain loss", "weighted": "class-weighted loss", "noise": "15% wrong labels"}
     for ax, regime in zip(axes, REGIMES, strict=True):
-        for place, (monitor, (color, marker)) in enumerate(looks.items()):
+        for shift, (monitor, look) in zip((-0.13, 0.13), looks.items(), strict=True):
             for row, measure in enumerate(MEASURES):
-                values = difference(costs, monitor, "loss", (measure,), (regime,))
-                low, high = family_interval(values, costs.families)
-                y = row + 0.24 * (place - 1)
-                ax.plot([low, high], [y, y], color=color, linewidth=1.4, solid_capstyle="butt")
-                label = FRONT[monitor].replace("\n", " ") if row == 0 else None
-                ax.plot(values.mean(), y, marker, color=color, markersize=5, label=label)
-        ax.axvline(0, color="0.4", linewidth=1, linestyle="--", zorder=0)
-        ax.set_title({"plain": "plain loss", "weighted": "weighted loss", "noise": "15 % wrong labels"}[regime])
-        ax.grid(axis="x", color="0.92")
-        ax.set_axisbelow(True)
-        ax.spines[["top", "right"]].set_visible(False)
+                gains = difference(costs, "loss", monitor, (measure,), (regime,))
+                label = f"{monitor.removeprefix('own, ')} of tied epochs" if row == 0 else None
+                forest(ax, row + shift, gains, costs.families, look, label)
+        finished(ax, titles[regime])
     axes[0].set_yticks(range(len(MEASURES)), [NAMES[name] for name in MEASURES])
     axes[0].invert_yaxis()
-    axes[1].set_xlabel(
-        "percentage points of the test measure lost, minus those lost by the lowest validation loss\n"
-        "(left: better than the loss; lines: 95 % intervals)"
-    )
+    axes[1].set_xlabel("percentage points on test data gained over the epoch of the lowest validation loss")
     handles = axes[0].get_legend_handles_labels()
-    fig.legend(*handles, loc="outside upper center", ncols=3, frameon=False, columnspacing=1.2, handletextpad=0.2)
-    fig.savefig(path, dpi=130)
+    title = f"Monitoring the measure itself beats the loss ({len(costs.sets)} small tables)"
+    fig.suptitle(title, fontsize=12, fontweight="bold")
+    fig.legend(*handles, loc="outside lower center", ncols=2, frameon=False)
+    fig.savefig(path, dpi=120)
     pyplot.close(fig)
 
 
-def draw_front(costs: Costs, path: Path) -> None:
-    """Draw the cost of each monitor on test data, with the interval of its difference from the lowest loss."""
+def draw_labels(costs: Costs, path: Path) -> None:
+    """Draw what the measure itself gains with wrong labels, and what MCC gains on IAM with two classes."""
     from matplotlib import pyplot
 
-    measures = ("balanced_accuracy", "macro_f1", "iam")
-    fig, axes = pyplot.subplots(1, len(measures), figsize=(8, 3.9), sharey=True, layout="constrained")
-    for ax, measure in zip(axes, measures, strict=True):
-        reference = costs.outcome("loss", (measure,)).mean()
-        for row, monitor in enumerate(FRONT):
-            cost = costs.outcome(monitor, (measure,)).mean()
-            color = "#56B4E9" if row > 2 else "#DDDDDD"  # also apart in grey
-            ax.barh(row, cost, color=color, height=0.66)
-            if monitor != "loss":
-                low, high = family_interval(difference(costs, monitor, "loss", (measure,)), costs.families)
-                ax.plot([reference + low, reference + high], [row, row], color="black", linewidth=1.3)
-            ax.text(0.99, row, f"{cost:.1f}", transform=ax.get_yaxis_transform(), ha="right", va="center")
-        ax.axvline(reference, color="black", linestyle="--", linewidth=1)
-        ax.set_title(f"test {NAMES[measure]}", fontsize=11)
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.set_xlim(0, 1.2 * ax.get_xlim()[1])
-    axes[0].set_yticks(range(len(FRONT)), FRONT.values())
-    axes[0].invert_yaxis()
-    axes[1].set_xlabel(
-        f"percentage points below the best epoch, mean of {len(costs.sets)} imbalanced sets and three ways to train\n"
-        "(black lines: 95 % interval of the difference from the lowest loss, which the dashed line marks)"
-    )
-    fig.savefig(path, dpi=130)
+    fig, (left, right) = pyplot.subplots(1, 2, figsize=(8, 3.9), sharey=True, layout="constrained")
+    looks = {"loss": ("#D55E00", "D"), "last_epoch": ("#009E73", "s")}
+    names = {"loss": "the lowest loss", "last_epoch": "the last epoch"}
+    two = by_classes(costs)["two classes"]
+    for row, cell in enumerate(CELLS):
+        for shift, (other, look) in zip((-0.12, 0.12), looks.items(), strict=True):
+            gains = difference(costs, other, "own, latest", PRIMARY, (cell,))
+            forest(left, row + shift, gains, costs.families, look, f"instead of {names[other]}" if row == 0 else None)
+        gains = difference(two, "iam_latest", "mcc_latest", ("iam",), (cell,))
+        forest(right, row, gains, two.families, ("#0072B2", "o"), None)
+    finished(left, "the reported measure as the monitor\n(mean of four measures)")
+    finished(right, f"MCC as the monitor instead of IAM\n(test IAM, the {len(two.sets)} sets with two classes)")
+    left.set_yticks(range(len(CELLS)), ["no wrong labels", *(f"wrong labels:\n{cell}" for cell in CELLS[1:])])
+    left.invert_yaxis()
+    left.legend(loc="lower right", frameon=False, fontsize=9)
+    for ax in (left, right):
+        ax.set_xlabel("percentage points gained on test data")
+    title = "With wrong labels the loss and the last epoch mislead; MCC helps if both parts are wrong"
+    fig.suptitle(title, fontsize=11, fontweight="bold")
+    fig.savefig(path, dpi=120)
     pyplot.close(fig)
 
 
@@ -582,8 +579,9 @@ def main() -> None:
     costs = Costs.read(arguments.out, "base")
     reported = without_seen(costs.where(lambda row: part(row, "report")))
     figures = arguments.figures or (FIGURES if arguments.out == HERE else arguments.out)
-    for name, draw in {"study_regret": draw_regret, "study_front": draw_front}.items():
-        draw(reported if reported.sets else costs, figures / f"{name}.png")
+    draw_regret(reported if reported.sets else costs, figures / "study_regret.png")
+    if (wrong := Costs.with_wrong_labels(arguments.out, SHARES["15%"])).sets:
+        draw_labels(wrong, figures / "study_labels.png")
 
 
 if __name__ == "__main__":

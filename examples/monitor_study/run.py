@@ -208,7 +208,7 @@ def generated(number: int) -> Iterator[DataSet]:
 
 
 def split(target: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Indices of 40 % to train, 20 % to validate and 40 % to test, of each class."""
+    """Indices of 40% to train, 20% to validate and 40% to test, of each class."""
     parts: tuple[list[Tensor], ...] = ([], [], [])
     for value in range(int(target.max()) + 1):
         order = (target == value).nonzero().flatten()
@@ -341,7 +341,7 @@ def trained(
 class Measurements:
     """Values of all runs after each epoch, by the library's report: each run is a group of it.
 
-    With ``soft`` also ``<measure>_soft``: .98 times the value plus .02 times that of :func:`soft_counts`, if that is
+    With ``soft`` also ``<measure>_soft``: 0.98 times the value plus 0.02 times that of :func:`soft_counts`, if that is
     defined. ``shares`` are the class shares at which all values are read, by default those of the samples.
     """
 

@@ -97,7 +97,7 @@ def main() -> None:
     draw_plane(axes[0], imbtorch.balanced_accuracy, 0.5, "arithmetic: balanced accuracy\n(any share of positives)")
     draw_plane(axes[1], imbtorch.geometric_mean, 0.5, "geometric: G-mean\n(any share of positives)")
     for ax, share in zip(axes[2:], (0.9, 0.99), strict=True):
-        draw_plane(ax, imbtorch.accuracy, share, f"accuracy,\n{100 * share:g} % positives")
+        draw_plane(ax, imbtorch.accuracy, share, f"accuracy,\n{100 * share:g}% positives")
     results.picture(figure, "two_averages.png", "Arithmetic and geometric average of the two rates, and accuracy")
     results.say(
         "As the text says: the arithmetic average takes a fully biased prediction for an uninformative one (1/2, as "

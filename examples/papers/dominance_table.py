@@ -3,8 +3,8 @@
 1-NN, a support vector machine and a multi-layer perceptron are trained on ten sets of two classes as they are, with
 SMOTE, and randomly under-sampled (RUS) to equal classes, in stratified 10-fold cross-validation, 5 times. The ten
 matrices of one cross-validation are summed, and the values of the five sums are averaged. The paper does not say which
-it did, but the perceptron's G-mean on glass (.37 at dominance -.83) is too large for a mean over folds with one or two
-positives each.
+it did, but the perceptron's G-mean on glass (0.37 at dominance -0.83) is too large for a mean over folds with one or
+two positives each.
 
 The paper used Weka with its default hyper-parameters. Here the classifiers are scikit-learn's, with its defaults but
 for what makes them Weka's: one neighbour, and a linear kernel for the support vector machine. Inputs are scaled to
@@ -13,9 +13,9 @@ for what makes them Weka's: one neighbour, and a linear kernel for the support v
 random numbers, arithmetic in single precision, and SMOTE in scaled inputs; and the folds are drawn anew.
 
 Weka's perceptron comes nearer to the printed one. Over the eight sets without phoneme and satimage, 5 x 10 folds, the
-mean absolute differences are .018 (G-mean), .055 (dominance) and .042 (area), and .078, .144 and .120 with
+mean absolute differences are 0.018 (G-mean), 0.055 (dominance) and 0.042 (area), and 0.078, 0.144 and 0.120 with
 scikit-learn's; scikit-learn's is nearer in the dominance of breast and of pima and in the area of pima. On phoneme
-Weka's is off by .005, .031 and .018, on satimage by .012, .039 and .034.
+Weka's is off by 0.005, 0.031 and 0.018, on satimage by 0.012, 0.039 and 0.034.
 
 Needs the ten sets in the folder that IMBTORCH_DATA names; without them the figures and the checks of the printed table
 are made all the same. With --quick three sets are taken, once, in 5 folds. The full run takes a quarter of an hour or

@@ -6,9 +6,9 @@ is the mean of the values of the folds, that of IAM included. Every table shows 
 this run.
 
 The paper does not say whether its inputs were scaled. Its numbers look as if those of satimage were and those of glass
-were not: over KNN, LR, SVM and ANN the mean absolute difference of CBA is .02 with and .10 without scaling on satimage,
-but .14 with and .07 without on glass. So satimage is standardised for these four and glass is taken as it is; with
---scale both are standardised, which is what one would rather do.
+were not: over KNN, LR, SVM and ANN the mean absolute difference of CBA is 0.02 with and 0.10 without scaling on
+satimage, but 0.14 with and 0.07 without on glass. So satimage is standardised for these four and glass is taken as it
+is; with --scale both are standardised, which is what one would rather do.
 
 Needs glass.csv, sat.trn and sat.tst in the folder that IMBTORCH_DATA names; without them the examples and figures are
 drawn all the same. With --quick satimage has 400 samples and 2 folds.
@@ -176,7 +176,7 @@ def example_3(results: Results) -> None:
         f"Example 3: lowest measures {', '.join(found.lowest)}; the largest lowest keeps "
         f"{', '.join(found.by_max_min)}, the majority of the five measures {', '.join(found.by_majority)}, IAM keeps "
         f"{', '.join(found.by_iam)}, as the paper says. Here IAM decides because it is CBA with a digit more: both "
-        "round to .31. The example comes without matrices. Its IAM and its CBA can be held against IAM = 2 CBA - 1, "
+        "round to 0.31. The example comes without matrices. Its IAM and its CBA can be held against IAM = 2 CBA - 1, "
         "and one model contradicts it beyond "
         f"rounding: {', '.join(off)}."
     )

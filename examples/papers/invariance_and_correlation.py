@@ -49,7 +49,7 @@ TRUE_TUPLE = [0.06, 0.11, 0.17, 0.22, 0.28, 0.33, 0.39, 0.44, 0.50, 0.67, 0.83, 
 
 def seven(results: Results) -> None:
     """Which of seven classifiers each measure would keep."""
-    results.say("## In the manner of Table 2: 100 positives, 1000 negatives, AUC .75")
+    results.say("## In the manner of Table 2: 100 positives, 1000 negatives, AUC 0.75")
     rates = torch.tensor(RATES, dtype=torch.float64)
     totals = torch.tensor([1000.0, 100.0], dtype=torch.float64)
     right = rates.flip(-1) * totals  # negatives first
@@ -69,7 +69,7 @@ def seven(results: Results) -> None:
     results.table(["", "TPrate", "TNrate", *measures], [*rows, ["keeps", "", "", *kept]])
     results.say(
         "As the paper has it: AUC cannot choose, accuracy keeps the most lopsided for the majority, G-mean and OP the "
-        "balanced one, IBA with a small alpha a moderate one with the better rate on the positives, and alpha = .2 "
+        "balanced one, IBA with a small alpha a moderate one with the better rate on the positives, and alpha = 0.2 "
         "already one that is lopsided the other way."
     )
 
@@ -151,7 +151,7 @@ def remarks(results: Results, means: dict[int, Tensor]) -> None:
     said = {
         "IBA is negatively correlated with accuracy": lambda m: of(m, "IBA", "accuracy") < 0,
         "and less so than AUC and G-mean are positively": lambda m: nearest(m, "accuracy"),
-        "IBA goes with AUC and with G-mean (above .8)": lambda m: (
+        "IBA goes with AUC and with G-mean (above 0.8)": lambda m: (
             torch.minimum(of(m, "IBA", "AUC"), of(m, "IBA", "G-mean")) > 0.8
         ),
         "of accuracy, AUC, G-mean, OP and IBA it is IBA that goes with TPrate most": lambda m: (
@@ -159,7 +159,7 @@ def remarks(results: Results, means: dict[int, Tensor]) -> None:
         ),
         "IBA is negatively correlated with TNrate": lambda m: of(m, "IBA", "TNrate") < 0,
         "AUC and G-mean are positively": lambda m: torch.minimum(of(m, "AUC", "TNrate"), of(m, "G-mean", "TNrate")) > 0,
-        "OP goes with accuracy (above .6)": lambda m: of(m, "OP", "accuracy") > 0.6,
+        "OP goes with accuracy (above 0.6)": lambda m: of(m, "OP", "accuracy") > 0.6,
     }
     results.say("What the paper says of Figure 1, and at how many of the five shares of positives it holds here:")
     rows = [[text, *(f"{int(holds(m).sum())} of {len(m)}" for m in means.values())] for text, holds in said.items()]

@@ -2,7 +2,7 @@
 
 ``weka.classifiers.functions.MultilayerPerceptron -L 0.3 -M 0.2 -N 500 -V 0 -S 0 -E 20 -H a``: inputs in [-1, 1] on the
 training set, one hidden layer of (inputs + classes) // 2 sigmoid units, a sigmoid output for each class, squared error,
-first weights uniform in [-.05, .05], and 500 epochs of single samples, in an order that is drawn once.
+first weights uniform in [-0.05, 0.05], and 500 epochs of single samples, in an order that is drawn once.
 
 A step on one sample is far too small for an array library. But the networks of a cross-validation have the same shape,
 so one step here takes one sample of every network: arrays end in an axis of networks.

@@ -149,7 +149,7 @@ def main() -> None:
     prevalence = ", ".join(f"{100 / (100 + size):.2f}" for size in SIZES)
     results.say(
         "The sizes of the paper's columns are unknown: neither text nor caption names them. The text says that n- "
-        "grows from left to right and that only the two right-most columns have a positive prior of at most .1, which "
+        "grows from left to right and that only the two right-most columns have a positive prior of at most 0.1, which "
         f"with n+ = 100 takes n- >= 900 twice and fewer before. The sizes here are chosen to agree: n- = "
         f"{', '.join(map(str, SIZES))}, prevalence {prevalence}."
     )

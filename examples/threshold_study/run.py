@@ -83,14 +83,14 @@ MEASURES: dict[str, Callable[..., Tensor]] = {
     "accuracy": imbtorch.accuracy,
 }
 LIMITED: dict[tuple[str, str], tuple[Callable[..., Tensor], dict[str, Limit]]] = {
-    ("f1", "recall >= .8"): (F1, {"recall": Limit(RECALL, 0.8, True)}),
-    ("precision", "recall >= .9"): (PRECISION, {"recall": Limit(RECALL, 0.9, True)}),
-    ("recall", "precision >= .5"): (RECALL, {"precision": Limit(PRECISION, 0.5, True)}),
-    ("recall", "alerts <= .1"): (RECALL, {"alerts": Limit(alerts, 0.1, False)}),
+    ("f1", "recall >= 0.8"): (F1, {"recall": Limit(RECALL, 0.8, True)}),
+    ("precision", "recall >= 0.9"): (PRECISION, {"recall": Limit(RECALL, 0.9, True)}),
+    ("recall", "precision >= 0.5"): (RECALL, {"precision": Limit(PRECISION, 0.5, True)}),
+    ("recall", "alerts <= 0.1"): (RECALL, {"alerts": Limit(alerts, 0.1, False)}),
     ("saved", "costs 10 to 1"): (saved, {}),
 }
 RULES = ("half", "lowest", "nearest", "steady")
-NAMES = {"half": ".5", "lowest": "lowest of tied best", "nearest": "nearest .5 of tied best", "steady": "resampled"}
+NAMES = {"half": "0.5", "lowest": "lowest of tied best", "nearest": "nearest 0.5 of tied best", "steady": "resampled"}
 FIELDS = ("sets", "family", "task", "model", "measure", "limit", "runs", *RULES)
 FIELDS += tuple(f"said_{rule}" for rule in RULES) + tuple(f"kept_{rule}" for rule in RULES[1:])
 
@@ -428,18 +428,18 @@ def primary(rows: Sequence[Row]) -> str:
         tested = "not worse by 1" if name == "balanced_accuracy" else "differs from 0"
         cells = [f"{some.mean():+.2f}", f"[{low:+.2f}, {high:+.2f}]", f"{some.std(ddof=1):.1f}", tested]
         lines.append([SHOWN[name], str(len(some)), *cells, f"{corrected:.4f}"])
-    head = ["measure", "families", "mean", "95 % interval", "standard deviation", "tested", "p (Holm)"]
+    head = ["measure", "families", "mean", "95% interval", "standard deviation", "tested", "p (Holm)"]
     return table("Primary tests: resampled - lowest of tied best, new families", head, lines)
 
 
 def rules(rows: Sequence[Row], title: str) -> str:
-    """Test value of each rule minus that of .5, with the worst family, and resampled against the others."""
+    """Test value of each rule minus that of 0.5, with the worst family, and resampled against the others."""
     lines = []
     of = {name: [row for row in rows if row["measure"] == name] for name in SHOWN}
     for rule in RULES[1:]:
         found = [by_family(some, gap(rule, "half")) for some in of.values()]
         lines.append(
-            [f"{NAMES[rule]} - .5", *(f"{told(some, units=False)}, worst {some.min():+.1f}" for some in found)]
+            [f"{NAMES[rule]} - 0.5", *(f"{told(some, units=False)}, worst {some.min():+.1f}" for some in found)]
         )
     for rule in ("lowest", "nearest"):
         found = [by_family(some, gap("steady", rule)) for some in of.values()]

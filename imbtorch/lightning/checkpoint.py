@@ -148,14 +148,14 @@ def _with_ties(init: Callable[..., None]) -> inspect.Signature:
 
 
 class TiesCheckpoint(TieRule, LightningCheckpoint):
-    """Lightning's ``ModelCheckpoint`` that keeps the latest of tied epochs, where Lightning's keeps the earliest.
+    """Drop-in replacement for Lightning's ``ModelCheckpoint`` that keeps the latest of tied epochs, not the earliest.
 
     ``imbtorch.lightning.ModelCheckpoint`` is another name of it.
 
     On a small validation set many epochs can have the same best value of a measure. On the test parts of 31 small
     tables (16 families), with an unweighted loss and right labels, the latest of them was better than the earliest by
     3.0 percentage points of balanced accuracy (95 % interval 1.3 to 4.3) and 5.6 of IAM (2.6 to 7.6). With class
-    weights, or with wrong labels, the mean over four measures is undecided (``examples/monitor_study``).
+    weights, or with wrong labels, the mean over four measures is inconclusive (``examples/monitor_study``).
 
     A tie counts only if the value was measured on the weights that are saved. Between validations, for example with
     ``every_n_train_steps``, Lightning compares the value of the last validation again: it ties with itself, and the

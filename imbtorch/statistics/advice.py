@@ -20,7 +20,7 @@ class Situation(NamedTuple):
     Attributes:
         have: what a user has.
         monitor: what decides which epoch to keep.
-        choose: what to choose after training, and its gain against the largest score (a threshold of .5).
+        choose: what to choose after training, and its gain over plain argmax (two classes: a threshold of 0.5).
         sure: how sure that is, by the number of units: pools of data or families of data sets.
         study: folder in ``examples`` of the study that measured it; empty for none.
         table: heading of the table in the study's results.
@@ -50,55 +50,55 @@ SITUATIONS: dict[str, Situation] = {
     ),
     "rare": Situation(
         "Two classes with fewer than 10 rare validation samples",
-        "the measure you report, or keep the last epoch; against the lowest loss balanced accuracy gains +2.1 "
-        "[+1.0, +3.1] and IAM +4.6 [+2.1, +7.0]",
+        "the measure you report, or keep the last epoch; compared with the epoch of the lowest loss, balanced accuracy "
+        "gains +2.1 [+1.0, +3.1] and IAM +4.6 [+2.1, +7.0]",
         "a threshold: balanced accuracy +7.3 [+3.3, +11.4], accuracy -0.8 [-1.5, -0.1]; macro F1, MCC and IAM are "
-        "undecided, all measured with the single best threshold of version 0.4",
+        "inconclusive (all measured with the single best threshold of version 0.4)",
         "strong (16 units)",
         table="Two classes, by rare validation samples, falling rate",
     ),
     "three to nine classes": Situation(
         "Three to nine classes",
-        "the measure you report, or keep the last epoch, which is better for IAM (own epoch -0.8 [-1.6, -0.0])",
+        "the measure you report, or keep the last epoch, which is better for IAM (monitoring IAM: -0.8 [-1.6, -0.0])",
         "a logit adjustment: balanced accuracy +3.9 [+1.3, +6.5]; macro F1, MCC and accuracy stay within 1 point, "
-        "IAM is undecided; without the four pools on which the rule was found +2.7 [-0.3, +5.7] (11 units)",
+        "IAM is inconclusive; without the four pools on which the rule was found +2.7 [-0.3, +5.7] (11 units)",
         "moderate (15 units)",
     ),
     "many classes": Situation(
         "Ten classes or more, long-tailed",
         "the measure you report, or keep the last epoch",
         "a logit adjustment: balanced accuracy +6.0 [+1.6, +10.4], macro F1 +1.5 [+0.0, +3.0]; MCC and accuracy "
-        "stay within 1 point, IAM is undecided",
+        "stay within 1 point, IAM is inconclusive",
         "weak (4 units)",
     ),
     "class weights": Situation(
         "Class-weighted loss",
-        "the measure you report, or keep the last epoch; against the lowest loss IAM gains +6.0 [+3.3, +8.7] and "
-        "accuracy +2.2 [+0.6, +3.8]",
+        "the measure you report, or keep the last epoch; compared with the epoch of the lowest loss, IAM gains +6.0 "
+        "[+3.3, +8.7] and accuracy +2.2 [+0.6, +3.8]",
         "with two classes a threshold: balanced accuracy +2.7 [+0.8, +4.6], but IAM -4.0 [-7.1, -0.8], MCC -2.2 [-3.8, "
-        "-0.7] and macro F1 -1.4 [-2.3, -0.5]; with more a logit adjustment changes balanced accuracy by less than "
-        "1 point (+0.5 [-0.0, +0.9]); tau = 1 loses IAM: -17.8 [-23.1, -12.6]",
+        "-0.7] and macro F1 -1.4 [-2.3, -0.5]; with three or more, a logit adjustment changes balanced accuracy by "
+        "less than 1 point (+0.5 [-0.0, +0.9]); tau = 1 costs IAM with any number of classes (-17.8 [-23.1, -12.6])",
         "strong (24 units)",
         table="By regime: all units",
     ),
     "falling rate": Situation(
         "Learning rate falling to zero",
-        "nothing needed, keep the last epoch: it equals the measure's own best within 1 point of balanced "
-        "accuracy and IAM; against the lowest loss of 20 epochs the own best gains IAM +3.1 [+1.2, +4.9]",
-        "by the number of classes, as above; after 6 epochs it gains more: balanced accuracy +11.5 [+7.5, +15.5], "
-        "IAM +12.5 [+5.8, +19.3]",
+        "nothing: keep the last epoch, which equals the epoch of the measure's best value within 1 point of balanced "
+        "accuracy and IAM; the epoch of the lowest loss is worse (IAM +3.1 [+1.2, +4.9] for the measure's best value)",
+        "by the number of classes, as above; after 6 epochs instead of 20 a rule gains more: balanced accuracy +11.5 "
+        "[+7.5, +15.5], IAM +12.5 [+5.8, +19.3]",
         "strong (24 units)",
         table="By regime: all units",
     ),
     "wrong labels": Situation(
-        "Wrong labels (15 % at random)",
+        "Wrong labels (15% at random)",
         "the measure you report, whatever the number of classes; if training labels are wrong, the last epoch "
-        "costs 9.6 [5.5, 13.5] points more in the mean of four measures; if you report IAM of two classes and "
-        "both parts have wrong labels, MCC",
+        "costs 9.6 [5.5, 13.5] points more in the mean of four measures; for IAM of two classes with wrong labels in "
+        "training and validation, MCC",
         "not studied",
         "moderate (16 families of small tables)",
         "monitor_study",
-        "15 % wrong labels, each test measure, latest, all (31 sets)",
+        "15% wrong labels, each test measure, latest, all (31 sets)",
     ),
     "labels": Situation(
         "Several labels (multilabel), or segmentation",

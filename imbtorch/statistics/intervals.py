@@ -77,8 +77,8 @@ class Interval:
         low: lower bound.
         high: upper bound.
         level: probability with which the interval is designed to hold; it may contain a larger share of the draws.
-        method: name of the method. A posterior adds whether counts were not whole (sums of weights are not), which it
-            takes for numbers of independent samples all the same.
+        method: name of the method. For a posterior, the name says if the counts were not integers (sums of weights);
+            they are then treated as if they were sample counts.
         draws: ``[samples, ...]`` values of the draws if they were asked for, else None.
         bias: by how much values of such test sets lie above the true value on average (below: negative), simulated by
             :func:`posterior` for averages over three or more classes; else None. The bounds take it into account, the

@@ -411,7 +411,7 @@ def test_the_primary_table_is_that_of_the_file_by_other_code():
         assert [cell.strip() for cell in line[2:7]] == [str(units), *expected, f"{min(1, holm[place]):.4f}"]
         verdict = ["gain" if mean > 0 else "loss"] if holm[place] < 0.05 else []
         verdict += ["equal"] if mean - narrow > -1 and mean + narrow < 1 else []
-        assert line[7].strip() == (", ".join(verdict) or "undecided")
+        assert line[7].strip() == (", ".join(verdict) or "inconclusive")
 
 
 PROTOCOL = "2026-11-23 21:38:21"  # time at which it was committed, UTC

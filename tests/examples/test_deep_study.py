@@ -302,7 +302,7 @@ def test_the_guide_says_of_early_stopping_what_the_table_says():
     assert np.abs(losses[10]).max() == 0.2
     assert round(losses[3][1][-1]) == np.round(np.min(losses[3])) == -49  # IAM of the task with two classes
     guide = " ".join((FOLDER.parent / "README.md").read_text(encoding="utf-8").split())
-    assert "changed by .2 points at most" in guide
+    assert "changed by 0.2 points at most" in guide
     assert "which lost 49 points of IAM" in guide
     assert {row["epochs"] for row in report.rows_of(FOLDER / "runs.csv")} == {"20"}
 

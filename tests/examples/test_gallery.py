@@ -13,7 +13,7 @@ SCRIPT = ROOT / "examples" / "gallery.py"
 PICTURES = {path.name: path for path in (ROOT / "examples" / "figures").glob("*.png")}
 DECISIONS = ("decision_rule.png", "decision_epochs.png")
 # drawn by the scripts report.py of the three studies
-STUDY = ("study_front.png", "study_regret.png", "deep_run.png", "deep_sizes.png", *DECISIONS)
+STUDY = ("study_labels.png", "study_regret.png", "deep_run.png", "deep_sizes.png", *DECISIONS)
 COMMITTED = {name: path for name, path in PICTURES.items() if name not in STUDY}
 WITHOUT_DATA = ("skew_map.png", "sensitivity.png", "prevalence.png")  # no rounding of another machine shows in them
 

@@ -360,7 +360,8 @@ def test_it_runs_goes_on_where_it_was_and_its_tables_and_pictures_are_written(fo
     text = (out / "results.md").read_text(encoding="utf-8")
     assert text.startswith(f"What I read.\n\n{report.MARK}\n\n2 sets of 2 families")
     assert text.split(report.MARK)[1].strip() in capsys.readouterr().out
-    assert {path.name for path in out.glob("*.png")} == {"study_regret.png", "study_front.png"}
+    assert {path.name for path in out.glob("*.png")} == {"study_regret.png"}
+    report.draw_labels(report.Costs.with_wrong_labels(FOLDER, ".15"), out / "study_labels.png")
     for path in out.glob("*.png"):
         height, width, _ = image.imread(path).shape
         assert image.imread(report.FIGURES / path.name).shape[:2] == (height, width)
@@ -440,7 +441,7 @@ def test_the_tables_behind_the_advice_are_means_of_the_files_by_other_code():
     for classes, sets in (("all (31 sets)", unseen), ("two classes (23 sets)", two)):
         where = {"set": sets, "training": {".15"}, "validation": {".15"}}
         mean = mean_difference("noise.csv", "own_latest", "mcc_latest", ("iam",), **where)
-        title = f"15 % wrong labels, each test measure, latest, {classes}"
+        title = f"15% wrong labels, each test measure, latest, {classes}"
         assert cell_of(text, title, ["own, latest - mcc_latest", "IAM"], "both") == mean
 
 
@@ -514,7 +515,7 @@ def test_the_tables_of_wrong_labels_are_those_of_the_file():
             shown = [float(number) for number in re.search(r"\[(.*?), (.*?)\]", line).groups()]
             assert shown == pytest.approx(drawn_interval(100 * differences), abs=0.08 * (shown[1] - shown[0]))
     soft = text.split("### Wrong labels, test IAM, soft, by cell")[1].split("###")[0]
-    for share, label in ((".15", "15 %"), (".05", "5 %")):
+    for share, label in ((".15", "15%"), (".05", "5%")):
         means, _ = mean_costs(share, "both", "two")
         line = next(
             line for line in soft.splitlines() if re.match(rf"\| {label} \| two .* iam_true_soft - iam_soft", line)

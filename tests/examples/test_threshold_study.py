@@ -81,7 +81,7 @@ def test_rules_are_those_of_scikit_learn_at_each_threshold():
     assert row["half"] == pytest.approx(sk.f1_score(target, scores > 0.5))
     place = steady_threshold(held, study.THRESHOLDS, study.F1)
     assert row["steady"] == row["said_steady"] == pytest.approx(sk.f1_score(target, scores > cuts[place]))
-    assert rows["f1", "recall >= .8"]["kept_steady"] == 1
+    assert rows["f1", "recall >= 0.8"]["kept_steady"] == 1
     of_costs = rows["saved", "costs 10 to 1"]
     bills = [((scores > cut) & (target == 0)).sum() + 10 * ((scores <= cut) & (target == 1)).sum() for cut in cuts]
     assert of_costs["lowest"] == pytest.approx(-min(bills) / 300)
