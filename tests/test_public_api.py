@@ -35,8 +35,8 @@ NAMES = {
     "imbtorch.metrics": METRICS,
     "imbtorch.measures": MEASURES,
     "imbtorch.statistics": """
-        BalancedAccuracyPosterior ChosenEpoch Comparison Interval OperatingPoint Selection
-        balanced_accuracy_posterior beats_baseline bootstrap choice_caveats compare paired_compare
+        BalancedAccuracyPosterior ChosenEpoch Comparison Interval OperatingPoint Runs Selection
+        balanced_accuracy_posterior beats_baseline bootstrap choice_caveats compare over_runs paired_compare
         partial_auc posterior samples_needed select_epoch select_model skill trivial undominated
     """,
     "imbtorch.papers": """

@@ -197,8 +197,8 @@ class LogitAdjustmentResult(Result):
         Args:
             measure: name in the catalogue, function of margins, or ``functools.partial`` of one; by default the swept
                 measure.
-            at_least: name of a value -> least value, such as ``{"recall/fraud": 0.8, "accuracy": 0.9}``; by default
-                the floors of the sweep for its own measure, none for another.
+            at_least: name of a value -> least value, such as ``{"recall/fraud": 0.8, "accuracy": 0.9}``; adds to the
+                floors of the sweep, and ``{}`` removes them.
 
         Returns:
             The point as :class:`~imbtorch.statistics.adjustments.AdjustmentPoint`, which
@@ -210,7 +210,7 @@ class LogitAdjustmentResult(Result):
             TypeError: for something that is not a measure, and for floors that are no mapping.
         """
         settings = self._settings
-        limits = settings.limits if measure is None and at_least is None else settings.checked_limits(at_least)
+        limits = {**settings.limits, **settings.checked_limits(at_least)} if at_least != {} else {}
         swept = settings.measure
         if isinstance(measure, str):
             swept = settings.named(measure, "measure")

@@ -240,7 +240,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             self._also,
             self._prevalence,
             crowded=grid.name == DEFAULT,
-            limits=checked_limits({} if at_least is None else at_least, alerts, None),
+            limits=checked_limits({} if at_least is None else at_least, alerts),
             costs=checked_costs(costs),
         )
         if weighted and self._settings.limits:
@@ -419,7 +419,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         """Find the best threshold of the last result within limits; :meth:`SweepResult.best` says more on limits.
 
         Args:
-            at_least: name of a measure -> least value, such as ``{"recall": 0.8}``.
+            at_least: name of a measure -> least value, such as ``{"recall": 0.8}``; adds to the floors of the sweep,
+                and ``{}`` removes all its limits.
             alerts: greatest share of samples that may be predicted positive.
             costs: ``[[0, fp], [fn, 0]]``; within the limits the expected cost then decides, not the measure.
             sure: level of a promise that all limits hold in the population, such as 0.9: only thresholds that pass

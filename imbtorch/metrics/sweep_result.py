@@ -19,7 +19,7 @@ from imbtorch.measures import expected_cost
 from imbtorch.metrics.base import UNSURE
 from imbtorch.readings.averaging import AtPrevalence, AveragedMeasure
 from imbtorch.readings.buckets import resample_buckets
-from imbtorch.readings.limits import checked_limits
+from imbtorch.readings.limits import at_observed_odds, check_promise, checked_limits
 from imbtorch.readings.result import PROMISED, Result
 from imbtorch.readings.rows import Row
 from imbtorch.readings.tables import Cell, Table, html_table
@@ -226,6 +226,32 @@ class SweepSettings:
         shape = histogram.shape[:-2]
         chosen, values = (torch.tensor(each, dtype=torch.float64).reshape(shape) for each in others)
         return torch.tensor(places).reshape(shape), chosen, values
+
+    def within(
+        self,
+        at_least: Mapping[str, float] | None,
+        alerts: float | None,
+        costs: Tensor | Sequence[Sequence[float]] | None,
+        sure: float | None,
+    ) -> SweepSettings:
+        """Return the settings with further limits; an empty ``at_least`` first removes all of these settings.
+
+        Raises:
+            ValueError: as :func:`~imbtorch.readings.limits.checked_limits`, and for limits of weighted counts.
+            TypeError: likewise.
+        """
+        own = {} if at_least is not None and not at_least else self.limits
+        limits = {**own, **checked_limits(at_least or {}, alerts)}
+        if sure is not None:
+            check_promise(limits, sure)
+        if self.counting.weighted and limits:
+            raise ValueError(f"limits need probabilities, and {UNSURE}")
+        return replace(self, limits=limits, costs=self.costs if costs is None else checked_costs(costs))
+
+    def promised(self, limits: Limits, index: int, histogram: Tensor) -> Limits:
+        """Return the limits whose promise on the counted samples promises those at the prevalence."""
+        shares = self.shares_of(index)
+        return limits if shares is None else at_observed_odds(limits, pooled(histogram).sum(-1), shares)
 
     def problems(self, histogram: Tensor) -> list[str]:
         """Describe limits that no threshold keeps, for each label with targets of both classes."""
@@ -606,8 +632,9 @@ class SweepResult(Result):
     ) -> OperatingPoint | dict[str, OperatingPoint]:
         """Find the best threshold that keeps the limits you set.
 
-        Without arguments it keeps the limits of the sweep. Without limits and costs it is the threshold of the sweep,
-        the mean of the best ones of resamples. Within limits or by costs it is the single best one, of tied ones the
+        Limits add to those of the sweep, and a limit of the same name replaces its own; ``at_least={}`` removes all of
+        them, also ``alerts``. Without limits and costs it is the threshold of the sweep, the mean of the best ones of
+        resamples. Within limits or by costs it is the single best one, of tied ones the
         lowest; predicting no positives at all is then a candidate, with a threshold of 1 if no other does so.
 
         **Limits may fail on new data.** A limit that is just met on validation data holds in the population about half
@@ -634,12 +661,14 @@ class SweepResult(Result):
         floors, several limits, alert budgets and costs) false promises occurred in 1 - ``sure`` of the samples or
         fewer, within simulation error.
 
-        All values are those at the ``prevalence``, if there is one.
+        All values are those at the ``prevalence``, if there is one. Recall and specificity do not depend on it. A floor
+        of precision p at the odds o of the prevalence is promised as the floor p' at the odds o' of the samples with
+        p' / (1 - p') = p / (1 - p) o' / o, and likewise NPV; other limits cannot be promised for another population.
 
         Args:
-            at_least: name of a measure -> least value, such as ``{"recall": 0.8}``; by default no floors.
+            at_least: name of a measure -> least value, such as ``{"recall": 0.8}``; by default the floors of the sweep.
             alerts: greatest share of samples that may be predicted positive, in (0, 1], such as .005 for 50 in 10,000;
-                by default no budget.
+                by default the budget of the sweep.
             costs: ``[[0, fp], [fn, 0]]``, cost of a sample of the row's class that is predicted as the column's class.
                 The threshold with the lowest expected cost is then chosen, instead of the best value of the measure.
             sure: level of a promise that all limits hold in the population, in (0, 1): only thresholds that pass exact
@@ -654,48 +683,51 @@ class SweepResult(Result):
         Raises:
             ValueError: if no threshold keeps the limits (the error says what is achievable) or none can be promised;
                 for limits out of range, an unknown measure or one of which lower is better; for ``sure`` with a measure
-                that cannot be promised or with ``prevalence``; for limits with weighted counts; and if only one class
-                has targets.
+                that cannot be promised, also at the ``prevalence``; for limits with weighted counts; and if only one
+                class has targets.
         """
         check_generator(generator)
-        own = at_least is None and alerts is None and costs is None and sure is None
-        limits = self._settings.limits if own else checked_limits(at_least or {}, alerts, sure)
-        if self._settings.counting.weighted and limits:
-            raise ValueError(f"limits need probabilities, and {UNSURE}")
-        if self._settings.prevalence is not None and sure is not None:
-            raise ValueError(
-                "sure= makes promises about the population of the samples, not about other class shares; sweep without "
-                "prevalence=, or leave sure out"
-            )
+        settings = self._settings.within(at_least, alerts, costs, sure)
         if sure is not None and self._buckets is not None:
             raise ValueError(PROMISES)
         if sure is not None:
             self._warn_if_dependent(PROMISED)
-        settings = self._settings if own else replace(self._settings, limits=limits, costs=checked_costs(costs))
-        points = {}
-        for index, histogram in self._to_choose_from():
-            where = "" if settings.counting.task == "binary" else f"{settings.class_names[index]}: "
-            shares = settings.shares_of(index)
-            swept = candidates(pooled(histogram), settings.thresholds, shares)
-            if settings.constrained:
-                place, feasible = swept.best(settings.objective(), limits, where)
-                if sure is not None:
-                    promised = all_promised(limits, swept.counts, sure, where)
-                    place = swept.best_of(settings.objective(), feasible & promised)
-                threshold = swept.thresholds[place].item()
-            else:
-                chosen = settings.choose(index, histogram, settings.thresholds)
-                assert chosen is not None
-                place, threshold = swept.at(chosen), settings.thresholds[chosen].item()
-            worth = None
-            if histogram.ndim == 3:
-                buckets = filled(with_one(histogram, settings.thresholds)[0])
-                worth = effective_samples(counts_at(buckets, int(swept.places[place])).double(), 2)
-            point = operating_point(swept, place, threshold, settings.measure, limits, shares, sure, generator, worth)
-            if point.alerts in (0, 1):
-                warn_caller(f"ThresholdSweep: the best threshold predicts the same for all samples: {point}")
-            points[self._settings.class_names[index]] = replace(point, logits=self.logits)
-        return points["0"] if self._settings.counting.task == "binary" else points
+        points = {
+            settings.class_names[index]: self._point(settings, index, histogram, sure, generator)
+            for index, histogram in self._to_choose_from()
+        }
+        return points["0"] if settings.counting.task == "binary" else points
+
+    def _point(
+        self,
+        settings: SweepSettings,
+        index: int,
+        histogram: Tensor,
+        sure: float | None,
+        generator: torch.Generator | None,
+    ) -> OperatingPoint:
+        """Find the best threshold of a label."""
+        where = "" if settings.counting.task == "binary" else f"{settings.class_names[index]}: "
+        limits, shares = settings.limits, settings.shares_of(index)
+        swept = candidates(pooled(histogram), settings.thresholds, shares)
+        if settings.constrained:
+            place, feasible = swept.best(settings.objective(), limits, where)
+            if sure is not None:
+                promised = all_promised(settings.promised(limits, index, histogram), swept.counts, sure, where)
+                place = swept.best_of(settings.objective(), feasible & promised)
+            threshold = swept.thresholds[place].item()
+        else:
+            chosen = settings.choose(index, histogram, settings.thresholds)
+            assert chosen is not None
+            place, threshold = swept.at(chosen), settings.thresholds[chosen].item()
+        worth = None
+        if histogram.ndim == 3:
+            buckets = filled(with_one(histogram, settings.thresholds)[0])
+            worth = effective_samples(counts_at(buckets, int(swept.places[place])).double(), 2)
+        point = operating_point(swept, place, threshold, settings.measure, limits, shares, sure, generator, worth)
+        if point.alerts in (0, 1):
+            warn_caller(f"ThresholdSweep: the best threshold predicts the same for all samples: {point}")
+        return replace(point, logits=self.logits)
 
     def metric(
         self,

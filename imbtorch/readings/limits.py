@@ -16,15 +16,14 @@ from imbtorch.readings.resolving import Measured, resolved
 from imbtorch.statistics.promises import PROPORTIONS
 from imbtorch.statistics.thresholds import Limit, Limits
 
-__all__ = ["checked_floors", "checked_limits", "of_binary_counts"]
+__all__ = ["at_observed_odds", "check_promise", "checked_floors", "checked_limits", "of_binary_counts"]
 
 
-def checked_limits(at_least: Mapping[str, float], alerts: float | None, sure: float | None) -> Limits:
+def checked_limits(at_least: Mapping[str, float], alerts: float | None) -> Limits:
     """Check the constraints on an operating point, floors of measures and a budget of alerts.
 
     Raises:
-        ValueError: for unknown measures, measures for which higher is not better, limits out of range, and ``sure``
-            without limits or with a limit that cannot be promised.
+        ValueError: for unknown measures, measures for which higher is not better, and limits out of range.
         TypeError: for floors that are not a mapping, and limits that are not numbers.
     """
     limits = checked_floors(at_least, partial(of_binary_counts, "at_least"))
@@ -32,8 +31,6 @@ def checked_limits(at_least: Mapping[str, float], alerts: float | None, sure: fl
         if not 0 < real_number("alerts", alerts) <= 1:
             raise ValueError(f"alerts must be a share of samples in (0, 1], got {alerts!r}; 50 in 10,000 are 0.005")
         limits["alerts"] = Limit(_alerts, float(alerts), least=False)
-    if sure is not None:
-        _check_promise(limits, sure)
     return limits
 
 
@@ -80,7 +77,40 @@ def of_binary_counts(argument: str, measured: Measured) -> AveragedMeasure:
     return found
 
 
-def _check_promise(limits: Limits, sure: float) -> None:
+def at_observed_odds(limits: Limits, actual: Tensor, shares: Tensor) -> Limits:
+    """Return limits on counted samples that hold if and only if the given ones hold at other class shares.
+
+    Args:
+        limits: limits at these shares.
+        actual: ``[2]`` number of negative and positive samples.
+        shares: ``[2]`` shares of negatives and positives.
+
+    Raises:
+        ValueError: for limits that depend on the shares in another way than precision and NPV do.
+
+    >>> floors = checked_limits({"precision": 0.02}, None)
+    >>> converted = at_observed_odds(floors, torch.tensor([90, 10]), torch.tensor([0.99, 0.01]))
+    >>> round(converted["precision"].bound, 3)
+    0.183
+    """
+    (negatives, positives), (others, share) = actual.double().tolist(), shares.double().tolist()
+    if not min(negatives, positives, others, share):
+        return limits
+    odds = positives / negatives / (share / others)
+    converted = {}
+    for name, limit in limits.items():
+        if name not in ("precision", "npv", "recall", "specificity"):
+            raise ValueError(
+                f"sure= cannot promise {name!r} at the prevalence, because it depends on the number of samples of each "
+                "class; limit recall, specificity, precision or npv, or sweep without prevalence="
+            )
+        ratio_of_odds = {"precision": odds, "npv": 1 / odds}.get(name, 1.0)
+        scaled = limit.bound * ratio_of_odds
+        converted[name] = limit._replace(bound=scaled / (scaled + 1 - limit.bound))
+    return converted
+
+
+def check_promise(limits: Limits, sure: float) -> None:
     """Raise if the limits cannot be promised with this probability."""
     if not 0 < real_number("sure", sure) < 1:
         raise ValueError(f"sure must be a probability in (0, 1) such as 0.9, got {sure!r}")

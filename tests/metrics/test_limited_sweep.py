@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -209,3 +210,43 @@ def test_limits_are_settings():
     ):
         with pytest.raises(error, match=text):
             ThresholdSweep("precision", **arguments)
+
+
+def test_limits_of_a_call_add_to_those_of_the_sweep():
+    sweep, *_ = swept("f1", at_least={"recall": 0.6}, alerts=0.5)
+    both = sweep.best(alerts=0.12)  # of which the recall of .6 stays
+    free, *_ = swept("f1")
+    assert both.threshold == free.best(at_least={"recall": 0.6}, alerts=0.12).threshold
+    assert (
+        sweep.best({"precision": 0.5}).threshold == free.best({"recall": 0.6, "precision": 0.5}, alerts=0.5).threshold
+    )
+    assert sweep.best({"recall": 0.9}).threshold == free.best({"recall": 0.9}, alerts=0.5).threshold  # replaced
+    assert sweep.best({}).threshold == free.best().threshold
+
+
+@pytest.mark.parametrize(("name", "floor"), [("precision", 0.02), ("npv", 0.995)])
+def test_a_floor_at_the_prevalence_is_promised_as_one_at_the_odds_of_the_samples(name, floor):
+    """By the rates of a matrix of exact fractions that is just at the floor."""
+    sweep, logits, target = swept("f1", samples=3000, prevalence=0.1)
+    at_prevalence = ThresholdSweep("f1", logits=True, prevalence=[0.99, 0.01])
+    at_prevalence.update(logits, target)
+    odds = Fraction(int(target.sum()), int((1 - target).sum())) / Fraction(1, 99)
+    odds = odds if name == "precision" else 1 / odds
+    scaled = Fraction(floor) / (1 - Fraction(floor)) * odds
+    converted = float(scaled / (1 + scaled))
+    promised = all_promised_at(sweep, {name: converted}, 0.9)
+    assert all_promised_at(at_prevalence, {name: floor}, 0.9) == promised
+    with pytest.raises(ValueError, match="cannot promise 'alerts' at the prevalence, because it depends on the number"):
+        at_prevalence.best(alerts=0.1, sure=0.9)
+
+
+def all_promised_at(sweep, floors, sure):
+    """Lowest and highest threshold that a sweep promises, found by measures that prefer these."""
+    ends = []
+    for higher in (True, False):
+        alerts = directed(lambda counts: counts[..., 1].sum(-1) / counts.sum((-2, -1)), higher)
+        chosen = ThresholdSweep(alerts, logits=True, prevalence=sweep.prevalence)
+        chosen._state.copy_(sweep._state)
+        ends.append(chosen.result().best(floors, sure=sure).threshold)
+    assert ends[0] < ends[1]
+    return ends
