@@ -281,9 +281,8 @@ def test_the_readme_runs_and_the_guard_guards_without_the_source_tree(built, met
 
 
 def test_the_commands_run_with_what_is_required_alone(fresh, tmp_path):
-    (tmp_path / "old.csv").write_text(
-        "label,pred,p_a cat,p_dog\na cat,a cat,0.9,0.1\ndog,a cat,0.6,0.4\ndog,dog,0.2,0.8\n" * 9
-    )
+    rows = "a cat,a cat,0.9,0.1\ndog,a cat,0.6,0.4\ndog,dog,0.2,0.8\n"
+    (tmp_path / "old.csv").write_text("label,pred,p_a cat,p_dog\n" + 9 * rows)
     command = [str(Path(fresh).with_name("imbtorch")), "report", "old.csv", "--target", "label"]
     assert "imbtorch" in call(*command, "--preds", "pred", "--json", "out.json", cwd=tmp_path)
     rule = ["--scores", "p_*", "--rule", "balanced_accuracy", "--prior", "90,10"]
