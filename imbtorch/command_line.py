@@ -66,7 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "imbtorch", description="Report and compare saved predictions, in CSV or Parquet files with a row a sample."
+        "imbtorch",
+        description="Report and compare saved predictions, in CSV or Parquet files with a row a sample. "
+        "Errors count rows from 0, without the head.",
     )
     parser.add_argument("--version", action="version", version=f"imbtorch {imbtorch.__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -124,7 +126,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _numbers(text: str) -> list[float]:
     """Convert numbers between commas."""
-    return [float(each) for each in text.split(",")]
+    try:
+        return [float(each) for each in text.split(",")]
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"must be numbers between commas such as 900,90,10, got {text!r}") from error
 
 
 # --- commands -------------------------------------------------------------------------------------------------------

@@ -327,12 +327,17 @@ def _of_labels(preds: Any, target: Any, class_names: Sequence[Any] | None, posit
     names = None if class_names is None else checked_names([str(name) for name in _listed(class_names)])
     if _is_table(target):
         columns = _columns("target", target)
+        if len(columns) == 1:
+            raise ValueError(
+                f"target is a table of one column; pass the column itself, target[{next(iter(columns))!r}]"
+            )
         names = list(columns) if names is None else names
         truth = _stacked(columns, names, None, "target")
     else:
         truth = _array("target", target)
-        if truth.ndim != 2:
-            raise ValueError(f"target must be [N], or [N, L] for labels, got the shape {list(truth.shape)}")
+        if truth.ndim != 2 or truth.shape[1] < 2:
+            remedy = "; pass target[:, 0]" if truth.ndim == 2 else ""
+            raise ValueError(f"target must be [N], or [N, L] for labels, got the shape {list(truth.shape)}{remedy}")
         names = [str(index) for index in range(truth.shape[1])] if names is None else names
         truth = _scores("target", truth, names, None)
     wrong = ~np.isin(truth, (0, 1))

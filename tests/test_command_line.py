@@ -2,6 +2,8 @@
 
 import csv
 import importlib.util
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -218,6 +220,7 @@ def test_results_without_rows_are_compared_as_independent_samples(old, tmp_path,
             "has no direction",
         ),
         (["compare", "{old}", "{old}", "--measure", "f1", "--margin", "-1"], "--margin must be"),
+        (["report", "{old}", "--target", "label", "--scores", "p_*", "--prior", "a,b"], "such as 900,90,10, got 'a,b'"),
         (["nothing"], "invalid choice"),
         ([], "required"),
     ],
@@ -263,6 +266,25 @@ def test_warnings_are_lines_of_text(old, capsys):
         command_line.main(["report", old, "--target", "label", "--preds", "pred", "--class-names", *NAMES, "fox"]) == 0
     )
     assert "warning: ImbalanceReport: 1 of 4 classes had no target: fox" in capsys.readouterr().err
+
+
+# --- what the guide shows ---------------------------------------------------------------------------------------------
+
+
+def test_the_commands_of_the_guide_print_what_it_shows(tmp_path, monkeypatch, capsys):
+    guide = (Path(__file__).parents[1] / "examples" / "README.md").read_text(encoding="utf-8")
+    section = guide.partition("\n## After training\n")[2].partition("\n## ")[0]
+    monkeypatch.chdir(tmp_path)
+    exec(compile(re.search(r"```python\n(.*?)```", section, re.DOTALL)[1], "guide", "exec"), {"__name__": "guide"})
+    capsys.readouterr()
+    commands = re.findall(r"```console\n\$ imbtorch (.*?)\n(.*?)```", section, re.DOTALL)
+    codes = [command_line.main(shlex.split(command)) for command, _ in commands]
+    assert codes == [0, 0, 3]
+    printed = re.sub(r"imbtorch \d+\.\d+\.\d+", "imbtorch", capsys.readouterr().out)
+    for _, shown in commands:
+        assert re.sub(r"imbtorch \d+\.\d+\.\d+", "imbtorch", shown) in printed
+    assert commands[0][1]
+    assert commands[2][1]
 
 
 # --- programs ---------------------------------------------------------------------------------------------------------

@@ -280,6 +280,17 @@ def test_the_readme_runs_and_the_guard_guards_without_the_source_tree(built, met
     assert re.search(r"mode=.?.?max", refused.stderr), refused.stderr
 
 
+def test_the_commands_run_with_what_is_required_alone(fresh, tmp_path):
+    rows = "a cat,a cat,0.9,0.1\ndog,a cat,0.6,0.4\ndog,dog,0.2,0.8\n"
+    (tmp_path / "old.csv").write_text("label,pred,p_a cat,p_dog\n" + 9 * rows)
+    command = [str(Path(fresh).with_name("imbtorch")), "report", "old.csv", "--target", "label"]
+    assert "imbtorch" in call(*command, "--preds", "pred", "--json", "out.json", cwd=tmp_path)
+    rule = ["--scores", "p_*", "--rule", "balanced_accuracy", "--prior", "90,10"]
+    assert "| balanced_accuracy |" in call(*command, *rule, "--markdown", cwd=tmp_path)
+    options = ["--target", "label", "--preds", "pred", "--measure", "iam", "--margin", "0"]
+    assert "not worse" in call(command[0], "compare", "old.csv", "old.csv", *options, cwd=tmp_path)
+
+
 def test_everything_public_works_with_what_is_required_alone(fresh, tmp_path):
     code = f"""
         import importlib, importlib.metadata, importlib.util, pkgutil, sys

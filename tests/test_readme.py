@@ -55,7 +55,7 @@ LIGHTNING = pytest.mark.filterwarnings(
 @LIGHTNING
 @pytest.mark.parametrize(("snippet", "text"), SNIPPETS, ids=range(len(SNIPPETS)))
 def test_snippets_run_and_print_what_they_say(snippet, text, tmp_path, monkeypatch):
-    for package in re.findall(r"^import (optuna|duckdb)$", snippet, flags=re.MULTILINE):
+    for package in re.findall(r"^import (optuna|duckdb|pandas)$", snippet, flags=re.MULTILINE):
         import_or_skip(package)
     torch.manual_seed(0)
     monkeypatch.chdir(tmp_path)

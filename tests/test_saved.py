@@ -1,6 +1,7 @@
 """Reports of saved predictions: what they read, values held against scikit-learn and the metrics, and errors."""
 
 import json
+import pickle
 import re
 from functools import partial
 
@@ -288,6 +289,8 @@ LOW[3] = -0.5
         ({"preds": SCORES[:, 2], "target": TARGET == 2, "rule": "f1", "prior": [1, 2]}, ValueError, "leave it out"),
         ({"preds": SCORES, "rule": "f1", "prior": [1, 2, 3], "weight": TARGET}, ValueError, "neither weight"),
         ({"target": np.eye(3)[TARGET] * 2, "preds": SCORES}, ValueError, "target holds 2 in row 0, column '"),
+        ({"target": {"label": TEXTS[TARGET]}, "preds": TEXTS[PREDS]}, ValueError, r"target\['label'\]"),
+        ({"target": TARGET[:, None]}, ValueError, r"pass target\[:, 0\]"),
         ({"measures": {"auc": "f1"}, "preds": SCORES}, ValueError, "rename it in measures"),
         ({"preds": ["x"] * 3, "target": [[1], [2, 3]]}, ValueError, "rows of equal length"),
     ],
@@ -366,6 +369,7 @@ def test_an_opened_result_is_the_first_one(tmp_path):
         assert found.signature == result.signature == data["signature"]
         assert all(map(torch.equal, parts(found.counts), parts(result.counts)))
         assert found.table(sort="recall").to_rows()[1][1] == result.table(sort="recall").to_rows()[1][1]
+        assert str(pickle.loads(pickle.dumps(found)).table()) == str(result.table())
         again, same = opened(found, tmp_path)
         assert same == data
         assert str(again.table()) == str(result.table())

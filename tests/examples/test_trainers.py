@@ -70,7 +70,7 @@ def test_snippets_run_and_print_what_they_say(section, snippet):
 
 
 def test_every_tool_of_the_guide_has_its_snippet():
-    untied = {"Plain torch and DDP", "CSV", "Coming from torchmetrics"}
+    untied = {"Plain torch and DDP", "Coming from torchmetrics"}
     assert set(PACKAGES) | STAND_INS | untied == {each for each, _ in SNIPPETS} == set(SECTIONS)
 
 
