@@ -822,3 +822,11 @@ PEERS = [
     )
     for peer in peers
 ]
+
+
+def splitmix64(number):
+    """Return the hash of figure 15 of Steele, Lea and Flood (2014) in Python's integers."""
+    z = (number + 0x9E3779B97F4A7C15) % 2**64
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+    return z ^ z >> 31

@@ -10,6 +10,7 @@ import scipy
 import sklearn.metrics
 import torch
 import torchmetrics
+from oracles import splitmix64
 from processes import launch
 
 import imbtorch
@@ -17,14 +18,6 @@ from imbtorch import ImbalanceReport, Recall, cluster_ids
 from imbtorch.counting.clusters import BUCKETS, bucket_of_each
 
 EXTREME = [0, 1, 2, -1, -2, 2**63 - 1, -(2**63), 0x9E3779B97F4A7C15 - 2**64]
-
-
-def splitmix64(number):
-    """Return the hash of figure 15 of Steele, Lea and Flood (2014) in Python's integers."""
-    z = (number + 0x9E3779B97F4A7C15) % 2**64
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
-    z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
-    return z ^ z >> 31
 
 
 @pytest.mark.parametrize("free", [True, False], ids=["read", "traced"])
