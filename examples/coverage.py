@@ -20,7 +20,8 @@ often was the likelier model truly better? Clusters: images whose recalls and cl
 labels of one sample that are wrong together. Tails: many classes, half of them rare. Small classes: bias of IAM,
 differences of models, and a choice with one better candidate. Areas: scores of four families of
 distributions.
-Promises: in how many samples does ``ThresholdSweep.best(..., sure=)`` promise limits, and in how many wrongly?
+Promises: in how many samples does ``ThresholdSweep.best(..., sure=)`` promise limits, and in how many wrongly? Sweeps
+with clusters: patients whose scores resemble each other.
 """
 
 from __future__ import annotations
@@ -1359,6 +1360,100 @@ def holds(name: str, bound: float, counts: Tensor) -> bool:
     return bool(per_class[name](counts, average="binary") >= bound)
 
 
+# --- sweeps with clusters -------------------------------------------------------------------------------------------
+
+LOGITS = torch.linspace(-8, 6, 199, dtype=torch.float64)
+SWEPT = {"f1": partial(imbtorch.f_score, average="binary"), "balanced_accuracy": imbtorch.balanced_accuracy}
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Patients of 20 samples with calibrated logits of two normal classes 1.5 standard deviations apart.
+
+    Attributes:
+        patients: number of patients.
+        alone: whether all samples of a patient are of one class; otherwise shares of positives vary.
+        prevalence: share of positives.
+        within: share of the variance of scores of a class that the patients explain.
+    """
+
+    patients: int
+    alone: bool
+    prevalence: float
+    within: float
+
+    def drawn(self, random: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits, targets and ids."""
+        share = np.full((self.patients, 1), self.prevalence)
+        if not self.alone:
+            share = random.beta(2 * share, 2 - 2 * share)
+        target = random.random((self.patients, 1 if self.alone else 20)) < share
+        target = np.broadcast_to(target, (self.patients, 20))
+        common, own = random.normal(size=(self.patients, 1)), random.normal(size=(self.patients, 20))
+        score = self.within**0.5 * common + (1 - self.within) ** 0.5 * own + 1.5 * target
+        logits = 1.5 * (score - 0.75) + math.log(self.prevalence / (1 - self.prevalence))
+        flat = (torch.from_numpy(each.copy()).flatten() for each in (logits, target.astype(int)))
+        return (*flat, torch.arange(self.patients).repeat_interleave(20))  # type: ignore[return-value]
+
+    def expected(self, threshold: float) -> Tensor:
+        """Shares of the cells in the population at a threshold."""
+        odds = math.log(threshold / (1 - threshold)) - math.log(self.prevalence / (1 - self.prevalence))
+        below = stats.norm.cdf(odds / 1.5 + 0.75 - np.array([0, 1.5]))
+        rows = torch.tensor(np.stack((below, 1 - below), 1))
+        return rows * torch.tensor([[1 - self.prevalence], [self.prevalence]])
+
+
+def sweeps_of_clusters(quick: bool, run: Run) -> str:
+    """Coverage of what sweeps say of thresholds and areas, with and without clusters."""
+    sets = 20 if quick else 200
+    kinds = [Scored(number, alone, 0.3 if alone else 0.1, 0.5) for number in (10, 30, 100) for alone in (True, False)]
+    kinds += [Scored(number, True, 0.1, 0.5) for number in (10, 30)]
+    kinds += [Scored(30, True, 0.3, within) for within in (0.0, 0.9)]
+    rows = run("sweeps of clusters", swept_patients, [(sets, kind) for kind in (kinds[:2] if quick else kinds)])
+    about = ["patients", "classes of a patient", "positives", "within", "AUC", "AP"]
+    names = [f"{name}: {what}" for name in ("F1", "BA") for what in ("value", "gain")]
+    text = (
+        f"Coverage of `ThresholdSweep(clusters=True)` on {sets} sets each, except sets without a class. Patients have "
+        "20 samples. True values are those of the population, at the chosen threshold. Within: share of the variance "
+        "of a class's scores that patients explain. The last two columns are without clusters."
+    )
+    columns = [*about, *names, "AUC, independent", "F1: value, independent"]
+    return f"## Sweeps with clusters\n\n{text}\n\n{markdown(columns, rows)}"
+
+
+def swept_patients(sets: int, kind: Scored) -> list[str]:
+    """Row of the table of sweeps with clusters."""
+    areas = true_areas((stats.norm(), stats.norm(1.5)), kind.prevalence)
+    held: dict[str, list[bool]] = {}
+    random = generator()
+
+    def note(name: str, interval: Interval, value: float) -> None:
+        held.setdefault(name, []).append(bool((interval.low <= value) & (value <= interval.high)))
+
+    for _ in range(sets):
+        logits, target, ids = kind.drawn(random)
+        if not 0 < int(target.sum()) < len(target):
+            continue
+        for (name, measure), clusters in product(SWEPT.items(), (True, False)):
+            sweep = imbtorch.ThresholdSweep(name, LOGITS.sigmoid(), logits=True, clusters=clusters)
+            sweep.update(logits, target, **({"cluster": ids} if clusters else {}))
+            threshold = float(sweep.compute()["threshold"])
+            value, plain = (float(measure(kind.expected(each))) for each in (threshold, 0.5))
+            if name == "f1":
+                note(f"auc {clusters}", sweep.interval("auc"), areas[0])
+                note(f"value of f1 {clusters}", sweep.interval("value"), value)
+            if clusters and name == "f1":
+                note("ap", sweep.interval("average_precision"), areas[1])
+            elif clusters:
+                note(f"value of {name} {clusters}", sweep.interval("value"), value)
+            if clusters:
+                note(f"gain of {name}", sweep.gain(), value - plain)
+    order = ["auc True", "ap", "value of f1 True", "gain of f1", "value of balanced_accuracy True"]
+    order += ["gain of balanced_accuracy", "auc False", "value of f1 False"]
+    about = [f"{kind.patients}", "one" if kind.alone else "both", f"{kind.prevalence:g}", f"{kind.within:g}"]
+    return [*about, *(f"{np.mean(held[name]):.3f}" for name in order)]
+
+
 # --- running --------------------------------------------------------------------------------------------------------
 
 
@@ -1392,6 +1487,7 @@ SECTIONS: dict[str, Callable[[bool, Run], str]] = {
     "small": small_classes,
     "areas": areas,
     "promises": promises,
+    "swept": sweeps_of_clusters,
 }
 
 

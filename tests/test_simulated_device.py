@@ -35,6 +35,7 @@ from imbtorch.metrics import catalogue
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="needs torch 2.10, whose backends can be written in Python")
 
 LAUNCHES = 12  # of a compute
+IDS = {"cluster": torch.arange(40) // 4}
 MOST = {  # launches of an update; ignore_index takes three
     ("binary", "matrix"): 15,
     ("multiclass", "matrix"): 12,
@@ -208,6 +209,36 @@ def test_an_update_does_not_wait_and_can_be_replayed(task, layout, scores, ignor
     assert torch.equal(there._state.cpu(), here._state)
 
 
+def test_buckets_of_a_sweep_can_be_replayed():
+    """The bucket of a sample without an id depends on the number of samples before it, which a replay must read."""
+    here, there = ThresholdSweep("f1", 101, clusters=True), ThresholdSweep("f1", 101, clusters=True).to("sim")
+    moving = moved(scores_of(here))
+    there.update(*moving)
+    with waits("refused"), Graph() as graph:
+        there.update(*moving)
+    there.reset()
+    for seed in range(3):
+        fresh = scores_of(here, seed)
+        for old, new in zip(moving, fresh, strict=True):
+            old.copy_(new)
+        graph.replay()
+        here.update(*fresh)
+    assert torch.equal(there._state.cpu(), here._state)
+
+
+@pytest.mark.parametrize("make", [lambda: Recall("binary"), lambda: ThresholdSweep("f1")])
+def test_dependent_samples_take_one_launch_more(make):
+    scores, target = moved(batch("binary"))
+    launches = []
+    for given, more in (((scores, target), {}), ((scores.view(8, 5), target.view(8, 5)), {}), ((scores, target), IDS)):
+        metric = make().to("sim")
+        for _ in range(2):
+            with waits("refused"), Log() as log:
+                metric.update(*given, **moved(more))
+        launches.append(len(log.launched))
+    assert launches[1:] == [launches[0] + 1] * 2
+
+
 @pytest.mark.parametrize("on_invalid", ["raise", "warn"])
 @pytest.mark.parametrize(("task", "layout"), LAYOUTS)
 def test_what_cannot_be_counted_is_told_by_compute(task, layout, on_invalid):
@@ -349,6 +380,8 @@ SWEEPS = {
     "prevalence": lambda: ThresholdSweep("precision", prevalence=[0.6, 0.4], logits=True),
     "labels": lambda: ThresholdSweep("f1", **LABELS, also=["auc"], ignore_index=-100),
     "limits of labels": lambda: ThresholdSweep("precision", **LABELS, at_least={"recall": 0.5}, prevalence=[0.4] * 5),
+    "clusters": lambda: ThresholdSweep("f1", clusters=True, also=["auc"]),
+    "images": lambda: ThresholdSweep("f1", 101, **LABELS, clusters=True),
     "classes": lambda: ThresholdSweep("iba", task="multiclass", num_classes=5, per_class=True, prevalence=[1] * 5),
     "adjustments": lambda: LogitAdjustmentSweep("balanced_accuracy", [5, 4, 3, 2, 1]),
     "floors": lambda: LogitAdjustmentSweep(
@@ -394,7 +427,8 @@ def plain(found):
 @pytest.mark.parametrize("_variant", VARIANTS, indirect=True)
 @pytest.mark.parametrize("kind", SWEEPS)
 def test_sweeps(kind, _variant):
-    here, there = updated(SWEEPS[kind], *[(scores_of(SWEEPS[kind](), seed), {}) for seed in range(2)])
+    more = {"cluster": torch.arange(SAMPLES) // 4} if kind == "clusters" else {}
+    here, there = updated(SWEEPS[kind], *[(scores_of(SWEEPS[kind](), seed), more) for seed in range(2)])
     if isinstance(here, HandTill):
         agree(here, there, wait=2, launches=1000)
     else:
@@ -416,7 +450,7 @@ KINDS = {
     "margins": lambda: Recall("multiclass", 5, state="margins", average="none"),
     "thresholds": lambda: Recall("multilabel", num_labels=5, threshold=[0.1, 0.3, 0.5, 0.7, 0.9]),
     "report": lambda: ImbalanceReport("multiclass", 5, clusters=True, prevalence=[5, 4, 3, 2, 1]),
-} | {kind: SWEEPS[kind] for kind in ("limits", "labels", "floors", "hand and till")}
+} | {kind: SWEEPS[kind] for kind in ("limits", "labels", "clusters", "floors", "hand and till")}
 
 
 def back(metric):

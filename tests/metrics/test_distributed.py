@@ -468,6 +468,7 @@ SETTINGS = {
         lambda: ThresholdSweep(imbtorch.f_score, torch.tensor([0.3, 0.5])),
     ],
     "number of thresholds": [lambda: ThresholdSweep("f1", 11), lambda: ThresholdSweep("f1", 21)],
+    "swept clusters": [lambda: ThresholdSweep("f1", 11), lambda: ThresholdSweep("f1", 11, clusters=True)],
     "swept measure": [lambda: ThresholdSweep("f1", 11), lambda: ThresholdSweep("mcc", 11)],
     "swept direction": [
         lambda: ThresholdSweep(imbtorch.accuracy, 11),

@@ -11,7 +11,15 @@ from scipy.optimize import brentq
 from sklearn import metrics as sk
 
 from imbtorch import ThresholdSweep
-from imbtorch.statistics.scores import area_interval, average_precision_interval, partial_area_at, unresolved
+from imbtorch.statistics.intervals import jackknife
+from imbtorch.statistics.scores import (
+    area,
+    area_interval,
+    average_precision,
+    average_precision_interval,
+    partial_area_at,
+    unresolved,
+)
 
 # --- values beside the threshold ------------------------------------------------------------------------------------
 
@@ -210,3 +218,55 @@ def test_no_order_within_a_bin_moves_a_value_further_than_said(counts):
             for oracle in (sk.roc_auc_score, sk.average_precision_score):
                 assert abs(oracle(target, scores) - oracle(target, tied)) <= said[place].item() + 1e-12
     assert said.max() < 0.4
+
+
+# --- clusters -------------------------------------------------------------------------------------------------------
+
+
+def of_patients(number, each, seed=0):
+    """Histogram of each patient, whose samples share half of their variance; scores, targets and patients."""
+    random = np.random.default_rng(seed)
+    target = np.repeat(random.random(number) < 0.4, each).astype(int)
+    scores = np.repeat(random.normal(size=number), each) + random.normal(size=number * each) + 2 * target
+    order, patient = scores.argsort().argsort(), np.repeat(np.arange(number), each)
+    histogram = torch.zeros(number, 2, number * each, dtype=torch.long)
+    histogram[patient, target, order] = 1
+    return histogram, scores, target, patient
+
+
+@pytest.mark.parametrize(
+    ("value", "oracle"), [(area, sk.roc_auc_score), (average_precision, sk.average_precision_score)]
+)
+def test_the_variance_of_leaving_out_patients_is_that_of_scikit_learns_values(value, oracle):
+    histogram, scores, target, patient = of_patients(12, 5)
+    without = [oracle(target[patient != index], scores[patient != index]) for index in range(12)]
+    variance, freedom = jackknife(value, histogram.double(), histogram.sum(0).double(), 2)
+    squares = (np.array(without) - np.mean(without)) ** 2
+    assert variance.item() == pytest.approx(squares.sum() * 11 / 12)
+    assert freedom.item() == pytest.approx(np.clip(3 * squares.sum() ** 2 / (squares**2).sum() - 3, 2, 11))
+
+
+@pytest.mark.parametrize("interval", [area_interval, average_precision_interval])
+def test_intervals_of_single_samples_are_about_those_of_independent_ones(interval):
+    """Each sample is a cluster, so that both methods mean the same."""
+    for seed in range(5):
+        histogram, *_ = of_patients(200, 1, seed)
+        found, wanted = interval(histogram, clusters=True), interval(histogram.sum(0))
+        assert found.estimate == wanted.estimate
+        for end in ("low", "high"):
+            assert float(getattr(found, end)) == pytest.approx(float(getattr(wanted, end)), abs=0.02)
+
+
+@pytest.mark.parametrize("interval", [area_interval, average_precision_interval])
+def test_patients_without_errors_or_of_one_class_alone_leave_wide_intervals(interval):
+    """The interval of one patient with positives says next to nothing, however many samples the patient has."""
+    perfect = torch.zeros(9, 2, 2, dtype=torch.long)
+    perfect[:6, 0, 0], perfect[6:, 1, 1] = 50, 50
+    found = interval(perfect, clusters=True)
+    assert found.estimate == found.high == 1
+    assert 0.2 < float(found.low) < 0.8  # three patients with positives
+    assert float(interval(perfect.sum(0)).low) > 0.95
+    single = perfect.clone()
+    single[7:] = 0
+    single = single[:7]
+    assert float(interval(single, clusters=True).low) < 0.4

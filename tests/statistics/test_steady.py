@@ -219,3 +219,83 @@ def test_a_threshold_of_a_half_gains_nothing_over_itself():
     counts = counts_at(histogram.double(), 4)
     found = gain_interval(histogram, 4, 4, imbtorch.balanced_accuracy, counts, 0.95, torch.Generator().manual_seed(0))
     assert (found.low, found.estimate, found.high) == (0, 0, 0)
+
+
+# --- buckets of clusters --------------------------------------------------------------------------------------------
+
+
+def test_equal_buckets_choose_the_single_best_threshold():
+    """Every resample of equal buckets is the same set of samples."""
+    for seed in range(5):
+        histogram = histogram_of(seed)
+        buckets = histogram.expand(7, *histogram.shape)
+        assert steady_threshold(buckets, GRID, imbtorch.balanced_accuracy) == best_by_loops(histogram.tolist())
+
+
+def test_the_mean_of_the_best_of_resampled_buckets_against_loops(monkeypatch):
+    """Of many resamples by NumPy; the choice may be the next threshold of the grid."""
+    monkeypatch.setattr(steady, "EXPLAINED", math.inf)
+    for seed in range(5):
+        buckets = torch.stack([histogram_of(10 * seed + index, 12) for index in range(6)])
+        random, bests = np.random.default_rng(seed), []
+        for _ in range(300):
+            whole = buckets[random.integers(6, size=6)].sum(0).tolist()
+            if all(map(sum, whole)):
+                bests.append(odds_of(GRID[best_by_loops(whole)].item()))
+        chosen = odds_of(GRID[steady_threshold(buckets, GRID, imbtorch.balanced_accuracy)].item())
+        nearest = min(abs(odds_of(each.item()) - np.mean(bests)) for each in GRID)
+        assert abs(chosen - np.mean(bests)) <= nearest + 0.4
+
+
+def test_no_bucket_takes_part_in_the_choice_that_it_is_counted_at():
+    """Each of five buckets has another number of negatives, by which the missing one is known."""
+    buckets = torch.zeros(6, 2, 8, dtype=torch.long)
+    for index in range(5):
+        buckets[index, 0, 0], buckets[index, 1, index + 1] = 2**index, 3
+    places = []
+
+    def choose(some):
+        missing = 31 - int(some[:, 0].sum())
+        places.append(missing.bit_length() - 1)
+        return places[-1]
+
+    found = held_out(buckets, choose, torch.Generator().manual_seed(0))
+    assert sorted(places) == list(range(5))  # the sixth one is empty
+    # bucket i holds its positives in bin i + 1, which is above the threshold i
+    assert found.counts.tolist() == [[[2**index, 0], [0, 3]] for index in range(5)]
+    assert (found.failed, found.folds) == (0, 5)
+
+
+def test_more_buckets_than_ten_are_held_out_in_ten_groups():
+    buckets = torch.stack([histogram_of(seed, 12) for seed in range(33)])
+    sizes = []
+
+    def choose(some):
+        sizes.append(33 - len(some))
+        return None if len(sizes) == 1 else 4
+
+    found = held_out(buckets, choose)
+    assert sorted(sizes) == [3] * 7 + [4] * 3
+    assert (found.failed, found.folds) == (1, 10)
+    assert found.counts.sum() == 12 * (33 - sizes[0])
+
+
+def test_the_range_of_a_gain_covers_with_clusters():
+    """Patients of one class whose 20 samples are equal; the threshold gains what the population says."""
+    held = {True: 0, False: 0}
+    for seed in range(40):
+        logits, target = drawn(40, prevalence=0.3, seed=seed)
+        logits = logits - 2.0  # so that a half is too high
+        ids = torch.arange(40).repeat_interleave(20)
+        for clusters in held:
+            sweep = ThresholdSweep("balanced_accuracy", 129, logits=True, clusters=clusters)
+            given = {"cluster": ids} if clusters else {}
+            sweep.update(logits.repeat_interleave(20), target.repeat_interleave(20), **given)
+            places = sweep.compute()["threshold"].item(), 0.5
+            shifted = [1 / (1 + math.exp(-math.log(place / (1 - place)) - 2.0)) for place in places]
+            rates = [rates_of(place, 0.3) for place in shifted]
+            truth = sum(sign * (true - false) / 2 for sign, (false, true) in zip((1, -1), rates, strict=True))
+            found = sweep.gain(generator=torch.Generator().manual_seed(seed))
+            held[clusters] += bool(found.low <= truth <= found.high)
+    assert held[True] >= 0.88 * 40
+    assert held[False] <= 0.75 * 40
