@@ -19,7 +19,7 @@ Comparisons: the true difference of two models varies from set to set; of the se
 often was the likelier model truly better? Clusters: images whose recalls and class shares vary; patients of one class;
 labels of one sample that are wrong together. Tails: many classes, half of them rare. Small classes: bias of IAM,
 differences of models, and a choice with one better candidate. Areas: scores of four families of
-distributions.
+distributions. Thresholds: the value at a threshold that was chosen on the same samples, and its gain over .5.
 Promises: in how many samples does ``ThresholdSweep.best(..., sure=)`` promise limits, and in how many wrongly? Sweeps
 with clusters: patients whose scores resemble each other.
 """
@@ -39,6 +39,7 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 import torch
@@ -1244,6 +1245,71 @@ def share_within(low: Tensor, high: Tensor, value: Tensor) -> str:
     return f"{float(((low <= value) & (value <= high)).double().mean()):.3f}"
 
 
+# --- thresholds -----------------------------------------------------------------------------------------------------
+
+FEW_POSITIVES = (
+    ("normal", 0.85, 3, 60),
+    ("wide positives", 0.95, 3, 60),
+    ("normal", 0.85, 3, 300),
+    ("wide positives", 0.85, 10, 300),
+    *(("normal", 0.85, positives, 300) for positives in (10, 20, 50)),
+)
+CHOSEN_BY: Measures = {
+    "f1": partial(imbtorch.f_score, average="binary"),
+    "mcc": imbtorch.matthews_corrcoef,
+    "iam": imbtorch.imbalance_accuracy,
+    "balanced_accuracy": imbtorch.balanced_accuracy,
+}
+
+
+def chosen_thresholds(quick: bool, run: Run) -> str:
+    """Coverage and bias of the value at the chosen threshold, and of its gain over .5."""
+    sets = 4 if quick else 150
+    rows = run("thresholds", of_chosen, [(sets, *case, name) for case in FEW_POSITIVES for name in CHOSEN_BY])
+    columns = ["scores", "AUC", "positives", "measure", "true", "logged", "corrected", "covered", "width"]
+    columns += ["true gain", "told", "covered", "width"]
+    text = (
+        f"{sets} sets in which so many samples on average, and one at least, are positive. True: mean of the expected "
+        "value at the threshold that the set chose. Logged, corrected: mean of the logged value and of the estimate of "
+        '`ThresholdSweep.interval("value")`, less the true one. Gain: the same of `ThresholdSweep.gain`, over a '
+        "threshold of .5, which is the mean score of negatives."
+    )
+    return f"## Chosen thresholds\n\n{text}\n\n{markdown(columns, rows)}"
+
+
+def of_chosen(sets: int, family: str, area: float, positives: int, size: int, name: str) -> list[str]:
+    """Row of the table of chosen thresholds."""
+    rng, scores, share = np.random.default_rng(torch.initial_seed()), scores_of(family, area), positives / size
+    measure = CHOSEN_BY[name]
+    sweep, found = imbtorch.ThresholdSweep(name, logits=True), list[Tensor]()
+    while len(found) < sets:
+        target = rng.random(size) < share
+        if not target.any():
+            continue
+        drawn = np.where(target, *(each.rvs(size, random_state=rng) for each in scores[::-1])).clip(-90, 90)
+        sweep.reset()
+        sweep.update(torch.from_numpy(drawn), torch.from_numpy(target).long())
+        logged, result = sweep.compute(), sweep.result()
+        cuts = float(logged["threshold"].double().logit()), 0.0
+        rates = torch.tensor([[float(each.sf(cut)) for each in scores] for cut in cuts], dtype=torch.float64)
+        counts = torch.stack((1 - rates, rates), -1) * torch.tensor([[1 - share], [share]], dtype=torch.float64)
+        true, plain = measure(counts)
+        held = result._held_out(0, result._histogram, None)  # takes most of the time
+        with mock.patch.object(type(result), "_held_out", return_value=held):
+            value, gain = result.interval("value"), result.gain()
+        true_gain = true - plain
+        covered = [each.low - 1e-9 <= what <= each.high + 1e-9 for each, what in ((value, true), (gain, true_gain))]
+        row = (true, logged["value"] - true, value.estimate - true, covered[0], value.high - value.low)
+        row = (*row, true_gain, gain.estimate - true_gain, covered[1], gain.high - gain.low)
+        found.append(torch.tensor([float(each) for each in row]))
+    means = torch.stack(found).mean(0).tolist()
+    shown = [f"{mean:{form}}" for mean, form in zip(means, (*GIVEN, *GIVEN[:1], *GIVEN[2:]), strict=True)]
+    return [family, f"{area:g}", f"{positives} of {size}", name, *shown]
+
+
+GIVEN = (".3f", "+.3f", "+.3f", ".3f", ".2f")  # forms of the columns of a value: true, biases, coverage, width
+
+
 # --- promises -------------------------------------------------------------------------------------------------------
 
 
@@ -1486,6 +1552,7 @@ SECTIONS: dict[str, Callable[[bool, Run], str]] = {
     "tails": long_tails,
     "small": small_classes,
     "areas": areas,
+    "thresholds": chosen_thresholds,
     "promises": promises,
     "swept": sweeps_of_clusters,
 }

@@ -516,14 +516,20 @@ class SweepResult(Result):
         shares = settings.shares_of(index)
         measure = settings.measure if shares is None else AtPrevalence(settings.measure, shares)
         corrected = self._held_out(index, histogram, generator)
-        if histogram.ndim == 2:
-            found = posterior(measure, corrected.counts, level=level, generator=generator)
-            method = "held-out tenths, posterior"
-        else:
+        if histogram.ndim == 3:
             options: Any = {"samples": DRAWS, "level": level, "generator": generator}
             found = resample_buckets({"": measure}, corrected.counts, **options)[""]
-            method = f"held-out buckets, {found.method}"
-        return replace(found, method=method + self._held_text(index, corrected))
+            return replace(found, method=f"held-out buckets, {found.method}" + self._held_text(index, corrected))
+        whole, thresholds = settings.grid(histogram)
+        place = settings.choose(index, whole, thresholds)
+        assert place is not None
+        found, at_chosen = (
+            posterior(measure, counts, level=level, generator=generator)
+            for counts in (corrected.counts, counts_at(whole.double(), place))
+        )
+        method = "held-out tenths, posterior" + self._held_text(index, corrected)
+        low, high = torch.minimum(found.low, at_chosen.low), torch.maximum(found.high, at_chosen.high)
+        return replace(found, low=low, high=high, method=method)
 
     def _held_out(self, index: int, histogram: Tensor, generator: torch.Generator | None) -> HeldOut:
         """Count samples of a label at the thresholds that other samples choose; raise if none keeps the limits."""

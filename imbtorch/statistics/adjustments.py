@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from imbtorch.counting.arguments import computed_on_cpu
-from imbtorch.counts import CountedMargins, Margins, Measure, evaluated
-from imbtorch.statistics.draws import clusters_drawn
+from imbtorch.counts import CountedMargins, Margins, Measure, evaluated, ratio
+from imbtorch.statistics.draws import clusters_drawn, gammas, pooled_recall
 from imbtorch.statistics.intervals import Interval, quantiles, stretch
 from imbtorch.statistics.thresholds import InfeasibleError, Limits, infeasible
 
@@ -165,18 +165,18 @@ class Adjustments:
         A bucket takes part in no choice that it is counted at, so that the values of these counts are not flattered by
         the choice. Without a tau that keeps the limits, a bucket is counted at the tau of all samples.
         """
-        best, overall = self._best_of_each(objective, limits), self.chosen(objective, limits)
+        best = self._best_of_each(objective, limits)
         right, actual, predicted = self.buckets
         places = []
         for index, times in enumerate(self._times.T):
             without = best[times == 0]
             if not bool((without >= 0).any()):
-                places.append(overall)
+                places.append(self.chosen(objective, limits))
                 continue
             rest = [total - part[index] for total, part in zip(self._sums, self.buckets, strict=True)]
             feasible = self._kept(limits, Margins(rest[0], rest[1].expand(rest[0].shape), rest[2]))
             feasible = feasible if bool(feasible.any()) else torch.ones_like(feasible)
-            places.append(self._place(without, feasible, torch.tensor(overall)))
+            places.append(self._place(without, feasible, torch.tensor(self.plain)))
         each = torch.arange(len(places)), torch.tensor(places)
         return CountedMargins(right[each].sum(0), actual.sum(0)[0], predicted[each].sum(0))
 
@@ -190,9 +190,9 @@ class Adjustments:
     ) -> Interval:
         """Compute what a tau gains over the plain rule, with an interval.
 
-        The estimate is that of :meth:`held_out`. Resampled buckets at the tau give bounds, stretched about their value
-        as those of :func:`imbtorch.statistics.bootstrap` with clusters; they are also shifted for the bias of resamples
-        and to the estimate, and the outermost bounds are returned.
+        The estimate is that of :meth:`held_out`. Resampled buckets at the tau, with a pseudo-sample of each class, give
+        bounds, stretched about their value as those of :func:`imbtorch.statistics.bootstrap` with clusters; they are
+        also shifted for the bias of resamples and to the estimate, and the outermost bounds are returned.
         """
         right, actual, predicted = self.buckets
         parts = torch.stack(
@@ -209,14 +209,51 @@ class Adjustments:
         seen = difference(pooled)
         held = evaluated(objective, self.held_out(objective, limits))
         estimate = held - evaluated(objective, at(self.total, self.plain))
-        drawn = torch.cat([difference(some) for some in clusters_drawn(parts, DRAWS, generator, 2)])
+        resamples = clusters_drawn(parts, DRAWS, generator, 2)
+        if index != self.plain:  # else the gain is 0 whatever the samples are
+            resamples = (_with_prior(some, pooled, generator) for some in resamples)
+        drawn = torch.cat([difference(some) for some in resamples])
         drawn = torch.where(drawn.isnan(), seen, drawn)
         wider = stretch(difference, parts, pooled, level, 2)
         low, high = (seen + wider * (end - seen) for end in quantiles(drawn, level))
         for shift in (2 * (seen - drawn.mean()), estimate - seen):  # of small classes, and of the choice
             low, high = torch.minimum(low, low + shift), torch.maximum(high, high + shift)
         low, high = torch.minimum(low, estimate), torch.maximum(high, estimate)
-        return Interval(estimate, low, high, level, "range of resampled buckets")
+        return Interval(estimate, low, high, level, "range of resampled buckets and pseudo-samples")
+
+
+def _with_prior(parts: Tensor, pooled: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Add a pseudo-sample of each class with targets to resamples, whose class totals stay as they are.
+
+    Resamples cannot show a changed decision that no sample of a class has. The pseudo-sample is that of the pooled
+    prior of :func:`imbtorch.statistics.posterior`, for each rule independently: it is right with the mean recall of the
+    rule, and if it is wrong, it is predicted as another class, drawn at random.
+
+    Args:
+        parts: float64 ``[S, 5, K]`` hits and predictions of the chosen rule, those of the plain rule, and targets.
+        pooled: float64 ``[5, K]``, the same of all samples.
+        generator: source of randomness, on the CPU.
+    """
+    occurs, size = pooled.any(0), pooled.shape[-1]
+    if int(occurs.sum()) < 2:
+        return parts
+    hits, chosen, plain_hits, plain, targets = parts.unbind(-2)
+    right, plain_right = (pooled_recall(pooled[place], pooled[4]) for place in (0, 2))
+    shares = torch.cat((right * plain_right, right * (1 - plain_right), (1 - right) * plain_right))
+    shares = torch.cat((shares, 1 - shares.sum(0, keepdim=True))).unsqueeze(-1) * (pooled[4] > 0)
+    both, gained, lost, neither = gammas(shares.flatten(), len(parts), generator).T.reshape(-1, 4, size).unbind(1)
+    others = occurs.double() * (1 - torch.eye(size, dtype=torch.float64))
+    column = torch.multinomial(others, len(parts), True, generator=generator).T
+    scale = ratio(targets, targets + both + gained + lost + neither)
+
+    def rule(hits: Tensor, predicted: Tensor, right: Tensor, wrong: Tensor) -> tuple[Tensor, Tensor]:
+        """Return hits and predictions of a rule with the right and the wrong part of the pseudo-samples."""
+        found = (hits + right) * scale
+        false = (predicted - hits).scatter_add(1, column, wrong)
+        return found, found + false * ratio((targets - found).sum(-1, keepdim=True), false.sum(-1, keepdim=True))
+
+    after = rule(hits, chosen, both + gained, lost + neither)
+    return torch.stack((*after, *rule(plain_hits, plain, both + lost, gained + neither), targets), -2)
 
 
 def summed(buckets: Margins) -> Margins:

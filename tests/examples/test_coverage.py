@@ -126,6 +126,15 @@ def test_differences_of_models_are_covered_in_small_classes(coverage, size, reca
     assert held[1] >= 88
 
 
+def test_values_at_chosen_thresholds_are_covered(coverage):
+    """Three positives: nine tenths of the samples choose a worse threshold than all of them."""
+    torch.manual_seed(0)
+    row = coverage.of_chosen(60, "wide positives", 0.95, 3, 60, "iam")
+    assert 0.4 < float(row[4]) < 0.8
+    assert float(row[7]) >= 0.92  # .85 without the bounds at the chosen threshold
+    assert float(row[11]) >= 0.92
+
+
 def test_cells_of_simulated_sets_are_as_expected(coverage):
     torch.manual_seed(0)
     truth = coverage.expected(torch.tensor([100.0, 20, 5]).double(), torch.tensor([0.9, 0.6, 0.5]).double(), True)

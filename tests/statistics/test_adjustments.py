@@ -1,8 +1,10 @@
 """Choice of tau over resampled buckets, its correction and its gain, against loops and simulated populations."""
 
+import numpy as np
 import pytest
 import torch
 from adjustments import TAUS, decided, long_tail
+from scipy import stats
 
 from imbtorch import LogitAdjustmentSweep, Margins, accuracy, balanced_accuracy, recall
 from imbtorch.statistics.adjustments import Adjustments
@@ -141,3 +143,70 @@ def test_one_bucket_gives_the_single_best():
     whole = adjustments()
     one = Adjustments(TAUS, Margins(*(part.sum(0, keepdim=True) for part in whole.buckets)))
     assert one.chosen(balanced_accuracy, {}) == best_of(whole, None, range(len(TAUS)))
+
+
+def without_hits(rules_differ=True):
+    """Two classes, of which one is rare and never right, in 64 buckets: 4 false alarms more at the second tau."""
+    right, actual, predicted = torch.zeros(64, 2, 2).long(), torch.zeros(64, 1, 2).long(), torch.zeros(64, 2, 2).long()
+    actual[..., 0], actual[:10, :, 1] = 3, 1
+    right[..., 0] = 3
+    predicted[..., 0] = actual.sum(-1)
+    if rules_differ:
+        right[60:, 1, 0] -= 1
+        predicted[60:, 1] += torch.tensor([-1, 1])
+    return Adjustments((0.0, 1.0), Margins(right, actual, predicted))
+
+
+def test_the_range_reaches_gains_that_no_sample_shows():
+    """Oracle: buckets resampled by NumPy, with pseudo-samples right under either rule with probability a half."""
+    random, draws = np.random.default_rng(0), 40_000
+    times = random.multinomial(64, np.full(64, 1 / 64), draws)
+    totals = np.stack((3.0 * times.sum(1), times[:, :10].sum(1)), 1)
+    both, gained, lost, neither = random.gamma(0.25, size=(4, draws, 2))
+    changed = gained - lost - np.stack((times[:, 60:].sum(1), np.zeros(draws)), 1)
+    gains = (changed / (totals + both + gained + lost + neither)).mean(1)
+    low, high = np.quantile(gains, [0.025, 0.975])
+    seen, left_out = -4 / 192 / 2, np.array([-4 / 189 / 2] * 60 + [-3 / 189 / 2] * 4)
+    change = (left_out - left_out.mean()) ** 2
+    freedom = 3 * change.sum() ** 2 / (change**2).sum() - 3
+    wider = stats.t.ppf(0.975, freedom) / stats.norm.ppf(0.975) * np.sqrt(64 / 63)  # as clusters of bootstrap
+    low, high = (seen + wider * (end - seen) for end in (low, high))
+    shift = 2 * (seen - gains.mean())
+    found = without_hits().gain(balanced_accuracy, {}, 1, 0.95, torch.Generator().manual_seed(0))
+    assert float(found.low) == pytest.approx(low + min(shift, 0), rel=0.08)
+    assert found.estimate == 0  # others always choose the plain rule
+    assert float(found.high) == pytest.approx(high + max(shift, 0) - seen, rel=0.08)
+    assert found.high > 0.05  # resamples of the buckets alone never gain
+    same = without_hits(rules_differ=False).gain(balanced_accuracy, {}, 0, 0.95, torch.Generator().manual_seed(0))
+    assert (same.low, same.estimate, same.high) == (0, 0, 0)
+
+
+def test_pseudo_samples_keep_totals_and_margins_consistent():
+    found = adjustments(samples=200, classes=5, taus=(0.0, 1.0))
+    seen = []
+
+    def measure(counts):
+        seen.append(counts)
+        return balanced_accuracy(counts)
+
+    found.gain(measure, {}, 1, 0.95, torch.Generator().manual_seed(0))
+    drawn = [counts for counts in seen if counts.actual.ndim == 2 and not bool((counts.actual % 1).any())]
+    drawn = [counts for counts in drawn if bool((counts.correct % 1).any())]
+    assert sum(len(counts.actual) for counts in drawn) == 2 * 2000  # of both rules
+    for right, actual, predicted in drawn:
+        assert bool(((right <= actual + 1e-9) & (right <= predicted + 1e-9)).all())
+        torch.testing.assert_close(predicted.sum(-1), actual.sum(-1))
+
+
+def test_the_range_holds_the_gain_of_rare_classes():
+    """A twentieth of 150 samples; the truth is that of 200,000 others. Resamples of the buckets alone hold .83."""
+    logits, target, prior = long_tail(200_000, 4, seed=99, gap=2.0)
+    each = [chosen == target for chosen in decided(logits, prior)]
+    truth = [float(sum(right[target == k].double().mean() for k in range(4)) / 4) for right in each]
+    held = []
+    for seed in range(60):
+        found = counted(*long_tail(150, 4, seed, gap=2.0))
+        place = found.chosen(balanced_accuracy, {})
+        gain = found.gain(balanced_accuracy, {}, place, 0.95, torch.Generator().manual_seed(0))
+        held.append(bool(gain.low - 1e-9 <= truth[place] - truth[found.plain] <= gain.high + 1e-9))
+    assert sum(held) >= 56
