@@ -27,6 +27,8 @@ from imbtorch.statistics.intervals import (
     quantiles,
     values,
 )
+from imbtorch.statistics.paired_scores import SCORE_MEASURES, compare_areas, compare_average_precisions, of_scores
+from imbtorch.statistics.special import normal_quantile
 from imbtorch.waiting import announced
 
 __all__ = ["Comparison", "compare", "paired_compare"]
@@ -147,7 +149,7 @@ def paired_compare(
     preds_a: Tensor,
     preds_b: Tensor,
     target: Tensor,
-    num_classes: int,
+    num_classes: int | None = None,
     *,
     higher_is_better: bool | None = None,
     samples: int = 10_000,
@@ -187,13 +189,17 @@ def paired_compare(
     :func:`imbtorch.statistics.bootstrap`, and the number of clusters if there are none. Drawn class totals are those of
     clusters with random weights (Bayesian bootstrap). ``examples/coverage.md`` has the coverage.
 
+    **Scores.** ``"auc"`` and ``"average_precision"`` compare the scores of two models for class 1, ``[N]`` each. The
+    interval of the AUC combines those of both areas with DeLong's correlation (MOVER); that of the average precision
+    holds percentiles over resamples of the samples of each class.
+
     Args:
-        measure: name in the catalogue, averaged as in a report (of two classes, recall is that of the positive class),
-            or function of counts, as in :func:`imbtorch.statistics.posterior`.
-        preds_a: ``[N, ...]`` class indices predicted by model a.
-        preds_b: ``[N, ...]`` class indices predicted by model b.
-        target: ``[N, ...]`` class indices.
-        num_classes: number of classes K.
+        measure: name in the catalogue, averaged as in a report (of two classes, recall is that of the positive class);
+            function of counts, as in :func:`imbtorch.statistics.posterior`; or ``"auc"`` or ``"average_precision"``.
+        preds_a: ``[N, ...]`` class indices predicted by model a, or ``[N]`` scores.
+        preds_b: ``[N, ...]`` class indices predicted by model b, or ``[N]`` scores.
+        target: ``[N, ...]`` class indices; ``[N]`` of 0 and 1 for scores.
+        num_classes: number of classes K; left out for scores.
         higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it.
         samples: number of draws.
         level: probability that the interval of the difference holds, in (0, 1).
@@ -226,6 +232,12 @@ def paired_compare(
     check_draws(samples, level, generator)
     check_choice("totals", totals, get_args(Totals))
     check_choice("prior", prior, get_args(PairedPrior))
+    if isinstance(measure, str) and measure in SCORE_MEASURES:
+        if cluster is not None:
+            raise ValueError(f"cluster must be left out for {measure!r}, whose samples must be independent")
+        return _of_scores(measure, preds_a, preds_b, target, samples, level, generator)
+    if num_classes is None:
+        raise ValueError("num_classes must be the number of classes")
     for name, labels in (("preds_a", preds_a), ("preds_b", preds_b), ("target", target)):
         check_class_indices(name, labels, predicted=name != "target")
     preds_a, preds_b, target = map(integers, (preds_a, preds_b, target))
@@ -266,6 +278,28 @@ def paired_compare(
     ends = [wider * (end - drawn.mean(0)) for end in quantiles(drawn, level)]
     method = "paired posterior" if pairs.clusters is None else f"paired posterior of {len(pairs.clusters)} clusters"
     return _comparison(estimate, drawn, (ends[0], ends[1]), level, method, better, called)
+
+
+def _of_scores(
+    measure: str,
+    preds_a: Tensor,
+    preds_b: Tensor,
+    target: Tensor,
+    samples: int,
+    level: float,
+    generator: torch.Generator | None,
+) -> Comparison:
+    """Compare the scores of two models."""
+    found = of_scores(preds_a, preds_b, target)
+    if measure == "auc":
+        interval = compare_areas(*found, level)
+        spread = (interval.high - interval.low) / 2 / normal_quantile(level)
+        chance = torch.special.ndtr(ratio(interval.estimate, spread))
+    else:
+        interval = compare_average_precisions(*found, samples, level, generator)
+        assert interval.draws is not None
+        chance = (interval.draws > 0).double().mean() + (interval.draws == 0).double().mean() / 2
+    return Comparison(interval, chance, measure)
 
 
 class _Pairs:
