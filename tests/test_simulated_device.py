@@ -231,10 +231,10 @@ def test_dependent_samples_take_one_launch_more(make):
     scores, target = moved(batch("binary"))
     launches = []
     for given, more in (((scores, target), {}), ((scores.view(8, 5), target.view(8, 5)), {}), ((scores, target), IDS)):
-        metric = make().to("sim")
+        metric, more = make().to("sim"), moved(more)
         for _ in range(2):
             with waits("refused"), Log() as log:
-                metric.update(*given, **moved(more))
+                metric.update(*given, **more)
         launches.append(len(log.launched))
     assert launches[1:] == [launches[0] + 1] * 2
 
