@@ -155,8 +155,8 @@ def paired_compare(
     If both models err on the same samples, their difference is less uncertain than either value. Each sample of a class
     has one of four outcomes: both models are right, only a, only b, or neither. The prior has half a sample for each
     outcome with one model right and a quarter for each of the other two. In each draw the prior mass of an outcome is
-    put into one randomly chosen cell of that outcome, so a single rare sample that only one model predicts right proves nothing, unlike in a bootstrap,
-    and equal predictions do not imply equal models.
+    put into one randomly chosen cell of that outcome, so a single rare sample that only one model predicts right proves
+    nothing, unlike in a bootstrap, and equal predictions do not imply equal models.
 
     In classes of few samples that prior pulls the difference to 0, by more than its spread if there are many such
     classes. So the bounds are also counted from the estimate: the distance of the draws' bounds from their mean is
