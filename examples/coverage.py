@@ -21,7 +21,8 @@ labels of one sample that are wrong together. Tails: many classes, half of them 
 differences of models, and a choice with one better candidate. Areas: scores of four families of
 distributions. Thresholds: the value at a threshold that was chosen on the same samples, and its gain over .5.
 Promises: in how many samples does ``ThresholdSweep.best(..., sure=)`` promise limits, and in how many wrongly? Sweeps
-with clusters: patients whose scores resemble each other.
+with clusters: patients whose scores resemble each other. Seeds: means over seeds, and differences of two models.
+Scores: differences of AUC and average precision of two models.
 """
 
 from __future__ import annotations
@@ -48,7 +49,16 @@ from torch import Tensor
 from tqdm import tqdm
 
 import imbtorch
-from imbtorch.statistics import Interval, beats_baseline, bootstrap, compare, paired_compare, posterior, select_epoch
+from imbtorch.statistics import (
+    Interval,
+    beats_baseline,
+    bootstrap,
+    compare,
+    over_runs,
+    paired_compare,
+    posterior,
+    select_epoch,
+)
 from imbtorch.statistics.scores import area_interval, average_precision_interval
 
 Measures = dict[str, Callable[[Tensor], Tensor]]
@@ -1518,6 +1528,107 @@ def swept_patients(sets: int, kind: Scored) -> list[str]:
     return [*about, *(f"{np.mean(held[name]):.3f}" for name in order)]
 
 
+# --- seeds ----------------------------------------------------------------------------------------------------------
+
+TRAINED = {  # test samples and recall of each class
+    "20 rare": ((180, 20), (0.93, 0.7)),
+    "20 rare, clean": ((180, 20), (0.97, 0.97)),
+    "long tail": (
+        (200, 140, 100, 70, 50, 35, 25, 20, 20, 20),
+        (0.92, 0.9, 0.88, 0.85, 0.8, 0.78, 0.75, 0.72, 0.7, 0.65),
+    ),
+}
+OVER_SEEDS: Measures = {
+    "BA": imbtorch.balanced_accuracy,
+    "macro F1": partial(imbtorch.f_score, average="macro"),
+    "IAM": imbtorch.imbalance_accuracy,
+}
+
+
+def seeds(quick: bool, run: Run) -> str:
+    """Coverage of means over seeds, and of differences of two models that are equally good."""
+    sets = 4 if quick else 150
+    rows = run("seeds", over_seeds, [(sets, *case) for case in product(TRAINED, (3, 5, 10), (0.0, 0.01, 0.03))])
+    columns = ["classes", "seeds", "deviation"]
+    columns += [f"{name}: {what}" for name in OVER_SEEDS for what in ("mean", "shared", "own")]
+    text = (
+        f"{sets} sets. A model errs where a normal number of the sample (variance 1), common to its seeds, and one of "
+        "sample and seed (variance 1) fall below a bound. The recalls of a seed deviate together by a normal number of "
+        "this standard deviation. Mean: how often the interval of `over_runs` covers the expected value for new seeds "
+        "and new samples. Shared and own: how often that of the difference of two models of equal expectation covers "
+        "0, if both have the same number of each sample, and if each has its own."
+    )
+    return f"## Means over seeds\n\n{text}\n\n{markdown(columns, rows)}"
+
+
+def over_seeds(sets: int, name: str, number: int, deviation: float) -> list[str]:
+    """Row of the table of seeds."""
+    samples, recalls = (torch.tensor(each, dtype=torch.float64) for each in TRAINED[name])
+    size, grid = len(samples), torch.tensor(stats.norm.ppf((np.arange(400) + 0.5) / 400)) * deviation
+
+    def rates(shift: Tensor) -> Tensor:
+        return (recalls + shift.unsqueeze(-1)).clamp(0.01, 0.995)
+
+    wrong = (1 - rates(grid)).unsqueeze(-1) / (size - 1) * (1 - torch.eye(size))
+    expected = (torch.diag_embed(rates(grid)) + wrong) * samples.unsqueeze(-1)
+    true = {each: measure(expected).mean().item() for each, measure in OVER_SEEDS.items()}
+    covered = dict.fromkeys(product(OVER_SEEDS, ("mean", "shared", "own")), 0)
+    for index in range(2 * sets):
+        own = index >= sets
+        target = torch.multinomial(samples / samples.sum(), int(samples.sum()), True)
+        hard = torch.randn(1 + own, len(target)).double().expand(2, -1)
+        runs = {}
+        for model, of_samples in zip("ab", hard, strict=True):
+            bounds = torch.special.ndtri(rates(torch.randn(number).double() * deviation)) * math.sqrt(2)
+            right = bounds[:, target] + of_samples + torch.randn(number, len(target)) > 0
+            other = (target + torch.randint(1, size, right.shape)) % size
+            runs[model] = list(torch.where(right, target, other))
+        for each, measure in OVER_SEEDS.items():
+            found = over_runs(runs, target, measure, num_classes=size, draws=400)
+            mean, difference = found.models["a"], found.differences["a", "b"]
+            covered[each, "mean"] += bool(mean.low <= true[each] <= mean.high) * (not own)
+            covered[each, "own" if own else "shared"] += bool(difference.low <= 0 <= difference.high)
+    return [name, str(number), f"{deviation:g}", *(f"{each / sets:.3f}" for each in covered.values())]
+
+
+# --- scores of two models -------------------------------------------------------------------------------------------
+
+
+def paired_scores(quick: bool, run: Run) -> str:
+    """Coverage of differences of AUC and average precision of two models."""
+    sets, sizes = 4 if quick else 200, ((5, 200), (20, 200), (20, 1000), (100, 1000))
+    shifts = ((1.0, 1.0), (1.5, 1.0), (2.5, 1.0), (3.0, 2.5), (4.0, 4.0))
+    rows = run("paired scores", of_two_models, [(sets, *size, *shift) for size, shift in product(sizes, shifts)])
+    columns = ["positives", "negatives", "AUC of a", "AUC of b", "AUC covered", "width", "AP covered", "width"]
+    text = (
+        f"{sets} sets. Scores of both models are normal with variance 1, of which .8 are common to both; positives are "
+        "shifted. Covered: how often the interval of `paired_compare` covers the true difference."
+    )
+    return f"## Scores of two models\n\n{text}\n\n{markdown(columns, rows)}"
+
+
+def of_two_models(sets: int, positives: int, negatives: int, *shifts: float) -> list[str]:
+    """Row of the table of scores of two models."""
+    target = (torch.arange(positives + negatives) < positives).long()
+    cuts, share = np.linspace(-8, 8 + max(shifts), 20_001), positives / (positives + negatives)
+    areas_, precisions = [stats.norm.cdf(shift / math.sqrt(2)) for shift in shifts], []
+    for shift in shifts:
+        hit, alarm = stats.norm.sf(cuts - shift), stats.norm.sf(cuts)
+        precision = share * hit / np.maximum(share * hit + (1 - share) * alarm, 1e-300)
+        precisions.append(-np.trapezoid(precision, hit))
+    row = [str(positives), str(negatives), *(f"{each:.3f}" for each in areas_)]
+    for name, (one, other) in (("auc", areas_), ("average_precision", precisions)):
+        covered, width = 0, 0.0
+        for _ in range(sets):
+            common = math.sqrt(0.8) * torch.randn(len(target))
+            a, b = (shift * target + common + math.sqrt(0.2) * torch.randn(len(target)) for shift in shifts)
+            found = paired_compare(name, a, b, target, samples=400).difference
+            covered += bool(found.low <= one - other <= found.high)
+            width += (found.high - found.low).item() / sets
+        row += [f"{covered / sets:.3f}", f"{width:.3f}"]
+    return row
+
+
 # --- running --------------------------------------------------------------------------------------------------------
 
 
@@ -1553,6 +1664,8 @@ SECTIONS: dict[str, Callable[[bool, Run], str]] = {
     "thresholds": chosen_thresholds,
     "promises": promises,
     "swept": sweeps_of_clusters,
+    "seeds": seeds,
+    "scores": paired_scores,
 }
 
 
