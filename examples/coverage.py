@@ -19,7 +19,8 @@ Comparisons: the true difference of two models varies from set to set; of the se
 often was the likelier model truly better? Clusters: images whose recalls and class shares vary; patients of one class;
 labels of one sample that are wrong together. Tails: many classes, half of them rare. Small classes: bias of IAM,
 differences of models, and a choice with one better candidate. Areas: scores of four families of
-distributions. Thresholds: the value at a threshold that was chosen on the same samples, and its gain over .5.
+distributions. Kept predictions: clusters in the choice of an epoch and in paired
+comparisons. Thresholds: the value at a threshold that was chosen on the same samples, and its gain over .5.
 Promises: in how many samples does ``ThresholdSweep.best(..., sure=)`` promise limits, and in how many wrongly? Sweeps
 with clusters: patients whose scores resemble each other. Seeds: means over seeds, and differences of two models.
 Scores: differences of AUC and average precision of two models.
@@ -1629,6 +1630,156 @@ def of_two_models(sets: int, positives: int, negatives: int, *shifts: float) -> 
     return row
 
 
+# --- clusters where predictions are kept ----------------------------------------------------------------------------
+
+
+class Alike(NamedTuple):
+    """Kind of test sets of two classes whose samples resemble each other, and of the models that predict them.
+
+    The difficulty of a sample is normal; ``parts`` are the shares of its variance that belong to the cluster and class,
+    to these and the model, to the sample, and to the sample and the model. The first two add up to 1 where samples of a
+    class are equal within a cluster.
+    """
+
+    clusters: int
+    size: int  # samples of a cluster, on average
+    parts: tuple[float, float, float, float]
+    apart: bool = False  # whether all samples of a cluster are of one class
+    zipf: bool = False  # whether sizes fall as 1 / rank
+    positive: float = 0.25
+
+    def drawn(self, recalls: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Predictions ``[M, N]`` of models with recalls ``[M, 2]``, targets, and ids of clusters."""
+        rank = 1 / torch.arange(1, self.clusters + 1) if self.zipf else torch.ones(self.clusters)
+        sizes = (rank / rank.sum() * self.clusters * self.size).round().clamp(min=1).long()
+        ids, models = torch.arange(self.clusters).repeat_interleave(sizes), len(recalls)
+        share = beta(self.positive, 0.2, (self.clusters,)).float()
+        if self.apart:
+            share = (torch.rand(self.clusters) < self.positive).float()
+        target = (torch.rand(len(ids)) < share[ids]).long()
+        parts = (
+            torch.randn(self.clusters, 2)[ids, target],
+            torch.randn(models, self.clusters, 2)[:, ids, target],
+            torch.randn(len(ids)),
+            torch.randn(models, len(ids)),
+        )
+        difficulty = sum(math.sqrt(share) * part for share, part in zip(self.parts, parts, strict=True))
+        right = torch.special.ndtr(difficulty) < recalls[:, target]
+        return torch.where(right, target, 1 - target), target, ids
+
+    def truth(self, recalls: Tensor) -> Tensor:
+        """Values ``[M, 3]`` of the models."""
+        return three_measures(expected(torch.tensor([1 - self.positive, self.positive]), recalls, False).double())
+
+    def row(self) -> list[str]:
+        """First cells of a row."""
+        names = ["one class" if self.apart else "both", "Zipf" if self.zipf else "equal"]
+        return [f"{self.clusters}", f"{self.size}", " ".join(f"{100 * each:g}" for each in self.parts), *names]
+
+
+def three_measures(counts: Tensor) -> Tensor:
+    """Values ``[..., 3]``."""
+    return torch.stack([AVERAGES[name](counts) for name in ("balanced accuracy", "macro F1", "IAM")], -1)
+
+
+EQUAL, OWN, SAME = (0.5, 0.5, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0)
+CORRELATED, SINGLE = (0.2, 0.1, 0.4, 0.3), (0.0, 0.0, 0.5, 0.5)
+SIZES = ((10, 20), (20, 20), (50, 20), (100, 10))
+UNEQUAL = [Alike(30, 20, parts, zipf=True) for parts in (EQUAL, CORRELATED)]
+OF_EPOCHS = [Alike(*size, *rest) for size, *rest in product(SIZES, (EQUAL, OWN, CORRELATED), (False, True))] + UNEQUAL
+OF_PAIRS = [
+    Alike(*size, *rest) for size, *rest in product(SIZES, (EQUAL, SAME, CORRELATED, SINGLE), (False, True))
+] + UNEQUAL
+MODELS = {
+    "equal": torch.tensor([[0.85, 0.65], [0.85, 0.65]]),
+    "different": torch.tensor([[0.9, 0.6], [0.8, 0.8]]),
+    "high": torch.tensor([[0.98, 0.9], [0.97, 0.95]]),
+}
+
+
+def kept(quick: bool, run: Run) -> str:
+    """Coverage of select_epoch and paired_compare with clusters."""
+    sets, pairs = (4, 4) if quick else (100, 150)
+    epochs = [(sets, kind, "stay") for kind in OF_EPOCHS] + [(sets, kind, "learn") for kind in OF_EPOCHS[6:12]]
+    of_epochs = run("epochs of clusters", chosen_of_clusters, epochs[:4] if quick else epochs)
+    jobs = [(pairs, kind, name) for kind, name in product(OF_PAIRS, MODELS)]
+    of_pairs = run("pairs of clusters", compared_of_clusters, jobs[:6] if quick else jobs)
+    about = ["clusters", "samples", "parts", "classes", "sizes"]
+    names = ["BA", "macro F1", "IAM"]
+    return "\n\n".join(
+        [
+            "## Clusters where predictions are kept",
+            "A quarter of the samples is positive; a cluster holds samples of both classes, in shares that vary, or of "
+            "one. Parts: percentages of the variance of a sample's difficulty that belong to its cluster and class, to "
+            "these and the model, to the sample, and to the sample and the model; without the last two the samples of "
+            "a class in a cluster are equal. Sets without one of the classes are left out.",
+            f"`select_epoch(cluster=ids)`, {sets} sets, 30 epochs, 40 divisions, 400 draws. Recalls stay at .85 and "
+            ".6, or learn from .9 and .3 to .85 and .7. Coverage of the interval, mean excess of the value and of the "
+            "corrected value of balanced accuracy, how often the best epoch is among the indistinguishable ones and "
+            "the shortfall holds, and the coverage without ids.",
+            markdown(
+                [*about, "recalls", *names, "BA: value", "corrected", "best among", "shortfall", "BA without ids"],
+                of_epochs,
+            ),
+            f"`paired_compare(cluster=ids)`, {pairs} sets, 600 draws. Recalls of both models are .85 and .65 (equal), "
+            ".9 and .6 against .8 and .8 (different), or .98 and .9 against .97 and .95 (high). Coverage of the "
+            "difference, its mean width over 3.92 standard deviations of the difference (balanced accuracy), mean "
+            "probability of the likelier model (said) and how often it is better (true), and the coverage without ids.",
+            markdown([*about, "models", *names, "BA: width", "said", "true", "BA without ids"], of_pairs),
+        ]
+    )
+
+
+def chosen_of_clusters(sets: int, kind: Alike, shape: str) -> list[str]:
+    """Row of the table of choices."""
+    time = torch.linspace(0, 1, 30).unsqueeze(-1)
+    ends = ([0.85, 0.6], [0.85, 0.6]) if shape == "stay" else ([0.9, 0.3], [0.85, 0.7])
+    recalls = torch.tensor(ends[0]) + time * (torch.tensor(ends[1]) - torch.tensor(ends[0]))
+    truth, found = kind.truth(recalls), []
+    for _ in range(sets):
+        preds, target, ids = kind.drawn(recalls)
+        if len(target.unique()) < 2:
+            continue
+        measures = {str(at): (lambda counts, at=at: three_measures(counts)[..., at]) for at in range(3)}
+        choose = partial(select_epoch, preds, target, num_classes=2, repeats=40, samples=400)
+        choices = list(choose(measures, cluster=ids).values())
+        alone = choose(measures["0"])
+        true = [truth[choice.epoch, at].item() for at, choice in enumerate(choices)]
+        row = [inside(choice.interval, value) for choice, value in zip(choices, true, strict=True)]
+        worst = min(truth[each, 0].item() for each in choices[0].indistinguishable)
+        best = truth[:, 0].max().item()
+        row += [choices[0].value - true[0], (choices[0].corrected or 0.0) - true[0]]
+        row += [int(truth[:, 0].argmax()) in choices[0].indistinguishable, best - worst <= choices[0].shortfall + 1e-9]
+        found.append([*row, inside(alone.interval, truth[alone.epoch, 0].item())])
+    return [*kind.row(), shape, *(f"{each:.3f}" for each in np.mean(found, 0))]
+
+
+def inside(interval: Interval | None, value: float) -> bool:
+    assert interval is not None
+    return interval.low.item() <= value <= interval.high.item()
+
+
+def compared_of_clusters(sets: int, kind: Alike, models: str) -> list[str]:
+    """Row of the table of pairs."""
+    true = kind.truth(MODELS[models]).diff(dim=0)[0].neg()
+    found, differences = [], []
+    for _ in range(sets):
+        (first, second), target, ids = kind.drawn(MODELS[models])
+        if len(target.unique()) < 2:
+            continue
+        compared = partial(paired_compare, three_measures, first, second, target, 2, samples=600, higher_is_better=True)
+        with_ids, alone = compared(cluster=ids), compared()
+        held = [(each.difference.low <= true) & (true <= each.difference.high) for each in (with_ids, alone)]
+        width = (with_ids.difference.high - with_ids.difference.low)[0].item()
+        chance = with_ids.probability[0].item()
+        right = float((chance >= 0.5) == bool(true[0] > 0)) if true[0] else math.nan
+        found.append([*held[0].tolist(), width, max(chance, 1 - chance), right, held[1][0].item()])
+        differences.append(with_ids.difference.estimate[0].item())
+    means, spread = np.mean(np.array(found, float), 0), 3.92 * np.std(differences)
+    row = [*means[:3], means[3] / spread if spread else math.nan, *means[4:]]
+    return [*kind.row(), models, *(("-" if math.isnan(each) else f"{each:.3f}") for each in row)]
+
+
 # --- running --------------------------------------------------------------------------------------------------------
 
 
@@ -1666,6 +1817,7 @@ SECTIONS: dict[str, Callable[[bool, Run], str]] = {
     "swept": sweeps_of_clusters,
     "seeds": seeds,
     "scores": paired_scores,
+    "kept": kept,
 }
 
 

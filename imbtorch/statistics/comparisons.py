@@ -187,7 +187,11 @@ def paired_compare(
     of a class then count as many samples as those of its clusters are worth: n_i is the smaller effective number of the
     samples that only a, and that only b, predicts right, each as for ``clusters=True`` in
     :func:`imbtorch.statistics.bootstrap`, and the number of clusters if there are none. Drawn class totals are those of
-    clusters with random weights (Bayesian bootstrap). ``examples/coverage.md`` has the coverage.
+    clusters with random weights (Bayesian bootstrap). Simulated (``examples/coverage.md``: 10 to 100 clusters of 10 or
+    20 equal, correlated or independent samples), the interval covered the true difference in .91 to 1.0 of sets, and
+    without ids in .08 to .67 if samples were equal and models differed. With ten clusters it is wide, seven times as
+    wide as needed in the worst case, a class that two or three of them hold. The probability is then too high by up to
+    .23 (said .72, true .49).
 
     **Scores.** ``"auc"`` and ``"average_precision"`` compare the scores of two models for class 1, ``[N]`` each. The
     interval of the AUC combines those of both areas with DeLong's correlation (MOVER); that of the average precision

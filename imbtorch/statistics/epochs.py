@@ -232,7 +232,10 @@ def select_epoch(
     **Clusters.** Samples that resemble each other, such as the visits of a patient, need ``cluster=ids``: visits of one
     patient in both halves would let the one half know the other. Halves then consist of whole clusters, and the
     interval resamples 64 buckets of clusters, as in a report with ``clusters=True``; its bounds are nan if all clusters
-    fall into one bucket. ``examples/coverage.md`` has the coverage.
+    fall into one bucket. Simulated (``examples/coverage.md``: 30 epochs, 10 to 100 clusters of 10 or 20 equal or
+    correlated samples), the interval covered the true value in .91 to 1.0 of sets, except .87 for balanced accuracy of
+    50 clusters of one class each, with equal samples; without ids in .36 or fewer if samples were equal. The best epoch
+    was among the indistinguishable ones in .78 to 1.0, and the shortfall held in all.
 
     **Several processes.** Each process passes its own samples, with their ``positions`` or clusters if there are any,
     and its own ``generator``; all other arguments are equal. With ``positions`` or ``cluster`` the generators of all

@@ -326,6 +326,23 @@ def test_clusters_without_errors_count_as_samples():
     assert float(found.high[1]) == 1
 
 
+def test_copies_of_samples_in_clusters_are_biased_as_the_samples_are():
+    """IAM of 40 classes of six samples, which come four times each; the truth is 2 * .6 - 1."""
+    generator, covered = seeded(), 0
+    target = torch.arange(40).repeat_interleave(6)
+    for _ in range(10):
+        other = (target + torch.randint(1, 40, target.shape, generator=generator)) % 40
+        preds = torch.where(torch.rand(240, generator=generator) < 0.6, target, other)
+        clusters = torch.zeros(240, 40, 40)
+        clusters[torch.arange(240), target, preds] = 4
+        found = bootstrap(imbalance_accuracy, clusters, 200, generator=generator, clusters=True)
+        covered += float(found.low) <= 0.2 <= float(found.high)
+        alone = posterior(imbalance_accuracy, clusters.sum(0) / 4, samples=20, generator=generator)
+        assert float(found.bias) == pytest.approx(float(alone.bias), abs=1e-6)
+    assert float(found.bias) < -0.1
+    assert covered >= 9  # 8 of 10 without the bias
+
+
 def test_clusters_are_batched_and_chunked(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     clusters = torch.randint(0, 9, (2, 10, 3, 3), generator=generator)
