@@ -825,8 +825,8 @@ def buckets(quick: bool, run: Run) -> str:
             "## Reports with clusters",
             f"{sets} sets, a quarter as many of 100 classes. Class shares halve from class to class; class shares and "
             "recalls vary among clusters. Coverage of `intervals=True` with `clusters=True` and ids; mean number of "
-            "buckets that hold the rarest class; balanced accuracy without clusters, and by percentiles of resampled "
-            "samples and of resampled clusters, as peers do.",
+            "buckets that contain the rarest class; balanced accuracy without clusters, and by percentiles of "
+            "resampled samples and of resampled clusters, as peers do.",
             markdown([*about, *names, *peers], found),
             f"Labels as above, by default and with `clusters=False`, {2 * sets // 3} sets; mean over labels, and one "
             "label:",
@@ -976,7 +976,7 @@ def long_tails(quick: bool, run: Run) -> str:
     lacking = run("lacking", lacked, [(10 * sets, size, rare) for size in (3, 10) for rare in (1, 2, 3)])
     about = (
         "Totals are drawn: 300 samples of each class but the rarest, of which some are expected; recalls fall from 0.9 "
-        "to 0.5. Sets in which the rarest class did not come, and how often their intervals hold the value over all "
+        "to 0.5. Sets without the rarest class, and how often their intervals cover the value over all "
         "classes, and over the classes that are there."
     )
     columns = ["K", "expected", "sets", "BA: of all", "of those there", "IAM: of all", "of those there"]
@@ -1049,7 +1049,7 @@ def small_classes(quick: bool, run: Run) -> str:
     text = (
         f"{sets} sets of classes of equal size and recall; errors go to all classes evenly, or (concentrated) to a "
         "neighbour and the largest class. Bias: mean value less the true one, and as the interval says it "
-        "(`Interval.bias`). Width: mean over that of the range which holds the central 95% of the estimates."
+        "(`Interval.bias`). Width: mean over that of the range that contains the central 95% of the estimates."
     )
     names = ["balanced accuracy", "macro F1", "IAM"]
     columns = ["K", "samples", "recall", "totals", *names, "IAM: width", "bias", "bias said"]
@@ -1217,7 +1217,7 @@ def areas(quick: bool, run: Run) -> str:
         f"{sets} sets each, in which so many samples on average, and this share of them, are positive. True values are "
         "integrals. In the last rows a share of the positives scores above all others (first) or below (last). Named: "
         "of the sets that miss the AUC, the share whose text says that positives may rank last. Width: mean over that "
-        "of the range which holds the central 95% of the estimates."
+        "of the range that contains the central 95% of the estimates."
     )
     return f"## Areas under curves\n\n{text}\n\n{markdown([*columns, 'imbtorch', 'width'], rows)}"
 
@@ -1247,7 +1247,7 @@ def of_scores(sets: int, family: str, area: float, positives: int, prevalence: f
 
 
 def relative_width(low: Tensor, high: Tensor, estimates: Tensor) -> str:
-    """Mean width over that of the range which holds the central 95% of the estimates."""
+    """Mean width over that of the range that contains the central 95% of the estimates."""
     spread = estimates.quantile(0.975) - estimates.quantile(0.025)
     return f"x{float((high - low).mean() / spread):.2f}"
 

@@ -193,7 +193,7 @@ def _with_ties(init: Callable[..., None]) -> inspect.Signature:
 class TiesCheckpoint(TieRule, LightningCheckpoint):
     """Drop-in replacement for Lightning's ``ModelCheckpoint`` that keeps the latest of tied epochs, not the earliest.
 
-    ``imbtorch.lightning.ModelCheckpoint`` is another name of it.
+    ``imbtorch.lightning.ModelCheckpoint`` and ``TiesCheckpoint`` are two names of this class.
 
     On a small validation set many epochs can have the same best value of a measure. On the test parts of 31 small
     tables (16 families), with an unweighted loss and right labels, the latest of them was better than the earliest by
