@@ -148,7 +148,7 @@ ANSWERS = {  # what readers type, and what has to be among the first three resul
 @pytest.mark.skipif(shutil.which("node") is None, reason="the search is JavaScript, which needs node")
 def test_the_search_answers_what_readers_type(site):
     """The site's own script ranks the results; a page is found by any of its sections."""
-    command = ("node", str(Path(__file__).with_name("search.js")), str(site), *ANSWERS)
+    command = ("node", str(SOURCE / "search.js"), str(site), *ANSWERS)
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(ANSWERS) >= 30
