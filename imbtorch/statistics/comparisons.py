@@ -28,7 +28,7 @@ from imbtorch.statistics.intervals import (
 )
 from imbtorch.waiting import announced
 
-__all__ = ["Comparison", "compare", "paired_compare"]
+__all__ = ["AGREE", "DIFFER", "Comparison", "compare", "paired_compare"]
 
 AGREE, DIFFER = 0.25, 0.5  # prior, in samples, of outcomes with both models right or both wrong, and with one right
 PRIOR = 2 * (AGREE + DIFFER)
