@@ -31,7 +31,7 @@ from imbtorch.statistics.paired_scores import SCORE_MEASURES, compare_areas, com
 from imbtorch.statistics.special import normal_quantile
 from imbtorch.waiting import announced
 
-__all__ = ["Comparison", "compare", "paired_compare"]
+__all__ = ["AGREE", "DIFFER", "Comparison", "compare", "paired_compare"]
 
 AGREE, DIFFER = 0.25, 0.5  # prior, in samples, of outcomes with both models right or both wrong, and with one right
 POSITIONS = (
