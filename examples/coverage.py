@@ -161,7 +161,7 @@ def limits(found: Mapping[str, Interval]) -> dict[str, Limits]:
 def own(counts: Tensor, measures: Measures, totals: str, draws: int) -> dict[str, Limits]:
     """The posterior; raises where limits do not hold the estimate."""
     fixed = "fixed" if totals == "fixed" else "drawn"
-    parts = [posterior(measures, some, samples=draws, totals=fixed) for some in counts.split(100)]
+    parts = [posterior(measures, some, draws=draws, totals=fixed) for some in counts.split(100)]
     found = {}
     for name in measures:
         ends = [torch.cat([getattr(part[name], end) for part in parts]) for end in ("low", "estimate", "high")]
@@ -177,7 +177,7 @@ def percentile(counts: Tensor, measures: Measures, totals: str, draws: int) -> d
 def bca(counts: Tensor, measures: Measures, totals: str, draws: int) -> dict[str, Limits]:
     """Bias-corrected and accelerated bootstrap."""
     size = counts.shape[-1]
-    resamples = bootstrap(measures, counts, draws, stratified=totals == "fixed", draws=True)
+    resamples = bootstrap(measures, counts, draws, stratified=totals == "fixed", keep_draws=True)
     units = torch.eye(size * size, dtype=torch.float64).reshape(-1, 1, size, size)
     without = (counts - units).clamp(min=0)  # a sample of each cell left out
     weight = counts.flatten(1).t()
@@ -429,7 +429,7 @@ def beaten(sets: int, rare: int, spread: float) -> list[str]:
         rates = torch.stack((recalls, 1 - recalls), -1)
         truth = torch.stack((rates[:, 0], rates[:, 1].flip(-1)), 1) * totals.unsqueeze(-1)
         counts = torch.stack([test_sets(each, 1, "drawn")[0] for each in truth])
-        chances = beats_baseline(measure, counts, samples=1000)
+        chances = beats_baseline(measure, counts, draws=1000)
         trivial = 0.5 if name == "balanced_accuracy" else (totals.max() / totals.sum()).item()
         right = (chances >= 0.5) == (measure(truth) > trivial)
         row += [f"{torch.maximum(chances, 1 - chances).mean():.2f}", f"{right.double().mean():.2f}"]
@@ -451,9 +451,9 @@ def compared(quick: bool, size: int, rare: int, spread: float, shared: float) ->
         recalls = (0.8 + spread * torch.randn(2, size)).clamp(0.05, 0.995)
         a, b, target = joint_counts(recalls, totals, shared)
         truth = [measure(expected(totals.double(), each.double(), False)) for each in recalls]
-        paired = paired_compare(measure, a, b, target, size, samples=draws, totals="fixed")
+        paired = paired_compare(measure, a, b, target, size, draws=draws, totals="fixed")
         counts = [imbtorch.confusion_matrix(each, target, "multiclass", num_classes=size) for each in (a, b)]
-        apart = compare(measure, *counts, samples=draws, totals="fixed")
+        apart = compare(measure, *counts, draws=draws, totals="fixed")
         difference = truth[0] - truth[1]
         held += ((paired.difference.low <= difference) & (difference <= paired.difference.high)).float()
         for place, found in enumerate((paired, apart)):
@@ -523,7 +523,7 @@ def passed(quick: bool, sizes: tuple[int, ...], name: str) -> list[str]:
         new = torch.where(of_old, wrong, torch.where(of_new, target, both))
         equal += bool((old == new).all())
         for prior in ("half", "differing"):
-            arguments = {"level": 0.9, "samples": 500, "prior": prior}
+            arguments = {"level": 0.9, "draws": 500, "prior": prior}
             interval = paired_compare("balanced_accuracy", new, old, target, size, **arguments).difference
             found[prior, "not worse"] += bool(interval.low >= -MARGIN)
             found[prior, "undecided"] += bool(interval.low < -MARGIN <= interval.high)
@@ -716,7 +716,7 @@ def clustered(sets: int, some: int, kind: Clustered) -> list[str]:
         low, high = (torch.cat([getattr(part[name], end) for part in by_cluster]) for end in ("low", "high"))
         row.append(share_within(low, high, measure(kind.expected())))
     measure = chosen["balanced accuracy"]
-    ignored, value = posterior(measure, counts.sum(1), samples=1000), measure(kind.expected())
+    ignored, value = posterior(measure, counts.sum(1), draws=1000), measure(kind.expected())
     slow = kind.number > 20 or kind.size < 50  # two seconds a set, and more for more clusters
     theirs = None if slow else conditions(counts[:some], measure)
     row.append("-" if theirs is None else share_within(*theirs, value))
@@ -745,7 +745,7 @@ def labelled(sets: int, samples: int, labels: int, common: float) -> list[str]:
     for _ in range(0, sets, 20):
         counts = labels_of(20, samples, labels, common)
         ways = {
-            "posterior": posterior(measures, counts.sum(1), samples=300, event_dims=3),
+            "posterior": posterior(measures, counts.sum(1), draws=300, event_dims=3),
             "clusters": bootstrap(measures, counts, 300, event_dims=3, clusters=True),
         }
         for way, name in product(ways, measures):
@@ -871,7 +871,7 @@ def of_buckets(sets: int, kind: Dependent) -> list[str]:
         of_each = report.counting.counts(report._state, of_buckets=True)
         assert isinstance(of_each, Tensor)
         rarest.append(int((of_each.sum(-1) > 0).sum(0).min()))
-        alone = report.interval("balanced_accuracy", clusters=False, samples=500)
+        alone = report.interval("balanced_accuracy", clusters=False, draws=500)
         held["independent"].append(bool(alone.low <= truth["balanced_accuracy"] <= alone.high))
         cells = np.zeros((kind.clusters, kind.classes, 2))
         np.add.at(cells, (ids, target, (preds == target).astype(int)), 1)
@@ -901,9 +901,9 @@ def labels_of_a_report(sets: int, samples: int, labels: int, common: float) -> l
         if not bool((cells // 2).any(0).all()):
             continue
         for name in ("balanced_accuracy", "f1", "recall/0"):
-            found = report.interval(name, samples=500)
+            found = report.interval(name, draws=500)
             held[name].append(bool(found.low <= truth[name.split("/")[0]] <= found.high))
-        found = report.interval("balanced_accuracy", clusters=False, samples=500)
+        found = report.interval("balanced_accuracy", clusters=False, draws=500)
         held["independent"].append(bool(found.low <= truth["balanced_accuracy"] <= found.high))
     return [
         f"{samples}",
@@ -924,7 +924,7 @@ def images_of_a_report(sets: int, images: int) -> list[str]:
         report = imbtorch.ImbalanceReport("multiclass", 2, measures=["iou"], per_class=(), clusters=True)
         report.update(torch.where(torch.rand(target.shape) < share, 1 - target, target), target)
         for clusters in held:
-            found = report.interval("iou", clusters=clusters, samples=1000)
+            found = report.interval("iou", clusters=clusters, draws=1000)
             held[clusters] += bool(found.low <= truth <= found.high)
     return [f"{images}", *(f"{each / sets:.3f}" for each in held.values())]
 
@@ -1006,7 +1006,7 @@ def lacked(sets: int, size: int, rare: int) -> list[str]:
     there[-1] = 0
     row = [str(size), str(rare), str(len(counts))]
     for name in ("balanced accuracy", "IAM"):
-        found = posterior(AVERAGES[name], counts, samples=500)
+        found = posterior(AVERAGES[name], counts, draws=500)
         row += [share_within(found.low, found.high, AVERAGES[name](each)) for each in (truth, there)]
     return row
 
@@ -1085,7 +1085,7 @@ def biased(sets: int, totals: str, size: int, each: int, recall: float, concentr
     truth = expected(each * ones, recall * ones, concentrated)
     counts = test_sets(truth, sets, totals)
     given = "fixed" if totals == "fixed" else "drawn"
-    parts = [posterior(measures, some, samples=500, totals=given) for some in counts.split(50)]
+    parts = [posterior(measures, some, draws=500, totals=given) for some in counts.split(50)]
     row = [str(size), str(each), f"{recall:g}" + ", concentrated" * concentrated, totals]
     for name, measure in measures.items():
         low, high = (torch.cat([getattr(part[name], end) for part in parts]) for end in ("low", "high"))
@@ -1105,8 +1105,8 @@ def differing(sets: int, size: int, each: int, first: float, second: float, shar
         a, b, target = joint_counts(recalls, totals, shared)
         counts = [imbtorch.confusion_matrix(some, target, "multiclass", num_classes=size) for some in (a, b)]
         found = (
-            paired_compare(three_averages, a, b, target, size, samples=500, totals="fixed").difference,
-            compare(three_averages, *counts, samples=500, totals="fixed").difference,
+            paired_compare(three_averages, a, b, target, size, draws=500, totals="fixed").difference,
+            compare(three_averages, *counts, draws=500, totals="fixed").difference,
         )
         truth = values[0] - values[1]
         held += torch.stack([(some.low <= truth) & (truth <= some.high) for some in found]).float()
@@ -1123,7 +1123,7 @@ def one_better(sets: int, positives: int, candidates: int, recall: float, better
     for _ in range(sets):
         right = torch.rand(candidates, len(target)) < torch.where(target == 1, recalls, 0.9)
         predictions = torch.where(right, target, 1 - target)
-        chosen = select_epoch(predictions, target, imbtorch.balanced_accuracy, samples=1000)
+        chosen = select_epoch(predictions, target, imbtorch.balanced_accuracy, draws=1000)
         assert chosen.interval is not None
         truths.append(float(recalls[chosen.epoch] + 0.9) / 2)
         found.append([float(chosen.interval.low), float(chosen.interval.high), chosen.value, chosen.corrected])
@@ -1623,7 +1623,7 @@ def of_two_models(sets: int, positives: int, negatives: int, *shifts: float) -> 
         for _ in range(sets):
             common = math.sqrt(0.8) * torch.randn(len(target))
             a, b = (shift * target + common + math.sqrt(0.2) * torch.randn(len(target)) for shift in shifts)
-            found = paired_compare(name, a, b, target, samples=400).difference
+            found = paired_compare(name, a, b, target, draws=400).difference
             covered += bool(found.low <= one - other <= found.high)
             width += (found.high - found.low).item() / sets
         row += [f"{covered / sets:.3f}", f"{width:.3f}"]
@@ -1741,7 +1741,7 @@ def chosen_of_clusters(sets: int, kind: Alike, shape: str) -> list[str]:
         if len(target.unique()) < 2:
             continue
         measures = {str(at): (lambda counts, at=at: three_measures(counts)[..., at]) for at in range(3)}
-        choose = partial(select_epoch, preds, target, num_classes=2, repeats=40, samples=400)
+        choose = partial(select_epoch, preds, target, num_classes=2, repeats=40, draws=400)
         choices = list(choose(measures, cluster=ids).values())
         alone = choose(measures["0"])
         true = [truth[choice.epoch, at].item() for at, choice in enumerate(choices)]
@@ -1767,7 +1767,7 @@ def compared_of_clusters(sets: int, kind: Alike, models: str) -> list[str]:
         (first, second), target, ids = kind.drawn(MODELS[models])
         if len(target.unique()) < 2:
             continue
-        compared = partial(paired_compare, three_measures, first, second, target, 2, samples=600, higher_is_better=True)
+        compared = partial(paired_compare, three_measures, first, second, target, 2, draws=600, higher_is_better=True)
         with_ids, alone = compared(cluster=ids), compared()
         held = [(each.difference.low <= true) & (true <= each.difference.high) for each in (with_ids, alone)]
         width = (with_ids.difference.high - with_ids.difference.low)[0].item()

@@ -517,7 +517,7 @@ class SweepResult(Result):
         measure = settings.measure if shares is None else AtPrevalence(settings.measure, shares)
         corrected = self._held_out(index, histogram, generator)
         if histogram.ndim == 3:
-            options: Any = {"samples": DRAWS, "level": level, "generator": generator}
+            options: Any = {"draws": DRAWS, "level": level, "generator": generator}
             found = resample_buckets({"": measure}, corrected.counts, **options)[""]
             return replace(found, method=f"held-out buckets, {found.method}" + self._held_text(index, corrected))
         whole, thresholds = settings.grid(histogram)

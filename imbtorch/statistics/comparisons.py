@@ -86,7 +86,7 @@ def compare(
     *,
     higher_is_better: bool | None = None,
     prior: Prior = "auto",
-    samples: int = 10_000,
+    draws: int = 10_000,
     level: float = 0.95,
     generator: torch.Generator | None = None,
     event_dims: int = 2,
@@ -109,7 +109,7 @@ def compare(
         counts_b: ``[..., K, K]`` counts of model b.
         higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it.
         prior: prior of both models, as in :func:`posterior`.
-        samples: number of draws.
+        draws: number of draws.
         level: probability that the interval of the difference holds, in (0, 1).
         generator: source of randomness, on the CPU; by default torch's.
         event_dims: number of event dimensions, as in :func:`posterior`.
@@ -133,7 +133,7 @@ def compare(
     called = measures_of_counts(measure, counts_a, event_dims)[""]
     better = direction_of(called, higher_is_better)
     a, b = (
-        posterior(called, counts, prior, samples, level, generator, True, event_dims, totals=totals)
+        posterior(called, counts, prior, draws, level, generator, True, event_dims, totals=totals)
         for counts in (counts_a, counts_b)
     )
     assert a.draws is not None
@@ -152,7 +152,7 @@ def paired_compare(
     num_classes: int | None = None,
     *,
     higher_is_better: bool | None = None,
-    samples: int = 10_000,
+    draws: int = 10_000,
     level: float = 0.95,
     generator: torch.Generator | None = None,
     totals: Totals = "drawn",
@@ -205,7 +205,7 @@ def paired_compare(
         target: ``[N, ...]`` class indices; ``[N]`` of 0 and 1 for scores.
         num_classes: number of classes K; left out for scores.
         higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it.
-        samples: number of draws.
+        draws: number of draws.
         level: probability that the interval of the difference holds, in (0, 1).
         generator: source of randomness, on the CPU; by default torch's.
         totals: ``"drawn"`` or ``"fixed"`` class totals, as in :func:`imbtorch.statistics.posterior`.
@@ -233,13 +233,13 @@ def paired_compare(
     balanced_accuracy, a - b: 0.250 [0.052, 0.421] (95 % paired posterior); a is better with probability
       0.993
     """
-    check_draws(samples, level, generator)
+    check_draws(draws, level, generator)
     check_choice("totals", totals, get_args(Totals))
     check_choice("prior", prior, get_args(PairedPrior))
     if isinstance(measure, str) and measure in SCORE_MEASURES:
         if cluster is not None:
             raise ValueError(f"cluster must be left out for {measure!r}, whose samples must be independent")
-        return _of_scores(measure, preds_a, preds_b, target, samples, level, generator)
+        return _of_scores(measure, preds_a, preds_b, target, draws, level, generator)
     if num_classes is None:
         raise ValueError("num_classes must be the number of classes")
     for name, labels in (("preds_a", preds_a), ("preds_b", preds_b), ("target", target)):
@@ -268,8 +268,8 @@ def paired_compare(
         return values(called, of_a) - values(called, of_b)
 
     estimate = difference(*(each[0] for each in pairs.counted()))
-    sizes: Iterable[int] = chunks(samples, max(2 * num_classes**2, len(pairs.times)), target.device)
-    sizes = announced(sizes, samples, "a paired comparison", "fewer samples= shorten it")
+    sizes: Iterable[int] = chunks(draws, max(2 * num_classes**2, len(pairs.times)), target.device)
+    sizes = announced(sizes, draws, "a paired comparison", "fewer draws= shorten it")
     parts, apart = [], []
     for size in sizes:
         of_a, of_b = pairs.draw(size, generator, totals)
@@ -289,7 +289,7 @@ def _of_scores(
     preds_a: Tensor,
     preds_b: Tensor,
     target: Tensor,
-    samples: int,
+    draws: int,
     level: float,
     generator: torch.Generator | None,
 ) -> Comparison:
@@ -300,7 +300,7 @@ def _of_scores(
         spread = (interval.high - interval.low) / 2 / normal_quantile(level)
         chance = torch.special.ndtr(ratio(interval.estimate, spread))
     else:
-        interval = compare_average_precisions(*found, samples, level, generator)
+        interval = compare_average_precisions(*found, draws, level, generator)
         assert interval.draws is not None
         chance = (interval.draws > 0).double().mean() + (interval.draws == 0).double().mean() / 2
     return Comparison(interval, chance, measure)

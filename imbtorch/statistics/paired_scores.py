@@ -92,7 +92,7 @@ def compare_average_precisions(
     places: Tensor,
     positive: Tensor,
     sizes: Tensor,
-    samples: int,
+    draws: int,
     level: float,
     generator: torch.Generator | None,
 ) -> Interval:
@@ -107,7 +107,7 @@ def compare_average_precisions(
 
     number = len(positive)
     drawn = []
-    for some in chunks(samples, 4 * number, positive.device):
+    for some in chunks(draws, 4 * number, positive.device):
         weight = torch.zeros(some, number, dtype=torch.float64)
         for of_class in (positive, ~positive):
             members = of_class.nonzero().flatten()

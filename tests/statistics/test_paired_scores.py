@@ -37,7 +37,7 @@ def delong(a, b, target):
 )
 def test_the_difference_is_that_of_scikit_learn(measure, oracle, ties):
     a, b, target = scored(ties=ties)
-    found = paired_compare(measure, a, b, target, samples=100, generator=torch.Generator().manual_seed(0))
+    found = paired_compare(measure, a, b, target, draws=100, generator=torch.Generator().manual_seed(0))
     assert found.difference.estimate.item() == pytest.approx(oracle(target, a) - oracle(target, b))
     assert found.difference.low < found.difference.estimate < found.difference.high
     assert str(found).startswith(f"{measure}, a - b: ")
@@ -57,7 +57,7 @@ def test_many_samples_give_the_interval_of_delong(ties):
 
 def test_average_precisions_are_resampled_by_class_together():
     a, b, target = scored(300)
-    found = paired_compare("average_precision", a, b, target, samples=2000, generator=torch.Generator().manual_seed(0))
+    found = paired_compare("average_precision", a, b, target, draws=2000, generator=torch.Generator().manual_seed(0))
     generator, drawn = np.random.default_rng(1), []
     for _ in range(500):
         rows = np.concatenate(
@@ -72,7 +72,7 @@ def test_average_precisions_are_resampled_by_class_together():
 def test_equal_scores_do_not_differ():
     a, _, target = scored()
     for measure in ("auc", "average_precision"):
-        found = paired_compare(measure, a, a / 4, target, samples=200)
+        found = paired_compare(measure, a, a / 4, target, draws=200)
         assert found.difference.estimate == 0
         assert found.difference.low.item() == pytest.approx(0, abs=1e-7)
         assert found.difference.high.item() == pytest.approx(0, abs=1e-7)
