@@ -497,7 +497,7 @@ def gate(quick: bool, run: Run) -> str:
     text = (
         "The new model is worse than the old one by .01 of balanced accuracy: in all classes, or in rare ones alone, "
         "which have fewer samples than the mean class. Beyond that loss, the models disagree in the given share of "
-        "samples. A gate with a margin of .01 calls the model not worse if the 90 % interval of paired_compare lies "
+        "samples. A gate with a margin of .01 calls the model not worse if the 90% interval of paired_compare lies "
         "above -.01, which should happen in .05 of the sets at most, and undecided if the interval holds -.01. Columns "
         'of both priors, and the share of sets with equal predictions, of which prior="differing" says that they are '
         "equal: models that disagree in rare classes alone are often not told apart by so few samples."

@@ -30,7 +30,7 @@ from imbtorch.suggestions import did_you_mean, first_names
 __all__ = ["main"]
 
 NOT_WORSE, WORSE, ERROR, UNDECIDED = 0, 1, 2, 3  # exit codes
-LEVEL = 0.9  # of the interval of a difference: each bound is wrong in 5 % of cases
+LEVEL = 0.9  # of the interval of a difference: each bound is wrong in 5% of cases
 EXPECTED = (ValueError, TypeError, KeyError, OSError, ImportError)  # input errors, whose text alone is printed
 PARQUET = (".parquet", ".pq")
 BOOLEANS = {"true": True, "false": False}
@@ -194,7 +194,7 @@ def _compare(options: argparse.Namespace) -> int:
         WORSE: f"worse by more than {options.margin:g}",
         UNDECIDED: f"undecided: these samples do not say whether it is worse by more than {options.margin:g}",
     }[code]
-    print(f"{options.measure}, new - old: {difference:+.4f} [{low:+.4f}, {high:+.4f}] (90 % {found.method})")
+    print(f"{options.measure}, new - old: {difference:+.3f} [{low:+.3f}, {high:+.3f}] (90% {found.method})")
     print(f"The new model is {verdict}." if code != UNDECIDED else f"{verdict.capitalize()}.")
     print("\n".join(notes))
     return NOT_WORSE if code == UNDECIDED and options.undecided == "pass" else code

@@ -105,7 +105,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             or a function of your own that takes ``[K, K]`` and returns ``[K]`` (in the multilabel task it takes the
             ``[2, 2]`` of each label and returns one value).
         intervals: True to report ``<name>_low`` and ``<name>_high`` for all ``measures``, or a list of names such as
-            ``["iam", "recall/fraud"]``; False by default. They are the bounds of the 95 % posterior interval
+            ``["iam", "recall/fraud"]``; False by default. They are the bounds of the 95% posterior interval
             (:func:`imbtorch.statistics.posterior`), or with ``clusters`` of the cluster bootstrap
             (:func:`imbtorch.statistics.bootstrap`), from 2,000 draws with a fixed seed, so all processes agree. Their
             cost grows with K * K. They are nan, with a warning, for values that depend on classes without targets.

@@ -219,13 +219,13 @@ class ReportResult(Result):
         >>> report.update(torch.tensor([0, 0, 1, 1, 2]), torch.tensor([0, 0, 1, 2, 2]))
         >>> print(report.result().table(sort="recall", head=2))
         class  support  predicted  recall  precision
-        emu          2          1  0.5000     1.0000
-        cat          2          2  1.0000     1.0000
+        emu          2          1   0.500      1.000
+        cat          2          2   1.000      1.000
         ... 1 more
         <BLANKLINE>
-        measure     all
-        iam      0.3333
-        Baseline: always predicting 'cat': iam -0.7333
+        measure    all
+        iam      0.333
+        Baseline: always predicting 'cat': iam -0.733
         """
         if head is not None and (isinstance(head, bool) or not isinstance(head, int) or head < 1):
             raise ValueError(f"head must be the number of classes to print, 1 or more, got {head!r}")
@@ -311,7 +311,7 @@ class ReportResult(Result):
 FEW = 20  # number of groups of samples to print
 RULE = (
     "rule: chosen on the same samples, so that its value looks better than it is; gain: what to expect on new samples, "
-    "with a 95 % range"
+    "with a 95% range"
 )
 
 

@@ -592,7 +592,7 @@ class SweepResult(Result):
         The value at the chosen threshold looks better than it is, because it was chosen on the same samples. For the
         estimate, each tenth of the samples is counted at the threshold that the other nine tenths choose. The bounds
         are those of the posterior of the gain, and the same shifted to the estimate; the outermost are returned. They
-        are a range, not an interval that keeps its level: in the simulations of :meth:`interval` a 95 % range held the
+        are a range, not an interval that keeps its level: in the simulations of :meth:`interval` a 95% range held the
         true gain of F1, balanced accuracy and IAM in .97 or more of the sets. Positive is better, also for a measure of
         which lower is better. Samples must be independent, or counted with ``clusters=True``: then groups of whole
         buckets are held out, and buckets resampled. With limits, ``method`` says what the limited values are on
@@ -824,9 +824,9 @@ class SweepResult(Result):
         >>> scores = torch.tensor([0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75])
         >>> sweep.update(scores.repeat(5), torch.tensor([0, 0, 0, 1, 0, 1, 1, 1]).repeat(5))
         >>> print(sweep.table())
-        class  positives  threshold   value                corrected
-        1             20        0.3  0.8889  0.7750 [0.5964, 0.8926]
-        value: f1 at the best threshold, corrected for the choice on the same samples (95 % interval)
+        class  positives  threshold  value             corrected
+        1             20        0.3  0.889  0.775 [0.596, 0.963]
+        value: f1 at the best threshold, corrected for the choice on the same samples (95% interval)
         """
         task = self._settings.counting.task
         names = ("1",) if task == "binary" else self._settings.class_names
@@ -841,7 +841,7 @@ class SweepResult(Result):
             found = self._with_interval("value", nan, list(range(len(names))))
             bounds = zip(found.estimate.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
             columns["corrected"] = [Cell(*each) for each in bounds]
-            note += ", corrected for the choice on the same samples (95 % interval)"
+            note += ", corrected for the choice on the same samples (95% interval)"
         rows = {name: {head: cells[at] for head, cells in columns.items()} for at, name in enumerate(names)}
         return Table({"label" if task == "multilabel" else "class": rows}, (note,))
 
@@ -851,7 +851,7 @@ class SweepResult(Result):
         The best threshold is marked in each curve, with its value; of several labels or classes the legend tells it.
         Beyond ten of them, the ten with the fewest positives are drawn.
 
-        Legends and error bars show 95 % intervals (:meth:`interval`): the corrected interval of the best value, for up
+        Legends and error bars show 95% intervals (:meth:`interval`): the corrected interval of the best value, for up
         to five labels because it takes draws, AUC, and average precision. An interval that cannot be computed is left
         out, such as those of weighted counts. The default thresholds are spaced evenly as logits, and so is their axis.
 
@@ -944,7 +944,7 @@ class SweepResult(Result):
         return torch.stack([self._rows[row].double() for row in self._settings.rows_of(name)])
 
     def _with_interval(self, name: str, values: Tensor, labels: list[int]) -> Interval:
-        """Return values of some labels with their 95 % interval; bounds that cannot be computed are nan."""
+        """Return values of some labels with their 95% interval; bounds that cannot be computed are nan."""
         try:
             found = self.interval(name, generator=torch.Generator().manual_seed(0))  # torch's own state stays
         except ValueError:  # no interval of weighted counts, or of average precision at another prevalence
@@ -956,5 +956,5 @@ class SweepResult(Result):
     def _repr_html_(self) -> str:
         """Return the values as a table for notebooks."""
         return html_table(
-            [["", type(self).__name__], *([row.name, f"{value:.4f}"] for row, value in self._rows.items())]
+            [["", type(self).__name__], *([row.name, f"{value:.3f}"] for row, value in self._rows.items())]
         )

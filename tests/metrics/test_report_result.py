@@ -109,7 +109,7 @@ def test_a_table_says_what_looking_at_nothing_would_be_worth():
     for prevalence, wanted in ((None, (0.99, 0.5, -0.01)), ([1, 1], (0.5, 0.5, -0.5))):
         report = ImbalanceReport("binary", class_names=["ok", "fraud"], measures=measures, prevalence=prevalence)
         report.update(preds, target)
-        text = "Baseline: always predicting 'ok': accuracy {:.4f}, balanced_accuracy {:.4f}, iam {:.4f}".format(*wanted)
+        text = "Baseline: always predicting 'ok': accuracy {:.3f}, balanced_accuracy {:.3f}, iam {:.3f}".format(*wanted)
         assert str(report.table()).splitlines()[-1] == text
 
 
@@ -131,7 +131,7 @@ def test_table_of_classes(state):
     assert len({len(head), *map(len, lines[:3])}) == 1  # all end in one column
     for index, name in enumerate(names):
         assert lines[index].startswith(name)
-        cells = [f"{wanted[name][index]:{'.0f' if name in COLUMNS[:2] else '.4f'}}" for name in COLUMNS]
+        cells = [f"{wanted[name][index]:{'.0f' if name in COLUMNS[:2] else '.3f'}}" for name in COLUMNS]
         assert lines[index].split()[-7:] == cells
         for name, cell in zip(COLUMNS, cells, strict=True):
             end = head.index(f" {name}") + 1 + len(name)
@@ -146,7 +146,7 @@ def test_table_of_classes(state):
     )
     assert lines[4].split() == ["measure", "all"]
     overall = {line.split()[0]: line.split()[1] for line in lines[5:]}
-    assert overall == {name: f"{value:.4f}" for name, value in peers(*data("multiclass"), "macro").items()}
+    assert overall == {name: f"{value:.3f}" for name, value in peers(*data("multiclass"), "macro").items()}
     assert len(set(map(len, lines[4:]))) == 1
 
 

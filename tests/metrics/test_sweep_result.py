@@ -193,7 +193,7 @@ def test_the_table_holds_values_and_what_is_left_of_them(task):
         assert (row["corrected"], row["corrected"].low, row["corrected"].high) == bounds
         assert row["corrected"] < row["value"]
     assert table.notes == (
-        "value: f1 at the best threshold, corrected for the choice on the same samples (95 % interval)",
+        "value: f1 at the best threshold, corrected for the choice on the same samples (95% interval)",
     )
 
 

@@ -37,7 +37,7 @@ def test_tables_of_reports_with_many_columns(names):
     text = str(report.table())
     assert max(map(len, [*text.splitlines(), *repr(report.result()).splitlines()])) <= 100
     values = report.table().to_dict()["class"]
-    assert all(f"{values[name][measure]:.4f} [" in text for name in names for measure in shown)
+    assert all(f"{values[name][measure]:.3f} [" in text for name in names for measure in shown)
 
 
 # --- other forms -----------------------------------------------------------------------------------------------------
