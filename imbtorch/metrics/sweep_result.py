@@ -434,7 +434,10 @@ class SweepResult(Result):
         With ``clusters=True`` buckets of clusters take the place of samples. ``"value"`` counts each of ten groups of
         buckets at the threshold that the others choose; its bounds are those of
         :func:`~imbtorch.statistics.bootstrap` of these counts. ``"auc"`` and ``"average_precision"`` take the variance
-        of leaving out one bucket at a time, ``"threshold"`` and ``"partial_auc"`` resample buckets.
+        of leaving out one bucket at a time, ``"threshold"`` and ``"partial_auc"`` resample buckets. In simulations of
+        10, 30 and 100 patients (``examples/coverage.md``) the intervals of F1, balanced accuracy, AUC and average
+        precision held the true value in .92 or more of the sets. Without clusters that of AUC did so in .36 to .78,
+        where the samples of a patient resemble each other.
 
         Args:
             name: ``"threshold"``, ``"value"``, ``"auc"``, ``"average_precision"`` or ``"partial_auc"``, logged or not.
@@ -595,8 +598,8 @@ class SweepResult(Result):
         are a range, not an interval that keeps its level: in the simulations of :meth:`interval` a 95% range held the
         true gain of F1, balanced accuracy and IAM in .97 or more of the sets. Positive is better, also for a measure of
         which lower is better. Samples must be independent, or counted with ``clusters=True``: then groups of whole
-        buckets are held out, and buckets resampled. With limits, ``method`` says what the limited values are on
-        held-out samples.
+        buckets are held out, and buckets resampled, whose ranges held the true gain in .96 or more of the sets of
+        patients. With limits, ``method`` says what the limited values are on held-out samples.
 
         Args:
             level: level of the range, in (0, 1).
