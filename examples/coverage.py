@@ -805,6 +805,7 @@ DEPENDENT = (
     *(Dependent(number, classes=10, gathered=1.0) for number in (30, 200)),
     Dependent(60, classes=10, size=50, gathered=100.0),
     Dependent(300, classes=100, size=20, gathered=20.0),
+    Dependent(400, classes=100, size=20, gathered=2.0, varied=0.1),
 )
 
 
@@ -824,9 +825,10 @@ def buckets(quick: bool, run: Run) -> str:
         [
             "## Reports with clusters",
             f"{sets} sets, a quarter as many of 100 classes. Class shares halve from class to class; class shares and "
-            "recalls vary among clusters. Coverage of `intervals=True` with `clusters=True` and ids; mean number of "
-            "buckets that contain the rarest class; balanced accuracy without clusters, and by percentiles of "
-            "resampled samples and of resampled clusters, as peers do.",
+            "recalls vary among clusters; in the last row a cluster holds few of the classes. Coverage of "
+            "`intervals=True` with `clusters=True` and ids; mean number of "
+            "buckets that contain the rarest class; balanced accuracy without clusters, and by percentiles of resampled "
+            "samples and of resampled clusters, as peers do.",
             markdown([*about, *names, *peers], found),
             f"Labels as above, by default and with `clusters=False`, {2 * sets // 3} sets; mean over labels, and one "
             "label:",

@@ -139,7 +139,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             clusters, 64 times the memory for any number of them; the constructor warns from 100 MB on and refuses
             more than 480 MB. Intervals with ids are equal on any number of processes and in any order of samples. Of
             2,000 clusters or fewer they covered .92 and more in simulations (``examples/coverage.md``), except for IAM
-            of a hundred classes, whose small classes bias it (.70).
+            of a hundred classes, whose small classes bias it: .97 if a cluster holds all classes, .70 if it holds few.
         prevalence: class shares of the population for which all values are computed, in any unit: one for each class,
             or a dict of class names; in the multilabel task the share of positives of each label, in [0, 1]. By default
             the values are those of the counted samples. A class that is the ``ignore_index`` has share 0 and can be

@@ -509,7 +509,8 @@ def bootstrap(
 
     Averages over three or more classes that compare targets with predictions, such as IAM, are biased in small classes,
     as :func:`posterior` says. The bias is simulated for test sets of as many samples as the clusters are worth, and the
-    bounds of both intervals include those less the bias.
+    bounds of both intervals include those less the bias. Of a hundred classes intervals of IAM then cover .97 if a
+    cluster holds all classes, but .70 if it holds few.
 
     Stretched bounds end at the outermost value of all resamples and draws, and of predictions that are all right or all
     wrong. Clusters without samples take no part, and resamples without a class that a value needs are left out for it.
