@@ -826,8 +826,9 @@ def buckets(quick: bool, run: Run) -> str:
             "## Reports with clusters",
             f"{sets} sets, a quarter as many of 100 classes. Class shares halve from class to class; class shares and "
             "recalls vary among clusters; in the last row a cluster holds few of the classes. Coverage of "
-            "`intervals=True` with `clusters=True` and ids; mean number of buckets that contain the rarest class; balanced "
-            "accuracy without clusters, and by percentiles of resampled samples and of resampled clusters, as peers do.",
+            "`intervals=True` with `clusters=True` and ids; mean number of buckets that contain the rarest class; "
+            "balanced accuracy without clusters, and by percentiles of resampled samples and of resampled clusters, as "
+            "peers do.",
             markdown([*about, *names, *peers], found),
             f"Labels as above, by default and with `clusters=False`, {2 * sets // 3} sets; mean over labels, and one "
             "label:",
