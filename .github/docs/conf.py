@@ -5,6 +5,7 @@ import importlib
 import inspect
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +22,7 @@ import imbtorch
 from imbtorch import Margins
 from imbtorch.lightning.base import Callback
 from imbtorch.measures.traits import CATALOGUE
-from imbtorch.suggestions import SYNONYMS
+from imbtorch.suggestions import PUBLIC_MODULES, SYNONYMS
 
 logger = logging.getLogger(__name__)
 
@@ -87,19 +88,10 @@ def relink(app: Sphinx, path: Path, page: str, text: list[str]) -> None:
 
 # --- objects ----------------------------------------------------------------------------------------------------------
 
-PUBLIC = (
-    "imbtorch",
-    "imbtorch.statistics",
-    "imbtorch.papers",
-    "imbtorch.plots",
-    "imbtorch.lightning",
-    "imbtorch.huggingface",
-)
-
 
 def public_name(value: object) -> str | None:
     """Return the name by which users import an object; None for a private one."""
-    for module in map(importlib.import_module, PUBLIC):
+    for module in map(importlib.import_module, PUBLIC_MODULES):
         own = getattr(value, "__name__", None)
         for name in sorted(module.__all__, key=lambda name: name != own):  # its own name before others
             if getattr(module, name) is value:
@@ -176,6 +168,31 @@ def synonyms(name: str) -> list[str]:
     return sorted({other for group in groups for other in group}.union(names) - {plain, name})
 
 
+def table_of_names(names: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a table of public names and first sentences, given each name and its page."""
+    lines = ["", ".. list-table::", "   :widths: 35 65", ""]
+    for public, page in names:
+        value = find(public)
+        summary = " ".join((inspect.getdoc(value) or "").partition("\n\n")[0].split())
+        first = re.split(r"(?<=[a-z)\]`])[.:;] |\.$", summary)[0]
+        shown = public.removeprefix("imbtorch.")
+        lines += [f"   * - :doc:`{shown} </{page}>`", f"     - {first if callable(value) else 'constant'}"]
+    return lines
+
+
+class AllNames(SphinxDirective):
+    """List the names of all public modules, sorted, with links to the page of each object."""
+
+    def run(self) -> list[nodes.Node]:
+        """Write a table for each module."""
+        pages = {page.rpartition("/")[2]: page for listed in OBJECTS.values() for page, _ in listed}
+        lines: list[str] = []
+        for module in PUBLIC_MODULES:
+            names = sorted(importlib.import_module(module).__all__, key=str.lower)
+            lines += ["", f".. rubric:: {module}", *table_of_names((f"{module}.{name}", pages[name]) for name in names)]
+        return self.parse_text_to_nodes("\n".join(lines))
+
+
 class PublicObjects(SphinxDirective):
     """List what users import of a module, in the order of its source, with links to the page of each object."""
 
@@ -185,13 +202,7 @@ class PublicObjects(SphinxDirective):
         """Write a table of names and first sentences, and enter the pages into the table of contents."""
         if not OBJECTS[self.arguments[0]]:
             raise self.error(f"{self.arguments[0]} has no public object")
-        lines = [".. list-table::", "   :widths: 35 65", ""]
-        for page, public in OBJECTS[self.arguments[0]]:
-            value = find(public)
-            summary = " ".join((inspect.getdoc(value) or "").partition("\n\n")[0].split())
-            first = re.split(r"(?<=[a-z)\]`])[.:;] |\.$", summary)[0]
-            shown = public.removeprefix("imbtorch.")
-            lines += [f"   * - :doc:`{shown} </{page}>`", f"     - {first if callable(value) else 'constant'}"]
+        lines = table_of_names((public, page) for page, public in OBJECTS[self.arguments[0]])
         lines += ["", ".. toctree::", "   :hidden:", ""]
         lines += [f"   /{page}" for page, _ in OBJECTS[self.arguments[0]]]
         return self.parse_text_to_nodes("\n".join(lines))
@@ -278,7 +289,7 @@ def resolve(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, tex
 def check_public(app: Sphinx, env: BuildEnvironment) -> None:
     """Warn of public objects that no page documents."""
     documented = names_by_identity(tuple(env.domains.python_domain.objects))
-    for module in map(importlib.import_module, PUBLIC):
+    for module in map(importlib.import_module, PUBLIC_MODULES):
         for name in module.__all__:
             if id(getattr(module, name)) not in documented:
                 logger.warning("%s.%s is on no page of .github/docs/api", module.__name__, name)
@@ -297,6 +308,7 @@ def setup(app: Sphinx) -> None:
     app.connect("include-read", relink)
     app.connect("builder-inited", write_pages)
     app.add_directive("public", PublicObjects)
+    app.add_directive("all-names", AllNames)
     app.connect("autodoc-process-docstring", add_constructor, priority=390)  # before napoleon
     app.connect("autodoc-process-bases", replace_bases)
     app.connect("autodoc-skip-member", skip_member)
