@@ -33,7 +33,7 @@ POPULATION, DIMENSIONS, BUCKETS = 200_000, 8, 64
 HEAD = """# The gain of logit adjustment
 
 Written by `python examples/adjustments.py`; see there for what was simulated. Gains and biases are means in percentage
-points; coverage is that of 95% intervals. Shown: share of sets whose interval lies above 0.
+points; coverage is that of 95% intervals. Shown: share of sets whose interval is above 0.
 """
 
 
@@ -62,7 +62,7 @@ def counted(chosen: Tensor, target: Tensor, bucket: Tensor, classes: int, bucket
 
 
 def simulated(classes: int, confidence: float, samples: int, sets: int) -> dict[str, list[tuple[float, ...]]]:
-    """Return measure -> for each set the true gain, the gain seen, and the gain told with its bounds."""
+    """Return measure -> for each set the true, the uncorrected, and the corrected gain with its bounds."""
     chosen, target = population(classes, confidence)
     whole = counted(chosen, target, torch.zeros_like(target), classes, 1)
     truths = {name: measure(Adjustments(TAUS, whole).total) for name, measure in MEASURES.items()}
@@ -84,7 +84,7 @@ def simulated(classes: int, confidence: float, samples: int, sets: int) -> dict[
 def main(sets: int) -> None:
     """Print a table as Markdown."""
     print(HEAD)
-    print("| measure | classes | samples | logits | true gain | bias seen | bias told | coverage | width | shown |")
+    print("| measure | classes | samples | logits | true gain | bias | corrected bias | coverage | width | shown |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     cells = []
     for classes in CLASSES:
@@ -105,9 +105,9 @@ def main(sets: int) -> None:
     for name in MEASURES:
         own = torch.tensor([row[1:] for row in cells if row[0] == name])
         print(
-            f"\n{name}: coverage {own[:, 0].mean():.3f} on average, {own[:, 0].min():.3f} at least; bias of the gain "
-            f"told {own[:, 3].min():+.1f} to {own[:, 3].max():+.1f} points, of the gain seen {own[:, 2].min():+.1f} to "
-            f"{own[:, 2].max():+.1f}."
+            f"\n{name}: coverage {own[:, 0].mean():.3f} on average, {own[:, 0].min():.3f} at least; bias of the "
+            f"corrected gain {own[:, 3].min():+.1f} to {own[:, 3].max():+.1f} points, of the uncorrected gain "
+            f"{own[:, 2].min():+.1f} to {own[:, 2].max():+.1f}."
         )
 
 

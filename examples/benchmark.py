@@ -551,8 +551,8 @@ def intervals(bench: Bench) -> None:
     counts = torch.randint(1, 30, (10, 10)) + torch.diag(torch.randint(50, 500, (10,)))
     counts = counts.to(DEVICE)
     took = bench.medians(
-        posterior=lambda: posterior(NINE, counts, samples=10_000),
-        bootstrap=lambda: bootstrap(NINE, counts, samples=10_000),
+        posterior=lambda: posterior(NINE, counts, draws=10_000),
+        bootstrap=lambda: bootstrap(NINE, counts, draws=10_000),
     )
     rows: list[list[object]] = [[name, 10_000, seconds] for name, seconds in took.items()]
     table("intervals of nine measures, K = 10", ["method", "draws", "seconds"], rows)
@@ -564,7 +564,7 @@ def intervals(bench: Bench) -> None:
     def mine() -> object:
         recall.reset()
         recall.update(preds, target)
-        return recall.interval("bootstrap", samples=resamples)
+        return recall.interval("bootstrap", draws=resamples)
 
     def peer() -> object:
         base = tm.MulticlassRecall(10, average="macro")

@@ -116,7 +116,7 @@ def run(scenario: str, totals: Tensor, generator: torch.Generator, draws: int) -
     right = recalls(scenario, len(totals), generator)
     predictions, target = drawn(right, totals, generator)
     expected = truth(right, totals)
-    chosen = select_epoch(predictions, target, MEASURES, num_classes=len(totals), samples=draws, generator=generator)
+    chosen = select_epoch(predictions, target, MEASURES, num_classes=len(totals), draws=draws, generator=generator)
     for name, found in chosen.items():
         true = MEASURES[name](expected)
         value = true[found.epoch].item()
@@ -125,7 +125,7 @@ def run(scenario: str, totals: Tensor, generator: torch.Generator, draws: int) -
         one = int(of_best[torch.randint(len(of_best), (1,), generator=generator)])
         predicted = predictions[found.epoch].long()
         counts = imbtorch.confusion_matrix(predicted, target, "multiclass", num_classes=len(totals))
-        plain = posterior(MEASURES[name], counts, samples=draws, generator=generator)
+        plain = posterior(MEASURES[name], counts, draws=draws, generator=generator)
         plain_low, plain_high = plain.low.item(), plain.high.item()
         covered = width = None
         if found.interval is not None:
@@ -171,7 +171,7 @@ def few_hits(classes: int, rare: int, recall: float, runs: int, draws: int, seed
     rows: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
     for _ in range(runs):
         predictions, target = drawn(right, totals, generator, hard=0.9)
-        found = select_epoch(predictions, target, both, num_classes=classes, samples=draws, generator=generator)
+        found = select_epoch(predictions, target, both, num_classes=classes, draws=draws, generator=generator)
         always, value = found["always"], true[found["always"].epoch].item()
         assert always.corrected is not None
         rows[found["G-mean"].corrected is None].append((always.value - 1 - value, always.corrected - 1 - value))

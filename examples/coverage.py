@@ -19,9 +19,11 @@ Comparisons: the true difference of two models varies from set to set; of the se
 often was the likelier model truly better? Clusters: images whose recalls and class shares vary; patients of one class;
 labels of one sample that are wrong together. Tails: many classes, half of them rare. Small classes: bias of IAM,
 differences of models, and a choice with one better candidate. Areas: scores of four families of
-distributions. Thresholds: the value at a threshold that was chosen on the same samples, and its gain over .5.
+distributions. Kept predictions: clusters in the choice of an epoch and in paired
+comparisons. Thresholds: the value at a threshold that was chosen on the same samples, and its gain over .5.
 Promises: in how many samples does ``ThresholdSweep.best(..., sure=)`` promise limits, and in how many wrongly? Sweeps
-with clusters: patients whose scores resemble each other.
+with clusters: patients whose scores resemble each other. Seeds: means over seeds, and differences of two models.
+Scores: differences of AUC and average precision of two models.
 """
 
 from __future__ import annotations
@@ -48,7 +50,16 @@ from torch import Tensor
 from tqdm import tqdm
 
 import imbtorch
-from imbtorch.statistics import Interval, beats_baseline, bootstrap, compare, paired_compare, posterior, select_epoch
+from imbtorch.statistics import (
+    Interval,
+    beats_baseline,
+    bootstrap,
+    compare,
+    over_runs,
+    paired_compare,
+    posterior,
+    select_epoch,
+)
 from imbtorch.statistics.scores import area_interval, average_precision_interval
 
 Measures = dict[str, Callable[[Tensor], Tensor]]
@@ -150,7 +161,7 @@ def limits(found: Mapping[str, Interval]) -> dict[str, Limits]:
 def own(counts: Tensor, measures: Measures, totals: str, draws: int) -> dict[str, Limits]:
     """The posterior; raises where limits do not hold the estimate."""
     fixed = "fixed" if totals == "fixed" else "drawn"
-    parts = [posterior(measures, some, samples=draws, totals=fixed) for some in counts.split(100)]
+    parts = [posterior(measures, some, draws=draws, totals=fixed) for some in counts.split(100)]
     found = {}
     for name in measures:
         ends = [torch.cat([getattr(part[name], end) for part in parts]) for end in ("low", "estimate", "high")]
@@ -166,7 +177,7 @@ def percentile(counts: Tensor, measures: Measures, totals: str, draws: int) -> d
 def bca(counts: Tensor, measures: Measures, totals: str, draws: int) -> dict[str, Limits]:
     """Bias-corrected and accelerated bootstrap."""
     size = counts.shape[-1]
-    resamples = bootstrap(measures, counts, draws, stratified=totals == "fixed", draws=True)
+    resamples = bootstrap(measures, counts, draws, stratified=totals == "fixed", keep_draws=True)
     units = torch.eye(size * size, dtype=torch.float64).reshape(-1, 1, size, size)
     without = (counts - units).clamp(min=0)  # a sample of each cell left out
     weight = counts.flatten(1).t()
@@ -418,7 +429,7 @@ def beaten(sets: int, rare: int, spread: float) -> list[str]:
         rates = torch.stack((recalls, 1 - recalls), -1)
         truth = torch.stack((rates[:, 0], rates[:, 1].flip(-1)), 1) * totals.unsqueeze(-1)
         counts = torch.stack([test_sets(each, 1, "drawn")[0] for each in truth])
-        chances = beats_baseline(measure, counts, samples=1000)
+        chances = beats_baseline(measure, counts, draws=1000)
         trivial = 0.5 if name == "balanced_accuracy" else (totals.max() / totals.sum()).item()
         right = (chances >= 0.5) == (measure(truth) > trivial)
         row += [f"{torch.maximum(chances, 1 - chances).mean():.2f}", f"{right.double().mean():.2f}"]
@@ -440,9 +451,9 @@ def compared(quick: bool, size: int, rare: int, spread: float, shared: float) ->
         recalls = (0.8 + spread * torch.randn(2, size)).clamp(0.05, 0.995)
         a, b, target = joint_counts(recalls, totals, shared)
         truth = [measure(expected(totals.double(), each.double(), False)) for each in recalls]
-        paired = paired_compare(measure, a, b, target, size, samples=draws, totals="fixed")
+        paired = paired_compare(measure, a, b, target, size, draws=draws, totals="fixed")
         counts = [imbtorch.confusion_matrix(each, target, "multiclass", num_classes=size) for each in (a, b)]
-        apart = compare(measure, *counts, samples=draws, totals="fixed")
+        apart = compare(measure, *counts, draws=draws, totals="fixed")
         difference = truth[0] - truth[1]
         held += ((paired.difference.low <= difference) & (difference <= paired.difference.high)).float()
         for place, found in enumerate((paired, apart)):
@@ -512,7 +523,7 @@ def passed(quick: bool, sizes: tuple[int, ...], name: str) -> list[str]:
         new = torch.where(of_old, wrong, torch.where(of_new, target, both))
         equal += bool((old == new).all())
         for prior in ("half", "differing"):
-            arguments = {"level": 0.9, "samples": 500, "prior": prior}
+            arguments = {"level": 0.9, "draws": 500, "prior": prior}
             interval = paired_compare("balanced_accuracy", new, old, target, size, **arguments).difference
             found[prior, "not worse"] += bool(interval.low >= -MARGIN)
             found[prior, "undecided"] += bool(interval.low < -MARGIN <= interval.high)
@@ -705,7 +716,7 @@ def clustered(sets: int, some: int, kind: Clustered) -> list[str]:
         low, high = (torch.cat([getattr(part[name], end) for part in by_cluster]) for end in ("low", "high"))
         row.append(share_within(low, high, measure(kind.expected())))
     measure = chosen["balanced accuracy"]
-    ignored, value = posterior(measure, counts.sum(1), samples=1000), measure(kind.expected())
+    ignored, value = posterior(measure, counts.sum(1), draws=1000), measure(kind.expected())
     slow = kind.number > 20 or kind.size < 50  # two seconds a set, and more for more clusters
     theirs = None if slow else conditions(counts[:some], measure)
     row.append("-" if theirs is None else share_within(*theirs, value))
@@ -734,7 +745,7 @@ def labelled(sets: int, samples: int, labels: int, common: float) -> list[str]:
     for _ in range(0, sets, 20):
         counts = labels_of(20, samples, labels, common)
         ways = {
-            "posterior": posterior(measures, counts.sum(1), samples=300, event_dims=3),
+            "posterior": posterior(measures, counts.sum(1), draws=300, event_dims=3),
             "clusters": bootstrap(measures, counts, 300, event_dims=3, clusters=True),
         }
         for way, name in product(ways, measures):
@@ -814,8 +825,8 @@ def buckets(quick: bool, run: Run) -> str:
             "## Reports with clusters",
             f"{sets} sets, a quarter as many of 100 classes. Class shares halve from class to class; class shares and "
             "recalls vary among clusters. Coverage of `intervals=True` with `clusters=True` and ids; mean number of "
-            "buckets that hold the rarest class; balanced accuracy without clusters, and by percentiles of resampled "
-            "samples and of resampled clusters, as peers do.",
+            "buckets that contain the rarest class; balanced accuracy without clusters, and by percentiles of "
+            "resampled samples and of resampled clusters, as peers do.",
             markdown([*about, *names, *peers], found),
             f"Labels as above, by default and with `clusters=False`, {2 * sets // 3} sets; mean over labels, and one "
             "label:",
@@ -860,7 +871,7 @@ def of_buckets(sets: int, kind: Dependent) -> list[str]:
         of_each = report.counting.counts(report._state, of_buckets=True)
         assert isinstance(of_each, Tensor)
         rarest.append(int((of_each.sum(-1) > 0).sum(0).min()))
-        alone = report.interval("balanced_accuracy", clusters=False, samples=500)
+        alone = report.interval("balanced_accuracy", clusters=False, draws=500)
         held["independent"].append(bool(alone.low <= truth["balanced_accuracy"] <= alone.high))
         cells = np.zeros((kind.clusters, kind.classes, 2))
         np.add.at(cells, (ids, target, (preds == target).astype(int)), 1)
@@ -890,9 +901,9 @@ def labels_of_a_report(sets: int, samples: int, labels: int, common: float) -> l
         if not bool((cells // 2).any(0).all()):
             continue
         for name in ("balanced_accuracy", "f1", "recall/0"):
-            found = report.interval(name, samples=500)
+            found = report.interval(name, draws=500)
             held[name].append(bool(found.low <= truth[name.split("/")[0]] <= found.high))
-        found = report.interval("balanced_accuracy", clusters=False, samples=500)
+        found = report.interval("balanced_accuracy", clusters=False, draws=500)
         held["independent"].append(bool(found.low <= truth["balanced_accuracy"] <= found.high))
     return [
         f"{samples}",
@@ -913,7 +924,7 @@ def images_of_a_report(sets: int, images: int) -> list[str]:
         report = imbtorch.ImbalanceReport("multiclass", 2, measures=["iou"], per_class=(), clusters=True)
         report.update(torch.where(torch.rand(target.shape) < share, 1 - target, target), target)
         for clusters in held:
-            found = report.interval("iou", clusters=clusters, samples=1000)
+            found = report.interval("iou", clusters=clusters, draws=1000)
             held[clusters] += bool(found.low <= truth <= found.high)
     return [f"{images}", *(f"{each / sets:.3f}" for each in held.values())]
 
@@ -965,7 +976,7 @@ def long_tails(quick: bool, run: Run) -> str:
     lacking = run("lacking", lacked, [(10 * sets, size, rare) for size in (3, 10) for rare in (1, 2, 3)])
     about = (
         "Totals are drawn: 300 samples of each class but the rarest, of which some are expected; recalls fall from 0.9 "
-        "to 0.5. Sets in which the rarest class did not come, and how often their intervals hold the value over all "
+        "to 0.5. Sets without the rarest class, and how often their intervals cover the value over all "
         "classes, and over the classes that are there."
     )
     columns = ["K", "expected", "sets", "BA: of all", "of those there", "IAM: of all", "of those there"]
@@ -995,7 +1006,7 @@ def lacked(sets: int, size: int, rare: int) -> list[str]:
     there[-1] = 0
     row = [str(size), str(rare), str(len(counts))]
     for name in ("balanced accuracy", "IAM"):
-        found = posterior(AVERAGES[name], counts, samples=500)
+        found = posterior(AVERAGES[name], counts, draws=500)
         row += [share_within(found.low, found.high, AVERAGES[name](each)) for each in (truth, there)]
     return row
 
@@ -1038,7 +1049,7 @@ def small_classes(quick: bool, run: Run) -> str:
     text = (
         f"{sets} sets of classes of equal size and recall; errors go to all classes evenly, or (concentrated) to a "
         "neighbour and the largest class. Bias: mean value less the true one, and as the interval says it "
-        "(`Interval.bias`). Width: mean over that of the range which holds the central 95% of the estimates."
+        "(`Interval.bias`). Width: mean over that of the range that contains the central 95% of the estimates."
     )
     names = ["balanced accuracy", "macro F1", "IAM"]
     columns = ["K", "samples", "recall", "totals", *names, "IAM: width", "bias", "bias said"]
@@ -1074,7 +1085,7 @@ def biased(sets: int, totals: str, size: int, each: int, recall: float, concentr
     truth = expected(each * ones, recall * ones, concentrated)
     counts = test_sets(truth, sets, totals)
     given = "fixed" if totals == "fixed" else "drawn"
-    parts = [posterior(measures, some, samples=500, totals=given) for some in counts.split(50)]
+    parts = [posterior(measures, some, draws=500, totals=given) for some in counts.split(50)]
     row = [str(size), str(each), f"{recall:g}" + ", concentrated" * concentrated, totals]
     for name, measure in measures.items():
         low, high = (torch.cat([getattr(part[name], end) for part in parts]) for end in ("low", "high"))
@@ -1094,8 +1105,8 @@ def differing(sets: int, size: int, each: int, first: float, second: float, shar
         a, b, target = joint_counts(recalls, totals, shared)
         counts = [imbtorch.confusion_matrix(some, target, "multiclass", num_classes=size) for some in (a, b)]
         found = (
-            paired_compare(three_averages, a, b, target, size, samples=500, totals="fixed").difference,
-            compare(three_averages, *counts, samples=500, totals="fixed").difference,
+            paired_compare(three_averages, a, b, target, size, draws=500, totals="fixed").difference,
+            compare(three_averages, *counts, draws=500, totals="fixed").difference,
         )
         truth = values[0] - values[1]
         held += torch.stack([(some.low <= truth) & (truth <= some.high) for some in found]).float()
@@ -1112,7 +1123,7 @@ def one_better(sets: int, positives: int, candidates: int, recall: float, better
     for _ in range(sets):
         right = torch.rand(candidates, len(target)) < torch.where(target == 1, recalls, 0.9)
         predictions = torch.where(right, target, 1 - target)
-        chosen = select_epoch(predictions, target, imbtorch.balanced_accuracy, samples=1000)
+        chosen = select_epoch(predictions, target, imbtorch.balanced_accuracy, draws=1000)
         assert chosen.interval is not None
         truths.append(float(recalls[chosen.epoch] + 0.9) / 2)
         found.append([float(chosen.interval.low), float(chosen.interval.high), chosen.value, chosen.corrected])
@@ -1206,7 +1217,7 @@ def areas(quick: bool, run: Run) -> str:
         f"{sets} sets each, in which so many samples on average, and this share of them, are positive. True values are "
         "integrals. In the last rows a share of the positives scores above all others (first) or below (last). Named: "
         "of the sets that miss the AUC, the share whose text says that positives may rank last. Width: mean over that "
-        "of the range which holds the central 95% of the estimates."
+        "of the range that contains the central 95% of the estimates."
     )
     return f"## Areas under curves\n\n{text}\n\n{markdown([*columns, 'imbtorch', 'width'], rows)}"
 
@@ -1236,7 +1247,7 @@ def of_scores(sets: int, family: str, area: float, positives: int, prevalence: f
 
 
 def relative_width(low: Tensor, high: Tensor, estimates: Tensor) -> str:
-    """Mean width over that of the range which holds the central 95% of the estimates."""
+    """Mean width over that of the range that contains the central 95% of the estimates."""
     spread = estimates.quantile(0.975) - estimates.quantile(0.025)
     return f"x{float((high - low).mean() / spread):.2f}"
 
@@ -1481,9 +1492,9 @@ def sweeps_of_clusters(quick: bool, run: Run) -> str:
     text = (
         f"Coverage of `ThresholdSweep(clusters=True)` on {sets} sets each, except sets without a class. Patients have "
         "20 samples. True values are those of the population, at the chosen threshold. Within: share of the variance "
-        "of a class's scores that patients explain. The last two columns are without clusters."
+        "of a class's scores that patients explain. The last column is without clusters."
     )
-    columns = [*about, *names, "AUC, independent", "F1: value, independent"]
+    columns = [*about, *names, "AUC, independent"]
     return f"## Sweeps with clusters\n\n{text}\n\n{markdown(columns, rows)}"
 
 
@@ -1500,24 +1511,273 @@ def swept_patients(sets: int, kind: Scored) -> list[str]:
         logits, target, ids = kind.drawn(random)
         if not 0 < int(target.sum()) < len(target):
             continue
-        for (name, measure), clusters in product(SWEPT.items(), (True, False)):
-            sweep = imbtorch.ThresholdSweep(name, LOGITS.sigmoid(), logits=True, clusters=clusters)
-            sweep.update(logits, target, **({"cluster": ids} if clusters else {}))
+        independent = imbtorch.ThresholdSweep("f1", LOGITS.sigmoid(), logits=True)
+        independent.update(logits, target)
+        note("auc, independent", independent.interval("auc"), areas[0])
+        for name, measure in SWEPT.items():
+            sweep = imbtorch.ThresholdSweep(name, LOGITS.sigmoid(), logits=True, clusters=True)
+            sweep.update(logits, target, cluster=ids)
             threshold = float(sweep.compute()["threshold"])
             value, plain = (float(measure(kind.expected(each))) for each in (threshold, 0.5))
-            if name == "f1":
-                note(f"auc {clusters}", sweep.interval("auc"), areas[0])
-                note(f"value of f1 {clusters}", sweep.interval("value"), value)
-            if clusters and name == "f1":
-                note("ap", sweep.interval("average_precision"), areas[1])
-            elif clusters:
-                note(f"value of {name} {clusters}", sweep.interval("value"), value)
-            if clusters:
-                note(f"gain of {name}", sweep.gain(), value - plain)
-    order = ["auc True", "ap", "value of f1 True", "gain of f1", "value of balanced_accuracy True"]
-    order += ["gain of balanced_accuracy", "auc False", "value of f1 False"]
+            note(f"value of {name}", sweep.interval("value"), value)
+            note(f"gain of {name}", sweep.gain(), value - plain)
+        note("auc", sweep.interval("auc"), areas[0])
+        note("ap", sweep.interval("average_precision"), areas[1])
+    order = ["auc", "ap", "value of f1", "gain of f1", "value of balanced_accuracy", "gain of balanced_accuracy"]
+    order += ["auc, independent"]
     about = [f"{kind.patients}", "one" if kind.alone else "both", f"{kind.prevalence:g}", f"{kind.within:g}"]
     return [*about, *(f"{np.mean(held[name]):.3f}" for name in order)]
+
+
+# --- seeds ----------------------------------------------------------------------------------------------------------
+
+TRAINED = {  # test samples and recall of each class
+    "20 rare": ((180, 20), (0.93, 0.7)),
+    "20 rare, clean": ((180, 20), (0.97, 0.97)),
+    "long tail": (
+        (200, 140, 100, 70, 50, 35, 25, 20, 20, 20),
+        (0.92, 0.9, 0.88, 0.85, 0.8, 0.78, 0.75, 0.72, 0.7, 0.65),
+    ),
+}
+OVER_SEEDS: Measures = {
+    "BA": imbtorch.balanced_accuracy,
+    "macro F1": partial(imbtorch.f_score, average="macro"),
+    "IAM": imbtorch.imbalance_accuracy,
+}
+
+
+def seeds(quick: bool, run: Run) -> str:
+    """Coverage of means over seeds, and of differences of two models that are equally good."""
+    sets = 4 if quick else 150
+    rows = run("seeds", over_seeds, [(sets, *case) for case in product(TRAINED, (3, 5, 10), (0.0, 0.01, 0.03))])
+    columns = ["classes", "seeds", "deviation"]
+    columns += [f"{name}: {what}" for name in OVER_SEEDS for what in ("mean", "shared", "own")]
+    text = (
+        f"{sets} sets. A model errs where a normal number of the sample (variance 1), common to its seeds, and one of "
+        "sample and seed (variance 1) fall below a bound. The recalls of a seed deviate together by a normal number of "
+        "this standard deviation. Mean: how often the interval of `over_runs` covers the expected value for new seeds "
+        "and new samples. Shared and own: how often that of the difference of two models of equal expectation covers "
+        "0, if both have the same number of each sample, and if each has its own."
+    )
+    return f"## Means over seeds\n\n{text}\n\n{markdown(columns, rows)}"
+
+
+def over_seeds(sets: int, name: str, number: int, deviation: float) -> list[str]:
+    """Row of the table of seeds."""
+    samples, recalls = (torch.tensor(each, dtype=torch.float64) for each in TRAINED[name])
+    size, grid = len(samples), torch.tensor(stats.norm.ppf((np.arange(400) + 0.5) / 400)) * deviation
+
+    def rates(shift: Tensor) -> Tensor:
+        return (recalls + shift.unsqueeze(-1)).clamp(0.01, 0.995)
+
+    wrong = (1 - rates(grid)).unsqueeze(-1) / (size - 1) * (1 - torch.eye(size))
+    expected = (torch.diag_embed(rates(grid)) + wrong) * samples.unsqueeze(-1)
+    true = {each: measure(expected).mean().item() for each, measure in OVER_SEEDS.items()}
+    covered = dict.fromkeys(product(OVER_SEEDS, ("mean", "shared", "own")), 0)
+    for index in range(2 * sets):
+        own = index >= sets
+        target = torch.multinomial(samples / samples.sum(), int(samples.sum()), True)
+        hard = torch.randn(1 + own, len(target)).double().expand(2, -1)
+        runs = {}
+        for model, of_samples in zip("ab", hard, strict=True):
+            bounds = torch.special.ndtri(rates(torch.randn(number).double() * deviation)) * math.sqrt(2)
+            right = bounds[:, target] + of_samples + torch.randn(number, len(target)) > 0
+            other = (target + torch.randint(1, size, right.shape)) % size
+            runs[model] = list(torch.where(right, target, other))
+        for each, measure in OVER_SEEDS.items():
+            found = over_runs(runs, target, measure, num_classes=size, draws=400)
+            mean, difference = found.models["a"], found.differences["a", "b"]
+            covered[each, "mean"] += bool(mean.low <= true[each] <= mean.high) * (not own)
+            covered[each, "own" if own else "shared"] += bool(difference.low <= 0 <= difference.high)
+    return [name, str(number), f"{deviation:g}", *(f"{each / sets:.3f}" for each in covered.values())]
+
+
+# --- scores of two models -------------------------------------------------------------------------------------------
+
+
+def paired_scores(quick: bool, run: Run) -> str:
+    """Coverage of differences of AUC and average precision of two models."""
+    sets, sizes = 4 if quick else 200, ((5, 200), (20, 200), (20, 1000), (100, 1000))
+    shifts = ((1.0, 1.0), (1.5, 1.0), (2.5, 1.0), (3.0, 2.5), (4.0, 4.0))
+    rows = run("paired scores", of_two_models, [(sets, *size, *shift) for size, shift in product(sizes, shifts)])
+    columns = ["positives", "negatives", "AUC of a", "AUC of b", "AUC covered", "width", "AP covered", "width"]
+    text = (
+        f"{sets} sets. Scores of both models are normal with variance 1, of which .8 are common to both; positives are "
+        "shifted. Covered: how often the interval of `paired_compare` covers the true difference."
+    )
+    return f"## Scores of two models\n\n{text}\n\n{markdown(columns, rows)}"
+
+
+def of_two_models(sets: int, positives: int, negatives: int, *shifts: float) -> list[str]:
+    """Row of the table of scores of two models."""
+    target = (torch.arange(positives + negatives) < positives).long()
+    cuts, share = np.linspace(-8, 8 + max(shifts), 20_001), positives / (positives + negatives)
+    areas_, precisions = [stats.norm.cdf(shift / math.sqrt(2)) for shift in shifts], []
+    for shift in shifts:
+        hit, alarm = stats.norm.sf(cuts - shift), stats.norm.sf(cuts)
+        precision = share * hit / np.maximum(share * hit + (1 - share) * alarm, 1e-300)
+        precisions.append(-np.trapezoid(precision, hit))
+    row = [str(positives), str(negatives), *(f"{each:.3f}" for each in areas_)]
+    for name, (one, other) in (("auc", areas_), ("average_precision", precisions)):
+        covered, width = 0, 0.0
+        for _ in range(sets):
+            common = math.sqrt(0.8) * torch.randn(len(target))
+            a, b = (shift * target + common + math.sqrt(0.2) * torch.randn(len(target)) for shift in shifts)
+            found = paired_compare(name, a, b, target, draws=400).difference
+            covered += bool(found.low <= one - other <= found.high)
+            width += (found.high - found.low).item() / sets
+        row += [f"{covered / sets:.3f}", f"{width:.3f}"]
+    return row
+
+
+# --- clusters where predictions are kept ----------------------------------------------------------------------------
+
+
+class Alike(NamedTuple):
+    """Kind of test sets of two classes whose samples resemble each other, and of the models that predict them.
+
+    The difficulty of a sample is normal; ``parts`` are the shares of its variance that belong to the cluster and class,
+    to these and the model, to the sample, and to the sample and the model. The first two add up to 1 where samples of a
+    class are equal within a cluster.
+    """
+
+    clusters: int
+    size: int  # samples of a cluster, on average
+    parts: tuple[float, float, float, float]
+    apart: bool = False  # whether all samples of a cluster are of one class
+    zipf: bool = False  # whether sizes fall as 1 / rank
+    positive: float = 0.25
+
+    def drawn(self, recalls: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Predictions ``[M, N]`` of models with recalls ``[M, 2]``, targets, and ids of clusters."""
+        rank = 1 / torch.arange(1, self.clusters + 1) if self.zipf else torch.ones(self.clusters)
+        sizes = (rank / rank.sum() * self.clusters * self.size).round().clamp(min=1).long()
+        ids, models = torch.arange(self.clusters).repeat_interleave(sizes), len(recalls)
+        share = beta(self.positive, 0.2, (self.clusters,)).float()
+        if self.apart:
+            share = (torch.rand(self.clusters) < self.positive).float()
+        target = (torch.rand(len(ids)) < share[ids]).long()
+        parts = (
+            torch.randn(self.clusters, 2)[ids, target],
+            torch.randn(models, self.clusters, 2)[:, ids, target],
+            torch.randn(len(ids)),
+            torch.randn(models, len(ids)),
+        )
+        difficulty = sum(math.sqrt(share) * part for share, part in zip(self.parts, parts, strict=True))
+        right = torch.special.ndtr(difficulty) < recalls[:, target]
+        return torch.where(right, target, 1 - target), target, ids
+
+    def truth(self, recalls: Tensor) -> Tensor:
+        """Values ``[M, 3]`` of the models."""
+        return three_measures(expected(torch.tensor([1 - self.positive, self.positive]), recalls, False).double())
+
+    def row(self) -> list[str]:
+        """First cells of a row."""
+        names = ["one class" if self.apart else "both", "Zipf" if self.zipf else "equal"]
+        return [f"{self.clusters}", f"{self.size}", " ".join(f"{100 * each:g}" for each in self.parts), *names]
+
+
+def three_measures(counts: Tensor) -> Tensor:
+    """Values ``[..., 3]``."""
+    return torch.stack([AVERAGES[name](counts) for name in ("balanced accuracy", "macro F1", "IAM")], -1)
+
+
+EQUAL, OWN, SAME = (0.5, 0.5, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0)
+CORRELATED, SINGLE = (0.2, 0.1, 0.4, 0.3), (0.0, 0.0, 0.5, 0.5)
+SIZES = ((10, 20), (20, 20), (50, 20), (100, 10))
+UNEQUAL = [Alike(30, 20, parts, zipf=True) for parts in (EQUAL, CORRELATED)]
+OF_EPOCHS = [Alike(*size, *rest) for size, *rest in product(SIZES, (EQUAL, OWN, CORRELATED), (False, True))] + UNEQUAL
+OF_PAIRS = [
+    Alike(*size, *rest) for size, *rest in product(SIZES, (EQUAL, SAME, CORRELATED, SINGLE), (False, True))
+] + UNEQUAL
+MODELS = {
+    "equal": torch.tensor([[0.85, 0.65], [0.85, 0.65]]),
+    "different": torch.tensor([[0.9, 0.6], [0.8, 0.8]]),
+    "high": torch.tensor([[0.98, 0.9], [0.97, 0.95]]),
+}
+
+
+def kept(quick: bool, run: Run) -> str:
+    """Coverage of select_epoch and paired_compare with clusters."""
+    sets, pairs = (4, 4) if quick else (100, 150)
+    epochs = [(sets, kind, "stay") for kind in OF_EPOCHS] + [(sets, kind, "learn") for kind in OF_EPOCHS[6:12]]
+    of_epochs = run("epochs of clusters", chosen_of_clusters, epochs[:4] if quick else epochs)
+    jobs = [(pairs, kind, name) for kind, name in product(OF_PAIRS, MODELS)]
+    of_pairs = run("pairs of clusters", compared_of_clusters, jobs[:6] if quick else jobs)
+    about = ["clusters", "samples", "parts", "classes", "sizes"]
+    names = ["BA", "macro F1", "IAM"]
+    return "\n\n".join(
+        [
+            "## Clusters where predictions are kept",
+            "A quarter of the samples is positive; a cluster holds samples of both classes, in shares that vary, or of "
+            "one. Parts: percentages of the variance of a sample's difficulty that belong to its cluster and class, to "
+            "these and the model, to the sample, and to the sample and the model; without the last two the samples of "
+            "a class in a cluster are equal. Sets without one of the classes are left out.",
+            f"`select_epoch(cluster=ids)`, {sets} sets, 30 epochs, 40 divisions, 400 draws. Recalls stay at .85 and "
+            ".6, or learn from .9 and .3 to .85 and .7. Coverage of the interval, mean excess of the value and of the "
+            "corrected value of balanced accuracy, how often the best epoch is among the indistinguishable ones and "
+            "the shortfall holds, and the coverage without ids.",
+            markdown(
+                [*about, "recalls", *names, "BA: value", "corrected", "best among", "shortfall", "BA without ids"],
+                of_epochs,
+            ),
+            f"`paired_compare(cluster=ids)`, {pairs} sets, 600 draws. Recalls of both models are .85 and .65 (equal), "
+            ".9 and .6 against .8 and .8 (different), or .98 and .9 against .97 and .95 (high). Coverage of the "
+            "difference, its mean width over 3.92 standard deviations of the difference (balanced accuracy), mean "
+            "probability of the likelier model (said) and how often it is better (true), and the coverage without ids.",
+            markdown([*about, "models", *names, "BA: width", "said", "true", "BA without ids"], of_pairs),
+        ]
+    )
+
+
+def chosen_of_clusters(sets: int, kind: Alike, shape: str) -> list[str]:
+    """Row of the table of choices."""
+    time = torch.linspace(0, 1, 30).unsqueeze(-1)
+    ends = ([0.85, 0.6], [0.85, 0.6]) if shape == "stay" else ([0.9, 0.3], [0.85, 0.7])
+    recalls = torch.tensor(ends[0]) + time * (torch.tensor(ends[1]) - torch.tensor(ends[0]))
+    truth, found = kind.truth(recalls), []
+    for _ in range(sets):
+        preds, target, ids = kind.drawn(recalls)
+        if len(target.unique()) < 2:
+            continue
+        measures = {str(at): (lambda counts, at=at: three_measures(counts)[..., at]) for at in range(3)}
+        choose = partial(select_epoch, preds, target, num_classes=2, repeats=40, draws=400)
+        choices = list(choose(measures, cluster=ids).values())
+        alone = choose(measures["0"])
+        true = [truth[choice.epoch, at].item() for at, choice in enumerate(choices)]
+        row = [inside(choice.interval, value) for choice, value in zip(choices, true, strict=True)]
+        worst = min(truth[each, 0].item() for each in choices[0].indistinguishable)
+        best = truth[:, 0].max().item()
+        row += [choices[0].value - true[0], (choices[0].corrected or 0.0) - true[0]]
+        row += [int(truth[:, 0].argmax()) in choices[0].indistinguishable, best - worst <= choices[0].shortfall + 1e-9]
+        found.append([*row, inside(alone.interval, truth[alone.epoch, 0].item())])
+    return [*kind.row(), shape, *(f"{each:.3f}" for each in np.mean(found, 0))]
+
+
+def inside(interval: Interval | None, value: float) -> bool:
+    assert interval is not None
+    return interval.low.item() <= value <= interval.high.item()
+
+
+def compared_of_clusters(sets: int, kind: Alike, models: str) -> list[str]:
+    """Row of the table of pairs."""
+    true = kind.truth(MODELS[models]).diff(dim=0)[0].neg()
+    found, differences = [], []
+    for _ in range(sets):
+        (first, second), target, ids = kind.drawn(MODELS[models])
+        if len(target.unique()) < 2:
+            continue
+        compared = partial(paired_compare, three_measures, first, second, target, 2, draws=600, higher_is_better=True)
+        with_ids, alone = compared(cluster=ids), compared()
+        held = [(each.difference.low <= true) & (true <= each.difference.high) for each in (with_ids, alone)]
+        width = (with_ids.difference.high - with_ids.difference.low)[0].item()
+        chance = with_ids.probability[0].item()
+        right = float((chance >= 0.5) == bool(true[0] > 0)) if true[0] else math.nan
+        found.append([*held[0].tolist(), width, max(chance, 1 - chance), right, held[1][0].item()])
+        differences.append(with_ids.difference.estimate[0].item())
+    means, spread = np.mean(np.array(found, float), 0), 3.92 * np.std(differences)
+    row = [*means[:3], means[3] / spread if spread else math.nan, *means[4:]]
+    return [*kind.row(), models, *(("-" if math.isnan(each) else f"{each:.3f}") for each in row)]
 
 
 # --- running --------------------------------------------------------------------------------------------------------
@@ -1555,6 +1815,9 @@ SECTIONS: dict[str, Callable[[bool, Run], str]] = {
     "thresholds": chosen_thresholds,
     "promises": promises,
     "swept": sweeps_of_clusters,
+    "seeds": seeds,
+    "scores": paired_scores,
+    "kept": kept,
 }
 
 

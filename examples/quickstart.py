@@ -25,7 +25,6 @@ class Classifier(lightning.LightningModule):
         self.net = torch.nn.Linear(64, 3)
         self.val = imbtorch.ImbalanceReport("multiclass", class_names=CLASSES, intervals=True, prefix="val_")
         self.sweep = imbtorch.LogitAdjustmentSweep("balanced_accuracy", train_counts, logits=True, prefix="val_")
-        self.plain, self.adjusted = (imbtorch.ImbalanceReport("multiclass", class_names=CLASSES) for _ in range(2))
 
     def training_step(self, batch, batch_idx):
         return torch.nn.functional.cross_entropy(self.net(batch[0]), batch[1])
@@ -39,11 +38,6 @@ class Classifier(lightning.LightningModule):
         self.log_dict(self.val)  # val_iam, val_balanced_accuracy, ..., val_recall/eight, ...
         self.log_dict(self.sweep)  # val_tau, val_value; sets self.sweep.rule, which each checkpoint holds
 
-    def test_step(self, batch, batch_idx):
-        logits = self.net(batch[0])
-        self.plain.update(logits, batch[1])
-        self.adjusted.update(self.sweep.rule(logits), batch[1])
-
     def configure_optimizers(self):
         return torch.optim.Adam(self.parameters(), lr=0.01)
 
@@ -52,20 +46,21 @@ torch.manual_seed(0)
 pixels, digits = map(torch.from_numpy, load_digits(return_X_y=True))
 data = TensorDataset(pixels.float() / 16, (digits - 7).clamp(min=0))
 train, val, test = random_split(data, [0.4, 0.3, 0.3])
-loaders = [DataLoader(part, batch_size=100) for part in (val, test)]
 quiet = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
 
 model = Classifier(torch.bincount(train[:][1]))
 checkpoint = ModelCheckpoint(monitor="val_iam", mode="max")
 trainer = lightning.Trainer(max_epochs=10, callbacks=[checkpoint], **quiet)
-trainer.fit(model, DataLoader(train, batch_size=64, shuffle=True), loaders[0])
+trainer.fit(model, DataLoader(train, batch_size=64, shuffle=True), DataLoader(val, batch_size=100))
 
-trainer.validate(model, loaders[0], ckpt_path="best", verbose=False)
+trainer.validate(model, DataLoader(val, batch_size=100), ckpt_path="best", verbose=False)
 print(f"The kept epoch on {len(val)} validation images\n{model.val.result().table()}")
 print(f"\nThe decision rule, chosen on the same images\n{model.sweep.table()}")
-trainer.test(model, loaders[1], verbose=False)
 print(f"\nBoth rules on {len(test)} test images")
-for name, report in (("plain", model.plain), ("adjusted", model.adjusted)):
+images, labels = test[:]
+logits = model.net(images)
+for name, scores in (("plain", logits), ("adjusted", model.sweep.rule(logits))):
+    report = imbtorch.ImbalanceReport("multiclass", class_names=CLASSES)
+    values = report(scores, labels)
     keys = "accuracy", "balanced_accuracy", "iam", "recall/eight", "recall/nine"
-    values = report.result().values
     print(f"{name:9}", *(f" {key} {values[key]:.3f}" for key in keys))

@@ -394,7 +394,7 @@ def test_an_opened_result_computes_what_the_first_one_does(tmp_path):
 
 def interval_text(result, name):
     try:
-        return str(result.interval(name, generator=torch.Generator().manual_seed(0), samples=100))
+        return str(result.interval(name, generator=torch.Generator().manual_seed(0), draws=100))
     except ValueError as error:
         return str(error)
 

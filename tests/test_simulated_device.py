@@ -231,10 +231,10 @@ def test_dependent_samples_take_one_launch_more(make):
     scores, target = moved(batch("binary"))
     launches = []
     for given, more in (((scores, target), {}), ((scores.view(8, 5), target.view(8, 5)), {}), ((scores, target), IDS)):
-        metric = make().to("sim")
+        metric, more = make().to("sim"), moved(more)
         for _ in range(2):
             with waits("refused"), Log() as log:
-                metric.update(*given, **moved(more))
+                metric.update(*given, **more)
         launches.append(len(log.launched))
     assert launches[1:] == [launches[0] + 1] * 2
 
@@ -354,7 +354,7 @@ def test_reports(layout, scores, ignore_index, _variant, options):
     assert str(there.table()) == str(here.table())
     if state == "matrix" and "weights" not in options:
         ends = [
-            metric.interval("iam", samples=200, generator=torch.Generator().manual_seed(1)) for metric in (here, there)
+            metric.interval("iam", draws=200, generator=torch.Generator().manual_seed(1)) for metric in (here, there)
         ]
         assert ends[0].low.item() == ends[1].low.item()
         assert ends[0].high.item() == ends[1].high.item()
@@ -682,26 +682,26 @@ def drawn():
 
 
 ANALYSIS = {
-    "posterior": lambda put: statistics.posterior(imbtorch.recall, put(TABLE), samples=200, **drawn()),
-    "posterior of several": lambda put: statistics.posterior(MEASURES, put(TABLE), samples=200, **drawn()),
-    "draws": lambda put: statistics.posterior(imbtorch.recall, put(TABLE), samples=200, draws=True, **drawn()).draws,
-    "bootstrap": lambda put: statistics.bootstrap(imbtorch.recall, put(TABLE), samples=200, **drawn()),
+    "posterior": lambda put: statistics.posterior(imbtorch.recall, put(TABLE), draws=200, **drawn()),
+    "posterior of several": lambda put: statistics.posterior(MEASURES, put(TABLE), draws=200, **drawn()),
+    "draws": lambda put: statistics.posterior(imbtorch.recall, put(TABLE), draws=200, keep_draws=True, **drawn()).draws,
+    "bootstrap": lambda put: statistics.bootstrap(imbtorch.recall, put(TABLE), draws=200, **drawn()),
     "clusters": lambda put: statistics.bootstrap(
-        imbtorch.recall, put(torch.stack([TABLE] * 4)), samples=200, clusters=True, **drawn()
+        imbtorch.recall, put(torch.stack([TABLE] * 4)), draws=200, clusters=True, **drawn()
     ),
     "exact": lambda put: statistics.balanced_accuracy_posterior(put(TABLE), points=1000).quantile(0.1),
-    "compare": lambda put: statistics.compare(imbtorch.recall, put(TABLE), put(TABLE.T), samples=200, **drawn()),
+    "compare": lambda put: statistics.compare(imbtorch.recall, put(TABLE), put(TABLE.T), draws=200, **drawn()),
     "paired_compare": lambda put: statistics.paired_compare(
-        imbtorch.recall, put(GUESSES[0]), put(GUESSES[1]), put(TARGET), 3, samples=200, **drawn()
+        imbtorch.recall, put(GUESSES[0]), put(GUESSES[1]), put(TARGET), 3, draws=200, **drawn()
     ),
-    "beats_baseline": lambda put: statistics.beats_baseline(imbtorch.recall, put(TABLE), samples=200, **drawn()),
+    "beats_baseline": lambda put: statistics.beats_baseline(imbtorch.recall, put(TABLE), draws=200, **drawn()),
     "skill": lambda put: statistics.skill(imbtorch.recall, put(TABLE)),
     "trivial": lambda put: statistics.trivial(imbtorch.recall, put(TABLE)),
     "samples_needed": lambda put: statistics.samples_needed(
         imbtorch.recall, put(RATES), put(torch.tensor([0.9, 0.1])), 0.5, test_sets=20, samples=20
     ),
     "select_epoch": lambda put: statistics.select_epoch(
-        put(GUESSES), put(TARGET), MEASURES, repeats=4, samples=100, **drawn()
+        put(GUESSES), put(TARGET), MEASURES, repeats=4, draws=100, **drawn()
     ),
     "select_model": lambda put: str(statistics.select_model({"a": put(TABLE), "b": put(TABLE.T)}, MEASURES)),
     "choice_caveats": lambda put: statistics.choice_caveats(

@@ -4,6 +4,7 @@ import html.parser
 import importlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,6 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 pytest.importorskip("sphinx", reason="needs Sphinx: pip install -e '.[docs]'")
-from snowballstemmer import stemmer  # comes with Sphinx
 
 from imbtorch.suggestions import PUBLIC_MODULES
 
@@ -73,18 +73,6 @@ def test_links_lead_somewhere_and_nothing_is_loaded_from_a_network(site):
     assert not missing
 
 
-PAGES = {  # what readers look for, and the page that must be among the results
-    "balanced accuracy": "api/metrics/BalancedAccuracy",
-    "threshold": "api/metrics/ThresholdSweep",
-    "ModelCheckpoint": "api/lightning/ModelCheckpoint",
-    "clusters": "api/inference/bootstrap",
-    "F1Score": "api/metrics/FScore",
-    "mcc": "api/metrics/MatthewsCorrCoef",
-    "sensitivity": "api/metrics/Recall",
-    "JaccardIndex": "api/metrics/Jaccard",
-}
-
-
 def test_each_public_object_has_a_page_with_its_signature_once(site):
     listed = Page(site / "api" / "names.html").links
     for module in PUBLIC_MODULES:
@@ -92,20 +80,84 @@ def test_each_public_object_has_a_page_with_its_signature_once(site):
             (page,) = site.glob(f"api/*/{name}.html")
             assert str(page.relative_to(site / "api")) in listed, name
             text = page.read_text(encoding="utf-8")
-            if name == "ModelCheckpoint":
+            if name == "TiesCheckpoint":
                 assert "Another name of" in text
-                assert 'href="TiesCheckpoint.html#' in text
+                assert 'href="ModelCheckpoint.html#' in text
                 continue
+            assert ("[source]" in text) == callable(getattr(importlib.import_module(module), name)), name
             assert len(re.findall(rf'id="imbtorch[.\w]*\.{name}"', text)) == 1, name
             assert "__init__" not in text, name
 
 
-def test_the_search_index_holds_what_readers_look_for(site):
-    text = (site / "searchindex.js").read_text(encoding="utf-8")
-    index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
-    stem = stemmer("english").stemWord
-    for words, page in PAGES.items():
-        for word in words.split():
-            found = [index[terms].get(stem(word.lower()), []) for terms in ("terms", "titleterms")]
-            numbers = {number for each in found for number in ([each] if isinstance(each, int) else each)}
-            assert page in {index["docnames"][number] for number in numbers}, word
+def test_pages_show_values_of_arguments_and_lead_to_related_pages(site):
+    recall, function = (
+        (site / "api" / page).read_text(encoding="utf-8") for page in ("metrics/Recall.html", "measures/recall.html")
+    )
+    for value in ("multiclass", "warn", "margins"):
+        assert f"'{value}'" in recall.replace("&#39;", "'")
+    assert 'href="../measures/recall.html#imbtorch.recall"' in recall
+    assert 'href="../metrics/Recall.html#imbtorch.Recall"' in function
+    assert 'href="ConfusionMatrixMetric.html#imbtorch.ConfusionMatrixMetric"' in recall
+    assert "_images/Recall.png" in recall
+    sweep = (site / "api" / "metrics" / "ThresholdSweep.html").read_text(encoding="utf-8")
+    assert "guide.html#rare-events-with-a-threshold" in sweep
+    assert "../../threshold_study.html" in sweep
+    measures = (site / "measures.html").read_text(encoding="utf-8")
+    assert 'href="api/measures/recall.html#imbtorch.recall"' in measures
+    assert measures.count("<math") > 29
+
+
+ANSWERS = {  # what readers type, and what has to be among the first three results
+    "multilabel": {"recipes#several-labels"},
+    "per class recall": {"api/metrics/ImbalanceReport", "guide#the-report"},
+    "confidence interval": {"guide#how-sure-is-a-value"},
+    "auroc": {"api/metrics/ThresholdSweep"},
+    "roc": {"api/metrics/ThresholdSweep"},
+    "threshold": {"guide#rare-events-with-a-threshold"},
+    "average precision": {"api/metrics/ThresholdSweep"},
+    "early stopping": {"guide#ties", "guide#monitor"},
+    "class weights": {"guide#decide", "evidence#the-table-by-situation"},
+    "csv": {"guide#tables-and-pictures", "trainers#csv"},
+    "balanced accuracy": {"api/metrics/BalancedAccuracy"},
+    "ModelCheckpoint": {"api/lightning/ModelCheckpoint"},
+    "ThresholdSweep": {"api/metrics/ThresholdSweep"},
+    "F1Score": {"api/metrics/FScore"},
+    "mcc": {"api/metrics/MatthewsCorrCoef"},
+    "sensitivity": {"api/metrics/Recall"},
+    "JaccardIndex": {"api/metrics/Jaccard"},
+    "confusion matrix": {"api/metrics/ConfusionMatrix"},
+    "recall": {"api/metrics/Recall"},
+    "clusters": {"recipes#patients-images-and-labels"},
+    "bootstrap": {"api/inference/bootstrap"},
+    "logit adjustment": {"api/metrics/LogitAdjustmentSweep"},
+    "ddp": {"guide#several-processes"},
+    "segmentation": {"recipes#segmentation"},
+    "sample weights": {"recipes#survey-weights"},
+    "fairness": {"guide#differences-between-groups"},
+    "prevalence": {"guide#another-population"},
+    "compare models": {"guide#is-the-new-model-better"},
+    "transformers": {"trainers#transformers"},
+    "classification report": {"api/metrics/ImbalanceReport"},
+    "noisy labels": {"guide#wrong-labels"},
+    "select_epoch": {"api/choosing/select_epoch"},
+}
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="the search is JavaScript, which needs node")
+def test_the_search_answers_what_readers_type(site):
+    """The site's own script ranks the results; a page is found by any of its sections."""
+    command = ("node", str(SOURCE / "search.js"), str(site), *ANSWERS)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(ANSWERS) >= 30
+    for (query, wanted), results in zip(ANSWERS.items(), found, strict=True):
+        first = [address for address, *_ in results][:3]
+        assert wanted.intersection({*first, *(address.partition("#")[0] for address in first)}), (query, first)
+
+
+def test_what_the_search_is_told_exists(site):
+    for query, targets in json.loads((SOURCE / "searched.json").read_text(encoding="utf-8")).items():
+        assert len(targets) <= 3, query  # all of them are among the first three
+        for target in targets:
+            page, _, anchor = target.partition("#")
+            assert not anchor or anchor in Page(site / f"{page}.html").ids, (query, target)

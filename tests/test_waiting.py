@@ -67,9 +67,9 @@ def test_other_processes_are_silent(clock, caplog, monkeypatch):
 @pytest.mark.parametrize(
     "compute",
     [
-        lambda: posterior(imbtorch.accuracy, CLUSTERS.sum(0), samples=50_000),
-        lambda: bootstrap(imbtorch.accuracy, CLUSTERS.sum(0), samples=50_000),
-        lambda: bootstrap(imbtorch.accuracy, CLUSTERS, samples=50_000, clusters=True),
+        lambda: posterior(imbtorch.accuracy, CLUSTERS.sum(0), draws=50_000),
+        lambda: bootstrap(imbtorch.accuracy, CLUSTERS.sum(0), draws=50_000),
+        lambda: bootstrap(imbtorch.accuracy, CLUSTERS, draws=50_000, clusters=True),
     ],
     ids=["posterior", "bootstrap", "clusters"],
 )
@@ -79,7 +79,7 @@ def test_intervals_announce_themselves(compute, clock, caplog):
     clock(3.0)
     compute()
     assert caplog.records
-    assert all("samples=" in record.getMessage() for record in caplog.records)
+    assert all("draws=" in record.getMessage() for record in caplog.records)
 
 
 def test_a_choice_among_epochs_announces_itself(clock, caplog, monkeypatch):

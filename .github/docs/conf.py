@@ -1,28 +1,44 @@
 """Configuration of the web site: ``python -m sphinx -W --keep-going .github/docs out/site``."""
 
+import contextlib
+import doctest
 import functools
 import importlib
 import inspect
+import io
+import json
 import os
 import re
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import latex2mathml.converter
+import matplotlib as mpl
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.pycode import ModuleAnalyzer
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode
+from sphinx.util.typing import stringify_annotation
 
 import imbtorch
+import imbtorch.lightning
 from imbtorch import Margins
+from imbtorch.counting import arguments
 from imbtorch.lightning.base import Callback
+from imbtorch.measures import shared
 from imbtorch.measures.traits import CATALOGUE
+from imbtorch.metrics import base as metrics_base
+from imbtorch.readings import resolving
 from imbtorch.suggestions import PUBLIC_MODULES, SYNONYMS
+
+mpl.use("Agg")
+imbtorch.lightning.TiesCheckpoint.__name__ = "ModelCheckpoint"  # the name that guides use has the page
 
 logger = logging.getLogger(__name__)
 
@@ -30,10 +46,10 @@ HERE = Path(__file__).resolve().parent
 
 project, author = "imbtorch", "the imbtorch developers"
 version = release = imbtorch.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 html_theme, html_title = "furo", f"imbtorch {release}"
 pygments_style = "tango"  # which colours the added lines of a diff, too
-html_static_path, html_css_files = ["static"], ["site.css"]
+html_static_path, html_css_files, html_js_files = ["static"], ["site.css"], ["copy.js"]
 smartquotes_action = "D"  # quotes stay as they are typed, in prose as in code
 html_search_scorer = str(HERE / "scorer.js")
 html_math_renderer = "mathml"
@@ -48,12 +64,14 @@ autodoc_default_options = {
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_inherit_docstrings = False
+python_display_short_literal_types = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 napoleon_custom_sections = [("Further arguments", "params_style"), ("Inputs of update", "params_style")]
 
 nitpicky = True  # every reference must resolve, those of signatures among them
 nitpick_ignore = [("py:class", "Axes"), ("py:class", "Figure")]  # of matplotlib, imported for type checkers alone
+nitpick_ignore_regex = [("py:class", "'.*'")]  # the values of a Literal
 if os.environ.get("IMBTORCH_DOCS_INVENTORIES"):  # links into other packages' sites, whose indices a network holds
     extensions.append("sphinx.ext.intersphinx")
     intersphinx_mapping = {
@@ -73,8 +91,14 @@ SHOWN = {
 }
 
 
+MEASURES = HERE.parents[1] / "imbtorch" / "measures" / "README.md"
+
+
 def relink(app: Sphinx, path: Path, page: str, text: list[str]) -> None:
-    """Point the relative links of an included file at the page that shows their target, or at the file itself."""
+    """Point the relative links of an included file at the page that shows their target, or at the file itself.
+
+    In the table of measures the names of functions and classes become links to their pages.
+    """
     folder = (HERE / path).resolve().parent
 
     def follow(link: re.Match[str]) -> str:
@@ -84,6 +108,10 @@ def relink(app: Sphinx, path: Path, page: str, text: list[str]) -> None:
         return f"](/{os.path.relpath(target, HERE)}{link[2]}" if target.is_file() else link[0]
 
     text[0] = re.sub(r"\]\(([^)\s#]+)((?:#[^)\s]*)?\))", follow, text[0])
+    if (HERE / path).resolve() == MEASURES:
+        names = r"^(\| [^|]* \| )`(\w+)` \| `(\w+)` \|"
+        links = r"\1{func}`~imbtorch.\2` | {class}`~imbtorch.\3` |"
+        text[0] = re.sub(names, links, text[0], flags=re.MULTILINE)
 
 
 # --- objects ----------------------------------------------------------------------------------------------------------
@@ -113,7 +141,7 @@ def replace_bases(app: Sphinx, name: str, value: type, options: object, bases: l
     bases[:] = shown_bases(value)
 
 
-OBJECTS: dict[str, list[tuple[str, str]]] = {}  # module -> page and public name of each object
+OBJECTS: dict[str, list[tuple[str, str, str]]] = {}  # module -> page, title and public name of each object
 
 
 def write_pages(app: Sphinx) -> None:
@@ -128,19 +156,23 @@ def write_pages(app: Sphinx) -> None:
                 if public is None:
                     continue
                 path = page.with_suffix("") / f"{name}.rst"
-                text = "\n".join([name, "=" * len(name), "", *documentation(module_name, name, public, value), ""])
+                title = public.removeprefix("imbtorch.") if public.endswith(f".{name}") else name
+                lines = [title, "=" * len(title), "", *documentation(module_name, name, public, value)]
+                if public.endswith(f".{name}"):
+                    lines += ["", *pictures(path, name, value), *see_also(name, value)]
+                text = "\n".join([*lines, ""])
                 path.parent.mkdir(exist_ok=True)
                 if not path.exists() or path.read_text(encoding="utf-8") != text:  # else it would be read again
                     path.write_text(text, encoding="utf-8")
                 written.add(path)
-                listed.append((path.relative_to(HERE).with_suffix("").as_posix(), public))
+                listed.append((path.relative_to(HERE).with_suffix("").as_posix(), title, public))
     for path in set((HERE / "api").glob("*/*.rst")) - written:
         path.unlink()
 
 
 def documentation(module: str, name: str, public: str, value: object) -> list[str]:
     """Return the autodoc directive of an object; a class shows what it inherits from private classes."""
-    lines = [f".. index:: {'; '.join(others)}", ""] if (others := synonyms(name)) else []
+    lines = [f".. index:: {', '.join(f'! {other}' for other in others)}", ""] if (others := synonyms(name)) else []
     if not public.endswith(f".{name}"):
         return [f"Another name of :class:`{public}`."]
     if inspect.isclass(value):
@@ -158,6 +190,87 @@ def documentation(module: str, name: str, public: str, value: object) -> list[st
     return lines
 
 
+GUIDES = {"guide": "Guide", "recipes": "Recipes", "trainers": "Recipes by tool"}  # pages with code, by their titles
+
+
+@functools.cache
+def sections() -> list[tuple[str, str, str, str]]:
+    """Return page, heading, anchor and code of each section of the guides."""
+    found = []
+    for source, page in SHOWN.items():
+        if page in GUIDES:
+            parts = re.split(r"^##+ (.*)$", source.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+            for heading, text in zip(parts[::2], parts[1::2], strict=True):
+                code = "\n".join(re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
+                found.append((page, heading, nodes.make_id(heading), code))
+    return found
+
+
+MOST_LINKS = 6  # of an object's page to sections that use it
+
+
+def partner(value: object) -> str | None:
+    """Return a link from the metric of a measure to its function, or the other way round; None for other objects."""
+    if inspect.isclass(value):
+        function = getattr(value, "measure", None)
+        return (
+            f"- :func:`{public_name(function)}`, the measure as a function of counts" if function in CATALOGUE else None
+        )
+    metrics = (getattr(imbtorch, name) for name in imbtorch.__all__)
+    found = next((each for each in metrics if inspect.isclass(each) and getattr(each, "measure", None) is value), None)
+    return f"- :class:`{public_name(found)}`, the measure as a metric" if found and callable(value) else None
+
+
+def see_also(name: str, value: object) -> list[str]:
+    """Return links to the function or the class of the same measure, and to sections whose code uses an object."""
+    used = re.compile(rf"\b{name}\(|\.{name}\b|import .*\b{name}\b")
+    lines = [link] if (link := partner(value)) else []
+    for page, heading, anchor, code in sections():
+        if used.search(code) and len(lines) < MOST_LINKS:
+            lines.append(f"- `{GUIDES[page]}: {heading} <../../{page}.html#{anchor}>`__")
+    return ["", ".. rubric:: See also", "", *lines] if lines else []
+
+
+@functools.cache
+def gallery() -> dict[str, tuple[str, str]]:
+    """Return the picture of the gallery and its description for each object that a caption begins with."""
+    text = (HERE.parents[1] / "examples" / "gallery.md").read_text(encoding="utf-8")
+    found = re.findall(r"!\[([^]]*)\]\(figures/(\w+)\.png\)\s+`(\w+)", text)
+    return {name: (file, described) for described, file, name in found}
+
+
+def pictures(path: Path, name: str, value: object) -> Iterator[str]:
+    """Yield a picture for the page of an object: that of the gallery, else what ``plot`` of its example draws."""
+    if name in gallery():
+        file, described = gallery()[name]
+        yield from ("", f".. image:: /../../examples/figures/{file}.png", f"   :alt: {described}")
+    elif inspect.isclass(value) and hasattr(value, "plot") and draw_example(path.with_suffix(".png"), value):
+        yield from ("", f".. image:: {path.stem}.png", "   :alt: What plot() draws for the example", "   :width: 24em")
+
+
+def draw_example(path: Path, value: type) -> bool:
+    """Run the example of a metric, and save what its ``plot`` draws; return whether there is a picture."""
+    from matplotlib import pyplot
+
+    if path.exists():
+        return True
+    names = {**vars(importlib.import_module(value.__module__)), "imbtorch": imbtorch}
+    source = "".join(example.source for example in doctest.DocTestParser().get_examples(value.__doc__ or ""))
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        exec(source, names)
+        metric = next((each for each in names.values() if type(each) is value), None)
+        if metric is None:
+            return False
+        metric.compute()
+        figure, _ = metric.plot()
+    path.parent.mkdir(exist_ok=True)
+    figure.set_size_inches(5, 3.2)
+    figure.savefig(path, dpi=110, bbox_inches="tight")
+    pyplot.close(figure)
+    return True
+
+
 def synonyms(name: str) -> list[str]:
     """Return the names by which readers may search a measure or its metric: keys, synonyms, and other packages'."""
     plain = name.lower().replace("_", "")
@@ -168,15 +281,14 @@ def synonyms(name: str) -> list[str]:
     return sorted({other for group in groups for other in group}.union(names) - {plain, name})
 
 
-def table_of_names(names: Iterable[tuple[str, str]]) -> list[str]:
-    """Return a table of public names and first sentences, given each name and its page."""
+def table_of_names(objects: Iterable[tuple[str, str, str]]) -> list[str]:
+    """Return a table of titles and first sentences, given the page, title and public name of each object."""
     lines = ["", ".. list-table::", "   :widths: 35 65", ""]
-    for public, page in names:
+    for page, title, public in objects:
         value = find(public)
         summary = " ".join((inspect.getdoc(value) or "").partition("\n\n")[0].split())
         first = re.split(r"(?<=[a-z)\]`])[.:;] |\.$", summary)[0]
-        shown = public.removeprefix("imbtorch.")
-        lines += [f"   * - :doc:`{shown} </{page}>`", f"     - {first if callable(value) else 'constant'}"]
+        lines += [f"   * - :doc:`{title} </{page}>`", f"     - {first if callable(value) else 'constant'}"]
     return lines
 
 
@@ -185,11 +297,11 @@ class AllNames(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Write a table for each module."""
-        pages = {page.rpartition("/")[2]: page for listed in OBJECTS.values() for page, _ in listed}
+        objects = {each[0].rpartition("/")[2]: each for listed in OBJECTS.values() for each in listed}
         lines: list[str] = []
         for module in PUBLIC_MODULES:
             names = sorted(importlib.import_module(module).__all__, key=str.lower)
-            lines += ["", f".. rubric:: {module}", *table_of_names((f"{module}.{name}", pages[name]) for name in names)]
+            lines += ["", f".. rubric:: {module}", *table_of_names(objects[name] for name in names)]
         return self.parse_text_to_nodes("\n".join(lines))
 
 
@@ -202,9 +314,9 @@ class PublicObjects(SphinxDirective):
         """Write a table of names and first sentences, and enter the pages into the table of contents."""
         if not OBJECTS[self.arguments[0]]:
             raise self.error(f"{self.arguments[0]} has no public object")
-        lines = table_of_names((public, page) for page, public in OBJECTS[self.arguments[0]])
+        lines = table_of_names(OBJECTS[self.arguments[0]])
         lines += ["", ".. toctree::", "   :hidden:", ""]
-        lines += [f"   /{page}" for page, _ in OBJECTS[self.arguments[0]]]
+        lines += [f"   /{page}" for page, *_ in OBJECTS[self.arguments[0]]]
         return self.parse_text_to_nodes("\n".join(lines))
 
 
@@ -222,6 +334,105 @@ def skip_member(app: Sphinx, what: str, name: str, value: object, skip: bool, op
     hook = module.startswith("imbtorch.lightning.") and hasattr(Callback, name)
     field = isinstance(value, type(Margins.actual))
     return True if field or hook or module.startswith("imbtorch.measures.") else None
+
+
+EXAMPLE = re.compile(r"``examples/([\w/]+?)(\.md|\.py)?``")
+
+
+def link_examples(app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]) -> None:
+    """Turn the names of pages and scripts below ``examples`` into links."""
+
+    def follow(found: re.Match[str]) -> str:
+        path = HERE.parents[1] / "examples" / found[1]
+        shown = SHOWN.get(path / "results.md" if path.is_dir() else path.with_suffix(".md"))
+        return f":doc:`examples/{found[1]}{found[2] or ''} </{shown}>`" if shown else found[0]
+
+    lines[:] = [EXAMPLE.sub(follow, line) for line in lines]
+
+
+ALIASES = {
+    name: stringify_annotation(getattr(module, name), "smart", short_literals=True)
+    for module, names in {
+        arguments: ("Task", "Layout", "Thresholds"),
+        metrics_base: ("OnInvalid",),
+        shared: ("Average",),
+        resolving: ("Measured",),
+    }.items()
+    for name in names
+}
+
+
+def show_aliases(app: Sphinx, what: str, name: str, *others: object) -> None:
+    """Show the values that an argument takes in place of the name of their type."""
+    hints = app.env.current_document.autodoc_annotations.get(name, {})
+    for argument, hint in hints.items():
+        shown = re.sub(rf"(?<![.\w])({'|'.join(ALIASES)})\b", lambda found: ALIASES[found[1]], hint)
+        if shown != hint:
+            shown = re.sub(r"Literal\[('\w+')\]", r"\1", shown)
+            hints[argument] = " | ".join(dict.fromkeys(shown.split(" | "))) if "[" not in shown else shown
+
+
+INTERNAL = {"sync_context", "add_listener", "remove_listener"}  # methods for other packages, listed last
+
+
+def arrange(app: Sphinx, doctree: nodes.document) -> None:
+    """Move methods that users do not call behind the others."""
+    for owner in doctree.findall(addnodes.desc_content):
+        last = [
+            node
+            for node in owner
+            if isinstance(node, addnodes.desc) and node[0].get("fullname", "").rpartition(".")[2] in INTERNAL
+        ]
+        for node in last:
+            owner.remove(node)
+        owner += last
+
+
+def let_break(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Let long names in tables break behind dots and underscores, and nowhere else."""
+    places: list[nodes.Element] = []
+    for table in doctree.findall(nodes.table):
+        places += table.findall(nodes.literal)
+        places += table.findall(nodes.reference)
+    for place in places:
+        for text in [*place.findall(nodes.Text)]:
+            parts = re.split(r"(?<=[._])(?=\w)", text)
+            if len(parts) > 1 and len(text) > 12:
+                pieces = [node for part in parts for node in (nodes.Text(part), nodes.raw("", "<wbr>", format="html"))]
+                text.parent.replace(text, pieces[:-1])
+
+
+def let_titles_break(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """Let a long title break behind dots and underscores and before capitals; lists and the search show it as it is."""
+
+    def broken(found: re.Match[str]) -> str:
+        return found[1] + re.sub(r"(?<=[._])(?=\w)|(?<=[a-z])(?=[A-Z])", "<wbr>", found[2])
+
+    context["body"] = re.sub(r"(<h1>)([^<]*)", broken, context.get("body", ""), count=1)
+
+
+def find_source(app: Sphinx, module: str) -> tuple[str, dict[str, tuple[str, int, int]]] | None:
+    """Find the source of ``ModelCheckpoint``, which its module holds under its other name."""
+    if module != imbtorch.lightning.ModelCheckpoint.__module__:
+        return None
+    analyzer = ModuleAnalyzer.for_module(module)
+    tags = analyzer.find_tags()
+    return analyzer.code, {name.replace("TiesCheckpoint", "ModelCheckpoint"): tag for name, tag in tags.items()}
+
+
+# --- search -----------------------------------------------------------------------------------------------------------
+
+SEARCHED: dict[str, list[str]] = json.loads((HERE / "searched.json").read_text(encoding="utf-8"))
+
+
+def enter_searched(app: Sphinx, doctree: nodes.document) -> None:
+    """Enter what readers type into the index, at the pages and sections that answer it."""
+    page = app.env.current_document.docname
+    for query, targets in SEARCHED.items():
+        for target in targets:
+            answer, _, anchor = target.partition("#")
+            if answer == page:
+                doctree.insert(0, addnodes.index(entries=[("single", query, anchor, "main", None)]))
 
 
 def undivided(app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]) -> None:
@@ -297,9 +508,12 @@ def check_public(app: Sphinx, env: BuildEnvironment) -> None:
 
 def show_math(self: Any, node: nodes.Element) -> None:
     """Write a formula as MathML, which browsers draw without a script or a network."""
-    block = isinstance(node, nodes.math_block)
-    formula = latex2mathml.converter.convert(node.astext(), display="block" if block else "inline")
-    self.body.append(f'<div class="formula">{formula}</div>' if block else formula)
+    if isinstance(node, nodes.math_block):  # parts that a space separates can stand below each other
+        parts = re.split(r"\\q?quad\b", node.astext())
+        formulas = [latex2mathml.converter.convert(part.strip(), display="block") for part in parts]
+        self.body.append(f'<div class="formula">{"".join(formulas)}</div>')
+    else:
+        self.body.append(latex2mathml.converter.convert(node.astext(), display="inline"))
     raise nodes.SkipNode
 
 
@@ -307,6 +521,13 @@ def setup(app: Sphinx) -> None:
     """Connect what is above."""
     app.connect("include-read", relink)
     app.connect("builder-inited", write_pages)
+    app.connect("autodoc-process-docstring", link_examples)
+    app.connect("autodoc-process-signature", show_aliases, priority=900)  # after the hints are recorded
+    app.connect("doctree-read", arrange)
+    app.connect("doctree-resolved", let_break)
+    app.connect("html-page-context", let_titles_break)
+    app.connect("viewcode-find-source", find_source)
+    app.connect("doctree-read", enter_searched)
     app.add_directive("public", PublicObjects)
     app.add_directive("all-names", AllNames)
     app.connect("autodoc-process-docstring", add_constructor, priority=390)  # before napoleon

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from imbtorch.compat import logged
+from imbtorch.compat import logged, rank_zero, warn_once
 from imbtorch.counts import check_choice
 from imbtorch.lightning.base import Callback
 from imbtorch.statistics.ties import TIES, Ties
@@ -41,6 +41,8 @@ class TieRule(_Base):
         super().__init__(*args, **kwargs)
         self.ties = ties
         self._stage, self._has_fitted = "", False
+        self._already_warned: set[str] = set()
+        self._of_validation = False  # whether a validation of this fit has measured the monitored value
         self._measured_step: int | None = None  # step of the weights whose monitored value was measured last
 
     @property
@@ -96,9 +98,18 @@ class TieRule(_Base):
             if self.state_key not in states and key in states and key not in attached:
                 states[self.state_key] = states[key]
 
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Warn of settings that save between validations, if the sanity check has measured the monitored value."""
+        super().on_train_start(trainer, pl_module)
+        self._warn_of_settings(trainer)
+
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Note whether this validation measured the monitored value, before Lightning may save the weights."""
         self._note_measured(trainer)
+        if self._stage == "fit" and self._measured_step == trainer.global_step:
+            self._of_validation = True
+            if not trainer.sanity_checking:  # which knows no training batches yet
+                self._warn_of_settings(trainer)
         super().on_validation_end(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
@@ -110,6 +121,32 @@ class TieRule(_Base):
         """Note the step of the present weights if the running loop has logged the monitored value."""
         if any(name == self.monitor and not result.has_reset for name, result in logged(trainer)):
             self._measured_step = trainer.global_step
+
+    def _warn_of_settings(self, trainer: Any) -> None:
+        """Warn of a setting by which weights that were not validated are saved with a value of validation."""
+        cause = self._saves_between_validations(trainer) if self._of_validation else ""
+        if cause:
+            self._warn_of_unvalidated(
+                f"saves between validations, by {cause}, and compares the value of the last validation again, so the "
+                f"best file may hold weights that were never validated; leave {cause.partition('=')[0]} out, and to "
+                "save more often add a second callback without monitor"
+            )
+
+    def _warn_of_unvalidated(self, text: str) -> None:
+        """Warn once on rank zero about files of weights that were not validated."""
+        if rank_zero():
+            warn_once(self._already_warned, "unvalidated", f"{type(self).__name__}(monitor={self.monitor!r}) {text}")
+
+    def _saves_between_validations(self, trainer: Any) -> str:
+        """Return the setting by which files are also saved between validations; empty if there is none."""
+        if self._every_n_train_steps:
+            return f"every_n_train_steps={self._every_n_train_steps}"
+        if self._train_time_interval is not None:
+            return f"train_time_interval={self._train_time_interval!r}"
+        every, interval = trainer.check_val_every_n_epoch, trainer.val_check_batch
+        at_end = interval == math.inf or trainer.num_training_batches % (interval or math.inf) == 0
+        validated = at_end and every and self._every_n_epochs % every == 0  # whether each saved epoch is, at its end
+        return "save_on_train_epoch_end=True" if self._save_on_train_epoch_end and not validated else ""
 
     def check_monitor_top_k(self, trainer: Any, current: Tensor | None = None) -> bool:
         """Return whether a value is among the best ``save_top_k``; a tie must be measured on the present weights."""
@@ -126,9 +163,15 @@ class TieRule(_Base):
         """Rank the checkpoints before the file, which holds the path of the best one, is written."""
         if filepath in self.best_k_models:
             saved = {filepath: self.best_k_models.pop(filepath)}
-            first = self.ties == "latest" and trainer.global_step == self._measured_step
+            measured = trainer.global_step == self._measured_step
+            first = self.ties == "latest" and measured
             self.best_k_models = saved | self.best_k_models if first else self.best_k_models | saved
             self._rank()
+            if self._of_validation and not measured and filepath == self.best_model_path:
+                self._warn_of_unvalidated(
+                    f"saves step {trainer.global_step} as the best, whose weights were not validated, with the value "
+                    "of the last validation; let the run end with an epoch that every_n_epochs saves"
+                )
         super()._save_checkpoint(trainer, filepath)
 
     def _rank(self) -> None:
@@ -150,16 +193,19 @@ def _with_ties(init: Callable[..., None]) -> inspect.Signature:
 class TiesCheckpoint(TieRule, LightningCheckpoint):
     """Drop-in replacement for Lightning's ``ModelCheckpoint`` that keeps the latest of tied epochs, not the earliest.
 
-    ``imbtorch.lightning.ModelCheckpoint`` is another name of it.
+    ``imbtorch.lightning.ModelCheckpoint`` and ``TiesCheckpoint`` are two names of this class.
 
     On a small validation set many epochs can have the same best value of a measure. On the test parts of 31 small
     tables (16 families), with an unweighted loss and right labels, the latest of them was better than the earliest by
     3.0 percentage points of balanced accuracy (95 % interval 1.3 to 4.3) and 5.6 of IAM (2.6 to 7.6). With class
     weights, or with wrong labels, the mean over four measures is inconclusive (``examples/monitor_study``).
 
-    A tie counts only if the value was measured on the weights that are saved. Between validations, for example with
-    ``every_n_train_steps``, Lightning compares the value of the last validation again: it ties with itself, and the
-    file of the validated weights stays.
+    A tie counts only if the value was measured on the weights that are saved. The best file then holds weights that
+    were validated with its value, unless Lightning also saves between validations and compares the last value again: by
+    ``every_n_train_steps``, ``train_time_interval``, or ``save_on_train_epoch_end=True`` with a last validation within
+    the epoch. A warning says so before training, or without a sanity check after the first validation. Leave these
+    settings out; to save more often, add a second callback without ``monitor``. With ``every_n_epochs`` a run that ends
+    within an epoch can also save such a value, and warns when it does.
 
     Everything else is Lightning's: arguments, ``save_top_k``, ``save_last``, both modes, several processes. Among the
     best ``save_top_k`` checkpoints ``best_model_path`` is the latest of tied ones, and of tied worst ones the earliest

@@ -205,7 +205,7 @@ class ValidationHistory:
             return None
         stacked = torch.stack([each for each in self.counts.values() if isinstance(each, Tensor)])
         generator = torch.Generator().manual_seed(0)
-        return posterior(column.measure, stacked, samples=draws, generator=generator, event_dims=stacked.ndim - 1)
+        return posterior(column.measure, stacked, draws=draws, generator=generator, event_dims=stacked.ndim - 1)
 
 
 class PackedCounts(Mapping[str, Counts]):

@@ -83,9 +83,13 @@ class LogitAdjustmentSweep(DecidingSweep):
     **Two classes.** Adjusting the logits of two classes is the same as moving the threshold. Use
     :class:`~imbtorch.ThresholdSweep`, which has finer steps, curves and promises.
 
+    **Clusters.** The visits of a patient or the pixels of an image resemble each other. The choice of ``tau``,
+    :meth:`gain` and the table always resample and hold out whole clusters, without an argument: ``update(...,
+    cluster=ids)`` takes the id of each sample's cluster, and without ids each sample, with its positions, is a cluster.
+
     **Accuracy and memory.** Scores are shifted in float64 (float32 on devices without it); of tied classes the one with
     the lowest index wins. Counts are exact, and one ``all_reduce`` sums them over processes. The state holds, for each
-    of 64 buckets of samples and each ``tau``, twice the number of classes: 42 MB for 1,000 classes, .4 MB for 10. An
+    of 64 buckets of clusters and each ``tau``, twice the number of classes: 42 MB for 1,000 classes, .4 MB for 10. An
     update takes as long as one argmax for each ``tau``.
 
     Args:

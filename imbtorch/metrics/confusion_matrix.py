@@ -299,7 +299,7 @@ class ConfusionMatrixMetric(LocalCounts):
     def interval(
         self,
         method: Literal["posterior", "bootstrap"] = "posterior",
-        samples: int = 10_000,
+        draws: int = 10_000,
         level: float = 0.95,
         generator: torch.Generator | None = None,
         clusters: bool | None = None,
@@ -312,7 +312,7 @@ class ConfusionMatrixMetric(LocalCounts):
         Args:
             method: :func:`imbtorch.statistics.posterior` or :func:`imbtorch.statistics.bootstrap` of independent
                 samples.
-            samples: number of draws.
+            draws: number of draws.
             level: probability that the interval holds.
             generator: source of randomness, on the CPU.
             clusters: True to resample clusters, which needs a metric with ``clusters=True``; False to take all samples
@@ -354,9 +354,9 @@ class ConfusionMatrixMetric(LocalCounts):
         own = type(self).evaluate is not ConfusionMatrixMetric.evaluate
         measure = self.evaluate if own else self._measure  # it tells posterior and bootstrap if margins suffice
         if buckets is not None:
-            found = resample_buckets({"": measure}, buckets, samples=samples, level=level, generator=generator)
+            found = resample_buckets({"": measure}, buckets, draws=draws, level=level, generator=generator)
             return found[""]
-        return draw(measure, counts, samples=samples, level=level, generator=generator, event_dims=counts.ndim)
+        return draw(measure, counts, draws=draws, level=level, generator=generator, event_dims=counts.ndim)
 
     def _shown_arguments(self) -> dict[str, Any]:
         shown = super()._shown_arguments() | self.measure_arguments

@@ -388,7 +388,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         level: float = 0.95,
         generator: torch.Generator | None = None,
         clusters: bool | None = None,
-        samples: int = 10_000,
+        draws: int = 10_000,
     ) -> Interval:
         """Compute the interval of a value from the counts of all processes (a collective step).
 
@@ -403,7 +403,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             generator: source of randomness, on the CPU; by default torch's.
             clusters: True to resample clusters, False to treat samples as independent; by default
                 :meth:`ReportResult.interval` decides.
-            samples: number of draws.
+            draws: number of draws.
 
         Raises:
             ValueError: as :meth:`ReportResult.interval`.
@@ -421,7 +421,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
                 self._report_problems(self._counting.faults(state), sums(at.counts).actual, self._prevalence)
                 found = ReportResult({}, at, self._settings)
                 found._warn_with(self._already_warned)
-        return found.interval(short, level=level, generator=generator, clusters=clusters, samples=samples)
+        return found.interval(short, level=level, generator=generator, clusters=clusters, draws=draws)
 
     def _label(self, index: int) -> str:
         return self.class_names[index]

@@ -147,7 +147,7 @@ class ReportResult(Result):
         level: float = 0.95,
         generator: torch.Generator | None = None,
         clusters: bool | None = None,
-        samples: int = 10_000,
+        draws: int = 10_000,
     ) -> Interval:
         """Compute the interval of a value.
 
@@ -162,7 +162,7 @@ class ReportResult(Result):
                 ``clusters=True``; False to treat all samples as independent (:func:`imbtorch.statistics.posterior`). By
                 default clusters are resampled if the report has them, except for values of a single label while each of
                 its samples is a cluster of its own.
-            samples: number of draws.
+            draws: number of draws.
 
         Raises:
             ValueError: for an unknown name, a minimum over classes or groups, a value that depends on classes without
@@ -185,7 +185,7 @@ class ReportResult(Result):
         at = self._at.whole
         counts = confusion_counts(at.counts)
         interval = self._settings.intervals(
-            at, [row], group, clusters=clusters, samples=samples, level=level, generator=generator
+            at, [row], group, clusters=clusters, draws=draws, level=level, generator=generator
         )[row]
         if bool(interval.low.isnan()):
             cause = "it depends on classes without targets; count samples of every class"

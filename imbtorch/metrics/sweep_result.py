@@ -497,7 +497,7 @@ class SweepResult(Result):
         """Compute the interval of each label that has targets of both classes."""
         unknown = self._of_one_class(self._countable(what, level, generator))
         if self._buckets is not None:
-            unknown |= torch.tensor([len(filled(each)) < 2 for each in self._parts()])
+            unknown |= torch.tensor([len(filled(each)) < 2 for each in self._parts()], device="cpu")
         nan = torch.tensor(torch.nan, dtype=torch.float64)
         parts = [
             Interval(nan, nan, nan, level, "") if unknown[index] else of_label(index, each, level, generator)
@@ -517,7 +517,7 @@ class SweepResult(Result):
         measure = settings.measure if shares is None else AtPrevalence(settings.measure, shares)
         corrected = self._held_out(index, histogram, generator)
         if histogram.ndim == 3:
-            options: Any = {"samples": DRAWS, "level": level, "generator": generator}
+            options: Any = {"draws": DRAWS, "level": level, "generator": generator}
             found = resample_buckets({"": measure}, corrected.counts, **options)[""]
             return replace(found, method=f"held-out buckets, {found.method}" + self._held_text(index, corrected))
         whole, thresholds = settings.grid(histogram)

@@ -22,7 +22,7 @@ def resample_buckets(
     measures: Mapping[str, Measure],
     buckets: Tensor,
     *,
-    samples: int,
+    draws: int,
     level: float,
     generator: torch.Generator | None,
 ) -> dict[str, Interval]:
@@ -31,7 +31,7 @@ def resample_buckets(
     Args:
         measures: name -> function of counts ``[..., K, K]``, for labels ``[..., L, 2, 2]``.
         buckets: counts of each bucket, ``[B, K, K]`` or ``[B, L, 2, 2]``; they need not be whole.
-        samples: number of resamples.
+        draws: number of resamples.
         level: probability that the intervals hold.
         generator: source of randomness.
     """
@@ -40,7 +40,7 @@ def resample_buckets(
         estimates = {name: values(each, filled.sum(0).double(), dims) for name, each in measures.items()}
         unknown = {name: torch.full_like(each, torch.nan) for name, each in estimates.items()}
         return {name: Interval(estimates[name], nan, nan, level, ONE_BUCKET) for name, nan in unknown.items()}
-    found = of_clusters(measures, filled.double(), samples, level, generator, False, dims)
+    found = of_clusters(measures, filled.double(), draws, level, generator, False, dims)
     method = f"cluster bootstrap of {len(filled)} buckets"
 
     def of_buckets(text: str) -> str:

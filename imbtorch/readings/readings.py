@@ -187,7 +187,7 @@ class Readings:
         if not rows:
             return []
         generator = torch.Generator().manual_seed(0)
-        drawn = self.intervals(at, rows, group, samples=DRAWS, level=LEVEL, generator=generator)
+        drawn = self.intervals(at, rows, group, draws=DRAWS, level=LEVEL, generator=generator)
         return [bound for each in drawn.values() for bound in (each.low, each.high)]
 
     def baseline(self, at: Snapshot) -> tuple[str, dict[str, float]]:
@@ -211,7 +211,7 @@ class Readings:
         group: int | None = None,
         *,
         clusters: bool | None = None,
-        samples: int,
+        draws: int,
         level: float,
         generator: torch.Generator | None,
     ) -> dict[Row, Interval]:
@@ -225,7 +225,7 @@ class Readings:
             rows: rows of :attr:`values`.
             group: index of a group of samples; None for all samples.
             clusters: True to resample buckets for all values, False for none; by default as above.
-            samples: number of draws.
+            draws: number of draws.
             level: probability that the intervals hold.
             generator: source of randomness, on the CPU.
         """
@@ -236,11 +236,11 @@ class Readings:
         if alone:
             dims = counts.ndim
             drawn = posterior(
-                self._at_once(alone, at), counts, samples=samples, level=level, generator=generator, event_dims=dims
+                self._at_once(alone, at), counts, draws=draws, level=level, generator=generator, event_dims=dims
             )
         if buckets is not None and len(alone) < len(rows):
             measures = self._at_once([row for row in rows if row not in alone], at)
-            drawn |= resample_buckets(measures, buckets, samples=samples, level=level, generator=generator)
+            drawn |= resample_buckets(measures, buckets, draws=draws, level=level, generator=generator)
         found = {}
         for row in rows:
             interval, place = drawn[_key(row)], self.values[row].place

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.counts import CountedMargins, Margins, Measure, evaluated, ratio
+from imbtorch.statistics.comparisons import AGREE, DIFFER
 from imbtorch.statistics.draws import clusters_drawn, gammas, pooled_recall
 from imbtorch.statistics.intervals import Interval, quantiles, stretch
 from imbtorch.statistics.thresholds import InfeasibleError, Limits, infeasible
@@ -219,7 +220,10 @@ class Adjustments:
         for shift in (2 * (seen - drawn.mean()), estimate - seen):  # of small classes, and of the choice
             low, high = torch.minimum(low, low + shift), torch.maximum(high, high + shift)
         low, high = torch.minimum(low, estimate), torch.maximum(high, estimate)
-        return Interval(estimate, low, high, level, "range of resampled buckets and pseudo-samples")
+        method, blind = "range of resampled buckets and pseudo-samples", int(_without_hits(pooled).sum())
+        if blind and index != self.plain:
+            method += f"; no sample of {'the rarest class' if blind == 1 else f'the {blind} rarest classes'} is right"
+        return Interval(estimate, low, high, level, method)
 
 
 def _with_prior(parts: Tensor, pooled: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -227,7 +231,9 @@ def _with_prior(parts: Tensor, pooled: Tensor, generator: torch.Generator | None
 
     Resamples cannot show a changed decision that no sample of a class has. The pseudo-sample is that of the pooled
     prior of :func:`imbtorch.statistics.posterior`, for each rule independently: it is right with the mean recall of the
-    rule, and if it is wrong, it is predicted as another class, drawn at random.
+    rule, and if it is wrong, it is predicted as another class, drawn at random. The mean says nothing of classes
+    without hits that are rarer than every class with hits; they have the prior of
+    :func:`imbtorch.statistics.paired_compare`.
 
     Args:
         parts: float64 ``[S, 5, K]`` hits and predictions of the chosen rule, those of the plain rule, and targets.
@@ -240,7 +246,9 @@ def _with_prior(parts: Tensor, pooled: Tensor, generator: torch.Generator | None
     hits, chosen, plain_hits, plain, targets = parts.unbind(-2)
     right, plain_right = (pooled_recall(pooled[place], pooled[4]) for place in (0, 2))
     shares = torch.cat((right * plain_right, right * (1 - plain_right), (1 - right) * plain_right))
-    shares = torch.cat((shares, 1 - shares.sum(0, keepdim=True))).unsqueeze(-1) * (pooled[4] > 0)
+    shares = torch.cat((shares, 1 - shares.sum(0, keepdim=True))).unsqueeze(-1)
+    unlike = torch.tensor([AGREE, DIFFER, DIFFER, AGREE], dtype=torch.float64).unsqueeze(-1)
+    shares = torch.where(_without_hits(pooled), unlike, shares) * (pooled[4] > 0)
     both, gained, lost, neither = gammas(shares.flatten(), len(parts), generator).T.reshape(-1, 4, size).unbind(1)
     others = occurs.double() * (1 - torch.eye(size, dtype=torch.float64))
     column = torch.multinomial(others, len(parts), True, generator=generator).T
@@ -254,6 +262,12 @@ def _with_prior(parts: Tensor, pooled: Tensor, generator: torch.Generator | None
 
     after = rule(hits, chosen, both + gained, lost + neither)
     return torch.stack((*after, *rule(plain_hits, plain, both + lost, gained + neither), targets), -2)
+
+
+def _without_hits(pooled: Tensor) -> Tensor:
+    """Return which classes have samples, none of them right, and fewer than every class with hits, bools ``[K]``."""
+    hits, targets = pooled[0] + pooled[2], pooled[4]
+    return (targets > 0) & (targets < torch.where(hits > 0, targets, torch.inf).min())
 
 
 def summed(buckets: Margins) -> Margins:

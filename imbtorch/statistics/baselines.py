@@ -129,7 +129,7 @@ def beats_baseline(
     counts: Tensor,
     *,
     higher_is_better: bool | None = None,
-    samples: int = 10_000,
+    draws: int = 10_000,
     generator: torch.Generator | None = None,
 ) -> Tensor:
     """Compute the probability that a classifier is better than the best baseline, given these counts.
@@ -148,7 +148,7 @@ def beats_baseline(
             value ``[...]``; those of this package mean what their names mean.
         counts: ``[..., K, K]`` counts, not rates. Many classes take long: K + 2 values for each draw.
         higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it.
-        samples: number of draws.
+        draws: number of draws.
         generator: source of randomness, on the CPU; by default torch's.
 
     Returns:
@@ -169,9 +169,9 @@ def beats_baseline(
     def lead(drawn: Tensor) -> Tensor:
         return sign * evaluated(called, drawn) - _best_baseline(called, drawn, sign)
 
-    draws = posterior(lead, counts, samples=samples, generator=generator, draws=True).draws
-    assert draws is not None
-    return torch.where(draws.isnan(), draws, (draws > 0).to(draws)).nanmean(0)
+    leads = posterior(lead, counts, draws=draws, generator=generator, keep_draws=True).draws
+    assert leads is not None
+    return torch.where(leads.isnan(), leads, (leads > 0).to(leads)).nanmean(0)
 
 
 def _best_baseline(measure: Measure, counts: Counts, sign: float) -> Tensor:

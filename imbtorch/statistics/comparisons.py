@@ -27,9 +27,11 @@ from imbtorch.statistics.intervals import (
     quantiles,
     values,
 )
+from imbtorch.statistics.paired_scores import SCORE_MEASURES, compare_areas, compare_average_precisions, of_scores
+from imbtorch.statistics.special import normal_quantile
 from imbtorch.waiting import announced
 
-__all__ = ["Comparison", "compare", "paired_compare"]
+__all__ = ["AGREE", "DIFFER", "Comparison", "compare", "paired_compare"]
 
 AGREE, DIFFER = 0.25, 0.5  # prior, in samples, of outcomes with both models right or both wrong, and with one right
 POSITIONS = (
@@ -84,7 +86,7 @@ def compare(
     *,
     higher_is_better: bool | None = None,
     prior: Prior = "auto",
-    samples: int = 10_000,
+    draws: int = 10_000,
     level: float = 0.95,
     generator: torch.Generator | None = None,
     event_dims: int = 2,
@@ -107,7 +109,7 @@ def compare(
         counts_b: ``[..., K, K]`` counts of model b.
         higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it.
         prior: prior of both models, as in :func:`posterior`.
-        samples: number of draws.
+        draws: number of draws.
         level: probability that the interval of the difference holds, in (0, 1).
         generator: source of randomness, on the CPU; by default torch's.
         event_dims: number of event dimensions, as in :func:`posterior`.
@@ -131,7 +133,7 @@ def compare(
     called = measures_of_counts(measure, counts_a, event_dims)[""]
     better = direction_of(called, higher_is_better)
     a, b = (
-        posterior(called, counts, prior, samples, level, generator, True, event_dims, totals=totals)
+        posterior(called, counts, prior, draws, level, generator, True, event_dims, totals=totals)
         for counts in (counts_a, counts_b)
     )
     assert a.draws is not None
@@ -147,10 +149,10 @@ def paired_compare(
     preds_a: Tensor,
     preds_b: Tensor,
     target: Tensor,
-    num_classes: int,
+    num_classes: int | None = None,
     *,
     higher_is_better: bool | None = None,
-    samples: int = 10_000,
+    draws: int = 10_000,
     level: float = 0.95,
     generator: torch.Generator | None = None,
     totals: Totals = "drawn",
@@ -185,17 +187,25 @@ def paired_compare(
     of a class then count as many samples as those of its clusters are worth: n_i is the smaller effective number of the
     samples that only a, and that only b, predicts right, each as for ``clusters=True`` in
     :func:`imbtorch.statistics.bootstrap`, and the number of clusters if there are none. Drawn class totals are those of
-    clusters with random weights (Bayesian bootstrap). ``examples/coverage.md`` has the coverage.
+    clusters with random weights (Bayesian bootstrap). Simulated (``examples/coverage.md``: 10 to 100 clusters of 10 or
+    20 equal, correlated or independent samples), the interval covered the true difference in .91 to 1.0 of sets, and
+    without ids in .08 to .67 if samples were equal and models differed. With ten clusters it is wide, seven times as
+    wide as needed in the worst case, a class that two or three of them hold. The probability is then too high by up to
+    .23 (said .72, true .49).
+
+    **Scores.** ``"auc"`` and ``"average_precision"`` compare the scores of two models for class 1, ``[N]`` each. The
+    interval of the AUC combines those of both areas with DeLong's correlation (MOVER); that of the average precision
+    holds percentiles over resamples of the samples of each class.
 
     Args:
-        measure: name in the catalogue, averaged as in a report (of two classes, recall is that of the positive class),
-            or function of counts, as in :func:`imbtorch.statistics.posterior`.
-        preds_a: ``[N, ...]`` class indices predicted by model a.
-        preds_b: ``[N, ...]`` class indices predicted by model b.
-        target: ``[N, ...]`` class indices.
-        num_classes: number of classes K.
+        measure: name in the catalogue, averaged as in a report (of two classes, recall is that of the positive class);
+            function of counts, as in :func:`imbtorch.statistics.posterior`; or ``"auc"`` or ``"average_precision"``.
+        preds_a: ``[N, ...]`` class indices predicted by model a, or ``[N]`` scores.
+        preds_b: ``[N, ...]`` class indices predicted by model b, or ``[N]`` scores.
+        target: ``[N, ...]`` class indices; ``[N]`` of 0 and 1 for scores.
+        num_classes: number of classes K; left out for scores.
         higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it.
-        samples: number of draws.
+        draws: number of draws.
         level: probability that the interval of the difference holds, in (0, 1).
         generator: source of randomness, on the CPU; by default torch's.
         totals: ``"drawn"`` or ``"fixed"`` class totals, as in :func:`imbtorch.statistics.posterior`.
@@ -223,9 +233,15 @@ def paired_compare(
     balanced_accuracy, a - b: 0.250 [0.052, 0.421] (95 % paired posterior); a is better with probability
       0.993
     """
-    check_draws(samples, level, generator)
+    check_draws(draws, level, generator)
     check_choice("totals", totals, get_args(Totals))
     check_choice("prior", prior, get_args(PairedPrior))
+    if isinstance(measure, str) and measure in SCORE_MEASURES:
+        if cluster is not None:
+            raise ValueError(f"cluster must be left out for {measure!r}, whose samples must be independent")
+        return _of_scores(measure, preds_a, preds_b, target, draws, level, generator)
+    if num_classes is None:
+        raise ValueError("num_classes must be the number of classes")
     for name, labels in (("preds_a", preds_a), ("preds_b", preds_b), ("target", target)):
         check_class_indices(name, labels, predicted=name != "target")
     preds_a, preds_b, target = map(integers, (preds_a, preds_b, target))
@@ -252,8 +268,8 @@ def paired_compare(
         return values(called, of_a) - values(called, of_b)
 
     estimate = difference(*(each[0] for each in pairs.counted()))
-    sizes: Iterable[int] = chunks(samples, max(2 * num_classes**2, len(pairs.times)), target.device)
-    sizes = announced(sizes, samples, "a paired comparison", "fewer samples= shorten it")
+    sizes: Iterable[int] = chunks(draws, max(2 * num_classes**2, len(pairs.times)), target.device)
+    sizes = announced(sizes, draws, "a paired comparison", "fewer draws= shorten it")
     parts, apart = [], []
     for size in sizes:
         of_a, of_b = pairs.draw(size, generator, totals)
@@ -266,6 +282,28 @@ def paired_compare(
     ends = [wider * (end - drawn.mean(0)) for end in quantiles(drawn, level)]
     method = "paired posterior" if pairs.clusters is None else f"paired posterior of {len(pairs.clusters)} clusters"
     return _comparison(estimate, drawn, (ends[0], ends[1]), level, method, better, called)
+
+
+def _of_scores(
+    measure: str,
+    preds_a: Tensor,
+    preds_b: Tensor,
+    target: Tensor,
+    draws: int,
+    level: float,
+    generator: torch.Generator | None,
+) -> Comparison:
+    """Compare the scores of two models."""
+    found = of_scores(preds_a, preds_b, target)
+    if measure == "auc":
+        interval = compare_areas(*found, level)
+        spread = (interval.high - interval.low) / 2 / normal_quantile(level)
+        chance = torch.special.ndtr(ratio(interval.estimate, spread))
+    else:
+        interval = compare_average_precisions(*found, draws, level, generator)
+        assert interval.draws is not None
+        chance = (interval.draws > 0).double().mean() + (interval.draws == 0).double().mean() / 2
+    return Comparison(interval, chance, measure)
 
 
 class _Pairs:

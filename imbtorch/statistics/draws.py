@@ -456,7 +456,7 @@ def clusters_drawn(
     number = counts.shape[-event_dims - 1]
     flat = counts.reshape(-1, number, event.numel())
     sizes = chunks(samples, len(flat) * max(event.numel(), number), counts.device)
-    for some in announced(sizes, samples, "a cluster bootstrap", "fewer samples= shorten it"):
+    for some in announced(sizes, samples, "a cluster bootstrap", "fewer draws= shorten it"):
         chosen = torch.randint(number, (some, len(flat), number), device=counts.device, generator=generator)
         times = counts.new_zeros(some, len(flat), number)
         times.scatter_add_(-1, chosen, torch.ones_like(times))

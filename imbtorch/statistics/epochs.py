@@ -154,7 +154,7 @@ def select_epoch(
     predictions: Tensor | Mapping[str, Tensor], target: Tensor, measure: Measured, *,
     num_classes: int | None = ...,
     higher_is_better: bool | Mapping[str, bool] | None = ..., ties: Ties = ...,
-    repeats: int = ..., samples: int | None = ..., level: float = ..., generator: torch.Generator | None = ...,
+    repeats: int = ..., draws: int | None = ..., level: float = ..., generator: torch.Generator | None = ...,
     positions: Tensor | None = ..., sum_counts: SumCounts | None = ..., cluster: Tensor | None = ...
 ) -> ChosenEpoch: ...
 @overload
@@ -162,7 +162,7 @@ def select_epoch(
     predictions: Tensor | Mapping[str, Tensor], target: Tensor, measure: Mapping[str, Measured], *,
     num_classes: int | None = ...,
     higher_is_better: bool | Mapping[str, bool] | None = ..., ties: Ties = ...,
-    repeats: int = ..., samples: int | None = ..., level: float = ..., generator: torch.Generator | None = ...,
+    repeats: int = ..., draws: int | None = ..., level: float = ..., generator: torch.Generator | None = ...,
     positions: Tensor | None = ..., sum_counts: SumCounts | None = ..., cluster: Tensor | None = ...
 ) -> dict[str, ChosenEpoch]: ...
 # fmt: on
@@ -176,7 +176,7 @@ def select_epoch(
     higher_is_better: bool | Mapping[str, bool] | None = None,
     ties: Ties = "latest",
     repeats: int = 100,
-    samples: int | None = None,
+    draws: int | None = None,
     level: float = 0.95,
     generator: torch.Generator | None = None,
     positions: Tensor | None = None,
@@ -232,7 +232,10 @@ def select_epoch(
     **Clusters.** Samples that resemble each other, such as the visits of a patient, need ``cluster=ids``: visits of one
     patient in both halves would let the one half know the other. Halves then consist of whole clusters, and the
     interval resamples 64 buckets of clusters, as in a report with ``clusters=True``; its bounds are nan if all clusters
-    fall into one bucket. ``examples/coverage.md`` has the coverage.
+    fall into one bucket. Simulated (``examples/coverage.md``: 30 epochs, 10 to 100 clusters of 10 or 20 equal or
+    correlated samples), the interval covered the true value in .91 to 1.0 of sets, except .87 for balanced accuracy of
+    50 clusters of one class each, with equal samples; without ids in .36 or fewer if samples were equal. The best epoch
+    was among the indistinguishable ones in .78 to 1.0, and the shortfall held in all.
 
     **Several processes.** Each process passes its own samples, with their ``positions`` or clusters if there are any,
     and its own ``generator``; all other arguments are equal. With ``positions`` or ``cluster`` the generators of all
@@ -260,7 +263,7 @@ def select_epoch(
             and in each half. Epochs that differ on all samples can still tie within a half, so the corrected value
             and the stability depend on this rule even if no epoch ties with the kept one.
         repeats: number of times that the samples are divided into halves, 100 by default and at least 2.
-        samples: number of draws for the interval; by default 10,000 for up to 31 classes, fewer for more classes, but
+        draws: number of draws for the interval; by default 10,000 for up to 31 classes, fewer for more classes, but
             at least 100.
         level: probability that the interval holds, that the truly best epoch is among the indistinguishable ones, and
             that the shortfall holds; .95 by default.
@@ -301,7 +304,7 @@ def select_epoch(
     check_choice("ties", ties, TIES)
     if whole_number("repeats", repeats) < 2:
         raise ValueError(f"repeats must be at least 2, got {repeats!r}")
-    check_draws(2 if samples is None else samples, level, generator)
+    check_draws(2 if draws is None else draws, level, generator)
     given = measure if isinstance(measure, Mapping) else {"": measure}
     if not given:
         raise ValueError("measure is an empty dict; give at least one measure")
@@ -316,7 +319,7 @@ def select_epoch(
         ways = {name: _Way.of(held, layout, measures[name], directions[name], ties) for name in group}
         epochs, times = _affordable(ways, layout, repeats)
         for name, halves in _halved(held, layout, ways, epochs, times, generator).items():
-            choice = _chosen(held, layout, ways[name], halves, samples, level, generator)
+            choice = _chosen(held, layout, ways[name], halves, draws, level, generator)
             found[name] = replace(choice, names=names, measure=measure_text(measures[name]))
     return {name: found[name] for name in measures} if isinstance(measure, Mapping) else found[""]
 
@@ -456,7 +459,7 @@ def _chosen(
     layout: CellOrder,
     way: _Way,
     halves: _Halves,
-    samples: int | None,
+    draws: int | None,
     level: float,
     generator: torch.Generator | None,
 ) -> ChosenEpoch:
@@ -469,13 +472,13 @@ def _chosen(
     sparse = _sparse_classes(way.measure, counts * ratio(worth, counts.sum(-1)).unsqueeze(-1))
     interval = None
     if not sparse:
-        draws = samples or max(200 if layout.margins else 100, min(10_000, DRAWN_CELLS // size**2))
+        draws = draws or max(200 if layout.margins else 100, min(10_000, DRAWN_CELLS // size**2))
         if held.clusters is None:
-            interval = posterior(way.measure, counts, samples=draws, level=level, generator=generator)
+            interval = posterior(way.measure, counts, draws=draws, level=level, generator=generator)
             # counts are not whole, because they are means over halves, which the name of the method need not say
             interval = replace(interval, method="posterior")
         else:
-            of_buckets = resample_buckets({"": way.measure}, buckets, samples=draws, level=level, generator=generator)
+            of_buckets = resample_buckets({"": way.measure}, buckets, draws=draws, level=level, generator=generator)
             interval = of_buckets[""]
         # the kept epoch may be truly better than the others, which halves cannot tell
         own = interval.low.new_tensor(way.sign * way.values[way.kept].item())

@@ -62,7 +62,7 @@ LEAST_FREEDOM = 8  # degrees of freedom of Student's t for means over classes
 TOLD = 0.05  # bias from which texts name it: some 30 samples a class, for IAM
 LARGE = 3  # times the mean size of clusters from which a text names the largest: nearly all misses in heavy tails
 SIMULATED = 200  # test sets from which the bias of an average is estimated
-FASTER = "fewer samples=, measures or classes shorten it (2,000 draws move a bound by some 2 % of the width)"
+FASTER = "fewer draws=, measures or classes shorten it (2,000 draws move a bound by some 2 % of the width)"
 
 
 @dataclass(frozen=True)
@@ -118,13 +118,13 @@ def interval_texts(interval: Interval) -> list[str]:
 # fmt: off
 @overload
 def posterior(
-    measure: Measured, counts: Tensor, prior: Prior = ..., samples: int = ..., level: float = ...,
-    generator: torch.Generator | None = ..., draws: bool = ..., event_dims: int = ..., *, totals: Totals = ...
+    measure: Measured, counts: Tensor, prior: Prior = ..., draws: int = ..., level: float = ...,
+    generator: torch.Generator | None = ..., keep_draws: bool = ..., event_dims: int = ..., *, totals: Totals = ...
 ) -> Interval: ...
 @overload
 def posterior(
-    measure: Mapping[str, Measured], counts: Tensor, prior: Prior = ..., samples: int = ..., level: float = ...,
-    generator: torch.Generator | None = ..., draws: bool = ..., event_dims: int = ..., *, totals: Totals = ...
+    measure: Mapping[str, Measured], counts: Tensor, prior: Prior = ..., draws: int = ..., level: float = ...,
+    generator: torch.Generator | None = ..., keep_draws: bool = ..., event_dims: int = ..., *, totals: Totals = ...
 ) -> dict[str, Interval]: ...
 # fmt: on
 @computed_on_cpu
@@ -132,10 +132,10 @@ def posterior(
     measure: Measured | Mapping[str, Measured],
     counts: Tensor,
     prior: Prior = "auto",
-    samples: int = 10_000,
+    draws: int = 10_000,
     level: float = 0.95,
     generator: torch.Generator | None = None,
-    draws: bool = False,
+    keep_draws: bool = False,
     event_dims: int = 2,
     *,
     totals: Totals = "drawn",
@@ -219,10 +219,10 @@ def posterior(
             ``needs_matrix`` is False, get margins, which is many times as fast.
         counts: ``[..., K, K]`` counts, not rates; they need not be whole.
         prior: name of a prior, or pseudo-counts, as above.
-        samples: number of draws.
+        draws: number of draws.
         level: probability that the interval holds, in (0, 1).
         generator: source of randomness, on the CPU; by default torch's.
-        draws: keep the values of the draws.
+        keep_draws: keep the values of the draws.
         event_dims: number of last dimensions of the counts that one value is made of: 2 for a matrix, 3 for a measure
             that computes one value from all labels of ``[..., L, 2, 2]``.
         totals: ``"drawn"`` or ``"fixed"`` class totals, as above.
@@ -242,12 +242,13 @@ def posterior(
     >>> print(posterior(balanced_accuracy, torch.tensor([[90, 10], [1, 9]]), generator=generator))
     balanced_accuracy 0.900 [0.754, 0.952] (95 % posterior)
     """
-    check_draws(samples, level, generator)
+    check_draws(draws, level, generator)
     check_choice("totals", totals, get_args(Totals))
     wide = checked_counts(counts, event_dims)
     checked_prior(prior, wide.shape[-1])
     measures = measures_of_counts(measure, wide, event_dims)
-    found = _drawn(measures, wide, CountsPosterior(wide, prior, totals), samples, level, generator, draws, event_dims)
+    source = CountsPosterior(wide, prior, totals)
+    found = _drawn(measures, wide, source, (wide, totals), draws, level, generator, keep_draws, event_dims)
     return _named(found, measures, measure)
 
 
@@ -266,24 +267,25 @@ def _drawn(
     measures: Mapping[str, Measure],
     counts: Tensor,
     source: CountsPosterior,
-    samples: int,
+    independent: tuple[Tensor, Totals],
+    draws: int,
     level: float,
     generator: torch.Generator | None,
-    draws: bool,
+    keep_draws: bool,
     event_dims: int,
 ) -> dict[str, Interval]:
-    """Compute intervals from draws of a posterior of the counts."""
+    """Compute intervals from draws of a posterior; the bias is that of test sets like ``independent`` counts."""
     measured = {name: _Measured(each, counts, event_dims) for name, each in measures.items()}
-    at_mean, recalls = _evaluate(list(measured.values()), source, samples, generator)
+    at_mean, recalls = _evaluate(list(measured.values()), source, draws, generator)
     if recalls is not None and event_dims == 2:
         averages = [
             each for each in measured.values() if each.kind == "average" and reads_margins(each.measure, counts)
         ]
         several = (counts.sum(-1) > 0).sum(-1) > 2  # two classes have another prior
-        biases = simulated_bias([each.measure for each in averages], counts, source.totals)
+        biases = simulated_bias([each.measure for each in averages], *independent)
         for each, bias in zip(averages, biases, strict=True):
             each.bias = torch.where(several, bias, 0.0)
-    return {name: each.interval(counts, at_mean, recalls, level, draws) for name, each in measured.items()}
+    return {name: each.interval(counts, at_mean, recalls, level, keep_draws) for name, each in measured.items()}
 
 
 class _Measured:
@@ -302,7 +304,7 @@ class _Measured:
         return values(self.measure, counts, self.event_dims)
 
     def interval(
-        self, counts: Tensor, at_mean: Mapping[str, Tensor], recalls: Tensor | None, level: float, draws: bool
+        self, counts: Tensor, at_mean: Mapping[str, Tensor], recalls: Tensor | None, level: float, keep_draws: bool
     ) -> Interval:
         """Compute the outermost bounds of all variants of the draws, moved outwards for curvature, dispersion and bias.
 
@@ -311,7 +313,7 @@ class _Measured:
             at_mean: kind of measure -> mean draw.
             recalls: ``[samples, ..., K]`` recalls of the draws with the pooled prior, or None.
             level: probability that the interval holds.
-            draws: whether the interval keeps the draws.
+            keep_draws: whether the interval keeps the draws.
         """
         parts = {variant: torch.cat(some) for variant, some in self.drawn.items()}
         ends = [quantiles(each, level) for each in parts.values()]
@@ -342,7 +344,7 @@ class _Measured:
         low, high = torch.where(unknown, torch.nan, low), torch.where(unknown, torch.nan, high)
         whole = bool((counts == counts.round()).all())
         method = "posterior" if whole else "posterior of counts that are not whole"
-        return Interval(self.estimate, low, high, level, method, plain if draws else None, self.bias)
+        return Interval(self.estimate, low, high, level, method, plain if keep_draws else None, self.bias)
 
     def _dispersion(self, drawn: Tensor, recalls: Tensor, counts: Tensor, level: float) -> Tensor:
         """Compute the ratio of the dispersion of test sets' values about the truth to the dispersion of the draws.
@@ -432,7 +434,7 @@ def _shrunk_rates(events: Tensor, trials: Tensor, variance: Callable[[Tensor], T
 
 
 def _evaluate(
-    measured: list[_Measured], source: CountsPosterior, samples: int, generator: torch.Generator | None
+    measured: list[_Measured], source: CountsPosterior, draws: int, generator: torch.Generator | None
 ) -> tuple[dict[str, Tensor], Tensor | None]:
     """Let measures read the draws; return the mean draw of each kind of measure, and the recalls drawn for averages."""
     kinds = sorted({each.kind for each in measured})
@@ -441,12 +443,12 @@ def _evaluate(
     ways = sorted({(each.kind, each.margins) for each in measured})
     recalls: list[Tensor] = []
     first = ways[0] if source.pooled and source.size > 2 and kinds[0] == "average" else None
-    sizes = source.chunks(samples, matrices=not all(each.margins for each in measured))
-    for size in announced(sizes, samples, "posterior intervals", FASTER):
+    sizes = source.chunks(draws, matrices=not all(each.margins for each in measured))
+    for size in announced(sizes, draws, "posterior intervals", FASTER):
         some = source.draw(size, generator, kinds)
-        totals += some.totals.sum(-1) / samples
+        totals += some.totals.sum(-1) / draws
         for kind in kinds:
-            rates[kind] += some.sum_of_rates(kind) / samples
+            rates[kind] += some.sum_of_rates(kind) / draws
         for way, variant in itertools.product(ways, source.variants):
             counts = some.counts(way[0], variant, margins=way[1])
             if (way, variant) == (first, "plain"):
@@ -462,24 +464,24 @@ def _evaluate(
 # fmt: off
 @overload
 def bootstrap(
-    measure: Measured, counts: Tensor, samples: int = ..., level: float = ..., stratified: bool = ...,
-    generator: torch.Generator | None = ..., draws: bool = ..., event_dims: int = ..., *, clusters: bool = ...
+    measure: Measured, counts: Tensor, draws: int = ..., level: float = ..., stratified: bool = ...,
+    generator: torch.Generator | None = ..., keep_draws: bool = ..., event_dims: int = ..., *, clusters: bool = ...
 ) -> Interval: ...
 @overload
 def bootstrap(
-    measure: Mapping[str, Measured], counts: Tensor, samples: int = ..., level: float = ..., stratified: bool = ...,
-    generator: torch.Generator | None = ..., draws: bool = ..., event_dims: int = ..., *, clusters: bool = ...
+    measure: Mapping[str, Measured], counts: Tensor, draws: int = ..., level: float = ..., stratified: bool = ...,
+    generator: torch.Generator | None = ..., keep_draws: bool = ..., event_dims: int = ..., *, clusters: bool = ...
 ) -> dict[str, Interval]: ...
 # fmt: on
 @computed_on_cpu
 def bootstrap(
     measure: Measured | Mapping[str, Measured],
     counts: Tensor,
-    samples: int = 10_000,
+    draws: int = 10_000,
     level: float = 0.95,
     stratified: bool = False,
     generator: torch.Generator | None = None,
-    draws: bool = False,
+    keep_draws: bool = False,
     event_dims: int = 2,
     *,
     clusters: bool = False,
@@ -505,6 +507,10 @@ def bootstrap(
       is that of a beta-binomial distribution, with an upper bound of the correlation within clusters, or the effective
       number of clusters if the class has no errors or no hits.
 
+    Averages over three or more classes that compare targets with predictions, such as IAM, are biased in small classes,
+    as :func:`posterior` says. The bias is simulated for test sets of as many samples as the clusters are worth, and the
+    bounds of both intervals include those less the bias.
+
     Stretched bounds end at the outermost value of all resamples and draws, and of predictions that are all right or all
     wrong. Clusters without samples take no part, and resamples without a class that a value needs are left out for it.
 
@@ -518,11 +524,11 @@ def bootstrap(
         measure: name in the catalogue, function of counts, or name -> measure, all of the same resamples; as in
             :func:`posterior`.
         counts: ``[..., K, K]`` whole counts.
-        samples: number of resamples.
+        draws: number of resamples.
         level: probability with which the interval is designed to hold, in (0, 1).
         stratified: keep the number of targets of each class.
         generator: source of randomness, on the CPU; by default torch's.
-        draws: keep the values of the resamples.
+        keep_draws: keep the values of the resamples.
         event_dims: number of event dimensions, as in :func:`posterior`.
         clusters: True if counts are ``[..., M, K, K]`` of M clusters, which are resampled as wholes.
 
@@ -556,7 +562,7 @@ def bootstrap(
     >>> print(posterior(macro_f1, counts.sum(0), generator=generator, event_dims=3))  # assumes independent labels
     macro_f1 0.813 [0.782, 0.835] (95 % posterior)
     """
-    check_draws(samples, level, generator)
+    check_draws(draws, level, generator)
     wide = checked_whole(counts, event_dims)
     measures = measures_of_counts(measure, wide, event_dims)
     if clusters:
@@ -568,17 +574,19 @@ def bootstrap(
         if int(held.sum()) < 2:
             raise ValueError(f"counts must hold samples in at least 2 clusters, got {int(held.sum())} of {len(held)}")
         wide = wide.index_select(wide.ndim - event_dims - 1, held.nonzero().flatten())
-        found = of_clusters(measures, wide, samples, level, generator, draws, event_dims)
+        found = of_clusters(measures, wide, draws, level, generator, keep_draws, event_dims)
         return _named(found, measures, measure)
     cells = wide if stratified else wide.flatten(-2).unsqueeze(-2)  # [..., strata, cells]
-    sizes = announced(chunks(samples, wide.numel(), wide.device), samples, "bootstrap intervals", FASTER)
+    sizes = announced(chunks(draws, wide.numel(), wide.device), draws, "bootstrap intervals", FASTER)
     totals = cells.sum(-1)
     resamples = (multinomial(cells, totals.expand(size, *totals.shape), generator) for size in sizes)
     drawn = _values_of(measures, (some.reshape(len(some), *wide.shape) for some in resamples), event_dims)
     method, found = "stratified bootstrap" if stratified else "bootstrap", {}
     for name, each in measures.items():
         ends = quantiles(drawn[name], level)
-        found[name] = Interval(values(each, wide, event_dims), *ends, level, method, drawn[name] if draws else None)
+        found[name] = Interval(
+            values(each, wide, event_dims), *ends, level, method, drawn[name] if keep_draws else None
+        )
     return _named(found, measures, measure)
 
 
@@ -594,10 +602,10 @@ def _values_of(measures: Mapping[str, Measure], drawn: Iterable[Tensor], event_d
 def of_clusters(
     measures: Mapping[str, Measure],
     clusters: Tensor,
-    samples: int,
+    draws: int,
     level: float,
     generator: torch.Generator | None,
-    draws: bool,
+    keep_draws: bool,
     event_dims: int,
 ) -> dict[str, Interval]:
     """Compute the outermost bounds of resampled clusters, stretched, and of the posterior of effective samples.
@@ -605,9 +613,11 @@ def of_clusters(
     Clusters are float64 ``[..., M, K, K]``, all with samples, and need not be whole; see :func:`bootstrap`.
     """
     counts = clusters.sum(-event_dims - 1)
-    resampled = _values_of(measures, clusters_drawn(clusters, samples, generator, event_dims), event_dims)
-    source = CountsPosterior(counts, "auto", "fixed", effective_samples(clusters, event_dims))
-    by_class = _drawn(measures, counts, source, samples, level, generator, True, event_dims)
+    resampled = _values_of(measures, clusters_drawn(clusters, draws, generator, event_dims), event_dims)
+    worth = effective_samples(clusters, event_dims)
+    source = CountsPosterior(counts, "auto", "fixed", worth)
+    independent = counts * ratio(worth, counts.sum(-1)).unsqueeze(-1)
+    by_class = _drawn(measures, counts, source, (independent, "drawn"), draws, level, generator, True, event_dims)
     right, method = torch.diag_embed(counts.sum(-1)), f"cluster bootstrap{_uneven(clusters, event_dims)}"
     found = {}
     for name, measure in measures.items():
@@ -618,13 +628,15 @@ def of_clusters(
         shift = 2 * (estimate - drawn.nanmean(0))
         shift = torch.where(shift.isfinite(), shift, 0.0)
         low, high = torch.minimum(low, low + shift), torch.maximum(high, high + shift)
+        if own.bias is not None:
+            low, high = torch.minimum(low, low - own.bias), torch.maximum(high, high - own.bias)
         assert own.draws is not None
         ends = [values(measure, each, event_dims).unsqueeze(0) for each in (right, right.roll(1, -1))]
         reached = torch.cat((drawn, own.draws, *ends))
         reached = torch.where(reached.isnan(), estimate, reached)
         low = torch.minimum(torch.maximum(low, reached.amin(0)), own.low)
         high = torch.maximum(torch.minimum(high, reached.amax(0)), own.high)
-        found[name] = Interval(estimate, low, high, level, method, drawn if draws else None, own.bias)
+        found[name] = Interval(estimate, low, high, level, method, drawn if keep_draws else None, own.bias)
     return found
 
 
@@ -683,10 +695,10 @@ def class_shares(drawn: Tensor, recalls: Tensor, places: tuple[int, ...]) -> Ten
     return share / share.sum(places, keepdim=True).clamp(min=1)
 
 
-def check_draws(samples: int, level: float, generator: torch.Generator | None) -> None:
+def check_draws(draws: int, level: float, generator: torch.Generator | None) -> None:
     """Raise for an invalid number of draws, level or generator."""
-    if whole_number("samples", samples) < 2:
-        raise ValueError(f"samples must be at least 2, got {samples!r}")
+    if whole_number("draws", draws) < 2:
+        raise ValueError(f"draws must be at least 2, got {draws!r}")
     check_level(level)
     check_generator(generator)
 

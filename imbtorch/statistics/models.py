@@ -172,7 +172,9 @@ class Selection:
         iam: ``[M]`` values of IAM, averaged over folds.
         points: ``[M, 3]``: dominance, G-mean and area of the accuracy-dominance space; None unless there are two
             classes.
-        spread: ``[M, S]`` standard deviations over the folds; None without folds.
+        spread: ``[M, S]`` standard deviations over the folds; None without folds. They give no interval, because folds
+            are tested on different samples by models that share training samples; :func:`over_runs` has intervals for
+            seeds that are tested on the same samples.
         higher: for each measure, whether higher is better; None if it is for all.
         ties: ``"latest"`` or ``"earliest"``, the tied model that is named first.
 

@@ -29,7 +29,7 @@ def samples_needed(
     *,
     level: float = 0.95,
     test_sets: int = 400,
-    samples: int = 1000,
+    draws: int = 1000,
     seed: int = 0,
 ) -> int:
     """Find the number of samples of the rarest class that makes the interval of a measure no wider than ``width``.
@@ -48,7 +48,7 @@ def samples_needed(
         assurance: probability that the interval of a test set of that size is so narrow, in (0, 1).
         level: probability that the interval holds, in (0, 1).
         test_sets: number of test sets drawn for each size that is tried.
-        samples: number of draws of each posterior.
+        draws: number of draws of each posterior.
         seed: seed of the randomness, the same for each size that is tried.
 
     Returns:
@@ -69,7 +69,7 @@ def samples_needed(
     shares, relative = _shares(rates, prevalence)
     evaluated(measure, shares * relative.unsqueeze(-1))
     cells = shares.numel()
-    at_once = max(1, 20_000_000 // cells // samples)
+    at_once = max(1, 20_000_000 // cells // draws)
 
     def widths(rarest: int) -> Tensor:
         """Compute the widths of the intervals of test sets with so many samples of the rarest class."""
@@ -81,7 +81,7 @@ def samples_needed(
         found = torch.full((test_sets,), torch.inf, dtype=torch.float64)
         parts = []
         for some in torch.split(counts[whole], at_once):
-            interval = posterior(measure, some, samples=samples, level=level, generator=generator)
+            interval = posterior(measure, some, draws=draws, level=level, generator=generator)
             parts.append(interval.high - interval.low)
         return found.masked_scatter(whole, torch.cat(parts)) if parts else found
 

@@ -125,6 +125,14 @@ def over_runs(
     >>> noise = [torch.rand(100, generator=generator) for _ in range(6)]
     >>> good, poor = ([torch.where(each < rate, 1 - target, target) for each in noise] for rate in (0.1, 0.3))
     >>> print(over_runs({"good": good, "poor": poor}, target, "balanced_accuracy", generator=generator))
+    model  seeds                     mean      sd
+    good       6  0.8990 [0.8511, 0.9468]  0.0410
+    poor       6  0.6948 [0.6450, 0.7446]  0.0443
+    <BLANKLINE>
+    difference                      mean
+    good - poor  0.2042 [0.1587, 0.2496]
+    mean: balanced_accuracy over seeds, with a 95% interval for new seeds and new samples; sd: standard
+      deviation over seeds
     """
     check_draws(draws, level, generator)
     classes = _checked(runs, target, cluster, num_classes)

@@ -293,7 +293,7 @@ def test_means_over_labels_hold_where_samples_are_hard_for_all_labels():
         metric = imbtorch.BalancedAccuracy("multilabel", num_labels=14)
         metric.update(*labels_that_depend(seed=seed))
         for place, clusters in enumerate((None, False)):
-            found = metric.interval(samples=1000, generator=seeded(), clusters=clusters)
+            found = metric.interval(draws=1000, generator=seeded(), clusters=clusters)
             held[place] += bool(found.low <= 0.8 <= found.high)
     assert held[0] / 120 >= 0.9
     assert held[1] / 120 <= 0.85

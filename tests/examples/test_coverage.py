@@ -41,7 +41,7 @@ def test_precision_is_covered_where_totals_are_random(coverage):
         return imbtorch.precision(c, "none")[..., [1]]
 
     covered = {
-        totals: float(share_covered(posterior(precision, counts, samples=500, totals=totals), precision(truth)))
+        totals: float(share_covered(posterior(precision, counts, draws=500, totals=totals), precision(truth)))
         for totals in ("drawn", "fixed")
     }
     assert covered["drawn"] > 0.92
@@ -56,7 +56,7 @@ def test_rare_classes_among_fifty_are_covered(coverage):
     truth = coverage.expected(totals, recalls, True)
     counts = coverage.test_sets(truth, 100, "fixed")
     measures = {"each": lambda c: imbtorch.recall(c, "none"), "gmean": geometric_mean, "iam": imbalance_accuracy}
-    found = posterior(measures, counts, samples=200)
+    found = posterior(measures, counts, draws=200)
     assert float(share_covered(found["each"], imbtorch.recall(truth, "none"))[:3].min()) > 0.9
     for name in ("gmean", "iam"):
         assert float(share_covered(found[name], measures[name](truth))) > 0.9, name
@@ -80,7 +80,7 @@ def test_imbalance_accuracy_of_small_classes_is_covered(coverage, size, each, re
     truth = coverage.expected(each * ones, recall * ones, False)
     counts = coverage.test_sets(truth, 150, totals)
     measures = {"iam": imbalance_accuracy, "cba": lambda c: imbtorch.class_balance_accuracy(c), "ba": balanced_accuracy}
-    found = posterior(measures, counts, samples=200, totals=totals)
+    found = posterior(measures, counts, draws=200, totals=totals)
     for name in ("iam", "cba"):
         assert float(share_covered(found[name], measures[name](truth))) > 0.92, name
     true_bias = float((found["iam"].estimate - imbalance_accuracy(truth)).mean())
@@ -96,7 +96,7 @@ def test_clusters_are_covered_where_samples_resemble_each_other(coverage):
     truth = balanced_accuracy(torch.tensor([[0.72, 0.08], [0.06, 0.14]]))
     by_cluster = bootstrap(balanced_accuracy, counts, 500, clusters=True)
     assert float(share_covered(by_cluster, truth)) > 0.91
-    assert float(share_covered(posterior(balanced_accuracy, counts.sum(1), samples=500), truth)) < 0.8
+    assert float(share_covered(posterior(balanced_accuracy, counts.sum(1), draws=500), truth)) < 0.8
 
 
 def test_differences_of_pairs_are_covered(coverage):
@@ -104,7 +104,7 @@ def test_differences_of_pairs_are_covered(coverage):
     held, recalls = 0, torch.tensor([[0.9, 0.8], [0.9, 0.7]]).double()
     for _ in range(400):
         a, b, target = coverage.joint_counts(recalls, torch.tensor([200, 10]), 0.7)
-        found = paired_compare(balanced_accuracy, a, b, target, 2, samples=400).difference
+        found = paired_compare(balanced_accuracy, a, b, target, 2, draws=400).difference
         held += float(found.low) <= 0.05 <= float(found.high)
     assert held >= 0.92 * 400
 
@@ -118,8 +118,8 @@ def test_differences_of_models_are_covered_in_small_classes(coverage, size, reca
     for _ in range(100):
         a, b, target = coverage.joint_counts(rates, totals, 0.0)
         counts = [imbtorch.confusion_matrix(each, target, "multiclass", num_classes=size) for each in (a, b)]
-        paired = paired_compare(balanced_accuracy, a, b, target, size, samples=200, totals="fixed")
-        apart = compare(balanced_accuracy, *counts, samples=200, totals="fixed")
+        paired = paired_compare(balanced_accuracy, a, b, target, size, draws=200, totals="fixed")
+        apart = compare(balanced_accuracy, *counts, draws=200, totals="fixed")
         for place, found in enumerate((paired.difference, apart.difference)):
             held[place] += float(found.low) <= recalls[0] - recalls[1] <= float(found.high)
     assert held[0] >= 91  # .67 and .50 before

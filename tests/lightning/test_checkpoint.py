@@ -24,7 +24,7 @@ from lightning.pytorch.cli import LightningCLI
 from processes import counted_collectives, launch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-from trainings import QUIET, THIRD_PARTY, join_lightning, python, scripted
+from trainings import QUIET, THIRD_PARTY, join_lightning, listening, python, scripted
 from versions import loading, needs_callbacks_for
 
 from imbtorch.lightning import ModelCheckpoint, TiesCheckpoint
@@ -281,10 +281,15 @@ def kind_of(package):
 
 
 @EVERY_PACKAGE
-def test_the_best_file_holds_the_weights_that_were_validated_with_its_value(package, tmp_path):
-    """Replay of 100 random trainers: what Lightning's own keeps right, ours does, and later; else no further off."""
-    seen = Counter()
+def test_the_best_file_holds_the_weights_that_were_validated_with_its_value(package, tmp_path, monkeypatch):
+    """Replay of 100 random trainers: what Lightning's own keeps right, ours does, and later; else no further off.
+
+    A file of other weights is warned of.
+    """
+    seen, told = Counter(), []
+    monkeypatch.setattr("imbtorch.lightning.checkpoint.warn_once", lambda *warned: told.append(warned))
     for seed in range(50) if package is lightning else range(50, 100):
+        told.clear()
         (own, ours), notes, mode, every = random_run(seed, tmp_path / str(seed), package)
         if not own.best_model_path:
             assert not ours.best_model_path
@@ -300,14 +305,70 @@ def test_the_best_file_holds_the_weights_that_were_validated_with_its_value(pack
         assert step >= own_step, seed
         if (own_step, own_bias, score) in notes:
             assert (step, bias, score) in notes, seed
+        assert (step, bias, score) in notes or told, seed
         if every:  # all validated weights are saved
             best = (max if mode == "max" else min)(value for *_, value in notes)
             assert (step, score) == (max(at for at, _, value in notes if value == best), best), seed
+            assert not told, seed
         seen["all saved" if every else "some saved"] += 1
         seen["later" if step > own_step else "the same"] += 1
         seen["ours drifts" if drift else "ours is exact"] += 1
     assert len(seen) >= 6, seen
     assert min(seen[what] for what in ("all saved", "later", "ours drifts")) >= 5, seen
+
+
+TOLD = {  # options of the Trainer and the callback, and what the warning names
+    "steps": ({}, {"every_n_train_steps": 4}, "every_n_train_steps=4"),
+    "times": ({}, EVERY_STEP, "train_time_interval=datetime.timedelta(0)"),
+    "thirds": ({"val_check_interval": 0.3}, {"save_on_train_epoch_end": True}, "save_on_train_epoch_end=True"),
+    "third epochs": (
+        {"check_val_every_n_epoch": 2},
+        {"save_on_train_epoch_end": True, "every_n_epochs": 3},
+        "save_on_train_epoch_end=True",
+    ),
+    "halves": ({"val_check_interval": 0.5}, {"save_on_train_epoch_end": True}, ""),
+    "fourth epochs": (
+        {"check_val_every_n_epoch": 2},
+        {"save_on_train_epoch_end": True, "every_n_epochs": 4},
+        "",
+    ),
+    "plain": ({}, {}, ""),
+}
+
+
+@EVERY_PACKAGE
+@pytest.mark.parametrize("kind", TOLD)
+def test_settings_that_save_between_validations_are_told_before_training(kind, package, tmp_path):
+    needs_callbacks_for(package)
+    options, saving, named = TOLD[kind]
+    saver = OURS[package](tmp_path, monitor="value", mode="max", **saving)
+
+    trainer = package.Trainer(callbacks=[saver], limit_train_batches=10, max_epochs=2, logger=False, **QUIET, **options)
+    data, val = (DataLoader(TensorDataset(torch.ones(samples, 1))) for samples in (12, 1))
+    seen = []
+
+    class Module(stepwise_of(package)):
+        def on_train_start(self):
+            seen.extend(warnings_so_far)
+
+    with warnings.catch_warnings(record=True) as warnings_so_far:
+        warnings.simplefilter("always")
+        trainer.fit(Module(lambda step, _: step, []), data, val)
+    warned = [str(each.message) for each in seen if "were never validated" in str(each.message)]
+    assert len(warned) == bool(named)
+    assert all(f"(monitor='value') saves between validations, by {named}, and" in text for text in warned)
+
+
+def test_a_run_that_ends_within_an_epoch_tells_of_weights_that_were_not_validated(tmp_path):
+    """Epochs of 10 steps, every second of which is saved; the value of step 30 is saved with step 37."""
+    saver = ModelCheckpoint(tmp_path, monitor="value", mode="max", every_n_epochs=2)
+    module, data = stepwise_of(lightning)(lambda step, _: step, []), DataLoader(TensorDataset(torch.ones(12, 1)))
+    trainer = lightning.Trainer(callbacks=[saver], limit_train_batches=10, max_steps=37, logger=False, **QUIET)
+    with listening() as warned:
+        trainer.fit(module, data, data)
+    assert (weights_of(saver.best_model_path)[0], saver.best_model_score) == (37, 30)
+    (text,) = (each for each in warned if "TiesCheckpoint" in each)
+    assert "saves step 37 as the best, whose weights were not validated" in text
 
 
 def test_a_value_of_training_ties_at_the_end_of_its_epochs(tmp_path):

@@ -695,7 +695,7 @@ def test_interval_of_a_metric(task, size, shape, average, method):
     metric = imbtorch.Recall(task, average=average, **size)
     high = 3 if task == "multiclass" else 2
     metric.update(*(torch.randint(high, (80, *shape), generator=generator) for _ in range(2)))
-    found = metric.interval(method, samples=2000, generator=generator)
+    found = metric.interval(method, draws=2000, generator=generator)
     assert found.estimate.shape == metric.compute().shape
     assert found.estimate.tolist() == pytest.approx(metric.compute().tolist(), abs=1e-6)
     assert bool((found.low < found.estimate).all())
@@ -717,7 +717,7 @@ def test_intervals_of_recalls_rest_on_half_a_sample_of_prior(task):
         metric = imbtorch.Recall("multilabel", num_labels=4, average="none")
     metric.update(preds, target)
     assert metric.compute().tolist() == pytest.approx([h / n for h, n in zip(hits, totals, strict=True)])
-    found = metric.interval(samples=100_000, generator=seeded())
+    found = metric.interval(draws=100_000, generator=seeded())
     for index, (hit, total) in enumerate(zip(hits, totals, strict=True)):
         right, other = (stats.beta(hit + each, total - hit + each).ppf([0.025, 0.975]) for each in (1 / 2, 1 / 4))
         assert [found.low[index].item(), found.high[index].item()] == pytest.approx(right.tolist(), abs=0.004)

@@ -47,7 +47,7 @@ def test_one_draw_serves_all_names():
     values = filled(intervals=["precision/late", "accuracy", "precision/ok"]).compute()
     measures = {"accuracy": imbtorch.accuracy, "precision": lambda counts: imbtorch.precision(counts, "none")}
     counts, generator = filled().counts(), torch.Generator().manual_seed(0)
-    expected = posterior(measures, counts, samples=2000, generator=generator)
+    expected = posterior(measures, counts, draws=2000, generator=generator)
     for index, name in ((0, "ok"), (2, "late")):
         assert values[f"precision/{name}_low"].item() == pytest.approx(
             expected["precision"].low[index].item(), abs=0.02
@@ -210,7 +210,7 @@ def test_a_prefix_is_a_string(argument):
             make(**{argument: 1})
 
 
-@pytest.mark.parametrize("ask", [lambda report: report.compute(), lambda report: report.interval("iam", samples=20)])
+@pytest.mark.parametrize("ask", [lambda report: report.compute(), lambda report: report.interval("iam", draws=20)])
 def test_a_warning_names_the_class_that_intervals_leave_out(ask):
     report = ImbalanceReport("multiclass", class_names=NAMES, measures=["iam"], intervals=True)
     report.update(PREDS[:250], TARGET[:250])

@@ -171,7 +171,7 @@ def test_a_decorator_may_read_single_cells_of_the_counts():
     assert (needs_matrix(imbtorch.recall), needs_matrix(smoothed)) == (False, True)
     counts = torch.arange(400).reshape(20, 20)
     wanted = sum((counts[i, i].item() + 1) / (counts[i].sum().item() + 20) for i in range(20)) / 20
-    assert posterior(smoothed, counts, samples=10).estimate.item() == pytest.approx(wanted)
+    assert posterior(smoothed, counts, draws=10).estimate.item() == pytest.approx(wanted)
 
 
 def test_a_measure_that_cannot_be_hashed_is_a_function_like_any_other():
@@ -527,9 +527,9 @@ def test_one_rule_for_the_positive_class(measured):
     sweep = ThresholdSweep(measured, torch.tensor([0.5]))
     assert sweep(scores, target)["value"].item() == pytest.approx(wanted)
     counts = imbtorch.confusion_matrix(scores, target, "binary")
-    assert posterior(measured, counts, samples=10).estimate.item() == pytest.approx(wanted)
+    assert posterior(measured, counts, draws=10).estimate.item() == pytest.approx(wanted)
     assert trivial(measured, counts)["always 1"].item() == pytest.approx(sk.f1_score(target, torch.ones(5)))
-    chosen = select_epoch((scores > 0.5).long().unsqueeze(0), target, measured, samples=10)
+    chosen = select_epoch((scores > 0.5).long().unsqueeze(0), target, measured, draws=10)
     assert chosen.value == pytest.approx(wanted)
     table = select_model({"a": counts}, {"f1": measured})
     assert table.values.item() == pytest.approx(wanted)
@@ -550,23 +550,23 @@ def test_a_measure_of_counts_is_that_of_a_report(task, name):
 def test_results_print_measure_and_average():
     counts = torch.tensor([[90, 10], [1, 9]])
     macro = partial(imbtorch.recall, average="macro")
-    assert str(posterior("recall", counts, samples=10)).startswith("recall (binary) 0.900 [")
-    assert str(posterior(macro, counts, samples=10)).startswith("recall (macro) 0.900 [")
-    assert str(posterior(partial(imbtorch.f_score, beta=2), counts, samples=10)).startswith("f_score (beta=2, binary) ")
-    assert str(posterior(error_rate, counts, samples=10)).startswith("error_rate 0.1")
-    assert str(posterior(lambda counts: error_rate(counts), counts, samples=10)).startswith("0.1")
-    both = bootstrap({"a": "recall", "b": "mcc"}, counts, samples=10)
+    assert str(posterior("recall", counts, draws=10)).startswith("recall (binary) 0.900 [")
+    assert str(posterior(macro, counts, draws=10)).startswith("recall (macro) 0.900 [")
+    assert str(posterior(partial(imbtorch.f_score, beta=2), counts, draws=10)).startswith("f_score (beta=2, binary) ")
+    assert str(posterior(error_rate, counts, draws=10)).startswith("error_rate 0.1")
+    assert str(posterior(lambda counts: error_rate(counts), counts, draws=10)).startswith("0.1")
+    both = bootstrap({"a": "recall", "b": "mcc"}, counts, draws=10)
     assert {name: each.measure for name, each in both.items()} == {"a": "recall (binary)", "b": "mcc"}
-    labels = bootstrap("f1", counts.repeat(4, 2, 1, 1), samples=10, clusters=True, event_dims=3)
+    labels = bootstrap("f1", counts.repeat(4, 2, 1, 1), draws=10, clusters=True, event_dims=3)
     assert str(labels).startswith("f1 (macro) 0.6")
-    assert str(compare("iba", counts.repeat(3, 3)[:3, :3], counts.repeat(3, 3)[:3, :3], samples=10)).startswith(
+    assert str(compare("iba", counts.repeat(3, 3)[:3, :3], counts.repeat(3, 3)[:3, :3], draws=10)).startswith(
         "iba (macro), a"
     )
     preds, target = torch.tensor([0, 1, 1, 0]), torch.tensor([0, 1, 0, 1])
-    found = paired_compare("recall", preds, target, target, 2, samples=10)
+    found = paired_compare("recall", preds, target, target, 2, draws=10)
     assert str(found).startswith("recall (binary), a - b: -0.500 [")
     assert "recall (binary), a - b" in found._repr_html_()
-    assert str(select_epoch(preds.unsqueeze(0), target, "recall", samples=10)).startswith(
+    assert str(select_epoch(preds.unsqueeze(0), target, "recall", draws=10)).startswith(
         "epoch 0: recall (binary) 0.500"
     )
 
@@ -594,5 +594,5 @@ def test_net_benefit_needs_a_price_where_no_task_gives_one():
     counts = torch.tensor([[90, 10], [1, 9]])
     with pytest.raises(TypeError, match=r"needs threshold; pass functools.partial\(imbtorch.net_benefit, threshold="):
         posterior("net_benefit", counts)
-    priced = posterior(partial(imbtorch.net_benefit, threshold=0.2), counts, samples=10)
+    priced = posterior(partial(imbtorch.net_benefit, threshold=0.2), counts, draws=10)
     assert priced.estimate.item() == pytest.approx((9 - 10 * 0.2 / 0.8) / 110)

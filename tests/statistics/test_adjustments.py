@@ -145,26 +145,32 @@ def test_one_bucket_gives_the_single_best():
     assert one.chosen(balanced_accuracy, {}) == best_of(whole, None, range(len(TAUS)))
 
 
-def without_hits(rules_differ=True):
-    """Two classes, of which one is rare and never right, in 64 buckets: 4 false alarms more at the second tau."""
+def rarely_right(hits, rules_differ=True):
+    """Two classes, one of them rare with 0 or 1 hits at both taus, in 64 buckets: 4 more false alarms at the second."""
     right, actual, predicted = torch.zeros(64, 2, 2).long(), torch.zeros(64, 1, 2).long(), torch.zeros(64, 2, 2).long()
     actual[..., 0], actual[:10, :, 1] = 3, 1
-    right[..., 0] = 3
+    right[..., 0], right[:hits, :, 1] = 3, 1
     predicted[..., 0] = actual.sum(-1)
+    predicted[:hits] += torch.tensor([-1, 1])
     if rules_differ:
         right[60:, 1, 0] -= 1
         predicted[60:, 1] += torch.tensor([-1, 1])
     return Adjustments((0.0, 1.0), Margins(right, actual, predicted))
 
 
-def test_the_range_reaches_gains_that_no_sample_shows():
-    """Oracle: buckets resampled by NumPy, with pseudo-samples right under either rule with probability a half."""
+@pytest.mark.parametrize(("hits", "unlike"), [(0, 0.5), (1, 0.25)])
+def test_the_range_reaches_gains_that_no_sample_shows(hits, unlike):
+    """Oracle: buckets resampled by NumPy, with a pseudo-sample for each class, right under either rule by the half.
+
+    Of a class without hits, the pseudo-sample differs between the rules by half a sample in either direction.
+    """
     random, draws = np.random.default_rng(0), 40_000
     times = random.multinomial(64, np.full(64, 1 / 64), draws)
     totals = np.stack((3.0 * times.sum(1), times[:, :10].sum(1)), 1)
-    both, gained, lost, neither = random.gamma(0.25, size=(4, draws, 2))
+    agreeing = random.gamma(0.25, size=(2, draws, 2)).sum(0)
+    gained, lost = random.gamma([0.25, unlike], size=(2, draws, 2))
     changed = gained - lost - np.stack((times[:, 60:].sum(1), np.zeros(draws)), 1)
-    gains = (changed / (totals + both + gained + lost + neither)).mean(1)
+    gains = (changed / (totals + agreeing + gained + lost)).mean(1)
     low, high = np.quantile(gains, [0.025, 0.975])
     seen, left_out = -4 / 192 / 2, np.array([-4 / 189 / 2] * 60 + [-3 / 189 / 2] * 4)
     change = (left_out - left_out.mean()) ** 2
@@ -172,13 +178,19 @@ def test_the_range_reaches_gains_that_no_sample_shows():
     wider = stats.t.ppf(0.975, freedom) / stats.norm.ppf(0.975) * np.sqrt(64 / 63)  # as clusters of bootstrap
     low, high = (seen + wider * (end - seen) for end in (low, high))
     shift = 2 * (seen - gains.mean())
-    found = without_hits().gain(balanced_accuracy, {}, 1, 0.95, torch.Generator().manual_seed(0))
+    found = rarely_right(hits).gain(balanced_accuracy, {}, 1, 0.95, torch.Generator().manual_seed(0))
     assert float(found.low) == pytest.approx(low + min(shift, 0), rel=0.08)
     assert found.estimate == 0  # others always choose the plain rule
     assert float(found.high) == pytest.approx(high + max(shift, 0) - seen, rel=0.08)
     assert found.high > 0.05  # resamples of the buckets alone never gain
-    same = without_hits(rules_differ=False).gain(balanced_accuracy, {}, 0, 0.95, torch.Generator().manual_seed(0))
-    assert (same.low, same.estimate, same.high) == (0, 0, 0)
+    assert ("no sample of the rarest class is right" in found.method) == (hits == 0)
+
+
+def test_the_plain_rule_gains_nothing_over_itself():
+    same = rarely_right(0, rules_differ=False)
+    found = same.gain(balanced_accuracy, {}, 0, 0.95, torch.Generator().manual_seed(0))
+    assert (found.low, found.estimate, found.high) == (0, 0, 0)
+    assert "is right" not in found.method
 
 
 def test_pseudo_samples_keep_totals_and_margins_consistent():

@@ -181,7 +181,7 @@ def test_the_probability_of_beating_the_trivial_ones_is_that_of_drawn_population
     assert beats_baseline(imbtorch.balanced_accuracy, torch.tensor([[50, 50], [50, 50]])).item() == pytest.approx(
         0.5, abs=0.05
     )
-    both = beats_baseline(imbtorch.accuracy, torch.stack((counts, counts.flip(1))), samples=200)
+    both = beats_baseline(imbtorch.accuracy, torch.stack((counts, counts.flip(1))), draws=200)
     assert both.shape == (2,)
     assert both[1] == 0
 
@@ -193,7 +193,7 @@ def test_without_a_trivial_value_nothing_is_beaten():
 
     counts = torch.tensor([[960, 10], [12, 18]])
     assert of_informed(counts).item() == pytest.approx(0.978)
-    assert beats_baseline(of_informed, counts, samples=50).isnan()
+    assert beats_baseline(of_informed, counts, draws=50).isnan()
     assert skill(of_informed, counts).isnan()
 
 

@@ -19,7 +19,7 @@ from imbtorch.statistics import draws as drawing
 
 
 def test_compare_against_simulation():
-    found = compare(balanced_accuracy, torch.tensor(A), torch.tensor(B), samples=100_000, generator=seeded())
+    found = compare(balanced_accuracy, torch.tensor(A), torch.tensor(B), draws=100_000, generator=seeded())
     rng = np.random.default_rng(0)
     simulated = sum(
         sign * law.rvs(200_000, random_state=rng) / 2
@@ -71,7 +71,7 @@ def test_equal_predictions_are_no_proof_of_equal_models():
     target = torch.tensor([0] * 12 + [1] * 4)
     same = target.clone()
     same[::5] = 1
-    found = paired_compare(balanced_accuracy, same, same, target, 2, samples=20_000, generator=seeded())
+    found = paired_compare(balanced_accuracy, same, same, target, 2, draws=20_000, generator=seeded())
     assert float(found.probability) == pytest.approx(0.5, abs=0.02)
     assert float(found.difference.estimate) == 0
     assert -0.25 < float(found.difference.low) < -0.005
@@ -80,22 +80,22 @@ def test_equal_predictions_are_no_proof_of_equal_models():
 
 def test_ties_count_one_half():
     a = torch.tensor([[[3, 1], [1, 3]]])
-    found = compare(lambda c: (c > -1).double().sum((-1, -2)), a, a, samples=50)
+    found = compare(lambda c: (c > -1).double().sum((-1, -2)), a, a, draws=50)
     assert float(found.probability) == 0.5
 
 
 def test_compare_is_batched():
-    found = compare(balanced_accuracy, torch.tensor([A, B]), torch.tensor([B, A]), samples=4000, generator=seeded())
+    found = compare(balanced_accuracy, torch.tensor([A, B]), torch.tensor([B, A]), draws=4000, generator=seeded())
     assert found.probability.shape == found.difference.low.shape == (2,)
     assert float(found.probability.sum()) == pytest.approx(1, abs=0.04)
 
 
 def test_compare_of_several_matrices_and_of_each_class():
     a, b = torch.tensor([A, B]), torch.tensor([B, A])
-    found = compare(lambda c: score(c).mean(-1), a, b, samples=4000, generator=seeded(), event_dims=3)
+    found = compare(lambda c: score(c).mean(-1), a, b, draws=4000, generator=seeded(), event_dims=3)
     assert found.probability.shape == ()
     assert float(found.probability) == pytest.approx(0.5, abs=0.04)
-    each = compare(lambda c: imbtorch.recall(c, "none"), a, b, samples=50)
+    each = compare(lambda c: imbtorch.recall(c, "none"), a, b, draws=50)
     assert each.probability.shape == each.difference.low.shape == (2, 2)
 
 
@@ -113,7 +113,7 @@ def test_paired_compare_against_dirichlet_distributions_of_outcomes(size):
         balanced_accuracy,
         *(torch.from_numpy(each) for each in (a, b, target)),
         size,
-        samples=40_000,
+        draws=40_000,
         generator=seeded(),
     )
     rng = np.random.default_rng(1)
@@ -147,7 +147,7 @@ def test_paired_draws_have_the_cells_and_totals_that_the_outcomes_say():
         return balanced_accuracy(c)
 
     inputs = [torch.from_numpy(each) for each in (a, b, target)]
-    paired_compare(measure, *inputs, 3, samples=20_000, generator=seeded(), totals="fixed")
+    paired_compare(measure, *inputs, 3, draws=20_000, generator=seeded(), totals="fixed")
     totals = torch.bincount(inputs[2], minlength=3).double()
     for each, preds in zip(seen[-2:], (a, b), strict=True):
         torch.testing.assert_close(each.sum(-1), totals.expand(len(each), 3))
@@ -157,7 +157,7 @@ def test_paired_draws_have_the_cells_and_totals_that_the_outcomes_say():
             law = stats.beta(float(hits[index]) + 0.75, float(totals[index] - hits[index]) + 0.75)
             assert distance(each[:, index, index] / totals[index], law.cdf) < 2
     seen.clear()
-    paired_compare(measure, *inputs, 3, samples=20_000, generator=seeded())
+    paired_compare(measure, *inputs, 3, draws=20_000, generator=seeded())
     drawn = seen[-1].sum(-1)
     torch.testing.assert_close(seen[-2].sum(-1), drawn)  # both models saw the same samples
     assert distance(drawn[:, 2] / 90, stats.beta(float(totals[2]) + 0.5, float(90 - totals[2]) + 1.0).cdf) < 2
@@ -193,7 +193,7 @@ def test_the_difference_is_that_of_a_minus_b():
 
 def test_paired_compare_of_one_class():
     target = torch.zeros(6, dtype=torch.long)
-    found = paired_compare(imbtorch.accuracy, target, target, target, 1, samples=20)
+    found = paired_compare(imbtorch.accuracy, target, target, target, 1, draws=20)
     assert float(found.difference.low) == float(found.difference.high) == 0
     assert float(found.probability) == 0.5
 
@@ -211,7 +211,7 @@ def test_comparisons_reproduce_and_chunk(monkeypatch):
     a, b, target = (torch.from_numpy(each) for each in labels())
 
     def once():
-        return paired_compare(balanced_accuracy, a, b, target, 3, samples=400, generator=seeded())
+        return paired_compare(balanced_accuracy, a, b, target, 3, draws=400, generator=seeded())
 
     first = once()
     assert torch.equal(first.difference.draws, once().difference.draws)
@@ -226,7 +226,7 @@ def test_comparisons_reproduce_and_chunk(monkeypatch):
 def test_clusters_of_single_or_equal_samples_are_worth_their_number():
     """Three copies of each sample, with the same id, tell what one tells."""
     inputs = [torch.from_numpy(each) for each in labels()]
-    compared = partial(paired_compare, balanced_accuracy, num_classes=3, samples=300, totals="fixed")
+    compared = partial(paired_compare, balanced_accuracy, num_classes=3, draws=300, totals="fixed")
     plain = compared(*inputs, generator=seeded())
     ids = torch.randperm(len(inputs[0]), generator=seeded())
     alone = compared(*inputs, generator=seeded(), cluster=ids)
@@ -246,7 +246,7 @@ def test_class_totals_vary_as_those_of_clusters():
     """Accuracies of models that predict one class each differ by the class shares, here of clusters of one class."""
     ids = torch.arange(30).repeat_interleave(10)
     target = (ids % 3 == 0).long()
-    compared = partial(paired_compare, imbtorch.accuracy, 0 * target, 0 * target + 1, target, 2, samples=4000)
+    compared = partial(paired_compare, imbtorch.accuracy, 0 * target, 0 * target + 1, target, 2, draws=4000)
     apart_ = (compared(cluster=each, generator=seeded()).difference for each in (ids, torch.arange(300)))
     found, plain = (each.draws.std().item() for each in apart_)
     share = stats.beta(20, 10)  # of a third of 30 clusters with exponential weights
@@ -267,7 +267,7 @@ def test_intervals_of_clusters_cover_the_difference(shared):
             wrong_a = wrong_b | (own[0] < 0.125)  # .3 = .2 + .8 * .125
         a, b = (torch.where(wrong[target, ids], 1 - target, target) for wrong in (wrong_a, wrong_b))
         for kind, options in (("samples", {}), ("clusters", {"cluster": ids})):
-            found = paired_compare(balanced_accuracy, a, b, target, 2, samples=300, generator=generator, **options)
+            found = paired_compare(balanced_accuracy, a, b, target, 2, draws=300, generator=generator, **options)
             covered[kind] += found.difference.low.item() <= -0.1 <= found.difference.high.item()
     assert covered["samples"] < 35
     assert covered["clusters"] >= 53
@@ -275,7 +275,7 @@ def test_intervals_of_clusters_cover_the_difference(shared):
 
 def test_equal_predictions_of_few_clusters_prove_little():
     target = torch.arange(300) % 2
-    compared = partial(paired_compare, balanced_accuracy, target, target, target, 2, samples=500)
+    compared = partial(paired_compare, balanced_accuracy, target, target, target, 2, draws=500)
     found, plain = (compared(cluster=each, generator=seeded()) for each in (torch.arange(300) // 30, torch.arange(300)))
     for each in (found, plain):
         assert each.difference.estimate == 0
@@ -287,7 +287,7 @@ def test_equal_predictions_of_few_clusters_prove_little():
 def test_positions_without_clusters_are_told():
     target = torch.arange(60).view(10, 6) % 2
     with pytest.warns(UserWarning, match=r"several positions.*pass cluster=torch.arange\(len\(target\)\)") as told:
-        paired_compare(balanced_accuracy, target, 1 - target, target, 2, samples=20)
+        paired_compare(balanced_accuracy, target, 1 - target, target, 2, draws=20)
     assert told[0].filename == __file__
 
 
@@ -326,10 +326,10 @@ def test_paired_compare_refuses(name, wrong, match):
 
 def test_paired_compare_takes_integers_of_every_dtype():
     other = torch.tensor([0, 1, 0])
-    expected = paired_compare(balanced_accuracy, LABELS, other, LABELS, 2, samples=100, generator=seeded())
+    expected = paired_compare(balanced_accuracy, LABELS, other, LABELS, 2, draws=100, generator=seeded())
     for dtype in (torch.uint16, torch.uint32, torch.uint64):
         labels, others = LABELS.to(dtype), other.to(dtype)
-        found = paired_compare(balanced_accuracy, labels, others, labels, 2, samples=100, generator=seeded())
+        found = paired_compare(balanced_accuracy, labels, others, labels, 2, draws=100, generator=seeded())
         assert found.probability == expected.probability
         assert found.difference.estimate == expected.difference.estimate == 0.25
     with pytest.raises(TypeError, match="num_classes must be an int, got '2'"):
@@ -347,8 +347,8 @@ def test_comparisons_check_level_and_samples():
         compare(score, COUNTS, COUNTS, level=95)
     with pytest.raises(ValueError, match="level"):
         paired_compare(score, LABELS, LABELS, LABELS, 2, level=95)
-    with pytest.raises(ValueError, match="samples"):
-        paired_compare(score, LABELS, LABELS, LABELS, 2, samples=1)
+    with pytest.raises(ValueError, match="draws must be at least 2"):
+        paired_compare(score, LABELS, LABELS, LABELS, 2, draws=1)
 
 
 def test_a_notebook_shows_a_comparison_value_by_value():
@@ -372,7 +372,7 @@ def test_a_prior_of_differing_predictions_calls_equal_ones_equal(sizes):
     target = torch.arange(size).repeat_interleave(torch.tensor(sizes))
     old = torch.where(torch.arange(600) % 7 == 0, (target + 1) % size, target)
     for measure in ("balanced_accuracy", "iam", "f1", "mcc"):
-        equal = paired_compare(measure, old, old, target, size, samples=100, prior="differing")
+        equal = paired_compare(measure, old, old, target, size, draws=100, prior="differing")
         ends = (equal.difference.estimate, equal.difference.low, equal.difference.high, equal.probability)
         assert ends == (0, 0, 0, 0.5)
     new = old.clone()
@@ -415,7 +415,7 @@ def test_a_loss_of_the_margin_is_rarely_called_none():
             *map(torch.from_numpy, (new, old, target)),
             2,
             level=0.9,
-            samples=200,
+            draws=200,
             prior="differing",
         )
         false += bool(found.difference.low >= -0.01)

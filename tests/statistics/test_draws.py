@@ -24,7 +24,7 @@ from imbtorch.statistics import draws as drawing
 
 @pytest.mark.parametrize(("matrix", "prior"), CASES)
 def test_draws_follow_numerical_integration(matrix, prior):
-    found = posterior(balanced_accuracy, torch.tensor(matrix), prior, 40_000, generator=seeded(), draws=True)
+    found = posterior(balanced_accuracy, torch.tensor(matrix), prior, 40_000, generator=seeded(), keep_draws=True)
     assert distance(found.draws, mean_cdf(matrix, WEIGHT[prior])) < 2
     first, second = betas(matrix, WEIGHT[prior])
     assert float(found.draws.mean()) == pytest.approx((first.mean() + second.mean()) / 2, abs=0.003)
@@ -32,7 +32,9 @@ def test_draws_follow_numerical_integration(matrix, prior):
 
 @pytest.mark.parametrize(("matrix", "prior"), CASES)
 def test_draws_follow_the_convolution(matrix, prior):
-    draws = posterior(balanced_accuracy, torch.tensor(matrix), prior, 40_000, generator=seeded(1), draws=True).draws
+    draws = posterior(
+        balanced_accuracy, torch.tensor(matrix), prior, 40_000, generator=seeded(1), keep_draws=True
+    ).draws
     exact = balanced_accuracy_posterior(torch.tensor(matrix), prior)
     for q in (0.01, 0.025, 0.25, 0.5, 0.9, 0.975):
         share = float((draws <= exact.quantile(q)).double().mean())
@@ -45,7 +47,7 @@ def test_a_recall_is_drawn_from_its_beta_distribution(size, prior):
     weight = WEIGHT[prior]
     counts = torch.arange(size**2, dtype=torch.float64).reshape(size, size) % 7 + torch.eye(size, dtype=torch.float64)
     recall = posterior(
-        lambda c: c[..., 1, 1] / c[..., 1, :].sum(-1), counts, prior, 40_000, generator=seeded(), draws=True
+        lambda c: c[..., 1, 1] / c[..., 1, :].sum(-1), counts, prior, 40_000, generator=seeded(), keep_draws=True
     )
     hits, total = float(counts[1, 1]), float(counts[1].sum())
     expected = stats.beta(hits + weight, total - hits + weight)
@@ -72,14 +74,14 @@ def test_one_value_is_drawn_with_a_prior_that_keeps_the_mean_recall(classes):
     hits, total = float(counts[1, 1]), float(counts[1].sum())
     expected = stats.beta(hits + right, total - hits + wrong)
     for prior in ("auto", "pooled"):
-        found = posterior(lambda c: rates(c)[..., 1], counts, prior, 40_000, generator=seeded(), draws=True)
+        found = posterior(lambda c: rates(c)[..., 1], counts, prior, 40_000, generator=seeded(), keep_draws=True)
         assert distance(found.draws, expected.cdf) < 2
 
 
 def test_values_of_classes_are_drawn_with_half_and_half():
     counts = torch.tensor([[40, 5, 2], [3, 20, 4], [1, 0, 3]])
     for prior in ("auto", "jeffreys"):
-        found = posterior(rates, counts, prior, 40_000, generator=seeded(), draws=True)
+        found = posterior(rates, counts, prior, 40_000, generator=seeded(), keep_draws=True)
         for index, (hits, total) in enumerate([(40, 47), (20, 27), (3, 4)]):
             assert distance(found.draws[:, index], stats.beta(hits + 0.5, total - hits + 0.5).cdf) < 2
 
@@ -90,7 +92,7 @@ def test_empty_cells_get_the_prior_of_their_row_one_at_a_time():
     def cells(c):
         return c[..., 0, :] / c[..., 0, :].sum(-1, keepdim=True)
 
-    drawn = posterior(cells, counts, "uniform", 40_000, generator=seeded(), draws=True).draws
+    drawn = posterior(cells, counts, "uniform", 40_000, generator=seeded(), keep_draws=True).draws
     assert distance(drawn[:, 0], stats.beta(6, 3).cdf) < 2
     assert distance(drawn[:, 1], stats.beta(2, 7).cdf) < 2  # counted: the prior does not fall there
     assert bool(((drawn[:, 2] > 0) != (drawn[:, 3] > 0)).all())
@@ -101,7 +103,7 @@ def test_empty_cells_get_the_prior_of_their_row_one_at_a_time():
 
 def test_a_row_without_empty_cells_gets_its_prior_on_any_wrong_one():
     counts = torch.tensor([[5, 2, 3], [1, 4, 3], [2, 1, 6]])
-    drawn = posterior(rates, counts, "uniform", 40_000, generator=seeded(), draws=True).draws
+    drawn = posterior(rates, counts, "uniform", 40_000, generator=seeded(), keep_draws=True).draws
     assert distance(drawn[:, 0], stats.beta(6, 6).cdf) < 2
     cell = posterior(lambda c: c[..., 0, 1] / c[..., 0, :].sum(-1), counts, "uniform", 40_000, generator=seeded())
     assert float(cell.estimate) == 0.2
@@ -122,7 +124,7 @@ def test_pseudo_counts_per_cell():
             prior,
             20_000,
             generator=seeded(),
-            draws=True,
+            keep_draws=True,
         )
         a = float(prior[row, column] + counts[row, column])
         assert distance(found.draws, stats.beta(a, float(prior[row].sum() + counts[row].sum()) - a).cdf) < 2
@@ -137,7 +139,7 @@ def test_fixed_totals_stay_and_measures_are_called_with_all_draws():
         return correct.sum(-1)
 
     counts = torch.tensor([[[90, 10, 0], [1, 9, 2], [0, 0, 0]], [[3, 0, 0], [0, 5, 0], [0, 9, 0]]])
-    posterior(measure, counts, samples=50, generator=seeded(), totals="fixed")
+    posterior(measure, counts, draws=50, generator=seeded(), totals="fixed")
     assert [each.shape[0] for each in seen if each.ndim == 4] == [50, 50, 50]  # as drawn, and at either limit
     for each in seen:
         torch.testing.assert_close(each.sum(-1), counts.sum(-1).double().expand(each.shape[:-1]))
@@ -146,7 +148,7 @@ def test_fixed_totals_stay_and_measures_are_called_with_all_draws():
 
 def test_drawn_totals_follow_their_dirichlet_distribution():
     counts = torch.tensor([[40, 5, 0, 2], [3, 20, 0, 4], [0, 0, 0, 0], [1, 2, 0, 3]])
-    drawn = posterior(lambda c: c.sum(-1), counts, samples=40_000, generator=seeded(), draws=True).draws
+    drawn = posterior(lambda c: c.sum(-1), counts, draws=40_000, generator=seeded(), keep_draws=True).draws
     torch.testing.assert_close(drawn.sum(-1), torch.full((40_000,), 80.0, dtype=torch.float64))
     assert bool((drawn[:, 2] == 0).all())
     for index, total in ((0, 47), (1, 27), (3, 6)):
@@ -160,7 +162,7 @@ def test_drawn_totals_widen_what_reads_them_and_nothing_else():
         found = posterior(
             {"precision": lambda c: c[..., 1, 1] / c[..., 1].sum(-1), "recalls": balanced_accuracy},
             counts,
-            samples=40_000,
+            draws=40_000,
             generator=seeded(),
             totals=totals,
         )
@@ -177,7 +179,7 @@ def test_class_without_targets_stays_empty():
         return balanced_accuracy(counts)
 
     counts = torch.tensor([[40, 3, 7], [0, 0, 0], [2, 0, 6]])
-    found = posterior(measure, counts, "uniform", 40_000, generator=seeded(), draws=True)
+    found = posterior(measure, counts, "uniform", 40_000, generator=seeded(), keep_draws=True)
     assert all(bool((each == 0).all()) for each in seen)
     assert distance(found.draws, mean_cdf([[40, 10], [2, 6]], 1.0)) < 2
 
@@ -190,8 +192,8 @@ def test_margins_of_sparse_draws_are_those_of_matrices(monkeypatch):
     counts = torch.stack([many(seed=0), many(seed=1)])
     counts[0, 3] = 0  # a class without targets
     for measure in (imbalance_accuracy, imbtorch.f_score, imbtorch.matthews_corrcoef):
-        by_margins = posterior(measure, counts, samples=300, generator=seeded(), draws=True)
-        by_matrices = posterior(whole(measure), counts, samples=300, generator=seeded(), draws=True)
+        by_margins = posterior(measure, counts, draws=300, generator=seeded(), keep_draws=True)
+        by_matrices = posterior(whole(measure), counts, draws=300, generator=seeded(), keep_draws=True)
         torch.testing.assert_close(by_margins.draws, by_matrices.draws)
         for name in ("estimate", "low", "high"):
             torch.testing.assert_close(getattr(by_margins, name), getattr(by_matrices, name))
@@ -208,12 +210,12 @@ def test_only_what_takes_margins_is_given_them(monkeypatch):
             seen.append(counts)
             return balanced_accuracy(counts)
 
-    posterior({"own": lambda c: seen.append(c) or c.sum((-1, -2)), "ours": Own()}, many(), samples=20)
+    posterior({"own": lambda c: seen.append(c) or c.sum((-1, -2)), "ours": Own()}, many(), draws=20)
     assert {isinstance(each, imbtorch.Margins) for each in seen} == {True, False}
     for measure in (imbtorch.relative_classifier_information, imbtorch.confusion_entropy):  # raise for margins
-        assert bool(posterior(measure, many(), samples=20).low < posterior(measure, many(), samples=20).high)
-    found = posterior(partial(imbtorch.f_score, beta=2.0), many(), samples=400, generator=seeded())
-    same = posterior(whole(partial(imbtorch.f_score, beta=2.0)), many(), samples=400, generator=seeded())
+        assert bool(posterior(measure, many(), draws=20).low < posterior(measure, many(), draws=20).high)
+    found = posterior(partial(imbtorch.f_score, beta=2.0), many(), draws=400, generator=seeded())
+    same = posterior(whole(partial(imbtorch.f_score, beta=2.0)), many(), draws=400, generator=seeded())
     torch.testing.assert_close(found.low, same.low)
 
 
@@ -260,7 +262,7 @@ class Threaded(TorchDispatchMode):
 def test_draws_are_not_spread_over_threads(size):
     """Threads wait for one another after each operation, wherever another process holds a core, for long."""
     with Threaded() as threaded:
-        posterior({"iam": imbalance_accuracy, "ba": balanced_accuracy}, many(size), samples=4000, generator=seeded())
+        posterior({"iam": imbalance_accuracy, "ba": balanced_accuracy}, many(size), draws=4000, generator=seeded())
     assert sum(threaded.seen.values()) < 40, threaded.seen  # of all draws together; of each chunk there are hundreds
 
 
@@ -275,7 +277,7 @@ def test_memory_of_many_classes_is_bounded():
     assert most_memory(lambda: torch.ones(400_000_000, dtype=torch.uint8)) > 300e6  # it is seen, and no later peak
     for measure, samples in ((imbalance_accuracy, 500), (imbtorch.f_score, 500), (lambda c: rates(c)[..., 0], 60)):
         found = []
-        assert most_memory(lambda: found.append(posterior(measure, counts, samples=samples))) < 300e6  # noqa: B023
+        assert most_memory(lambda: found.append(posterior(measure, counts, draws=samples))) < 300e6  # noqa: B023
         assert bool(found[0].low < found[0].high)
 
 

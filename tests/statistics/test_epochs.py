@@ -40,7 +40,7 @@ SCORES = {
 def test_halves_and_the_set_agree_with_loops(name, recalls, totals):
     predictions, target = drawn(recalls, totals)
     measure, repeats, size = MACRO_F1 if name == "f_score" else getattr(imbtorch, name), 25, len(totals)
-    found = select_epoch(predictions, target, measure, repeats=repeats, generator=seeded(1), samples=300)
+    found = select_epoch(predictions, target, measure, repeats=repeats, generator=seeded(1), draws=300)
     again = seeded(1)
     coins = torch.randint(2, (len(target), repeats), dtype=torch.int32, generator=again)
     kept, corrected, stability, alike, below = half_sampled(predictions, target, SCORES[name], coins, size)
@@ -53,7 +53,7 @@ def test_halves_and_the_set_agree_with_loops(name, recalls, totals):
     counts = torch.from_numpy(corrected)
     assert counts.sum(-1).tolist() == pytest.approx(totals)  # rows keep their sums
     assert found.corrected == pytest.approx(measure(counts).item())
-    interval = posterior(measure, counts, samples=300, generator=again)
+    interval = posterior(measure, counts, draws=300, generator=again)
     assert (found.interval.low.item(), found.interval.high.item()) == pytest.approx(
         (min(interval.low.item(), found.value), max(interval.high.item(), found.value))
     )
@@ -63,10 +63,10 @@ def test_halves_and_the_set_agree_with_loops(name, recalls, totals):
 def test_several_measures_share_the_coins():
     predictions, target = drawn(LEARNING, [60, 20])
     both = {"f1": imbtorch.f_score, "ba": balanced_accuracy}
-    found = select_epoch(predictions, target, both, generator=seeded(1), samples=100)
+    found = select_epoch(predictions, target, both, generator=seeded(1), draws=100)
     assert list(found) == ["f1", "ba"]
     for name, measure in both.items():
-        alone = select_epoch(predictions, target, measure, generator=seeded(1), samples=100)
+        alone = select_epoch(predictions, target, measure, generator=seeded(1), draws=100)
         for of in ("epoch", "value", "corrected", "stability", "indistinguishable"):
             assert getattr(found[name], of) == getattr(alone, of)
 
@@ -92,11 +92,11 @@ def test_the_direction_of_a_measure_of_the_package_is_known():
     entropy = imbtorch.ConfusionEntropy("binary").evaluate
     cost = partial(imbtorch.expected_cost, costs=torch.tensor([[0.0, 1], [2, 0]]))
     for costs in (imbtorch.confusion_entropy, entropy, partial(entropy), cost):
-        assert select_epoch(predictions, target, costs, samples=50, generator=seeded()).epoch == 1
+        assert select_epoch(predictions, target, costs, draws=50, generator=seeded()).epoch == 1
         both = {"cost": costs, "accuracy": imbtorch.accuracy}
-        found = select_epoch(predictions, target, both, samples=50, generator=seeded(), higher_is_better={})
+        found = select_epoch(predictions, target, both, draws=50, generator=seeded(), higher_is_better={})
         assert [each.epoch for each in found.values()] == [1, 1]
-        assert select_epoch(predictions, target, costs, higher_is_better=True, samples=50).epoch != 1
+        assert select_epoch(predictions, target, costs, higher_is_better=True, draws=50).epoch != 1
     with pytest.raises(ValueError, match="measure dominance has no direction; pass higher_is_better=True or False"):
         select_epoch(predictions, target, imbtorch.dominance)
 
@@ -109,7 +109,7 @@ def test_of_equal_epochs_the_latest_is_kept_unless_the_earliest_is_asked_for():
     good = target.clone()
     good[:2] = 1
     predictions = torch.stack([good, 1 - target, good, good])
-    choose = partial(select_epoch, predictions, target, balanced_accuracy, samples=50, generator=seeded())
+    choose = partial(select_epoch, predictions, target, balanced_accuracy, draws=50, generator=seeded())
     assert choose().epoch == 3
     assert choose(ties="earliest").epoch == 0
     cost = choose(higher_is_better=False)
@@ -130,10 +130,10 @@ def test_of_tied_epochs_only_equal_predictions_make_the_choice_arbitrary():
     target = torch.tensor([0] * 20 + [1] * 10)
     first, second = target.clone(), target.clone()
     first[:2], second[2:4] = 1, 1
-    found = select_epoch(torch.stack([first, first, second]), target, balanced_accuracy, samples=50, generator=seeded())
+    found = select_epoch(torch.stack([first, first, second]), target, balanced_accuracy, draws=50, generator=seeded())
     assert (found.epoch, found.tied, found.identical) == (2, (0, 1), ())
     assert "stability - (tied with epochs 0 to 1); indistinguishable" in one_line(found)
-    found = select_epoch(torch.stack([first, second, first]), target, balanced_accuracy, samples=50, generator=seeded())
+    found = select_epoch(torch.stack([first, second, first]), target, balanced_accuracy, draws=50, generator=seeded())
     assert (found.epoch, found.tied, found.identical) == (2, (0, 1), (0,))
     assert "(tied with epochs 0 to 1, epoch 0 predicts the same: an arbitrary choice)" in one_line(found)
 
@@ -147,7 +147,7 @@ def test_an_epoch_without_a_value_is_never_kept():
     modest[35:] = 0
     eager = target.clone()
     eager[:10] = 1
-    found = select_epoch(torch.stack([modest, eager]), target, picky, samples=50, generator=seeded())
+    found = select_epoch(torch.stack([modest, eager]), target, picky, draws=50, generator=seeded())
     assert (found.epoch, found.compared, found.indistinguishable) == (0, (0,), (0,))
     with pytest.raises(ValueError, match="measure has no value in any epoch"):
         select_epoch(torch.stack([eager, eager]), target, picky)
@@ -156,7 +156,7 @@ def test_an_epoch_without_a_value_is_never_kept():
 def test_named_candidates_are_chosen_like_epochs_and_called_by_their_names():
     predictions, target = drawn(LEARNING, [60, 20])
     trials = {f"lr={2.0**-i}": each for i, each in enumerate(predictions)}
-    choose = partial(select_epoch, target=target, measure=balanced_accuracy, samples=50)
+    choose = partial(select_epoch, target=target, measure=balanced_accuracy, draws=50)
     of_names, of_epochs = (choose(given, generator=seeded()) for given in (trials, predictions))
     assert facts(of_names) == facts(of_epochs)
     assert of_epochs.name == f"epoch {of_epochs.epoch}"
@@ -184,7 +184,7 @@ def test_named_candidates_are_chosen_like_epochs_and_called_by_their_names():
 
 def test_bools_are_classes():
     predictions, target = drawn(LEARNING, [60, 20])
-    choose = partial(select_epoch, measure=balanced_accuracy, samples=50)
+    choose = partial(select_epoch, measure=balanced_accuracy, draws=50)
     expected = facts(choose(predictions, target, generator=seeded()))
     assert facts(choose(predictions.bool(), target.bool(), generator=seeded())) == expected
     mixed = {"first": predictions[0].bool()} | {f"epoch {i}": each for i, each in enumerate(predictions[1:])}
@@ -207,7 +207,7 @@ def test_a_single_epoch_is_kept_as_it_is():
 
 def test_a_notebook_shows_a_choice_as_a_table():
     predictions, target = drawn(LEARNING, [60, 20])
-    found = select_epoch(predictions, target, balanced_accuracy, samples=50, generator=seeded())
+    found = select_epoch(predictions, target, balanced_accuracy, draws=50, generator=seeded())
     others = [epoch for epoch in found.indistinguishable if epoch != found.epoch]
     assert found.corrected < found.value
     rows, notes = shown_in_notebook(found)
@@ -222,7 +222,7 @@ def test_a_notebook_shows_a_choice_as_a_table():
 
     first = target.clone()
     first[:2] = 1
-    found = select_epoch({"<a>": first, "<b> & c": first}, target, balanced_accuracy, samples=50, generator=seeded())
+    found = select_epoch({"<a>": first, "<b> & c": first}, target, balanced_accuracy, draws=50, generator=seeded())
     rows, _ = shown_in_notebook(found)
     assert rows[0][1] == "<b> & c"
     assert rows[3:] == [
@@ -250,7 +250,7 @@ def test_of_matrices_the_best_epochs_are_resampled_and_the_result_says_so(monkey
     predictions, target = many()
     monkeypatch.setattr(epochs, "CELLS_IN_ALL", 2 * 144 * 7 * 20)
     measures = {"rci": imbtorch.relative_classifier_information, "ba": balanced_accuracy}
-    found = select_epoch(predictions, target, measures, generator=seeded(), samples=50)
+    found = select_epoch(predictions, target, measures, generator=seeded(), draws=50)
     assert list(found) == ["rci", "ba"]
     assert (found["ba"].compared, found["ba"].repeats) == (tuple(range(30)), 100)  # by margins
     assert (len(found["rci"].compared), found["rci"].repeats) == (7, 20)
@@ -274,7 +274,7 @@ def test_the_correction_takes_the_optimism_away_and_the_set_holds_the_best():
     raw, left, held, covered = [], [], [], []
     for run in range(60):
         predictions, target = drawn(recalls, totals, seed=run)
-        found = select_epoch(predictions, target, balanced_accuracy, samples=500, generator=seeded(run))
+        found = select_epoch(predictions, target, balanced_accuracy, draws=500, generator=seeded(run))
         raw.append(found.value - 0.75)
         left.append(found.corrected - 0.75)
         held.append(run % 30 in found.indistinguishable)
@@ -299,7 +299,7 @@ def test_the_worst_indistinguishable_epoch_lies_no_further_below_than_is_said(ga
     true, held, said = torch.tensor(recalls).mean(-1), [], []
     for run in range(40):
         predictions, target = drawn(recalls, totals, seed=100 + run)
-        found = select_epoch(predictions, target, balanced_accuracy, samples=20, generator=seeded(run))
+        found = select_epoch(predictions, target, balanced_accuracy, draws=20, generator=seeded(run))
         held.append(true.max() - true[list(found.indistinguishable)].min() <= found.shortfall)
         said.append(found.shortfall)
     assert np.mean(held) >= 0.95
@@ -309,21 +309,19 @@ def test_the_worst_indistinguishable_epoch_lies_no_further_below_than_is_said(ga
 def test_measures_that_one_recall_of_0_makes_0_are_not_corrected_where_hits_are_few():
     few, target = drawn(LEARNING, [60, 9])
     for measure in (imbtorch.geometric_mean, lambda counts: imbtorch.recall(counts, "none").amin(-1)):
-        found = select_epoch(few, target, measure, samples=50, generator=seeded())
+        found = select_epoch(few, target, measure, draws=50, generator=seeded())
         assert (found.sparse, found.corrected, found.interval) == ((1,), None, None)
         assert "not corrected, too few hits of class 1, stability" in one_line(found)
         assert found.shortfall > 0
     for measure in (balanced_accuracy, imbtorch.f_score, imbtorch.imbalance_accuracy, imbtorch.matthews_corrcoef):
-        assert select_epoch(few, target, measure, samples=50, generator=seeded()).sparse == ()
-    f1 = select_epoch(few, target, lambda c: imbtorch.f_score(c, average="binary"), samples=50, generator=seeded())
+        assert select_epoch(few, target, measure, draws=50, generator=seeded()).sparse == ()
+    f1 = select_epoch(few, target, lambda c: imbtorch.f_score(c, average="binary"), draws=50, generator=seeded())
     assert f1.sparse == ()  # of the positive class: one class alone is no reason
     enough, target = drawn(LEARNING, [60, 10])
-    assert select_epoch(enough, target, imbtorch.geometric_mean, samples=50, generator=seeded()).sparse == ()
+    assert select_epoch(enough, target, imbtorch.geometric_mean, draws=50, generator=seeded()).sparse == ()
     never = torch.where(enough == 1, 0, enough)
-    assert select_epoch(never, target, imbtorch.geometric_mean, samples=50, generator=seeded()).sparse == (1,)
-    absent = select_epoch(
-        enough[:, target == 0], target[target == 0], imbtorch.geometric_mean, num_classes=2, samples=9
-    )
+    assert select_epoch(never, target, imbtorch.geometric_mean, draws=50, generator=seeded()).sparse == (1,)
+    absent = select_epoch(enough[:, target == 0], target[target == 0], imbtorch.geometric_mean, num_classes=2, draws=9)
     assert absent.sparse == ()  # a class that never comes takes no part
 
 
@@ -378,7 +376,7 @@ TARGET = torch.tensor([0, 0, 1])
         (torch.zeros(2, 3).long(), TARGET, {"level": 1.0}, ValueError, "level must lie in"),
         (torch.zeros(2, 3).long(), TARGET, {"repeats": "3"}, TypeError, "repeats must be an int, got '3'"),
         (torch.zeros(2, 3).long(), TARGET, {"repeats": 2.5}, TypeError, "repeats must be an int, got 2.5"),
-        (torch.zeros(2, 3).long(), TARGET, {"samples": 0}, ValueError, "samples must be at least 2, got 0"),
+        (torch.zeros(2, 3).long(), TARGET, {"draws": 0}, ValueError, "draws must be at least 2, got 0"),
         (torch.zeros(2, 3).long(), TARGET, {"num_classes": "2"}, TypeError, "num_classes must be an int, got '2'"),
         (torch.zeros(2, 3).long(), TARGET, {"higher_is_better": {"ba": True}}, TypeError, "better must be one value"),
     ],
@@ -412,10 +410,10 @@ def test_directions_of_unknown_measures_are_refused():
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int16])
 def test_predictions_of_every_dtype_count_alike(dtype):
     predictions, target = drawn(LEARNING, [60, 20])
-    expected = select_epoch(predictions, target, balanced_accuracy, generator=seeded(1), samples=100)
+    expected = select_epoch(predictions, target, balanced_accuracy, generator=seeded(1), draws=100)
     named = {str(epoch): each.to(dtype) for epoch, each in enumerate(predictions)}
     for given in (predictions.to(dtype), named):
-        found = select_epoch(given, target.to(dtype), balanced_accuracy, generator=seeded(1), samples=100)
+        found = select_epoch(given, target.to(dtype), balanced_accuracy, generator=seeded(1), draws=100)
         assert (found.epoch, found.value, found.corrected) == (expected.epoch, expected.value, expected.corrected)
 
 
@@ -432,7 +430,7 @@ def test_epochs_of_infinite_value_are_not_told_apart():
     one, other = target.clone(), target.clone()
     one[30:33], other[30:36], other[:3] = 0, 0, 1
     found = select_epoch(
-        torch.stack((one, one, other)), target, imbtorch.likelihood_ratio, generator=seeded(), samples=50, repeats=50
+        torch.stack((one, one, other)), target, imbtorch.likelihood_ratio, generator=seeded(), draws=50, repeats=50
     )
     assert {0, 1} <= set(found.indistinguishable)
     with pytest.raises(ValueError, match="those of M >= 1 epochs"):
@@ -448,7 +446,7 @@ def test_the_interval_covers_one_candidate_that_is_truly_better():
     for _ in range(60):
         right = torch.rand(100, 200, generator=generator) < torch.where(target == 1, recalls, 0.9)
         preds = torch.where(right, target, 1 - target)
-        found = select_epoch(preds, target, balanced_accuracy, repeats=50, samples=500, generator=generator)
+        found = select_epoch(preds, target, balanced_accuracy, repeats=50, draws=500, generator=generator)
         truth = (float(recalls[found.epoch]) + 0.9) / 2
         held += float(found.interval.low) <= truth <= float(found.interval.high)
     assert held >= 53

@@ -46,7 +46,7 @@ def on_processes(world, work):
 @pytest.mark.parametrize("world", [2, 3])
 def test_processes_with_known_positions_find_what_one_finds(world):
     predictions, target = drawn(LEARNING, [61, 20])
-    alone = select_epoch(predictions, target, balanced_accuracy, generator=seeded(3), samples=100)
+    alone = select_epoch(predictions, target, balanced_accuracy, generator=seeded(3), draws=100)
     order = torch.randperm(len(target), generator=seeded())
     bounds = [0, 7, 40, 81] if world == 3 else [0, 50, 81]
 
@@ -58,7 +58,7 @@ def test_processes_with_known_positions_find_what_one_finds(world):
             balanced_accuracy,
             num_classes=2,
             generator=seeded(3),
-            samples=100,
+            draws=100,
             positions=own,
             sum_counts=sum_counts,
         )
@@ -74,7 +74,7 @@ def test_processes_without_positions_agree_among_themselves_and_one_may_be_empty
 
     def work(rank, sum_counts):
         own = slice(bounds[rank], bounds[rank + 1])
-        arguments = {"num_classes": 2, "generator": seeded(rank), "samples": 100, "sum_counts": sum_counts}
+        arguments = {"num_classes": 2, "generator": seeded(rank), "draws": 100, "sum_counts": sum_counts}
         return select_epoch(predictions[:, own], target[own], balanced_accuracy, **arguments)
 
     first, *others = on_processes(3, work)
@@ -109,7 +109,7 @@ def test_halves_of_clusters_agree_with_loops():
 
 def test_the_interval_of_a_single_epoch_resamples_buckets_of_its_clusters():
     predictions, target = drawn(LEARNING[3:4], [61, 20])
-    choose = partial(select_epoch, predictions, target, balanced_accuracy, repeats=3, samples=400)
+    choose = partial(select_epoch, predictions, target, balanced_accuracy, repeats=3, draws=400)
     found = choose(cluster=IDS, generator=seeded(2))
     generator = seeded(2)
     torch.randint(-(2**63), 2**63 - 1, (3,), generator=generator)
@@ -128,7 +128,7 @@ def test_the_interval_of_a_single_epoch_resamples_buckets_of_its_clusters():
 @pytest.mark.parametrize("world", [2, 3])
 def test_clusters_that_lie_on_several_processes_give_what_one_process_finds(world):
     predictions, target = drawn(LEARNING, [61, 20])
-    options = {"num_classes": 2, "samples": 100}
+    options = {"num_classes": 2, "draws": 100}
     alone = select_epoch(predictions, target, balanced_accuracy, cluster=IDS, generator=seeded(3), **options)
     rank_of = torch.randint(world, (81,), generator=seeded())
 
@@ -159,7 +159,7 @@ def test_halves_of_clusters_hold_where_samples_of_a_cluster_are_equal():
         predictions = target ^ wrong[target, :, ids].t().long()
         for kind, options in (("samples", {}), ("clusters", {"cluster": ids})):
             found = select_epoch(
-                predictions, target, balanced_accuracy, repeats=40, samples=300, generator=generator, **options
+                predictions, target, balanced_accuracy, repeats=40, draws=300, generator=generator, **options
             )
             covered[kind] += found.interval.low.item() <= 0.75 <= found.interval.high.item()
             off[kind] += (found.corrected - 0.75) / 40
@@ -171,7 +171,7 @@ def test_halves_of_clusters_hold_where_samples_of_a_cluster_are_equal():
 def test_few_clusters_of_a_class_are_too_few_hits():
     """Of 40 samples of class 1, 4 clusters hold all; the geometric mean of recalls is 0 without a hit."""
     predictions, target = drawn([[0.9, 0.5]] * 3, [60, 40])
-    choose = partial(select_epoch, predictions, target, geometric_mean, samples=50, generator=seeded())
+    choose = partial(select_epoch, predictions, target, geometric_mean, draws=50, generator=seeded())
     assert choose().sparse == ()
     ids = torch.cat((torch.arange(60), 100 + torch.arange(40) // 10))
     same = torch.arange(40) // 10 % 2 == 0
@@ -205,29 +205,29 @@ def many(classes=12, number=30):
 
 def test_margins_stand_for_matrices_where_those_are_too_many(monkeypatch):
     predictions, target = many()
-    whole = select_epoch(predictions, target, balanced_accuracy, generator=seeded(), samples=50)
+    whole = select_epoch(predictions, target, balanced_accuracy, generator=seeded(), draws=50)
     monkeypatch.setattr(epochs, "CELLS_IN_ALL", 1000)
-    assert facts(select_epoch(predictions, target, balanced_accuracy, generator=seeded(), samples=50)) == facts(whole)
+    assert facts(select_epoch(predictions, target, balanced_accuracy, generator=seeded(), draws=50)) == facts(whole)
     read = []
 
     def recall_of_margins(counts):
         read.append(type(counts))
         return balanced_accuracy(counts)
 
-    select_epoch(predictions, target, recall_of_margins, generator=seeded(), samples=50)
+    select_epoch(predictions, target, recall_of_margins, generator=seeded(), draws=50)
     assert read.count(Margins) > 2
 
 
 def test_parts_of_the_repeats_and_epochs_change_nothing(monkeypatch):
     predictions, target = many()
-    whole = select_epoch(predictions, target, balanced_accuracy, generator=seeded(), samples=50, repeats=10)
+    whole = select_epoch(predictions, target, balanced_accuracy, generator=seeded(), draws=50, repeats=10)
     monkeypatch.setattr(halves, "SAMPLES_AT_ONCE", 500)
     monkeypatch.setattr(halves, "CELLS_AT_ONCE", 30 * 144 * 10)
     assert facts(whole) == facts(
-        select_epoch(predictions, target, balanced_accuracy, generator=seeded(), samples=50, repeats=10)
+        select_epoch(predictions, target, balanced_accuracy, generator=seeded(), draws=50, repeats=10)
     )
     monkeypatch.setattr(halves, "CELLS_AT_ONCE", 1)  # one repeat, one matrix at a time; other coins
-    parts = select_epoch(predictions, target, balanced_accuracy, generator=seeded(), samples=50, repeats=10)
+    parts = select_epoch(predictions, target, balanced_accuracy, generator=seeded(), draws=50, repeats=10)
     assert (parts.epoch, parts.value, parts.repeats) == (whole.epoch, whole.value, 10)
     assert parts.corrected == pytest.approx(whole.corrected, abs=0.03)
 
@@ -238,6 +238,6 @@ def test_a_function_that_takes_margins_for_something_else_gets_matrices(monkeypa
 
     predictions, target = many()
     monkeypatch.setattr(epochs, "CELLS_IN_ALL", 1000)
-    found = select_epoch(predictions, target, first_row, generator=seeded(), samples=50)
+    found = select_epoch(predictions, target, first_row, generator=seeded(), draws=50)
     assert len(found.compared) == 7
     assert found.value == pytest.approx(metrics.balanced_accuracy_score(target, predictions[found.epoch]))

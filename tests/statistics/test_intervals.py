@@ -32,7 +32,7 @@ def test_bounds_are_equal_tailed_where_both_classes_have_hits_and_errors(prior):
 
 
 def test_no_counts_at_all_have_no_interval():
-    found = posterior(balanced_accuracy, torch.zeros(2, 2), samples=20)
+    found = posterior(balanced_accuracy, torch.zeros(2, 2), draws=20)
     assert all(bool(each.isnan()) for each in (found.estimate, found.low, found.high))
 
 
@@ -79,7 +79,7 @@ def test_bounds_hold_for_losses_as_well():
 
 def test_class_without_errors_does_not_touch_its_neighbours_in_the_batch():
     both = torch.tensor([MATRICES["errors in both"], MATRICES["no errors in one"]])
-    found = posterior(balanced_accuracy, both, samples=100_000, generator=seeded())
+    found = posterior(balanced_accuracy, both, draws=100_000, generator=seeded())
     assert mean_cdf(MATRICES["errors in both"], 0.5)(float(found.high[0])) == pytest.approx(0.975, abs=0.003)
 
 
@@ -88,7 +88,7 @@ def test_prior_does_not_pull_the_mean_of_many_classes_away(size):
     # one pseudo-count on either side of each recall would move the mean by several standard errors
     total = 10
     counts = torch.eye(size) * 9 + (1 - torch.eye(size)) / (size - 1)
-    draws = posterior(balanced_accuracy, counts, samples=1000, generator=seeded(), draws=True).draws
+    draws = posterior(balanced_accuracy, counts, draws=1000, generator=seeded(), keep_draws=True).draws
     error = math.sqrt(0.9 * 0.1 / total / size)
     assert float(draws.mean()) == pytest.approx(0.9, abs=0.5 * error)
 
@@ -118,7 +118,7 @@ def test_no_estimate_lies_outside(size, totals):
         for _ in range(30)
     ]
     counts = torch.from_numpy(np.stack(matrices))
-    for name, found in posterior(MULTICLASS, counts, samples=200, generator=seeded(), totals=totals).items():
+    for name, found in posterior(MULTICLASS, counts, draws=200, generator=seeded(), totals=totals).items():
         known = ~found.low.isnan()
         assert bool(known.any())
         assert bool(((found.low <= found.estimate) & (found.estimate <= found.high))[known].all()), name
@@ -128,7 +128,7 @@ def test_no_estimate_lies_outside(size, totals):
 
 def test_precision_without_false_positives_reaches_one_and_with_them_does_not():
     counts = torch.tensor([[40, 0, 9], [6, 5, 3], [2, 0, 8]])  # nothing was taken for class 1 by mistake
-    found = posterior(lambda c: imbtorch.precision(c, "none"), counts, samples=4000, generator=seeded())
+    found = posterior(lambda c: imbtorch.precision(c, "none"), counts, draws=4000, generator=seeded())
     assert float(found.high[1]) == float(found.estimate[1]) == 1
     assert float(found.low[1]) < 0.9
     assert 0.95 > float(found.high[0]) > float(found.estimate[0])
@@ -137,12 +137,12 @@ def test_precision_without_false_positives_reaches_one_and_with_them_does_not():
 def test_curvature_stretches_by_twice_the_bias():
     """The square of one recall: mean and variance of its Beta distribution are known."""
     matrix = [[50, 10], [4, 6]]
-    found = posterior(lambda c: rates(c)[..., 1] ** 2, torch.tensor(matrix), samples=200_000, generator=seeded())
+    found = posterior(lambda c: rates(c)[..., 1] ** 2, torch.tensor(matrix), draws=200_000, generator=seeded())
     law = stats.beta(6.5, 4.5)
     shift = 2 * (law.mean() ** 2 - (law.mean() ** 2 + law.var()))  # E[x^2] is above the square of the mean
     assert float(found.low) == pytest.approx(law.ppf(0.025) ** 2 + shift, abs=2e-3)
     assert float(found.high) == pytest.approx(law.ppf(0.975) ** 2, abs=2e-3)
-    mirrored = posterior(lambda c: -(rates(c)[..., 1] ** 2), torch.tensor(matrix), samples=200_000, generator=seeded())
+    mirrored = posterior(lambda c: -(rates(c)[..., 1] ** 2), torch.tensor(matrix), draws=200_000, generator=seeded())
     assert float(mirrored.high) == pytest.approx(-float(found.low))
 
 
@@ -153,14 +153,12 @@ def test_means_of_small_classes_are_as_wide_as_their_sampling_distribution(size)
     counts = torch.zeros(size, size, dtype=torch.float64)
     counts[range(size), range(size)] = 4
     counts[range(size), [(i + 1) % size for i in range(size)]] = total - 4
-    found = posterior(balanced_accuracy, counts, samples=100_000, generator=seeded(), draws=True)
+    found = posterior(balanced_accuracy, counts, draws=100_000, generator=seeded(), keep_draws=True)
     low, mean, high = np.quantile(found.draws, 0.025), float(found.draws.mean()), np.quantile(found.draws, 0.975)
     wider = math.sqrt((total + 2) / total) * stats.t(size * (total - 1)).ppf(0.975) / stats.norm.ppf(0.975)
     assert float(found.low) == pytest.approx(4 / 6 + wider * (low - mean), abs=3e-3)
     assert float(found.high) == pytest.approx(4 / 6 + wider * (high - mean), abs=3e-3)
-    one = posterior(
-        lambda c: rates(c)[..., [0]], counts, samples=100_000, generator=seeded()
-    )  # single classes have not
+    one = posterior(lambda c: rates(c)[..., [0]], counts, draws=100_000, generator=seeded())  # single classes have not
     assert float(one.low[0]) == pytest.approx(stats.beta(4.5, 2.5).ppf(0.025), abs=5e-3)
 
 
@@ -169,7 +167,7 @@ def test_a_prior_that_moves_the_draws_moves_a_bound_back():
     size, total = 20, 8
     counts = torch.diag_embed(torch.tensor([400.0] * 10 + [2.0] * 10).double())
     counts[range(10, size), 0] = total - 2
-    found = posterior(balanced_accuracy, counts, samples=50_000, generator=seeded(), draws=True)
+    found = posterior(balanced_accuracy, counts, draws=50_000, generator=seeded(), keep_draws=True)
     pooled = (10 + 10 / 4 + 0.5) / (size + 1)
     mean = (10 * (400 + pooled) / 401 + 10 * (2 + pooled) / 9) / size
     assert float(found.draws.mean()) == pytest.approx(mean, abs=1e-3)
@@ -183,8 +181,8 @@ def test_numbering_of_classes_does_not_matter():
     counts = torch.diag_embed(torch.arange(1.0, 26)).double() + 1
     counts[20:] = counts[20:].round()
     order = torch.from_numpy(np.random.default_rng(0).permutation(25))
-    found = posterior(balanced_accuracy, counts, samples=50_000, generator=seeded())
-    other = posterior(balanced_accuracy, counts[order][:, order], samples=50_000, generator=seeded(1))
+    found = posterior(balanced_accuracy, counts, draws=50_000, generator=seeded())
+    other = posterior(balanced_accuracy, counts[order][:, order], draws=50_000, generator=seeded(1))
     assert [float(other.low), float(other.high)] == pytest.approx([float(found.low), float(found.high)], abs=2e-3)
 
 
@@ -196,10 +194,10 @@ def test_numbering_of_classes_does_not_matter():
 def test_arguments_that_need_the_matrix_get_it(weights, classes):
     counts = torch.randint(1, 30, (classes, classes), generator=seeded())
     kappa = partial(imbtorch.cohen_kappa, weights=weights)
-    found = posterior(kappa, counts, samples=50, generator=seeded())
+    found = posterior(kappa, counts, draws=50, generator=seeded())
     target, preds = (part.repeat_interleave(counts.flatten()) for part in torch.ones(classes, classes).nonzero().T)
     assert found.estimate.item() == pytest.approx(sklearn_metrics.cohen_kappa_score(target, preds, weights=weights))
-    matrices = posterior(whole(kappa), counts, samples=50, generator=seeded())
+    matrices = posterior(whole(kappa), counts, draws=50, generator=seeded())
     torch.testing.assert_close((found.low, found.high), (matrices.low, matrices.high))
 
 
@@ -230,7 +228,7 @@ def enumerated(matrix, stratified):
 @pytest.mark.parametrize("stratified", [True, False])
 @pytest.mark.parametrize("matrix", [[[4, 1], [2, 3]], [[5, 0], [1, 2]], [[1, 1], [1, 1]], [[6, 2], [0, 1]]])
 def test_bootstrap_against_enumeration(matrix, stratified):
-    found = bootstrap(score, torch.tensor(matrix), 50_000, stratified=stratified, generator=seeded(), draws=True)
+    found = bootstrap(score, torch.tensor(matrix), 50_000, stratified=stratified, generator=seeded(), keep_draws=True)
     values, cumulative = enumerated(matrix, stratified)
     assert cumulative[-1] == pytest.approx(1)
     draws = np.sort(np.round(found.draws.numpy(), 9))
@@ -258,7 +256,9 @@ def share_of_positives(c):
 def test_clusters_are_resampled_whole_and_stretched():
     """Every resample of three clusters by enumeration; Student's t by SciPy."""
     clusters = [[[4, 1], [2, 3]], [[5, 0], [1, 2]], [[1, 1], [0, 6]]]
-    found = bootstrap(share_of_positives, torch.tensor(clusters), 60_000, clusters=True, generator=seeded(), draws=True)
+    found = bootstrap(
+        share_of_positives, torch.tensor(clusters), 60_000, clusters=True, generator=seeded(), keep_draws=True
+    )
     values = [
         float(share_of_positives(sum(torch.tensor(clusters[i]).double() for i in chosen)))
         for chosen in itertools.product(range(3), repeat=3)
@@ -290,7 +290,7 @@ def test_few_clusters_that_hold_most_of_a_class_have_few_degrees_of_freedom():
         return torch.stack((c[..., 0, :].sum(-1) ** 2, c[..., 1, :].sum(-1) ** 2), -1)
 
     level = 0.5  # at which bounds stay within the resamples
-    found = bootstrap(squares, clusters, 500, level, clusters=True, draws=True)
+    found = bootstrap(squares, clusters, 500, level, clusters=True, keep_draws=True)
     kinds = set()
     for problem, label in itertools.product(range(2), range(2)):
         totals = clusters[problem, :, label].sum(-1).numpy().astype(float)
@@ -326,18 +326,37 @@ def test_clusters_without_errors_count_as_samples():
     assert float(found.high[1]) == 1
 
 
+def test_copies_of_samples_in_clusters_are_biased_as_the_samples_are():
+    """IAM of 40 classes of six samples, which come four times each; the truth is 2 * .6 - 1."""
+    generator, covered = seeded(), 0
+    target = torch.arange(40).repeat_interleave(6)
+    for _ in range(10):
+        other = (target + torch.randint(1, 40, target.shape, generator=generator)) % 40
+        preds = torch.where(torch.rand(240, generator=generator) < 0.6, target, other)
+        clusters = torch.zeros(240, 40, 40)
+        clusters[torch.arange(240), target, preds] = 4
+        found = bootstrap(imbalance_accuracy, clusters, 200, generator=generator, clusters=True)
+        covered += float(found.low) <= 0.2 <= float(found.high)
+        alone = posterior(imbalance_accuracy, clusters.sum(0) / 4, draws=20, generator=generator)
+        assert float(found.bias) == pytest.approx(float(alone.bias), abs=1e-6)
+    assert float(found.bias) < -0.1
+    assert covered >= 9  # without the bias 24 of 30
+
+
 def test_clusters_are_batched_and_chunked(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     clusters = torch.randint(0, 9, (2, 10, 3, 3), generator=generator)
-    both = bootstrap(balanced_accuracy, clusters, 20_000, clusters=True, generator=seeded(), draws=True)
+    both = bootstrap(balanced_accuracy, clusters, 20_000, clusters=True, generator=seeded(), keep_draws=True)
     assert both.low.shape == (2,)
     monkeypatch.setattr(drawing, "CELLS_AT_ONCE", 7000)
-    alone = bootstrap(balanced_accuracy, clusters[1], 20_000, clusters=True, generator=seeded(1), draws=True)
+    alone = bootstrap(balanced_accuracy, clusters[1], 20_000, clusters=True, generator=seeded(1), keep_draws=True)
     assert apart(both.draws[:, 1], alone.draws) < 2
     each = bootstrap(lambda c: imbtorch.recall(c, "none"), clusters, 50, clusters=True)
     assert each.low.shape == (2, 3)
     labels = torch.randint(0, 9, (10, 4, 2, 2), generator=generator)  # ten clusters of four labels
-    found = bootstrap(lambda c: balanced_accuracy(c).mean(-1), labels, 20_000, clusters=True, event_dims=3, draws=True)
+    found = bootstrap(
+        lambda c: balanced_accuracy(c).mean(-1), labels, 20_000, clusters=True, event_dims=3, keep_draws=True
+    )
     assert found.low.shape == ()
     assert float(found.estimate) == pytest.approx(float(balanced_accuracy(labels.sum(0)).mean()))
     blocks = torch.stack([torch.block_diag(*each) for each in labels])  # the same clusters as one matrix each
@@ -345,7 +364,7 @@ def test_clusters_are_batched_and_chunked(monkeypatch):
     def mean(c):
         return torch.stack([balanced_accuracy(c[..., i : i + 2, i : i + 2]) for i in (0, 2, 4, 6)]).mean(0)
 
-    assert apart(found.draws, bootstrap(mean, blocks, 20_000, clusters=True, draws=True).draws) < 2
+    assert apart(found.draws, bootstrap(mean, blocks, 20_000, clusters=True, keep_draws=True).draws) < 2
 
 
 def test_a_class_in_few_clusters_has_an_interval():
@@ -420,9 +439,9 @@ def test_bootstrap_names_its_kind():
     counts = torch.tensor([[5, 1], [2, 3]])
     assert bootstrap(score, counts, 20).method == "bootstrap"
     assert bootstrap(score, counts, 20, stratified=True).method == "stratified bootstrap"
-    assert posterior(score, counts, samples=20).method == "posterior"
-    assert posterior(score, counts + 0.5, samples=20).method == "posterior of counts that are not whole"
-    assert "not whole" in str(posterior(score, counts * 0.3, samples=20))
+    assert posterior(score, counts, draws=20).method == "posterior"
+    assert posterior(score, counts + 0.5, draws=20).method == "posterior of counts that are not whole"
+    assert "not whole" in str(posterior(score, counts * 0.3, draws=20))
 
 
 # --- both -----------------------------------------------------------------------------------------------------------
@@ -441,7 +460,7 @@ def test_generator_and_seed_reproduce(find, device):
     counts = torch.tensor([[50, 9], [3, 8]], device=device)
 
     def once(generator):
-        found = find(score, counts, samples=300, generator=generator, draws=True)
+        found = find(score, counts, draws=300, generator=generator, keep_draws=True)
         assert found.draws.device.type == device
         return found.draws
 
@@ -462,12 +481,12 @@ def test_batched_equals_looped(find):
     matrices = [MATRICES[name] for name in ("errors in both", "few positives", "no errors in one", "no hits in one")]
     stacked = torch.tensor([matrices, matrices])
     samples = 20_000
-    found = find(score, stacked, samples=samples, generator=seeded(), draws=True)
+    found = find(score, stacked, draws=samples, generator=seeded(), keep_draws=True)
     assert found.draws.shape == (samples, 2, 4)
     for each in (found.estimate, found.low, found.high):
         assert each.shape == (2, 4)
     for index, matrix in enumerate(matrices):
-        alone = find(score, torch.tensor(matrix), samples=samples, generator=seeded(index + 1), draws=True)
+        alone = find(score, torch.tensor(matrix), draws=samples, generator=seeded(index + 1), keep_draws=True)
         assert float(alone.estimate) == float(found.estimate[0, index])
         assert alone.low.shape == ()
         # values that one resample has are the others' as well, so that the distances are at most those of chance
@@ -481,12 +500,12 @@ def test_batched_equals_looped(find):
 @each_finder
 def test_values_of_each_class_equal_those_of_one_class_at_a_time(find):
     counts = torch.tensor([[[40, 5, 2], [3, 20, 4], [1, 2, 6]], [[9, 1, 1], [2, 7, 0], [0, 3, 5]]])
-    found = find(lambda c: imbtorch.f_score(c, average="none"), counts, samples=300, generator=seeded(), draws=True)
+    found = find(lambda c: imbtorch.f_score(c, average="none"), counts, draws=300, generator=seeded(), keep_draws=True)
     assert found.draws.shape == (300, 2, 3)
     assert found.estimate.shape == found.low.shape == found.high.shape == (2, 3)
     for index in range(3):  # a trailing dimension of size 1 keeps it a value of a class
         of_class = find(
-            lambda c, i=index: imbtorch.f_score(c, average="none")[..., [i]], counts, samples=300, generator=seeded()
+            lambda c, i=index: imbtorch.f_score(c, average="none")[..., [i]], counts, draws=300, generator=seeded()
         )
         assert torch.equal(found.low[:, [index]], of_class.low)
         assert torch.equal(found.high[:, [index]], of_class.high)
@@ -496,20 +515,20 @@ def test_values_of_each_class_equal_those_of_one_class_at_a_time(find):
 @each_finder
 def test_a_value_of_several_matrices(find):
     labels = torch.tensor([MATRICES["errors in both"], MATRICES["few positives"]])
-    found = find(lambda c: score(c).mean(-1), labels, samples=4000, generator=seeded(), event_dims=3, draws=True)
+    found = find(lambda c: score(c).mean(-1), labels, draws=4000, generator=seeded(), event_dims=3, keep_draws=True)
     assert found.draws.shape == (4000,)
     assert found.low.shape == ()
-    each = find(score, labels, samples=4000, generator=seeded(1), draws=True)
+    each = find(score, labels, draws=4000, generator=seeded(1), keep_draws=True)
     assert float(found.estimate) == pytest.approx(float(each.estimate.mean()))
     assert apart(found.draws, each.draws.mean(-1)) < 2
-    stacked = find(lambda c: score(c).mean(-1), labels.expand(3, 2, 2, 2), samples=50, event_dims=3)
+    stacked = find(lambda c: score(c).mean(-1), labels.expand(3, 2, 2, 2), draws=50, event_dims=3)
     assert stacked.low.shape == (3,)
-    assert find(score, labels, samples=50, event_dims=3).low.shape == (2,)
+    assert find(score, labels, draws=50, event_dims=3).low.shape == (2,)
 
 
 @each_finder
 def test_batches_may_be_empty(find):
-    found = find(score, torch.zeros(0, 2, 2), samples=5)
+    found = find(score, torch.zeros(0, 2, 2), draws=5)
     assert found.low.shape == found.high.shape == found.estimate.shape == (0,)
 
 
@@ -517,7 +536,7 @@ def test_batches_may_be_empty(find):
 @pytest.mark.parametrize("cells", [1, 30])
 def test_chunks_give_the_same_distribution(find, cells, monkeypatch):
     counts = torch.tensor([MATRICES["errors in both"], MATRICES["no errors in one"]])
-    whole = find(score, counts, samples=20_000, generator=seeded(), draws=True)
+    whole = find(score, counts, draws=20_000, generator=seeded(), keep_draws=True)
     sizes = []
 
     def measure(matrices):
@@ -525,7 +544,7 @@ def test_chunks_give_the_same_distribution(find, cells, monkeypatch):
         return score(matrices)
 
     monkeypatch.setattr(drawing, "CELLS_AT_ONCE", cells)
-    chunked = find(measure, counts, samples=1001, generator=seeded(1), draws=True)
+    chunked = find(measure, counts, draws=1001, generator=seeded(1), keep_draws=True)
     assert max(sizes) <= max(cells, counts.numel())
     assert chunked.draws.shape == (1001, 2)
     for index in range(2):
@@ -538,19 +557,19 @@ def test_chunks_give_the_same_distribution(find, cells, monkeypatch):
 def test_measures_of_a_mapping_share_their_draws(find):
     counts = torch.tensor(MATRICES["errors in both"])
     measures = {"right": imbtorch.accuracy, "wrong": lambda c: 1 - imbtorch.accuracy(c)}
-    found = find(measures, counts, samples=500, generator=seeded(), draws=True)
+    found = find(measures, counts, draws=500, generator=seeded(), keep_draws=True)
     assert list(found) == list(measures)
     torch.testing.assert_close(found["right"].draws + found["wrong"].draws, torch.ones(500, dtype=torch.float64))
-    alone = find(imbtorch.accuracy, counts, samples=500, generator=seeded(), draws=True)
+    alone = find(imbtorch.accuracy, counts, draws=500, generator=seeded(), keep_draws=True)
     assert torch.equal(alone.draws, found["right"].draws)
-    assert find(measures, counts, samples=5)["right"].draws is None
+    assert find(measures, counts, draws=5)["right"].draws is None
 
 
 @each_finder
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float32])
 def test_dtypes_of_counts(find, dtype):
-    found = find(score, torch.tensor(MATRICES["errors in both"], dtype=dtype), samples=50, generator=seeded())
-    assert torch.equal(found.low, find(score, torch.tensor([[90, 10], [1, 9]]), samples=50, generator=seeded()).low)
+    found = find(score, torch.tensor(MATRICES["errors in both"], dtype=dtype), draws=50, generator=seeded())
+    assert torch.equal(found.low, find(score, torch.tensor([[90, 10], [1, 9]]), draws=50, generator=seeded()).low)
     assert found.low.dtype == found.high.dtype == torch.float64
 
 
@@ -558,7 +577,7 @@ def test_dtypes_of_counts(find, dtype):
 def test_level_narrows(find):
     widths = []
     for level in (0.5, 0.8, 0.95, 0.99):
-        found = find(score, torch.tensor([[50, 9], [3, 8]]), samples=4000, level=level, generator=seeded())
+        found = find(score, torch.tensor([[50, 9], [3, 8]]), draws=4000, level=level, generator=seeded())
         assert found.level == level
         widths.append(float(found.high - found.low))
     assert widths == sorted(widths)
@@ -567,7 +586,7 @@ def test_level_narrows(find):
 
 def test_bounds_of_a_linear_measure_are_numpys_quantiles():
     draws = posterior(
-        balanced_accuracy, torch.tensor([[50, 9], [3, 8]]), samples=777, level=0.9, generator=seeded(), draws=True
+        balanced_accuracy, torch.tensor([[50, 9], [3, 8]]), draws=777, level=0.9, generator=seeded(), keep_draws=True
     )
     assert [float(draws.low), float(draws.high)] == pytest.approx(
         np.quantile(draws.draws.numpy(), [0.05, 0.95]).tolist()
@@ -602,31 +621,31 @@ def test_levels_outside_are_refused(find, level, remedy):
 @each_finder
 @pytest.mark.parametrize("samples", [-1, 0, 1])
 def test_too_few_samples_are_refused(find, samples):
-    with pytest.raises(ValueError, match="samples must be at least 2"):
-        find(score, COUNTS, samples=samples)
+    with pytest.raises(ValueError, match="draws must be at least 2"):
+        find(score, COUNTS, draws=samples)
 
 
 @each_finder
 def test_values_that_do_not_fit_the_counts_are_refused(find):
     with pytest.raises(ValueError, match=r"measure must return one value for each matrix, \[5\].*got \[\]"):
-        find(lambda c: c.sum(), COUNTS, samples=5)
+        find(lambda c: c.sum(), COUNTS, draws=5)
     with pytest.raises(ValueError, match=r"measure must return one value.*got \[15\]"):
-        find(lambda c: score(c).flatten(), COUNTS.expand(3, 2, 2), samples=5)
+        find(lambda c: score(c).flatten(), COUNTS.expand(3, 2, 2), draws=5)
     with pytest.raises(ValueError, match=r"measure must return one value.*float"):
-        find(lambda c: 0.5, COUNTS, samples=5)
+        find(lambda c: 0.5, COUNTS, draws=5)
 
 
 @each_finder
 @pytest.mark.parametrize(("event_dims", "allowed"), [(1, "2..3"), (4, "2..3")])
 def test_event_dims_must_fit_the_counts(find, event_dims, allowed):
     with pytest.raises(ValueError, match=rf"event_dims must lie in {allowed}.*got {event_dims}"):
-        find(score, COUNTS.expand(3, 2, 2), samples=5, event_dims=event_dims)
+        find(score, COUNTS.expand(3, 2, 2), draws=5, event_dims=event_dims)
 
 
 @each_finder
 def test_counts_must_be_square(find):
     with pytest.raises(ValueError, match="counts"):
-        find(score, torch.ones(2, 3), samples=5)
+        find(score, torch.ones(2, 3), draws=5)
 
 
 @pytest.mark.parametrize(
@@ -637,7 +656,7 @@ def test_priors_that_do_not_fit_are_refused(prior):
     with pytest.raises(ValueError, match="prior must be"):
         posterior(score, COUNTS, prior, 5)
     with pytest.raises(ValueError, match="prior must be"):
-        compare(score, COUNTS, COUNTS, prior=prior, samples=5)
+        compare(score, COUNTS, COUNTS, prior=prior, draws=5)
 
 
 @pytest.mark.parametrize("stratified", [True, False])
@@ -651,10 +670,10 @@ def test_bootstrap_refuses_what_cannot_be_resampled(stratified):
 def test_counts_that_are_none_are_refused(find, wrong, shown):
     counts = torch.tensor([[5.0, 1.0], [2.0, wrong]])
     with pytest.raises(ValueError, match=f"counts must be finite and not negative, got {shown}$"):
-        find(score, counts, samples=5)
+        find(score, counts, draws=5)
     for pair in ((counts, COUNTS), (COUNTS, counts)):
         with pytest.raises(ValueError, match=f"counts must be finite and not negative, got {shown}$"):
-            compare(score, *pair, samples=5)
+            compare(score, *pair, draws=5)
 
 
 # --- printing -------------------------------------------------------------------------------------------------------

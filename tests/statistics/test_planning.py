@@ -23,7 +23,7 @@ def share_of_narrow(measure, rates, size, prevalence, width, number=400, seed=5)
     """Share of random test sets of this size, drawn by NumPy, whose interval is narrow enough."""
     joint = (np.array(rates) * np.array(prevalence)[:, None]).flatten()
     counts = np.random.default_rng(seed).multinomial(size, joint / joint.sum(), number).reshape(number, *rates.shape)
-    found = posterior(measure, torch.from_numpy(counts), samples=DRAWS, generator=seeded(seed))
+    found = posterior(measure, torch.from_numpy(counts), draws=DRAWS, generator=seeded(seed))
     return ((found.high - found.low) <= width).double().mean().item()
 
 
@@ -37,7 +37,7 @@ def share_of_narrow(measure, rates, size, prevalence, width, number=400, seed=5)
 )
 def test_so_many_samples_make_the_interval_narrow_and_fewer_do_not(name, rates, prevalence, width, assurance):
     measure = getattr(imbtorch, name)
-    needed = samples_needed(measure, torch.tensor(rates), torch.tensor(prevalence), width, assurance, samples=DRAWS)
+    needed = samples_needed(measure, torch.tensor(rates), torch.tensor(prevalence), width, assurance, draws=DRAWS)
     for times, low, high in ((1.0, assurance - 0.06, 1.0), (0.75, 0.0, assurance - 0.1)):
         size = round(times * needed / min(prevalence))
         assert low <= share_of_narrow(measure, np.array(rates), size, prevalence, width) <= high
@@ -50,7 +50,7 @@ def test_a_class_that_does_not_come_and_counts_in_place_of_rates():
         torch.tensor([19, 1, 0]),
         0.2,
         test_sets=100,
-        samples=DRAWS,
+        draws=DRAWS,
     )
     without = samples_needed(
         balanced_accuracy,
@@ -58,7 +58,7 @@ def test_a_class_that_does_not_come_and_counts_in_place_of_rates():
         torch.tensor([0.95, 0.05]),
         0.2,
         test_sets=100,
-        samples=DRAWS,
+        draws=DRAWS,
     )
     assert with_it == pytest.approx(without, abs=2)
 
@@ -66,8 +66,8 @@ def test_a_class_that_does_not_come_and_counts_in_place_of_rates():
 def test_a_width_that_any_test_set_has_takes_samples_of_both_classes():
     """Two expected samples of each class: 1/8 of such test sets lack one; of two samples together half do."""
     rates, prevalence = torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0.5, 0.5])
-    assert samples_needed(balanced_accuracy, rates, prevalence, 1.0, samples=100) == 2
-    assert samples_needed(balanced_accuracy, rates, prevalence, 1.0, assurance=0.3, samples=100) == 1
+    assert samples_needed(balanced_accuracy, rates, prevalence, 1.0, draws=100) == 2
+    assert samples_needed(balanced_accuracy, rates, prevalence, 1.0, assurance=0.3, draws=100) == 1
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_planning_refuses_what_does_not_fit(change, message):
         "prevalence": torch.tensor([0.95, 0.05]),
         "width": 0.1,
         "test_sets": 20,
-        "samples": 100,
+        "draws": 100,
     }
     with pytest.raises(ValueError, match=message):
         samples_needed(**(arguments | change))
@@ -102,7 +102,7 @@ def test_planning_refuses_what_does_not_fit(change, message):
 def test_priors_scale_the_other_classes():
     """The closed form for one rare class beside one that is known exactly: width 2 z sd / 2."""
     rates = torch.tensor([[1.0, 0.0], [0.3, 0.7]])
-    needed = samples_needed(balanced_accuracy, rates, torch.tensor([0.999, 0.001]), 0.1, assurance=0.5, samples=DRAWS)
+    needed = samples_needed(balanced_accuracy, rates, torch.tensor([0.999, 0.001]), 0.1, assurance=0.5, draws=DRAWS)
     z = stats.norm.ppf(0.975)
     expected = 0.3 * 0.7 * (z / 0.1) ** 2
     assert needed == pytest.approx(expected, rel=0.1)
