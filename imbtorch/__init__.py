@@ -54,7 +54,7 @@ __all__ = [
 if not TYPE_CHECKING:  # type checkers would take any name for one of these
 
     def __getattr__(name: str) -> object:
-        """Import a public module when it is first read; refuse another name with the one that may be meant."""
+        """Return a public module, imported when it is first read; refuse other names with the one that may be meant."""
         if f"{__name__}.{name}" in _PUBLIC_MODULES:
             return importlib.import_module(f"{__name__}.{name}")
         names = (*__all__, *(module.rpartition(".")[2] for module in _PUBLIC_MODULES[1:]))
