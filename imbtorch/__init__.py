@@ -1,5 +1,11 @@
-"""Metrics of imbalanced classification for PyTorch: one confusion matrix, every measure, any number of processes."""
+"""Metrics of imbalanced classification for PyTorch: one confusion matrix, every measure, any number of processes.
 
+Most programs need :class:`ImbalanceReport`, in notebooks :func:`report`. The page "All names" of the documentation
+(``.github/docs/api/names.md``) lists every public name with one line; ``help(imbtorch.ImbalanceReport)`` explains one.
+``imbtorch.statistics``, ``papers``, ``plots``, ``lightning`` and ``huggingface`` need no import of their own.
+"""
+
+import importlib
 from typing import TYPE_CHECKING
 
 from imbtorch.counting.clusters import cluster_ids
@@ -14,7 +20,15 @@ from imbtorch.metrics.report_files import open_result
 from imbtorch.readings.class_groups import shot_groups
 from imbtorch.rules import LogitAdjustment, Threshold
 from imbtorch.saved import report
+from imbtorch.suggestions import PUBLIC_MODULES as _PUBLIC_MODULES
 from imbtorch.suggestions import did_you_mean as _did_you_mean
+
+if TYPE_CHECKING:
+    from imbtorch import huggingface as huggingface
+    from imbtorch import lightning as lightning
+    from imbtorch import papers as papers
+    from imbtorch import plots as plots
+    from imbtorch import statistics as statistics
 
 __version__ = "0.4.0"
 
@@ -40,5 +54,8 @@ __all__ = [
 if not TYPE_CHECKING:  # type checkers would take any name for one of these
 
     def __getattr__(name: str) -> object:
-        """Refuse a name with the one that may be meant."""
-        raise AttributeError(f"module 'imbtorch' has no attribute {name!r}{_did_you_mean(name, __all__)}")
+        """Return a public module, imported when it is first read; refuse other names with the one that may be meant."""
+        if f"{__name__}.{name}" in _PUBLIC_MODULES:
+            return importlib.import_module(f"{__name__}.{name}")
+        names = (*__all__, *(module.rpartition(".")[2] for module in _PUBLIC_MODULES[1:]))
+        raise AttributeError(f"module 'imbtorch' has no attribute {name!r}{_did_you_mean(name, names)}")

@@ -6,7 +6,17 @@ import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-__all__ = ["did_you_mean", "first_names", "nearest_name", "one_slip_apart"]
+__all__ = ["PUBLIC_MODULES", "did_you_mean", "first_names", "nearest_name", "one_slip_apart"]
+
+PUBLIC_MODULES = (
+    "imbtorch",
+    "imbtorch.statistics",
+    "imbtorch.papers",
+    "imbtorch.plots",
+    "imbtorch.lightning",
+    "imbtorch.huggingface",
+)
+"""Modules from which users import; their ``__all__`` hold all public names."""
 
 # synonyms, in imbtorch and elsewhere, without capitals and underscores; the first one that is allowed is suggested
 SYNONYMS = (

@@ -8,15 +8,11 @@ import inspect
 from pathlib import Path
 
 import imbtorch
+from imbtorch.suggestions import PUBLIC_MODULES
 
 FILE = Path(__file__).with_name("public_surface.txt")
 MODULES = (
-    "imbtorch",
-    "imbtorch.statistics",
-    "imbtorch.papers",
-    "imbtorch.plots",
-    "imbtorch.lightning",
-    "imbtorch.huggingface",
+    *PUBLIC_MODULES,
     # returned by reports, sweeps and callbacks; not imported, but their attributes are used
     "imbtorch.metrics.report_result.ReportResult",
     "imbtorch.metrics.sweep_result.SweepResult",

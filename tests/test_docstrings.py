@@ -12,9 +12,9 @@ from lightning.pytorch.callbacks import ModelCheckpoint as LightningCheckpoint
 
 from imbtorch import ConfusionMatrixMetric
 from imbtorch.metrics.base import MetricArguments, TorchmetricsArguments
+from imbtorch.suggestions import PUBLIC_MODULES
 
 ROOT = Path(__file__).parents[1]
-MODULES = "measures metrics statistics papers plots lightning huggingface"
 VALUES = {"Counts", "SOKOLOVA"}  # exported names that are neither classes nor functions
 QUESTIONS = {"What", "How", "Which", "Whether", "Where", "Who", "When", "Why"}
 VERBS = """
@@ -39,8 +39,9 @@ OF_LIGHTNING = set(inspect.signature(LightningCheckpoint).parameters)  # the che
 
 def exported():
     """Return every exported class and function by its name."""
-    rooms = [importlib.import_module("imbtorch"), *(importlib.import_module(f"imbtorch.{n}") for n in MODULES.split())]
-    found = {name: getattr(room, name) for room in rooms for name in room.__all__}
+    found = {
+        name: getattr(room, name) for room in map(importlib.import_module, PUBLIC_MODULES) for name in room.__all__
+    }
     return {name: found[name] for name in sorted(found.keys() - VALUES)}
 
 

@@ -3,7 +3,10 @@
 import ast
 import importlib
 import inspect
+import pydoc
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -112,3 +115,25 @@ def test_modules_say_what_they_offer_each_other():
                 offered = set(getattr(importlib.import_module(node.module), "__all__", ()))
                 hidden |= {f"{node.module}.{name}" for name in names - offered}
     assert hidden == set()
+
+
+def test_public_modules_are_read_without_an_import_of_their_own():
+    """In a fresh process, since pytest has imported all of them; a module that is not read is not imported."""
+    lines = (
+        "import sys, imbtorch",
+        "from imbtorch.suggestions import PUBLIC_MODULES",
+        "lazy = ['imbtorch.papers', 'imbtorch.plots', 'imbtorch.lightning', 'imbtorch.huggingface']",
+        "assert not [name for name in lazy if name in sys.modules]",
+        "assert imbtorch.plots.plot_roc and imbtorch.papers.skew and imbtorch.statistics.compare",
+        "assert 'imbtorch.lightning' not in sys.modules",
+        "assert all(getattr(imbtorch, name[9:]).__all__ for name in PUBLIC_MODULES[1:])",
+    )
+    done = subprocess.run((sys.executable, "-c", "\n".join(lines)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    with pytest.raises(AttributeError, match=r"no attribute 'statistic'; did you mean 'statistics'\?"):
+        _ = imbtorch.statistic
+
+
+def test_the_help_of_the_package_begins_with_the_page_of_all_names():
+    head = pydoc.plain(pydoc.render_doc(imbtorch)).splitlines()[:12]
+    assert any("All names" in line for line in head)

@@ -13,6 +13,9 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 pytest.importorskip("sphinx", reason="needs Sphinx: pip install -e '.[docs]'")
+
+from imbtorch.suggestions import PUBLIC_MODULES
+
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / ".github" / "docs"
 
@@ -71,16 +74,11 @@ def test_links_lead_somewhere_and_nothing_is_loaded_from_a_network(site):
 
 
 def test_each_public_object_has_a_page_with_its_signature_once(site):
-    for module in (
-        "imbtorch",
-        "imbtorch.statistics",
-        "imbtorch.papers",
-        "imbtorch.plots",
-        "imbtorch.lightning",
-        "imbtorch.huggingface",
-    ):
+    listed = Page(site / "api" / "names.html").links
+    for module in PUBLIC_MODULES:
         for name in importlib.import_module(module).__all__:
             (page,) = site.glob(f"api/*/{name}.html")
+            assert str(page.relative_to(site / "api")) in listed, name
             text = page.read_text(encoding="utf-8")
             if name == "TiesCheckpoint":
                 assert "Another name of" in text

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,7 +35,7 @@ from imbtorch.measures import shared
 from imbtorch.measures.traits import CATALOGUE
 from imbtorch.metrics import base as metrics_base
 from imbtorch.readings import resolving
-from imbtorch.suggestions import SYNONYMS
+from imbtorch.suggestions import PUBLIC_MODULES, SYNONYMS
 
 mpl.use("Agg")
 imbtorch.lightning.TiesCheckpoint.__name__ = "ModelCheckpoint"  # the name that guides use has the page
@@ -116,19 +116,10 @@ def relink(app: Sphinx, path: Path, page: str, text: list[str]) -> None:
 
 # --- objects ----------------------------------------------------------------------------------------------------------
 
-PUBLIC = (
-    "imbtorch",
-    "imbtorch.statistics",
-    "imbtorch.papers",
-    "imbtorch.plots",
-    "imbtorch.lightning",
-    "imbtorch.huggingface",
-)
-
 
 def public_name(value: object) -> str | None:
     """Return the name by which users import an object; None for a private one."""
-    for module in map(importlib.import_module, PUBLIC):
+    for module in map(importlib.import_module, PUBLIC_MODULES):
         own = getattr(value, "__name__", None)
         for name in sorted(module.__all__, key=lambda name: name != own):  # its own name before others
             if getattr(module, name) is value:
@@ -150,7 +141,7 @@ def replace_bases(app: Sphinx, name: str, value: type, options: object, bases: l
     bases[:] = shown_bases(value)
 
 
-OBJECTS: dict[str, list[tuple[str, str]]] = {}  # module -> page and public name of each object
+OBJECTS: dict[str, list[tuple[str, str, str]]] = {}  # module -> page, title and public name of each object
 
 
 def write_pages(app: Sphinx) -> None:
@@ -290,6 +281,30 @@ def synonyms(name: str) -> list[str]:
     return sorted({other for group in groups for other in group}.union(names) - {plain, name})
 
 
+def table_of_names(objects: Iterable[tuple[str, str, str]]) -> list[str]:
+    """Return a table of titles and first sentences, given the page, title and public name of each object."""
+    lines = ["", ".. list-table::", "   :widths: 35 65", ""]
+    for page, title, public in objects:
+        value = find(public)
+        summary = " ".join((inspect.getdoc(value) or "").partition("\n\n")[0].split())
+        first = re.split(r"(?<=[a-z)\]`])[.:;] |\.$", summary)[0]
+        lines += [f"   * - :doc:`{title} </{page}>`", f"     - {first if callable(value) else 'constant'}"]
+    return lines
+
+
+class AllNames(SphinxDirective):
+    """List the names of all public modules, sorted, with links to the page of each object."""
+
+    def run(self) -> list[nodes.Node]:
+        """Write a table for each module."""
+        objects = {each[0].rpartition("/")[2]: each for listed in OBJECTS.values() for each in listed}
+        lines: list[str] = []
+        for module in PUBLIC_MODULES:
+            names = sorted(importlib.import_module(module).__all__, key=str.lower)
+            lines += ["", f".. rubric:: {module}", *table_of_names(objects[name] for name in names)]
+        return self.parse_text_to_nodes("\n".join(lines))
+
+
 class PublicObjects(SphinxDirective):
     """List what users import of a module, in the order of its source, with links to the page of each object."""
 
@@ -299,12 +314,7 @@ class PublicObjects(SphinxDirective):
         """Write a table of names and first sentences, and enter the pages into the table of contents."""
         if not OBJECTS[self.arguments[0]]:
             raise self.error(f"{self.arguments[0]} has no public object")
-        lines = [".. list-table::", "   :widths: 35 65", ""]
-        for page, title, public in OBJECTS[self.arguments[0]]:
-            value = find(public)
-            summary = " ".join((inspect.getdoc(value) or "").partition("\n\n")[0].split())
-            first = re.split(r"(?<=[a-z)\]`])[.:;] |\.$", summary)[0]
-            lines += [f"   * - :doc:`{title} </{page}>`", f"     - {first if callable(value) else 'constant'}"]
+        lines = table_of_names(OBJECTS[self.arguments[0]])
         lines += ["", ".. toctree::", "   :hidden:", ""]
         lines += [f"   /{page}" for page, *_ in OBJECTS[self.arguments[0]]]
         return self.parse_text_to_nodes("\n".join(lines))
@@ -490,7 +500,7 @@ def resolve(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, tex
 def check_public(app: Sphinx, env: BuildEnvironment) -> None:
     """Warn of public objects that no page documents."""
     documented = names_by_identity(tuple(env.domains.python_domain.objects))
-    for module in map(importlib.import_module, PUBLIC):
+    for module in map(importlib.import_module, PUBLIC_MODULES):
         for name in module.__all__:
             if id(getattr(module, name)) not in documented:
                 logger.warning("%s.%s is on no page of .github/docs/api", module.__name__, name)
@@ -519,6 +529,7 @@ def setup(app: Sphinx) -> None:
     app.connect("viewcode-find-source", find_source)
     app.connect("doctree-read", enter_searched)
     app.add_directive("public", PublicObjects)
+    app.add_directive("all-names", AllNames)
     app.connect("autodoc-process-docstring", add_constructor, priority=390)  # before napoleon
     app.connect("autodoc-process-bases", replace_bases)
     app.connect("autodoc-skip-member", skip_member)

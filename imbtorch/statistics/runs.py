@@ -36,6 +36,12 @@ class Runs:
         differences: names of two models -> mean of the first minus mean of the second, likewise.
         values: name of a model -> value of each seed, ``[S]``.
         measure: name of the measure and its average.
+
+    >>> target = torch.tensor([0, 0, 0, 1] * 25)
+    >>> preds = [target.roll(shift) for shift in (0, 4, 1, 4)]
+    >>> runs = over_runs({"net": preds}, target, "accuracy", generator=torch.Generator().manual_seed(0))
+    >>> runs.values["net"]
+    tensor([1.0000, 1.0000, 0.5000, 1.0000], dtype=torch.float64)
     """
 
     models: dict[str, Interval]
