@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from imbtorch import plots as plots
     from imbtorch import statistics as statistics
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"
 
 __all__ = [
     "Counts",

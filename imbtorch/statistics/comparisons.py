@@ -195,7 +195,9 @@ def paired_compare(
 
     **Scores.** ``"auc"`` and ``"average_precision"`` compare the scores of two models for class 1, ``[N]`` each. The
     interval of the AUC combines those of both areas with DeLong's correlation (MOVER); that of the average precision
-    holds percentiles over resamples of the samples of each class.
+    holds percentiles over resamples of the samples of each class. Simulated (``examples/coverage.md``: normal scores, 5
+    to 100 positives), that of the AUC covered the true difference in .94 to 1.0 of sets and is far too wide for areas
+    near 1; that of the average precision in .92 to .98 with 20 positives and more, and in .86 to .92 with five.
 
     Args:
         measure: name in the catalogue, averaged as in a report (of two classes, recall is that of the positive class);
