@@ -1280,7 +1280,7 @@ def chosen_thresholds(quick: bool, run: Run) -> str:
     sets = 4 if quick else 150
     rows = run("thresholds", of_chosen, [(sets, *case, name) for case in FEW_POSITIVES for name in CHOSEN_BY])
     columns = ["scores", "AUC", "positives", "measure", "true", "logged", "corrected", "covered", "width"]
-    columns += ["true gain", "told", "covered", "width"]
+    columns += ["gain: true", "corrected", "covered", "width"]
     text = (
         f"{sets} sets in which so many samples on average, and one at least, are positive. True: mean of the expected "
         "value at the threshold that the set chose. Logged, corrected: mean of the logged value and of the estimate of "
