@@ -366,6 +366,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         of_labels = histogram.reshape(-1, *histogram.shape[-2:])
         lost = torch.cat([unresolved(some) for some in torch.split(of_labels, LABELS_AT_ONCE)])
         held = of_labels.sum(-2).double()
+        if not self.logits:  # scores of the lowest bin are 0, or too small for float32
+            lost[:, 0] = 0.0
         lost = torch.where(held >= CROWD, lost, 0.0).flatten()
         place = lost.argmax()
         most, samples, place = torch.stack((lost[place], held.flatten()[place], place)).tolist()
@@ -373,7 +375,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             return
         index, grid = int(place) % held.shape[-1], self._histogram.grid
         if index == 0:
-            lie = f"that do not exceed the lowest threshold, {grid.thresholds[0]:.4g}, count as equal"
+            lie = f"that do not exceed a logit of {grid.edges[0]:.4g} count as equal"
         else:
             above = f"{'a logit of ' * self.logits}{grid.edges[index - 1]:.{4 if self.logits else 10}g}"
             lie = f"above {above} " + ("count as equal" if index == len(grid.edges) else "fall between two thresholds")

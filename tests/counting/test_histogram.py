@@ -143,13 +143,16 @@ def test_scores_that_crowd_in_one_bin_are_warned_of_once():
     own.compute()
 
 
-def test_scores_below_every_threshold_lie_between_no_two_of_them():
-    """Softmax probabilities of a confident model: 0 in float32."""
+def test_scores_of_zero_are_equal_and_lie_between_no_two_thresholds():
+    """A forest gives many of them; logits below all thresholds may differ."""
     target = torch.arange(3000) % 4 == 0
-    scores = torch.where(torch.arange(3000) % 3 == 0, 0.0, torch.linspace(0.1, 0.9, 3000))
-    sweep = ThresholdSweep("f1")
-    sweep.update(scores, target)
-    with pytest.warns(UserWarning, match=r"1000 scores that do not exceed the lowest threshold, 1\.\d+e-38, count as"):
+    zero = torch.arange(3000) % 3 == 0
+    sweep = ThresholdSweep("f1", also=("auc",))
+    sweep.update(scores := torch.where(zero, 0.0, torch.linspace(0.1, 0.9, 3000)), target)
+    assert sweep.compute()["auc"].item() == pytest.approx(sk.roc_auc_score(target, scores), abs=1e-4)  # and no warning
+    sweep = ThresholdSweep("f1", logits=True)
+    sweep.update(torch.where(zero, -torch.inf, torch.linspace(-3, 3, 3000)), target)
+    with pytest.warns(UserWarning, match="1000 scores that do not exceed a logit of -100 count as equal; unless they"):
         sweep.compute()
 
 
