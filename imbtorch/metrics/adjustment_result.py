@@ -107,6 +107,11 @@ def of_margins(argument: str, measured: Measured, counting: Counting) -> Average
     return found
 
 
+def _worse(measure: AveragedMeasure, value: Tensor, plain: Tensor) -> bool:
+    """Return whether a value is worse than that of the plain rule."""
+    return bool(value < plain if measure.higher_is_better else value > plain)
+
+
 def maximised(measure: AveragedMeasure) -> Measure:
     """Return a measure as a function to maximise."""
     return measure if measure.higher_is_better else lambda counts: -measure(counts)
@@ -223,6 +228,9 @@ class LogitAdjustmentResult(Result):
         adjustments = self._adjustments
         values, counts = evaluated(measure, adjustments.total), at(adjustments.total, index)
         kept = {name: evaluated(limit.measure, counts).item() for name, limit in limits.items()}
+        gain = None
+        if _worse(measure, values[index], values[adjustments.plain]):
+            gain = adjustments.gain(maximised(measure), limits, index, 0.95, torch.Generator().manual_seed(0))
         return AdjustmentPoint(
             self._settings.taus[index],
             self.prior,
@@ -231,6 +239,7 @@ class LogitAdjustmentResult(Result):
             Margins(*(part.clone() for part in counts)),
             kept,
             self.logits,
+            gain,
         )
 
     def gain(self, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
@@ -283,6 +292,11 @@ class LogitAdjustmentResult(Result):
         shown = f"{self._settings.name} {float(found.estimate):+.3f} (range {low:+.3f} to {high:+.3f})"
         shown = f"Gain over the plain rule, corrected for the choice: {shown}"
         shown += ": not shown by these samples" * (not low > 0)
+        values = self.curve()[1]
+        if not self._settings.limits and _worse(
+            self._settings.measure, values[self._index], values[self._adjustments.plain]
+        ):
+            shown += "; its value above is worse than the plain one, because tau is a mean over resamples"
         held = self._held_text()
         return f"{shown}; {held}" if held else shown
 

@@ -69,9 +69,10 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     one nearest .5. Without targets of both classes it is .5.
 
     **The logged value** is that of the samples at this threshold. It is too high, because the threshold was chosen on
-    the same samples; ``interval("value")`` corrects it, and :meth:`gain` says what the threshold gains over .5. Choose
-    the threshold on validation data and measure on test data. A score strictly above the threshold predicts 1, as in
-    all metrics of this package (torchmetrics' binned curves take ``>=``).
+    the same samples; ``interval("value")`` corrects it, and :meth:`gain` says what the threshold gains over .5. With
+    fewer than ten positives the threshold itself rests on a few scores and changes from sample to sample; :meth:`table`
+    names such labels. Choose the threshold on validation data and measure on test data. A score strictly above the
+    threshold predicts 1, as in all metrics of this package (torchmetrics' binned curves take ``>=``).
 
     **Accuracy and memory.** The state is a histogram of the scores of each class between the thresholds. An update
     takes time proportional to the batch, and one ``all_reduce`` sums the histograms of all processes. The 4,097 default
@@ -365,6 +366,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         of_labels = histogram.reshape(-1, *histogram.shape[-2:])
         lost = torch.cat([unresolved(some) for some in torch.split(of_labels, LABELS_AT_ONCE)])
         held = of_labels.sum(-2).double()
+        if not self.logits:  # scores of the lowest bin are 0, or too small for float32
+            lost[:, 0] = 0.0
         lost = torch.where(held >= CROWD, lost, 0.0).flatten()
         place = lost.argmax()
         most, samples, place = torch.stack((lost[place], held.flatten()[place], place)).tolist()
@@ -372,16 +375,15 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             return
         index, grid = int(place) % held.shape[-1], self._histogram.grid
         if index == 0:
-            above = "so low"
-        elif index <= len(grid.thresholds):
-            above = f"above {grid.thresholds[index - 1]:.10g}"
+            lie = f"that do not exceed a logit of {grid.edges[0]:.4g} count as equal"
         else:
-            above = f"of a logit above {grid.edges[index - 1]:.4g}"
+            above = f"{'a logit of ' * self.logits}{grid.edges[index - 1]:.{4 if self.logits else 10}g}"
+            lie = f"above {above} " + ("count as equal" if index == len(grid.edges) else "fall between two thresholds")
         remedy = "" if self.logits else "; pass logits with logits=True, which float32 resolves better"
         self._warn_once(
             "crowded",
-            f"{type(self).__name__}: {samples:g} scores {above} fall between two thresholds; unless they are equal, "
-            f"AUC or average precision may be off by {most:.3f}{remedy}",
+            f"{type(self).__name__}: {samples:g} scores {lie}; unless they are equal, AUC or average precision may "
+            f"be off by {most:.3f}{remedy}",
         )
 
     # --- the last result --------------------------------------------------------------------------------------------

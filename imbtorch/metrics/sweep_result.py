@@ -77,6 +77,7 @@ PROMISES = (
 MOST_STEADY = 200  # labels or classes up to which thresholds are chosen by resampling
 MOST_DRAWN = 10  # most labels or classes in one picture
 MOST_CORRECTED = 5  # labels up to which a picture shows the corrected intervals of their values
+FEW_POSITIVES = 10  # below which the table says that a threshold rests on few scores
 MOST_IN_TABLE = 20  # and a table, for which one waits
 
 
@@ -821,7 +822,8 @@ class SweepResult(Result):
 
         The corrected value is the estimate of ``interval("value")`` with its bounds, from a fixed seed. It takes some
         .2 s a label, so with more than 20 labels or classes it is left out. It is nan for labels that have targets of
-        one class only, and for weighted counts. The row of the binary task is that of class 1.
+        one class only, and for weighted counts. The row of the binary task is that of class 1. A note names labels and
+        classes with fewer than ten positives, whose thresholds rest on a few scores.
 
         >>> from imbtorch import ThresholdSweep
         >>> sweep = ThresholdSweep("f1", thresholds=11)
@@ -847,7 +849,15 @@ class SweepResult(Result):
             columns["corrected"] = [Cell(*each) for each in bounds]
             note += ", corrected for the choice on the same samples (95% interval)"
         rows = {name: {head: cells[at] for head, cells in columns.items()} for at, name in enumerate(names)}
-        return Table({"label" if task == "multilabel" else "class": rows}, (note,))
+        few = [name for name, number in zip(names, columns["positives"], strict=True) if 0 < number < FEW_POSITIVES]
+        notes = (note,)
+        if few and not self._settings.counting.weighted:
+            kind = "" if task == "binary" else f" of {first_names(few)}"
+            notes += (
+                f"fewer than {FEW_POSITIVES} positives{kind}: the threshold rests on a few scores, and another sample "
+                "would choose another one",
+            )
+        return Table({"label" if task == "multilabel" else "class": rows}, notes)
 
     def plot(self, kind: Curve | None = None, ax: Any | None = None) -> Any:
         """Draw the measure over the thresholds, the ROC curve, and precision over recall.

@@ -35,6 +35,8 @@ class AdjustmentPoint:
         counts: margins ``[K]`` at ``tau``.
         kept: name of each floor -> value at ``tau``.
         logits: whether the scores were logits; None if it is unknown.
+        gain: what ``tau`` gains over the plain rule, corrected for the choice, if its value here is worse; else None.
+            ``tau`` is a mean over resamples, which may gain on new data although its value here is lower.
     """
 
     tau: float
@@ -44,11 +46,16 @@ class AdjustmentPoint:
     counts: Margins
     kept: dict[str, float]
     logits: bool | None = None
+    gain: Interval | None = None
 
     def __str__(self) -> str:
-        """Return one line."""
+        """Return one line, with the corrected gain in place of a plain value that is better."""
         kept = "".join(f", {name} {value:.3f}" for name, value in self.kept.items())
-        return f"tau {self.tau:g}: value {self.value:.3f} (without adjustment {self.plain:.3f}){kept}"
+        compared = f"without adjustment {self.plain:.3f}"
+        if self.gain is not None:
+            found, low, high = (float(part) for part in (self.gain.estimate, self.gain.low, self.gain.high))
+            compared = f"gain corrected for the choice {found:+.3f}, range {low:+.3f} to {high:+.3f}"
+        return f"tau {self.tau:g}: value {self.value:.3f} ({compared}){kept}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -143,12 +143,26 @@ def test_scores_that_crowd_in_one_bin_are_warned_of_once():
     own.compute()
 
 
+def test_scores_of_zero_are_equal_and_lie_between_no_two_thresholds():
+    """A forest gives many of them; logits below all thresholds may differ."""
+    target = torch.arange(3000) % 4 == 0
+    zero = torch.arange(3000) % 3 == 0
+    sweep = ThresholdSweep("f1", also=("auc",))
+    sweep.update(scores := torch.where(zero, 0.0, torch.linspace(0.1, 0.9, 3000)), target)
+    assert sweep.compute()["auc"].item() == pytest.approx(sk.roc_auc_score(target, scores), abs=1e-4)  # and no warning
+    sweep = ThresholdSweep("f1", logits=True)
+    sweep.update(torch.where(zero, -torch.inf, torch.linspace(-3, 3, 3000)), target)
+    with pytest.warns(UserWarning, match="1000 scores that do not exceed a logit of -100 count as equal; unless they"):
+        sweep.compute()
+
+
 @pytest.mark.parametrize("highest", [38.0, 150.0, math.inf])
 def test_logits_beyond_every_threshold_crowd_too(highest):
     target = torch.arange(300) % 3 == 0
     sweep = ThresholdSweep("f1", logits=True, also=("auc",))
     sweep.update(torch.tensor([highest, -1.0]).repeat(150), target)
-    with pytest.warns(UserWarning, match=r"150 scores of a logit above \d+\.?\d* fall between two thresholds"):
+    lie = "fall between two thresholds" if highest < 100 else "count as equal"
+    with pytest.warns(UserWarning, match=rf"150 scores above a logit of \d+\.?\d* {lie}"):
         values = sweep.compute()
     found = [sk.f1_score(target, np.tile([True, False], 150)), sk.f1_score(target, np.ones(300))]
     assert values["value"].item() == pytest.approx(max(found))

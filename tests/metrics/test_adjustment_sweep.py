@@ -220,6 +220,31 @@ def test_best_of_another_measure():
         result.best(at_least={"recall/4": 0.999, "accuracy": 0.8})
 
 
+def test_a_choice_below_the_plain_value_shows_its_corrected_gain_instead():
+    """The mean over resamples may lie below the plain rule on these samples, which is no loss on others."""
+    points = []
+    for seed in range(40):
+        generator = torch.Generator().manual_seed(seed)
+        shares = torch.tensor([0.7, 0.2, 0.1])
+        target = torch.multinomial(shares, 200, True, generator=generator)
+        logits = torch.randn(200, 3, generator=generator) + 1.5 * torch.eye(3)[target] + 0.3 * shares.log()
+        sweep = LogitAdjustmentSweep("iam", [7, 2, 1], logits=True)
+        sweep.update(logits, target)
+        points.append((sweep.best(), sweep))
+    below = [pair for pair in points if pair[0].value < pair[0].plain]
+    assert 0 < len(below) < len(points)
+    for point, sweep in below:
+        gain = sweep.gain(generator=torch.Generator().manual_seed(0))
+        assert point.gain.estimate == gain.estimate
+        assert "without adjustment" not in str(point)
+        assert f"(gain corrected for the choice {gain.estimate.item():+.3f}, range" in str(point)
+        assert "worse than the plain one, because tau is a mean over resamples" in sweep.table().notes[0]
+    point, sweep = next(pair for pair in points if pair[0].value > pair[0].plain)
+    assert point.gain is None
+    assert f"(without adjustment {point.plain:.3f})" in str(point)
+    assert "worse than the plain one" not in sweep.table().notes[0]
+
+
 def test_table_and_gain():
     sweep = swept(samples=4000, confidence=2.0, class_names=NAMES, class_groups={"few": ["e"], "many": ["a"]})
     result = sweep.result()

@@ -197,6 +197,23 @@ def test_the_table_holds_values_and_what_is_left_of_them(task):
     )
 
 
+def test_the_table_names_labels_with_few_positives_and_no_epoch_is_warned_of_them():
+    target = torch.zeros(400, 3, dtype=torch.int64)
+    for label, positives in enumerate((9, 10, 3)):
+        target[:positives, label] = 1
+    scores = torch.rand(400, 3, generator=torch.Generator().manual_seed(0)) / 2 + target / 2
+    sweep = ThresholdSweep("f1", task="multilabel", num_labels=3, class_names=["cat", "dog", "emu"])
+    for _ in range(2):
+        sweep.update(scores, target)
+        sweep.compute()  # warnings are errors here
+        notes = sweep.table().notes
+        sweep.reset()
+    assert notes[1].startswith("fewer than 10 positives of cat, emu: the threshold rests on a few scores")
+    one = ThresholdSweep("f1")
+    one.update(scores[:, 2], target[:, 2])
+    assert one.table().notes[1].startswith("fewer than 10 positives: the threshold")
+
+
 def test_what_cannot_be_corrected_is_a_dash_and_many_labels_are_not():
     weighted = ThresholdSweep("f1", 11, weighted=True)
     weighted.update(torch.tensor([0.15, 0.7]), torch.tensor([0, 1]), weight=torch.tensor([1.0, 2.5]))
@@ -204,7 +221,7 @@ def test_what_cannot_be_corrected_is_a_dash_and_many_labels_are_not():
     many = ThresholdSweep("f1", task="multilabel", num_labels=21)
     many.update(torch.tensor([[0.2], [0.7]]).expand(2, 21), torch.tensor([[0], [1]]).expand(2, 21))
     assert [*many.table()["label"]["20"]] == ["positives", "threshold", "value"]
-    assert many.table().notes == ("value: f1 at the best threshold",)
+    assert many.table().notes[0] == "value: f1 at the best threshold"
 
 
 def test_an_ignored_class_has_no_operating_point():
