@@ -16,9 +16,8 @@ from typing import Any
 
 import torch
 
-import imbtorch
 from imbtorch.counting.tasks import Counting
-from imbtorch.metrics.report_files import open_result
+from imbtorch.metrics.opened import open_result
 from imbtorch.metrics.report_result import ReportResult
 from imbtorch.readings.averaging import AveragedMeasure
 from imbtorch.readings.resolving import directed, resolved
@@ -26,6 +25,7 @@ from imbtorch.saved import encoded, report
 from imbtorch.statistics.comparisons import compare, paired_compare
 from imbtorch.statistics.intervals import Interval
 from imbtorch.suggestions import did_you_mean, first_names
+from imbtorch.version import __version__
 
 __all__ = ["main"]
 
@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Report and compare saved predictions, in CSV or Parquet files with a row a sample. "
         "Errors count rows from 0, without the head.",
     )
-    parser.add_argument("--version", action="version", version=f"imbtorch {imbtorch.__version__}")
+    parser.add_argument("--version", action="version", version=f"imbtorch {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
 
     one = commands.add_parser(
