@@ -1285,7 +1285,7 @@ def chosen_thresholds(quick: bool, run: Run) -> str:
         f"{sets} sets in which so many samples on average, and one at least, are positive. True: mean of the expected "
         "value at the threshold that the set chose. Logged, corrected: mean of the logged value and of the estimate of "
         '`ThresholdSweep.interval("value")`, less the true one. Gain: the same of `ThresholdSweep.gain`, over a '
-        "threshold of .5, which is the mean score of negatives."
+        "threshold of 0.5, which is the mean score of negatives."
     )
     return f"## Chosen thresholds\n\n{text}\n\n{markdown(columns, rows)}"
 
