@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import torch
 from torch import Tensor, strided
 
 from imbtorch.counting.batches import FAULTS
 from imbtorch.suggestions import first_names
 
-__all__ = ["check_class_indices", "check_pair", "check_tensor", "misfit", "misfit_of_class_scores", "value_message"]
+__all__ = [
+    "LOW",
+    "check_class_indices",
+    "check_pair",
+    "check_tensor",
+    "like_probabilities",
+    "misfit",
+    "misfit_of_class_scores",
+    "spread_like_probabilities",
+    "sum_to_one",
+    "value_message",
+]
+
+ENOUGH = 32  # scores that can look like probabilities
+LOW, MANY = 0.05, 0.05  # at least this share of probabilities lies below this one
+FEW_ROWS = 4  # rows that sum to 1 not by chance
 
 
 def check_tensor(name: str, value: object) -> None:
@@ -46,6 +62,44 @@ def check_class_indices(name: str, labels: Tensor, *, predicted: bool) -> None:
     if labels.is_floating_point():
         remedy = "pass classes: scores.argmax(-1), or (scores > 0.5).long()" if predicted else f"use {name}.long()"
         raise TypeError(f"{name} must hold class indices, got {labels.dtype}; {remedy}")
+
+
+# --- probabilities in place of logits ---------------------------------------------------------------------------------
+
+
+def like_probabilities(scores: Tensor, of_labels: bool) -> bool:
+    """Return whether logits on the CPU, ``[N, ...]`` or ``[N, L, ...]`` of labels, look like probabilities.
+
+    They are all positive, as those of many untrained networks, and also crowd near 0, where logits have no end.
+    """
+    if scores.numel() < ENOUGH:
+        return False
+    lowest, highest = torch.aminmax(scores)
+    if not bool((lowest > 0) & (highest <= 1)):
+        return False
+    each = scores.movedim(1, 0).flatten(1) if of_labels else scores.reshape(1, -1)
+    return spread_like_probabilities(each.shape[1], (each < LOW).sum(1), (each > 0.5).any(1))
+
+
+def spread_like_probabilities(samples: int | Tensor, low: Tensor, high: Tensor) -> bool:
+    """Return whether the scores of some label, all in (0, 1], are spread like probabilities.
+
+    Args:
+        samples: number of scores, ``[]`` or ``[L]``.
+        low: number of those below :data:`LOW`, ``[L]``.
+        high: whether some lie above .5, ``[L]``.
+    """
+    return bool((high & (low >= MANY * samples) & torch.as_tensor(samples >= ENOUGH)).any())
+
+
+def sum_to_one(scores: Tensor) -> bool:
+    """Return whether the scores of all samples, ``[N, C, ...]`` on the CPU, sum to 1, although they differ."""
+    slack = 1e-4 if scores.dtype in (torch.float32, torch.float64) else 0.01
+    wide = scores.double()
+    if len(wide) < FEW_ROWS or not bool((wide >= 0).all()):
+        return False
+    differ = (wide.amax(0) - wide.amin(0)).max() > 10 * slack
+    return bool(differ & ((wide.sum(1) - 1).abs() <= slack).all())
 
 
 def check_pair(preds: Tensor, target: Tensor) -> None:

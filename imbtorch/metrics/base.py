@@ -18,6 +18,7 @@ from typing_extensions import Unpack
 from imbtorch.compat import rank_zero, warn_once
 from imbtorch.counting.arguments import checked_ids, spread
 from imbtorch.counting.batches import FAULTS, Batch
+from imbtorch.counting.errors import like_probabilities
 from imbtorch.counting.kernels import reading_is_free
 from imbtorch.counting.tasks import Counting, Layout, Task, Thresholds
 from imbtorch.counts import Counts, Margins, check_choice, confusion_counts, shown_dtype, sums
@@ -28,6 +29,7 @@ from imbtorch.suggestions import first_names
 
 __all__ = [
     "NO_BUCKETS",
+    "PROBABILITIES",
     "UNSURE",
     "Counter",
     "CountsMetric",
@@ -81,6 +83,10 @@ NO_BUCKETS = "{} was built without clusters, so it holds no counts of clusters; 
 ONE_HOT = (
     "predictions and targets [N, C] look one-hot, but are counted as C positions of each sample; for samples of one "
     "class pass preds.argmax(1) and target.argmax(1), for samples with C labels use task='multilabel'"
+)
+PROBABILITIES = (
+    "the scores lie in (0, 1] and crowd near 0, as probabilities do, but logits=True takes them for logits; leave "
+    "logits=True out, or pass scores before the sigmoid or softmax"
 )
 KEPT = (
     "frequency stands for samples that are not given one by one, so their predictions cannot be kept; leave "
@@ -265,6 +271,8 @@ class CountsMetric(SummedState):
         batch, counting = counter.read(preds, target), self._counting
         if target.ndim == 2 and not preds.is_floating_point() and _are_one_hot(self, preds, target):
             self._warn_once("one-hot", f"{type(self).__name__}: {ONE_HOT}")
+        if counting.logits and reading_is_free(target) and not self._update_count:
+            self._check_first_logits(preds, batch)
         if cluster is not None or target.ndim > counting.one_position:
             batch = batch._replace(dependent=True)
         if frequency is None and cluster is None and weight is None and group is None and counting.groups is None:
@@ -274,6 +282,14 @@ class CountsMetric(SummedState):
                 raise ValueError(KEPT)
             batch = counting.with_frequency(batch, target, frequency, cluster)
         return counting.with_axes(batch, target, group, weight, cluster)
+
+    def _check_first_logits(self, preds: Tensor, batch: Batch) -> None:
+        """Warn once if the first logits look like probabilities."""
+        scores = None if self.task == "multiclass" else batch.scores  # an argmax takes either kind
+        if scores is None or not self._may_warn("probabilities"):
+            return
+        if like_probabilities(scores, of_labels=self.task == "multilabel"):
+            self._warn_once("probabilities", f"{type(self).__name__}: {PROBABILITIES}")
 
     def _defer(self) -> bool:
         """Return whether an error about samples that cannot be counted is left to ``compute``."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from imbtorch.compat import warn_caller
+from imbtorch.counting.batches import Batch
+from imbtorch.counting.errors import sum_to_one
 from imbtorch.metrics.shared_result import SharedResult
 from imbtorch.readings.result import Result
 from imbtorch.rules import LogitAdjustment, Threshold
@@ -14,6 +16,10 @@ from imbtorch.rules import LogitAdjustment, Threshold
 __all__ = ["DecidingSweep"]
 
 LARGE = 100_000_000  # bytes of a state above which the constructor warns
+SUMS = (
+    "sum to 1 over the classes in each sample, so that they are probabilities, but logits=True takes them for logits; "
+    "leave logits=True out, or pass the logits before the softmax"
+)
 LEFT = (
     "{}: its rule stays as it was chosen before, because a test chooses nothing; measure the rule on these samples by "
     "a metric that is updated with the rule's predictions, metric.update(sweep.rule(scores), target)"
@@ -28,6 +34,16 @@ class DecidingSweep(SharedResult):
 
     decides: bool = True
     """True if ``compute`` sets the rule; Lightning's sanity check, test and predict switch it off."""
+
+    def _check_first_logits(self, preds: Tensor, batch: Batch) -> None:
+        """Raise, or with ``on_invalid="warn"`` warn, if the first logits of several classes are probabilities."""
+        of_classes = self.task == "multiclass" or preds.ndim > batch.target.ndim
+        if not (of_classes and sum_to_one(preds)):
+            super()._check_first_logits(preds, batch)
+        elif self.on_invalid == "raise":
+            raise ValueError(f"preds {SUMS}")
+        else:
+            self._warn_once("probabilities", f"{type(self).__name__}: preds {SUMS}")
 
     def _own_rule(self, rule: Threshold | LogitAdjustment | None) -> None:
         """Make a rule a submodule, on the device of the counts."""

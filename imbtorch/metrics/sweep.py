@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
@@ -11,10 +12,19 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from imbtorch.counting.arguments import in_class_order
+from imbtorch.counting.errors import LOW, spread_like_probabilities
 from imbtorch.counting.histogram import Grid, Histogram
 from imbtorch.counting.tasks import Counting, Task, check_memory
 from imbtorch.counts import check_choice, double, evaluated
-from imbtorch.metrics.base import UNSURE, Counter, OnInvalid, TaskOptions, TorchmetricsArguments, canonical
+from imbtorch.metrics.base import (
+    PROBABILITIES,
+    UNSURE,
+    Counter,
+    OnInvalid,
+    TaskOptions,
+    TorchmetricsArguments,
+    canonical,
+)
 from imbtorch.metrics.deciding import DecidingSweep
 from imbtorch.metrics.shared_result import PREVALENCE, checked_names
 from imbtorch.metrics.state import Setting
@@ -313,6 +323,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         counts, faults = self._histogram.counts(state), self._histogram.faults(state)
         actual = counts.sum(-1)
         self._report_problems(faults, actual[:, 1] if self.task == "multiclass" else actual, self._prevalence)
+        self._warn_of_probabilities(counts)
         self._warn_of_crowds(counts)
         self._warn_of_limits(counts)
         buckets = self._buckets_of(self._histogram, state)
@@ -358,6 +369,22 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
                 f"{type(self).__name__}: {'; '.join(problems[:3])}{more}; the worst possible value, {worst:g}, is "
                 "reported",
             )
+
+    def _warn_of_probabilities(self, histogram: Tensor) -> None:
+        """Warn if all logits look like probabilities, which is seen in the bins on any device."""
+        if not self.logits or self._histogram.grid.name != DEFAULT or not self._may_warn("probabilities"):
+            return
+        low, high, first = 0.0, 1.0, 1
+        if self.task == "multiclass":  # log-odds of probabilities against the rest
+            others = len(self._class_names) - 1
+            low, high, first = -math.log(others - 1 + math.e), 1 - math.log(others), -1
+        ends = low + (high - low) * torch.tensor([0, LOW, 0.5, 1], dtype=torch.float64)
+        begin, near, middle, end = (torch.bucketize(ends, self._histogram.grid.edges) + 1).tolist()
+        counts = histogram.reshape(-1, *histogram.shape[-2:]).sum(1)
+        below = torch.nn.functional.pad(counts.double().cumsum(-1), (1, 0))  # scores below each bin, [L, B + 1]
+        samples, outside = below[:, -1], below[:, begin + first - 1] + below[:, -1] - below[:, end]
+        if not bool(outside.any()) and spread_like_probabilities(samples, below[:, near], samples > below[:, middle]):
+            self._warn_once("probabilities", f"{type(self).__name__}: {PROBABILITIES}")
 
     def _warn_of_crowds(self, histogram: Tensor) -> None:
         """Warn if the samples of one bin could change AUC or average precision too much."""

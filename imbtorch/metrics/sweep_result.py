@@ -853,11 +853,11 @@ class SweepResult(Result):
         notes: tuple[str, ...] = (note,)
         if few and not self._settings.counting.weighted:
             kind = "" if task == "binary" else f" of {first_names(few)}"
-            notes += (
+            notes.append(
                 f"fewer than {FEW_POSITIVES} positives{kind}: the threshold rests on a few scores, and another sample "
                 "would choose another one",
             )
-        return Table({"label" if task == "multilabel" else "class": rows}, notes)
+        return Table({"label" if task == "multilabel" else "class": rows}, tuple(notes))
 
     def plot(self, kind: Curve | None = None, ax: Any | None = None) -> Any:
         """Draw the measure over the thresholds, the ROC curve, and precision over recall.

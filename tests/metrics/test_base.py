@@ -660,3 +660,101 @@ def test_a_subclass_made_by_exec_may_override_update():
     names = {"Accuracy": imbtorch.Accuracy}
     exec(code, names)
     assert names["Mine"]("multiclass", 3)(torch.tensor([0, 1]), torch.tensor([1, 2])) == 1
+
+
+# --- probabilities in place of logits --------------------------------------------------------------------------------
+
+
+def scores_of_a_trained_model(samples=400, shape=(), seed=0):
+    """Logits with the log-odds of a rare class, and their targets."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = 3 * torch.randn(samples, *shape, generator=generator) - 3
+    return logits, (torch.rand(samples, *shape, generator=generator) < logits.sigmoid()).long()
+
+
+@pytest.mark.parametrize(("task", "shape"), [("binary", ()), ("multilabel", (3,))])
+def test_probabilities_with_logits_true_are_told_once_and_at_the_first_batch_only(task, shape):
+    logits, target = scores_of_a_trained_model(shape=shape)
+    report = ImbalanceReport(task, num_labels=3 if shape else None, logits=True)
+    with pytest.warns(
+        UserWarning, match=r"crowd near 0, as probabilities do, but logits=True .* leave logits=True out"
+    ):
+        report.update(logits.sigmoid(), target)
+    assert report.compute()["recall/1" if not shape else "recall/0"] == 1  # everything is predicted positive
+    report.update(logits.sigmoid(), target)  # once
+    for scores in (logits, logits.sigmoid()[:31]):  # too few to tell
+        fine = report.clone()
+        fine.reset()
+        fine.update(scores, target[: len(scores)])
+        fine.update(logits.sigmoid(), target)  # not the first
+    quiet = report.clone()
+    quiet.reset()
+    quiet.quiet = True  # as in a sanity check
+    quiet.update(logits.sigmoid(), target)
+
+
+@pytest.mark.parametrize("spread", [(0.1, 0.9), (0.001, 0.4), (0.001, 1.2), (-0.1, 0.9)])
+def test_small_logits_of_an_untrained_model_are_no_probabilities(spread):
+    """They lie in [0, 1] as a whole in many models, but seldom both near 0 and above .5."""
+    logits, target = torch.linspace(*spread, 400), torch.arange(400) % 3 == 0
+    for logits_of in (logits, torch.full((400,), logits[0].item()), torch.zeros(400)):
+        Accuracy("binary", logits=True).update(logits_of, target)
+    sweep = imbtorch.ThresholdSweep("f1", logits=True)
+    sweep.update(logits, target)
+    sweep.compute()
+
+
+@pytest.mark.parametrize("task", ["binary", "multilabel", "multiclass"])
+def test_a_sweep_sees_probabilities_in_its_bins_on_any_device(task, monkeypatch):
+    logits, target = scores_of_a_trained_model(shape=() if task == "binary" else (3,))
+    arguments = {"binary": {}, "multilabel": {"num_labels": 3}, "multiclass": {"num_classes": 3, "per_class": True}}[
+        task
+    ]
+    probabilities = logits.sigmoid()
+    if task == "multiclass":
+        target, probabilities = logits.argmax(1), logits.softmax(1)
+    monkeypatch.setattr(imbtorch.ThresholdSweep, "_check_first_logits", lambda *_: None)  # as on a GPU
+    sweep = imbtorch.ThresholdSweep("f1", task=task, logits=True, **arguments)
+    for scores, warns in ((logits, False), (probabilities, True)):
+        sweep.reset()
+        for some in range(0, 400, 20):
+            sweep.update(scores[some : some + 20], target[some : some + 20])
+        if warns:
+            with pytest.warns(UserWarning, match="as probabilities do"):
+                sweep.compute()
+        else:
+            sweep.compute()
+    sweep.compute()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["adjustment", "per_class", "two"])
+def test_class_scores_that_sum_to_one_are_no_logits(name, dtype):
+    make = {
+        "adjustment": lambda **k: imbtorch.LogitAdjustmentSweep("f1", [5, 3, 2], logits=True, **k),
+        "per_class": lambda **k: imbtorch.ThresholdSweep(
+            "f1", task="multiclass", num_classes=3, per_class=True, logits=True, **k
+        ),
+        "two": lambda **k: imbtorch.ThresholdSweep("f1", logits=True, **k),
+    }[name]
+    logits, _ = scores_of_a_trained_model(64, (2 if name == "two" else 3,))
+    target = logits.argmax(1)
+    scores = logits.to(dtype).softmax(1)
+    sweep = make()
+    with pytest.raises(
+        ValueError, match=r"sum to 1 over the classes .* leave logits=True out, or pass the logits before"
+    ):
+        sweep.update(scores, target)
+    with pytest.raises(ValueError, match="sum to 1 over the classes"):
+        sweep(scores, target)
+    sweep.update(logits.to(dtype), target)  # as nothing was counted before
+    for fine in (logits.log_softmax(1), torch.zeros_like(logits), torch.full_like(logits, 1 / logits.shape[1])):
+        make().update(
+            fine.to(dtype), target
+        )  # no logits of a trained model, but none that sum to 1 by more than chance
+    with pytest.warns(UserWarning, match="sum to 1 over the classes"):
+        make(on_invalid="warn").update(scores, target)
+    if name != "two":
+        report = ImbalanceReport("multiclass", num_classes=3, logits=True)
+        report.update(scores, target)  # its argmax is that of the logits
+        assert report.compute()["accuracy"] > 0.95
