@@ -850,7 +850,7 @@ class SweepResult(Result):
             note += ", corrected for the choice on the same samples (95% interval)"
         rows = {name: {head: cells[at] for head, cells in columns.items()} for at, name in enumerate(names)}
         few = [name for name, number in zip(names, columns["positives"], strict=True) if 0 < number < FEW_POSITIVES]
-        notes: tuple[str, ...] = (note,)
+        notes = [note]
         if few and not self._settings.counting.weighted:
             kind = "" if task == "binary" else f" of {first_names(few)}"
             notes.append(
