@@ -497,7 +497,7 @@ def gate(quick: bool, run: Run) -> str:
     text = (
         "The new model is worse than the old one by .01 of balanced accuracy: in all classes, or in rare ones alone, "
         "which have fewer samples than the mean class. Beyond that loss, the models disagree in the given share of "
-        "samples. A gate with a margin of .01 calls the model not worse if the 90 % interval of paired_compare lies "
+        "samples. A gate with a margin of .01 calls the model not worse if the 90% interval of paired_compare lies "
         "above -.01, which should happen in .05 of the sets at most, and undecided if the interval holds -.01. Columns "
         'of both priors, and the share of sets with equal predictions, of which prior="differing" says that they are '
         "equal: models that disagree in rare classes alone are often not told apart by so few samples."
@@ -805,6 +805,7 @@ DEPENDENT = (
     *(Dependent(number, classes=10, gathered=1.0) for number in (30, 200)),
     Dependent(60, classes=10, size=50, gathered=100.0),
     Dependent(300, classes=100, size=20, gathered=20.0),
+    Dependent(400, classes=100, size=20, gathered=2.0, varied=0.1),
 )
 
 
@@ -824,9 +825,10 @@ def buckets(quick: bool, run: Run) -> str:
         [
             "## Reports with clusters",
             f"{sets} sets, a quarter as many of 100 classes. Class shares halve from class to class; class shares and "
-            "recalls vary among clusters. Coverage of `intervals=True` with `clusters=True` and ids; mean number of "
-            "buckets that contain the rarest class; balanced accuracy without clusters, and by percentiles of "
-            "resampled samples and of resampled clusters, as peers do.",
+            "recalls vary among clusters; in the last row a cluster holds few of the classes. Coverage of "
+            "`intervals=True` with `clusters=True` and ids; mean number of buckets that contain the rarest class; "
+            "balanced accuracy without clusters, and by percentiles of resampled samples and of resampled clusters, as "
+            "peers do.",
             markdown([*about, *names, *peers], found),
             f"Labels as above, by default and with `clusters=False`, {2 * sets // 3} sets; mean over labels, and one "
             "label:",
@@ -1278,12 +1280,12 @@ def chosen_thresholds(quick: bool, run: Run) -> str:
     sets = 4 if quick else 150
     rows = run("thresholds", of_chosen, [(sets, *case, name) for case in FEW_POSITIVES for name in CHOSEN_BY])
     columns = ["scores", "AUC", "positives", "measure", "true", "logged", "corrected", "covered", "width"]
-    columns += ["true gain", "told", "covered", "width"]
+    columns += ["gain: true", "corrected", "covered", "width"]
     text = (
         f"{sets} sets in which so many samples on average, and one at least, are positive. True: mean of the expected "
         "value at the threshold that the set chose. Logged, corrected: mean of the logged value and of the estimate of "
         '`ThresholdSweep.interval("value")`, less the true one. Gain: the same of `ThresholdSweep.gain`, over a '
-        "threshold of .5, which is the mean score of negatives."
+        "threshold of 0.5, which is the mean score of negatives."
     )
     return f"## Chosen thresholds\n\n{text}\n\n{markdown(columns, rows)}"
 

@@ -16,12 +16,13 @@ from imbtorch.measures import *
 from imbtorch.measures import __all__ as _measures
 from imbtorch.metrics import *
 from imbtorch.metrics import __all__ as _metrics
-from imbtorch.metrics.report_files import open_result
+from imbtorch.metrics.opened import open_result
 from imbtorch.readings.class_groups import shot_groups
 from imbtorch.rules import LogitAdjustment, Threshold
 from imbtorch.saved import report
 from imbtorch.suggestions import PUBLIC_MODULES as _PUBLIC_MODULES
 from imbtorch.suggestions import did_you_mean as _did_you_mean
+from imbtorch.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from imbtorch import huggingface as huggingface
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from imbtorch import plots as plots
     from imbtorch import statistics as statistics
 
-__version__ = "0.4.0"
 
 __all__ = [
     "Counts",

@@ -16,9 +16,8 @@ from typing import Any
 
 import torch
 
-import imbtorch
 from imbtorch.counting.tasks import Counting
-from imbtorch.metrics.report_files import open_result
+from imbtorch.metrics.opened import open_result
 from imbtorch.metrics.report_result import ReportResult
 from imbtorch.readings.averaging import AveragedMeasure
 from imbtorch.readings.resolving import directed, resolved
@@ -26,11 +25,12 @@ from imbtorch.saved import encoded, report
 from imbtorch.statistics.comparisons import compare, paired_compare
 from imbtorch.statistics.intervals import Interval
 from imbtorch.suggestions import did_you_mean, first_names
+from imbtorch.version import __version__
 
 __all__ = ["main"]
 
 NOT_WORSE, WORSE, ERROR, UNDECIDED = 0, 1, 2, 3  # exit codes
-LEVEL = 0.9  # of the interval of a difference: each bound is wrong in 5 % of cases
+LEVEL = 0.9  # of the interval of a difference: each bound is wrong in 5% of cases
 EXPECTED = (ValueError, TypeError, KeyError, OSError, ImportError)  # input errors, whose text alone is printed
 PARQUET = (".parquet", ".pq")
 BOOLEANS = {"true": True, "false": False}
@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Report and compare saved predictions, in CSV or Parquet files with a row a sample. "
         "Errors count rows from 0, without the head.",
     )
-    parser.add_argument("--version", action="version", version=f"imbtorch {imbtorch.__version__}")
+    parser.add_argument("--version", action="version", version=f"imbtorch {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
 
     one = commands.add_parser(
@@ -194,7 +194,7 @@ def _compare(options: argparse.Namespace) -> int:
         WORSE: f"worse by more than {options.margin:g}",
         UNDECIDED: f"undecided: these samples do not say whether it is worse by more than {options.margin:g}",
     }[code]
-    print(f"{options.measure}, new - old: {difference:+.4f} [{low:+.4f}, {high:+.4f}] (90 % {found.method})")
+    print(f"{options.measure}, new - old: {difference:+.3f} [{low:+.3f}, {high:+.3f}] (90% {found.method})")
     print(f"The new model is {verdict}." if code != UNDECIDED else f"{verdict.capitalize()}.")
     print("\n".join(notes))
     return NOT_WORSE if code == UNDECIDED and options.undecided == "pass" else code

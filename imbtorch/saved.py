@@ -82,7 +82,7 @@ def report(
         prevalence: class shares of the population for which values are computed, by class or in the order of the
             classes; for labels the share of positives of each. See :class:`ImbalanceReport`.
         measures: measures over all classes, as in :class:`ImbalanceReport`.
-        intervals: True for the 95 % intervals of all measures, or names of values; False by default.
+        intervals: True for the 95% intervals of all measures, or names of values; False by default.
         rule: name of the measure for which a decision rule is chosen; by default none.
         prior: number or share of the training samples of each class, by class or in the order of the classes, for
             ``rule`` with several classes.
@@ -102,13 +102,13 @@ def report(
     ... )
     >>> print(result.table())
     class  support  predicted  recall  precision
-    cat          1          2  1.0000     0.5000
-    dog          2          1  0.5000     1.0000
-    emu          1          1  1.0000     1.0000
+    cat          1          2   1.000      0.500
+    dog          2          1   0.500      1.000
+    emu          1          1   1.000      1.000
     <BLANKLINE>
-    measure               all
-    balanced_accuracy  0.8333
-    Baseline: always predicting 'dog': balanced_accuracy 0.3333
+    measure              all
+    balanced_accuracy  0.833
+    Baseline: always predicting 'dog': balanced_accuracy 0.333
     """
     if isinstance(target, str) or isinstance(preds, str):
         raise TypeError("preds and target must hold a value for each sample, got a string; pass the column itself")

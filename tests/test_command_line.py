@@ -142,7 +142,7 @@ def test_the_exit_code_is_the_verdict(preds, margin, code, text, old, tmp_path, 
     shown = capsys.readouterr().out
     assert text in shown
     before, after = (sklearn.metrics.balanced_accuracy_score(TARGET, each) for each in (PREDS, preds))
-    assert f"new - old: {after - before:+.4f} [" in shown
+    assert f"new - old: {after - before:+.3f} [" in shown
     assert compare(old, new, "--undecided", "pass", margin=margin) == (0 if code == 3 else code)
 
 
@@ -174,7 +174,7 @@ def test_two_classes_without_a_positive_one_are_averaged(tmp_path, capsys):
     for positive, average in (([], {"average": "macro"}), (["--positive", "a fraud"], {})):
         assert compare(old, new, *positive, measure="f1") == 0
         gain = 1 - sklearn.metrics.f1_score(TARGET // 2, PREDS // 2, **average)
-        assert f"{gain:+.4f} [" in capsys.readouterr().out
+        assert f"{gain:+.3f} [" in capsys.readouterr().out
 
 
 def test_results_without_rows_are_compared_as_independent_samples(old, tmp_path, capsys):

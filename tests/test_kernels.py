@@ -36,7 +36,8 @@ def counted_in_a_loop(counting, batch):
     cells = torch.tensor(matrix, dtype=counting.dtype)
     if counting.layout == "margins":
         cells = torch.stack((cells.diagonal(dim1=-2, dim2=-1), cells.sum(-1), cells.sum(-2)), -2)
-    return torch.cat((cells.flatten(), torch.tensor(tally, dtype=counting.dtype)))
+    tallies = torch.tensor([*tally, 0], dtype=counting.dtype)  # no sample has an id or several positions
+    return torch.cat((cells.flatten(), tallies))
 
 
 def some(number, generator, *wrong):

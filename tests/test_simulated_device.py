@@ -694,11 +694,14 @@ ANALYSIS = {
     "paired_compare": lambda put: statistics.paired_compare(
         imbtorch.recall, put(GUESSES[0]), put(GUESSES[1]), put(TARGET), 3, draws=200, **drawn()
     ),
+    "over_runs": lambda put: statistics.over_runs(
+        {"a": [put(GUESSES[0]), put(GUESSES[1])]}, put(TARGET), imbtorch.recall, draws=100, **drawn()
+    ).models["a"],
     "beats_baseline": lambda put: statistics.beats_baseline(imbtorch.recall, put(TABLE), draws=200, **drawn()),
     "skill": lambda put: statistics.skill(imbtorch.recall, put(TABLE)),
     "trivial": lambda put: statistics.trivial(imbtorch.recall, put(TABLE)),
     "samples_needed": lambda put: statistics.samples_needed(
-        imbtorch.recall, put(RATES), put(torch.tensor([0.9, 0.1])), 0.5, test_sets=20, samples=20
+        imbtorch.recall, put(RATES), put(torch.tensor([0.9, 0.1])), 0.5, test_sets=20, draws=20
     ),
     "select_epoch": lambda put: statistics.select_epoch(
         put(GUESSES), put(TARGET), MEASURES, repeats=4, draws=100, **drawn()

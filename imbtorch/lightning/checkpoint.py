@@ -197,7 +197,7 @@ class TiesCheckpoint(TieRule, LightningCheckpoint):
 
     On a small validation set many epochs can have the same best value of a measure. On the test parts of 31 small
     tables (16 families), with an unweighted loss and right labels, the latest of them was better than the earliest by
-    3.0 percentage points of balanced accuracy (95 % interval 1.3 to 4.3) and 5.6 of IAM (2.6 to 7.6). With class
+    3.0 percentage points of balanced accuracy (95% interval 1.3 to 4.3) and 5.6 of IAM (2.6 to 7.6). With class
     weights, or with wrong labels, the mean over four measures is inconclusive (``examples/monitor_study``).
 
     A tie counts only if the value was measured on the weights that are saved. The best file then holds weights that

@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
-from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -71,7 +70,7 @@ class _Guard:
         """Check that counts are summed over the right processes, before the first batch."""
         self._check_processes(trainer, pl_module)
         self._resumes = bool(trainer.ckpt_path)
-        RunningTraining.watched = WeakSet(metric for _, metric in _metrics(pl_module))
+        RunningTraining.watched = {id(metric) for _, metric in _metrics(pl_module)}
 
     def _check_processes(self, trainer: Any, module: nn.Module) -> None:
         """Raise if several processes cannot sum their counts; warn if some of them get the same samples."""
@@ -146,8 +145,9 @@ class _Guard:
     # --- counts of an earlier or interrupted epoch --------------------------------------------------------------------
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """Note which metrics hold counts before the first batch."""
+        """Note the epoch, and which metrics hold counts before the first batch."""
         if batch_idx == 0:
+            RunningTraining.epoch = id(trainer), trainer.current_epoch
             self._held = _updates(pl_module)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
@@ -258,7 +258,6 @@ class _Guard:
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Check values that the module logged at the end of the last epoch, after this callback was called."""
-        RunningTraining.epoch = id(trainer), trainer.current_epoch
         self._check_run(trainer, pl_module)
         self._compare_plain_monitors(trainer, pl_module)
 

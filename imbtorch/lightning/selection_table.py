@@ -201,7 +201,7 @@ def _biased(followed: FollowedReport, history: ValidationHistory) -> Iterator[st
 def _meanings_of_choices(followed: FollowedReport, history: ValidationHistory) -> Iterator[str]:
     """Yield the meaning of each column of corrected values."""
     yield (
-        f"corrected: estimate of the row's own measure for new data (95 % interval), from random halves, since it is "
+        f"corrected: estimate of the row's own measure for new data (95% interval), from random halves, since it is "
         f"the best of {len(history.epochs)}; only test data can confirm it. Ties within a half go to the "
         f"{followed.ties} {history.unit}; the other rule gives another estimate"
     )
@@ -211,7 +211,7 @@ def _meanings_of_choices(followed: FollowedReport, history: ValidationHistory) -
     )
     yield (
         f"indistinguishable: number of other {history.unit}s not shown to be worse than the best; shortfall: by how "
-        "much they may be worse at most (95 %)"
+        "much they may be worse at most (95%)"
     )
 
 

@@ -71,7 +71,7 @@ class LogitAdjustmentSweep(DecidingSweep):
     :class:`~imbtorch.LogitAdjustment` of your own.
 
     On 15 families of data with three to nine classes and a plain loss, adjustment raised the balanced accuracy of the
-    test set by 3.9 points (95 % interval 1.3 to 6.5; without the four on which the rule was found 2.7, -.3 to 5.7), on
+    test set by 3.9 points (95% interval 1.3 to 6.5; without the four on which the rule was found 2.7, -.3 to 5.7), on
     four with ten to 56 classes by 6.0 (1.6 to 10.4); accuracy and the Matthews correlation coefficient (MCC) changed by
     less than a point, and IAM is inconclusive (``examples/decision_study``). It does not make the choice of the epoch
     better. After training with class weights a negative ``tau`` can bring accuracy and MCC back.

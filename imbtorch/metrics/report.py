@@ -105,7 +105,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             or a function of your own that takes ``[K, K]`` and returns ``[K]`` (in the multilabel task it takes the
             ``[2, 2]`` of each label and returns one value).
         intervals: True to report ``<name>_low`` and ``<name>_high`` for all ``measures``, or a list of names such as
-            ``["iam", "recall/fraud"]``; False by default. They are the bounds of the 95 % posterior interval
+            ``["iam", "recall/fraud"]``; False by default. They are the bounds of the 95% posterior interval
             (:func:`imbtorch.statistics.posterior`), or with ``clusters`` of the cluster bootstrap
             (:func:`imbtorch.statistics.bootstrap`), from 2,000 draws with a fixed seed, so all processes agree. Their
             cost grows with K * K. They are nan, with a warning, for values that depend on classes without targets.
@@ -139,7 +139,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
             clusters, 64 times the memory for any number of them; the constructor warns from 100 MB on and refuses
             more than 480 MB. Intervals with ids are equal on any number of processes and in any order of samples. Of
             2,000 clusters or fewer they covered .92 and more in simulations (``examples/coverage.md``), except for IAM
-            of a hundred classes, whose small classes bias it (.70).
+            of a hundred classes, whose small classes bias it: .97 if a cluster holds all classes, .70 if it holds few.
         prevalence: class shares of the population for which all values are computed, in any unit: one for each class,
             or a dict of class names; in the multilabel task the share of positives of each label, in [0, 1]. By default
             the values are those of the counted samples. A class that is the ``ignore_index`` has share 0 and can be

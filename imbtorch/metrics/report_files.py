@@ -1,4 +1,4 @@
-"""Results of reports as JSON files: written by ``result.to_json``, and opened again."""
+"""Contents of the JSON files of results: settings, measures, numbers, cells and counts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from os import PathLike
 from typing import Any
 
 import torch
@@ -14,109 +13,36 @@ from torch import Tensor
 
 from imbtorch.counts import Counts, Margins
 from imbtorch.measures.traits import by_key, defaults_of
-from imbtorch.metrics.report import ImbalanceReport
-from imbtorch.metrics.report_result import Opened, ReportResult
 from imbtorch.readings.averaging import AveragedMeasure, allowed_averages
 from imbtorch.readings.readings import FEW_CLASSES, LEVEL, Readings
 from imbtorch.readings.rows import Row, Snapshot
 from imbtorch.readings.tables import Cell, Table
 
-__all__ = ["file_of_result", "open_result"]
+__all__ = ["FORMAT", "SCHEMA", "cell_of_file", "counts_of_file", "file_of_result", "measure_of_file", "number_of_file"]
 
 FORMAT = "imbtorch report"
 SCHEMA = 1  # version of the files; raise it when a version that reads the last one would misread the next
 INFINITE = {"inf": math.inf, "-inf": -math.inf}
 
 
-def open_result(path: str | PathLike[str]) -> ReportResult:
-    """Open the result of a report that ``result.to_json(path)`` wrote.
-
-    Its values, intervals and table are those of the file, its counts give any other measure. Measures of the catalogue
-    are computed again where a method needs them, as in ``interval``. The code of your own functions is in no file:
-    their stored values open, and methods that would have to call them raise an error.
-
-    The file holds counts and no rows. Two such files can therefore only be compared as independent samples, by
-    :func:`imbtorch.statistics.compare`; a paired comparison of two models on the same samples needs their predictions.
-
-    Args:
-        path: path of the file.
-
-    Raises:
-        ValueError: for a file of another format, and one of a later schema version, which says what wrote it.
-        OSError: for a file that cannot be read.
-
-    >>> import imbtorch, tempfile
-    >>> result = imbtorch.report(preds=["cat", "dog", "dog"], target=["cat", "dog", "cat"])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     result.to_json(f"{folder}/result.json")
-    ...     opened = imbtorch.open_result(f"{folder}/result.json")
-    >>> opened["accuracy"], opened.signature == result.signature
-    (tensor(0.6667), True)
-    """
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
-    try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is no JSON file: {error}") from error
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise ValueError(f"{path} holds no result of a report; result.to_json(path) writes one")
-    if data.get("schema") != SCHEMA:
-        raise ValueError(
-            f"{path} was written by imbtorch {data.get('imbtorch')} with schema {data.get('schema')!r}, and this "
-            f"version reads schema {SCHEMA}; open it with the version that wrote it"
-        )
-    try:
-        return _result(data)
-    except (KeyError, TypeError, IndexError) as error:
-        raise ValueError(f"{path} is not complete or was changed: {type(error).__name__} {error}") from error
-
-
-def _result(data: Mapping[str, Any]) -> ReportResult:
-    """Make a result of the contents of a file."""
-    settings = dict(data["settings"])
-    for each in ("measures", "per_class"):
-        if settings[each] is not None:
-            settings[each] = {key: _measure(key, given) for key, given in settings[each].items()}
-    threshold = settings["threshold"]
-    settings["threshold"] = threshold if isinstance(threshold, float) else torch.tensor(threshold, dtype=torch.float64)
-    report = ImbalanceReport(class_names=data["class_names"], **settings)
-    kind = torch.float64 if settings["weighted"] else torch.int64
-    rows = {}
-    for value in data["values"]:
-        row = Row(*(value[each] for each in ("measure", "higher_is_better", "kind", "of", "bound")))
-        rows[row] = torch.tensor(_float(value["value"]), dtype=torch.float64 if value["double"] else torch.float32)
-    shares, buckets = report._prevalence, data["buckets"]
-    at = Snapshot(
-        _counts(data["counts"], kind),
-        None if data["groups"] is None else _counts(data["groups"], kind),
-        shares,
-        None if buckets is None else torch.tensor(buckets, dtype=kind),
-        data["dependent"],
-    )
-    blocks = {
-        kind: {name: {column: _cell(cell) for column, cell in row.items()} for name, row in block.items()}
-        for kind, block in data["table"]["blocks"].items()
-    }
-    table = Table(blocks, tuple(data["table"]["notes"]), printed=data["table"]["printed"])
-    return ReportResult(rows, at, report._settings, Opened(data["imbtorch"], table))
-
-
-def file_of_result(result: ReportResult, version: str, at: Snapshot, readings: Readings) -> str:
+def file_of_result(
+    rows: Mapping[Row, Tensor], table: Table, signature: str, version: str, at: Snapshot, readings: Readings
+) -> str:
     """Return the text of a file.
 
     Args:
-        result: the result.
+        rows: values of a result.
+        table: its table.
+        signature: its signature.
         version: version of the package that computed it.
         at: its counts.
         readings: its settings.
     """
-    table = result.table()
     data = {
         "format": FORMAT,
         "schema": SCHEMA,
         "imbtorch": version,
-        "signature": result.signature,
+        "signature": signature,
         "class_names": readings.class_names,
         "settings": _settings(at, readings),
         "level": LEVEL,
@@ -131,7 +57,7 @@ def file_of_result(result: ReportResult, version: str, at: Snapshot, readings: R
                 "bound": row.bound,
                 "double": value.dtype == torch.float64,
             }
-            for row, value in result.rows.items()
+            for row, value in rows.items()
         ],
         "counts": _listed(at.counts),
         "groups": None if at.groups is None else _listed(at.groups),
@@ -208,7 +134,7 @@ def _of_argument(value: Any) -> Any:
     return value.tolist() if isinstance(value, Tensor) else value
 
 
-def _measure(key: str, given: Mapping[str, Any]) -> Callable[..., Any]:
+def measure_of_file(key: str, given: Mapping[str, Any]) -> Callable[..., Any]:
     """Return a measure of a file: a function of the catalogue, or one that says that its code is missing."""
     if given["name"] is None:
         return _Missing(key, given["function"], given["higher_is_better"])
@@ -246,7 +172,7 @@ def _number(value: float) -> float | str | None:
     return value if math.isfinite(value) else str(value)
 
 
-def _float(value: float | str | None) -> float:
+def number_of_file(value: float | str | None) -> float:
     """Return the number that :func:`_number` wrote."""
     if value is None:
         return math.nan
@@ -260,12 +186,12 @@ def _of_cell(cell: Any) -> Any:
     return _number(float(cell)) if isinstance(cell, float) else cell
 
 
-def _cell(given: Any) -> Any:
+def cell_of_file(given: Any) -> Any:
     """Return the cell that :func:`_of_cell` wrote."""
     if isinstance(given, list):
-        value, low, high = map(_float, given)
+        value, low, high = map(number_of_file, given)
         return Cell(value, low, high)
-    return given if isinstance(given, int) else Cell(_float(given))
+    return given if isinstance(given, int) else Cell(number_of_file(given))
 
 
 def _listed(counts: Counts) -> Any:
@@ -277,7 +203,7 @@ def _listed(counts: Counts) -> Any:
     )
 
 
-def _counts(given: Any, kind: torch.dtype) -> Counts:
+def counts_of_file(given: Any, kind: torch.dtype) -> Counts:
     """Return the counts that :func:`_listed` wrote."""
     if isinstance(given, dict):
         return Margins(**{name: torch.tensor(part, dtype=kind) for name, part in given.items()})

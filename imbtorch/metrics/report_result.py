@@ -14,6 +14,7 @@ from torch import Tensor
 
 from imbtorch.counts import Counts, Margins, confusion_counts, mapped, margins
 from imbtorch.metrics.base import NO_BUCKETS, UNSURE
+from imbtorch.metrics.report_files import file_of_result
 from imbtorch.readings.buckets import ONE_BUCKET
 from imbtorch.readings.groups import comparable_groups
 from imbtorch.readings.readings import ENDS, LEVEL, Readings, values_of_classes
@@ -22,6 +23,7 @@ from imbtorch.readings.result import Result
 from imbtorch.readings.rows import Row, Snapshot, shown
 from imbtorch.readings.tables import COUNTS, Cell, Table, baseline_line
 from imbtorch.statistics.intervals import Interval
+from imbtorch.version import __version__
 
 __all__ = ["Opened", "ReportResult", "with_values"]
 
@@ -107,8 +109,6 @@ class ReportResult(Result):
     @property
     def _version(self) -> str:
         """Version of the package that computed the result."""
-        from imbtorch import __version__
-
         return __version__ if self._opened is None else self._opened.version
 
     def to_json(self, path: str | PathLike[str]) -> None:
@@ -121,9 +121,7 @@ class ReportResult(Result):
         Args:
             path: path of the file, which is overwritten.
         """
-        from imbtorch.metrics.report_files import file_of_result
-
-        text = file_of_result(self, self._version, self._at.whole, self._settings)
+        text = file_of_result(self._rows, self.table(), self.signature, self._version, self._at.whole, self._settings)
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
 
@@ -219,13 +217,13 @@ class ReportResult(Result):
         >>> report.update(torch.tensor([0, 0, 1, 1, 2]), torch.tensor([0, 0, 1, 2, 2]))
         >>> print(report.result().table(sort="recall", head=2))
         class  support  predicted  recall  precision
-        emu          2          1  0.5000     1.0000
-        cat          2          2  1.0000     1.0000
+        emu          2          1   0.500      1.000
+        cat          2          2   1.000      1.000
         ... 1 more
         <BLANKLINE>
-        measure     all
-        iam      0.3333
-        Baseline: always predicting 'cat': iam -0.7333
+        measure    all
+        iam      0.333
+        Baseline: always predicting 'cat': iam -0.733
         """
         if head is not None and (isinstance(head, bool) or not isinstance(head, int) or head < 1):
             raise ValueError(f"head must be the number of classes to print, 1 or more, got {head!r}")
@@ -311,7 +309,7 @@ class ReportResult(Result):
 FEW = 20  # number of groups of samples to print
 RULE = (
     "rule: chosen on the same samples, so that its value looks better than it is; gain: what to expect on new samples, "
-    "with a 95 % range"
+    "with a 95% range"
 )
 
 

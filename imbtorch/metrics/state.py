@@ -9,7 +9,6 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any, ClassVar, Generic, NoReturn, TypeVar, overload
-from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -73,11 +72,11 @@ class RunningTraining:
 
     Attributes:
         epoch: identity of the trainer and number of the epoch; None while no trainer trains.
-        watched: metrics of its module, about which the guard itself warns.
+        watched: identities of the metrics of its module, about which the guard itself warns.
     """
 
     epoch: ClassVar[tuple[int, int] | None] = None
-    watched: ClassVar[WeakSet[Metric]] = WeakSet()
+    watched: ClassVar[set[int]] = set()
 
 
 class ProcessGroup:
@@ -232,7 +231,7 @@ class SyncedMetric(Metric):
         if self._computed_in is None:
             vars(self)["_computed_in"] = (trainer, number, updates)
         later = trainer == epoch[0] and number != epoch[1] and self._update_count > updates
-        if later and not self._told_of_epochs and self not in RunningTraining.watched:
+        if later and not self._told_of_epochs and id(self) not in RunningTraining.watched:
             vars(self)["_told_of_epochs"] = True
             warn_caller(
                 f"{type(self).__name__} was computed in an earlier epoch of this training and not reset since, so that "

@@ -111,7 +111,7 @@ def measure_correlations(
 
     >>> from imbtorch import accuracy, specificity
     >>> found = measure_correlations({"accuracy": accuracy, "TNrate": lambda c: specificity(c, "binary")}, [0.05])
-    >>> bool(found.matrix[0, 0, 1] > 0.99)  # with 95 % negatives, accuracy nearly equals TNrate
+    >>> bool(found.matrix[0, 0, 1] > 0.99)  # with 95% negatives, accuracy nearly equals TNrate
     True
     """
     if not measures or not shares:

@@ -145,7 +145,7 @@ def _looks(names: Sequence[str], count: int) -> dict[str, dict[str, Any]]:
 def _draw_band(ax: Axes, xs: Sequence[float], band: Interval, name: str, color: str) -> None:
     """Draw an interval as a band."""
     low, high = (bound.detach().cpu().tolist() for bound in (band.low, band.high))
-    label = literal(f"{100 * band.level:g} % interval of {name}")
+    label = literal(f"{100 * band.level:g}% interval of {name}")
     if len(xs) == 1:  # a band without width would be invisible
         ax.vlines(xs, low, high, alpha=0.25, linewidth=12, color=color, label=label)
     else:

@@ -182,8 +182,8 @@ def bracketed(interval: Interval) -> list[str]:
 
 
 def interval_note(interval: Interval | None) -> str:
-    """Return a text that explains error bars, such as ``95 % interval``; empty if there are none."""
-    return "" if interval is None or bool(interval.low.isnan().all()) else f"{100 * interval.level:g} % interval"
+    """Return a text that explains error bars, such as ``95% interval``; empty if there are none."""
+    return "" if interval is None or bool(interval.low.isnan().all()) else f"{100 * interval.level:g}% interval"
 
 
 def brackets_note(interval: Interval | None) -> str:

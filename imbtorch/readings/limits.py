@@ -88,6 +88,7 @@ def at_observed_odds(limits: Limits, actual: Tensor, shares: Tensor) -> Limits:
     Raises:
         ValueError: for limits that depend on the shares in another way than precision and NPV do.
 
+    >>> import torch
     >>> floors = checked_limits({"precision": 0.02}, None)
     >>> converted = at_observed_odds(floors, torch.tensor([90, 10]), torch.tensor([0.99, 0.01]))
     >>> round(converted["precision"].bound, 3)

@@ -113,6 +113,6 @@ class Result:
 
     def __repr__(self) -> str:
         """Return the first values."""
-        shown = ", ".join(f"{name}={value:.4f}" for name, value in list(self._by_name.items())[:10])
+        shown = ", ".join(f"{name}={value:.3f}" for name, value in list(self._by_name.items())[:10])
         more = f", and {len(self._rows) - 10} more" if len(self._rows) > 10 else ""
         return wrapped(f"{type(self).__name__}({shown}{more})")

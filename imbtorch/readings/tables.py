@@ -72,9 +72,9 @@ class Table:
 
     >>> table = Table({"class": {"cat": {"support": 20, "recall": Cell(0.9, 0.7, 1.0)}, "dog": {"recall": nan}}})
     >>> print(table)
-    class  support                   recall
-    cat         20  0.9000 [0.7000, 1.0000]
-    dog                                   -
+    class  support                recall
+    cat         20  0.900 [0.700, 1.000]
+    dog                                -
     >>> import sys
     >>> table.to_csv(sys.stdout)
     kind,name,support,recall,recall_low,recall_high
@@ -153,7 +153,7 @@ class Table:
         >>> print(table.to_markdown())
         | class | recall |
         |---|--:|
-        | cat \| dog | 0.9000 [0.7000, 1.0000] |
+        | cat \| dog | 0.900 [0.700, 1.000] |
         <BLANKLINE>
         Baseline: always 'cat'
         """
@@ -215,8 +215,8 @@ def _text(column: str, value: Any) -> str:
     if column == "threshold":
         return f"{value:.6g}"
     if not isinstance(value, Cell):
-        return f"{value:.4f}"
-    return f"{value.mark}{value:.4f}" + f" [{value.low:.4f}, {value.high:.4f}]" * (value.low == value.low)
+        return f"{value:.3f}"
+    return f"{value.mark}{value:.3f}" + f" [{value.low:.3f}, {value.high:.3f}]" * (value.low == value.low)
 
 
 MARKDOWN = re.compile(r"([\\`*<|]|(?<!\w)_|_(?!\w))")  # what Markdown takes for a mark
@@ -327,6 +327,6 @@ def baseline_line(name: str, values: Mapping[str, float]) -> str:
     """Format the values of a baseline; return an empty string without values.
 
     >>> baseline_line("always predicting 'ok'", {"accuracy": 0.99})
-    "Baseline: always predicting 'ok': accuracy 0.9900"
+    "Baseline: always predicting 'ok': accuracy 0.990"
     """
-    return f"Baseline: {name}: {', '.join(f'{key} {value:.4f}' for key, value in values.items())}" if values else ""
+    return f"Baseline: {name}: {', '.join(f'{key} {value:.3f}' for key, value in values.items())}" if values else ""

@@ -1,7 +1,7 @@
 """Table by situation: what to monitor and what to choose afterwards, as four studies found it.
 
 README, guide and ``examples/evidence.md`` give the same rows, and ``SelectionSummary`` prints the one that fits its
-task. The figures are percentage points on test data with their 95 % intervals over data sets.
+task. The figures are percentage points on test data with their 95% intervals over data sets.
 """
 
 from __future__ import annotations

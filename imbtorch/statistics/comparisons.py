@@ -52,7 +52,7 @@ class Comparison:
 
     >>> value = torch.tensor([0.2])
     >>> print(Comparison(Interval(value, value - 0.15, value + 0.15, 0.95, "posterior"), torch.tensor([0.99])))
-    a - b: 0.200 [0.050, 0.350] (95 % posterior); a is better with probability 0.990
+    a - b: 0.200 [0.050, 0.350] (95% posterior); a is better with probability 0.990
     """
 
     difference: Interval
@@ -125,7 +125,7 @@ def compare(
     >>> generator = torch.Generator().manual_seed(0)
     >>> a, b = torch.tensor([[90, 10], [1, 9]]), torch.tensor([[95, 5], [6, 4]])
     >>> print(compare(balanced_accuracy, a, b, generator=generator))
-    balanced_accuracy, a - b: 0.225 [0.017, 0.363] (95 % posterior); a is better with probability 0.983
+    balanced_accuracy, a - b: 0.225 [0.017, 0.363] (95% posterior); a is better with probability 0.983
     """
     shapes = [list(check_square(counts).shape) for counts in (counts_a, counts_b)]
     if shapes[0] != shapes[1]:
@@ -195,7 +195,9 @@ def paired_compare(
 
     **Scores.** ``"auc"`` and ``"average_precision"`` compare the scores of two models for class 1, ``[N]`` each. The
     interval of the AUC combines those of both areas with DeLong's correlation (MOVER); that of the average precision
-    holds percentiles over resamples of the samples of each class.
+    holds percentiles over resamples of the samples of each class. Simulated (``examples/coverage.md``: normal scores, 5
+    to 100 positives), that of the AUC covered the true difference in .94 to 1.0 of sets and is far too wide for areas
+    near 1; that of the average precision in .92 to .98 with 20 positives and more, and in .86 to .92 with five.
 
     Args:
         measure: name in the catalogue, averaged as in a report (of two classes, recall is that of the positive class);
@@ -230,7 +232,7 @@ def paired_compare(
     >>> a, b = target.clone(), target.clone()
     >>> a[:9], b[:9], b[95:] = 1, 1, 0  # both have the same nine false positives; b also misses five positives
     >>> print(paired_compare(balanced_accuracy, a, b, target, 2, generator=generator))
-    balanced_accuracy, a - b: 0.250 [0.052, 0.421] (95 % paired posterior); a is better with probability
+    balanced_accuracy, a - b: 0.250 [0.052, 0.421] (95% paired posterior); a is better with probability
       0.993
     """
     check_draws(draws, level, generator)

@@ -16,7 +16,7 @@ __all__ = ["samples_needed"]
 
 START = 30  # samples of the rarest class that are tried first
 MOST = 2**30  # greatest number of samples of the rarest class that is tried
-PRECISE = 1.01  # the result is at most 1 % above the least number that suffices for the test sets drawn here
+PRECISE = 1.01  # the result is at most 1% above the least number that suffices for the test sets drawn here
 
 
 @computed_on_cpu

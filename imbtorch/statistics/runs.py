@@ -131,12 +131,12 @@ def over_runs(
     >>> noise = [torch.rand(100, generator=generator) for _ in range(6)]
     >>> good, poor = ([torch.where(each < rate, 1 - target, target) for each in noise] for rate in (0.1, 0.3))
     >>> print(over_runs({"good": good, "poor": poor}, target, "balanced_accuracy", generator=generator))
-    model  seeds                     mean      sd
-    good       6  0.8990 [0.8511, 0.9468]  0.0410
-    poor       6  0.6948 [0.6450, 0.7446]  0.0443
+    model  seeds                  mean     sd
+    good       6  0.899 [0.851, 0.947]  0.041
+    poor       6  0.695 [0.645, 0.745]  0.044
     <BLANKLINE>
-    difference                      mean
-    good - poor  0.2042 [0.1587, 0.2496]
+    difference                   mean
+    good - poor  0.204 [0.159, 0.250]
     mean: balanced_accuracy over seeds, with a 95% interval for new seeds and new samples; sd: standard
       deviation over seeds
     """

@@ -218,8 +218,8 @@ def area_interval(histogram: Tensor, level: float = 0.95, *, clusters: bool = Fa
     Student's t of the smaller class is larger (scores of positives scatter more than those of negatives), the variance
     is scaled up to it.
 
-    Simulated (``examples/coverage.md``), 95 % intervals covered the true value in .93 or more of samples. Close to 1
-    they are too wide: at an area of .998, 1.4 to 3 times as wide as the central 95 % of the estimates with 100 or 200
+    Simulated (``examples/coverage.md``), 95% intervals covered the true value in .93 or more of samples. Close to 1
+    they are too wide: at an area of .998, 1.4 to 3 times as wide as the central 95% of the estimates with 100 or 200
     positives, 6 to 38 times with ten among 10,000. There DeLong's intervals cover the value in .20 to .83. If some
     positives of the population rank below all negatives, intervals of samples without such positives are too high: with
     5 to 20 positives, a tenth or a fifth of them of this kind, intervals covered .84 to .99. P positives that all rank
@@ -240,7 +240,7 @@ def area_interval(histogram: Tensor, level: float = 0.95, *, clusters: bool = Fa
     2, method 5; DeLong, DeLong and Clarke-Pearson (1988).
 
     >>> print(area_interval(torch.tensor([[90, 10], [4, 16]])))
-    0.850 [0.718, 0.923] (95 % Newcombe method 5)
+    0.850 [0.718, 0.923] (95% Newcombe method 5)
     """
     check_level(level)
     parts, histogram = double(histogram), histogram.sum(0) if clusters else histogram
@@ -267,7 +267,7 @@ def area_interval(histogram: Tensor, level: float = 0.95, *, clusters: bool = Fa
     high_ranked = (histogram[..., 1, :] * lower_half).sum(-1) == 0
     unseen = torch.where(high_ranked & (point * (1 - unseen) < low), unseen, 0.0)
     hidden = unseen.max().item() if unseen.numel() else 0.0
-    text = f"; {100 * hidden:.2g} % of positives may rank last unseen" if hidden else ""
+    text = f"; {100 * hidden:.2g}% of positives may rank last unseen" if hidden else ""
     return Interval(point, low, high, level, f"Newcombe method 5{', jackknife of clusters' * clusters}{text}")
 
 
@@ -311,8 +311,8 @@ def average_precision_interval(histogram: Tensor, level: float = 0.95, *, cluste
     bound takes one more positive to be perfect.
 
     Simulated (``examples/coverage.md``: 5 to 200 positives, one sample in two to one in a thousand, also with a tenth
-    or a fifth of positives above all negatives), 95 % intervals covered the true value in .93 or more of samples.
-    They were .9 to 2 times as wide as the central 95 % of the estimates, and wider for average precisions above .9 and
+    or a fifth of positives above all negatives), 95% intervals covered the true value in .93 or more of samples.
+    They were .9 to 2 times as wide as the central 95% of the estimates, and wider for average precisions above .9 and
     of ten positives in 10,000 that rank low (9 times, for .002), since one perfect positive would be worth .09.
 
     With clusters, variance and number of positives are those of :func:`area_interval`; the lower bound starts from
@@ -327,7 +327,7 @@ def average_precision_interval(histogram: Tensor, level: float = 0.95, *, cluste
     section 6.3, for the variance. The lower start, the greatest n and the additional positive are ours.
 
     >>> print(average_precision_interval(torch.tensor([[90, 8, 2], [4, 6, 10]])))
-    0.635 [0.393, 0.825] (95 % Wilson, jackknife)
+    0.635 [0.393, 0.825] (95% Wilson, jackknife)
     """
     check_level(level)
     parts = double(histogram)

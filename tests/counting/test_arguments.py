@@ -18,6 +18,7 @@ FUNCTIONS = {
     "invariance_table": ({"a": balanced_accuracy},),
     "invariances": (balanced_accuracy,),
     "measure_correlations": ({"a": balanced_accuracy},),
+    "over_runs": ({"a": [TARGET, TARGET]}, TARGET, balanced_accuracy),
     "paired_compare": (balanced_accuracy, TARGET, TARGET, TARGET, 2),
     "perturbed_scores": (12, 0.25, 0.0, 0.0),
     "posterior": (balanced_accuracy, COUNTS),

@@ -482,7 +482,7 @@ def mean_costs(share, cell, classes):
 
 
 def drawn_interval(differences):
-    """95 % interval of the mean over the unseen sets that draws their 16 families, stretched by Student's quantile."""
+    """95% interval of the mean over the unseen sets that draws their 16 families, stretched by Student's quantile."""
     sets = {row["set"]: row["family"] for row in run.read_csv(FOLDER / "sets.csv")}
     names = sorted({row["set"] for row in run.read_csv(FOLDER / "noise.csv")})
     by_family = {}

@@ -670,7 +670,7 @@ def test_it_is_built_on_the_package_that_was_imported_first():
 
 
 def test_the_guard_checks_its_mode(tmp_path):
-    with pytest.raises(ValueError, match=r"Write TiesCheckpoint\(monitor='val_iam', mode='max'\)"):
+    with pytest.raises(ValueError, match=r"Write ModelCheckpoint\(monitor='val_iam', mode='max'\)"):
         fit_report(scripted(lightning)(), [ModelCheckpoint(tmp_path, monitor="val_iam")])
 
 

@@ -126,7 +126,7 @@ def test_the_kept_value_is_corrected_by_what_the_other_half_says():
     assert (row["indistinguishable"], row["shortfall"]) == (len(choice.indistinguishable) - 1, choice.shortfall)
     text = str(made.table())
     line = next(each for each in text.splitlines() if each.startswith("best accuracy ") and "[" in each)
-    assert f"{row['corrected']:.4f} [{row['corrected'].low:.4f}, {row['corrected'].high:.4f}]" in line
+    assert f"{row['corrected']:.3f} [{row['corrected'].low:.3f}, {row['corrected'].high:.3f}]" in line
     assert "since it is the best of 6" in " ".join(text.split())
     assert "stability: share of the halves that select this epoch" in text
     assert "SelectionSummary(predictions=True)" not in text

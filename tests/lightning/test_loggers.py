@@ -86,7 +86,7 @@ def test_a_report_of_everything_has_a_figure_for_each_kind():
     (ends,) = [part.get_segments() for part in matrix.child_axes[0].collections]  # of error bars: of the rare class
     low, high = (report.last_result.values[f"recall/car_{end}"].item() for end in ("low", "high"))
     assert np.array(ends).ravel().tolist() == pytest.approx([low, 2, high, 2])
-    assert matrix.child_axes[0].get_xlabel() == "Recall\n95 % interval"
+    assert matrix.child_axes[0].get_xlabel() == "Recall\n95% interval"
 
     of_balanced, of_accuracy = figures["val_groups"].axes
     parts = [slice(None), GROUP == 0, GROUP == 1]
@@ -99,7 +99,7 @@ def test_a_report_of_everything_has_a_figure_for_each_kind():
     assert [len(ax.collections) for ax in (of_balanced, of_accuracy)] == [1, 1]
     assert len(of_accuracy.collections[0].get_segments()) == 3  # an interval each; balanced accuracy has none
     assert len(of_balanced.collections[0].get_segments()) == 0
-    assert (of_balanced.get_ylabel(), of_accuracy.get_ylabel()) == ("balanced_accuracy", "accuracy (95 % interval)")
+    assert (of_balanced.get_ylabel(), of_accuracy.get_ylabel()) == ("balanced_accuracy", "accuracy (95% interval)")
 
     of_recall, of_precision = figures["val_class_groups"].axes
     assert heights(of_recall) == pytest.approx([recalls[0], recalls[1:].mean()])
@@ -118,7 +118,7 @@ def test_groups_have_room_for_their_names():
         report.compute()
     figure = dict(drawings(report))["groups"]()
     figure.savefig(io.BytesIO())
-    assert [ax.get_ylabel() for ax in figure.axes] == ["accuracy (95 % interval)", *measures[1:]]
+    assert [ax.get_ylabel() for ax in figure.axes] == ["accuracy (95% interval)", *measures[1:]]
     assert [len(set(ticks(ax))) for ax in figure.axes] == [1, 1, 14, 14, 14]
     assert ticks(figure.axes[-1])[:3] == ["all (120)", "all (60)", "hospital of a very …ame 0 (60)"]
     assert all(ax.get_window_extent().height > 0.25 * figure.bbox.height for ax in figure.axes)

@@ -190,7 +190,7 @@ def test_each_row_is_the_epoch_that_exact_values_select(package, capsys):
     assert re.search(r"\nselected +epoch  tied  +iam ", printed)
     assert re.search(r"\nbest accuracy +3 +2 ", printed)
     assert max(map(len, printed.splitlines())) <= 100
-    assert f"*{max(columns['iam']):.4f}" in printed
+    assert f"*{max(columns['iam']):.3f}" in printed
     assert "P(better)" not in printed
     assert "corrected  " not in printed
 
@@ -206,7 +206,7 @@ def test_many_measures_and_long_names_stay_within_100_columns(tmp_path):
     assert max(map(len, text.splitlines())) <= 100
     assert "\nkept by validation/.._a_very_long_name_3 " in text
     assert text.count("\nbest ") > len(names)  # in several blocks
-    assert text.count(f"{max(values('iam')):.4f}") >= len(names)
+    assert text.count(f"{max(values('iam')):.3f}") >= len(names)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
@@ -273,7 +273,7 @@ def test_max_min_is_the_lowest_of_the_five_measures_of_the_paper():
 def test_without_predictions_ties_and_what_would_help_are_told():
     """20, 12 and 8 targets: recalls of class 1 differ by one sample, of class 2 by three at most."""
     notes = summary().table().notes
-    assert re.search("\nBaseline +-0.6667 +0.5000 +0.3333 +0.0000 +0.0000\n", str(summary().table()))
+    assert re.search("\nBaseline +-0.667 +0.500 +0.333 +0.000 +0.000\n", str(summary().table()))
     assert notes[0] == "Baseline: always predicting '0'"
     assert notes[2] == (
         "Class '2' (8 validation samples): its hits differ by at most 3 between epochs, and fewer than 6 may be "
@@ -468,7 +468,7 @@ def test_labels_are_averaged_and_have_intervals():
     assert made.table().notes[0] == "Baseline: predicting no label"
     assert selected(made, "Baseline") == {"accuracy": 0.75, "recall": 0.0, "recall/1": 0.0}
     _, ax = made.plot()
-    assert "95 % interval of accuracy" in [text.get_text() for text in ax.get_legend().get_texts()]
+    assert "95% interval of accuracy" in [text.get_text() for text in ax.get_legend().get_texts()]
 
 
 def test_margins_are_selected_from_without_intervals():
@@ -616,7 +616,7 @@ def test_the_band_is_of_what_is_monitored(tmp_path):
         made = summary(*callbacks, module=scripted(lightning)(val=report), measures=measures, trainer={"max_epochs": 2})
         _, ax = made.plot()
         (label,) = [each.get_label() for each in ax.collections]
-        return label.removeprefix("95 % interval of "), columns_of(made)
+        return label.removeprefix("95% interval of "), columns_of(made)
 
     def keeper(name):
         return ModelCheckpoint(tmp_path, monitor=name, mode="max")
@@ -1013,7 +1013,7 @@ def test_where_one_of_two_processes_fails_rank_zero_prints_what_it_counted(faili
     assert zero.printed == f"\n{zero.table}\n"
     assert one.printed == ""
     assert zero.calls == one.calls == []  # nobody else is asked
-    assert re.search(rf"\nbest iam +2 +\*{max(values('iam')[:3]):.4f} ", zero.table)
+    assert re.search(rf"\nbest iam +2 +\*{max(values('iam')[:3]):.3f} ", zero.table)
     assert "selected as the best; it is corrected when fit ends without an error" in " ".join(zero.table.split())
     assert not [*tmp_path.glob("**/*selection*")]  # nor a logger
 

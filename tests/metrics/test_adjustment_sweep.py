@@ -256,7 +256,7 @@ def test_table_and_gain():
     assert table["value"]["balanced_accuracy"][columns[2]] == pytest.approx(result["value"].item(), abs=1e-6)
     gain = result.gain(generator=torch.Generator().manual_seed(0))
     assert gain.low > 0
-    assert f"balanced_accuracy {float(gain.estimate):+.4f} (range {float(gain.low):+.4f} to " in table.notes[0]
+    assert f"balanced_accuracy {float(gain.estimate):+.3f} (range {float(gain.low):+.3f} to " in table.notes[0]
     assert "not shown" not in table.notes[0]
     assert " ".join(table.notes[0].split()) in " ".join(str(table).split())
     assert "<table>" in result._repr_html_()

@@ -98,9 +98,9 @@ def test_the_table_shows_bounds_where_there_are_any():
     table = filled(intervals=["iam", "recall/fraud"]).table()
     fraud, iam = table["class"]["fraud"]["recall"], table["measure"]["iam"]["all"]
     text = str(table).splitlines()
-    assert f"0.9000 [{fraud.low:.4f}, {fraud.high:.4f}]" in text[2]
+    assert f"0.900 [{fraud.low:.3f}, {fraud.high:.3f}]" in text[2]
     assert "[" not in text[1]
-    assert f"[{iam.low:.4f}, {iam.high:.4f}]" in text[6]
+    assert f"[{iam.low:.3f}, {iam.high:.3f}]" in text[6]
     row = table.to_dict()["class"]["fraud"]
     assert (row["recall"], row["recall_low"], row["recall_high"]) == (fraud, fraud.low, fraud.high)
     assert [*filled().table().to_dict()["class"]["fraud"]] == ["support", "predicted", "recall", "precision"]

@@ -193,7 +193,7 @@ def test_the_table_holds_values_and_what_is_left_of_them(task):
         assert (row["corrected"], row["corrected"].low, row["corrected"].high) == bounds
         assert row["corrected"] < row["value"]
     assert table.notes == (
-        "value: f1 at the best threshold, corrected for the choice on the same samples (95 % interval)",
+        "value: f1 at the best threshold, corrected for the choice on the same samples (95% interval)",
     )
 
 
@@ -217,7 +217,7 @@ def test_the_table_names_labels_with_few_positives_and_no_epoch_is_warned_of_the
 def test_what_cannot_be_corrected_is_a_dash_and_many_labels_are_not():
     weighted = ThresholdSweep("f1", 11, weighted=True)
     weighted.update(torch.tensor([0.15, 0.7]), torch.tensor([0, 1]), weight=torch.tensor([1.0, 2.5]))
-    assert str(weighted.table()).splitlines()[1].split() == ["1", "2.50", "0.5", "1.0000", "-"]
+    assert str(weighted.table()).splitlines()[1].split() == ["1", "2.50", "0.5", "1.000", "-"]
     many = ThresholdSweep("f1", task="multilabel", num_labels=21)
     many.update(torch.tensor([[0.2], [0.7]]).expand(2, 21), torch.tensor([[0], [1]]).expand(2, 21))
     assert [*many.table()["label"]["20"]] == ["positives", "threshold", "value"]

@@ -251,7 +251,7 @@ def test_recalls_stand_beside_their_rows(classes):
     assert (area.y0, area.y1) == pytest.approx((matrix.y0, matrix.y1))
     assert matrix.x1 < area.x0
     assert all(area.x1 < each.get_tightbbox().x0 for each in bar)
-    assert beside.get_xlabel() == "Recall\n90 % interval"
+    assert beside.get_xlabel() == "Recall\n90% interval"
     (segment,) = beside.collections[0].get_segments()
     np.testing.assert_allclose(segment, [[values[1] - 0.1, 1], [values[1] + 0.05, 1]], atol=1e-6)
     _, ax = plots.plot_confusion_matrix(counts, recalls=values)
@@ -277,7 +277,7 @@ def test_what_stands_beside_a_matrix_stays_out_of_other_axes(classes, layout):
 def test_values_say_how_sure_their_interval_is():
     values = torch.tensor([0.5, 0.25])
     _, ax = plots.plot_values(Interval(values, values - 0.1, values + 0.2, 0.9, ""), name="recall")
-    assert ax.get_ylabel() == "recall (90 % interval)"
+    assert ax.get_ylabel() == "recall (90% interval)"
     assert [bar.get_height() for bar in ax.patches] == [0.5, 0.25]
     ends = [segment[:, 1].tolist() for segment in ax.collections[0].get_segments()]
     assert ends == [pytest.approx([0.4, 0.7]), pytest.approx([0.15, 0.45])]

@@ -131,7 +131,7 @@ def test_every_choice_has_its_mark_above_the_curves(epochs):
     assert strip.get_window_extent().y0 >= ax.get_window_extent().y1
     assert strip.get_xlim() == ax.get_xlim()
     assert strip.get_title("left") == "Epoch selected by"
-    assert legend(ax) == ["90 % interval of m2", *values]
+    assert legend(ax) == ["90% interval of m2", *values]
 
 
 def test_the_band_is_the_interval():
@@ -318,7 +318,7 @@ def test_a_sweep_tells_the_values_that_are_corrected():
     _, ax = plots.plot_sweep(GRID, values, best=best, corrected=found, labels=["cat", "dog"])
     corrected = "corrected 0.350 [0.250, 0.450]"
     assert legend(ax) == [f"cat: best 0.400 at 1.00, {corrected}", "dog: best 0.900 at 0.00", "threshold 0.5"]
-    title = "corrected: for the choice of the threshold\nin brackets: 80 % interval"
+    title = "corrected: for the choice of the threshold\nin brackets: 80% interval"
     assert ax.get_legend().get_title().get_text() == title
     of_one = Interval(*torch.tensor([0.35, 0.25, 0.45]), 0.8, "posterior")
     _, ax = plots.plot_sweep(GRID, values[0], best=best[0], corrected=of_one)

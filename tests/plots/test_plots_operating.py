@@ -18,7 +18,7 @@ from imbtorch.plots.style import probability
 F1 = functools.partial(imbtorch.f_score, average="binary")
 UNREACHABLE = {"pr": "out of reach at these class shares", "dominance": "out of reach of any classifier"}
 PICTURES = {"roc": plots.plot_roc, "pr": plots.plot_precision_recall, "dominance": papers.plot_dominance_curve}
-BRACKETS = "in brackets: 95 % interval"
+BRACKETS = "in brackets: 95% interval"
 REFERENCES = {
     *UNREACHABLE.values(),
     *("random guessing", "marked threshold", "threshold with the best f1", "threshold 0.5"),
@@ -266,7 +266,7 @@ def test_labels_of_other_class_shares_are_drawn_beside_each_other():
     assert not shaded(pr, 0.95, 0.01)  # the part out of reach differs from label to label
     assert [bar.get_height() for bar in bars.patches] == pytest.approx(expected)
     assert [text.get_text() for text in bars.get_xticklabels()] == ["cat", "dog"]
-    assert bars.get_ylabel() == "average precision (95 % interval)"
+    assert bars.get_ylabel() == "average precision (95% interval)"
     dotted = [each.get_ydata()[0] for each in bars.lines if each.get_linestyle() == ":" and len(each.get_ydata())]
     assert dotted == pytest.approx(target.double().mean(0).tolist())
 

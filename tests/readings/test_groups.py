@@ -355,7 +355,7 @@ def test_the_constructor_speaks_of_much_memory():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         report = ImbalanceReport("multiclass", num_classes=100, groups=2000, state="margins")
-    assert report._state.numel() == 2000 * 300 + 7  # as many times as large, and no more
+    assert report._state.numel() == 2000 * 300 + 8  # as many times as large, and no more
 
 
 # --- with everything else -------------------------------------------------------------------------------------------

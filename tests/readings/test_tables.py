@@ -37,7 +37,7 @@ def test_tables_of_reports_with_many_columns(names):
     text = str(report.table())
     assert max(map(len, [*text.splitlines(), *repr(report.result()).splitlines()])) <= 100
     values = report.table().to_dict()["class"]
-    assert all(f"{values[name][measure]:.4f} [" in text for name in names for measure in shown)
+    assert all(f"{values[name][measure]:.3f} [" in text for name in names for measure in shown)
 
 
 # --- other forms -----------------------------------------------------------------------------------------------------
@@ -123,15 +123,15 @@ def test_every_form_holds_the_same_values():
     )
     lines = [
         "A title",
-        "class  support                   recall",
-        "cat          3  0.5000 [0.2500, 0.7500]",
+        "class  support                recall",
+        "cat          3  0.500 [0.250, 0.750]",
         "... 1 more",
     ]
-    lines += ["", "measure       all", "iam      *-0.1250", "epoch           7", "", "- one note", "- another"]
+    lines += ["", "measure      all", "iam      *-0.125", "epoch          7", "", "- one note", "- another"]
     assert str(table).splitlines() == lines
     cells, notes = shown_in_notebook(table)
-    assert cells[:2] == [["class", "support", "recall"], ["cat", "3", "0.5000 [0.2500, 0.7500]"]]
-    assert cells[2:] == [["measure", "all"], ["iam", "*-0.1250"], ["epoch", "7"]]
+    assert cells[:2] == [["class", "support", "recall"], ["cat", "3", "0.500 [0.250, 0.750]"]]
+    assert cells[2:] == [["measure", "all"], ["iam", "*-0.125"], ["epoch", "7"]]
     assert notes == ["... 1 more", "one note", "another"]
     head, cat, dog, *measures = table.to_rows()
     assert head == ["kind", "name", "support", "recall", "recall_low", "recall_high", "all"]
@@ -161,13 +161,13 @@ def test_markdown_holds_the_printed_cells_with_marks_escaped():
             "",
             "| class | support | recall |",
             "|---|--:|--:|",
-            r"| a \| b | 20 | \*0.9000 [0.7000, 1.0000] |",
+            r"| a \| b | 20 | \*0.900 [0.700, 1.000] |",
             "",
             "... 1 more",
             "",
             "| measure | all |",
             "|---|--:|",
-            "| iam | 0.2500 |",
+            "| iam | 0.250 |",
             "",
             "- first",
             r"- \<second>",

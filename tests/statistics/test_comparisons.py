@@ -357,8 +357,8 @@ def test_a_notebook_shows_a_comparison_value_by_value():
     rows, notes = shown_in_notebook(found)
     assert rows == [
         ["a - b", "probability that a is better"],
-        ["0.100 [-0.150, 0.350] (90 % a < b & c)", "0.750"],
-        ["nan [nan, nan] (90 % a < b & c)", "nan"],
+        ["0.100 [-0.150, 0.350] (90% a < b & c)", "0.750"],
+        ["nan [nan, nan] (90% a < b & c)", "nan"],
     ]
     assert notes == []
 
@@ -399,7 +399,7 @@ def test_where_one_prediction_in_twenty_differs_the_priors_are_the_same():
 
 
 def test_a_loss_of_the_margin_is_rarely_called_none():
-    """A nominal 5 % of sets; 20 rare samples, models that differ everywhere; a bootstrap says so of half the sets."""
+    """A nominal 5% of sets; 20 rare samples, models that differ everywhere; a bootstrap says so of half the sets."""
     rng = np.random.default_rng(0)
     torch.manual_seed(0)
     target, false = np.arange(600) // 580, 0

@@ -172,7 +172,7 @@ def test_named_candidates_are_chosen_like_epochs_and_called_by_their_names():
     found = choose({"a": first, "b": second, "c": first})
     assert "(tied with a, b, a predicts the same: an arbitrary choice)" in one_line(found)
     assert one_line(choose({"a": target, "b": 1 - target})).endswith("; distinguishable from all other candidates")
-    assert one_line(choose({"only": first})).endswith(" (95 % posterior), stability 1.00")
+    assert one_line(choose({"only": first})).endswith(" (95% posterior), stability 1.00")
 
     with pytest.raises(ValueError, match=r"predictions\['b'\] must hold .* each target, \[80\], got shape \[3\]"):
         choose({"a": target, "b": target[:3]})
@@ -202,7 +202,7 @@ def test_a_single_epoch_is_kept_as_it_is():
     found = select_epoch(predictions, target, balanced_accuracy, generator=seeded())
     assert found.corrected == pytest.approx(found.value)
     assert (found.stability, found.indistinguishable) == (1.0, (0,))
-    assert one_line(found).endswith(" (95 % posterior), stability 1.00")  # there is no other epoch
+    assert one_line(found).endswith(" (95% posterior), stability 1.00")  # there is no other epoch
 
 
 def test_a_notebook_shows_a_choice_as_a_table():
@@ -214,7 +214,7 @@ def test_a_notebook_shows_a_choice_as_a_table():
     assert [row[0] for row in rows] == ["", "balanced_accuracy", "corrected", "stability", "indistinguishable from"]
     assert rows[0][1] == f"epoch {found.epoch}"
     assert rows[1][1] == f"{found.value:.3f}"
-    assert rows[2][1] == f"{found.corrected:.3f} [{found.interval.low:.3f}, {found.interval.high:.3f}] (95 % posterior)"
+    assert rows[2][1] == f"{found.corrected:.3f} [{found.interval.low:.3f}, {found.interval.high:.3f}] (95% posterior)"
     assert rows[3][1] == f"{found.stability:.2f}"
     assert rows[4][1].startswith(f"{len(others)} others (")
     assert rows[4][1].endswith(f"which may lie up to {found.shortfall:.3f} below the best")

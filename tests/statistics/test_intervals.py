@@ -423,7 +423,7 @@ def test_the_text_names_a_cluster_that_is_large():
     assert bootstrap(balanced_accuracy, clusters, 50, clusters=True).method == "cluster bootstrap"
     clusters[4] = 10  # 40 of 116 samples
     method = bootstrap(balanced_accuracy, clusters, 50, clusters=True).method
-    assert method == "cluster bootstrap; the largest of 20 clusters holds 34 %"
+    assert method == "cluster bootstrap; the largest of 20 clusters holds 34%"
 
 
 def test_clusters_that_cannot_be_resampled_are_refused():
@@ -681,14 +681,14 @@ def test_counts_that_are_none_are_refused(find, wrong, shown):
 
 def test_printing():
     one = Interval(torch.tensor(0.5), torch.tensor(-0.25), torch.tensor(0.75), 0.95, "posterior")
-    assert str(one) == "0.500 [-0.250, 0.750] (95 % posterior)"
+    assert str(one) == "0.500 [-0.250, 0.750] (95% posterior)"
     two = Interval(*torch.tensor([[0.5, 1.0], [0.25, 0.5], [0.75, 1.0]]), 0.9, "bootstrap")
-    assert str(two).splitlines() == ["0.500 [0.250, 0.750] (90 % bootstrap)", "1.000 [0.500, 1.000] (90 % bootstrap)"]
+    assert str(two).splitlines() == ["0.500 [0.250, 0.750] (90% bootstrap)", "1.000 [0.500, 1.000] (90% bootstrap)"]
     assert "draws" not in repr(one)
     found = Comparison(two, torch.tensor([0.25, 1.0]))
     assert str(found).splitlines() == [
-        "a - b: 0.500 [0.250, 0.750] (90 % bootstrap); a is better with probability 0.250",
-        "a - b: 1.000 [0.500, 1.000] (90 % bootstrap); a is better with probability 1.000",
+        "a - b: 0.500 [0.250, 0.750] (90% bootstrap); a is better with probability 0.250",
+        "a - b: 1.000 [0.500, 1.000] (90% bootstrap); a is better with probability 1.000",
     ]
 
 
@@ -724,6 +724,6 @@ def test_the_text_of_an_interval_names_its_bias():
     value, bias = torch.tensor([0.4, 0.8]), torch.tensor([-0.12, 0.001])
     lines = str(Interval(value, value - 0.1, value + 0.1, 0.95, "posterior", bias=bias)).splitlines()
     assert lines == [
-        "0.400 [0.300, 0.500] (95 % posterior; on average 0.12 too low)",
-        "0.800 [0.700, 0.900] (95 % posterior)",
+        "0.400 [0.300, 0.500] (95% posterior; on average 0.12 too low)",
+        "0.800 [0.700, 0.900] (95% posterior)",
     ]

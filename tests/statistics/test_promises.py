@@ -233,8 +233,8 @@ def test_promises_that_cannot_be_made_say_why():
         ):
             sweep.best({name: 0.1}, sure=0.9)
     assert 0.9 < swept("f1").best({"mcc": 0.3}).holds["mcc"] <= 1  # without a promise
-    with pytest.raises(ValueError, match="not about other class shares; sweep without prevalence="):
-        swept(prevalence=[0.99, 0.01]).best({"recall": 0.8}, sure=0.9)
+    with pytest.raises(ValueError, match="cannot promise 'accuracy' at the prevalence, because it depends on"):
+        swept(prevalence=[0.99, 0.01]).best({"accuracy": 0.1}, sure=0.9)
     weighted = ThresholdSweep("recall", weighted=True)
     weighted.update(torch.tensor([0.2, 0.7]), torch.tensor([0, 1]))
     with pytest.raises(ValueError, match="sums of weights are not"):

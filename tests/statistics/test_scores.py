@@ -189,7 +189,7 @@ def test_auc_intervals_say_what_share_of_positives_may_be_unseen():
     perfect = torch.tensor([[500, 0], [0, 30]])
     share = 1 - 0.05 ** (1 / 30)  # so many positives all miss it with probability .05
     assert stats.binom.pmf(0, 30, share) == pytest.approx(0.05)
-    assert area_interval(perfect).method == f"Newcombe method 5; {100 * share:.2g} % of positives may {text}"
+    assert area_interval(perfect).method == f"Newcombe method 5; {100 * share:.2g}% of positives may {text}"
     assert text not in area_interval(torch.tensor([[60, 40], [4, 16]])).method
 
 

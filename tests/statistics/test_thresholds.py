@@ -62,7 +62,7 @@ def test_limits_and_costs_against_all_cuts():
 @pytest.mark.parametrize("logits", [False, True])
 @pytest.mark.parametrize("highest", [0.9, 1.0, math.inf])
 def test_flagging_nobody_is_a_candidate(logits, highest):
-    """At 1 % positives and useless scores the cheapest cut between scores costs more than no alert, .01 a sample."""
+    """At 1% positives and useless scores the cheapest cut between scores costs more than no alert, .01 a sample."""
     scores = torch.rand(1000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     if logits:
         scores = scores.logit()
