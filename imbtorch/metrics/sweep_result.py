@@ -674,8 +674,8 @@ class SweepResult(Result):
 
         All values are those at the ``prevalence``, if there is one. Recall and specificity do not depend on it. A floor
         of precision p at the odds o of the prevalence is promised as the floor p' at the odds o' of the samples with
-        p' / (1 - p') = p / (1 - p) o' / o, and likewise NPV; other limits cannot be promised for another population. In simulations of eleven such floors, .09
-        of the promises at ``sure=0.9`` were false or fewer.
+        p' / (1 - p') = p / (1 - p) o' / o, and likewise NPV; other limits cannot be promised for another population. In
+        simulations of eleven such limits, false promises at ``sure=0.9`` occurred in .09 of the samples or fewer.
 
         Args:
             at_least: name of a measure -> least value, such as ``{"recall": 0.8}``; by default the floors of the sweep.
@@ -851,14 +851,14 @@ class SweepResult(Result):
             note += ", corrected for the choice on the same samples (95% interval)"
         rows = {name: {head: cells[at] for head, cells in columns.items()} for at, name in enumerate(names)}
         few = [name for name, number in zip(names, columns["positives"], strict=True) if 0 < number < FEW_POSITIVES]
-        notes = [note]
+        notes: tuple[str, ...] = (note,)
         if few and not self._settings.counting.weighted:
             kind = "" if task == "binary" else f" of {first_names(few)}"
-            notes.append(
+            notes += (
                 f"fewer than {FEW_POSITIVES} positives{kind}: the threshold rests on a few scores, and another sample "
                 "would choose another one",
             )
-        return Table({"label" if task == "multilabel" else "class": rows}, tuple(notes))
+        return Table({"label" if task == "multilabel" else "class": rows}, notes)
 
     def plot(self, kind: Curve | None = None, ax: Any | None = None) -> Any:
         """Draw the measure over the thresholds, the ROC curve, and precision over recall.
