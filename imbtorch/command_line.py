@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--prevalence", type=_numbers, metavar="SHARES", help="class shares of the population, as in 999,1"
     )
-    one.add_argument("--measures", type=lambda text: text.split(","), metavar="NAMES", help="measures, as in iam,mcc")
+    one.add_argument("--measures", type=_names, metavar="NAMES", help="measures, as in iam,mcc")
     one.add_argument("--intervals", action="store_true", help="add the 95%% intervals of all measures")
     one.add_argument("--rule", metavar="MEASURE", help="choose a threshold, or with --prior a logit adjustment, for it")
     one.add_argument(
@@ -122,6 +122,11 @@ def _parser() -> argparse.ArgumentParser:
     two.add_argument("--margin", type=float, required=True, help="loss that does not count, such as .01")
     two.add_argument("--undecided", choices=("fail", "pass"), default="fail", help="with pass, exit 0 in place of 3")
     return parser
+
+
+def _names(text: str) -> list[str]:
+    """Split names between commas."""
+    return [each.strip() for each in text.split(",")]
 
 
 def _numbers(text: str) -> list[float]:
@@ -179,7 +184,7 @@ def _compare(options: argparse.Namespace) -> int:
         raise ValueError(f"--margin must be a loss of 0 or more, such as .01, got {options.margin:g}")
     files = [options.old, options.new]
     if all(Path(each).suffix == ".json" for each in files):
-        found, better, notes = _of_results(open_result(files[0]), open_result(files[1]), options.measure)
+        found, better, notes = _of_results(open_result(files[0]), open_result(files[1]), options)
     elif options.target is None or options.preds is None:
         raise ValueError("--target and --preds name the columns to compare; only two JSON files need none")
     else:
@@ -227,7 +232,7 @@ def _of_predictions(options: argparse.Namespace) -> tuple[Interval, bool, list[s
     classes, binary, (target, before, after) = encoded(
         truth, of_old, of_new, class_names=options.class_names, positive=options.positive
     )
-    measure = _measure(options.measure, classes, binary)
+    measure = _measure(options, classes, binary)
     found = paired_compare(
         measure, after, before, target, len(classes), level=LEVEL, prior="differing", generator=_generator()
     )
@@ -241,7 +246,7 @@ def _of_predictions(options: argparse.Namespace) -> tuple[Interval, bool, list[s
     return found.difference, bool(measure.higher_is_better), notes
 
 
-def _of_results(old: ReportResult, new: ReportResult, name: str) -> tuple[Interval, bool, list[str]]:
+def _of_results(old: ReportResult, new: ReportResult, options: argparse.Namespace) -> tuple[Interval, bool, list[str]]:
     """Compare two results without rows, as independent samples; return the difference, the direction, and notes."""
     first, second = (result.signature.split(" | ")[1] for result in (old, new))
     if first != second or list(old.table()["class"]) != list(new.table()["class"]):
@@ -251,7 +256,7 @@ def _of_results(old: ReportResult, new: ReportResult, name: str) -> tuple[Interv
     task, names = first.partition(",")[0], list(old.table()["class"])
     if task == "multilabel":
         raise ValueError("compare takes one class for each sample; compare labels by imbtorch.statistics.compare")
-    measure = _measure(name, names, task == "binary")
+    measure = _measure(options, names, task == "binary")
     after, before = new.counts, old.counts
     if not (isinstance(after, torch.Tensor) and isinstance(before, torch.Tensor)):
         raise ValueError("both files must hold whole matrices; state='margins' has no intervals")
@@ -260,10 +265,17 @@ def _of_results(old: ReportResult, new: ReportResult, name: str) -> tuple[Interv
     return found.difference, bool(measure.higher_is_better), [note, f"old: {old.signature}", f"new: {new.signature}"]
 
 
-def _measure(name: str, names: Sequence[str], binary: bool) -> AveragedMeasure:
-    """Return a measure as a report of these classes computes it."""
+def _measure(options: argparse.Namespace, names: Sequence[str], binary: bool) -> AveragedMeasure:
+    """Return the measure as a report of these classes computes it; refuse a margin that all models would keep."""
     counting = Counting.of("binary") if binary else Counting.of("multiclass", len(names))
-    return directed(resolved("--measure", name, counting, batched=True))
+    measure = directed(resolved("--measure", options.measure, counting, batched=True))
+    low, high = measure.traits.value_range
+    if low is not None and high is not None and options.margin >= (high - low) / 2:
+        raise ValueError(
+            f"--margin must be a difference of {options.measure} such as .01, one point of a hundred, got "
+            f"{options.margin:g}, by which hardly any model is worse"
+        )
+    return measure
 
 
 def _generator() -> torch.Generator:
@@ -282,9 +294,10 @@ def _read(path: str, names: Sequence[str | None]) -> dict[str, Any]:
         begin, star, end = name.partition("*")
         if not star:
             if name not in table:
-                raise ValueError(
-                    f"{path} has no column {name!r}{did_you_mean(name, table)}; columns are {first_names(list(table))}"
-                )
+                columns = first_names(list(table))
+                if len(table) == 1 and any(each in columns for each in ";\t"):
+                    columns += "; separate them by commas"
+                raise ValueError(f"{path} has no column {name!r}{did_you_mean(name, table)}; columns are {columns}")
             found[name] = table[name]
             continue
         fit = [each for each in table if each.startswith(begin) and each.endswith(end) and len(each) >= len(name)]

@@ -11,10 +11,31 @@ from torch import Tensor, nn
 from imbtorch.compat import is_tracked, warn_caller
 from imbtorch.counts import has_float64
 
-__all__ = ["LogitAdjustment", "Threshold", "checked_prior"]
+__all__ = [
+    "LOW",
+    "PROBABILITIES",
+    "SUMS",
+    "LogitAdjustment",
+    "Threshold",
+    "checked_prior",
+    "like_probabilities",
+    "spread_like_probabilities",
+    "sum_to_one",
+]
 
 NAMED = 20  # most classes that an error names
 KINDS = {True: "logits", False: "probabilities"}
+ENOUGH = 32  # scores that can look like probabilities
+LOW, MANY = 0.05, 0.05  # at least this share of probabilities lies below this one
+FEW_ROWS = 4  # rows that sum to 1 not by chance
+PROBABILITIES = (
+    "the scores lie in (0, 1] and crowd near 0, as probabilities do, but logits=True takes them for logits; write "
+    "logits=False, or pass scores before the sigmoid or softmax"
+)
+SUMS = (
+    "sum to 1 over the classes in each sample, so that they are probabilities, but logits=True takes them for logits; "
+    "write logits=False, or pass the logits before the softmax"
+)
 
 
 class _Rule(nn.Module):
@@ -37,6 +58,7 @@ class _Rule(nn.Module):
         self.of_a_sweep = False
         self.chosen = False
         self._missing = False  # whether the state that was loaded last held no rule
+        self._checked = False  # whether the first scores were compared with the kind that the rule takes
 
     def _write(self, name: str, value: Tensor) -> None:
         """Change a number in place, inside and outside ``inference_mode``."""
@@ -113,8 +135,20 @@ class _Rule(nn.Module):
             self._write(name, torch.as_tensor(value, dtype=torch.float64, device="cpu"))
         self.chosen, self._missing = True, False
 
-    def _warn_if_missing(self) -> None:
-        """Warn at the first use of a rule that the state which was loaded last did not hold."""
+    def _misfit(self, scores: Tensor) -> str:
+        """Return a warning about scores that are probabilities; empty if they may be logits."""
+        raise NotImplementedError
+
+    def _check_use(self, scores: Tensor) -> None:
+        """Warn at the first use of a rule that the loaded state did not hold, or of probabilities in place of logits.
+
+        Scores are read on the CPU only, outside traces.
+        """
+        traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+        if not (self._checked or traced) and scores.is_cpu:
+            self._checked = True
+            if self.logits and (text := self._misfit(scores.detach())):
+                warn_caller(f"{type(self).__name__}: {text}")
         if self._missing:
             self._missing = False
             warn_caller(
@@ -181,6 +215,9 @@ class LogitAdjustment(_Rule):
         self._write("tau", _number("tau", tau))
         self.logits = logits
 
+    def _misfit(self, scores: Tensor) -> str:
+        return f"scores {SUMS}" if scores.dim() > 1 and sum_to_one(scores) else ""
+
     def forward(self, scores: Tensor) -> Tensor:
         """Shift logits, or the logarithms of probabilities, by ``tau`` times the log shares.
 
@@ -195,7 +232,7 @@ class LogitAdjustment(_Rule):
             ValueError: for another number of classes.
         """
         if not torch.jit.is_scripting():  # type: ignore[attr-defined]
-            self._warn_if_missing()
+            self._check_use(scores)
         classes = self.prior.shape[0]
         if scores.dim() < 2 or scores.shape[1] != classes:
             raise ValueError(
@@ -288,6 +325,9 @@ class Threshold(_Rule):
         self._write("threshold", found)
         self.logits = logits
 
+    def _misfit(self, scores: Tensor) -> str:
+        return PROBABILITIES if like_probabilities(scores, self.threshold.dim() == 1 and scores.dim() > 1) else ""
+
     def forward(self, scores: Tensor) -> Tensor:
         """Decide for 1 where scores are above the threshold, else for 0.
 
@@ -301,7 +341,7 @@ class Threshold(_Rule):
             ValueError: for another number of labels.
         """
         if not torch.jit.is_scripting():  # type: ignore[attr-defined]
-            self._warn_if_missing()
+            self._check_use(scores)
         limit = self.threshold
         if self.logits:
             limit = limit.log() - torch.log1p(-limit)
@@ -413,6 +453,45 @@ def checked_prior(prior: Tensor | Sequence[float], class_names: Sequence[str] | 
         shown = ", ".join(names[:NAMED]) + ", ..." * (len(names) > NAMED)
         raise ValueError(
             f"prior is 0 for {'class' if len(names) == 1 else 'classes'} {shown}, which would get an infinite score; "
-            "give them a small number such as 0.5 samples, or leave them out of the network"
+            "give them a small number such as 0.5 samples, or leave them out of the network. If prior holds the label "
+            "of each sample, pass torch.bincount(labels, minlength=K)"
         )
     return found / found.sum()
+
+
+# --- probabilities in place of logits ---------------------------------------------------------------------------------
+
+
+def like_probabilities(scores: Tensor, of_labels: bool) -> bool:
+    """Return whether logits on the CPU, ``[N, ...]`` or ``[N, L, ...]`` of labels, look like probabilities.
+
+    They are all positive, as those of many untrained networks, and also crowd near 0, where logits have no end.
+    """
+    if scores.numel() < ENOUGH:
+        return False
+    lowest, highest = torch.aminmax(scores)
+    if not bool((lowest > 0) & (highest <= 1)):
+        return False
+    each = scores.movedim(1, 0).flatten(1) if of_labels else scores.reshape(1, -1)
+    return spread_like_probabilities(each.shape[1], (each < LOW).sum(1), (each > 0.5).any(1))
+
+
+def spread_like_probabilities(samples: int | Tensor, low: Tensor, high: Tensor) -> bool:
+    """Return whether the scores of some label, all in (0, 1], are spread like probabilities.
+
+    Args:
+        samples: number of scores, ``[]`` or ``[L]``.
+        low: number of those below :data:`LOW`, ``[L]``.
+        high: whether some lie above .5, ``[L]``.
+    """
+    return bool((high & (low >= MANY * samples) & torch.as_tensor(samples >= ENOUGH)).any())
+
+
+def sum_to_one(scores: Tensor) -> bool:
+    """Return whether the scores of all samples, ``[N, C, ...]`` on the CPU, sum to 1, although they differ."""
+    slack = 1e-4 if scores.dtype in (torch.float32, torch.float64) else 0.01
+    wide = scores.double()
+    if len(wide) < FEW_ROWS or not bool((wide >= 0).all()):
+        return False
+    differ = (wide.amax(0) - wide.amin(0)).max() > 10 * slack
+    return bool(differ & ((wide.sum(1) - 1).abs() <= slack).all())

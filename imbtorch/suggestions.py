@@ -89,6 +89,8 @@ def nearest_name(value: str, allowed: Iterable[str]) -> str | None:
 
     >>> nearest_name("jaccard", ["iou", "f1"])
     'iou'
+    >>> nearest_name("dog/recall", ["recall/cat", "recall/dog"])
+    'recall/dog'
     """
     strings = sorted(
         allowed, key=lambda name: name[:1].isupper() == value[:1].isupper()
@@ -99,6 +101,9 @@ def nearest_name(value: str, allowed: Iterable[str]) -> str | None:
         known = [names[name] for name in group if name in names]
         meant |= dict.fromkeys(group, known[0]) if known else {}
     meant |= names
+    begin, slash, end = value.partition("/")
+    if slash and f"{end}/{begin}" in strings:  # the class before the measure
+        return f"{end}/{begin}"
     given = _plain(value)
     is_measure = any(given in group for group in SYNONYMS)
     bare = [given, *(given.removeprefix(average).removesuffix(average) for average in AVERAGES if not is_measure)]

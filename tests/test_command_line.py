@@ -233,6 +233,23 @@ def test_bad_input_exits_with_2_and_a_remedy(command, text, old, capsys):
     assert not shown.out
 
 
+@pytest.mark.parametrize(("measure", "margin"), [("accuracy", "1"), ("balanced_accuracy", ".5"), ("mcc", "1")])
+def test_a_margin_in_percent_is_an_error(measure, margin, old, capsys):
+    """It would pass any model."""
+    assert compare(old, old, measure=measure, margin=margin) == command_line.ERROR
+    assert f"--margin must be a difference of {measure} such as .01" in capsys.readouterr().err
+    assert compare(old, old, measure=measure, margin=".4") == command_line.NOT_WORSE
+
+
+def test_slips_of_a_command_are_read_or_told(old, tmp_path, capsys):
+    assert command_line.main(["report", old, "--target", "label", "--preds", "pred", "--measures", "iam, mcc"]) == 0
+    assert "mcc" in capsys.readouterr().out
+    file = tmp_path / "semicolons.csv"
+    file.write_text("label;pred\ncat;dog\n", encoding="utf-8")
+    assert command_line.main(["report", str(file), "--target", "label", "--preds", "pred"]) == command_line.ERROR
+    assert "columns are label;pred; separate them by commas" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("error", [RuntimeError, MemoryError, AssertionError, SystemExit, KeyboardInterrupt])
 def test_no_unexpected_error_looks_worse(error, old, capsys, monkeypatch):
     def fail(*_, **__):

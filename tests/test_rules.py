@@ -422,3 +422,26 @@ def test_the_prior_is_a_copy():
     rule = LogitAdjustment(counts)
     counts.zero_()
     assert rule.prior.tolist() == [0.9, 0.1]
+
+
+def test_a_rule_of_logits_tells_that_it_was_given_probabilities():
+    """Its decisions would be others without a word; the first batch on the CPU shows it."""
+    logits, _, prior = long_tail(200)
+    rule = LogitAdjustment(prior)
+    with pytest.warns(UserWarning, match=r"LogitAdjustment: scores sum to 1 .* write logits=False"):
+        rule(logits.softmax(1))
+    rule(logits.softmax(1))  # once
+    one = 3 * torch.randn(200, generator=torch.Generator().manual_seed(0)) - 2
+    for threshold in (Threshold(0.3, logits=True), Threshold([0.3, 0.4], logits=True)):
+        scores = one if threshold.threshold.dim() == 0 else torch.stack((one, one.flip(0)), 1)
+        with pytest.warns(UserWarning, match=r"Threshold: the scores lie in \(0, 1\] and crowd near 0"):
+            threshold(scores.sigmoid())
+        copy.deepcopy(threshold)(scores.sigmoid())
+    for fine, scores in (
+        (LogitAdjustment(prior), logits),
+        (LogitAdjustment(prior), logits.log_softmax(1)),
+        (LogitAdjustment(prior, logits=False), logits.softmax(1)),
+        (Threshold(0.3, logits=True), one),
+        (Threshold(0.3), one.sigmoid()),
+    ):
+        fine(scores)

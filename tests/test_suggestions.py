@@ -139,3 +139,15 @@ def test_nothing_is_suggested_of_what_is_like_nothing():
     assert did_you_mean("?", by_key()) == did_you_mean(None, by_key()) == did_you_mean(3, [1, 2]) == ""
     with pytest.raises(ValueError, match=r"got '__wrapped__'$"):
         Recall("binary", average="__wrapped__")
+
+
+def test_a_reversed_name_and_a_report_in_place_of_counts_are_told():
+    report = ImbalanceReport("multiclass", class_names=["cat", "dog"])
+    with pytest.raises(KeyError, match="'dog/recall' is not reported; did you mean 'recall/dog'"):
+        report["dog/recall"]
+    with pytest.raises(TypeError, match=r"got ImbalanceReport; use its counts\(\)"):
+        imbtorch.statistics.compare("iam", report, report)
+    with pytest.raises(TypeError, match=r"got 'iam'; .* report\['iam'\]\.plot\(values\)"):
+        report.plot("iam")
+    with pytest.raises(ValueError, match=r"pass torch\.bincount\(labels, minlength=K\)"):
+        imbtorch.LogitAdjustmentSweep("iam", torch.tensor([0, 1, 1, 0]))

@@ -90,9 +90,9 @@ def in_class_order(
     missing = [name for name in class_names if name not in given and name not in optional]
     unknown = [name for name in given if name not in class_names]
     if missing or unknown:
-        raise ValueError(
-            f"{argument} must name every class; missing are {missing}, not among class_names are {unknown}"
-        )
+        parts = ((missing, "missing are"), (unknown, "not among class_names are"))
+        wrong = ", ".join(f"{what} {names}" for names, what in parts if names)
+        raise ValueError(f"{argument} must name every class; {wrong}")
     return [given.get(name, 0.0) for name in class_names]
 
 

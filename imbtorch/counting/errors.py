@@ -4,28 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import torch
 from torch import Tensor, strided
 
 from imbtorch.counting.batches import FAULTS
 from imbtorch.suggestions import first_names
 
 __all__ = [
-    "LOW",
     "check_class_indices",
     "check_pair",
     "check_tensor",
-    "like_probabilities",
     "misfit",
     "misfit_of_class_scores",
-    "spread_like_probabilities",
-    "sum_to_one",
     "value_message",
 ]
-
-ENOUGH = 32  # scores that can look like probabilities
-LOW, MANY = 0.05, 0.05  # at least this share of probabilities lies below this one
-FEW_ROWS = 4  # rows that sum to 1 not by chance
 
 
 def check_tensor(name: str, value: object) -> None:
@@ -62,44 +53,6 @@ def check_class_indices(name: str, labels: Tensor, *, predicted: bool) -> None:
     if labels.is_floating_point():
         remedy = "pass classes: scores.argmax(-1), or (scores > 0.5).long()" if predicted else f"use {name}.long()"
         raise TypeError(f"{name} must hold class indices, got {labels.dtype}; {remedy}")
-
-
-# --- probabilities in place of logits ---------------------------------------------------------------------------------
-
-
-def like_probabilities(scores: Tensor, of_labels: bool) -> bool:
-    """Return whether logits on the CPU, ``[N, ...]`` or ``[N, L, ...]`` of labels, look like probabilities.
-
-    They are all positive, as those of many untrained networks, and also crowd near 0, where logits have no end.
-    """
-    if scores.numel() < ENOUGH:
-        return False
-    lowest, highest = torch.aminmax(scores)
-    if not bool((lowest > 0) & (highest <= 1)):
-        return False
-    each = scores.movedim(1, 0).flatten(1) if of_labels else scores.reshape(1, -1)
-    return spread_like_probabilities(each.shape[1], (each < LOW).sum(1), (each > 0.5).any(1))
-
-
-def spread_like_probabilities(samples: int | Tensor, low: Tensor, high: Tensor) -> bool:
-    """Return whether the scores of some label, all in (0, 1], are spread like probabilities.
-
-    Args:
-        samples: number of scores, ``[]`` or ``[L]``.
-        low: number of those below :data:`LOW`, ``[L]``.
-        high: whether some lie above .5, ``[L]``.
-    """
-    return bool((high & (low >= MANY * samples) & torch.as_tensor(samples >= ENOUGH)).any())
-
-
-def sum_to_one(scores: Tensor) -> bool:
-    """Return whether the scores of all samples, ``[N, C, ...]`` on the CPU, sum to 1, although they differ."""
-    slack = 1e-4 if scores.dtype in (torch.float32, torch.float64) else 0.01
-    wide = scores.double()
-    if len(wide) < FEW_ROWS or not bool((wide >= 0).all()):
-        return False
-    differ = (wide.amax(0) - wide.amin(0)).max() > 10 * slack
-    return bool(differ & ((wide.sum(1) - 1).abs() <= slack).all())
 
 
 def check_pair(preds: Tensor, target: Tensor) -> None:
@@ -147,7 +100,8 @@ def misfit_of_class_scores(preds: Tensor, target: Tensor, classes: int, sized_by
     if preds.ndim != target.ndim + 1:
         remedy = "reshape one of them"
         if preds.shape == target.shape:
-            remedy = "use preds.long() if they are class indices, or target.argmax(1) if target is one-hot"
+            remedy = "use preds.long() if they are class indices"
+            remedy += ", or target.argmax(1) if target is one-hot" * (target.ndim > 1)
         return f"floating preds must be scores [N, C, ...] for target [N, ...], {shapes}; {remedy}"
     if preds.ndim > 2 and preds.shape == (*target.shape, classes):
         remedy = "use preds.movedim(-1, 1)"

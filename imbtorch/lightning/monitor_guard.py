@@ -47,6 +47,14 @@ LoggedMetric: TypeAlias = SyncedMetric | ReportedValue
 COMMON = {-1.0, 0.0, 0.5, 1.0}  # values that many measures have in the first epochs
 
 
+REMEDIES = {  # part of an error of Lightning about what a module logged -> its likely cause
+    "Could not find the `LightningModule` attribute": "a metric that is logged is no attribute of the module, or was "
+    "replaced after it was first logged; build metrics once, in __init__, and only update them in steps",
+    "return of the metric logged as": "self.log takes a single value, but a report or a sweep has a value for each "
+    "name; write self.log_dict(self.report), or self.log(name, self.report[name]) for one of them",
+}
+
+
 class _Guard:
     """Hooks of the guard, for either Lightning package."""
 
@@ -61,6 +69,7 @@ class _Guard:
         self._batches = 0  # number of batches of this evaluation
         self._counted: set[str] = set()  # paths of the metrics that its first batch updated
         self._compared_names = False
+        self._logged_as: dict[str, str | None] = {}  # logged name -> path of the metric that a fit logged first
         # monitor, and whether it is compared by batches -> names of the metrics that it always equalled, and its values
         self._equals: dict[tuple[str, bool], tuple[set[str] | None, set[float]]] = {}
 
@@ -69,7 +78,7 @@ class _Guard:
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Check that counts are summed over the right processes, before the first batch."""
         self._check_processes(trainer, pl_module)
-        self._resumes = bool(trainer.ckpt_path)
+        self._resumes, self._logged_as = bool(trainer.ckpt_path), {}
         RunningTraining.watched = {id(metric) for _, metric in _metrics(pl_module)}
 
     def _check_processes(self, trainer: Any, module: nn.Module) -> None:
@@ -215,6 +224,9 @@ class _Guard:
         """
         self._stop_ignoring()
         RunningTraining.epoch = None
+        for begin, remedy in REMEDIES.items():
+            if begin in str(exception) and any(_metrics(pl_module)):
+                self._warn(trainer, begin, remedy)
         _let_sweeps_decide(pl_module, True)
         for path, metric in _metrics(pl_module):
             if not trainer.training and self._held.get(path) == 0:
@@ -281,6 +293,7 @@ class _Guard:
             metrics = dict(_logged_metrics(trainer))
             self._check_monitors(trainer, metrics)
             self._warn_of_shared_metrics(trainer, metrics)
+            self._warn_of_equal_names(trainer, pl_module, metrics)
             self._warn_of_plain_values(trainer, pl_module)
 
     def _check_monitors(self, trainer: Any, metrics: Mapping[str, LoggedMetric]) -> None:
@@ -381,6 +394,20 @@ class _Guard:
                 "one metric or report is logged for several dataloaders, so what stands under each of them is the "
                 "value of all their samples; give each dataloader a metric or report of its own",
             )
+
+    def _warn_of_equal_names(self, trainer: Any, module: nn.Module, metrics: Mapping[str, LoggedMetric]) -> None:
+        """Warn if training and validation log two metrics under one name, so that one replaces the other."""
+        paths = {id(metric): path for path, metric in _metrics(module)}
+        for name, value in metrics.items():
+            path = paths.get(id(_counter_of(value)))
+            other = self._logged_as.setdefault(name, path)
+            if path != other and path in paths.values() and other in paths.values():
+                self._warn(
+                    trainer,
+                    "equal names",
+                    f"self.{other} and self.{path} are both logged as {name!r}, so that one replaces the other for "
+                    "monitors and loggers; give each a prefix of its own, such as prefix='train_'",
+                )
 
     def _warn_of_plain_values(self, trainer: Any, module: nn.Module) -> None:
         """Warn of values that were logged instead of their metrics, and so are not checked."""

@@ -18,18 +18,17 @@ from typing_extensions import Unpack
 from imbtorch.compat import rank_zero, warn_once
 from imbtorch.counting.arguments import checked_ids, spread
 from imbtorch.counting.batches import FAULTS, Batch
-from imbtorch.counting.errors import like_probabilities
 from imbtorch.counting.kernels import reading_is_free
 from imbtorch.counting.tasks import Counting, Layout, Task, Thresholds
 from imbtorch.counts import Counts, Margins, check_choice, confusion_counts, shown_dtype, sums
 from imbtorch.measures import Average
 from imbtorch.metrics.state import Setting, SummedState, digest
 from imbtorch.readings.result import dependent_text
+from imbtorch.rules import PROBABILITIES, like_probabilities
 from imbtorch.suggestions import first_names
 
 __all__ = [
     "NO_BUCKETS",
-    "PROBABILITIES",
     "UNSURE",
     "Counter",
     "CountsMetric",
@@ -83,10 +82,6 @@ NO_BUCKETS = "{} was built without clusters, so it holds no counts of clusters; 
 ONE_HOT = (
     "predictions and targets [N, C] look one-hot, but are counted as C positions of each sample; for samples of one "
     "class pass preds.argmax(1) and target.argmax(1), for samples with C labels use task='multilabel'"
-)
-PROBABILITIES = (
-    "the scores lie in (0, 1] and crowd near 0, as probabilities do, but logits=True takes them for logits; leave "
-    "logits=True out, or pass scores before the sigmoid or softmax"
 )
 KEPT = (
     "frequency stands for samples that are not given one by one, so their predictions cannot be kept; leave "

@@ -8,18 +8,13 @@ from torch import Tensor
 
 from imbtorch.compat import warn_caller
 from imbtorch.counting.batches import Batch
-from imbtorch.counting.errors import sum_to_one
 from imbtorch.metrics.shared_result import SharedResult
 from imbtorch.readings.result import Result
-from imbtorch.rules import LogitAdjustment, Threshold
+from imbtorch.rules import SUMS, LogitAdjustment, Threshold, sum_to_one
 
 __all__ = ["DecidingSweep"]
 
 LARGE = 100_000_000  # bytes of a state above which the constructor warns
-SUMS = (
-    "sum to 1 over the classes in each sample, so that they are probabilities, but logits=True takes them for logits; "
-    "leave logits=True out, or pass the logits before the softmax"
-)
 LEFT = (
     "{}: its rule stays as it was chosen before, because a test chooses nothing; measure the rule on these samples by "
     "a metric that is updated with the rule's predictions, metric.update(sweep.rule(scores), target)"

@@ -466,6 +466,11 @@ class ImbalanceReport(SharedResult, LocalCounts):
         """
         if val is None:
             return self.result().plot(ax)
+        if isinstance(val, str):
+            raise TypeError(
+                f"val must be results of compute(), got {val!r}; plot() draws the last result, and "
+                f"report[{val!r}].plot(values) the course of one value"
+            )
         from imbtorch.plots.values import plot_values
 
         results = [val] if isinstance(val, Mapping) else val

@@ -12,12 +12,10 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from imbtorch.counting.arguments import in_class_order
-from imbtorch.counting.errors import LOW, spread_like_probabilities
 from imbtorch.counting.histogram import Grid, Histogram
 from imbtorch.counting.tasks import Counting, Task, check_memory
 from imbtorch.counts import check_choice, double, evaluated
 from imbtorch.metrics.base import (
-    PROBABILITIES,
     UNSURE,
     Counter,
     OnInvalid,
@@ -34,7 +32,7 @@ from imbtorch.readings.limits import checked_limits, of_binary_counts
 from imbtorch.readings.resolving import Measured, directed
 from imbtorch.readings.rows import Row
 from imbtorch.readings.tables import Table
-from imbtorch.rules import Threshold
+from imbtorch.rules import LOW, PROBABILITIES, Threshold, spread_like_probabilities
 from imbtorch.statistics.intervals import Interval
 from imbtorch.statistics.scores import unresolved
 from imbtorch.statistics.thresholds import OperatingPoint, worst_value

@@ -1164,3 +1164,46 @@ class Exported(lightning.LightningModule):
 )
 def test_a_lightning_module_with_a_report_becomes_torchscript():
     assert Exported().to_torchscript()(torch.ones(2)).tolist() == [2, 2]
+
+
+# --- mistakes of a first module --------------------------------------------------------------------------------------
+
+
+def test_two_reports_of_one_name_are_told_once():
+    """Training's report replaces that of validation in the values that monitors read."""
+
+    def fitted(prefix):
+        module = scripted(lightning)(
+            training_step=update_train_report,
+            on_train_epoch_end=lambda module: module.log_dict(module.train_report),
+        )
+        module.train_report = ImbalanceReport("binary", prefix=prefix)
+        with listening() as told:
+            fit(module, [])
+        return told
+
+    assert fitted("train_") == []
+    (text,) = fitted("val_")
+    assert re.match(r"self\.\w+ and self\.train_report are both logged as 'val_\w+', so that one replaces", text)
+    assert "prefix='train_'" in text
+
+
+def test_a_report_logged_as_one_value_at_the_end_of_the_epoch_is_told():
+    """Lightning's error quotes the dict of values."""
+    module = scripted(lightning)(on_validation_epoch_end=lambda module: module.log("iam", module.val))
+    with listening() as told, pytest.raises(ValueError, match="must be a tensor"):
+        fit(module, [])
+    assert [text for text in told if text.startswith("self.log takes a single value, but a report")]
+
+
+def test_a_report_that_is_replaced_in_a_step_is_told():
+    """Lightning's error names attributes of values, none of which helps."""
+
+    def step(module, index, _):
+        module.val = ImbalanceReport("binary", prefix="val_")
+        module.counted(module.val, index)
+
+    module = scripted(lightning)(validation_step=step)
+    with listening() as told, pytest.raises(Exception, match="Could not find the `LightningModule` attribute"):
+        fit(module, [])
+    assert [text for text in told if "build metrics once, in __init__" in text]

@@ -676,9 +676,7 @@ def scores_of_a_trained_model(samples=400, shape=(), seed=0):
 def test_probabilities_with_logits_true_are_told_once_and_at_the_first_batch_only(task, shape):
     logits, target = scores_of_a_trained_model(shape=shape)
     report = ImbalanceReport(task, num_labels=3 if shape else None, logits=True)
-    with pytest.warns(
-        UserWarning, match=r"crowd near 0, as probabilities do, but logits=True .* leave logits=True out"
-    ):
+    with pytest.warns(UserWarning, match=r"crowd near 0, as probabilities do, but logits=True .* write logits=False"):
         report.update(logits.sigmoid(), target)
     assert report.compute()["recall/1" if not shape else "recall/0"] == 1  # everything is predicted positive
     report.update(logits.sigmoid(), target)  # once
@@ -741,9 +739,7 @@ def test_class_scores_that_sum_to_one_are_no_logits(name, dtype):
     target = logits.argmax(1)
     scores = logits.to(dtype).softmax(1)
     sweep = make()
-    with pytest.raises(
-        ValueError, match=r"sum to 1 over the classes .* leave logits=True out, or pass the logits before"
-    ):
+    with pytest.raises(ValueError, match=r"sum to 1 over the classes .* write logits=False, or pass the logits before"):
         sweep.update(scores, target)
     with pytest.raises(ValueError, match="sum to 1 over the classes"):
         sweep(scores, target)

@@ -612,6 +612,20 @@ def test_every_way_of_reading_compares_settings_first():
         assert value == 0.5
 
 
+def reads_alone(rank, world):
+    """Read a value on the first process alone, and then another report on all."""
+    first, other = ImbalanceReport("binary"), ImbalanceReport("binary", measures=["mcc"])
+    for metric in (first, other):
+        metric.update(torch.tensor([0, 1]), torch.tensor([0, 1]))
+    return error_of(lambda: (rank or first["iam"].compute(), other.compute()))
+
+
+def test_a_process_that_reads_alone_is_told_when_the_others_first_read_another_metric():
+    """As the guide says; after the first sums nothing is compared any more."""
+    for text in launch(2, reads_alone, timeout=60):
+        assert "ImbalanceReport is not set up alike on all processes" in text
+
+
 def number_of_comparisons(rank, world):
     """Return the collectives of the first and the second time, for metrics, copies, subgroups and other groups."""
     pair = torch.distributed.new_group([0, 1])
