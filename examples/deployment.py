@@ -88,7 +88,7 @@ def main() -> None:
     for name in MEASURES:
         value, low, high = (float(there[name + end]) for end in ("", "_low", "_high"))
         predicted = f"{value:.4f} [{low:.4f}, {high:.4f}]"
-        print(f"{name:17}  {float(before[name]):14.4f}  {predicted:>{len(deployed) + 31}}  {float(truth[name]):>18.4f}")
+        print(f"{name:17}  {float(before[name]):14.4f}  {predicted:>{len(deployed) + 30}}  {float(truth[name]):>18.4f}")
     for what, each in (("validation", counted), (f"the stream of {deployed}", measured)):
         (_, false), (_, right) = each.counts().tolist()
         print(f"In {what}, {right} of {right + false} alarms are right.")

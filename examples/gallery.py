@@ -217,7 +217,7 @@ def quickstart() -> Figure:
         names = runpy.run_path(str(Path(__file__).with_name("quickstart.py")))
     images, target = names["test"][:]
     values = []
-    for rule in (torch.nn.Identity(), names["sweep"].rule):
+    for rule in (torch.nn.Identity(), names["model"].sweep.rule):
         with torch.no_grad():
             scores = rule(names["model"].net(images))
         counts = imbtorch.confusion_matrix(scores, target, "multiclass", num_classes=3)

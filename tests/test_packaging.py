@@ -320,7 +320,7 @@ def test_everything_public_works_with_what_is_required_alone(fresh, tmp_path):
         report = imbtorch.ImbalanceReport("multiclass", class_names=["a", "b", "c"], intervals=True)
         report.update(preds, target)
         print("report", round(float(report.compute()["cba"]), 4), "b" in str(report.table()))
-        print("interval", 0 <= float(metric.interval(samples=50).low) <= 1)
+        print("interval", 0 <= float(metric.interval(draws=50).low) <= 1)
 
         from imbtorch import plots
         for each in (metric.plot, report.plot, lambda: plots.plot_confusion_matrix(report.counts())):
