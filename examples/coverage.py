@@ -1386,6 +1386,29 @@ def promises(quick: bool, run: Run) -> str:
     return f"## Promises\n\n{text}\n\n{markdown(columns, rows)}"
 
 
+ELSEWHERE: tuple[tuple[Any, ...], ...] = tuple(  # limits, and the measure that prefers thresholds just within them
+    ("normal", 0.86, negatives, positives, {name: floor}, 0.9, best, 0.0, share)
+    for negatives, positives, share, name, best, floors in (
+        (450, 50, 0.01, "precision", "recall", (0.02, 0.05)),
+        (1600, 400, 0.01, "precision", "recall", (0.05, 0.1)),
+        (270, 30, 0.5, "precision", "recall", (0.6, 0.8)),
+        (250, 250, 0.1, "npv", "specificity", (0.95, 0.97, 0.98)),
+        (450, 50, 0.01, "recall", "specificity", (0.5, 0.8)),
+    )
+    for floor in floors
+)
+
+
+def promises_elsewhere(quick: bool, run: Run) -> str:
+    """How often limits are promised for another prevalence, and how often wrongly."""
+    sets = 20 if quick else 200
+    rows = run("promises elsewhere", kept_promises, [(sets, *case) for case in ELSEWHERE])
+    rows = [[*row[:3], f"{case[-1]:g}", *row[3:]] for row, case in zip(rows, ELSEWHERE, strict=True)]
+    columns = ["scores", "AUC", "samples", "prevalence", "limits", "best by", "sure", "promised", "wrong", "recall"]
+    text = f"{sets} samples each, as above; limits are those in a population with another share of positives."
+    return f"## Promises at another prevalence\n\n{text}\n\n{markdown(columns, rows)}"
+
+
 def kept_promises(
     sets: int,
     family: str,
@@ -1396,12 +1419,15 @@ def kept_promises(
     sure: float,
     objective: str,
     step: float,
+    prevalence: float | None = None,
 ) -> list[str]:
     """Row of the table of promises."""
     rng, scores, size = np.random.default_rng(torch.initial_seed()), scores_of(family, area), negatives + positives
     floors, alerts = {name: bound for name, bound in limits.items() if name != "alerts"}, limits.get("alerts")
     costs = [[0, 1], [negatives / positives, 0]] if objective == "costs" else None
-    sweep = imbtorch.ThresholdSweep("f1" if costs else objective, logits=True)
+    there = (negatives, positives) if prevalence is None else (1 - prevalence, prevalence)
+    shares = None if prevalence is None else there
+    sweep = imbtorch.ThresholdSweep("f1" if costs else objective, logits=True, prevalence=shares)
     wrong, recalls = 0, []
     for _ in range(sets):
         sweep.reset()
@@ -1419,7 +1445,7 @@ def kept_promises(
         cut = float(torch.tensor(point.threshold, dtype=torch.float64).logit())
         cut = (math.floor(cut / step) + 1) * step if step else cut
         rates = [float(each.sf(cut)) for each in scores]  # of either class that is predicted positive
-        found = [[total * (1 - rate), total * rate] for total, rate in zip((negatives, positives), rates, strict=True)]
+        found = [[total * (1 - rate), total * rate] for total, rate in zip(there, rates, strict=True)]
         wrong += not all(holds(name, bound, torch.tensor(found)) for name, bound in limits.items())
         recalls.append(rates[1])
     row = [family + f", steps of {step:g}" * bool(step), f"{area:g}", f"{negatives}, {positives}"]
@@ -1816,6 +1842,7 @@ SECTIONS: dict[str, Callable[[bool, Run], str]] = {
     "areas": areas,
     "thresholds": chosen_thresholds,
     "promises": promises,
+    "elsewhere": promises_elsewhere,
     "swept": sweeps_of_clusters,
     "seeds": seeds,
     "scores": paired_scores,

@@ -106,6 +106,11 @@ def over_runs(
     Satterthwaite for both parts. A difference of two models is treated likewise: what their samples have in common
     cancels out.
 
+    Simulated (``examples/coverage.md``: 3, 5 and 10 seeds; 20 rare samples, or ten long-tailed classes), 95% intervals
+    of the mean covered balanced accuracy in .92 to 1.0 of the sets, macro F1 in .90 to .99, and IAM in .87 to .99,
+    least with ten seeds. Those of the difference of two equally good models covered 0 in .88 to 1.0 (balanced accuracy
+    .90 and more), least with ten seeds.
+
     Args:
         runs: name of a model -> ``[N]`` class indices predicted by each of its seeds. Models may differ in the number
             of seeds; at least two are needed for each.
