@@ -29,6 +29,7 @@ __all__ = [
     "dealer_of_accelerate",
     "evaluation_of_transformers",
     "ignore_warnings",
+    "is_traced",
     "is_tracked",
     "logged",
     "logged_in_training",
@@ -93,6 +94,18 @@ def warn_once(shown: MutableSet[Any], key: Any, text: str) -> None:
     if key not in shown:
         shown.add(key)
         warn_caller(text)
+
+
+# --- torch ----------------------------------------------------------------------------------------------------------
+
+
+# torch/_functorch/vmap.py wraps tensors, whose values then raise "data-dependent control flow"; torch.jit.trace and
+# torch.compile would keep the answer of one batch. No public function tells a wrapped tensor.
+def is_traced(x: torch.Tensor) -> bool:
+    """Return whether a compiler, a trace or a transform such as ``torch.vmap`` follows operations on a tensor."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        return True
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(x))
 
 
 # --- processes --------------------------------------------------------------------------------------------------------

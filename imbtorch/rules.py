@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from imbtorch.compat import is_tracked, warn_caller
+from imbtorch.compat import is_traced, is_tracked, warn_caller
 from imbtorch.counts import has_float64
 
 __all__ = [
@@ -144,8 +144,7 @@ class _Rule(nn.Module):
 
         Scores are read on the CPU only, outside traces.
         """
-        traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-        if not (self._checked or traced) and scores.is_cpu:
+        if not (self._checked or is_traced(scores)) and scores.is_cpu:
             self._checked = True
             if self.logits and (text := self._misfit(scores.detach())):
                 warn_caller(f"{type(self).__name__}: {text}")

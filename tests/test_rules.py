@@ -445,3 +445,7 @@ def test_a_rule_of_logits_tells_that_it_was_given_probabilities():
         (Threshold(0.3), one.sigmoid()),
     ):
         fine(scores)
+    batches = torch.stack((logits, -logits))  # a transform does not let values be read
+    assert torch.equal(
+        torch.vmap(LogitAdjustment(prior))(batches), LogitAdjustment(prior)(batches.movedim(0, -1)).movedim(-1, 0)
+    )
