@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -59,7 +60,7 @@ class Runs:
             name: {
                 "seeds": len(self.values[name]),
                 "mean": cell(found),
-                "sd": self.values[name].std().item() if len(self.values[name]) > 1 else torch.nan,
+                "sd": self.values[name].std().item(),
             }
             for name, found in self.models.items()
         }
@@ -289,7 +290,8 @@ class _Model:
 def _within(found: Interval, measure: object) -> Interval:
     """Cut an interval off at the ends of the range of a measure, where they are known."""
     low, high = measure.traits.value_range if isinstance(measure, AveragedMeasure) else (None, None)
-    return replace(found, low=found.low.clamp(min=low), high=found.high.clamp(max=high)) if low is not None else found
+    ends = (-math.inf if low is None else low, math.inf if high is None else high)
+    return replace(found, low=found.low.clamp(min=ends[0]), high=found.high.clamp(max=ends[1]))
 
 
 def _interval(models: Sequence[_Model], groups: int | None, level: float) -> Interval:

@@ -117,6 +117,13 @@ def test_intervals_stay_within_the_range_of_the_measure():
     assert 0.7 < interval.low < 0.99
 
 
+@pytest.mark.parametrize("measure", ["macro_averaged_absolute_error", "likelihood_ratio", lambda c: c[..., 0, 0]])
+def test_a_range_without_an_end_or_unknown_cuts_nothing_off(measure):
+    target, runs = drawn(classes=2)
+    found = over_runs({"one": runs}, target, measure, draws=200, generator=seeded()).models["one"]
+    assert found.low <= found.estimate <= found.high
+
+
 @pytest.mark.parametrize(
     ("change", "error", "text"),
     [
