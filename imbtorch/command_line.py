@@ -21,7 +21,8 @@ from imbtorch.metrics.opened import open_result
 from imbtorch.metrics.report_result import ReportResult
 from imbtorch.readings.averaging import AveragedMeasure
 from imbtorch.readings.resolving import directed, resolved
-from imbtorch.saved import encoded, report
+from imbtorch.saved import report
+from imbtorch.saved_columns import encoded
 from imbtorch.statistics.comparisons import compare, paired_compare
 from imbtorch.statistics.intervals import Interval
 from imbtorch.suggestions import did_you_mean, first_names

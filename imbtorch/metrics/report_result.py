@@ -237,16 +237,18 @@ class ReportResult(Result):
             blocks["class"] = _worst_first(blocks["class"], sort, better)
         return replace(whole, blocks=blocks, printed={**whole.printed, **({} if head is None else {"class": head})})
 
+    def _added_rows(self) -> dict[Row, Tensor]:
+        """Return values of the table that are not reported: of each group, and recall and precision."""
+        settings = self._settings
+        more = {row: value for row, value in settings.values.items() if row.kind == "overall" and settings.groups}
+        if not settings.per_class:
+            columns = {key: of_name(key, settings.counting) for key in ("recall", "precision")}
+            more |= values_of_classes(columns, settings.class_names)
+        return replace(settings, values=more, bounded=(), per_group=tuple(settings.measures)).read(self._at.whole)
+
     def _whole_table(self) -> Table:
         """Return the table with the classes in the order of their indices."""
         settings, at = self._settings, self._at.whole
-        rows = {row: value.item() for row, value in self._rows.items()}
-        columns = settings.per_class or {key: of_name(key, settings.counting) for key in ("recall", "precision")}
-        more = {row: value for row, value in settings.values.items() if row.kind == "overall" and settings.groups}
-        more |= {} if settings.per_class else values_of_classes(columns, settings.class_names)
-        added = replace(settings, values=more, bounded=(), per_group=tuple(settings.measures)).read(at)
-        rows |= {row: value.item() for row, value in added.items()}
-
         blocks: dict[str, dict[str, dict[str, Any]]] = {
             kind: {} for kind in ("class", "class group", "group", "measure", "rule")
         }
@@ -258,7 +260,7 @@ class ReportResult(Result):
             samples, _ = comparable_groups(settings.counting, at.groups)
             for name, size in zip(settings.groups, samples.tolist(), strict=True):
                 blocks["group"][name] = {"support": size}
-        for row, cell in _cells(rows).items():
+        for row, cell in _cells({**self._rows, **self._added_rows()}).items():
             if row.kind == "overall":
                 blocks["measure"][row.measure] = {"all": cell}
             elif row.kind in blocks:

@@ -26,7 +26,8 @@ from imbtorch.metrics.base import (
 from imbtorch.metrics.deciding import DecidingSweep
 from imbtorch.metrics.shared_result import PREVALENCE, checked_names
 from imbtorch.metrics.state import Setting
-from imbtorch.metrics.sweep_result import Also, SweepResult, SweepSettings, checked_costs
+from imbtorch.metrics.sweep_result import SweepResult
+from imbtorch.metrics.sweep_settings import Also, SweepSettings, checked_costs
 from imbtorch.readings.few_samples import few_samples_text
 from imbtorch.readings.limits import checked_limits, of_binary_counts
 from imbtorch.readings.resolving import Measured, directed

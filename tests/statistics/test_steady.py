@@ -143,7 +143,7 @@ def test_without_both_classes_the_threshold_is_a_half():
 
 def test_many_labels_take_the_best_threshold_nearest_a_half(monkeypatch):
     scores, target = data(torch.float64, (80, 3))
-    monkeypatch.setattr("imbtorch.metrics.sweep_result.MOST_STEADY", 2)
+    monkeypatch.setattr("imbtorch.metrics.sweep_settings.MOST_STEADY", 2)
     sweep = ThresholdSweep("f1", 101, "multilabel", num_labels=3)
     sweep.update(scores, target)
     found = sweep.compute()
