@@ -25,6 +25,7 @@ from torchmetrics import Metric, MetricCollection
 __all__ = [
     "LIGHTNINGS_SAMPLER_WARNING",
     "batch_value",
+    "batches_before_resuming",
     "callback_of",
     "dealer_of_accelerate",
     "evaluation_of_transformers",
@@ -156,6 +157,15 @@ def logged_in_training(trainer: Any) -> Iterator[tuple[str, Any]]:
     """Yield keys and results of what this training epoch has logged; nothing if Lightning keeps them elsewhere."""
     loop = getattr(getattr(trainer, "fit_loop", None), "epoch_loop", None)
     yield from _entries(getattr(loop, "_results", None))
+
+
+# lightning/pytorch/loops/evaluation_loop.py, `reset`: `self.batch_progress.reset_on_restart()` where a fit resumes in
+# the middle of a validation, `self.batch_progress.reset_on_run()` before any other.
+def batches_before_resuming(trainer: Any) -> int:
+    """Return how many batches of a fit's validation were seen before the fit was interrupted, and are left out now."""
+    loop = getattr(getattr(getattr(trainer, "fit_loop", None), "epoch_loop", None), "val_loop", None)
+    current = getattr(getattr(loop, "batch_progress", None), "current", None)
+    return int(getattr(current, "ready", 0)) if trainer.state.fn == "fit" else 0
 
 
 def _entries(results: Any) -> Iterator[tuple[str, Any]]:

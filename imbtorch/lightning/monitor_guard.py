@@ -23,6 +23,7 @@ from torchmetrics.wrappers.abstract import WrapperMetric
 from imbtorch.compat import (
     LIGHTNINGS_SAMPLER_WARNING,
     batch_value,
+    batches_before_resuming,
     callback_of,
     ignore_warnings,
     logged,
@@ -47,6 +48,7 @@ LoggedMetric: TypeAlias = SyncedMetric | ReportedValue
 COMMON = {-1.0, 0.0, 0.5, 1.0}  # values that many measures have in the first epochs
 
 
+MISSED_NAME = "Early stopping conditioned on metric"  # begin of its error, which may come before the guard looks
 REMEDIES = {  # part of an error of Lightning about what a module logged -> its likely cause
     "Could not find the `LightningModule` attribute": "a metric that is logged is no attribute of the module, or was "
     "replaced after it was first logged; build metrics once, in __init__, and only update them in steps",
@@ -65,8 +67,7 @@ class _Guard:
         self._replaces_lightnings_warning = False
         self._held: dict[str, int] = {}  # path of a metric -> its updates when this epoch or evaluation began
         self._updated: dict[str, str] = {}  # path of a metric -> stage whose first batch updated it last
-        self._resumes = False  # True until the first validation of a fit from a checkpoint has ended
-        self._batches = 0  # number of batches of this evaluation
+        self._batches = self._skipped = 0  # batches of this evaluation; batches that it saw before the fit resumed
         self._counted: set[str] = set()  # paths of the metrics that its first batch updated
         self._compared_names = False
         self._logged_as: dict[str, str | None] = {}  # logged name -> path of the metric that a fit logged first
@@ -78,7 +79,7 @@ class _Guard:
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Check that counts are summed over the right processes, before the first batch."""
         self._check_processes(trainer, pl_module)
-        self._resumes, self._logged_as = bool(trainer.ckpt_path), {}
+        self._logged_as = {}
         RunningTraining.watched = {id(metric) for _, metric in _metrics(pl_module)}
 
     def _check_processes(self, trainer: Any, module: nn.Module) -> None:
@@ -115,7 +116,7 @@ class _Guard:
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Let Lightning's warnings through again, once the loaders are made; check processes if nothing is trained."""
         self._stop_ignoring()
-        self._batches, self._counted = 0, set()
+        self._batches, self._skipped, self._counted = 0, batches_before_resuming(trainer), set()
         if not is_fitting(trainer):
             self._check_processes(trainer, pl_module)
 
@@ -227,6 +228,9 @@ class _Guard:
         for begin, remedy in REMEDIES.items():
             if begin in str(exception) and any(_metrics(pl_module)):
                 self._warn(trainer, begin, remedy)
+        if MISSED_NAME in str(exception) and not self._compared_names and self._is_first(trainer):
+            for key, _, text in _unknown_monitors(trainer, pl_module):
+                self._warn(trainer, f"unknown {key}: {text}", text)
         _let_sweeps_decide(pl_module, True)
         for path, metric in _metrics(pl_module):
             if not trainer.training and self._held.get(path) == 0:
@@ -325,27 +329,10 @@ class _Guard:
         It runs once, after the first validation: until then, names of both training and validation may be unknown.
         """
         self._compared_names = True
-        metrics = dict(_logged_metrics(trainer))
-        if not metrics or not self._is_first(trainer):
-            return
-        results = *logged(trainer), *logged_in_training(trainer)
-        known = {*trainer.callback_metrics, *_calls(module), *(name for name, _ in results)}
-        for who, key, mode in _monitors(trainer):
-            if key in known:
-                continue
-            unknown = f"{who}(monitor={key!r}): neither training nor the first validation logged {key!r}"
-            slips = [name for name in metrics if one_slip_apart(key, name)]
-            if slips:
-                better = metrics[slips[0]].higher_is_better
-                right = mode if better is None else "max" if better else "min"
-                raise ValueError(
-                    f"{unknown}, but {slips[0]!r} was logged. Write {who}(monitor={slips[0]!r}, mode={right!r}). "
-                    "(IMBTORCH_MONITOR_GUARD=0 switches this check off.)"
-                )
-            if remedy := _reportable(key, module):
-                self._warn(trainer, f"{key} of {who} not reported", f"{unknown}. {remedy}")
-            elif similar := _similar_name(key, metrics):
-                self._warn(trainer, f"{key} of {who} unknown", f"{unknown}; did you mean {similar!r}?")
+        for key, certain, text in _unknown_monitors(trainer, module) if self._is_first(trainer) else ():
+            if certain:
+                raise ValueError(f"{text} (IMBTORCH_MONITOR_GUARD=0 switches this check off.)")
+            self._warn(trainer, f"unknown {key}: {text}", text)
 
     def _check_logged_reports(self, trainer: Any, module: nn.Module) -> None:
         """Raise if a report or sweep is logged as a single value."""
@@ -360,22 +347,20 @@ class _Guard:
 
     def _warn_of_missing_batches(self, trainer: Any, module: nn.Module) -> None:
         """Warn if a fit went on in the middle of a validation, without the counts of the batches before."""
-        if not is_fitting(trainer) or trainer.sanity_checking or not self._resumes:
-            return
-        self._resumes, batches = False, sum(trainer.num_val_batches)
-        if self._batches < batches < math.inf and any(True for _ in _metrics(module)):
+        if self._skipped and is_fitting(trainer) and any(True for _ in _metrics(module)):
             self._warn(
                 trainer,
                 "resumed",
-                f"this fit went on in the middle of a validation, of which it saw {self._batches} of {batches} "
-                "batches, so its values are not of all samples; those of the next one are",
+                f"this fit went on in the middle of a validation, of which it saw {self._batches} of "
+                f"{self._batches + self._skipped} batches, so its values are not of all samples; those of the next one "
+                "are",
             )
 
     def _check_resets(self, trainer: Any, module: nn.Module) -> None:
         """Raise if a metric that this evaluation updated was reset after it was logged, before it was computed."""
         counters = {id(_counter_of(value)): name for name, value in _logged_metrics(trainer)}
         for path, metric in _metrics(module):
-            if id(metric) in counters and path in self._counted and not metric.update_count:
+            if id(metric) in counters and path in self._counted and metric.last_updates == 0:
                 raise ValueError(
                     f"self.{path} was reset after it was logged and before Lightning computed it, so that "
                     f"{counters[id(metric)]!r} is a value of no samples. Leave out self.{path}.reset(); Lightning "
@@ -391,8 +376,8 @@ class _Guard:
             self._warn(
                 trainer,
                 "shared",
-                "one metric or report is logged for several dataloaders, so what stands under each of them is the "
-                "value of all their samples; give each dataloader a metric or report of its own",
+                "one metric or report is logged for several dataloaders, so that each of their values is of the "
+                "samples of all; give each dataloader a metric or report of its own",
             )
 
     def _warn_of_equal_names(self, trainer: Any, module: nn.Module, metrics: Mapping[str, LoggedMetric]) -> None:
@@ -601,6 +586,30 @@ def _call(module: nn.Module, path: str, name: str) -> str:
 def _code(path: str) -> str:
     """Return the expression for an attribute: members of a list by index, of a dict by key."""
     return "self." + re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", path)
+
+
+def _unknown_monitors(trainer: Any, module: nn.Module) -> Iterator[tuple[str, bool, str]]:
+    """Yield each monitored name that is unknown but like one of this package, whether surely by a slip, and a text."""
+    metrics = dict(_logged_metrics(trainer))
+    if not metrics:
+        return
+    results = *logged(trainer), *logged_in_training(trainer)
+    known = {*trainer.callback_metrics, *_calls(module), *(name for name, _ in results)}
+    for who, key, mode in _monitors(trainer):
+        if key in known:
+            continue
+        unknown = f"{who}(monitor={key!r}): neither training nor the first validation logged {key!r}"
+        slips = [name for name in metrics if one_slip_apart(key, name)]
+        if slips:
+            better = metrics[slips[0]].higher_is_better
+            right = mode if better is None else "max" if better else "min"
+            yield (
+                key, True, f"{unknown}, but {slips[0]!r} was logged. Write {who}(monitor={slips[0]!r}, mode={right!r})."
+            )  # fmt: skip
+        elif remedy := _reportable(key, module):
+            yield key, False, f"{unknown}. {remedy}"
+        elif similar := _similar_name(key, metrics):
+            yield key, False, f"{unknown}; did you mean {similar!r}?"
 
 
 def _similar_name(key: str, metrics: Mapping[str, LoggedMetric]) -> str | None:

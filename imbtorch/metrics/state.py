@@ -110,9 +110,11 @@ class SyncedMetric(Metric):
 
     Attributes:
         last_value: value that ``compute`` returned last, also after ``reset``; None before the first.
+        last_updates: number of updates of this process that ``last_value`` is of; None before the first.
     """
 
     last_value: Any = None
+    last_updates: int | None = None
     _group = ProcessGroup()
     _computed_in: tuple[int, int, int] | None = None  # trainer, epoch and updates when the counts were first computed
     _told_of_epochs = False
@@ -219,6 +221,7 @@ class SyncedMetric(Metric):
                 cpu_by_default(),
             ):
                 self.last_value = compute(*args, **kwargs)
+            vars(self)["last_updates"] = self._update_count
             if RunningTraining.epoch is not None:
                 self._warn_of_other_epochs(RunningTraining.epoch)
             return self.last_value
