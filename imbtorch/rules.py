@@ -461,21 +461,19 @@ def checked_prior(prior: Tensor | Sequence[float], class_names: Sequence[str] | 
 # --- probabilities in place of logits ---------------------------------------------------------------------------------
 
 
-def like_probabilities(scores: Tensor, of_labels: bool) -> bool:
-    """Return whether logits on the CPU, ``[N, ...]`` or ``[N, L, ...]`` of labels, look like probabilities.
+def like_probabilities(scores: Tensor, of_labels: bool) -> Tensor:
+    """Return whether logits, ``[N, ...]`` or ``[N, L, ...]`` of labels, look like probabilities, on their device.
 
     They are all positive, as those of many untrained networks, and also crowd near 0, where logits have no end.
     """
     if scores.numel() < ENOUGH:
-        return False
-    lowest, highest = torch.aminmax(scores)
-    if not bool((lowest > 0) & (highest <= 1)):
-        return False
+        return torch.zeros((), dtype=torch.bool)
     each = scores.movedim(1, 0).flatten(1) if of_labels else scores.reshape(1, -1)
-    return spread_like_probabilities(each.shape[1], (each < LOW).sum(1), (each > 0.5).any(1))
+    spread = spread_like_probabilities(each.shape[1], (each < LOW).sum(1), (each > 0.5).any(1))
+    return spread & (scores > 0).all() & (scores <= 1).all()
 
 
-def spread_like_probabilities(samples: int | Tensor, low: Tensor, high: Tensor) -> bool:
+def spread_like_probabilities(samples: int | Tensor, low: Tensor, high: Tensor) -> Tensor:
     """Return whether the scores of some label, all in (0, 1], are spread like probabilities.
 
     Args:
@@ -483,14 +481,14 @@ def spread_like_probabilities(samples: int | Tensor, low: Tensor, high: Tensor) 
         low: number of those below :data:`LOW`, ``[L]``.
         high: whether some lie above .5, ``[L]``.
     """
-    return bool((high & (low >= MANY * samples) & torch.as_tensor(samples >= ENOUGH)).any())
+    return (high & (low >= MANY * samples) & (samples >= ENOUGH)).any()
 
 
-def sum_to_one(scores: Tensor) -> bool:
-    """Return whether the scores of all samples, ``[N, C, ...]`` on the CPU, sum to 1, although they differ."""
+def sum_to_one(scores: Tensor) -> Tensor:
+    """Return whether the scores of all samples, ``[N, C, ...]``, sum to 1, although they differ, on their device."""
+    if len(scores) < FEW_ROWS:
+        return torch.zeros((), dtype=torch.bool)
     slack = 1e-4 if scores.dtype in (torch.float32, torch.float64) else 0.01
-    wide = scores.double()
-    if len(wide) < FEW_ROWS or not bool((wide >= 0).all()):
-        return False
+    wide = scores.to(torch.float64 if has_float64(scores.device) else torch.float32)
     differ = (wide.amax(0) - wide.amin(0)).max() > 10 * slack
-    return bool(differ & ((wide.sum(1) - 1).abs() <= slack).all())
+    return differ & (wide >= 0).all() & ((wide.sum(1) - 1).abs() <= slack).all()

@@ -432,7 +432,7 @@ def test_sweeps(kind, _variant):
     if isinstance(here, HandTill):
         agree(here, there, wait=2, launches=1000)
     else:
-        agree(here, there)
+        agree(here, there, wait=1 + (kind == "floors"))  # the second reads whether the logits look like logits
         assert read(there) == read(here)
     given = scores_of(here, seed=2)
     moving = moved(given)
@@ -441,6 +441,22 @@ def test_sweeps(kind, _variant):
         value = there(*moving)
     same(value, wanted)
     assert len(log.waits) <= 1 + isinstance(here, HandTill), log.waits
+
+
+def test_probabilities_in_place_of_logits_are_told_by_compute():
+    """The counts of a sweep over tau hold no scores."""
+    sweep = LogitAdjustmentSweep("balanced_accuracy", [5, 4, 3, 2, 1], logits=True).to("sim")
+    for logits, told in ((True, 0), (False, 1)):
+        scores, target = scores_of(sweep)
+        scores = moved((scores if logits else scores.softmax(1), target))
+        sweep.reset()
+        with waits("refused"):
+            sweep.update(*scores)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            sweep.compute()
+            sweep.compute()
+        assert sum("sum to 1 over the classes in each sample" in str(each.message) for each in found) == told
 
 
 # --- the life of a metric -------------------------------------------------------------------------------------------

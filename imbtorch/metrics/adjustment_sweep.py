@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
+from imbtorch.compat import is_traced
 from imbtorch.counting.adjusted_margins import AdjustedMargins
 from imbtorch.counting.arguments import in_class_order
 from imbtorch.counting.tasks import Counting
@@ -24,7 +25,7 @@ from imbtorch.metrics.adjustment_result import (
 from imbtorch.metrics.base import Counter, OnInvalid, TorchmetricsArguments, canonical
 from imbtorch.metrics.deciding import DecidingSweep
 from imbtorch.metrics.shared_result import checked_names
-from imbtorch.metrics.state import Setting
+from imbtorch.metrics.state import Setting, captures
 from imbtorch.readings.class_groups import checked_class_groups
 from imbtorch.readings.resolving import Measured, directed
 from imbtorch.readings.rows import Row, shown
@@ -255,6 +256,10 @@ class LogitAdjustmentSweep(DecidingSweep):
                 "lie beyond it; pass taus= that reach further",
             )
         return self._keep_choice(result, actual.sum().item())
+
+    def _may_doubt_later(self, target: Tensor) -> bool:
+        """Return whether no compiler and no CUDA graph follows; counts of decisions, unlike bins, hold no scores."""
+        return not is_traced(target) and not captures(target.device)
 
     def _warn_of_another_order(self, actual: Tensor) -> None:
         """Warn if the prior fits the classes of the samples in another order than that of the classes."""
