@@ -3,7 +3,7 @@
 The data are scikit-learn's digits with noise. Training has 100 samples of 0 and ever fewer up to five of 9; validation
 and test share the others. A small network learns with a plain loss, which favours the frequent digits. After the last
 epoch a sweep chooses tau on the validation set for balanced accuracy; the rule, a module, holds it. The table
-says what it gains, corrected for the choice, with a range. The test set, used for no choice, shows what is true.
+says what it gains, corrected for the choice, with an interval. The test set, used for no choice, shows what is true.
 
 python examples/decide.py  # ten seconds; --seed 1 for another split and network
 """

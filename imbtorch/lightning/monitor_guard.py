@@ -318,7 +318,7 @@ class _Guard:
                 )
             elif mode != right:
                 raise ValueError(
-                    f"{who}(monitor={key!r}) has mode={mode!r}, but of {key!r} {direction} is better, so it would "
+                    f"{who}(monitor={key!r}) has mode={mode!r}, but a {direction} {key!r} is better, so it would "
                     f"act on the worst epoch. Write {who}(monitor={key!r}, mode={right!r}). "
                     "(IMBTORCH_MONITOR_GUARD=0 switches this check off.)"
                 )

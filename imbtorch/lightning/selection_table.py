@@ -200,18 +200,19 @@ def _biased(followed: FollowedReport, history: ValidationHistory) -> Iterator[st
 
 def _meanings_of_choices(followed: FollowedReport, history: ValidationHistory) -> Iterator[str]:
     """Yield the meaning of each column of corrected values."""
+    other = "earliest" if followed.ties == "latest" else "latest"
     yield (
-        f"corrected: estimate of the row's own measure for new data (95% interval), from random halves, since it is "
-        f"the best of {len(history.epochs)}; only test data can confirm it. Ties within a half go to the "
-        f"{followed.ties} {history.unit}; the other rule gives another estimate"
+        f"corrected: value of the row's own measure to expect on new data (95% interval), estimated on random halves "
+        f"because it is the best of {len(history.epochs)}. Ties within a half go to the {followed.ties} "
+        f"{history.unit}; ties={other!r} would give another estimate. Only test data can confirm it"
     )
     yield (
-        f'stability: share of the halves that select this {history.unit} ("-": tied with others); not the probability '
-        "that it is the best"
+        f'stability: how often a random half selects this {history.unit} ("-": tied with others); it is not the '
+        f"probability that the {history.unit} is the best"
     )
     yield (
-        f"indistinguishable: number of other {history.unit}s not shown to be worse than the best; shortfall: by how "
-        "much they may be worse at most (95%)"
+        f"indistinguishable: number of other {history.unit}s not shown to be worse than the best; shortfall: how much "
+        "worse they may be at most (95%)"
     )
 
 

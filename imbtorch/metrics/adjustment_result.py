@@ -289,7 +289,7 @@ class LogitAdjustmentResult(Result):
             return f"The chosen tau is 0: no adjustment improves {self._settings.name} steadily."
         found = self.gain(generator=torch.Generator().manual_seed(0))
         low, high = float(found.low), float(found.high)
-        shown = f"{self._settings.name} {float(found.estimate):+.3f} (range {low:+.3f} to {high:+.3f})"
+        shown = f"{self._settings.name} {float(found.estimate):+.3f} [{low:+.3f}, {high:+.3f}]"
         shown = f"Gain over the plain rule, corrected for the choice: {shown}"
         shown += ": not shown by these samples" * (not low > 0)
         values = self.curve()[1]

@@ -54,7 +54,7 @@ class AdjustmentPoint:
         compared = f"without adjustment {self.plain:.3f}"
         if self.gain is not None:
             found, low, high = (float(part) for part in (self.gain.estimate, self.gain.low, self.gain.high))
-            compared = f"gain corrected for the choice {found:+.3f}, range {low:+.3f} to {high:+.3f}"
+            compared = f"gain corrected for the choice {found:+.3f} [{low:+.3f}, {high:+.3f}]"
         return f"tau {self.tau:g}: value {self.value:.3f} ({compared}){kept}"
 
 
@@ -227,7 +227,7 @@ class Adjustments:
         for shift in (2 * (seen - drawn.mean()), estimate - seen):  # of small classes, and of the choice
             low, high = torch.minimum(low, low + shift), torch.maximum(high, high + shift)
         low, high = torch.minimum(low, estimate), torch.maximum(high, estimate)
-        method, blind = "range of resampled buckets and pseudo-samples", int(_without_hits(pooled).sum())
+        method, blind = "resampled buckets and pseudo-samples", int(_without_hits(pooled).sum())
         if blind and index != self.plain:
             method += f"; no sample of {'the rarest class' if blind == 1 else f'the {blind} rarest classes'} is right"
         return Interval(estimate, low, high, level, method)

@@ -127,8 +127,8 @@ def test_the_kept_value_is_corrected_by_what_the_other_half_says():
     text = str(made.table())
     line = next(each for each in text.splitlines() if each.startswith("best accuracy ") and "[" in each)
     assert f"{row['corrected']:.3f} [{row['corrected'].low:.3f}, {row['corrected'].high:.3f}]" in line
-    assert "since it is the best of 6" in " ".join(text.split())
-    assert "stability: share of the halves that select this epoch" in text
+    assert "because it is the best of 6" in " ".join(text.split())
+    assert "stability: how often a random half selects this epoch" in text
     assert "SelectionSummary(predictions=True)" not in text
     assert {name for name, row in rows.items() if "corrected" not in row} == {"Baseline"}
     assert "not corrected" not in text

@@ -77,7 +77,7 @@ def test_a_wrong_mode_raises_before_the_first_training_step(kind, package, tmp_p
     arguments, callbacks = watch(kind, "val_iam", "min", tmp_path, package)
     module = scripted(package)(**arguments)
     wanted = (
-        rf"{kind}\(monitor='val_iam'\) has mode='min', but of 'val_iam' higher is better.*"
+        rf"{kind}\(monitor='val_iam'\) has mode='min', but a higher 'val_iam' is better.*"
         rf"Write {kind}\(monitor='val_iam', mode='max'\)"
     )
     with pytest.raises(ValueError, match=wanted):
@@ -232,7 +232,7 @@ def test_where_lower_is_better(kind, tmp_path):
         module.entropy = imbtorch.ConfusionEntropy("binary")
         fit(module, callbacks)
 
-    with pytest.raises(ValueError, match=rf"of 'val_entropy' lower is better.*Write {kind}\(.*mode='min'\)"):
+    with pytest.raises(ValueError, match=rf"a lower 'val_entropy' is better.*Write {kind}\(.*mode='min'\)"):
         fitted("max")
     fitted("min")
 
@@ -262,7 +262,7 @@ def test_a_monitor_without_a_direction_is_told_once(mode, taken):
             f"Watcher(monitor={name!r}, mode={mode!r}) takes the {taken} {name!r} for the best, which cannot be checked"
         )
         assert "as (function, True), or False where lower is better" in text
-    with pytest.raises(ValueError, match="'val_known' lower is better"):
+    with pytest.raises(ValueError, match="a lower 'val_known' is better"):
         fit(module, [Watcher("val_known", "max")])
 
 
@@ -274,7 +274,7 @@ def test_a_metric_or_threshold_without_a_direction_is_told_too(tmp_path):
     module = swept(lambda module: module.log_dict(module.sweep))
     with pytest.warns(UserWarning, match=r"EarlyStopping\(monitor='val_threshold', mode='min'\) takes the lowest"):
         fit(module, [EarlyStopping("val_threshold")])
-    with pytest.raises(ValueError, match="'val_value' higher is better"):
+    with pytest.raises(ValueError, match="a higher 'val_value' is better"):
         fit(module, [EarlyStopping("val_value")])
 
 
@@ -307,7 +307,7 @@ def test_a_report_and_a_sweep_are_logged_together_and_average_precision_is_monit
     assert kept.best_model_score.item() == pytest.approx(max(oracle))
     assert trainer.callback_metrics["val_average_precision"].item() == pytest.approx(oracle[-1])
     assert {"val_iam", "val_threshold", "val_value", "val_auc"} <= set(trainer.callback_metrics)
-    with pytest.raises(ValueError, match="'val_auc' higher is better"):
+    with pytest.raises(ValueError, match="a higher 'val_auc' is better"):
         fit(module, [EarlyStopping("val_auc")])
 
 
@@ -360,7 +360,7 @@ FORKED = {
 @pytest.mark.parametrize("key", ["train_iam", "train_iam_step", "train_iam_epoch", "val_iam", "val_iam_epoch"])
 def test_keys_logged_by_step_and_epoch(key):
     module = scripted(lightning)(**FORKED)
-    with pytest.raises(ValueError, match=f"'{key}' higher is better"):
+    with pytest.raises(ValueError, match=f"a higher '{key}' is better"):
         fit(module, [Watcher(key)])
     assert module.steps == (BATCHES if key.startswith("train") else 0)
     fit(scripted(lightning)(**FORKED), [Watcher(key, "max")])
@@ -752,7 +752,7 @@ def test_metrics_inside_wrappers_are_checked(kind):
         module.wrapped = LOGGED[kind](imbtorch.ImbalanceAccuracy("binary"))
         return fit(module, [Watcher("val_wrapped", mode)])
 
-    with pytest.raises(ValueError, match=r"'val_wrapped' higher is better.*monitor='val_wrapped', mode='max'\)"):
+    with pytest.raises(ValueError, match=r"a higher 'val_wrapped' is better.*monitor='val_wrapped', mode='max'\)"):
         fitted("min")
     assert fitted("max").callback_metrics["val_wrapped"].item() == pytest.approx(iam(3))
 
@@ -819,7 +819,7 @@ def test_two_trainers_at_once():
     def nested(module):
         module.log_dict(module.val)
         if not module.trainer.sanity_checking:
-            with pytest.raises(ValueError, match="'val_mcc' higher is better"):
+            with pytest.raises(ValueError, match="a higher 'val_mcc' is better"):
                 fit(scripted(lightning)(), [Watcher("val_mcc")])
             fit(scripted(lightning)((1,), on_validation_epoch_end=log_values), [Watcher("val_mcc")])
 
@@ -992,7 +992,7 @@ def test_the_guard_knows_metrics_of_scores():
         made.auc = imbtorch.HandTill(2)
         return made
 
-    with pytest.raises(ValueError, match=r"of 'val_auc' higher is better.*monitor='val_auc', mode='max'\)"):
+    with pytest.raises(ValueError, match=r"a higher 'val_auc' is better.*monitor='val_auc', mode='max'\)"):
         fit(module(lambda made: made.log("val_auc", made.auc)), [ModelCheckpoint(monitor="val_auc")])
     with pytest.warns(UserWarning, match=r"self\.auc still held \d+ earlier updates when this validation began"):
         fit(module(lambda made: made.log("other", made.auc.compute())))

@@ -237,7 +237,7 @@ def test_a_choice_below_the_plain_value_shows_its_corrected_gain_instead():
         gain = sweep.gain(generator=torch.Generator().manual_seed(0))
         assert point.gain.estimate == gain.estimate
         assert "without adjustment" not in str(point)
-        assert f"(gain corrected for the choice {gain.estimate.item():+.3f}, range" in str(point)
+        assert f"(gain corrected for the choice {gain.estimate.item():+.3f} [" in str(point)
         assert "worse than the plain one, because tau is a mean over resamples" in sweep.table().notes[0]
     point, sweep = next(pair for pair in points if pair[0].value > pair[0].plain)
     assert point.gain is None
@@ -256,7 +256,7 @@ def test_table_and_gain():
     assert table["value"]["balanced_accuracy"][columns[2]] == pytest.approx(result["value"].item(), abs=1e-6)
     gain = result.gain(generator=torch.Generator().manual_seed(0))
     assert gain.low > 0
-    assert f"balanced_accuracy {float(gain.estimate):+.3f} (range {float(gain.low):+.3f} to " in table.notes[0]
+    assert f"balanced_accuracy {float(gain.estimate):+.3f} [{float(gain.low):+.3f}, " in table.notes[0]
     assert "not shown" not in table.notes[0]
     assert " ".join(table.notes[0].split()) in " ".join(str(table).split())
     assert "<table>" in result._repr_html_()
