@@ -470,17 +470,20 @@ class MonitorGuard(_Guard, Callback):
     check, or at the end of the first validation; for values logged by training at the end of the training epoch. At the
     end of the first validation after training has begun, it raises ``ValueError`` for a misspelt monitor, such as
     ``val_iamm``: a name that nothing logged and that differs by a letter more or less, two swapped letters, case or
-    separators from a name of this package that this validation logged. A report that a step passes to ``self.log``
-    raises ``TypeError``. A trainer with several processes but without ``torch.distributed``, which would sum their
-    counts, raises ``RuntimeError``. The guard also warns, once each, about
+    separators from a name of this package that this validation logged. A metric that is reset after it was logged and
+    before Lightning computes it raises ``ValueError``. A report that a step passes to ``self.log`` raises
+    ``TypeError``. A trainer with several processes but without ``torch.distributed``, which would sum their counts,
+    raises ``RuntimeError``. The guard also warns, once each, about
 
-    - a monitored name that nothing has logged and that is only similar, such as ``iam`` for ``val_iam``,
+    - a monitored name that nothing has logged and that is only similar, such as ``iam`` for ``val_iam``, or that a
+      report logs only if it is built with another measure,
     - a monitored value without a known direction, such as dominance or a function of your own,
     - a value logged in place of the metric, with the monitors that therefore cannot be checked,
     - a monitor with the wrong mode of such a value under any name, if it equals in every epoch what one metric of the
       module returned, at two different values; -1, 0, .5 and 1 do not count, since many measures have them at first,
-    - a metric that adds to the counts of an earlier epoch, because nothing resets it,
-    - one metric logged for several dataloaders,
+    - a metric that adds to the counts of an earlier epoch or of another stage, because nothing resets it,
+    - two metrics that are logged under one name, and one metric that is logged for several dataloaders,
+    - the first validation of a fit that resumes in the middle of it, without the samples before,
     - tensor-parallel processes, which get the same samples, if a metric has no ``process_group``,
     - a ``DistributedSampler`` that repeats samples in validation or test. Lightning's own warning, which comes even if
       no sample is repeated, is suppressed in ``validate`` and ``test`` of modules with metrics of this package.
