@@ -154,7 +154,7 @@ class ReportResult(Result):
         Args:
             name: measure of the report, or value of a class, class group or group of samples, such as
                 ``recall/fraud``, without prefix and postfix.
-            level: probability that the interval holds the value, in (0, 1).
+            level: nominal coverage of the interval, in (0, 1).
             generator: source of randomness, on the CPU; by default torch's.
             clusters: True to resample clusters (:func:`imbtorch.statistics.bootstrap`), which needs a report with
                 ``clusters=True``; False to treat all samples as independent (:func:`imbtorch.statistics.posterior`). By

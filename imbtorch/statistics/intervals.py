@@ -67,24 +67,29 @@ FASTER = "fewer draws=, measures or classes shorten it (2,000 draws move a bound
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its interval. :func:`posterior` and :func:`bootstrap` compute intervals.
+    """A value with its interval, which is read like a confidence interval.
 
-    Tensors have the shape of the value: the leading dimensions of the counts, followed by those of a measure with
-    several values, such as ``[K]`` for a value of each class.
+    :func:`posterior` computes Bayesian intervals: equal-tailed bounds of posterior draws, by default with a prior of
+    one sample for each class, which five rules widen. :func:`bootstrap` resamples test sets or clusters.
+
+    Tensors have the shape of the value: the leading dimensions of the counts, followed by the dimensions of a measure
+    with several values, such as ``[K]`` for a value of each class. ``interval.low.item()`` converts a single bound to a
+    float.
 
     Attributes:
         estimate: value of the counts themselves.
         low: lower bound.
         high: upper bound.
-        level: probability with which the interval is designed to hold; it may contain a larger share of the draws.
+        level: nominal coverage. Where the interval was widened, it contains a larger share of the draws.
         method: name of the method. For a posterior, the name says if the counts were not integers (sums of weights);
             they are then treated as if they were sample counts.
-        draws: ``[samples, ...]`` values of the draws if they were asked for, else None.
-        bias: by how much values of such test sets lie above the true value on average (below: negative), simulated by
-            :func:`posterior` for averages over three or more classes; else None. The bounds take it into account, the
-            estimate does not, because it is the value that reports log.
-        measure: name of the measure and its average, such as ``recall (binary)``, which texts name; empty for values of
-            reports and metrics.
+        draws: values of the draws, ``[draws, ...]``, if ``keep_draws=True`` was passed; else None.
+        bias: mean of the value over test sets of this size minus the true value (negative if the value is too low on
+            average). It is simulated for averages over three or more classes, except by a bootstrap without clusters;
+            else it is None. The bounds are widened by it. The estimate is not corrected, because it is the value that
+            reports log.
+        measure: name of the measure and its average, such as ``recall (binary)``, which begins the printed text; empty
+            for values of reports and metrics.
 
     >>> print(Interval(torch.tensor(0.8), torch.tensor(0.7), torch.tensor(0.9), 0.95, "posterior"))
     0.800 [0.700, 0.900] (95% posterior)
@@ -220,7 +225,7 @@ def posterior(
         counts: ``[..., K, K]`` counts, not rates; they need not be whole.
         prior: name of a prior, or pseudo-counts, as above.
         draws: number of draws.
-        level: probability that the interval holds, in (0, 1).
+        level: nominal coverage of the interval, in (0, 1).
         generator: source of randomness, on the CPU; by default torch's.
         keep_draws: keep the values of the draws.
         event_dims: number of last dimensions of the counts that one value is made of: 2 for a matrix, 3 for a measure
@@ -312,7 +317,7 @@ class _Measured:
             counts: counts of the posterior.
             at_mean: kind of measure -> mean draw.
             recalls: ``[samples, ..., K]`` recalls of the draws with the pooled prior, or None.
-            level: probability that the interval holds.
+            level: nominal coverage of the interval.
             keep_draws: whether the interval keeps the draws.
         """
         parts = {variant: torch.cat(some) for variant, some in self.drawn.items()}
@@ -526,7 +531,7 @@ def bootstrap(
             :func:`posterior`.
         counts: ``[..., K, K]`` whole counts.
         draws: number of resamples.
-        level: probability with which the interval is designed to hold, in (0, 1).
+        level: nominal coverage of the interval, in (0, 1).
         stratified: keep the number of targets of each class.
         generator: source of randomness, on the CPU; by default torch's.
         keep_draws: keep the values of the resamples.

@@ -46,7 +46,7 @@ def samples_needed(
         prevalence: ``[K]`` shares of the classes, normalised to sum to 1. A class of prior 0 is left out.
         width: distance of the interval's bounds, in units of the measure.
         assurance: probability that the interval of a test set of that size is so narrow, in (0, 1).
-        level: probability that the interval holds, in (0, 1).
+        level: nominal coverage of the interval, in (0, 1).
         test_sets: number of test sets drawn for each size that is tried.
         draws: number of draws of each posterior.
         seed: seed of the randomness, the same for each size that is tried.

@@ -233,7 +233,7 @@ def area_interval(histogram: Tensor, level: float = 0.95, *, clusters: bool = Fa
 
     Args:
         histogram: ``[..., 2, B]`` whole counts.
-        level: probability that the interval holds, in (0, 1).
+        level: nominal coverage of the interval, in (0, 1).
         clusters: True if the histogram is ``[M, 2, B]`` of M clusters, two or more, which hold samples.
 
     Source: Newcombe (2006), Confidence intervals for an effect size measure based on the Mann-Whitney statistic, part
@@ -320,7 +320,7 @@ def average_precision_interval(histogram: Tensor, level: float = 0.95, *, cluste
 
     Args:
         histogram: ``[..., 2, B]`` whole counts.
-        level: probability that the interval holds, in (0, 1).
+        level: nominal coverage of the interval, in (0, 1).
         clusters: True if the histogram is ``[M, 2, B]`` of M clusters, two or more, which hold samples.
 
     Source: Wilson (1927) for the bounds; Efron (1982), The jackknife, the bootstrap and other resampling plans,

@@ -70,10 +70,11 @@ class OperatingPoint:
         recall: share of the positives that are predicted positive.
         precision: share of positives among positive predictions, nan without any; at ``prevalence`` if there is one.
         alerts: share of samples predicted positive; at ``prevalence`` if there is one.
-        holds: name of each limit -> posterior probability that it holds at this threshold. For limits other than recall
-            it ignores that the threshold was chosen, and is much too high for a limit that is hard to reach.
-        sure: level of the promise that all limits hold, None without a promise: in at most ``1 - sure`` of samples a
-            promise is made that does not hold. It is not the probability that this promise holds.
+        holds: name of each constraint -> posterior probability that it holds at this threshold. For constraints other
+            than recall it ignores that the threshold was chosen, and is much too high if the constraint is hard to
+            satisfy.
+        sure: level of the guarantee that all constraints hold, None without a guarantee: a false guarantee is given in
+            at most ``1 - sure`` of validation sets. It is not the probability that this guarantee is true.
         logits: whether the scores were logits; None if it is unknown.
 
     >>> point = OperatingPoint(0.3, 0.8, torch.tensor([[90, 10], [1, 9]]), 0.9, 9 / 19, 19 / 110, {"recall": 0.86})
