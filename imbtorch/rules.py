@@ -487,7 +487,7 @@ def spread_like_probabilities(samples: int | Tensor, low: Tensor, high: Tensor) 
     Args:
         samples: number of scores, ``[]`` or ``[L]``.
         low: number of those below :data:`LOW`, ``[L]``.
-        high: whether some lie above .5, ``[L]``.
+        high: whether some are above 0.5, ``[L]``.
     """
     return (high & (low >= MANY * samples) & (samples >= ENOUGH)).any()
 

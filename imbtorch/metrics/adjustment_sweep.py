@@ -86,10 +86,10 @@ class LogitAdjustmentSweep(DecidingSweep):
     IAM is inconclusive. Adjustment does not make the choice of the epoch better. After training with class weights a
     negative ``tau`` can restore accuracy and MCC.
 
-    **The choice.** The samples are resampled 100 times. The best ``tau`` of each resample is found, and their mean is
-    rounded to the grid of ``taus``. With ``at_least`` the result is moved to the nearest ``tau`` that satisfies the
-    constraints on all samples. If none does, the lowest possible value of the measure is logged, with a warning that
-    says what is reachable.
+    **The choice.** The samples are resampled 100 times, in buckets of whole clusters. The best values of ``tau`` of the
+    resamples are averaged, and the mean is rounded to the grid of ``taus``. With ``at_least`` it is moved to the
+    nearest ``tau`` that satisfies the constraints on all samples. If none does, the worst possible value of the measure
+    is logged, with a warning that says what is reachable.
 
     **Two classes.** Adjusting the logits of two classes is the same as moving the threshold. Use
     :class:`~imbtorch.ThresholdSweep`, which has finer steps, curves, and guarantees for constraints.

@@ -211,7 +211,7 @@ class CountsMetric(SummedState):
 
         Args:
             preds: class indices ``[N, ...]`` or scores ``[N, C, ...]`` (multiclass); 0/1, probabilities or logits
-                ``[N, ...]``, or those of both classes ``[N, 2, ...]`` (binary); ``[N, L, ...]`` (multilabel).
+                ``[N, ...]``, or scores of both classes ``[N, 2, ...]`` (binary); ``[N, L, ...]`` (multilabel).
             target: class indices or 0/1, ``[N, ...]`` or ``[N, L, ...]``, of any integer or bool dtype.
             group: index of the group of each sample, integers ``[N]``, or one index for the whole batch. It is required
                 for reports that were built with ``groups``, and an error for all other metrics, also sweeps.

@@ -146,11 +146,11 @@ class ImbalanceReport(SharedResult, LocalCounts):
             hundred classes if each cluster holds few of the classes (0.70).
         prevalence: class shares of the population for which all values are computed, in any unit: one for each class,
             or a dict of class name -> share; in the multilabel task the share of positives of each label, in [0, 1].
-            By default the values are those of the counted samples. A class that is the ``ignore_index`` has share 0 and
-            can be left out of the dict. If a class has no targets, its share is distributed over the other classes,
-            with a warning. Another warning names a class with too few samples for this prevalence: one more error in it
-            would change a value by over 0.1 more than the same error does without ``prevalence``. Functions in
-            ``measures`` then take rates, while :meth:`counts` and :meth:`plot` show the counts.
+            By default values are computed at the shares of the counted samples. A class that is the ``ignore_index``
+            has share 0 and can be left out of the dict. If a class has no targets, its share is distributed over the
+            other classes, with a warning. Another warning names a class with too few samples for this prevalence: one
+            more error in it would change a value by over 0.1 more than the same error does without ``prevalence``.
+            Functions in ``measures`` then take rates, while :meth:`counts` and :meth:`plot` show the counts.
         threshold: probability strictly above which 1 is predicted, 0.5 by default; in the multilabel task also one for
             each label. See :class:`ConfusionMatrixMetric` for this argument and the next two.
         ignore_index: target of the samples to leave out.

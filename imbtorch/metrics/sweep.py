@@ -145,9 +145,9 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
             the measure is logged there.
         prevalence: class shares of the population for which all values are computed, in any unit:
             ``[negatives, positives]`` such as ``[0.999, 0.001]``; one share for each class for multiclass; the share of
-            positives of each label, in [0, 1], for multilabel; or a dict of class name -> share. By default values are
-            those of the counted samples. Counts, ROC curve and AUC do not depend on it. For a class against the rest,
-            the other classes keep their proportions.
+            positives of each label, in [0, 1], for multilabel; or a dict of class name -> share. By default values
+            are computed at the shares of the counted samples. Counts, ROC curve and AUC do not depend on it. For a
+            class against the rest, the other classes keep their proportions.
         higher_is_better: direction; by default the attribute ``higher_is_better`` of the measure, or True if it has no
             such attribute. A measure without a direction (dominance) is refused unless one is given.
         prefix: text before each name, such as ``"val_"``.

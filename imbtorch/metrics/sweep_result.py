@@ -575,7 +575,7 @@ class SweepResult(Result):
         """Return positives, best threshold and value of each label or class, and the value corrected for the choice.
 
         The corrected value is the estimate of ``interval("value")`` with its bounds, from a fixed seed. It takes some
-        .2 s a label, so with more than 20 labels or classes it is left out. It is nan for labels that have targets of
+        0.2 s a label, so with more than 20 labels or classes it is left out. It is nan for labels that have targets of
         one class only, and for weighted counts. The row of the binary task is that of class 1. A note names labels and
         classes with fewer than ten positives, whose thresholds rest on a few scores.
 
@@ -625,8 +625,8 @@ class SweepResult(Result):
 
         Args:
             kind: ``"value"``, ``"roc"``, ``"precision_recall"``, or ``"average_precision"``, which draws a bar for each
-                label beside random guessing. By default the first three side by side; of several labels or classes,
-                whose precisions cross, average precision in place of the third.
+                label and a line for random guessing. By default the first three side by side; of several labels or
+                classes, whose precisions cross, average precision in place of the third.
             ax: matplotlib axes for one of them, by default the measure over the thresholds; without axes a new figure
                 is made.
 

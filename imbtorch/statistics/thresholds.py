@@ -137,7 +137,7 @@ def log_odds(thresholds: Tensor) -> Tensor:
 
 
 def best_of_tied(values: Tensor, odds: Tensor) -> Tensor:
-    """Find the index of the greatest of values ``[..., T]``, up to rounding: of tied thresholds, the one nearest .5.
+    """Find the index of the greatest of values ``[..., T]``, up to rounding: of tied thresholds, the one nearest 0.5.
 
     Args:
         values: value at each threshold; none is nan.
@@ -296,7 +296,7 @@ def _drawn(counts: Tensor, generator: torch.Generator | None, worth: Tensor | No
 
     The recall of a threshold just below the k-th highest of P positives has the distribution Beta(k, P - k + 1), since
     that score is an order statistic. For a threshold chosen without the scores it would be Beta(k + 1/2, P - k + 1/2),
-    whose probability is .67 where .5 is true.
+    whose probability is 0.67 where 0.5 is true.
     """
     prior = torch.tensor([[0.5, 0.5], [1.0, 1e-9]], dtype=torch.float64)
     totals = counts.sum(-1)
