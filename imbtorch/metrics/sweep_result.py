@@ -576,8 +576,8 @@ class SweepResult(Result):
 
         The corrected value is the estimate of ``interval("value")`` with its bounds, from a fixed seed. It takes some
         0.2 s a label, so with more than 20 labels or classes it is left out. It is nan for labels that have targets of
-        one class only, and for weighted counts. The row of the binary task is that of class 1. A note names labels and
-        classes with fewer than ten positives, whose thresholds rest on a few scores.
+        one class only, and for weighted counts. The binary task has one row, for class 1. A note names labels and
+        classes with fewer than ten positives: their thresholds depend on a few scores.
 
         >>> from imbtorch import ThresholdSweep
         >>> sweep = ThresholdSweep("f1", thresholds=11)
@@ -616,17 +616,18 @@ class SweepResult(Result):
     def plot(self, kind: Curve | None = None, ax: Any | None = None) -> Any:
         """Draw the measure over the thresholds, the ROC curve, and precision over recall.
 
-        The best threshold is marked in each curve, with its value; of several labels or classes the legend tells it.
-        Beyond ten of them, the ten with the fewest positives are drawn.
+        The best threshold is marked in each curve, with its value; with several labels or classes the value is in the
+        legend. Of more than ten labels or classes, the ten with the fewest positives are drawn.
 
         Legends and error bars show 95% intervals (:meth:`interval`): the corrected interval of the best value, for up
-        to five labels because it takes draws, AUC, and average precision. An interval that cannot be computed is left
-        out, such as those of weighted counts. The default thresholds are spaced evenly as logits, and so is their axis.
+        to five labels because it takes draws, AUC, and average precision. Intervals that cannot be computed are
+        left out, such as the intervals of weighted counts. The default thresholds are spaced evenly as logits, and so
+        is their axis.
 
         Args:
             kind: ``"value"``, ``"roc"``, ``"precision_recall"``, or ``"average_precision"``, which draws a bar for each
-                label and a line for random guessing. By default the first three side by side; of several labels or
-                classes, whose precisions cross, average precision in place of the third.
+                label and a line for random guessing. By default the first three side by side; with several
+                labels or classes, whose precisions cross, average precision replaces the third.
             ax: matplotlib axes for one of them, by default the measure over the thresholds; without axes a new figure
                 is made.
 
