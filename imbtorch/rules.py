@@ -159,31 +159,37 @@ class _Rule(nn.Module):
 class LogitAdjustment(_Rule):
     """Post-hoc logit adjustment: logits minus ``tau`` times the log class shares of training.
 
-    A network trained with a plain loss favours frequent classes, as it should for accuracy. With ``tau=1`` the highest
-    adjusted logit is the best decision for balanced accuracy, if the probabilities are calibrated; other measures have
-    other best values of ``tau``. :class:`~imbtorch.LogitAdjustmentSweep` finds them on validation data and owns a rule
-    that holds them, ``sweep.rule``. A rule of your own keeps its ``tau``::
+    A network trained with an unweighted loss favours frequent classes, as it should for accuracy. With ``tau=1`` the
+    highest adjusted logit is the best decision for balanced accuracy, if the probabilities are calibrated; other
+    measures have other best values of ``tau``. :class:`~imbtorch.LogitAdjustmentSweep` finds the best value on
+    validation data; its own rule, ``sweep.rule``, changes after each validation. A rule that you make keeps its
+    ``tau``::
 
         self.rule = LogitAdjustment(torch.bincount(train_labels, minlength=num_classes), tau=1.0)
         self.test_report.update(self.rule(logits), y)  # in test_step
 
-    For deployment, append it to the network: ``nn.Sequential(network, rule)``. It can be exported and scripted. It has
-    no parameters and no buffers, so that nothing averages or casts ``prior`` and ``tau``; its state dict holds them.
+    For deployment, append it to the network: ``nn.Sequential(network, rule)``. It can be exported and scripted.
+    ``prior`` and ``tau`` are neither parameters nor buffers, so nothing averages them or casts them to half precision.
+    They follow the module to another device, and its state dict holds them.
 
-    **When 1 is right.** ``tau=1`` is right for balanced accuracy after training with a plain loss, without validation
-    data. It harms a network that was trained with class weights, with oversampling or with a balanced loss, which has
-    made the same correction already: after a class-weighted loss it cost 17.8 points of imbalance accuracy (mean of 24
-    units of data, ``examples/evidence.md``). For accuracy in the training population, 0 is right.
+    **When to use tau = 1.** After training with an unweighted loss, ``tau=1`` is a good choice for balanced accuracy
+    and needs no validation data. It raised balanced accuracy by 5.7 [3.0, 8.3] points, but changed IAM (the imbalance
+    accuracy metric) by -4.0 [-7.8, -0.3] and accuracy by -3.8 [-5.4, -2.3] points (``examples/evidence.md``, question
+    1; means of 24 units of data with 95% intervals). Do not use it after training with class weights, with oversampling
+    or with a balanced loss, which already favours rare classes: after a class-weighted loss it cost 17.8 points of IAM.
+    For accuracy in the training population, 0 is right.
 
     Args:
-        prior: ``[K]`` number or share of the training samples of each class, in any unit; all must be positive.
-        tau: multiple of the log shares that is subtracted; 0 changes nothing, negative values favour frequent classes.
-        logits: whether scores are logits rather than probabilities, whose logarithms are then adjusted.
+        prior: ``[K]`` number or share of the training samples of each class, as a sequence, array or tensor, in any
+            unit; all must be positive.
+        tau: number by which the log shares are multiplied before they are subtracted; 0 changes nothing, negative
+            values favour frequent classes.
+        logits: True if scores are logits, False if they are probabilities; their logarithms are then adjusted.
 
     Attributes:
         prior: class shares of training, float64 ``[K]``, which sum to 1.
         tau: multiple of their logarithms, float64 ``[]``.
-        logits: whether scores are logits.
+        logits: True if scores are logits.
 
     Raises:
         ValueError: for a class without training samples, negative and infinite numbers, fewer than two classes, and a
@@ -221,8 +227,7 @@ class LogitAdjustment(_Rule):
         """Shift logits, or the logarithms of probabilities, by ``tau`` times the log shares.
 
         Args:
-            scores: ``[N, K, ...]`` logits, for which log-probabilities serve as well; with ``logits=False``
-                probabilities.
+            scores: ``[N, K, ...]`` logits or log-probabilities; with ``logits=False`` probabilities.
 
         Returns:
             Adjusted logits in the same shape, in float64 for float64, else in float32.
@@ -258,9 +263,10 @@ class LogitAdjustment(_Rule):
         return adjusted.argmax(1)
 
     def take(self, source: Any) -> None:
-        """Take over ``tau`` and ``prior`` of your choice, in place; a state dict that is saved afterwards holds them.
+        """Set ``tau`` and ``prior`` to the values in a sweep's result or in a point of its ``best``, in place.
 
-        The rule of a sweep keeps them until the sweep computes new counts.
+        A state dict that is saved afterwards holds them. The rule of a sweep keeps them until the sweep's ``compute``
+        is called with new samples.
 
         Args:
             source: result of a :class:`~imbtorch.LogitAdjustmentSweep`, or a point of its
@@ -285,21 +291,22 @@ class LogitAdjustment(_Rule):
 class Threshold(_Rule):
     """Threshold of one score, or of the scores of several labels: 1 strictly above it, else 0.
 
-    :class:`~imbtorch.ThresholdSweep` chooses thresholds on validation data and owns a rule that holds them,
-    ``sweep.rule``. A rule of your own keeps its threshold::
+    :class:`~imbtorch.ThresholdSweep` chooses thresholds on validation data; its own rule, ``sweep.rule``, changes after
+    each validation. A rule that you make keeps its threshold::
 
         self.rule = Threshold(0.3, logits=True)
         self.test_report.update(self.rule(logits), y)  # in test_step
 
-    It has no parameters and no buffers, so that nothing averages or casts the threshold; its state dict holds it.
+    The threshold is neither a parameter nor a buffer, so nothing averages it or casts it to half precision. It follows
+    the module to another device, and its state dict holds it.
 
     Args:
         threshold: probability in [0, 1] strictly above which 1 is predicted; for several labels one for each, ``[L]``.
-        logits: whether scores are logits; the threshold remains a probability.
+        logits: True if scores are logits; the threshold remains a probability.
 
     Attributes:
         threshold: probabilities, float64 ``[]``, or ``[L]`` for labels.
-        logits: whether scores are logits.
+        logits: True if scores are logits.
 
     Raises:
         ValueError: for thresholds outside [0, 1].
@@ -360,9 +367,10 @@ class Threshold(_Rule):
         return decided
 
     def take(self, source: Any) -> None:
-        """Take over thresholds of your choice, in place; a state dict that is saved afterwards holds them.
+        """Set the thresholds to the values in a sweep's result or in a point of its ``best``, in place.
 
-        The rule of a sweep keeps them until the sweep computes new counts.
+        A state dict that is saved afterwards holds them. The rule of a sweep keeps them until the sweep's ``compute``
+        is called with new samples.
 
         Args:
             source: result of a :class:`~imbtorch.ThresholdSweep`, or an operating point of its
@@ -479,7 +487,7 @@ def spread_like_probabilities(samples: int | Tensor, low: Tensor, high: Tensor) 
     Args:
         samples: number of scores, ``[]`` or ``[L]``.
         low: number of those below :data:`LOW`, ``[L]``.
-        high: whether some lie above .5, ``[L]``.
+        high: whether some are above 0.5, ``[L]``.
     """
     return (high & (low >= MANY * samples) & (samples >= ENOUGH)).any()
 

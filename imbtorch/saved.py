@@ -50,17 +50,17 @@ def report(
     rule: str | None = None,
     prior: Mapping[Any, float] | Sequence[float] | Tensor | None = None,
 ) -> ReportResult:
-    """Report saved predictions, as :class:`ImbalanceReport` reports those of a training.
+    """Report saved predictions, as :class:`ImbalanceReport` reports predictions in a training.
 
     Arguments are lists, NumPy arrays, torch tensors, or columns of pandas; a table of several columns is a mapping or a
-    DataFrame. Classes are strings, integers or booleans, in sorted order or that of ``class_names``.
+    DataFrame. Classes are strings, integers or booleans, in sorted order or the order of ``class_names``.
 
-    **Two classes.** Booleans, and 0 and 1, are the binary task, whose values are those of True and 1. Two other classes
+    **Two classes.** Booleans, and 0 and 1, are the binary task, with True or 1 as the positive class. Two other classes
     are reported like several ones unless ``positive`` names one of them; it is never guessed.
 
     **Scores.** Floating ``preds`` are scores, and the table then also has the area under the ROC curve (``auc``) and
     the average precision (``average_precision``), with several classes of each one against the rest and their mean.
-    They come from the bins of a :class:`ThresholdSweep`, which warns if they may be off by more than .002.
+    They come from the bins of a :class:`ThresholdSweep`, which warns if they may be off by more than 0.002.
 
     **The rule.** ``rule`` names the measure for which a decision rule is chosen on the same samples: with two classes
     or labels the threshold of a :class:`ThresholdSweep`, with several classes the tau of a

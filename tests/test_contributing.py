@@ -123,7 +123,9 @@ EDITS = {
     FORMULAS: lambda path: define(path, ast.FunctionDef, "kulczynski_similarity", FORMULA),
     CLASSES: lambda path: define(path, ast.ClassDef, "KulczynskiSimilarity", CLASS),
     ORACLES: lambda path: path.write_text(path.read_text(encoding="utf-8") + ORACLE, encoding="utf-8"),
-    CATALOGUE: lambda path: insert(path, last_row(path, "## Of each class, averaged (`per_class.py`)"), ROW),
+    CATALOGUE: lambda path: insert(
+        path, last_row(path, "## Per-class measures and their averages (`per_class.py`)"), ROW
+    ),
 }
 
 

@@ -19,14 +19,14 @@ class ConfusionFigures(Callback):
     """Figures of reports and sweeps, drawn after each validation and test and handed to the loggers.
 
     They show the results of each validation, in ``fit`` or ``validate``, and of each ``test``. TensorBoard, Weights &
-    Biases, MLflow and Comet take the figures; with the CSV logger they become PNGs in ``figures`` beside the log. A
-    warning names, once, a logger that takes none or raises. Drawing needs matplotlib. A figure is named by the
-    attribute of the report or sweep, followed by:
+    Biases, MLflow and Comet take the figures; with the CSV logger they become PNGs in ``figures`` next to the log.
+    One warning names a logger that takes no figures or raises an error. Drawing needs matplotlib. A figure is named by
+    the attribute of the report or sweep, followed by:
 
     - ``_confusion``: the confusion matrix of an :class:`~imbtorch.ImbalanceReport` (all groups together)
       and the recall of each class, with its interval if the report has one, as the ``plot`` of its result draws them.
       Labels and margins have no matrix.
-    - ``_groups``: each measure (of ``per_group``, or all) for each group of samples, beside its value for all groups.
+    - ``_groups``: each measure (of ``per_group``, or all) for each group of samples, with its value for all groups.
     - ``_class_groups``: each measure of class groups.
     - ``_curves``: the measure of a :class:`~imbtorch.ThresholdSweep` over its thresholds, the ROC curve and precision
       over recall, with the best threshold and 95% intervals, as the ``plot`` of its result draws them. With several
@@ -44,8 +44,9 @@ class ConfusionFigures(Callback):
             ``best_model_path``), after the training or when it is interrupted.
 
     Raises:
-        ValueError: for ``every_n_epochs`` below 1, or beside ``kept_only``; at the start of ``fit`` for ``kept_only``
-            without a checkpoint callback; at the end of validation for a report that the module does not have.
+        ValueError: for ``every_n_epochs`` below 1, or together with ``kept_only``; at the start of ``fit`` for
+            ``kept_only`` without a checkpoint callback; at the end of validation for a report that the module does not
+            have.
 
     Examples:
         Draw every fifth epoch of ``fit``, and each test::

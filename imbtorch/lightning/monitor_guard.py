@@ -480,7 +480,7 @@ class MonitorGuard(_Guard, Callback):
     - a monitored value without a known direction, such as dominance or a function of your own,
     - a value logged in place of the metric, with the monitors that therefore cannot be checked,
     - a monitor with the wrong mode of such a value under any name, if it equals in every epoch what one metric of the
-      module returned, at two different values; -1, 0, .5 and 1 do not count, since many measures have them at first,
+      module returned, at two different values; -1, 0, 0.5 and 1 do not count, since many measures have them at first,
     - a metric that adds to the counts of an earlier epoch or of another stage, because nothing resets it,
     - two metrics that are logged under one name, and one metric that is logged for several dataloaders,
     - the first validation of a fit that resumes in the middle of it, without the samples before,

@@ -62,9 +62,10 @@ class SelectionSummary(Callback):
     (``shuffle=False``); otherwise a warning tells that its predictions are left out, and its counts stay. All processes
     add up counts of the halves at the end of ``fit``; the callback communicates at no other time.
 
-    If the report has ``clusters=True``, halves and intervals consist of whole clusters: those of ``update(...,
-    cluster=ids)``, or each sample with its positions. Their ids are kept as well, 8 bytes for each sample. If a report
-    without clusters gets ids or several positions, a warning says that its samples are treated as independent.
+    If the report has ``clusters=True``, halves and intervals consist of whole clusters: the clusters of
+    ``update(..., cluster=ids)``, or each sample with its positions. Their ids are kept as well, 8 bytes for each
+    sample. If a report without clusters gets ids or several positions, a warning says that its samples are treated as
+    independent.
 
     **Resumed runs.** The history is part of checkpoints, so a resumed run has it from the beginning. Lightning saves
     the state of rank zero alone: after a run on several processes, or on another number of them, only the validations
@@ -72,7 +73,7 @@ class SelectionSummary(Callback):
 
     **Output.** Loggers get the table as ``<report>_selection_table`` (Weights & Biases as rows, with ``_notes`` apart)
     and, if matplotlib is installed, a picture of all measures over the epochs as ``<report>_selection``. A CSV logger
-    writes both beside its log, the picture in ``figures``. Loggers that take no text get neither. Validations within
+    writes both next to its log, the picture in ``figures``. Loggers that take no text get neither. Validations within
     one epoch are named by their step. To compare models without Lightning, see
     :func:`imbtorch.statistics.select_model`.
 
@@ -95,7 +96,7 @@ class SelectionSummary(Callback):
         ModuleNotFoundError: at the start of ``fit`` for ``out`` without matplotlib.
 
     Examples:
-        Attach it beside the checkpoint callback; :meth:`table` is also available after ``fit``::
+        Attach it together with the checkpoint callback; :meth:`table` is also available after ``fit``::
 
             best = TiesCheckpoint(monitor="val_iam", mode="max")
             summary = SelectionSummary(measures=["iam", "accuracy"], predictions=True)
@@ -462,7 +463,7 @@ class SelectionSummary(Callback):
         """Draw the measures over the epochs, what is selected, and the interval of the monitored measure as a band.
 
         Args:
-            ax: matplotlib axes to draw into; by default those of a new figure.
+            ax: matplotlib axes to draw into; by default the axes of a new figure.
 
         Returns:
             Figure (None if axes were given) and axes.

@@ -297,7 +297,7 @@ def bottom_line(counts: Counts) -> Tensor:
     Source: Mortaz (2020), section 3.5, for the choice by the lowest of several measures; that two of them are enough is
     our remark.
 
-    >>> bottom_line(torch.tensor([[0, 0, 1], [0, 1, 0], [2, 0, 0]]))  # the accuracy; CBA is .333
+    >>> bottom_line(torch.tensor([[0, 0, 1], [0, 1, 0], [2, 0, 0]]))  # the accuracy; CBA is 0.333
     tensor(0.2500, dtype=torch.float64)
     """
     tp, actual, predicted = margins(counts)

@@ -103,7 +103,7 @@ def f_score(counts: Counts, beta: float = 1.0, average: Average = "macro") -> Te
 
     The macro average is the mean of the F-scores of the classes (Mortaz 2020, eq. 6), as in other libraries. It is not
     the harmonic mean of macro precision and macro recall, which Theorem 3 of that paper uses: ``[[1, 1], [0, 1]]`` has
-    .75 as both macro means, but this F-score is .667. IAM <= CBA <= F-score still holds, because CBA averages the
+    0.75 as both macro means, but this F-score is 0.667. IAM <= CBA <= F-score still holds, because CBA averages the
     smaller of precision and recall.
 
     Args:
@@ -215,7 +215,7 @@ def class_balance_accuracy(counts: Counts, average: ClassAverage = "macro") -> T
 
     CBA never exceeds macro precision, macro recall, the macro F-score, or the harmonic mean of macro precision and
     macro recall. It never exceeds accuracy for two classes, but can for three: ``[[0, 0, 1], [0, 1, 0], [2, 0, 0]]``
-    has CBA .333 and accuracy .25. For any K, CBA <= 1 - (2/K)(1 - ACC), where K is the number of classes with targets
+    has CBA 0.333 and accuracy 0.25. For any K, CBA <= 1 - (2/K)(1 - ACC), where K is the number of classes with targets
     or predictions.
 
     In small classes CBA is biased low, by half as much as :func:`imbalance_accuracy`.
@@ -251,11 +251,11 @@ def imbalance_accuracy(counts: Counts, average: ClassAverage = "macro") -> Tenso
     - Theorem 4 of the paper (IAM <= accuracy) holds up to four classes and fails from five on: ``[[4, 2], [2, 5]]``
       beside three classes of one right sample each has IAM 79/105 and accuracy 12/16. The tight bound for any K is
       IAM <= 1 - (4/K)(1 - ACC), where K is the number of classes with targets or predictions.
-    - A negative IAM does not mean that most samples are wrong: ``[[95, 3], [2, 0]]`` has accuracy .95 and IAM -.031.
+    - A negative IAM does not mean that most samples are wrong: ``[[95, 3], [2, 0]]`` has accuracy 0.95 and IAM -0.031.
       Random guessing on K balanced classes scores 2/K - 1, not 0.
     - Absent classes take no part, so a validation set that lacks some classes can have a higher IAM.
     - IAM is biased low in small classes, because the larger of two noisy numbers is too large on average: with 20
-      samples a class and recalls of .7 by some .10, with 10 by .14, with 5 by .19 (thirty classes,
+      samples a class and recalls of 0.7 by some 0.10, with 10 by 0.14, with 5 by 0.19 (thirty classes,
       ``examples/coverage.md``). Compare it only on the same samples. :func:`imbtorch.statistics.posterior` has
       intervals that take the bias into account.
 

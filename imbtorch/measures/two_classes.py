@@ -119,8 +119,8 @@ def index_balanced_accuracy(
 
     .. math:: \mathrm{IBA}_\alpha(M) = (1 + \alpha D) \, M
 
-    The default is the paper's recommendation, alpha = .05 on the plain G-mean. imbalanced-learn's default is
-    alpha = .1 on the *squared* G-mean, and with its default average the dominance of binary data is 0, so that alpha
+    The default is the paper's recommendation, alpha = 0.05 on the plain G-mean. imbalanced-learn's default is
+    alpha = 0.1 on the *squared* G-mean, and with its default average the dominance of binary data is 0, so that alpha
     has no effect (``average="binary"`` weights as in the paper). PyCM's ``IBA`` is alpha = 1 on the squared G-mean.
 
     Args:
@@ -257,12 +257,12 @@ def likelihood_ratio(counts: Counts, positive: bool = True) -> Tensor:
 
 @catalogued("net_benefit", higher_is_better=True, binary_only=True, reads_threshold=True)
 def net_benefit(counts: Counts, threshold: float | Sequence[float] | Tensor) -> Tensor:
-    r"""Net benefit: right alarms per sample, minus false alarms at the price that the threshold implies.
+    r"""Net benefit: true alarms per sample minus false alarms, weighted by the cost that the threshold implies.
 
     .. math:: \frac{\mathrm{TP}}{n} - \frac{\mathrm{FP}}{n} \, \frac{t}{1 - t}
 
-    To act from probability t on means that one right alarm is worth (1 - t)/t false ones. The two baselines are never
-    to act, with net benefit 0, and always to act.
+    To act from probability t on means that one true alarm outweighs (1 - t)/t false alarms. The two baselines are to
+    act never, with net benefit 0, and to act always.
 
     Args:
         counts: ``[..., 2, 2]`` counts or rates, or :class:`~imbtorch.counts.Margins` of two classes.
@@ -270,7 +270,7 @@ def net_benefit(counts: Counts, threshold: float | Sequence[float] | Tensor) -> 
             or ``[L]``, one for each label of ``[..., L, 2, 2]``.
 
     Returns:
-        ``[...]`` in right alarms per sample, at most the share of positives; higher is better; nan where all
+        ``[...]`` in true alarms per sample, at most the share of positives; higher is better; nan where all
         counts are zero.
 
     Raises:

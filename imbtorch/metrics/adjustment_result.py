@@ -193,26 +193,26 @@ class LogitAdjustmentResult(Result):
         return self.taus, evaluated(measure, self._adjustments.total)
 
     def best(self, measure: Measured | None = None, *, at_least: Mapping[str, float] | None = None) -> AdjustmentPoint:
-        """Choose tau for a measure, within the floors you set.
+        """Choose tau for a measure, under the constraints you set.
 
-        The choice is the mean of the best taus of 100 resamples of the buckets, which is steadier than the single best
-        tau. With floors, it is moved to the nearest tau that keeps them on all samples; on new data a floor that is
-        just met may fail.
+        The buckets of samples are resampled 100 times, and the best taus of the resamples are averaged. This mean
+        varies less than the single best tau. With constraints, it is moved to the nearest tau that satisfies them on
+        all samples; a constraint that is just satisfied may fail on new data.
 
         Args:
             measure: name in the catalogue, function of margins, or ``functools.partial`` of one; by default the swept
                 measure.
-            at_least: name of a value -> least value, such as ``{"recall/fraud": 0.8, "accuracy": 0.9}``; adds to the
-                floors of the sweep, and ``{}`` removes them.
+            at_least: name of a value -> least value, such as ``{"recall/fraud": 0.8, "accuracy": 0.9}``. These
+                constraints add to the ones of the sweep; ``{}`` removes all constraints of the sweep.
 
         Returns:
             The point as :class:`~imbtorch.statistics.adjustments.AdjustmentPoint`, which
             :meth:`imbtorch.LogitAdjustment.take` accepts.
 
         Raises:
-            ValueError: if no tau keeps the floors (the error says what is reachable); for unknown measures, those
-                without a direction and those that need the matrix.
-            TypeError: for something that is not a measure, and for floors that are no mapping.
+            ValueError: if no tau satisfies the constraints (the error says what is reachable); for unknown measures,
+                measures without a direction and measures that need the matrix.
+            TypeError: for something that is not a measure, and for constraints that are no mapping.
         """
         settings = self._settings
         limits = {**settings.limits, **settings.checked_limits(at_least)} if at_least != {} else {}
@@ -243,27 +243,27 @@ class LogitAdjustmentResult(Result):
         )
 
     def gain(self, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
-        """Compute by how much the chosen tau improves the measure on new data, with a range.
+        """Estimate the gain of the chosen tau over tau = 0 on new samples, with an interval.
 
-        The value of the chosen tau looks better than it is, because tau was chosen on the same samples. For the
-        estimate each bucket of samples is counted at the tau that resamples without this bucket choose. The bounds are
-        those of resampled buckets at the chosen tau, and the same shifted to the estimate; the outermost are returned.
-        To each resample a pseudo-sample of each class is added, because the samples of a rare class may not show that
-        its decisions change. Positive is better, also for a measure of which lower is better. With floors, ``method``
-        of the interval says what the limited values are on held-out samples.
+        The value at the chosen tau looks better than it is, because tau was chosen on the same samples. For the
+        estimate, each bucket of samples is counted at the tau that resamples without this bucket choose. The bounds are
+        the outermost of two intervals: percentiles of resampled buckets at the chosen tau, and the same shifted to the
+        estimate. A pseudo-sample of each class is added to each resample, because the samples of a rare class may not
+        show that its decisions change. Positive is better, also for a measure of which lower is better. With
+        constraints, ``method`` of the interval gives the values of the constrained measures on held-out samples.
 
-        The bounds are a range, not an interval that keeps its level. In simulations (``examples/adjustments.md``: 2 to
-        56 classes, 60 to 5,000 samples, of the rarest class 17 or fewer) it covered the true gain of balanced accuracy,
-        macro F1 and IAM in .93 or more of the sets of each population. If no sample of the rarest classes is right at
-        either tau, ``method`` says so; in such sets the range covered the gain of balanced accuracy in .89 or more. The
+        The interval does not guarantee its level. In simulations (``examples/adjustments.md``: 2 to 56 classes, 60 to
+        5,000 samples, 17 or fewer of the rarest class) a 95% interval covered the true gain of balanced accuracy, macro
+        F1 and IAM in 0.93 or more of the sets of each population. If no sample of the rarest classes is right at either
+        tau, ``method`` says so; in such sets the interval covered the gain of balanced accuracy in 0.89 or more. The
         estimate was off by -2.8 to +1.5 points, the gain on the same samples by -1.4 to +3.4.
 
         Args:
-            level: level of the percentiles, in (0, 1).
+            level: nominal coverage of the interval, in (0, 1).
             generator: source of randomness, on the CPU; by default torch's.
 
         Raises:
-            ValueError: for a level outside (0, 1), and if no tau keeps the floors of the sweep.
+            ValueError: for a level outside (0, 1), and if no tau satisfies the constraints of the sweep.
         """
         check_level(level)
         check_generator(generator)
@@ -303,8 +303,8 @@ class LogitAdjustmentResult(Result):
     def table(self) -> Table:
         """Return the values of the plain rule, of tau = 1 and of the chosen tau: measures and recalls of class groups.
 
-        ``table["value"]["recall/few"]["plain"]`` is one of them. The last line is :meth:`gain` with its range, from a
-        fixed seed.
+        ``table["value"]["recall/few"]["plain"]`` is one of them. The last line is :meth:`gain` with its interval,
+        from a fixed seed.
         """
         adjustments, settings = self._adjustments, self._settings
         columns = {"plain": adjustments.plain}

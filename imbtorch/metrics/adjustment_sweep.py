@@ -63,52 +63,65 @@ class LogitAdjustmentSweep(DecidingSweep):
         self.log_dict(self.sweep)  # in on_validation_epoch_end: val_tau and val_value
         self.test.update(self.sweep.rule(logits), y)  # in test_step, also after ckpt_path="best"
 
+    Probabilities of scikit-learn work with the default ``logits=False``:
+    ``sweep.update(torch.from_numpy(model.predict_proba(X)), torch.from_numpy(y))`` if ``y`` are class indices.
+
     **The rule.** ``sweep.rule`` is a :class:`~imbtorch.LogitAdjustment`: a submodule that takes the same scores and
-    returns adjusted logits; ``sweep.rule.predict`` returns classes. Its ``tau`` is 0, the plain rule, until ``compute``
-    sets it from new counts; no counts and equal ones leave it alone. So do Lightning's sanity check, test and predict,
-    while ``trainer.validate`` on other data chooses anew. Elsewhere, count test data in another metric, not in this
-    sweep. A choice by hand, ``sweep.rule.take(sweep.best(...))``, lasts until new counts are computed, and loading a
-    checkpoint restores that of the file. For a lasting choice give the sweep ``at_least`` or ``taus``, or make a
-    :class:`~imbtorch.LogitAdjustment` of your own.
+    returns adjusted logits; ``sweep.rule.predict`` returns classes.
 
-    On 15 families of data with three to nine classes and a plain loss, adjustment raised the balanced accuracy of the
-    test set by 3.9 points (95% interval 1.3 to 6.5; without the four on which the rule was found 2.7, -.3 to 5.7), on
-    four with ten to 56 classes by 6.0 (1.6 to 10.4); accuracy and the Matthews correlation coefficient (MCC) changed by
-    less than a point, and IAM is inconclusive (``examples/decision_study``). It does not make the choice of the epoch
-    better. After training with class weights a negative ``tau`` can bring accuracy and MCC back.
+    - Its ``tau`` is 0, the plain rule, until ``compute`` is called. A later ``compute`` without new samples does not
+      change it.
+    - Lightning's sanity check, test and predict do not change it; ``trainer.validate`` chooses again. Outside
+      Lightning, do not update this sweep with test data; use another metric.
+    - ``sweep.rule.take(sweep.best(...))`` sets another ``tau``, until ``compute`` is called with new samples. To choose
+      under the same settings each time, give the sweep ``at_least`` or ``taus``. To keep a ``tau`` for good, make a
+      :class:`~imbtorch.LogitAdjustment` of your own.
+    - Loading a checkpoint restores the ``tau`` saved in it.
 
-    **The choice.** ``tau`` is the mean of the best values of 100 resamples of the samples, rounded to the grid. With
-    ``at_least`` it is moved to the nearest value that keeps the floors on all samples. Where none keeps them, the
-    lowest possible value of the measure is logged, with a warning that says what is reachable.
+    **The gain.** ``examples/decision_study`` compares the chosen ``tau`` with the plain rule after training with an
+    unweighted loss, in percentage points on test data with 95% intervals over units. A unit is a large data set or a
+    family of related small ones. With three to nine classes (15 units) balanced accuracy rose by 3.9 [1.3, 6.5];
+    without the four units used to develop the rule, by 2.7 [-0.3, 5.7]. With ten to 56 classes (4 units) it rose by 6.0
+    [1.6, 10.4]. Accuracy and the Matthews correlation coefficient (MCC) changed by less than a point; the result for
+    IAM is inconclusive. Adjustment does not make the choice of the epoch better. After training with class weights a
+    negative ``tau`` can restore accuracy and MCC.
+
+    **The choice.** The samples are resampled 100 times, in buckets of whole clusters. The best values of ``tau`` of the
+    resamples are averaged, and the mean is rounded to the grid of ``taus``. With ``at_least`` it is moved to the
+    nearest ``tau`` that satisfies the constraints on all samples. If none does, the worst possible value of the measure
+    is logged, with a warning that says what is reachable.
 
     **Two classes.** Adjusting the logits of two classes is the same as moving the threshold. Use
-    :class:`~imbtorch.ThresholdSweep`, which has finer steps, curves and promises.
+    :class:`~imbtorch.ThresholdSweep`, which has finer steps, curves, and guarantees for constraints.
 
     **Clusters.** The visits of a patient or the pixels of an image resemble each other. The choice of ``tau``,
-    :meth:`gain` and the table always resample and hold out whole clusters, without an argument: ``update(...,
-    cluster=ids)`` takes the id of each sample's cluster, and without ids each sample, with its positions, is a cluster.
+    :meth:`gain` and the table always resample and hold out whole clusters; this sweep has no argument ``clusters``.
+    ``update(..., cluster=ids)`` takes the id of each sample's cluster. Without ids each sample, with all its positions
+    (pixels or tokens), is a cluster.
 
     **Accuracy and memory.** Scores are shifted in float64 (float32 on devices without it); of tied classes the one with
-    the lowest index wins. Counts are exact, and one ``all_reduce`` sums them over processes. The state holds, for each
-    of 64 buckets of clusters and each ``tau``, twice the number of classes: 42 MB for 1,000 classes, .4 MB for 10. An
-    update takes as long as one argmax for each ``tau``.
+    the lowest index is predicted. Counts are exact. One communication step (``all_reduce``) sums them over processes.
+    The state holds 2 x K integers for each of 64 buckets of clusters and each ``tau``, with K the number of classes:
+    42 MB for 1,000 classes, 0.4 MB for 10. An update takes as long as one argmax for each ``tau``.
 
     Args:
-        measure: name in the catalogue such as ``"balanced_accuracy"``, function of :class:`~imbtorch.Margins`
-            ``[..., K]``, or ``functools.partial`` of one. Measures that need the whole matrix are refused.
+        measure: name in the catalogue such as ``"balanced_accuracy"``, ``functools.partial`` of a measure, or function
+            of :class:`~imbtorch.Margins`: for each class the number of correct predictions, of targets and of
+            predictions, each ``[..., K]``. A measure that needs the whole confusion matrix raises an error.
         prior: ``[K]`` number or share of the training samples of each class, in any unit; all must be positive. With
             ``class_names`` also a dict of class name -> number.
-        at_least: name of a value -> least value, such as ``{"accuracy": 0.9, "recall/fraud": 0.8}``; ``tau`` is chosen
-            within these floors. By default none.
-        taus: multiples to try; 0, the plain rule, is always among them. By default -2 to 3 in steps of .125.
-        class_names: names of the classes, for floors, tables and messages; by default their indices.
+        at_least: constraints as name of a value -> least value, such as ``{"accuracy": 0.9, "recall/fraud": 0.8}``;
+            ``tau`` is chosen among those that satisfy them. By default none.
+        taus: multiples to try; 0, the plain rule, is always among them. By default -2 to 3 in steps of 0.125.
+        class_names: names of the classes, for constraints, tables and messages; by default their indices.
         class_groups: dict that maps the name of a group to its classes, by name or index, such as
-            :func:`~imbtorch.shot_groups` makes; their mean recalls stand in table and picture.
-        higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it. A
-            measure without a direction is refused unless one is given.
+            :func:`~imbtorch.shot_groups` makes; the table and the picture show the mean recall of each group.
+        higher_is_better: direction; by default the attribute ``higher_is_better`` of the measure, or True if it has no
+            such attribute. A measure without a direction is refused unless one is given.
         prefix: text before each name, such as ``"val_"``.
         postfix: text after each name.
-        logits: whether scores are logits rather than probabilities, whose logarithms are then adjusted; never guessed.
+        logits: True if scores are logits. By default they are probabilities, and their logarithms are adjusted. The
+            sweep never guesses.
         ignore_index: target of the samples to leave out.
         on_invalid: ``"raise"``, or ``"warn"`` to skip invalid samples, such as probabilities that do not sum to 1, with
             a warning.
@@ -136,7 +149,7 @@ class LogitAdjustmentSweep(DecidingSweep):
     )
     at_least = Setting[dict[str, float]](
         lambda sweep: {name: limit.bound for name, limit in sweep._settings.limits.items()},
-        "Floors within which tau is chosen.",
+        "Constraints under which tau is chosen, as name of a value -> least value.",
     )
 
     def __init__(
@@ -284,8 +297,8 @@ class LogitAdjustmentSweep(DecidingSweep):
     def result(self) -> LogitAdjustmentResult:
         """Return the last computed result, with the rule, curves, table and plot; it can be pickled.
 
-        Never communicates. If samples were counted since, a single process computes it again; several processes keep it
-        until ``compute`` is called on all of them. After ``reset`` the last result stays.
+        Never communicates. If samples were added after the last ``compute``, a single process computes the result
+        again; several processes keep it until all of them call ``compute``. ``reset`` keeps the last result.
 
         Raises:
             RuntimeError: on several processes, if nothing was computed yet.
@@ -295,25 +308,26 @@ class LogitAdjustmentSweep(DecidingSweep):
     def best(self, measure: Measured | None = None, *, at_least: Mapping[str, float] | None = None) -> AdjustmentPoint:
         """Choose another tau from the last result.
 
-        :meth:`~imbtorch.metrics.adjustment_result.LogitAdjustmentResult.best` says more.
+        Details are in :meth:`~imbtorch.metrics.adjustment_result.LogitAdjustmentResult.best`.
 
         Args:
             measure: name in the catalogue, function of margins, or ``functools.partial`` of one; by default the swept
                 measure.
-            at_least: name of a value -> least value, such as ``{"recall/fraud": 0.8}``.
+            at_least: name of a value -> least value, such as ``{"recall/fraud": 0.8}``. These constraints add to the
+                ones of the sweep; ``{}`` removes all constraints of the sweep.
 
         Raises:
-            ValueError: if no tau keeps the floors; the error says what is reachable.
+            ValueError: if no tau satisfies the constraints; the error says what is reachable.
         """
         return self.result().best(measure, at_least=at_least)
 
     def gain(self, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
-        """Compute what the tau of the last result gains.
+        """Estimate the gain of the chosen tau over tau = 0 on new samples.
 
-        :meth:`~imbtorch.metrics.adjustment_result.LogitAdjustmentResult.gain` says more.
+        Details are in :meth:`~imbtorch.metrics.adjustment_result.LogitAdjustmentResult.gain`.
 
         Args:
-            level: level of the percentiles, in (0, 1).
+            level: nominal coverage of the interval, in (0, 1).
             generator: source of randomness, on the CPU; by default torch's.
         """
         return self.result().gain(level, generator)

@@ -211,23 +211,25 @@ class CountsMetric(SummedState):
 
         Args:
             preds: class indices ``[N, ...]`` or scores ``[N, C, ...]`` (multiclass); 0/1, probabilities or logits
-                ``[N, ...]``, or those of both classes ``[N, 2, ...]`` (binary); ``[N, L, ...]`` (multilabel).
+                ``[N, ...]``, or scores of both classes ``[N, 2, ...]`` (binary); ``[N, L, ...]`` (multilabel).
             target: class indices or 0/1, ``[N, ...]`` or ``[N, L, ...]``, of any integer or bool dtype.
-            group: index of the group of each sample, integers ``[N]``, or one index for the whole batch; needed if the
-                report was built with ``groups``.
-            weight: weight of each sample, ``[N]``, or of each target, finite and not negative; needs
-                ``weighted=True``. The default weight is 1.
-            cluster: id of the cluster of each sample, such as its patient, any integers ``[N]``, for intervals
-                (``clusters=True``); without clusters it is ignored. By default each sample, with all its labels and
-                positions, is a cluster of its own. :func:`imbtorch.cluster_ids` makes ids of names.
-            frequency: number of samples that each row stands for, any integers ``[N]``, such as the ``count(*)`` of a
-                database; counts then are those of all these samples, with intervals. The default is 1.
+            group: index of the group of each sample, integers ``[N]``, or one index for the whole batch. It is required
+                for reports that were built with ``groups``, and an error for all other metrics, also sweeps.
+            weight: weight of each sample, ``[N]``, or of each target, finite and not negative. It is an error unless
+                the metric was built with ``weighted=True``, which logit adjustment sweeps do not have. The default
+                weight is 1.
+            cluster: id of the cluster of each sample, such as its patient, any integers ``[N]``, for intervals. It is
+                ignored unless the metric has ``clusters=True``; logit adjustment sweeps always use it. By default each
+                sample, with all its labels and positions (pixels or tokens), is a cluster of its own.
+                :func:`imbtorch.cluster_ids` makes ids of names.
+            frequency: number of samples that each row represents, any integers ``[N]``, such as the ``count(*)`` of a
+                database. All these samples are counted, and intervals use their number. The default is 1.
 
         Raises:
-            ValueError: for mismatched shapes or devices, for groups or weights if the metric was built without them,
-                and for frequencies where weights, predictions or clusters of single samples are kept; on the CPU of a
-                single process also for values that cannot be counted (see ``on_invalid``). The counts then stay as they
-                were.
+            ValueError: for mismatched shapes or devices; for groups or weights if the metric was built without them;
+                for ``frequency`` with ``weighted=True``, with listeners (which keep predictions), or with clusters but
+                without ids. On the CPU of a single process also for values that cannot be counted (see
+                ``on_invalid``). The counts then stay as they were.
             TypeError: for anything but dense tensors, and for floating targets.
         """
         batch = self._read(self._counter, preds, target, group, weight, cluster, frequency)
@@ -575,10 +577,10 @@ class LocalCounts(TaskOptions, CountsMetric):
 
         Its arguments are the predicted classes, the targets and a mask of the samples that were counted: int64, int64
         and bool ``[n]``, on the device of the batch. The mask is False for samples of ``ignore_index``. With
-        ``clusters=True`` a fourth argument holds the ids of the clusters, int64 ``[n]``; without ``cluster=ids`` each
-        sample has an id of its own, or the argument is None if samples have one position and the metric no clusters.
-        The call does not wait for the device. If the metric follows another one in a compute group of a
-        ``MetricCollection``, the function is not called.
+        ``clusters=True`` a fourth argument holds the ids of the clusters, int64 ``[n]``. Without ``cluster=ids`` each
+        sample has an id of its own. The argument is None if there are no ids, the metric was built without clusters and
+        each sample has one position. The call does not wait for the device. If the metric follows another one in a
+        compute group of a ``MetricCollection``, the function is not called.
 
         >>> from imbtorch import ImbalanceAccuracy
         >>> metric, heard = ImbalanceAccuracy("binary"), []

@@ -525,11 +525,11 @@ class LikelihoodRatio(ConfusionMatrixMetric):
 
 
 class NetBenefit(ConfusionMatrixMetric):
-    """Net benefit at the metric's ``threshold``, which sets the predictions and the price of a false alarm.
+    """Net benefit at the metric's ``threshold``, which sets the predictions and the cost of a false alarm.
 
-    Formula: :func:`imbtorch.measures.net_benefit`. If labels have different thresholds, their prices differ too, and
-    ``average="micro"``, which sums counts before they are priced, is an error. A sweep over thresholds needs the same
-    price at all of them: ``ThresholdSweep(functools.partial(net_benefit, threshold=0.2))``.
+    Formula: :func:`imbtorch.measures.net_benefit`. If labels have different thresholds, their costs differ too, and
+    ``average="micro"``, which sums the counts of labels first, is an error. A sweep needs the same cost at all its
+    thresholds: ``ThresholdSweep(functools.partial(net_benefit, threshold=0.2))``.
 
     >>> metric = NetBenefit("binary", threshold=0.2)
     >>> metric(torch.tensor([0.1, 0.7, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))
@@ -547,7 +547,7 @@ class NetBenefit(ConfusionMatrixMetric):
             task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``.
             num_classes: number of classes; required for multiclass.
             average: average over classes, each against the rest, or over labels; not needed for two classes.
-            threshold: probability strictly above which 1 is predicted; it also sets the price of a false alarm.
+            threshold: probability strictly above which 1 is predicted; it also sets the cost of a false alarm.
             num_labels, logits, ignore_index, on_invalid, state, weighted, clusters: arguments of
                 :class:`ConfusionMatrixMetric`, which explains them.
             kwargs: arguments of :class:`torchmetrics.Metric`.

@@ -313,11 +313,11 @@ class ConfusionMatrixMetric(LocalCounts):
             method: :func:`imbtorch.statistics.posterior` or :func:`imbtorch.statistics.bootstrap` of independent
                 samples.
             draws: number of draws.
-            level: probability that the interval holds.
+            level: nominal coverage of the interval, in (0, 1).
             generator: source of randomness, on the CPU.
-            clusters: True to resample clusters, which needs a metric with ``clusters=True``; False to take all samples
-                for independent. By default clusters are resampled if the metric has them, except for values of single
-                labels (``average="none"``) while each of their samples is a cluster of its own.
+            clusters: True to resample clusters, which needs a metric with ``clusters=True``; False to treat all
+                samples as independent. By default clusters are resampled if the metric has them, except for values of
+                single labels (``average="none"``) while each of their samples is a cluster of its own.
 
         Returns:
             :class:`imbtorch.statistics.Interval` of the shape of ``compute()``.

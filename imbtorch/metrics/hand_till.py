@@ -86,7 +86,7 @@ class HandTill(SyncedMetric):
         ignore_index: target of the samples that are ignored.
         kwargs: arguments of :class:`torchmetrics.Metric`.
 
-    ``compute`` returns a value in [0, 1], .5 for uninformative scores; higher is better. A class without targets takes
+    ``compute`` returns a value in [0, 1], 0.5 for uninformative scores; higher is better. A class without targets takes
     no part; fewer than two classes with targets give nan and a warning. The value equals
     ``sklearn.metrics.roc_auc_score(multi_class="ovo", average="macro")``.
 

@@ -28,9 +28,9 @@ __all__ = ["open_result"]
 def open_result(path: str | PathLike[str]) -> ReportResult:
     """Open the result of a report that ``result.to_json(path)`` wrote.
 
-    Its values, intervals and table are those of the file, its counts give any other measure. Measures of the catalogue
-    are computed again where a method needs them, as in ``interval``. The code of your own functions is in no file:
-    their stored values open, and methods that would have to call them raise an error.
+    Its values, intervals and table are read from the file; any other measure is computed from its counts. Measures of
+    the catalogue are computed again where a method needs them, as in ``interval``. The code of your own functions is in
+    no file: their stored values open, and methods that would have to call them raise an error.
 
     The file holds counts and no rows. Two such files can therefore only be compared as independent samples, by
     :func:`imbtorch.statistics.compare`; a paired comparison of two models on the same samples needs their predictions.

@@ -69,7 +69,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         self.val.update(logits, y)  # in validation_step
         self.log_dict(self.val)  # in on_validation_epoch_end: val_iam, val_cba, ..., val_recall/cat, ...
 
-    Most programs need only the eight arguments that stand first below. :meth:`update` takes class indices or scores,
+    Most programs need only the first eight arguments below. :meth:`update` takes class indices or scores,
     like the single metrics. By default the report computes imbalance accuracy (``iam``), class balance accuracy
     (``cba``), ``accuracy``, ``balanced_accuracy``, ``precision``, ``recall``, ``f1``, the geometric mean of recalls
     (``gmean``) and the Matthews correlation coefficient (``mcc``); in the binary task also the index of balanced
@@ -86,31 +86,34 @@ class ImbalanceReport(SharedResult, LocalCounts):
         ImbalanceReport("binary", class_names=["ok", "fraud"], prevalence={"ok": 1000, "fraud": 1})
 
     Args:
-        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``; required.
+        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``; required (the default None raises an error that names
+            the choices).
         num_classes: number of classes; by default the length of ``class_names``.
         class_names: names of the classes (of the labels in the multilabel task), in the order of their indices; by
             default their indices.
         measures: measures over all classes, by default :meth:`default_measures`. Either a list of names in the
             catalogue (``imbtorch/measures/README.md``), such as ``["iam", "mcc"]``, or a dict of your name -> measure.
-            A measure is a name in the catalogue, a function of the counts, or a ``functools.partial`` of one. Names and
-            functions of this package mean the same: in the binary task the F-score is that of the positive class, and
-            ``functools.partial(f_score, average="macro")`` the mean of both. A function of your own takes counts
-            ``[K, K]`` and returns one value; with ``state="margins"`` it takes :class:`~imbtorch.counts.Margins`. In
-            the multilabel task it takes the ``[2, 2]`` counts of each label, and its values are averaged. Its direction
-            is its attribute ``higher_is_better``; without one it has none.
+            A measure is a name in the catalogue, a function of the counts, or a ``functools.partial`` of one. A name
+            and the function of this package give the same value: in the binary task ``"f1"`` and ``f_score`` are the F1
+            of the positive class, and ``functools.partial(f_score, average="macro")`` is the mean of both classes. A
+            function of your own takes counts ``[K, K]`` and returns one value; with ``state="margins"`` it takes
+            :class:`~imbtorch.counts.Margins` (correct predictions, targets and predictions of each class). In the
+            multilabel task it takes the ``[2, 2]`` counts of each label, and its values are averaged. Set its attribute
+            ``higher_is_better`` to True or False; without it the value has no direction.
         per_class: measures to report for each class as ``<measure>/<class>``, by default recall and precision of up to
             20 classes, and none of more. Either a list of names: precision, recall, specificity, f1, fowlkes_mallows,
-            iou, npv, cba, iam, or a measure of two classes such as dominance, computed for each class against the
-            rest. Or a dict of your name -> such a name, a function of this package or a ``functools.partial`` of one,
+            iou, npv, cba, iam, or a two-class measure such as dominance, computed for each class against the rest.
+            Or a dict of your name -> such a name, a function of this package or a ``functools.partial`` of one,
             or a function of your own that takes ``[K, K]`` and returns ``[K]`` (in the multilabel task it takes the
             ``[2, 2]`` of each label and returns one value).
         intervals: True to report ``<name>_low`` and ``<name>_high`` for all ``measures``, or a list of names such as
             ``["iam", "recall/fraud"]``; False by default. They are the bounds of the 95% posterior interval
             (:func:`imbtorch.statistics.posterior`), or with ``clusters`` of the cluster bootstrap
-            (:func:`imbtorch.statistics.bootstrap`), from 2,000 draws with a fixed seed, so all processes agree. Their
-            cost grows with K * K. They are nan, with a warning, for values that depend on classes without targets.
-            Minimum values (``average="min"``) have no intervals, and :meth:`forward` returns none for a batch.
-        logits: whether floating ``preds`` of the binary and multilabel tasks are logits rather than probabilities.
+            (:func:`imbtorch.statistics.bootstrap`), and are read like a confidence interval. They use 2,000 draws with
+            a fixed seed, so all processes agree. Their cost grows with K * K. They are nan, with a warning, for a value
+            that only a class without targets determines, such as the recall of that class. Minimum values
+            (``average="min"``) have no intervals, and :meth:`forward` returns no intervals for a batch.
+        logits: True if floating ``preds`` of the binary and multilabel tasks are logits, False if probabilities.
         prefix: text before each name, such as ``"val_"``.
 
     Further arguments:
@@ -127,32 +130,33 @@ class ImbalanceReport(SharedResult, LocalCounts):
             The report adds ``<measure>/<group>`` and ``<measure>_worst``, the worst value over the groups, for measures
             with a direction. A group that lacks targets of a class that occurs in others is left out of the worst
             value, with a warning; if all are left out, the worst value is nan. With ``intervals``, the values in
-            ``per_group`` have intervals, but the worst value has none, because an interval of a minimum rarely holds
+            ``per_group`` have intervals, but the worst value has none, because an interval of a minimum rarely covers
             it. The state takes memory for each group; the constructor warns from 100 MB on.
         per_group: measures to report for each group; by default all ``measures`` up to 20 groups, and none for more,
             where only the worst values are reported.
         clusters: True if samples belong to clusters, such as the visits of a patient or the pixels of an image, whose
-            samples resemble one another; by default True in the multilabel task, where a sample is a cluster of labels,
-            else False. Intervals then resample whole clusters; values of a single label do so from the first sample on
-            that has an id or several positions. ``update(..., cluster=ids)`` takes the id of each sample's cluster;
-            without ids each sample, with its labels and positions, is a cluster. The state keeps 64 buckets of
-            clusters, 64 times the memory for any number of them; the constructor warns from 100 MB on and refuses
-            more than 480 MB. Intervals with ids are equal on any number of processes and in any order of samples. Of
-            2,000 clusters or fewer they covered .92 and more in simulations (``examples/coverage.md``), except for IAM
-            of a hundred classes, whose small classes bias it: .97 if a cluster holds all classes, .70 if it holds few.
+            samples resemble each other. By default True in the multilabel task, where the labels of a sample are a
+            cluster, else False. Intervals then resample whole clusters. ``update(..., cluster=ids)`` takes the id of
+            each sample's cluster; without ids each sample, with all its labels and positions (pixels or tokens), is a
+            cluster. The interval of a single label treats samples as independent until a sample has an id or several
+            positions. The state keeps 64 buckets of clusters and takes 64 times the memory, however many clusters there
+            are; the constructor warns from 100 MB on and refuses more than 480 MB. Intervals with ids are equal on any
+            number of processes and in any order of samples. In simulations of up to 2,000 clusters
+            (``examples/coverage.md``) they covered the true value in 0.92 or more of the sets, except for IAM of a
+            hundred classes if each cluster holds few of the classes (0.70).
         prevalence: class shares of the population for which all values are computed, in any unit: one for each class,
-            or a dict of class names; in the multilabel task the share of positives of each label, in [0, 1]. By default
-            the values are those of the counted samples. A class that is the ``ignore_index`` has share 0 and can be
-            left out of the dict. The share of a class without targets goes to the other classes, with a warning.
-            Another warning names a class that has too few samples for this prevalence: one more error in it would
-            change a value by .1 more than it does without ``prevalence``.
+            or a dict of class name -> share; in the multilabel task the share of positives of each label, in [0, 1].
+            By default values are computed at the shares of the counted samples. A class that is the ``ignore_index``
+            has share 0 and can be left out of the dict. If a class has no targets, its share is distributed over the
+            other classes, with a warning. Another warning names a class with too few samples for this prevalence: one
+            more error in it would change a value by over 0.1 more than the same error does without ``prevalence``.
             Functions in ``measures`` then take rates, while :meth:`counts` and :meth:`plot` show the counts.
         threshold: probability strictly above which 1 is predicted, 0.5 by default; in the multilabel task also one for
             each label. See :class:`ConfusionMatrixMetric` for this argument and the next two.
         ignore_index: target of the samples to leave out.
         on_invalid: ``"raise"``, or ``"warn"`` to skip invalid samples with a warning.
-        state: ``"matrix"`` keeps K x K counts. ``"margins"`` keeps 3 x K, for many classes; intervals and measures that
-            read single cells then raise an error.
+        state: ``"matrix"`` keeps K x K counts. ``"margins"`` keeps 3 x K, for many classes. There are no intervals
+            then, and measures that need the whole matrix raise an error.
         weighted: whether :meth:`update` takes ``weight``, the weight of each sample.
         postfix: text after each name.
         kwargs: arguments of :class:`torchmetrics.Metric`.
@@ -172,7 +176,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         "_settings.class_names", "Names of classes or labels, in the order of their indices."
     )
     measures = Setting[tuple[str, ...]](
-        lambda report: tuple(report._settings.measures), "Keys of the measures of all classes."
+        lambda report: tuple(report._settings.measures), "Keys of the measures over all classes."
     )
     per_class = Setting[tuple[str, ...]](
         lambda report: tuple(report._settings.per_class), "Keys of the measures of each class."
@@ -399,7 +403,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         Args:
             name: measure of the report, or value of a class, class group or group of samples, such as
                 ``recall/fraud``, with or without prefix and postfix.
-            level: probability that the interval holds the value, in (0, 1).
+            level: nominal coverage of the interval, in (0, 1).
             generator: source of randomness, on the CPU; by default torch's.
             clusters: True to resample clusters, False to treat samples as independent; by default
                 :meth:`ReportResult.interval` decides.
@@ -431,8 +435,8 @@ class ImbalanceReport(SharedResult, LocalCounts):
     def result(self) -> ReportResult:
         """Return the last computed result, with table, plot and intervals; it can be pickled. Never communicates.
 
-        If samples were counted since, a single process computes it again; several processes keep it until ``compute``
-        is called on all of them. After ``reset`` the last result stays.
+        If samples were added after the last ``compute``, a single process computes the result again; several processes
+        keep it until all of them call ``compute``. ``reset`` keeps the last result.
 
         Raises:
             RuntimeError: on several processes, if nothing was computed yet.
@@ -457,8 +461,9 @@ class ImbalanceReport(SharedResult, LocalCounts):
         """Draw the last computed result as :meth:`ReportResult.plot` does; never communicates.
 
         Args:
-            val: a result of ``compute``, or a sequence of them: each value is then drawn over the epochs instead, with
-                dotted lines for always predicting the most common class of the last result.
+            val: by default the last result. A result of ``compute``, or a sequence of them, draws the values over the
+                epochs instead. Dotted lines then show the values of always predicting the most common class of the last
+                result.
             ax: matplotlib axes to draw into; by default a new figure.
 
         Returns:

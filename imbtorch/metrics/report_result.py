@@ -45,7 +45,7 @@ class ReportResult(Result):
     """Result of a report: its values and the counts behind them, with table, picture and intervals.
 
     :meth:`ImbalanceReport.result` returns it. ``result["iam"]`` is one value, :attr:`values` is a dict of all,
-    without prefix and postfix. A result never changes and never communicates. It can be pickled, beside a checkpoint
+    without prefix and postfix. A result never changes and never communicates. It can be pickled, next to a checkpoint
     for example, and read later without the report; functions among the measures must then be defined at the top level
     of a module.
 
@@ -154,7 +154,7 @@ class ReportResult(Result):
         Args:
             name: measure of the report, or value of a class, class group or group of samples, such as
                 ``recall/fraud``, without prefix and postfix.
-            level: probability that the interval holds the value, in (0, 1).
+            level: nominal coverage of the interval, in (0, 1).
             generator: source of randomness, on the CPU; by default torch's.
             clusters: True to resample clusters (:func:`imbtorch.statistics.bootstrap`), which needs a report with
                 ``clusters=True``; False to treat all samples as independent (:func:`imbtorch.statistics.posterior`). By
@@ -275,7 +275,7 @@ class ReportResult(Result):
         )
 
     def plot(self, ax: Any | None = None) -> tuple[Any, Any]:
-        """Draw the confusion matrix with the recall of each class beside its row.
+        """Draw the confusion matrix with the recall of each class next to its row.
 
         The multilabel task, and ``state="margins"``, which keeps no matrix, draw a bar for the recall of each label or
         class. If ``intervals`` names recalls of classes, such as ``recall/fraud``, error bars show them.

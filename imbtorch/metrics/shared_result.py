@@ -38,7 +38,8 @@ def _shown(prevalence: Tensor | None, task: str) -> tuple[float, ...] | None:
 
 PREVALENCE = Setting[tuple[float, ...] | None](
     lambda metric: _shown(metric._prevalence, metric.task),
-    "Class shares for which values are computed; for labels the shares of positives. None for those of the counts.",
+    "Class shares for which values are computed (multilabel: the share of positives of each label). None if values are "
+    "computed at the shares of the counted samples.",
 )
 """Attribute of the metrics that compute values at other class shares."""
 
@@ -214,8 +215,8 @@ class SharedResult(CountsMetric):
     def result(self) -> Result:
         """Return the last computed result; never communicates.
 
-        If samples were counted since, a single process computes it again; several processes keep it until ``compute``
-        is called on all of them. After ``reset`` the last result stays.
+        If samples were added after the last ``compute``, a single process computes the result again; several processes
+        keep it until all of them call ``compute``. ``reset`` keeps the last result.
 
         Raises:
             RuntimeError: on several processes, if nothing was computed yet.

@@ -49,7 +49,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         sweep = ThresholdSweep("f1")
         sweep.update(scores, y)  # for each batch of the validation set
         sweep.compute()  # {"threshold": ..., "value": ...}
-        print(sweep.best(at_least={"recall": 0.8}))  # best F1 with a recall of at least .8
+        print(sweep.best(at_least={"recall": 0.8}))  # best F1 with a recall of at least 0.8
         test.update(sweep.rule(test_scores), test_y)  # at the threshold of compute()
         print(sweep.table())  # threshold, value, and the value corrected for the choice of the threshold
         sweep.result().plot()  # F1 over the thresholds, ROC and precision-recall curves
@@ -61,44 +61,52 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         self.log_dict(self.sweep)  # in on_validation_epoch_end: val_threshold and val_value
         self.test.update(self.sweep.rule(scores), y)  # in test_step, also after ckpt_path="best"
 
-    **The rule.** ``sweep.rule`` is a :class:`~imbtorch.Threshold` (with labels one for each; None for multiclass): a
-    submodule that takes the same scores, those of class 1, and returns 0 and 1. It is .5 until ``compute`` sets it from
-    new counts; no counts and equal ones leave it alone. So do Lightning's sanity check, test and predict, while
-    ``trainer.validate`` on other data chooses anew. Elsewhere, count test data in another metric, not in this sweep. A
-    choice by hand, ``sweep.rule.take(sweep.best(...))``, lasts until new counts are computed, and loading a checkpoint
-    restores that of the file. For a lasting choice give the sweep ``at_least``, ``alerts`` or ``costs``, or make a
-    :class:`~imbtorch.Threshold` of your own.
+    **The rule.** ``sweep.rule`` is a :class:`~imbtorch.Threshold` (multilabel: with one threshold for each label;
+    multiclass: None). It is a submodule that takes the scores of class 1 and returns 0 and 1.
 
-    **The choice.** The threshold is the mean, in log-odds, of the best thresholds of 100 resamples of the samples,
-    rounded to the grid; of tied thresholds the one nearest .5 is the best of a resample. The resamples have a fixed
-    seed. On 52 families of tables this gained 2.1 points of IAM and .9 of macro F1 on the test set over the lowest of
-    the best thresholds (``examples/threshold_study``). Where few scores differ and the mean falls into a gap, the
-    nearest threshold that was the best of a resample is taken. Within limits, by costs, with weights and for more than
-    200 labels the threshold is the single best one: the lowest of tied ones within limits and by costs, otherwise the
-    one nearest .5. Without targets of both classes it is .5.
+    - Its threshold is 0.5 until ``compute`` is called. A later ``compute`` without new samples does not change it.
+    - Lightning's sanity check, test and predict do not change it; ``trainer.validate`` chooses again. Outside
+      Lightning, do not update this sweep with test data; use another metric.
+    - ``sweep.rule.take(sweep.best(...))`` sets another threshold, until ``compute`` is called with new samples. To
+      choose under the same constraints each time, give the sweep ``at_least``, ``alerts`` or ``costs``. To keep a
+      threshold for good, make a :class:`~imbtorch.Threshold` of your own.
+    - Loading a checkpoint restores the threshold saved in it.
 
-    **The logged value** is that of the samples at this threshold. It is too high, because the threshold was chosen on
-    the same samples; ``interval("value")`` corrects it, and :meth:`gain` says what the threshold gains over .5. With
-    fewer than ten positives the threshold itself rests on a few scores and changes from sample to sample; :meth:`table`
-    names such labels. Choose the threshold on validation data and measure on test data. A score strictly above the
-    threshold predicts 1, as in all metrics of this package (torchmetrics' binned curves take ``>=``).
+    **The choice.** The validation samples are resampled 100 times, with a fixed seed. Each resample has a best
+    threshold; if several tie, it is the one nearest 0.5. These thresholds are averaged on the log-odds scale. The mean
+    is rounded to the grid of candidate thresholds. On 52 families of tables this gained 2.1 points of imbalance
+    accuracy and 0.9 of macro F1 on the test set over the single best threshold, the lowest of tied ones
+    (``examples/threshold_study``). If few different scores occur, the mean can fall into a gap between them, where it
+    is clearly worse than the nearest of the resamples' best thresholds. That threshold is then used instead.
+
+    The single best threshold on all samples is used with constraints or ``costs`` (the lowest of tied thresholds), and
+    with weights or more than 200 labels (the tied threshold nearest 0.5). It is 0.5 if a class has no targets.
+
+    **The logged value** is computed on the validation samples at this threshold. It is too high, because the threshold
+    was chosen on the same samples. ``interval("value")`` corrects it, and :meth:`gain` estimates the gain over a
+    threshold of 0.5. With fewer than ten positives the threshold depends on a few scores, and other samples would give
+    another one; :meth:`table` names such labels. Choose the threshold on validation data and measure on test data. A
+    score strictly above the threshold predicts 1, as in all metrics of this package (torchmetrics' binned curves use
+    ``>=``).
 
     **Accuracy and memory.** The state is a histogram of the scores of each class between the thresholds. An update
-    takes time proportional to the batch, and one ``all_reduce`` sums the histograms of all processes. The 4,097 default
-    thresholds are the probabilities of logits from -100 to 100, so they are dense near 0 and 1, where scores of rare
-    events and of overconfident models crowd. For calibrated scores with prevalences from .5 to 1e-4, and for logits
-    divided or multiplied by four, AUC, average precision, best F1 and best G-mean differ from scikit-learn's exact
-    values by at most .002 (with 101 evenly spaced thresholds, AUC is off by .18 at a prevalence of .001). ``compute``
-    warns if a bin holds so many samples that the error may be larger. Pass logits with ``logits=True`` if you have
-    them: in float32 the probabilities of all logits from 17 on are 1. Half precision is converted to float32. The
-    default takes 64 kB for each label or class; fewer thresholds take less.
+    takes time proportional to the batch. One communication step (``all_reduce``) sums the histograms of all processes.
+    The 4,097 default thresholds are the probabilities of logits from -100 to 100. They are dense near 0 and 1, where
+    the scores of rare events and of overconfident models are. For calibrated scores with prevalences from 0.5 to 1e-4,
+    and for logits divided or multiplied by four, AUC, average precision, best F1 and best G-mean differ from
+    scikit-learn's exact values by at most 0.002 (with 101 evenly spaced thresholds, AUC is off by 0.18 at a prevalence
+    of 0.001). ``compute`` warns if a bin holds so many samples that the error may be larger. Pass logits with
+    ``logits=True`` if you have them: in float32 the probabilities of all logits from 17 on are 1. Half precision is
+    converted to float32. The default takes 64 kB for each label or class; fewer thresholds take less.
 
     **Clusters.** The visits of a patient or the pixels of an image resemble each other. With ``clusters=True`` the
-    choice of the threshold, :meth:`interval`, :meth:`gain`, tables and pictures resample and hold out whole clusters:
-    ``update(..., cluster=ids)`` takes the id of each sample's cluster, and without ids each sample, with its positions,
-    is a cluster. The state keeps 64 buckets of clusters: 4 MB for each label or class with the default thresholds, up
-    to 480 MB. :meth:`best` then refuses ``sure``, because promises need independent samples. Without ``clusters=True``
-    ids are ignored, and intervals, gains and promises of samples with ids or several positions warn.
+    choice of the threshold, :meth:`interval`, :meth:`gain`, tables and pictures resample and hold out whole clusters.
+    ``update(..., cluster=ids)`` takes the id of each sample's cluster. Without ids each sample, with all its positions
+    (pixels or tokens), is a cluster. The state keeps 64 buckets of clusters: 4 MB for each label or class with the
+    default thresholds, up to 480 MB. :meth:`best` then refuses ``sure=``, because its guarantee needs independent
+    samples. (A guarantee says that the constraints hold in the population; it is false in at most 1 - ``sure`` of
+    validation sets.) Without ``clusters=True`` ids are ignored. Asking for an interval, a gain or a guarantee then
+    gives a warning if samples had ids or several positions.
 
     **Further values.** ``also`` adds values of the ROC and precision-recall curves; :meth:`interval` knows them:
 
@@ -115,8 +123,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     Args:
         measure: name in the catalogue such as ``"f1"``, function of ``[..., 2, 2]`` counts, or ``functools.partial`` of
             one. Precision, recall and other measures of single classes are computed for the positive class, as in
-            reports of the binary task. Net benefit needs one price for all thresholds:
-            ``functools.partial(net_benefit, threshold=0.2)``.
+            reports of the binary task. Net benefit needs a fixed threshold probability, which sets the relative cost of
+            a false alarm: ``functools.partial(net_benefit, threshold=0.2)``.
         thresholds: number of thresholds, evenly spaced from 0 to 1, or a sorted tensor of thresholds in [0, 1]; by
             default the 4,097 described above. They are probabilities even with ``logits=True``; logits are compared
             with the logits of the thresholds.
@@ -127,24 +135,24 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         per_class: must be True for multiclass, to confirm that each class is swept against the rest.
         class_names: names of the labels or classes, which appear in the names of the values; by default their indices.
         also: names of further values, see above; by default none.
-        at_least: name of a measure -> least value, such as ``{"recall": 0.9}``: the threshold is the best one among
-            those that keep these floors. Precision at a recall of at least .9 is
-            ``ThresholdSweep("precision", at_least={"recall": 0.9})``. Where no threshold keeps them, the worst possible
-            value is logged (0 for precision; nan would stop Lightning's ``EarlyStopping``), with one warning that says
-            what is reachable. By default no floors.
-        alerts: greatest share of samples that may be predicted positive, such as .005; by default no budget.
-        costs: ``[[0, fp], [fn, 0]]``: within the limits the threshold with the lowest expected cost is chosen, and the
-            measure is logged there.
+        at_least: constraints as name of a measure -> least value, such as ``{"recall": 0.9}``: the threshold is the
+            best one among those that satisfy them. Precision at a recall of at least 0.9 is
+            ``ThresholdSweep("precision", at_least={"recall": 0.9})``. If no threshold satisfies them, the worst
+            possible value is logged (0 for precision; nan would stop Lightning's ``EarlyStopping``), with one warning
+            that says what is reachable. By default none.
+        alerts: greatest share of samples that may be predicted positive, such as 0.005; by default no constraint.
+        costs: ``[[0, fp], [fn, 0]]``: under the constraints the threshold with the lowest expected cost is chosen, and
+            the measure is logged there.
         prevalence: class shares of the population for which all values are computed, in any unit:
             ``[negatives, positives]`` such as ``[0.999, 0.001]``; one share for each class for multiclass; the share of
-            positives of each label, in [0, 1], for multilabel; or a dict of class name -> share. By default values are
-            those of the counted samples. Counts, ROC curve and AUC do not depend on it. For a class against the rest,
-            the other classes keep their proportions.
-        higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it. A
-            measure without a direction (dominance) is refused unless one is given.
+            positives of each label, in [0, 1], for multilabel; or a dict of class name -> share. By default values
+            are computed at the shares of the counted samples. Counts, ROC curve and AUC do not depend on it. For a
+            class against the rest, the other classes keep their proportions.
+        higher_is_better: direction; by default the attribute ``higher_is_better`` of the measure, or True if it has no
+            such attribute. A measure without a direction (dominance) is refused unless one is given.
         prefix: text before each name, such as ``"val_"``.
         postfix: text after each name.
-        logits: whether scores are logits (softmax over classes for multiclass, sigmoid otherwise) rather than
+        logits: True if scores are logits (softmax over classes for multiclass, sigmoid otherwise), False if they are
             probabilities; never guessed.
         ignore_index: target of the samples to leave out.
         on_invalid: ``"raise"``, or ``"warn"`` to skip invalid samples, such as scores outside [0, 1], with a warning.
@@ -155,7 +163,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
 
     Raises:
         ValueError: for thresholds outside [0, 1] or not sorted, arguments that do not fit the task, a measure without a
-            direction, and net benefit without a price.
+            direction, and net benefit without a ``threshold``.
         TypeError: for something that is not a measure.
 
     >>> from imbtorch import balanced_accuracy
@@ -171,7 +179,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     also = Setting[tuple[str, ...]]("_also", "Further values.")
     at_least = Setting[dict[str, float]](
         lambda sweep: {name: limit.bound for name, limit in sweep._settings.limits.items() if limit.least},
-        "Floors within which the threshold is chosen.",
+        "Constraints under which the threshold is chosen, as name of a measure -> least value.",
     )
     alerts = Setting[float | None](
         lambda sweep: next((limit.bound for limit in sweep._settings.limits.values() if not limit.least), None),
@@ -417,8 +425,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     def result(self) -> SweepResult:
         """Return the last computed result, with curves, intervals and plots; it can be pickled. Never communicates.
 
-        If samples were counted since, a single process computes it again; several processes keep it until ``compute``
-        is called on all of them. After ``reset`` the last result stays.
+        If samples were added after the last ``compute``, a single process computes the result again; several processes
+        keep it until all of them call ``compute``. ``reset`` keeps the last result.
 
         Raises:
             RuntimeError: on several processes, if nothing was computed yet.
@@ -430,7 +438,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
 
         Args:
             name: ``"threshold"``, ``"value"``, ``"auc"``, ``"average_precision"`` or ``"partial_auc"``, logged or not.
-            level: probability that the interval holds, in (0, 1).
+            level: nominal coverage of the interval, in (0, 1).
             generator: source of randomness, on the CPU; by default torch's.
         """
         return self.result().interval(name, level, generator)
@@ -444,32 +452,33 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         sure: float | None = None,
         generator: torch.Generator | None = None,
     ) -> OperatingPoint | dict[str, OperatingPoint]:
-        """Find the best threshold of the last result within limits; :meth:`SweepResult.best` says more on limits.
+        """Find the best threshold of the last result under constraints; details are in :meth:`SweepResult.best`.
 
         Args:
-            at_least: name of a measure -> least value, such as ``{"recall": 0.8}``; adds to the floors of the sweep,
-                and ``{}`` removes all its limits.
+            at_least: name of a measure -> least value, such as ``{"recall": 0.8}``. These constraints add to the ones
+                of the sweep; ``{}`` removes all constraints of the sweep.
             alerts: greatest share of samples that may be predicted positive.
-            costs: ``[[0, fp], [fn, 0]]``; within the limits the expected cost then decides, not the measure.
-            sure: level of a promise that all limits hold in the population, such as 0.9: only thresholds that pass
-                exact tests are then considered. The model must not have been chosen on the same samples. By default the
-                limits need to hold in the counts only.
+            costs: ``[[0, fp], [fn, 0]]``: the threshold with the lowest expected cost is then chosen, instead of the
+                best value of the measure.
+            sure: level of a guarantee that all constraints hold in the population, such as 0.9: only thresholds that
+                pass exact binomial tests are then considered. The model must not have been chosen on the same samples.
+                By default the constraints need to hold on the counted samples only.
             generator: source of randomness, on the CPU; by default torch's.
 
         Returns:
             :class:`~imbtorch.statistics.OperatingPoint`, or for several labels or classes a dict of their names.
 
         Raises:
-            ValueError: if no threshold keeps the limits or none can be promised; the error says what is achievable. For
-                ``sure`` with ``clusters=True``.
+            ValueError: if no threshold satisfies the constraints, or if none can be guaranteed to; the error says what
+                is achievable. Also for ``sure`` with ``clusters=True``.
         """
         return self.result().best(at_least, alerts=alerts, costs=costs, sure=sure, generator=generator)
 
     def gain(self, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
-        """Compute what the threshold of the last result gains over .5 on new data, with :meth:`SweepResult.gain`.
+        """Estimate the gain of the chosen threshold over 0.5 on new samples, with :meth:`SweepResult.gain`.
 
         Args:
-            level: level of the range, in (0, 1).
+            level: nominal coverage of the interval, in (0, 1).
             generator: source of randomness, on the CPU; by default torch's.
         """
         return self.result().gain(level, generator)
@@ -492,7 +501,7 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     def table(self) -> Table:
         """Return positives, best threshold, value and corrected value of the last result; never communicates.
 
-        :meth:`SweepResult.table` says more.
+        Details are in :meth:`SweepResult.table`.
         """
         return self.result().table()
 

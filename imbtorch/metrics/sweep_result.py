@@ -132,8 +132,8 @@ class SweepResult(Result):
     def precision_recall(self) -> tuple[Tensor, Tensor]:
         """Return recalls and precisions, each ``[B]`` or ``[L, B]``, from the highest threshold to the lowest.
 
-        The lowest threshold is below all scores. Precisions without positive predictions are nan. Precisions are those
-        at the ``prevalence``, if there is one.
+        The lowest threshold is below all scores. Precisions without positive predictions are nan. If there is a
+        ``prevalence``, precisions are computed for it.
         """
         return precision_recall_curve(self.rates())
 
@@ -144,15 +144,16 @@ class SweepResult(Result):
     def average_precision(self) -> Tensor:
         """Compute the mean precision at the score of each positive, ``[]`` or ``[L]``.
 
-        The definition is that of scikit-learn and torchmetrics. It is computed at the ``prevalence``, if there is one.
+        The definition is the same as in scikit-learn and torchmetrics. If there is a ``prevalence``, the value is
+        computed for it.
         """
         return average_precision(self.rates())
 
     def partial_auc(self) -> Tensor:
         """Compute the contribution of the point at each threshold to the AUC, ``[T]`` or ``[L, T]``.
 
-        It consists of two trapezoids, between the point and those at the next thresholds on both sides, which often
-        predict the same. In contrast, the reported value ``partial_auc`` uses the next points that differ, and
+        It consists of two trapezoids, between the point and the points at the next thresholds on both sides, which
+        often predict the same. In contrast, the reported value ``partial_auc`` uses the next points that differ, and
         :func:`imbtorch.statistics.partial_auc` takes neighbours of your choice. Source: Liu, Ghosh and Martin (2007),
         eq. 3.
         """
@@ -165,30 +166,31 @@ class SweepResult(Result):
 
         - ``"value"``: interval of the best value, corrected for the choice of the threshold on the same samples; the
           estimate is therefore lower than the logged value. Each tenth of the samples is counted at the threshold that
-          the other nine tenths choose; the bounds are the outermost of the :func:`~imbtorch.statistics.posterior` of
-          these counts and of those at the chosen threshold. In simulations (``examples/coverage.md``: F1, balanced
-          accuracy, MCC and IAM, 3 to 50 positives of 60 or 300 samples) the interval covered the true value in .94 or
-          more of the sets. With 10 positives and more the logged value was too high by .02 to .07, the estimate off by
-          -.02 to +.03; with 3 positives by .06 to .16 and by -.10 to +.05.
+          the other nine tenths choose. The bounds are the outermost of two posterior intervals
+          (:func:`~imbtorch.statistics.posterior`): of these counts and of the counts at the chosen threshold. In
+          simulations (``examples/coverage.md``: F1, balanced accuracy, MCC and IAM, 3 to 50 positives of 60 or 300
+          samples) the interval covered the true value in 0.94 or more of the sets. With 10 positives and more the
+          logged value was too high by 0.02 to 0.07, and the estimate was off by -0.02 to +0.03; with 3 positives by
+          0.06 to 0.16 and by -0.10 to +0.05.
         - ``"auc"``: method 5 of Newcombe (2006), widened if DeLong's variance is larger. It is too wide for an AUC
-          close to 1, three times or more at .998.
+          close to 1, three times or more at 0.998.
         - ``"average_precision"``: bounds of a proportion with the same variance as the average precision; not
           available with ``prevalence``.
-        - ``"threshold"`` and ``"partial_auc"`` (at the present threshold): percentiles over 400 resamples of the scores
-          of each class. They show how much other samples of this size would differ; the interval is not guaranteed to
-          hold the best threshold of the population.
+        - ``"threshold"`` and ``"partial_auc"`` (at the chosen threshold): percentiles over 400 resamples of the scores
+          of each class. They show how much the value varies between samples of this size; the interval is not
+          guaranteed to cover the best threshold of the population.
 
-        With ``clusters=True`` buckets of clusters take the place of samples. ``"value"`` counts each of ten groups of
-        buckets at the threshold that the others choose; its bounds are those of
-        :func:`~imbtorch.statistics.bootstrap` of these counts. ``"auc"`` and ``"average_precision"`` take the variance
-        of leaving out one bucket at a time, ``"threshold"`` and ``"partial_auc"`` resample buckets. In simulations of
-        10, 30 and 100 patients (``examples/coverage.md``) the intervals of F1, balanced accuracy, AUC and average
-        precision held the true value in .92 or more of the sets. Without clusters that of AUC did so in .36 to .78,
-        where the samples of a patient resemble each other.
+        With ``clusters=True`` buckets of clusters are held out and resampled instead of samples. ``"value"`` counts
+        each of ten groups of buckets at the threshold that the other groups choose; its bounds are a
+        :func:`~imbtorch.statistics.bootstrap` interval of these counts. ``"auc"`` and ``"average_precision"`` use the
+        variance of leaving out one bucket at a time; ``"threshold"`` and ``"partial_auc"`` resample buckets. In
+        simulations of 10, 30 and 100 patients (``examples/coverage.md``) the intervals of F1, balanced accuracy, AUC
+        and average precision covered the true value in 0.92 or more of the sets. Without clusters, if the samples of a
+        patient resemble each other, the interval of AUC covered it in 0.36 to 0.78.
 
         Args:
             name: ``"threshold"``, ``"value"``, ``"auc"``, ``"average_precision"`` or ``"partial_auc"``, logged or not.
-            level: probability that the interval holds, in (0, 1).
+            level: nominal coverage of the interval, in (0, 1).
             generator: source of randomness, on the CPU; by default torch's.
 
         Returns:
@@ -197,7 +199,7 @@ class SweepResult(Result):
 
         Raises:
             ValueError: for an unknown name, a level outside (0, 1), weighted counts, average precision with
-                ``prevalence``, if no label has targets of both classes, and if all samples lie in one bucket of
+                ``prevalence``, if no label has targets of both classes, and if all samples are in one bucket of
                 clusters.
         """
         remedy = (
@@ -337,19 +339,20 @@ class SweepResult(Result):
         return thresholds[torch.tensor(found)]
 
     def gain(self, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
-        """Compute by how much the chosen threshold improves the measure over a threshold of .5 on new data.
+        """Estimate the gain of the chosen threshold over a threshold of 0.5 on new samples, with an interval.
 
         The value at the chosen threshold looks better than it is, because it was chosen on the same samples. For the
         estimate, each tenth of the samples is counted at the threshold that the other nine tenths choose. The bounds
-        are those of the posterior of the gain, and the same shifted to the estimate; the outermost are returned. They
-        are a range, not an interval that keeps its level: in the simulations of :meth:`interval` a 95% range covered
-        the true gain in .91 or more of the sets. Positive is better, also for a measure of which lower is better.
-        Samples must be independent, or counted with ``clusters=True``: then groups of whole buckets are held out, and
-        buckets resampled, whose ranges held the true gain in .96 or more of the sets of patients. With limits,
-        ``method`` says what the limited values are on held-out samples.
+        are the outermost of two intervals: the posterior interval of the gain, and the same shifted to the estimate.
+        The interval does not guarantee its level: in the simulations of :meth:`interval` a 95% interval covered the
+        true gain in 0.91 or more of the sets. Positive is better, also for a measure of which lower is better.
+
+        Samples must be independent, or counted with ``clusters=True``. Then groups of whole buckets are held out and
+        buckets are resampled; in simulations of patients these intervals covered the true gain in 0.96 or more of the
+        sets. With constraints, ``method`` gives the values of the constrained measures on held-out samples.
 
         Args:
-            level: level of the range, in (0, 1).
+            level: nominal coverage of the interval, in (0, 1).
             generator: source of randomness, on the CPU; by default torch's.
 
         Returns:
@@ -358,7 +361,7 @@ class SweepResult(Result):
 
         Raises:
             ValueError: for a level outside (0, 1), weighted counts, if no label has targets of both classes, and if no
-                threshold keeps the limits.
+                threshold satisfies the constraints.
         """
         return self._interval_of_labels("the gain", self._gain, level, generator)
 
@@ -386,51 +389,56 @@ class SweepResult(Result):
         sure: float | None = None,
         generator: torch.Generator | None = None,
     ) -> OperatingPoint | dict[str, OperatingPoint]:
-        """Find the best threshold that keeps the limits you set.
+        """Find the best threshold that satisfies the constraints you set.
 
-        Limits add to those of the sweep, and a limit of the same name replaces its own; ``at_least={}`` removes all of
-        them, also ``alerts``. Without limits and costs it is the threshold of the sweep, the mean of the best ones of
-        resamples. Within limits or by costs it is the single best one, of tied ones the
-        lowest; predicting no positives at all is then a candidate, with a threshold of 1 if no other does so.
+        Constraints add to the ones of the sweep, and a constraint of the same name replaces the one of the sweep;
+        ``at_least={}`` removes all of them, also ``alerts``. Without constraints and costs it is the threshold of the
+        sweep, the mean of the resamples' best thresholds. With constraints or costs it is the single best threshold, of
+        tied ones the lowest. Predicting no positives at all is then a candidate, with a threshold of 1 if no other
+        threshold does so.
 
-        **Limits may fail on new data.** A limit that is just met on validation data holds in the population about half
-        of the time. In simulations with 10, 20 and 50 positives, the threshold with the best F1 among those with a
-        recall of .8 has that recall in the population in .59, .45 and .51 of the samples. ``holds`` of the result gives
-        the posterior probability of each limit, .56, .56 and .55 on average in these simulations. For limits other than
-        recall it ignores that the threshold was chosen, and is much too high if the limit is hard to reach.
+        **Constraints may fail on new data.** A constraint that is just satisfied on validation data holds in the
+        population about half of the time. In simulations with 10, 20 and 50 positives, the threshold with the best F1
+        among those with a recall of 0.8 has that recall in the population in 0.59, 0.45 and 0.51 of the sets.
+        ``holds`` of the result gives the posterior probability of each constraint, 0.56, 0.56 and 0.55 on average in
+        these simulations. For constraints other than recall it ignores that the threshold was chosen, and is much too
+        high if the constraint is hard to satisfy.
 
-        **Promises.** ``sure`` restricts the choice to thresholds for which all limits can be promised: in at most
-        1 - ``sure`` of all samples, limits are promised although one of them does not hold. This is not the probability
-        that a promise holds once it is made: if a limit cannot be reached, every promise of it is false. Samples must
-        be independent and drawn from the population in question, and neither the model nor its epoch may have been
-        chosen on them: with the best of 30 models, .24 of promises at ``sure=0.8`` were false in simulations. Each
-        label or class has its own promise. Promises rest on exact binomial tests and are available for:
+        **Guarantees.** ``sure`` restricts the choice to thresholds for which all constraints can be guaranteed: in at
+        most 1 - ``sure`` of validation sets, a guarantee is given although a constraint does not hold. This is not the
+        probability that a given guarantee is true: if a constraint cannot be satisfied in the population, every
+        guarantee of it is false. Samples must be independent and drawn from the population in question. Neither the
+        model nor its epoch may have been chosen on them: with the best of 30 models, 0.24 of guarantees at ``sure=0.8``
+        were false in simulations. Each label or class has its own guarantee. Guarantees use exact binomial tests and
+        are available for:
 
         - ``"recall"``, ``"specificity"`` and ``alerts``, which are monotone over the thresholds. Every threshold that
-          passes the test is promised.
+          passes the test is guaranteed.
         - ``"precision"``, ``"npv"``, ``"accuracy"``, ``"iou"`` and ``"f1"``. They are tested from several starting
-          thresholds onward until a test fails, so fewer thresholds are promised than could be. The guarantee is exact
+          thresholds onward until a test fails, so fewer thresholds are guaranteed than could be. The guarantee is exact
           for a precision that falls with the number of alerts, and otherwise checked by simulation.
 
-        Each of several limits is tested at the full level, because a false promise of all of them needs a false promise
-        of the one that fails. In simulations (``examples/coverage.md``: useless scores, easy, hard and unreachable
-        floors, several limits, alert budgets and costs) false promises occurred in 1 - ``sure`` of the samples or
-        fewer, within simulation error.
+        Each of several constraints is tested at the full level: a false guarantee of all of them includes a false
+        guarantee of the constraint that fails. In simulations (``examples/coverage.md``: useless scores; easy, hard and
+        unreachable least values; several constraints; alert budgets and costs) false guarantees occurred in 1 -
+        ``sure`` of the sets or fewer, within simulation error.
 
-        All values are those at the ``prevalence``, if there is one. Recall and specificity do not depend on it. A floor
-        of precision p at the odds o of the prevalence is promised as the floor p' at the odds o' of the samples with
-        p' / (1 - p') = p / (1 - p) o' / o, and likewise NPV; other limits cannot be promised for another population. In
-        simulations of eleven such limits, false promises at ``sure=0.9`` occurred in .09 of the samples or fewer.
+        If there is a ``prevalence``, all values are computed for it. Recall and specificity do not depend on it. A
+        least precision p at the odds o of the prevalence is guaranteed as the least precision p' at the odds o' of the
+        samples with p' / (1 - p') = p / (1 - p) o' / o, and likewise NPV; other constraints cannot be guaranteed for
+        another population. In simulations of eleven such constraints, false guarantees at ``sure=0.9`` occurred in 0.09
+        of the sets or fewer.
 
         Args:
-            at_least: name of a measure -> least value, such as ``{"recall": 0.8}``; by default the floors of the sweep.
-            alerts: greatest share of samples that may be predicted positive, in (0, 1], such as .005 for 50 in 10,000;
-                by default the budget of the sweep.
+            at_least: name of a measure -> least value, such as ``{"recall": 0.8}``; by default the constraints of the
+                sweep.
+            alerts: greatest share of samples that may be predicted positive, in (0, 1], such as 0.005 for 50 in 10,000;
+                by default the value of the sweep.
             costs: ``[[0, fp], [fn, 0]]``, cost of a sample of the row's class that is predicted as the column's class.
                 The threshold with the lowest expected cost is then chosen, instead of the best value of the measure.
-            sure: level of a promise that all limits hold in the population, in (0, 1): only thresholds that pass exact
-                tests are then considered. The model must not have been chosen on the same samples. By default
-                the limits need to hold in the counts only.
+            sure: level of a guarantee that all constraints hold in the population, in (0, 1): only thresholds that pass
+                exact binomial tests are then considered. The model must not have been chosen on the same samples. By
+                default the constraints need to hold on the counted samples only.
             generator: source of randomness, on the CPU; by default torch's.
 
         Returns:
@@ -438,10 +446,10 @@ class SweepResult(Result):
             warning names points that predict all samples positive, or none.
 
         Raises:
-            ValueError: if no threshold keeps the limits (the error says what is achievable) or none can be promised;
-                for limits out of range, an unknown measure or one of which lower is better; for ``sure`` with a measure
-                that cannot be promised, also at the ``prevalence``; for limits with weighted counts; and if only one
-                class has targets.
+            ValueError: if no threshold satisfies the constraints (the error says what is achievable) or none can be
+                guaranteed to; for constraints out of range, an unknown measure or one of which lower is better; for
+                ``sure`` with a measure that has no guarantee, also at the ``prevalence``; for constraints with weighted
+                counts; and if only one class has targets.
         """
         check_generator(generator)
         settings = self._settings.within(at_least, alerts, costs, sure)
@@ -567,9 +575,9 @@ class SweepResult(Result):
         """Return positives, best threshold and value of each label or class, and the value corrected for the choice.
 
         The corrected value is the estimate of ``interval("value")`` with its bounds, from a fixed seed. It takes some
-        .2 s a label, so with more than 20 labels or classes it is left out. It is nan for labels that have targets of
-        one class only, and for weighted counts. The row of the binary task is that of class 1. A note names labels and
-        classes with fewer than ten positives, whose thresholds rest on a few scores.
+        0.2 s a label, so with more than 20 labels or classes it is left out. It is nan for labels that have targets of
+        one class only, and for weighted counts. The binary task has one row, for class 1. A note names labels and
+        classes with fewer than ten positives: their thresholds depend on a few scores.
 
         >>> from imbtorch import ThresholdSweep
         >>> sweep = ThresholdSweep("f1", thresholds=11)
@@ -608,17 +616,18 @@ class SweepResult(Result):
     def plot(self, kind: Curve | None = None, ax: Any | None = None) -> Any:
         """Draw the measure over the thresholds, the ROC curve, and precision over recall.
 
-        The best threshold is marked in each curve, with its value; of several labels or classes the legend tells it.
-        Beyond ten of them, the ten with the fewest positives are drawn.
+        The best threshold is marked in each curve, with its value; with several labels or classes the value is in the
+        legend. Of more than ten labels or classes, the ten with the fewest positives are drawn.
 
         Legends and error bars show 95% intervals (:meth:`interval`): the corrected interval of the best value, for up
-        to five labels because it takes draws, AUC, and average precision. An interval that cannot be computed is left
-        out, such as those of weighted counts. The default thresholds are spaced evenly as logits, and so is their axis.
+        to five labels because it takes draws, AUC, and average precision. Intervals that cannot be computed are
+        left out, such as the intervals of weighted counts. The default thresholds are spaced evenly as logits, and so
+        is their axis.
 
         Args:
             kind: ``"value"``, ``"roc"``, ``"precision_recall"``, or ``"average_precision"``, which draws a bar for each
-                label beside random guessing. By default the first three side by side; of several labels or classes,
-                whose precisions cross, average precision in place of the third.
+                label and a line for random guessing. By default the first three side by side; with several
+                labels or classes, whose precisions cross, average precision replaces the third.
             ax: matplotlib axes for one of them, by default the measure over the thresholds; without axes a new figure
                 is made.
 

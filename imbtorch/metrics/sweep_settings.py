@@ -169,8 +169,8 @@ class SweepSettings:
     def _within_limits(self, histogram: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the same as :meth:`_best` within the limits.
 
-        Where no threshold keeps them, it is the threshold nearest to .5 and the worst possible value. Without targets
-        of both classes it is the threshold nearest to .5 and nan.
+        Where no threshold keeps them, it is the threshold nearest to 0.5 and the worst possible value. Without targets
+        of both classes it is the threshold nearest to 0.5 and nan.
         """
         found = []
         nearest = int(log_odds(self.thresholds).abs().argmin())

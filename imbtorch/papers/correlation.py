@@ -25,7 +25,7 @@ def perturbed_scores(
 ) -> tuple[Tensor, Tensor]:
     r"""Simulate scores of classifiers: a true ranking in which each probability is moved at random within a distance.
 
-    The true probabilities of the negatives rise evenly to .5, those of the positives from there to 1:
+    The true probabilities of the negatives rise evenly to 0.5, the ones of the positives from there to 1:
 
     .. math:: p_i = \frac{i}{2 n_-} \;(i \le n_-), \qquad p_{n_- + i} = \frac12 + \frac{i}{2 n_+} \;(i \le n_+)
 
@@ -85,7 +85,7 @@ def measure_correlations(
         {\sqrt{\sum_t (a_t - \bar a)^2 \sum_t (b_t - \bar b)^2}}
 
     The distortion ``eps`` is split between the two classes in steps of ``step``, from all on the negatives to all on
-    the positives (:func:`perturbed_scores`; scores above .5 are positive). For each share of positives and each split
+    the positives (:func:`perturbed_scores`; scores above 0.5 are positive). For each share of positives and each split
     there are ``draws`` classifiers: 130 for a share with the defaults, as in the paper. The paper does not state ``n``,
     and the sign of the correlation between the index of balanced accuracy (IBA) and accuracy depends on it: negative
     for 2000 samples, mostly positive for 200. The paper calls IBA the measure most correlated with the true positive

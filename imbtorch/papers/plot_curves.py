@@ -32,7 +32,7 @@ def plot_correlations(
     Args:
         correlations: result of :func:`~imbtorch.papers.measure_correlations`.
         measure: name of the measure to compare the others with.
-        ax: axes to draw into; by default those of a new figure.
+        ax: axes to draw into; by default the axes of a new figure.
         others: names of the measures to draw; by default all others. A measure has the same line in every picture of
             the same correlations; a nan leaves a gap in the line.
 
@@ -87,7 +87,7 @@ def plot_prevalence(
     Args:
         measures: name -> function of ``[..., 2, 2]`` counts.
         counts: ``[2, 2]`` counts or rates; class 1 is positive.
-        ax: axes to draw into; by default those of a new figure.
+        ax: axes to draw into; by default the axes of a new figure.
         span: least and greatest share of positives, within (0, 1); widened to include the share in the counts.
         steps: number of points of each line, at least 2, in equal ratios.
 
@@ -138,7 +138,7 @@ def plot_sensitivity(
     Args:
         measures: name -> function of ``[..., K, K]`` counts.
         support: ``[K]``, number of samples of each class.
-        ax: axes to draw into; by default those of a new figure.
+        ax: axes to draw into; by default the axes of a new figure.
         classes: misclassified classes; by default the rarest one.
         labels: K class names; by default 0 to K-1.
         until: largest misclassified share, in (0, 1].

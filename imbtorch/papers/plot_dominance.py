@@ -60,11 +60,11 @@ def plot_accuracy_dominance(
         points: result of :func:`~imbtorch.statistics.select_model` on two classes; name -> ``[2, 2]`` counts, such as
             ``SelectionSummary.history().counts`` of each epoch; ``[M, 2, 2]`` counts; or ``[M, 2]`` pairs of dominance
             in [-1, 1] and G-mean in [0, 1]. None draws the empty space.
-        ax: axes to draw into; by default those of a new figure.
+        ax: axes to draw into; by default the axes of a new figure.
         y: measure to draw instead of G-mean, with higher values better: a name of the catalogue, a function of the
             counts or a ``functools.partial`` of one, averaged as in reports of two classes. It needs counts. The area
             is then y (dominance + 3) / 2, which has no meaning where y is negative.
-        labels: M names; by default those of the selection or mapping, else 0 to M-1.
+        labels: M names; by default the names of the selection or mapping, else 0 to M-1.
         trapezium: area to hatch: ``"best"`` for the largest feasible one, the index of a model, or None.
         levels: areas at which lines of equal area are drawn, in (0, 1.5).
         front: draw steps through the models that no other model exceeds in both coordinates
@@ -124,7 +124,7 @@ def plot_dominance_curve(
     Args:
         models: name -> :class:`~imbtorch.ThresholdSweep`, its result, or ``[T, 2, 2]`` counts at each threshold; or
             one of these.
-        ax: axes to draw into; by default those of a new figure.
+        ax: axes to draw into; by default the axes of a new figure.
         marked: name -> index of the threshold to mark; for a single model, the index alone.
         levels: areas at which lines of equal area are drawn, in (0, 1.5).
 

@@ -32,7 +32,7 @@ def plot_skew_map(
     Args:
         ratios: ``[P + 1, N + 1]`` from :func:`~imbtorch.papers.skew_map`: rows true positives, columns true
             negatives.
-        ax: axes to draw into; by default those of a new figure.
+        ax: axes to draw into; by default the axes of a new figure.
         kind: ``"log"``: bright where a right positive is worth more, dark where a right negative is, with lines at the
             powers of two (dashed below 1); ``"linear"``: the same without the logarithm, as in the paper for macro
             precision, with a line at 1; ``"indicator"``: white where the ratio exceeds 1, dark elsewhere, with the

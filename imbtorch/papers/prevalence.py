@@ -37,7 +37,7 @@ def prevalence_curves(
 
     >>> from imbtorch import precision
     >>> curves = prevalence_curves({"PPV": lambda c: precision(c, "binary")}, torch.tensor([[9, 1], [0, 10]]), steps=2)
-    >>> curves.values["PPV"]  # .5 / (.5 + .05) of as many positives as negatives
+    >>> curves.values["PPV"]  # 0.5 / (0.5 + 0.05) of as many positives as negatives
     tensor([0.0010, 0.9091], dtype=torch.float64)
     """
     if check_square(counts).shape != (2, 2):

@@ -26,7 +26,7 @@ def plot_adjustments(
     Args:
         taus: ``[T]``, sorted.
         lines: name -> values ``[T]``; a nan leaves a gap in the line.
-        ax: axes to draw into; by default those of a new figure.
+        ax: axes to draw into; by default the axes of a new figure.
         chosen: tau to mark; by default none.
 
     Returns:

@@ -40,7 +40,7 @@ def plot_confusion_matrix(
 
     Args:
         counts: ``[K, K]``, rows true, columns predicted.
-        ax: axes to draw into; by default those of a new figure, with a size that follows the number of classes.
+        ax: axes to draw into; by default the axes of a new figure, with a size that follows the number of classes.
         labels: K class names; by default 0 to K-1. Names are cut to 30 letters; beyond 40 classes only some are
             written.
         normalize: whole that the rates are shares of: ``"true"`` class, ``"pred"`` (predicted class) or ``"all"``

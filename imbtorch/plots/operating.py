@@ -77,7 +77,7 @@ def plot_roc(
     Args:
         models: name -> :class:`~imbtorch.ThresholdSweep`, its result, or ``[T, 2, 2]`` counts at each threshold; or
             one of these.
-        ax: axes to draw into; by default those of a new figure.
+        ax: axes to draw into; by default the axes of a new figure.
         marked: name -> index of the threshold to mark; for a single model, the index alone.
         measure: function of ``[..., 2, 2]`` counts, equal at all points of one line; by default no lines are drawn.
         levels: values of the measure at its lines; by default those at the marked points, or nine even ones.
@@ -128,7 +128,7 @@ def plot_precision_recall(
 
     Args:
         models: see :func:`plot_roc`.
-        ax: axes to draw into; by default those of a new figure.
+        ax: axes to draw into; by default the axes of a new figure.
         measure: see :func:`plot_roc`.
         levels: see :func:`plot_roc`.
         marked: see :func:`plot_roc`.
@@ -180,7 +180,7 @@ def plot_best_thresholds(
     Args:
         kind: ROC curve, or precision over recall.
         counts: name of a label -> ``[T, 2, 2]`` counts or rates at each threshold; an empty name is not written.
-        ax: axes to draw into; by default those of a new figure.
+        ax: axes to draw into; by default the axes of a new figure.
         thresholds: ``[T]``, increasing.
         best: ``[L]``, the best threshold of each label.
         measure: name of the measure that is best there.
@@ -214,7 +214,7 @@ def plot_average_precisions(
 
     Args:
         counts: name of a label -> ``[T, 2, 2]`` counts or rates at each threshold.
-        ax: axes to draw into; by default those of a new figure.
+        ax: axes to draw into; by default the axes of a new figure.
         precisions: ``[L]``, average precision of each label with its interval; bounds are nan where there is none.
         item: label of the x axis.
 

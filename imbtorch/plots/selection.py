@@ -41,7 +41,7 @@ def plot_selection(
 
     Args:
         values: name of a measure -> ``[M]``, its value at each epoch; a nan leaves a gap in the line.
-        ax: axes to draw into; by default those of a new figure.
+        ax: axes to draw into; by default the axes of a new figure.
         selected: way of choosing -> index 0..M-1 of the epoch that it selects. A way with the name of a measure has the
             marker of its line, any other a black star.
         intervals: name of a measure -> interval with ``low`` and ``high`` of ``[M]``, drawn as a band behind its line.

@@ -53,7 +53,7 @@ def plot_sweep(
     Args:
         thresholds: ``[T]`` in [0, 1].
         values: ``[T]``, or ``[L, T]`` for several labels or classes; a nan leaves a gap in the line.
-        ax: axes to draw into; by default those of a new figure.
+        ax: axes to draw into; by default the axes of a new figure.
         best: ``[2]`` or ``[L, 2]``, the threshold to mark on each line and the value there; by default no mark.
         corrected: best values ``[]`` or ``[L]`` corrected for the choice of the threshold, with their intervals, which
             the legend shows; nan for none.

@@ -46,7 +46,7 @@ def plot_values(
     Args:
         val: ``[]``, ``[K]``, or a sequence of either; or values with their interval, drawn as error bars where the
             bounds are not nan.
-        ax: axes to draw into; by default those of a new figure.
+        ax: axes to draw into; by default the axes of a new figure.
         name: label of the y axis.
         value_range: least and greatest possible value, drawn as dashed lines; None for no line.
         item: kind of the K things that have a value each, such as ``"Class"``; label of the x axis of bars.

@@ -33,10 +33,10 @@ class AdjustmentPoint:
         value: value of the measure at ``tau``.
         plain: value of the measure without adjustment.
         counts: margins ``[K]`` at ``tau``.
-        kept: name of each floor -> value at ``tau``.
+        kept: name of each constrained value -> value at ``tau``.
         logits: whether the scores were logits; None if it is unknown.
-        gain: what ``tau`` gains over the plain rule, corrected for the choice, if its value here is worse; else None.
-            ``tau`` is a mean over resamples, which may gain on new data although its value here is lower.
+        gain: gain of ``tau`` over the plain rule, corrected for the choice, if ``value`` is worse than ``plain``; else
+            None. ``tau`` is a mean over resamples, which may gain on new data although its value here is lower.
     """
 
     tau: float

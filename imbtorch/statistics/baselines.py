@@ -20,12 +20,12 @@ def trivial(measure: Measured, counts: Counts) -> dict[str, Tensor]:
 
     ``"always k"`` predicts class k for all samples. ``"class shares"`` predicts at random, each class as often as it
     has targets, and ``"uniform"`` all classes equally often; their values are those of the expected counts
-    :math:`r_i r_j / n` and :math:`r_i / K`, with :math:`r_i` targets of class i among n. An accuracy of .99 is worth
-    nothing if always predicting the majority class has .99 as well: the accuracy paradox.
+    :math:`r_i r_j / n` and :math:`r_i / K`, with :math:`r_i` targets of class i among n. An accuracy of 0.99 is worth
+    nothing if always predicting the majority class has 0.99 as well: the accuracy paradox.
 
     Args:
         measure: name in the catalogue, averaged as in a report of these classes, or function of ``[..., K, K]`` with a
-            value ``[...]``; those of this package mean what their names mean.
+            value ``[...]``; functions of this package are averaged like their names.
         counts: ``[..., K, K]`` counts or rates; only the class totals are read. Or :class:`~imbtorch.Margins`, if the
             measure takes them, which saves much time with many classes.
 
@@ -89,9 +89,9 @@ def skill(
 
     Args:
         measure: name in the catalogue, averaged as in a report of these classes, or function of ``[..., K, K]`` with a
-            value ``[...]``; those of this package mean what their names mean.
+            value ``[...]``; functions of this package are averaged like their names.
         counts: ``[..., K, K]`` counts or rates, or :class:`~imbtorch.Margins` if the measure takes them.
-        higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it.
+        higher_is_better: direction; by default the measure's attribute ``higher_is_better``, or True if it has none.
         costs: ``[K, K]`` costs, for a measure of costs: the perfect classifier then predicts the cheapest class of each
             row. By default it predicts every sample's own class.
 
@@ -106,7 +106,7 @@ def skill(
 
     >>> from imbtorch import accuracy, balanced_accuracy
     >>> counts = torch.tensor([[985, 5], [7, 3]])
-    >>> skill(accuracy, counts)  # (.988 - .99) / (1 - .99)
+    >>> skill(accuracy, counts)  # (0.988 - 0.99) / (1 - 0.99)
     tensor(-0.2000, dtype=torch.float64)
     >>> skill(balanced_accuracy, counts)  # 985/990 + 3/10 - 1
     tensor(0.2949, dtype=torch.float64)
@@ -138,16 +138,16 @@ def beats_baseline(
     :func:`trivial` in that population.
 
     The probability is right for classifiers that differ clearly from the baseline, and too high for those that hardly
-    differ, because its prior takes all recalls for equally likely. Simulated (``examples/coverage.md``: 200 samples
-    with 10 to 100 rare ones): with recalls some .3 from .5, it says .91 to .95 by balanced accuracy where .89 to .95 is
-    true; with recalls some .02 from .5, .75 to .77 where .54 to .63 is true; by accuracy, with false alarms within a
-    tenth of the hits, .74 to .77 where .47 to .66 is true.
+    differ, because its prior treats all recalls as equally likely. Simulated (``examples/coverage.md``: 200 samples
+    with 10 to 100 rare ones): with recalls some 0.3 from 0.5, it says 0.91 to 0.95 by balanced accuracy where 0.89 to
+    0.95 is true; with recalls some 0.02 from 0.5, 0.75 to 0.77 where 0.54 to 0.63 is true; by accuracy, with false
+    alarms within a tenth of the hits, 0.74 to 0.77 where 0.47 to 0.66 is true.
 
     Args:
         measure: name in the catalogue, averaged as in a report of these classes, or function of ``[..., K, K]`` with a
-            value ``[...]``; those of this package mean what their names mean.
+            value ``[...]``; functions of this package are averaged like their names.
         counts: ``[..., K, K]`` counts, not rates. Many classes take long: K + 2 values for each draw.
-        higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it.
+        higher_is_better: direction; by default the measure's attribute ``higher_is_better``, or True if it has none.
         draws: number of draws.
         generator: source of randomness, on the CPU; by default torch's.
 

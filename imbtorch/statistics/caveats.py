@@ -26,8 +26,8 @@ def choice_caveats(
     - A class that has targets was predicted in no epoch.
     - A class has so few samples (at most 60) that its differences between epochs are within noise. All epochs predict
       the same samples, so two epochs are compared by the samples that one predicts right and the other wrong. Even if
-      all of these favour one epoch, six are needed for p < .05 in an exact sign test (McNemar's). A difference of fewer
-      than six samples of the class is noise, whatever the predictions are.
+      all of these favour one epoch, six are needed for p < 0.05 in an exact sign test (McNemar's). A difference of
+      fewer than six samples of the class is noise, whatever the predictions are.
 
     Args:
         counts: ``[M, K, K]`` counts of M epochs, or :class:`~imbtorch.Margins` of ``[M, K]``. For labels, the margins

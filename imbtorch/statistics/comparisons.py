@@ -100,17 +100,17 @@ def compare(
     two intervals of :func:`posterior` (MOVER), with all that widens them. What :func:`posterior` says of minima,
     weights, samples that resemble each other and classes without targets holds for differences as well.
 
-    Simulated (``examples/coverage.md``: 2 to 30 classes of 5 to 20 samples, recalls that differ by 0 to .6), the
-    interval covered the true difference in .90 to 1.0 of sets.
+    Simulated (``examples/coverage.md``: 2 to 30 classes of 5 to 20 samples, recalls that differ by 0 to 0.6), the
+    interval covered the true difference in 0.90 to 1.0 of sets.
 
     Args:
         measure: name in the catalogue, averaged as in a report, or function of counts, as in :func:`posterior`.
         counts_a: ``[..., K, K]`` counts of model a.
         counts_b: ``[..., K, K]`` counts of model b.
-        higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it.
+        higher_is_better: direction; by default the measure's attribute ``higher_is_better``, or True if it has none.
         prior: prior of both models, as in :func:`posterior`.
         draws: number of draws.
-        level: probability that the interval of the difference holds, in (0, 1).
+        level: nominal coverage of the interval of the difference, in (0, 1).
         generator: source of randomness, on the CPU; by default torch's.
         event_dims: number of event dimensions, as in :func:`posterior`.
         totals: ``"drawn"`` or ``"fixed"`` class totals, as in :func:`posterior`.
@@ -173,31 +173,32 @@ def paired_compare(
     :func:`imbtorch.statistics.posterior`, and the outermost bounds hold.
 
     **Nearly equal predictions.** For a gate that asks whether a change made a model worse, that prior is too cautious:
-    equal predictions of 20 rare samples leave .04 of balanced accuracy open. With ``prior="differing"`` a class has no
+    equal predictions of 20 rare samples leave 0.04 of balanced accuracy open. With ``prior="differing"`` a class has no
     more prior samples with one model right than differing predictions, if they were spread evenly over all samples, and
     two wrong models are wrong alike. The prior of equal predictions is then 0, and their difference exactly 0; where
     one prediction in twenty differs, classes of ten samples and more have the prior above.
 
     Simulated (``examples/coverage.md``: 2 to 30 classes, 5 to 200 samples of the rarest), the interval covered the
-    true difference in .92 to 1.0 of sets. For models whose recalls differ by some .1 the probability was right (said
-    .83 to .95, true .82 to .95). For models that hardly differ (.02) it was too high, .74 to .82 in place of .60 to
-    .78, because the prior takes all differences for equally likely.
+    true difference in 0.92 to 1.0 of sets. For models whose recalls differ by some 0.1 the probability was right (said
+    0.83 to 0.95, true 0.82 to 0.95). For models that hardly differ (0.02) it was too high (said 0.74 to
+    0.82, true 0.60 to 0.78), because the prior treats all differences as equally likely.
 
     **Clusters.** Samples that resemble each other, such as the visits of a patient, need ``cluster=ids``. The outcomes
     of a class then count as many samples as those of its clusters are worth: n_i is the smaller effective number of the
     samples that only a, and that only b, predicts right, each as for ``clusters=True`` in
     :func:`imbtorch.statistics.bootstrap`, and the number of clusters if there are none. Drawn class totals are those of
     clusters with random weights (Bayesian bootstrap). Simulated (``examples/coverage.md``: 10 to 100 clusters of 10 or
-    20 equal, correlated or independent samples), the interval covered the true difference in .91 to 1.0 of sets, and
-    without ids in .08 to .67 if samples were equal and models differed. With ten clusters it is wide, seven times as
+    20 equal, correlated or independent samples), the interval covered the true difference in 0.91 to 1.0 of sets, and
+    without ids in 0.08 to 0.67 if samples were equal and models differed. With ten clusters it is wide, seven times as
     wide as needed in the worst case, a class that two or three of them hold. The probability is then too high by up to
-    .23 (said .72, true .49).
+    0.23 (said 0.72, true 0.49).
 
     **Scores.** ``"auc"`` and ``"average_precision"`` compare the scores of two models for class 1, ``[N]`` each. The
-    interval of the AUC combines those of both areas with DeLong's correlation (MOVER); that of the average precision
-    holds percentiles over resamples of the samples of each class. Simulated (``examples/coverage.md``: normal scores, 5
-    to 100 positives), that of the AUC covered the true difference in .94 to 1.0 of sets and is far too wide for areas
-    near 1; that of the average precision in .92 to .98 with 20 positives and more, and in .86 to .92 with five.
+    interval for the AUC combines the intervals of both areas with DeLong's correlation (MOVER). The interval for the
+    average precision consists of percentiles over resamples of the samples of each class. Simulated
+    (``examples/coverage.md``: normal scores, 5 to 100 positives), the interval for the AUC covered the true difference
+    in 0.94 to 1.0 of sets and is far too wide for areas near 1. The interval for the average precision covered it in
+    0.92 to 0.98 with 20 positives and more, and in 0.86 to 0.92 with five.
 
     Args:
         measure: name in the catalogue, averaged as in a report (of two classes, recall is that of the positive class);
@@ -206,9 +207,9 @@ def paired_compare(
         preds_b: ``[N, ...]`` class indices predicted by model b, or ``[N]`` scores.
         target: ``[N, ...]`` class indices; ``[N]`` of 0 and 1 for scores.
         num_classes: number of classes K; left out for scores.
-        higher_is_better: direction; by default the measure's attribute ``higher_is_better``, True for one without it.
+        higher_is_better: direction; by default the measure's attribute ``higher_is_better``, or True if it has none.
         draws: number of draws.
-        level: probability that the interval of the difference holds, in (0, 1).
+        level: nominal coverage of the interval of the difference, in (0, 1).
         generator: source of randomness, on the CPU; by default torch's.
         totals: ``"drawn"`` or ``"fixed"`` class totals, as in :func:`imbtorch.statistics.posterior`.
         cluster: integers, the id of each sample's cluster; by default all samples are independent, and a warning says

@@ -419,7 +419,7 @@ def effective_samples(clusters: Tensor, event_dims: int) -> Tensor:
     For a beta-binomial distribution, n targets in clusters of sizes n_j are worth n^2 / sum_j n_j (1 + (n_j - 1) rho)
     independent ones. The correlation rho within clusters follows from the mean squares among and within clusters
     (analysis of variance). Few clusters with a recall near one tend to lack the bad ones, so the mean square among them
-    is replaced by its upper bound of probability .9. A class without errors or without hits has no mean squares; its
+    is replaced by its upper bound of probability 0.9. A class without errors or without hits has no mean squares; its
     rho is 1, so that it is worth the effective number of clusters, n^2 / sum_j n_j^2.
 
     Args:

@@ -59,7 +59,7 @@ class ChosenEpoch:
         identical: tied candidates with the same prediction for every sample; the choice among them is arbitrary.
         indistinguishable: numbers of the candidates whose difference from the best may be noise, the kept one included.
         shortfall: upper bound of the distance between the best candidate and the worst indistinguishable one, in units
-            of the measure, at the level of the interval.
+            of the measure, with the nominal coverage of the interval.
         sparse: classes with so few samples or hits that a value such as G-mean is not corrected.
         compared: candidates that were resampled: all, or only the best if there are too many classes to resample all.
         repeats: number of times that the samples were divided into halves.
@@ -191,11 +191,11 @@ def select_epoch(
     - its **value**, and the value **corrected** for being the best of many, with an interval;
     - its **stability**: the share of random halves of the samples that keep the same epoch;
     - the **indistinguishable** epochs, whose difference from the best one may be noise, and the **shortfall**, an upper
-      bound of how far below the best one they may lie.
+      bound of how far below the best one they may be.
 
     Print it to see all of them in one line. The following paragraphs explain how they are computed.
 
-    **Corrected value.** The best of many epochs looks better than it is: by .02 to .16 on average in the simulations
+    **Corrected value.** The best of many epochs looks better than it is: by 0.02 to 0.16 on average in the simulations
     below. For the correction, the samples are divided at random into two halves; the epoch that is best on one half is
     counted on the other, and vice versa. Let X be the mean counts over ``repeats`` such divisions. The corrected value
     is the measure of
@@ -203,39 +203,39 @@ def select_epoch(
     .. math:: C' = \tfrac1{10} C_{\text{kept}} + \tfrac9{10} X,
 
     and its interval is the :func:`posterior` of these counts, or with ``cluster`` their cluster bootstrap, extended to
-    the uncorrected value. If one of many epochs
-    is truly better than the others, halves often keep another, and the corrected value is too low, but the interval
-    holds: in .98 of the runs with one of 100 candidates better by .13 of balanced accuracy and 20 positives
-    (``examples/coverage.md``). Some measures are 0 if one class has a recall of 0, such as G-mean, the geometric mean
-    of recalls. For these no value is corrected if a class has fewer than ten samples, or less than one hit in C': a
-    recall of 0 by chance lowers them far below their value in the population, and it occurs more often in halves than
-    in all samples. Clusters count as the number of independent samples that they are worth (:func:`bootstrap`).
+    the uncorrected value. If one of many epochs is truly better than the others, halves often keep another epoch, and
+    the corrected value is too low, but the interval covers the true value: in 0.98 of the runs with one of 100
+    candidates better by 0.13 of balanced accuracy and 20 positives (``examples/coverage.md``). Some measures are 0 if
+    one class has a recall of 0, such as G-mean, the geometric mean of recalls. For these no value is corrected if a
+    class has fewer than ten samples, or less than one hit in C': a recall of 0 by chance lowers them far below their
+    value in the population, and it occurs more often in halves than in all samples. Clusters count as the number of
+    independent samples that they are worth (:func:`bootstrap`).
 
     **Indistinguishable epochs.** The test statistic of an epoch e is :math:`T_e = \max_j (v_j - v_e) / s_{je}`, with
     the values v of the epochs and the standard deviation s of the difference over the half-samples (at least a quarter
     of the median s). The epoch is worse than the best if T exceeds the ``level`` quantile of its centred distribution
     over the half-samples; the others, the best included, are indistinguishable. Indistinguishable does not mean equally
-    good: in the simulations below, 22 to 39 of 40 epochs are indistinguishable on average, and the worst of them lies
-    .03 to .23 below the best. The shortfall bounds this distance. For each of these epochs, take its difference from
+    good: in the simulations below, 22 to 39 of 40 epochs are indistinguishable on average, and the worst of them is
+    0.03 to 0.23 below the best. The shortfall bounds this distance. For each of these epochs, take its difference from
     the best value plus the ``level`` quantile of the deviations of this difference over the half-samples; the shortfall
     is the largest of these sums.
 
     **Accuracy in simulations** (``examples/choosing.py``: 40 correlated epochs that stay, learn, drift, overfit,
     jitter, swing or collapse; two, five and ten classes with 5 to 100 samples of the rarest; balanced accuracy, the
-    imbalance accuracy measure IAM, G-mean and macro F1). The error of the corrected value is at most .02 on average
-    over the scenarios, and .05 in the worst one. Its interval holds the true value in .94 of the runs or more on
-    average, and in .85 or more in each scenario. The epoch that is truly best is among the indistinguishable ones in
-    .94 or more on average, and in .78 in the worst scenario (balanced accuracy of two classes with 5 samples of the
-    rarer one). The shortfall holds in .97 or more on average, and in .88 in the worst scenario. G-mean is corrected
-    only where there are hits: with ten samples of a class and a recall of .1, it is too high by up to .1.
+    imbalance accuracy measure IAM, G-mean and macro F1). The error of the corrected value is at most 0.02 on average
+    over the scenarios, and 0.05 in the worst one. Its interval covers the true value in 0.94 of the runs or more on
+    average, and in 0.85 or more in each scenario. The epoch that is truly best is among the indistinguishable ones in
+    0.94 or more on average, and in 0.78 in the worst scenario (balanced accuracy of two classes with 5 samples of the
+    rarer one). The shortfall holds in 0.97 or more on average, and in 0.88 in the worst scenario. G-mean is corrected
+    only where there are hits: with ten samples of a class and a recall of 0.1, it is too high by up to 0.1.
 
     **Clusters.** Samples that resemble each other, such as the visits of a patient, need ``cluster=ids``: visits of one
     patient in both halves would let the one half know the other. Halves then consist of whole clusters, and the
     interval resamples 64 buckets of clusters, as in a report with ``clusters=True``; its bounds are nan if all clusters
     fall into one bucket. Simulated (``examples/coverage.md``: 30 epochs, 10 to 100 clusters of 10 or 20 equal or
-    correlated samples), the interval covered the true value in .91 to 1.0 of sets, except .87 for balanced accuracy of
-    50 clusters of one class each, with equal samples; without ids in .36 or fewer if samples were equal. The best epoch
-    was among the indistinguishable ones in .78 to 1.0, and the shortfall held in all.
+    correlated samples), the interval covered the true value in 0.91 to 1.0 of sets, except 0.87 for balanced accuracy
+    of 50 clusters of one class each, with equal samples; without ids in 0.36 or fewer if samples were equal. The best
+    epoch was among the indistinguishable ones in 0.78 to 1.0, and the shortfall held in all.
 
     **Several processes.** Each process passes its own samples, with their ``positions`` or clusters if there are any,
     and its own ``generator``; all other arguments are equal. With ``positions`` or ``cluster`` the generators of all
@@ -254,19 +254,20 @@ def select_epoch(
             ``[N]``; the result uses these names.
         target: ``[N]`` class indices.
         measure: name in the catalogue such as ``"f1"``, averaged as in a report of these classes, or function of
-            ``[..., K, K]`` counts that returns ``[...]``, such as :func:`imbtorch.balanced_accuracy`; those of this
-            package mean what their names mean. Or a dict of name -> measure; all measures then share the halves.
+            ``[..., K, K]`` counts that returns ``[...]``, such as :func:`imbtorch.balanced_accuracy`; functions of
+            this package are averaged like their names. Or a dict of name -> measure; all measures then share the
+            halves.
         num_classes: number of classes K; by default the largest index plus one. Required with ``sum_counts``.
         higher_is_better: direction, or name -> direction; by default the attribute ``higher_is_better`` of the measure,
-            True for one without it.
+            or True if it has none.
         ties: epoch to keep among those with the same value, ``"latest"`` (default) or ``"earliest"``, in all samples
             and in each half. Epochs that differ on all samples can still tie within a half, so the corrected value
             and the stability depend on this rule even if no epoch ties with the kept one.
         repeats: number of times that the samples are divided into halves, 100 by default and at least 2.
         draws: number of draws for the interval; by default 10,000 for up to 31 classes, fewer for more classes, but
             at least 100.
-        level: probability that the interval holds, that the truly best epoch is among the indistinguishable ones, and
-            that the shortfall holds; .95 by default.
+        level: nominal coverage of the interval, and nominal probability that the truly best epoch is among the
+            indistinguishable ones and that the shortfall is a true bound; 0.95 by default.
         generator: source of randomness, on the CPU; by default torch's.
         positions: ``[N]`` indices of this process's samples in the whole validation set, for several processes. The
             generators of all processes must then be in the same state; the result is the same to the last digit for any

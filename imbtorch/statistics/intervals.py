@@ -67,24 +67,29 @@ FASTER = "fewer draws=, measures or classes shorten it (2,000 draws move a bound
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its interval. :func:`posterior` and :func:`bootstrap` compute intervals.
+    """A value with its interval, which is read like a confidence interval.
 
-    Tensors have the shape of the value: the leading dimensions of the counts, followed by those of a measure with
-    several values, such as ``[K]`` for a value of each class.
+    :func:`posterior` computes Bayesian intervals: equal-tailed bounds of posterior draws, by default with a prior of
+    one sample for each class, which five rules widen. :func:`bootstrap` resamples test sets or clusters.
+
+    Tensors have the shape of the value: the leading dimensions of the counts, followed by the dimensions of a measure
+    with several values, such as ``[K]`` for a value of each class. ``interval.low.item()`` converts a single bound to a
+    float.
 
     Attributes:
         estimate: value of the counts themselves.
         low: lower bound.
         high: upper bound.
-        level: probability with which the interval is designed to hold; it may contain a larger share of the draws.
+        level: nominal coverage. Where the interval was widened, it contains a larger share of the draws.
         method: name of the method. For a posterior, the name says if the counts were not integers (sums of weights);
             they are then treated as if they were sample counts.
-        draws: ``[samples, ...]`` values of the draws if they were asked for, else None.
-        bias: by how much values of such test sets lie above the true value on average (below: negative), simulated by
-            :func:`posterior` for averages over three or more classes; else None. The bounds take it into account, the
-            estimate does not, because it is the value that reports log.
-        measure: name of the measure and its average, such as ``recall (binary)``, which texts name; empty for values of
-            reports and metrics.
+        draws: values of the draws, ``[draws, ...]``, if ``keep_draws=True`` was passed; else None.
+        bias: mean of the value over test sets of this size minus the true value (negative if the value is too low on
+            average). It is simulated for averages over three or more classes, except by a bootstrap without clusters;
+            else it is None. The bounds are widened by it. The estimate is not corrected, because it is the value that
+            reports log.
+        measure: name of the measure and its average, such as ``recall (binary)``, which begins the printed text; empty
+            for values of reports and metrics.
 
     >>> print(Interval(torch.tensor(0.8), torch.tensor(0.7), torch.tensor(0.9), 0.95, "posterior"))
     0.800 [0.700, 0.900] (95% posterior)
@@ -146,9 +151,9 @@ def posterior(
     equal-tailed bounds. The class totals decide which question the interval answers:
 
     - ``totals="drawn"``: the test set is a random sample of a population, so the totals are uncertain as well. They are
-      drawn from Dirichlet(totals + 1/2). Intervals of measures that read the totals get wider (precision, F-score, the
-      imbalance accuracy measure IAM, the Matthews correlation coefficient MCC), those of recall, balanced accuracy and
-      G-mean do not.
+      drawn from Dirichlet(totals + 1/2). Intervals of measures that use the totals get wider (precision, F-score, the
+      imbalance accuracy measure IAM, the Matthews correlation coefficient MCC); intervals of recall, balanced accuracy
+      and G-mean do not.
     - ``totals="fixed"``: the classes were sampled by quota, or the value at exactly these class shares is meant. Both
       are the same if rows are rescaled to other shares (:func:`imbtorch.at_prevalence`).
 
@@ -185,42 +190,42 @@ def posterior(
       takes :class:`~imbtorch.Margins`.
     - The interval always includes the estimate.
 
-    Means over classes leave out classes without targets, and so do their intervals. Do not read them as intervals over
+    Means over classes and their intervals leave out classes without targets. Do not read them as intervals over
     all classes: in simulations of sets that lack a class, intervals of balanced accuracy covered the value over all
     classes in a quarter of the sets or fewer. The bounds are nan for a value that depends only on a class without
     targets, such as its recall.
 
-    ``examples/coverage.py`` simulates the coverage of 95% intervals, beside other packages (``examples/coverage.md``:
-    two classes of 3 to 1000 samples; 3, 10, 50 classes of 1000 falling to 3; totals fixed and drawn; recalls .1 to
-    .999; errors spread and concentrated; long tails of up to a hundred classes). In the long tails the mean is .95 or
+    ``examples/coverage.py`` simulates the coverage of 95% intervals, also of other packages (``examples/coverage.md``:
+    two classes of 3 to 1000 samples; 3, 10, 50 classes of 1000 falling to 3; totals fixed and drawn; recalls 0.1 to
+    0.999; errors spread and concentrated; long tails of up to a hundred classes). In the long tails the mean is 0.95 or
     more for each measure. The lowest coverages are:
 
-    - balanced accuracy and G-mean of three classes, one of which has five samples: .87 and .88;
-    - balanced accuracy of fifty classes with a recall of .7: .88;
-    - IAM of a hundred classes, half of which have five samples and a recall of .7: .86;
-    - the recall of one of fifty classes: .86.
+    - balanced accuracy and G-mean of three classes, one of which has five samples: 0.87 and 0.88;
+    - balanced accuracy of fifty classes with a recall of 0.7: 0.88;
+    - IAM of a hundred classes, half of which have five samples and a recall of 0.7: 0.86;
+    - the recall of one of fifty classes: 0.86.
 
-    Intervals of G-mean of ten or more classes are too wide; they cover .95 to 1.
+    Intervals of G-mean of ten or more classes are too wide; they cover 0.95 to 1.
 
     These results do not apply to minima over classes or groups, to weighted counts, nor to samples that
     resemble each other (use :func:`bootstrap` with clusters). Labels of ``[..., L, 2, 2]`` (``event_dims=3``) are drawn
     independently of each other. If the same samples are hard for several labels, their mean is less certain than its
-    interval (coverage down to .59 in simulations of 20 labels); if many labels have few positives, the prior of each
-    moves the mean (.84 for 20 independent labels with five positives). Then count each sample as a cluster (.91 and
+    interval (coverage down to 0.59 in simulations of 20 labels); if many labels have few positives, the prior of each
+    moves the mean (0.84 for 20 independent labels with five positives). Then count each sample as a cluster (0.91 and
     more there); :func:`bootstrap` has an example.
 
     Args:
         measure: name in the catalogue, averaged as in a report: of two classes, recall is that of the positive class
             (``functools.partial(imbtorch.recall, average="macro")`` is the mean of both), and ``event_dims=3`` averages
             over labels. Or function of ``[..., K, K]`` with one value ``[...]``, or several values such as
-            ``[..., K]``, for each matrix; those of this package mean what their names mean. Or name -> measure, all of
-            the same draws. From 16 classes on, measures of
-            :mod:`imbtorch.measures` that take :class:`~imbtorch.Margins`, and callables whose attribute
-            ``needs_matrix`` is False, get margins, which is many times as fast.
+            ``[..., K]``, for each matrix; functions of this package are averaged like their names. Or name -> measure,
+            all of the same draws. From 16 classes on, measures of :mod:`imbtorch.measures` that take
+            :class:`~imbtorch.Margins`, and callables whose attribute ``needs_matrix`` is False, get margins, which is
+            many times as fast.
         counts: ``[..., K, K]`` counts, not rates; they need not be whole.
         prior: name of a prior, or pseudo-counts, as above.
         draws: number of draws.
-        level: probability that the interval holds, in (0, 1).
+        level: nominal coverage of the interval, in (0, 1).
         generator: source of randomness, on the CPU; by default torch's.
         keep_draws: keep the values of the draws.
         event_dims: number of last dimensions of the counts that one value is made of: 2 for a matrix, 3 for a measure
@@ -312,7 +317,7 @@ class _Measured:
             counts: counts of the posterior.
             at_mean: kind of measure -> mean draw.
             recalls: ``[samples, ..., K]`` recalls of the draws with the pooled prior, or None.
-            level: probability that the interval holds.
+            level: nominal coverage of the interval.
             keep_draws: whether the interval keeps the draws.
         """
         parts = {variant: torch.cat(some) for variant, some in self.drawn.items()}
@@ -509,15 +514,15 @@ def bootstrap(
 
     Averages over three or more classes that compare targets with predictions, such as IAM, are biased in small classes,
     as :func:`posterior` says. The bias is simulated for test sets of as many samples as the clusters are worth, and the
-    bounds of both intervals include those less the bias. Of a hundred classes intervals of IAM then cover .97 if a
-    cluster holds all classes, but .70 if it holds few.
+    bounds of both intervals include those less the bias. Intervals of IAM of a hundred classes then cover the true
+    value in 0.97 of the sets if each cluster holds all classes, but in 0.70 if it holds few.
 
     Stretched bounds end at the outermost value of all resamples and draws, and of predictions that are all right or all
     wrong. Clusters without samples take no part, and resamples without a class that a value needs are left out for it.
 
     ``examples/coverage.md`` has the coverage for 5 to 300 clusters, with rare classes, classes in two or three clusters
-    and recalls near one: .92 and more, except .84 for a recall of .97 in 15 clusters with a correlation of .5, and
-    .75 to .93 if recalls fall with the size of clusters of a Pareto distribution, whatever their number: large
+    and recalls near one: 0.92 and more, except 0.84 for a recall of 0.97 in 15 clusters with a correlation of 0.5, and
+    0.75 to 0.93 if recalls fall with the size of clusters of a Pareto distribution, whatever their number: large
     clusters that did not come have lower recalls. Therefore ``method`` names the largest cluster if it is more than
     thrice as large as the mean.
 
@@ -526,7 +531,7 @@ def bootstrap(
             :func:`posterior`.
         counts: ``[..., K, K]`` whole counts.
         draws: number of resamples.
-        level: probability with which the interval is designed to hold, in (0, 1).
+        level: nominal coverage of the interval, in (0, 1).
         stratified: keep the number of targets of each class.
         generator: source of randomness, on the CPU; by default torch's.
         keep_draws: keep the values of the resamples.

@@ -53,11 +53,11 @@ def select_model(
             measure is averaged; all of one shape. Values that a paper prints are given as name of a model -> name of a
             measure -> value. Then the value ``iam`` is IAM; without it, IAM is computed from the value ``cba``.
         measures: name -> measure: a name in the catalogue, averaged as in a report of these classes, or a function of
-            ``[..., K, K]`` counts with a value ``[...]``; those of this package mean what their names mean. By default
-            the five of the IAM paper: accuracy, CBA, macro recall, macro precision, macro F1, whose lowest is
+            ``[..., K, K]`` counts with a value ``[...]``; functions of this package are averaged like their names. By
+            default the five of the IAM paper: accuracy, CBA, macro recall, macro precision, macro F1, whose lowest is
             :func:`imbtorch.bottom_line`.
         higher_is_better: name of a measure -> direction; by default the attribute ``higher_is_better`` of the measure,
-            True for one without it. Printed values have the direction of the measure of the catalogue that they are
+            or True if it has none. Printed values have the direction of the measure of the catalogue that they are
             named after, in any case (``"MCC"``); other names must be given one. A measure of which lower is better is
             left out of max-min and is never the lowest of a model.
         ties: ``"latest"`` or ``"earliest"``, the tied candidate that is named first. If the candidates are epochs in

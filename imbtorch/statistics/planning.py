@@ -36,8 +36,8 @@ def samples_needed(
 
     Random test sets of a classifier with these rates are drawn, with class totals that vary as ``prevalence`` says.
     The result is the number at which the share ``assurance`` of test sets has a :func:`posterior` interval that is
-    narrow enough; a test set that lacks a class does not count as one. With other test sets that share is within .05 of
-    ``assurance`` in simulations: a percent more samples narrows intervals by half a percent.
+    narrow enough; a test set that lacks a class does not count as one. With other test sets that share is within 0.05
+    of ``assurance`` in simulations: a percent more samples narrows intervals by half a percent.
 
     Args:
         measure: function of ``[..., K, K]`` with a value ``[...]``.
@@ -46,7 +46,7 @@ def samples_needed(
         prevalence: ``[K]`` shares of the classes, normalised to sum to 1. A class of prior 0 is left out.
         width: distance of the interval's bounds, in units of the measure.
         assurance: probability that the interval of a test set of that size is so narrow, in (0, 1).
-        level: probability that the interval holds, in (0, 1).
+        level: nominal coverage of the interval, in (0, 1).
         test_sets: number of test sets drawn for each size that is tried.
         draws: number of draws of each posterior.
         seed: seed of the randomness, the same for each size that is tried.
@@ -62,7 +62,7 @@ def samples_needed(
 
     >>> from imbtorch import balanced_accuracy
     >>> rates, prevalence = torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0.95, 0.05])
-    >>> 60 < samples_needed(balanced_accuracy, rates, prevalence, 0.1) < 90  # 1.96² * .8 * .2 / .1² = 61.5, and a few
+    >>> 60 < samples_needed(balanced_accuracy, rates, prevalence, 0.1) < 90  # 1.96² * 0.8 * 0.2 / 0.1² = 61.5
     True
     """
     _check(width, assurance)

@@ -108,9 +108,9 @@ def over_runs(
     cancels out.
 
     Simulated (``examples/coverage.md``: 3, 5 and 10 seeds; 20 rare samples, or ten long-tailed classes), 95% intervals
-    of the mean covered balanced accuracy in .92 to 1.0 of the sets, macro F1 in .90 to .99, and IAM in .87 to .99,
-    least with ten seeds. Those of the difference of two equally good models covered 0 in .88 to 1.0 (balanced accuracy
-    .90 and more), least with ten seeds.
+    of the mean covered balanced accuracy in 0.92 to 1.0 of the sets, macro F1 in 0.90 to 0.99, and IAM in 0.87 to 0.99,
+    least with ten seeds. Those of the difference of two equally good models covered 0 in 0.88 to 1.0 (balanced accuracy
+    0.90 and more), least with ten seeds.
 
     Args:
         runs: name of a model -> ``[N]`` class indices predicted by each of its seeds. Models may differ in the number
@@ -121,7 +121,7 @@ def over_runs(
         cluster: ``[N]`` id of the cluster of each sample, such as its patient; whole clusters are then drawn. By
             default samples are independent.
         draws: number of draws.
-        level: probability that an interval holds, in (0, 1).
+        level: nominal coverage of the intervals, in (0, 1).
         generator: source of randomness, on the CPU; by default torch's.
 
     Returns:

@@ -218,13 +218,13 @@ def area_interval(histogram: Tensor, level: float = 0.95, *, clusters: bool = Fa
     Student's t of the smaller class is larger (scores of positives scatter more than those of negatives), the variance
     is scaled up to it.
 
-    Simulated (``examples/coverage.md``), 95% intervals covered the true value in .93 or more of samples. Close to 1
-    they are too wide: at an area of .998, 1.4 to 3 times as wide as the central 95% of the estimates with 100 or 200
-    positives, 6 to 38 times with ten among 10,000. There DeLong's intervals cover the value in .20 to .83. If some
+    Simulated (``examples/coverage.md``), 95% intervals covered the true value in 0.93 or more of samples. Close to 1
+    they are too wide: at an area of 0.998, 1.4 to 3 times as wide as the central 95% of the estimates with 100 or 200
+    positives, 6 to 38 times with ten among 10,000. There DeLong's intervals cover the value in 0.20 to 0.83. If some
     positives of the population rank below all negatives, intervals of samples without such positives are too high: with
-    5 to 20 positives, a tenth or a fifth of them of this kind, intervals covered .84 to .99. P positives that all rank
-    high do not exclude that 3 / P of positives rank last; ``method`` says so if no positive ranks in the lower half of
-    the negatives and such positives would take the area out of the interval.
+    5 to 20 positives, a tenth or a fifth of them of this kind, intervals covered 0.84 to 0.99. P positives that all
+    rank high do not exclude that 3 / P of positives rank last; ``method`` says so if no positive ranks in the lower
+    half of the negatives and such positives would take the area out of the interval.
 
     With clusters, the variance is at least the jackknife's, which leaves out one cluster at a time, with its degrees of
     freedom (:func:`imbtorch.statistics.bootstrap` has the formula). The sizes of the classes are divided by the ratio
@@ -233,7 +233,7 @@ def area_interval(histogram: Tensor, level: float = 0.95, *, clusters: bool = Fa
 
     Args:
         histogram: ``[..., 2, B]`` whole counts.
-        level: probability that the interval holds, in (0, 1).
+        level: nominal coverage of the interval, in (0, 1).
         clusters: True if the histogram is ``[M, 2, B]`` of M clusters, two or more, which hold samples.
 
     Source: Newcombe (2006), Confidence intervals for an effect size measure based on the Mann-Whitney statistic, part
@@ -305,22 +305,22 @@ def average_precision_interval(histogram: Tensor, level: float = 0.95, *, cluste
     Average precision is treated as a proportion, with the sample size that gives it the same variance: the bounds are
     Wilson's, with Student's t. That variance is the infinitesimal jackknife's, from the influence of each positive,
     each negative and their numbers. Close to 1 the variance is too small; the sample size is at most the number of
-    positives over the average precision. With few positives average precision is too high (.23 in place of .18 for ten
-    among 10,000, at an AUC of .96). So the lower bound starts from the mean of precisions that leave out the positive
-    at whose score each is read. A few positives may score above all negatives without having come yet, so the upper
-    bound takes one more positive to be perfect.
+    positives over the average precision. With few positives average precision is too high (0.23 in place of 0.18 for
+    ten among 10,000, at an AUC of 0.96). So the lower bound starts from the mean of precisions that leave out the
+    positive at whose score each is read. A few positives may score above all negatives without having come yet, so the
+    upper bound takes one more positive to be perfect.
 
     Simulated (``examples/coverage.md``: 5 to 200 positives, one sample in two to one in a thousand, also with a tenth
-    or a fifth of positives above all negatives), 95% intervals covered the true value in .93 or more of samples.
-    They were .9 to 2 times as wide as the central 95% of the estimates, and wider for average precisions above .9 and
-    of ten positives in 10,000 that rank low (9 times, for .002), since one perfect positive would be worth .09.
+    or a fifth of positives above all negatives), 95% intervals covered the true value in 0.93 or more of samples.
+    They were 0.9 to 2 times as wide as the central 95% of the estimates, and wider for average precisions above 0.9 and
+    of ten positives in 10,000 that rank low (9 times, for 0.002), since one perfect positive would be worth 0.09.
 
     With clusters, variance and number of positives are those of :func:`area_interval`; the lower bound starts from
     precisions that leave out the cluster of the positive, and the upper bound takes one more cluster to be perfect.
 
     Args:
         histogram: ``[..., 2, B]`` whole counts.
-        level: probability that the interval holds, in (0, 1).
+        level: nominal coverage of the interval, in (0, 1).
         clusters: True if the histogram is ``[M, 2, B]`` of M clusters, two or more, which hold samples.
 
     Source: Wilson (1927) for the bounds; Efron (1982), The jackknife, the bootstrap and other resampling plans,

@@ -54,7 +54,7 @@ class Tried(NamedTuple):
     Attributes:
         histogram: float64 ``[2, K + 1]``.
         first: index of the lowest threshold of the grid that predicts the same, ``[K]``.
-        places: index of that nearest .5, ``[K]``.
+        places: index of that nearest 0.5, ``[K]``.
     """
 
     histogram: Tensor
@@ -93,7 +93,7 @@ class Tried(NamedTuple):
 
 @computed_on_cpu
 def single_threshold(histogram: Tensor, thresholds: Tensor, objective: Measure) -> int:
-    """Choose the threshold with the best value on all samples, of tied ones the one nearest .5.
+    """Choose the threshold with the best value on all samples, of tied ones the one nearest 0.5.
 
     Arguments and result are those of :func:`steady_threshold`; counts may be weighted.
     """
@@ -108,7 +108,7 @@ def steady_threshold(histogram: Tensor, thresholds: Tensor, objective: Measure) 
 
     The samples, or their buckets of clusters, are resampled 100 times, with a fixed seed, so that all processes choose
     alike. In each resample the best threshold is found; of tied ones, also of those between which no sample lies, it is
-    the one nearest .5. Their log-odds are averaged and rounded to the grid. Resamples that lack a class do not count.
+    the one nearest 0.5. Their log-odds are averaged and rounded to the grid. Resamples that lack a class do not count.
 
     Few different scores, such as those of a small forest, leave gaps in which a mean may fall, on the wrong side of
     many samples. If it loses against the nearest threshold that was the best of a resample by more than half a standard
@@ -120,7 +120,7 @@ def steady_threshold(histogram: Tensor, thresholds: Tensor, objective: Measure) 
         objective: function of counts ``[..., 2, 2]`` that is maximised; undefined values are never the best.
 
     Returns:
-        Index among the thresholds; of the one nearest .5 if a class has no samples.
+        Index among the thresholds; of the one nearest 0.5 if a class has no samples.
 
     >>> from imbtorch import balanced_accuracy
     >>> steady_threshold(torch.tensor([[9, 0, 0, 0], [0, 0, 0, 9]]), torch.tensor([0.2, 0.4, 0.7]), balanced_accuracy)
@@ -147,14 +147,14 @@ def steady_threshold(histogram: Tensor, thresholds: Tensor, objective: Measure) 
 
 
 def _single(every: Tried, values: Tensor, odds: Tensor) -> int:
-    """Return the index of the best threshold, or of the one nearest .5 if a class has no samples."""
+    """Return the index of the best threshold, or of the one nearest 0.5 if a class has no samples."""
     if not bool(every.histogram.sum(-1).all()):
         return int(_middle(odds))
     return int(every.places[best_of_tied(values, odds[every.places])])
 
 
 def _middle(odds: Tensor) -> Tensor:
-    """Return the index of the threshold nearest .5."""
+    """Return the index of the threshold nearest 0.5."""
     return best_of_tied(torch.zeros_like(odds), odds)
 
 

@@ -70,10 +70,11 @@ class OperatingPoint:
         recall: share of the positives that are predicted positive.
         precision: share of positives among positive predictions, nan without any; at ``prevalence`` if there is one.
         alerts: share of samples predicted positive; at ``prevalence`` if there is one.
-        holds: name of each limit -> posterior probability that it holds at this threshold. For limits other than recall
-            it ignores that the threshold was chosen, and is much too high for a limit that is hard to reach.
-        sure: level of the promise that all limits hold, None without a promise: in at most ``1 - sure`` of samples a
-            promise is made that does not hold. It is not the probability that this promise holds.
+        holds: name of each constraint -> posterior probability that it holds at this threshold. For constraints other
+            than recall it ignores that the threshold was chosen, and is much too high if the constraint is hard to
+            satisfy.
+        sure: level of the guarantee that all constraints hold, None without a guarantee: a false guarantee is given in
+            at most ``1 - sure`` of validation sets. It is not the probability that this guarantee is true.
         logits: whether the scores were logits; None if it is unknown.
 
     >>> point = OperatingPoint(0.3, 0.8, torch.tensor([[90, 10], [1, 9]]), 0.9, 9 / 19, 19 / 110, {"recall": 0.86})
@@ -136,7 +137,7 @@ def log_odds(thresholds: Tensor) -> Tensor:
 
 
 def best_of_tied(values: Tensor, odds: Tensor) -> Tensor:
-    """Find the index of the greatest of values ``[..., T]``, up to rounding: of tied thresholds, the one nearest .5.
+    """Find the index of the greatest of values ``[..., T]``, up to rounding: of tied thresholds, the one nearest 0.5.
 
     Args:
         values: value at each threshold; none is nan.
@@ -295,7 +296,7 @@ def _drawn(counts: Tensor, generator: torch.Generator | None, worth: Tensor | No
 
     The recall of a threshold just below the k-th highest of P positives has the distribution Beta(k, P - k + 1), since
     that score is an order statistic. For a threshold chosen without the scores it would be Beta(k + 1/2, P - k + 1/2),
-    whose probability is .67 where .5 is true.
+    whose probability is 0.67 where 0.5 is true.
     """
     prior = torch.tensor([[0.5, 0.5], [1.0, 1e-9]], dtype=torch.float64)
     totals = counts.sum(-1)

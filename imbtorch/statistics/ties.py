@@ -52,7 +52,7 @@ def index_to_keep(values: Tensor, ties: Ties) -> Tensor:
 
 
 def undominated(points: Tensor) -> Tensor:
-    """Find the points to whose northeast no other lies: none has both values as high and one of them higher.
+    """Find the points that no other point dominates: none has both values as high and one of them higher.
 
     The weight of each class decides which of these points is best. A classifier that predicts everything positive is
     always among them, since no dominance is higher.
