@@ -70,7 +70,7 @@ class Interval:
     """A value with its interval, which is read like a confidence interval.
 
     :func:`posterior` computes Bayesian intervals: equal-tailed bounds of posterior draws, by default with a prior of
-    one sample for each class, which five rules widen. :func:`bootstrap` resamples test sets or clusters.
+    one sample for each class; five rules then widen them. :func:`bootstrap` resamples test sets or clusters.
 
     Tensors have the shape of the value: the leading dimensions of the counts, followed by the dimensions of a measure
     with several values, such as ``[K]`` for a value of each class. ``interval.low.item()`` converts a single bound to a
