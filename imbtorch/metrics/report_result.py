@@ -311,7 +311,7 @@ class ReportResult(Result):
 FEW = 20  # number of groups of samples to print
 RULE = (
     "rule: chosen on the same samples, so that its value looks better than it is; gain: what to expect on new samples, "
-    "with a 95% range"
+    "with its 95% interval"
 )
 
 
