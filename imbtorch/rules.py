@@ -177,7 +177,7 @@ class LogitAdjustment(_Rule):
     accuracy metric) by -4.0 [-7.8, -0.3] and accuracy by -3.8 [-5.4, -2.3] points (``examples/evidence.md``, question
     1; means of 24 units of data with 95% intervals). Do not use it after training with class weights, with oversampling
     or with a balanced loss, which already favours rare classes: after a class-weighted loss it cost 17.8 points of IAM.
-    For accuracy in the training population, 0 is right.
+    If you report accuracy on data with the class shares of training, use ``tau=0``, which changes nothing.
 
     Args:
         prior: ``[K]`` number or share of the training samples of each class, as a sequence, array or tensor, in any

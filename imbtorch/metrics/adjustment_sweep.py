@@ -44,7 +44,7 @@ SHOWN = 10  # most shares of the prior that the repr shows
 
 
 class LogitAdjustmentSweep(DecidingSweep):
-    """Sweep of a measure over logit adjustments: it logs the best ``tau`` and the value there.
+    """Sweep of a measure over logit adjustments: it logs the chosen ``tau`` and the value there.
 
     Post-hoc logit adjustment subtracts ``tau`` times the log class shares of training from the logits
     (:class:`~imbtorch.LogitAdjustment`), which moves decisions from frequent to rare classes. Update the sweep with the

@@ -86,8 +86,7 @@ class ImbalanceReport(SharedResult, LocalCounts):
         ImbalanceReport("binary", class_names=["ok", "fraud"], prevalence={"ok": 1000, "fraud": 1})
 
     Args:
-        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``; required (the default None raises an error that names
-            the choices).
+        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``; required; without it an error lists the choices.
         num_classes: number of classes; by default the length of ``class_names``.
         class_names: names of the classes (of the labels in the multilabel task), in the order of their indices; by
             default their indices.

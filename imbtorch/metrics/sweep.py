@@ -42,7 +42,7 @@ __all__ = ["ThresholdSweep"]
 
 
 class ThresholdSweep(TaskOptions, DecidingSweep):
-    """Sweep of a binary measure over all thresholds: it logs the best threshold and the value there.
+    """Sweep of a binary measure over all thresholds: it logs the chosen threshold and the value there.
 
     Update it with the scores of a validation set, like any metric::
 

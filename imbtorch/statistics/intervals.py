@@ -80,14 +80,14 @@ class Interval:
         estimate: value of the counts themselves.
         low: lower bound.
         high: upper bound.
-        level: nominal coverage. Where the interval was widened, it contains a larger share of the draws.
+        level: nominal coverage, such as 0.95. A widened interval contains more than this share of the draws.
         method: name of the method. For a posterior, the name says if the counts were not integers (sums of weights);
             they are then treated as if they were sample counts.
         draws: values of the draws, ``[draws, ...]``, if ``keep_draws=True`` was passed; else None.
         bias: mean of the value over test sets of this size minus the true value (negative if the value is too low on
-            average). It is simulated for averages over three or more classes, except by a bootstrap without clusters;
-            else it is None. The bounds are widened by it. The estimate is not corrected, because it is the value that
-            reports log.
+            average). It is simulated for averages over three or more classes; it is None for other values and for a
+            bootstrap without clusters. The bounds are widened by the bias. The estimate is not corrected, so that it
+            equals the value that reports log.
         measure: name of the measure and its average, such as ``recall (binary)``, which begins the printed text; empty
             for values of reports and metrics.
 
