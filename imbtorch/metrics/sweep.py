@@ -61,8 +61,8 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
         self.log_dict(self.sweep)  # in on_validation_epoch_end: val_threshold and val_value
         self.test.update(self.sweep.rule(scores), y)  # in test_step, also after ckpt_path="best"
 
-    **The rule.** ``sweep.rule`` is a :class:`~imbtorch.Threshold` (multilabel: with one threshold for each label;
-    multiclass: None). It is a submodule that takes the scores of class 1 and returns 0 and 1.
+    **The rule.** ``sweep.rule`` is a :class:`~imbtorch.Threshold` (multilabel: with one threshold for each label; for
+    multiclass there is none). It is a submodule that takes the scores of class 1 and returns 0 and 1.
 
     - Its threshold is 0.5 until ``compute`` is called. A later ``compute`` without new samples does not change it.
     - Lightning's sanity check, test and predict do not change it; ``trainer.validate`` chooses again. Outside
@@ -72,12 +72,12 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
       threshold for good, make a :class:`~imbtorch.Threshold` of your own.
     - Loading a checkpoint restores the threshold saved in it.
 
-    **The choice.** The validation samples are resampled 100 times, with a fixed seed. Each resample has a best
-    threshold; if several tie, it is the one nearest 0.5. These thresholds are averaged on the log-odds scale. The mean
-    is rounded to the grid of candidate thresholds. On 52 families of tables this gained 2.1 points of imbalance
+    **The choice.** By default the validation samples are resampled 100 times, with a fixed seed. Each resample has a
+    best threshold; if several tie, it is the one nearest 0.5. These thresholds are averaged on the log-odds scale. The
+    mean is rounded to the grid of candidate thresholds. On 52 families of tables this gained 2.1 points of imbalance
     accuracy and 0.9 of macro F1 on the test set over the single best threshold, the lowest of tied ones
-    (``examples/threshold_study``). If few different scores occur, the mean can fall into a gap between them, where it
-    is clearly worse than the nearest of the resamples' best thresholds. That threshold is then used instead.
+    (``examples/threshold_study``). If few different scores occur, the mean can fall into a gap between them, and be
+    clearly worse than the nearest of the resamples' best thresholds, which is then used instead.
 
     The single best threshold on all samples is used with constraints or ``costs`` (the lowest of tied thresholds), and
     with weights or more than 200 labels (the tied threshold nearest 0.5). It is 0.5 if a class has no targets.
