@@ -92,19 +92,19 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     **Accuracy and memory.** The state is a histogram of the scores of each class between the thresholds. An update
     takes time proportional to the batch. One communication step (``all_reduce``) sums the histograms of all processes.
     The 4,097 default thresholds are the probabilities of logits from -100 to 100. They are dense near 0 and 1, where
-    the scores of rare events and of overconfident models are. For calibrated scores with prevalences from 0.5 to 1e-4,
-    and for logits divided or multiplied by four, AUC, average precision, best F1 and best G-mean differ from
-    scikit-learn's exact values by at most 0.002 (with 101 evenly spaced thresholds, AUC is off by 0.18 at a prevalence
-    of 0.001). ``compute`` warns if a bin holds so many samples that the error may be larger. Pass logits with
-    ``logits=True`` if you have them: in float32 the probabilities of all logits from 17 on are 1. Half precision is
-    converted to float32. The default takes 64 kB for each label or class; fewer thresholds take less.
+    the scores of rare events and of overconfident models are. AUC, average precision, best F1 and best G-mean differ
+    from scikit-learn's exact values by at most 0.002. This was checked at prevalences from 0.5 to 1e-4, with calibrated
+    scores and with logits four times too large or too small. (With 101 evenly spaced thresholds, AUC is off by 0.18 at
+    a prevalence of 0.001.) ``compute`` warns if a bin holds so many samples that the error may be larger. Pass logits
+    with ``logits=True`` if you have them: in float32 the probabilities of all logits from 17 on are 1. Half precision
+    is converted to float32. The default takes 64 kB for each label or class; fewer thresholds take less.
 
     **Clusters.** The visits of a patient or the pixels of an image resemble each other. With ``clusters=True`` the
     choice of the threshold, :meth:`interval`, :meth:`gain`, tables and pictures resample and hold out whole clusters.
     ``update(..., cluster=ids)`` takes the id of each sample's cluster. Without ids each sample, with all its positions
     (pixels or tokens), is a cluster. The state keeps 64 buckets of clusters: 4 MB for each label or class with the
-    default thresholds, up to 480 MB. :meth:`best` then refuses ``sure=``, because its guarantee needs independent
-    samples. (A guarantee says that the constraints hold in the population; it is false in at most 1 - ``sure`` of
+    default thresholds; more than 480 MB are refused. :meth:`best` then refuses ``sure=``, because its guarantee needs
+    independent samples. (``sure=0.95`` guarantees that the constraints hold in the population, except for at most 5% of
     validation sets.) Without ``clusters=True`` ids are ignored. Asking for an interval, a gain or a guarantee then
     gives a warning if samples had ids or several positions.
 

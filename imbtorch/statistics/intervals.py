@@ -67,14 +67,15 @@ FASTER = "fewer draws=, measures or classes shorten it (2,000 draws move a bound
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its interval, which is read like a confidence interval.
+    """A value with its interval.
 
-    :func:`posterior` computes Bayesian intervals: equal-tailed bounds of posterior draws, by default with a prior of
-    one sample for each class; five rules then widen them. :func:`bootstrap` resamples test sets or clusters.
+    :func:`posterior` returns Bayesian intervals: quantiles of posterior draws, by default with a prior that is worth
+    one sample for each class. They are widened so that they cover the true value about as often as ``level`` says, and
+    are read like confidence intervals. :func:`bootstrap` resamples test sets or clusters. Some values have other
+    methods, such as Newcombe's for the AUC; ``method`` names them.
 
-    Tensors have the shape of the value: the leading dimensions of the counts, followed by the dimensions of a measure
-    with several values, such as ``[K]`` for a value of each class. ``interval.low.item()`` converts a single bound to a
-    float.
+    For one confusion matrix and a measure with one value, the tensors are scalars: ``interval.low.item()`` is a float.
+    A measure with a value for each class gives ``[K]``. A batch of matrices adds its dimensions in front.
 
     Attributes:
         estimate: value of the counts themselves.
@@ -84,10 +85,9 @@ class Interval:
         method: name of the method. For a posterior, the name says if the counts were not integers (sums of weights);
             they are then treated as if they were sample counts.
         draws: values of the draws, ``[draws, ...]``, if ``keep_draws=True`` was passed; else None.
-        bias: mean of the value over test sets of this size minus the true value (negative if the value is too low on
-            average). It is simulated for averages over three or more classes; it is None for other values and for a
-            bootstrap without clusters. The bounds are widened by the bias. The estimate is not corrected, so that it
-            equals the value that reports log.
+        bias: estimated bias of the value: its mean over test sets of this size minus the true value. Only averages over
+            three or more classes have one, from a posterior or a bootstrap of clusters; otherwise it is None. The
+            bounds are widened by the bias. The estimate is not corrected, so that it equals the value that reports log.
         measure: name of the measure and its average, such as ``recall (binary)``, which begins the printed text; empty
             for values of reports and metrics.
 
