@@ -76,11 +76,12 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     best threshold; if several tie, it is the one nearest 0.5. These thresholds are averaged on the log-odds scale. The
     mean is rounded to the grid of candidate thresholds. On 52 families of tables this gained 2.1 points of imbalance
     accuracy and 0.9 of macro F1 on the test set over the single best threshold, the lowest of tied ones
-    (``examples/threshold_study``). If few different scores occur, the mean can fall into a gap between them, and be
-    clearly worse than the nearest of the resamples' best thresholds, which is then used instead.
+    (``examples/threshold_study``). If few different scores occur, the mean can fall between them. If it is then clearly
+    worse than the nearest of the resamples' best thresholds, that threshold is used.
 
     The single best threshold on all samples is used with constraints or ``costs`` (the lowest of tied thresholds), and
-    with weights or more than 200 labels (the tied threshold nearest 0.5). It is 0.5 if a class has no targets.
+    with weights or more than 200 labels (the tied threshold nearest 0.5). In any case the threshold is 0.5 if a class
+    has no targets.
 
     **The logged value** is computed on the validation samples at this threshold. It is too high, because the threshold
     was chosen on the same samples. ``interval("value")`` corrects it, and :meth:`gain` estimates the gain over a
