@@ -469,19 +469,21 @@ def checked_prior(prior: Tensor | Sequence[float], class_names: Sequence[str] | 
 # --- probabilities in place of logits ---------------------------------------------------------------------------------
 
 
-def like_probabilities(scores: Tensor, of_labels: bool) -> Tensor:
-    """Return whether logits, ``[N, ...]`` or ``[N, L, ...]`` of labels, look like probabilities, on their device.
+def like_probabilities(scores: Tensor, of_labels: bool) -> bool:
+    """Return whether logits on the CPU, ``[N, ...]`` or ``[N, L, ...]`` of labels, look like probabilities.
 
     They are all positive, as those of many untrained networks, and also crowd near 0, where logits have no end.
     """
     if scores.numel() < ENOUGH:
-        return torch.zeros((), dtype=torch.bool)
+        return False
+    lowest, highest = torch.aminmax(scores)
+    if not bool((lowest > 0) & (highest <= 1)):
+        return False
     each = scores.movedim(1, 0).flatten(1) if of_labels else scores.reshape(1, -1)
-    spread = spread_like_probabilities(each.shape[1], (each < LOW).sum(1), (each > 0.5).any(1))
-    return spread & (scores > 0).all() & (scores <= 1).all()
+    return spread_like_probabilities(each.shape[1], (each < LOW).sum(1), (each > 0.5).any(1))
 
 
-def spread_like_probabilities(samples: int | Tensor, low: Tensor, high: Tensor) -> Tensor:
+def spread_like_probabilities(samples: int | Tensor, low: Tensor, high: Tensor) -> bool:
     """Return whether the scores of some label, all in (0, 1], are spread like probabilities.
 
     Args:
@@ -489,7 +491,7 @@ def spread_like_probabilities(samples: int | Tensor, low: Tensor, high: Tensor) 
         low: number of those below :data:`LOW`, ``[L]``.
         high: whether some are above 0.5, ``[L]``.
     """
-    return (high & (low >= MANY * samples) & (samples >= ENOUGH)).any()
+    return bool((high & (low >= MANY * samples) & torch.as_tensor(samples >= ENOUGH)).any())
 
 
 def sum_to_one(scores: Tensor) -> Tensor:

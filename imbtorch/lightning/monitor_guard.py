@@ -229,8 +229,8 @@ class _Guard:
             if begin in str(exception) and any(_metrics(pl_module)):
                 self._warn(trainer, begin, remedy)
         if MISSED_NAME in str(exception) and not self._compared_names and self._is_first(trainer):
-            for key, _, text in _unknown_monitors(trainer, pl_module):
-                self._warn(trainer, f"unknown {key}: {text}", text)
+            for text, _ in _unknown_monitors(trainer, pl_module):
+                self._warn(trainer, text, text)
         _let_sweeps_decide(pl_module, True)
         for path, metric in _metrics(pl_module):
             if not trainer.training and self._held.get(path) == 0:
@@ -329,10 +329,10 @@ class _Guard:
         It runs once, after the first validation: until then, names of both training and validation may be unknown.
         """
         self._compared_names = True
-        for key, certain, text in _unknown_monitors(trainer, module) if self._is_first(trainer) else ():
+        for text, certain in _unknown_monitors(trainer, module) if self._is_first(trainer) else ():
             if certain:
                 raise ValueError(f"{text} (IMBTORCH_MONITOR_GUARD=0 switches this check off.)")
-            self._warn(trainer, f"unknown {key}: {text}", text)
+            self._warn(trainer, text, text)
 
     def _check_logged_reports(self, trainer: Any, module: nn.Module) -> None:
         """Raise if a report or sweep is logged as a single value."""
@@ -591,8 +591,8 @@ def _code(path: str) -> str:
     return "self." + re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", path)
 
 
-def _unknown_monitors(trainer: Any, module: nn.Module) -> Iterator[tuple[str, bool, str]]:
-    """Yield each monitored name that is unknown but like one of this package, whether surely by a slip, and a text."""
+def _unknown_monitors(trainer: Any, module: nn.Module) -> Iterator[tuple[str, bool]]:
+    """Yield a text for each unknown monitored name that is like one of this package, and whether it is a slip."""
     metrics = dict(_logged_metrics(trainer))
     if not metrics:
         return
@@ -606,13 +606,11 @@ def _unknown_monitors(trainer: Any, module: nn.Module) -> Iterator[tuple[str, bo
         if slips:
             better = metrics[slips[0]].higher_is_better
             right = mode if better is None else "max" if better else "min"
-            yield (
-                key, True, f"{unknown}, but {slips[0]!r} was logged. Write {who}(monitor={slips[0]!r}, mode={right!r})."
-            )  # fmt: skip
+            yield f"{unknown}, but {slips[0]!r} was logged. Write {who}(monitor={slips[0]!r}, mode={right!r}).", True
         elif remedy := _reportable(key, module):
-            yield key, False, f"{unknown}. {remedy}"
+            yield f"{unknown}. {remedy}", False
         elif similar := _similar_name(key, metrics):
-            yield key, False, f"{unknown}; did you mean {similar!r}?"
+            yield f"{unknown}; did you mean {similar!r}?", False
 
 
 def _similar_name(key: str, metrics: Mapping[str, LoggedMetric]) -> str | None:

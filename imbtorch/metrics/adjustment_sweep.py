@@ -14,6 +14,8 @@ from typing_extensions import Unpack
 from imbtorch.compat import is_traced
 from imbtorch.counting.adjusted_margins import AdjustedMargins
 from imbtorch.counting.arguments import in_class_order
+from imbtorch.counting.batches import Batch
+from imbtorch.counting.kernels import reading_is_free
 from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Margins, evaluated
 from imbtorch.metrics.adjustment_result import (
@@ -30,7 +32,7 @@ from imbtorch.readings.class_groups import checked_class_groups
 from imbtorch.readings.resolving import Measured, directed
 from imbtorch.readings.rows import Row, shown
 from imbtorch.readings.tables import Table
-from imbtorch.rules import LogitAdjustment, checked_prior
+from imbtorch.rules import LogitAdjustment, checked_prior, sum_to_one
 from imbtorch.statistics.adjustments import AdjustmentPoint, Adjustments
 from imbtorch.statistics.intervals import Interval
 from imbtorch.statistics.thresholds import InfeasibleError, worst_value
@@ -190,6 +192,7 @@ class LogitAdjustmentSweep(DecidingSweep):
         self._settings = replace(settings, limits=settings.checked_limits(at_least))
         self._name(self._settings.rows, prefix, postfix)
         self._own_rule(LogitAdjustment(shares, 0.0, logits))
+        self._sums_to_one: Tensor | None = None  # whether the first logits do, on another device than the CPU
         self._warn_if_large(f"{len(grid)} taus and {len(shares)} classes", "fewer taus=")
 
     if TYPE_CHECKING:
@@ -256,6 +259,9 @@ class LogitAdjustmentSweep(DecidingSweep):
         actual = buckets.actual.sum((0, 1))
         self._report_problems(self._adjusted.faults(state), actual)
         self._warn_of_another_order(actual)
+        sums, self._sums_to_one = self._sums_to_one, None
+        if sums is not None and bool(sums):
+            self._warn_of_sums()
         result, problem = self._result(buckets)
         if problem and bool(actual.any()):
             logged = result[Row("value", None).name].item()
@@ -270,9 +276,12 @@ class LogitAdjustmentSweep(DecidingSweep):
             )
         return self._keep_choice(result, actual.sum().item())
 
-    def _may_doubt_later(self, target: Tensor) -> bool:
-        """Return whether no compiler and no CUDA graph follows; counts of decisions, unlike bins, hold no scores."""
-        return not is_traced(target) and not captures(target.device)
+    def _look_at_logits(self, preds: Tensor, batch: Batch) -> None:
+        """Look at the first logits; on another device ``compute`` tells, as counts of decisions hold no scores."""
+        if reading_is_free(preds) or is_traced(preds) or captures(preds.device):
+            super()._look_at_logits(preds, batch)
+        elif not self._update_count:
+            self._sums_to_one = sum_to_one(preds)
 
     def _warn_of_another_order(self, actual: Tensor) -> None:
         """Warn if the prior fits the classes of the samples in another order than that of the classes."""

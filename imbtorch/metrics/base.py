@@ -170,7 +170,6 @@ class CountsMetric(SummedState):
         self._set_counting(counting.on(self._state.device))
         self.quiet = False  # True in Lightning's sanity check, whose few batches often lack classes
         self._already_warned: set[str] = set()
-        self._doubt: tuple[Tensor, str] | None = None  # whether the first logits look like probabilities, and a text
         self._listeners: list[tuple[Listener, bool]] = []  # and whether it takes the ids of clusters
 
     def _apply(  # type: ignore[override]
@@ -269,10 +268,8 @@ class CountsMetric(SummedState):
         batch, counting = counter.read(preds, target), self._counting
         if target.ndim == 2 and not preds.is_floating_point() and _are_one_hot(self, preds, target):
             self._warn_once("one-hot", f"{type(self).__name__}: {ONE_HOT}")
-        if counting.logits and (reading_is_free(target) or self._may_doubt_later(target)) and not self._update_count:
-            self._doubt = self._doubt_of_logits(preds, batch)
-            if reading_is_free(target):
-                self._tell_doubt(raises=True)
+        if counting.logits:
+            self._look_at_logits(preds, batch)
         if cluster is not None or target.ndim > counting.one_position:
             batch = batch._replace(dependent=True)
         if frequency is None and cluster is None and weight is None and group is None and counting.groups is None:
@@ -283,22 +280,18 @@ class CountsMetric(SummedState):
             batch = counting.with_frequency(batch, target, frequency, cluster)
         return counting.with_axes(batch, target, group, weight, cluster)
 
-    def _may_doubt_later(self, target: Tensor) -> bool:
-        """Return whether the first logits on a device are looked at, too, which costs ``compute`` a wait."""
-        return False
+    def _look_at_logits(self, preds: Tensor, batch: Batch) -> None:
+        """Check the first logits where reading them is free."""
+        if reading_is_free(preds) and not self._update_count:
+            self._check_first_logits(preds, batch)
 
-    def _doubt_of_logits(self, preds: Tensor, batch: Batch) -> tuple[Tensor, str] | None:
-        """Return whether the first logits look like probabilities, on their device, and a text."""
+    def _check_first_logits(self, preds: Tensor, batch: Batch) -> None:
+        """Warn once if the first logits look like probabilities."""
         scores = None if self.task == "multiclass" else batch.scores  # an argmax takes either kind
         if scores is None or not self._may_warn("probabilities"):
-            return None
-        return like_probabilities(scores, of_labels=self.task == "multilabel"), PROBABILITIES
-
-    def _tell_doubt(self, raises: bool = False) -> None:
-        """Warn once if the first logits looked like probabilities; sweeps raise if nothing was counted yet."""
-        doubt, self._doubt = self._doubt, None
-        if doubt is not None and bool(doubt[0]):
-            self._warn_once("probabilities", f"{type(self).__name__}: {doubt[1]}")
+            return
+        if like_probabilities(scores, of_labels=self.task == "multilabel"):
+            self._warn_once("probabilities", f"{type(self).__name__}: {PROBABILITIES}")
 
     def _defer(self) -> bool:
         """Return whether an error about samples that cannot be counted is left to ``compute``."""
@@ -351,7 +344,7 @@ class CountsMetric(SummedState):
     def reset(self) -> None:
         """Set all counts to zero and start anew."""
         super().reset()
-        self._already_warned, self._doubt = set(), None
+        self._already_warned = set()
 
     # --- errors and warnings ----------------------------------------------------------------------------------------
 
@@ -386,7 +379,6 @@ class CountsMetric(SummedState):
             prevalence: share of each class (``[L, 2]`` for multilabel) in the population that the values describe.
             needed: raise, instead of warning, about classes without targets.
         """
-        self._tell_doubt()
         unseen = self._unseen(actual, prevalence)
         total, missing = torch.stack((actual.sum(), unseen.sum().to(actual))).tolist()
         uncounted = self._report_uncounted(faults.tolist())

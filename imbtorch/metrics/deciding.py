@@ -30,18 +30,18 @@ class DecidingSweep(SharedResult):
     decides: bool = True
     """True if ``compute`` sets the rule; Lightning's sanity check, test and predict switch it off."""
 
-    def _doubt_of_logits(self, preds: Tensor, batch: Batch) -> tuple[Tensor, str] | None:
-        """Return whether the first logits look like probabilities; those of several classes would sum to 1."""
+    def _check_first_logits(self, preds: Tensor, batch: Batch) -> None:
+        """Raise, or with ``on_invalid="warn"`` warn, if the first logits of several classes are probabilities."""
         of_classes = self.task == "multiclass" or preds.ndim > batch.target.ndim
-        return (sum_to_one(preds), f"preds {SUMS}") if of_classes else super()._doubt_of_logits(preds, batch)
+        if not (of_classes and bool(sum_to_one(preds))):
+            super()._check_first_logits(preds, batch)
+        elif self.on_invalid == "raise":
+            raise ValueError(f"preds {SUMS}")
+        else:
+            self._warn_of_sums()
 
-    def _tell_doubt(self, raises: bool = False) -> None:
-        """Warn once if the first logits look like probabilities; raise where nothing was counted and they surely do."""
-        if raises and self._on_invalid == "raise" and self._doubt is not None and self._doubt[1].endswith(SUMS):
-            (found, text), self._doubt = self._doubt, None
-            if bool(found):
-                raise ValueError(text)
-        super()._tell_doubt()
+    def _warn_of_sums(self) -> None:
+        self._warn_once("probabilities", f"{type(self).__name__}: preds {SUMS}")
 
     def _own_rule(self, rule: Threshold | LogitAdjustment | None) -> None:
         """Make a rule a submodule, on the device of the counts."""

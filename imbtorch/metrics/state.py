@@ -220,8 +220,7 @@ class SyncedMetric(Metric):
                 ),
                 cpu_by_default(),
             ):
-                self.last_value = compute(*args, **kwargs)
-            vars(self)["last_updates"] = self._update_count
+                self.last_value, self.last_updates = compute(*args, **kwargs), self._update_count
             if RunningTraining.epoch is not None:
                 self._warn_of_other_epochs(RunningTraining.epoch)
             return self.last_value

@@ -711,7 +711,7 @@ def test_a_sweep_sees_probabilities_in_its_bins_on_any_device(task, monkeypatch)
     probabilities = logits.sigmoid()
     if task == "multiclass":
         target, probabilities = logits.argmax(1), logits.softmax(1)
-    monkeypatch.setattr(imbtorch.ThresholdSweep, "_doubt_of_logits", lambda *_: None)  # as on a GPU
+    monkeypatch.setattr(imbtorch.ThresholdSweep, "_check_first_logits", lambda *_: None)  # as on a GPU
     sweep = imbtorch.ThresholdSweep("f1", task=task, logits=True, **arguments)
     for scores, warns in ((logits, False), (probabilities, True)):
         sweep.reset()
