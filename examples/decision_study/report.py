@@ -400,7 +400,7 @@ def draw_rule(folder: Path, path: Path) -> None:
         ax.set_yticks(range(len(order)), order)
     handles = axes[0].get_legend_handles_labels()
     fig.suptitle(
-        "A chosen rule instead of argmax raises balanced accuracy; for IAM it is inconclusive",
+        "Study of decisions: a chosen rule raises balanced accuracy; its gain of IAM is inconclusive",
         fontsize=11,
         fontweight="bold",
     )
@@ -437,7 +437,11 @@ def draw_epochs(folder: Path, path: Path) -> None:
     axes[0].set_yticks(range(len(REGIMES)), [KINDS[regime] for regime in REGIMES])
     axes[0].invert_yaxis()
     handles = axes[0].get_legend_handles_labels()
-    fig.suptitle("The last epoch is as good as the best one; the rule moves more", fontsize=12, fontweight="bold")
+    fig.suptitle(
+        "The last epoch is as good as the best one; the rule changes more",
+        fontsize=12,
+        fontweight="bold",
+    )
     fig.legend(*handles, loc="outside lower center", ncols=1, frameon=False, title="gain of (95% interval over units)")
     save(fig, path)
     pyplot.close(fig)
