@@ -6,8 +6,9 @@
     python examples/threshold_study/run.py --sets wine  # some families, to --out FOLDER
 
 Sets, splits, rules and comparisons are in ``protocol.md``. A row of ``results.csv`` stands for a task, model, measure
-and limit; its values are means over seeds: the test value of each rule, the validation value that it chose by
-(``said``), and with a limit the share of runs in which the test part keeps it (``kept``).
+and limit; its values are means over seeds: the number of positives in the validation part (``rare``), the test value of
+each rule, the validation value that it chose by (``said``), and with a limit the share of runs in which the test part
+keeps it (``kept``).
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ LIMITED: dict[tuple[str, str], tuple[Callable[..., Tensor], dict[str, Limit]]] =
 }
 RULES = ("half", "lowest", "nearest", "steady")
 NAMES = {"half": "0.5", "lowest": "lowest of tied best", "nearest": "nearest 0.5 of tied best", "steady": "resampled"}
-FIELDS = ("sets", "family", "task", "model", "measure", "limit", "runs", *RULES)
+FIELDS = ("sets", "family", "task", "model", "measure", "limit", "runs", "rare", *RULES)
 FIELDS += tuple(f"said_{rule}" for rule in RULES) + tuple(f"kept_{rule}" for rule in RULES[1:])
 
 
@@ -384,7 +385,7 @@ def rows_of(task: Task, seeds: Sequence[int]) -> list[dict[str, object]]:
             histograms = [histogram(some, part[1]) for some, part in zip(scores, (held, test), strict=True)]
             for key, row in read(*histograms):
                 if not any(math.isnan(row[rule]) for rule in RULES):
-                    found.setdefault((model, *key), []).append(row)
+                    found.setdefault((model, *key), []).append({"rare": int(held[1].sum())} | row)
     facts = {"sets": task.sets, "family": task.family, "task": task.name}
     lines: list[dict[str, object]] = []
     for (model, measure, limit), runs in found.items():
@@ -451,6 +452,20 @@ def rules(rows: Sequence[Row], title: str) -> str:
     return table(f"{title} ({families} families)", ["rule", *SHOWN.values()], lines)
 
 
+def by_rarity(rows: Sequence[Row], title: str) -> str:
+    """Test value of two rules minus that of 0.5, by the number of rare validation samples."""
+    strata = {"fewer than 10": (0, 10), "10 to 30": (10, 31), "more": (31, math.inf)}
+    lines = []
+    for rule in ("steady", "lowest"):
+        for name, shown in SHOWN.items():
+            parts = (
+                [row for row in rows if row["measure"] == name and low <= float(row["rare"]) < high]
+                for low, high in strata.values()
+            )
+            lines.append([f"{NAMES[rule]} - 0.5", shown, *(told(by_family(some, gap(rule, "half"))) for some in parts)])
+    return table(title, ["comparison", "test measure", *strata], lines)
+
+
 def limits(rows: Sequence[Row], title: str) -> str:
     """Resampled within limits against today's choice: test value, and how often the test part keeps the limit."""
     lines = []
@@ -480,6 +495,7 @@ def report(folder: Path) -> str:
         for model in MODELS:
             tables.append(rules([row for row in plain["new"] if row["model"] == model], f"New families, {model}"))
         tables.append(limits(limited["new"], "New families, within limits and by costs"))
+        tables.append(by_rarity(plain["new"], "New families, both models, by rare validation samples"))
     if plain["keel"]:
         tables.append(rules(plain["keel"], "KEEL families with new splits, secondary"))
         tables.append(limits(limited["keel"], "KEEL families within limits and by costs"))
