@@ -400,7 +400,8 @@ def draw_rule(folder: Path, path: Path) -> None:
         ax.set_yticks(range(len(order)), order)
     handles = axes[0].get_legend_handles_labels()
     fig.suptitle(
-        "Study of decisions: a chosen rule raises balanced accuracy; its gain of IAM is inconclusive",
+        "A chosen rule (two classes: the single best threshold) raises balanced accuracy;\n"
+        "its gain of IAM is inconclusive",
         fontsize=11,
         fontweight="bold",
     )

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from imbtorch.counts import Margins, rescaled, sums
 from imbtorch.lightning.validation_history import FollowedReport, ValidationHistory
 from imbtorch.readings.tables import Cell, Table, spans
-from imbtorch.statistics.advice import Situation, situation_of
+from imbtorch.statistics.advice import situation_of
 from imbtorch.statistics.baselines import always_commonest
 from imbtorch.statistics.caveats import caveats_of
 from imbtorch.statistics.epochs import ChosenEpoch
@@ -157,7 +157,9 @@ def _notes(
         if resampled:
             yield from _doubts_about_choices(followed, history, choices, resampled)
             yield from _uncorrected(followed, history, kept, choices)
-        yield f'Situation (README, "What to monitor"): {_situation(history)}'
+        actual = history.margins.actual
+        classes = actual.shape[-1] if actual.ndim == 2 else 0
+        yield f'Situation (README, "What to monitor"): {situation_of(classes)}'
 
 
 def _caveats(followed: FollowedReport, history: ValidationHistory) -> Iterator[str]:
@@ -273,11 +275,3 @@ def _uncorrected(
             reasons.setdefault(f"resampling keeps {other} by {saved.measure}", []).append(how)
     for reason, names in reasons.items():
         yield f"{', '.join(names)}: not corrected, since {reason}"
-
-
-def _situation(history: ValidationHistory) -> Situation:
-    """Return the row of the table by situation that fits the task."""
-    actual = history.margins.actual
-    classes = actual.shape[-1] if actual.ndim == 2 else 0
-    weighted = actual.is_floating_point()  # weights are no numbers of samples
-    return situation_of(classes, None if weighted else actual[0].min().item())

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 __all__ = ["SITUATIONS", "Situation", "situation_of"]
 
-FEW_RARE = 10  # rare validation samples below which the studies have a row of their own
 MANY_CLASSES = 10
 
 
@@ -55,20 +54,13 @@ SITUATIONS: dict[str, Situation] = {
     ),
     "many classes": Situation(
         "Ten classes or more, long-tailed",
-        "as good",
+        "inconclusive, but not worse by a point",
         "a logit adjustment",
         "weak (4 units); for IAM inconclusive",
     ),
-    "rare": Situation(
-        "Two classes, fewer than 10 rare validation samples",
-        "as good",
-        "a threshold",
-        "strong (16 units); for IAM inconclusive",
-        table="Two classes, by rare validation samples, falling rate",
-    ),
     "class weights": Situation(
         "Two classes, class-weighted loss",
-        "as good for IAM, inconclusive for balanced accuracy",
+        "inconclusive",
         "a threshold if you report balanced accuracy; otherwise keep 0.5",
         "strong (20 units)",
         table="By regime: two classes",
@@ -99,15 +91,10 @@ SITUATIONS: dict[str, Situation] = {
 }
 
 
-def situation_of(classes: int, rarest: float | None) -> Situation:
-    """Return the row that fits a task.
-
-    Args:
-        classes: number of classes; 0 for labels.
-        rarest: number of validation samples of the rarest class; None if it is not known.
-    """
+def situation_of(classes: int) -> Situation:
+    """Return the row that fits a task with this number of classes; 0 for labels."""
     if not classes:
         return SITUATIONS["labels"]
     if classes == 2:
-        return SITUATIONS["two classes" if rarest is None or rarest >= FEW_RARE else "rare"]
+        return SITUATIONS["two classes"]
     return SITUATIONS["three to nine classes" if classes < MANY_CLASSES else "many classes"]
