@@ -142,15 +142,18 @@ class Run:
         self, part: Index, epoch: int, names: list[str]
     ) -> Iterator[tuple[int, str, float, float, float]]:
         """Choose the threshold by the library's sweep."""
-        scores, target = torch.from_numpy(log_odds(self.pool[epoch, part])), torch.from_numpy(self.pool_target[part])
-        odds = log_odds(self.test[epoch])
         for name in names:
-            sweep = sweep_of(name)
-            sweep.update(scores, target)
-            point = sweep.best(alerts=1)  # the single best threshold, as version 0.4 chose
-            sweep.reset()
-            limit = math.log(point.threshold) - math.log1p(-point.threshold) if point.threshold < 1 else math.inf
-            yield epoch, name, point.threshold, point.value, float(self.tested((odds > limit).astype(int))[name])
+            yield epoch, name, *self.threshold(part, epoch, name, alerts=1)  # the single best, as version 0.4 chose
+
+    def threshold(self, part: Index, epoch: int, name: str, **limits: float) -> tuple[float, float, float]:
+        """Threshold that the library's sweep chooses, its validation value and its test value."""
+        sweep = sweep_of(name)
+        sweep.update(torch.from_numpy(log_odds(self.pool[epoch, part])), torch.from_numpy(self.pool_target[part]))
+        point = sweep.best(**limits)
+        sweep.reset()
+        limit = math.log(point.threshold) - math.log1p(-point.threshold) if point.threshold < 1 else math.inf
+        predicted = (log_odds(self.test[epoch]) > limit).astype(int)
+        return point.threshold, point.value, float(self.tested(predicted)[name])
 
     def nearest_threshold(self, part: Index, epoch: int, name: str) -> tuple[float, float, float]:
         """Threshold nearest 0.5 of those that tie for the best, its validation value and its test value."""
@@ -195,13 +198,15 @@ class Run:
                     setting, said, _ = found[epochs["last"], name]
                     row = head | {"rule": "chosen", "setting": setting, "said": said}
                     yield row | {way: found[epoch, name][2] for way, epoch in epochs.items()}
-                    if self.classes == 2 and self.regime == "falling":  # added when the results were known
-                        last = epochs["last"]
-                        for rule, (setting, said, tested) in (
-                            ("nearest .5", self.nearest_threshold(part, last, name)),
-                            ("chosen tau", next(self.chosen_taus(part, last, [name]))[2:]),
-                        ):
-                            yield head | {"rule": rule, "setting": setting, "said": said, "last": tested}
+                    if self.classes > 2:
+                        continue
+                    last = epochs["last"]
+                    added = {"resampled": self.threshold(part, last, name)}  # added when the results were known
+                    if self.regime == "falling":
+                        added["nearest .5"] = self.nearest_threshold(part, last, name)
+                        added["chosen tau"] = next(self.chosen_taus(part, last, [name]))[2:]
+                    for rule, (setting, said, tested) in added.items():
+                        yield head | {"rule": rule, "setting": setting, "said": said, "last": tested}
 
 
 # counting -------------------------------------------------------------------------------------------------------------

@@ -105,6 +105,15 @@ class Values:
         first, second = (self.of(way, measure, regime, size) for way in pair)
         return lambda task: first(task) - second(task)
 
+    def gain_of_today(self, measure: str, regime: str = "falling") -> Callable[[str], float]:
+        """Function that gives the gain of the rule that the library chooses today over none, at the last epoch."""
+
+        def gain(task: str) -> float:
+            rule = "resampled" if self.tasks[task]["stratum"] == STRATA[0] else "chosen"
+            return self.difference((Way("last", rule), LAST), measure, regime)(task)
+
+        return gain
+
     def by_unit(self, value: Callable[[str], float], tasks: Sequence[str]) -> dict[str, float]:
         """Mean value of the tasks of each unit."""
         found: dict[str, list[float]] = {}
@@ -272,6 +281,21 @@ def thresholds(values: Values) -> str:
     return table(title, ["comparison", *(NAMES[name] for name in MEASURES)], rows)
 
 
+def rule_of_today(values: Values) -> str:
+    """Gain of the rule that the library chooses today, at the last epoch; added when the results were known."""
+    rows = []
+    for stratum in (None, *STRATA):
+        for measure in MEASURES:
+            cells = [
+                told(array(values.by_unit(values.gain_of_today(measure, regime), values.among(stratum))))
+                for regime in REGIMES
+            ]
+            if any(cells):
+                rows.append([stratum or "all", NAMES[measure], *cells])
+    title = "The rule of today (two classes: the resampled threshold), added when the results were known"
+    return table(title, ["classes", "test measure", *REGIMES], rows)
+
+
 def promised(values: Values) -> str:
     """What the chosen rule said on validation data minus what it is on test data, and the mean setting."""
     rows = []
@@ -338,7 +362,7 @@ def tables(folder: Path) -> str:
     found += [by_regime(values, (*PRIMARY, tau[0]), stratum, MEASURES[:5]) for stratum in (None, *STRATA)]
     if values.large:
         found.append(by_size(values))
-    found += [by_rarity(values), thresholds(values), weighted_loss(values), promised(values)]
+    found += [by_rarity(values), thresholds(values), rule_of_today(values), weighted_loss(values), promised(values)]
     found += [levels(values, measure) for measure in COMPARED]
     return "\n".join(found)
 
