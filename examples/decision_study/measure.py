@@ -16,7 +16,6 @@ import csv
 import functools
 import math
 import os
-import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -31,7 +30,10 @@ from torch import Tensor
 from train import class_weights
 
 import imbtorch
-from imbtorch import Margins, ThresholdSweep
+from imbtorch import Margins
+from imbtorch.counting.histogram import Grid
+from imbtorch.statistics.scores import matrices_of
+from imbtorch.statistics.steady import steady_threshold
 
 MEASURES: dict[str, Callable[..., Tensor]] = {
     "accuracy": imbtorch.accuracy,
@@ -43,6 +45,8 @@ MEASURES: dict[str, Callable[..., Tensor]] = {
 }
 EPOCHS = ("last", "own", "loss", "accuracy", "mcc", "ap")
 TAUS = np.arange(-16, 25) / 8
+GRID = Grid.of(None, logits=True)
+ODDS = GRID.edges[: len(GRID.thresholds)]  # of the thresholds
 BUCKETS, RESAMPLES = 64, 100
 SIZES, PARTS = (300, 1_000), 3  # drawn from the large pools; all of it stands beside them
 KEY = ("task", "regime", "size", "rule", "measure")
@@ -141,32 +145,22 @@ class Run:
     def chosen_thresholds(
         self, part: Index, epoch: int, names: list[str]
     ) -> Iterator[tuple[int, str, float, float, float]]:
-        """Choose the threshold by the library's sweep."""
+        """Choose the single best threshold, the lowest of tied ones, as version 0.4 of the library chose."""
         for name in names:
-            yield epoch, name, *self.threshold(part, epoch, name, alerts=1)  # the single best, as version 0.4 chose
+            yield epoch, name, *self.threshold(part, epoch, name, lowest_of_tied)
 
-    def threshold(self, part: Index, epoch: int, name: str, **limits: float) -> tuple[float, float, float]:
-        """Threshold that the library's sweep chooses, its validation value and its test value."""
-        sweep = sweep_of(name)
-        sweep.update(torch.from_numpy(log_odds(self.pool[epoch, part])), torch.from_numpy(self.pool_target[part]))
-        point = sweep.best(**limits)
-        sweep.reset()
-        limit = math.log(point.threshold) - math.log1p(-point.threshold) if point.threshold < 1 else math.inf
-        predicted = (log_odds(self.test[epoch]) > limit).astype(int)
-        return point.threshold, point.value, float(self.tested(predicted)[name])
-
-    def nearest_threshold(self, part: Index, epoch: int, name: str) -> tuple[float, float, float]:
-        """Threshold nearest 0.5 of those that tie for the best, its validation value and its test value."""
-        sweep = sweep_of(name)
-        sweep.update(torch.from_numpy(log_odds(self.pool[epoch, part])), torch.from_numpy(self.pool_target[part]))
-        thresholds, values = (some.double().numpy() for some in sweep.result().curve())
-        sweep.reset()
-        values = np.nan_to_num(values, nan=-math.inf)
-        tied = thresholds[values >= values.max() - 1e-12]
-        logits = np.log(tied) - np.log1p(-tied)
-        place = int(np.abs(logits).argmin())
-        predicted = (log_odds(self.test[epoch]) > logits[place]).astype(int)
-        return tied[place], values.max(), float(self.tested(predicted)[name])
+    def threshold(
+        self, part: Index, epoch: int, name: str, place_of: Callable[[Tensor, str], int]
+    ) -> tuple[float, float, float]:
+        """Threshold that a rule chooses on the validation part, its value there and its test value."""
+        bins = torch.bucketize(torch.from_numpy(log_odds(self.pool[epoch, part])), ODDS)
+        size = len(ODDS) + 1
+        flat = torch.from_numpy(self.pool_target[part]) * size + bins
+        histogram = torch.bincount(flat, minlength=2 * size).view(2, size)
+        place = place_of(histogram, name)
+        predicted = (log_odds(self.test[epoch]) > ODDS[place].item()).astype(int)
+        said = MEASURES[name](matrices_of(histogram)[place]).item()
+        return GRID.thresholds[place].item(), said, float(self.tested(predicted)[name])
 
     def chosen_taus(self, part: Index, epoch: int, names: list[str]) -> Iterator[tuple[int, str, float, float, float]]:
         """Choose tau by the mean of the best ones of resamples."""
@@ -201,9 +195,9 @@ class Run:
                     if self.classes > 2:
                         continue
                     last = epochs["last"]
-                    added = {"resampled": self.threshold(part, last, name)}  # added when the results were known
+                    added = {"resampled": self.threshold(part, last, name, resampled)}  # when the results were known
                     if self.regime == "falling":
-                        added["nearest .5"] = self.nearest_threshold(part, last, name)
+                        added["nearest .5"] = self.threshold(part, last, name, nearest_of_tied)
                         added["chosen tau"] = next(self.chosen_taus(part, last, [name]))[2:]
                     for rule, (setting, said, tested) in added.items():
                         yield head | {"rule": rule, "setting": setting, "said": said, "last": tested}
@@ -218,10 +212,26 @@ def log_odds(logs: NDArray[np.generic]) -> Array:
     return wide[..., 1] - wide[..., 0]  # type: ignore[no-any-return]
 
 
-@functools.cache
-def sweep_of(name: str) -> ThresholdSweep:
-    """Sweep of a measure, on logits."""
-    return ThresholdSweep(MEASURES[name], logits=True, higher_is_better=True)
+def tied(histogram: Tensor, name: str) -> Tensor:
+    """Places of the thresholds that tie for the best value."""
+    values = MEASURES[name](matrices_of(histogram)).nan_to_num(nan=-math.inf)
+    return (values >= values.max() - 1e-12).nonzero().flatten()
+
+
+def lowest_of_tied(histogram: Tensor, name: str) -> int:
+    """Place of the lowest threshold with the best value."""
+    return int(tied(histogram, name)[0])
+
+
+def nearest_of_tied(histogram: Tensor, name: str) -> int:
+    """Place of the threshold nearest 0.5 with the best value."""
+    places = tied(histogram, name)
+    return int(places[ODDS[places].abs().argmin()])
+
+
+def resampled(histogram: Tensor, name: str) -> int:
+    """Place of the threshold that the library chooses today."""
+    return steady_threshold(histogram, GRID.thresholds, MEASURES[name])
 
 
 def shifted(logs: NDArray[np.generic], log_prior: Array) -> Index:
@@ -336,7 +346,6 @@ def main() -> None:
     parser.add_argument("--runs-only", action="store_true", help="do not write results.csv: more runs are to come")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    warnings.filterwarnings("ignore", ".*best threshold predicts the same for all samples")
     for path in sorted(arguments.kept.glob("*.npz")):
         if not path.with_suffix(".csv").exists():
             rows = [row for run in runs_of(path) for row in run.rows()]

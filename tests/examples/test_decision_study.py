@@ -17,7 +17,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix, f1_score, log_loss, matthews_corrcoef
 from torch import nn
 
-from imbtorch import LogitAdjustmentSweep
+from imbtorch import LogitAdjustmentSweep, ThresholdSweep
 
 FOLDER = Path(__file__).parents[2] / "examples" / "decision_study"
 NAMES = ("tasks", "train", "measure", "report")
@@ -246,7 +246,7 @@ def oracle(name, target, predicted, shares=None):
 def test_rows_are_those_of_scikit_learn_and_of_an_exhaustive_search(classes):
     run = kept_run(classes)
     rows = {(row["rule"], row["measure"]): row for row in run.rows()}
-    assert len(rows) == (5 if classes == 2 else 3) * len(run.measures)
+    assert len(rows) == (6 if classes == 2 else 3) * len(run.measures)
     prior = np.log(run.counts / run.counts.sum())
     loss = min(range(4), key=lambda epoch: log_loss(run.pool_target, probabilities(run.pool[epoch])))
     for name in run.measures:
@@ -275,9 +275,23 @@ def test_rows_are_those_of_scikit_learn_and_of_an_exhaustive_search(classes):
             logit = math.log(nearest["setting"] / (1 - nearest["setting"]))
             assert abs(logit) <= abs(limit)
             assert nearest["last"] == pytest.approx(oracle(name, run.test_target, tested > logit))
+            resampled = rows["resampled", name]
+            logit = math.log(resampled["setting"] / (1 - resampled["setting"]))
+            assert resampled["said"] == pytest.approx(oracle(name, run.pool_target, odds > logit))
+            assert resampled["last"] == pytest.approx(oracle(name, run.test_target, tested > logit))
             adjusted = rows["chosen tau", name]
             predicted = tested > adjusted["setting"] * (prior[1] - prior[0])
             assert adjusted["last"] == pytest.approx(oracle(name, run.test_target, predicted))
+
+
+def test_the_library_chooses_thresholds_alike():
+    run = kept_run(2, samples=800)
+    for name in run.measures:
+        sweep = ThresholdSweep(measure.MEASURES[name], logits=True, higher_is_better=True)
+        sweep.update(torch.from_numpy(measure.log_odds(run.pool[3])), torch.from_numpy(run.pool_target))
+        for place_of, point in ((measure.resampled, sweep.best()), (measure.lowest_of_tied, sweep.best(alerts=1))):
+            threshold, said, _ = run.threshold(np.arange(800), 3, name, place_of)
+            assert (threshold, said) == pytest.approx((point.threshold, point.value))
 
 
 def test_the_library_chooses_tau_alike():
@@ -354,7 +368,7 @@ def test_the_subset_runs_from_training_to_pictures(subset):
         rows = list(csv.DictReader(file))
     assert {row["task"] for row in rows} == set(train.SUBSET)
     assert {row["runs"] for row in rows} == {"2"}
-    assert len(rows) == 4 * 3 * (6 + 5 + 5) + 2 * 6  # and two ways to choose a threshold
+    assert len(rows) == 4 * 3 * (6 + 5 + 5) + (4 + 2) * 6  # and other ways to choose a threshold
     accuracy = [float(row["last"]) for row in rows if (row["rule"], row["measure"]) == ("none", "accuracy")]
     assert min(accuracy) > 0.4  # the networks learn
     text = (subset / "results.md").read_text(encoding="utf-8")
