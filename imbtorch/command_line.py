@@ -18,7 +18,7 @@ import torch
 
 from imbtorch.counting.tasks import Counting
 from imbtorch.metrics.opened import open_result
-from imbtorch.metrics.report_result import ReportResult
+from imbtorch.metrics.report_result import ReportResult, depends_on_clusters
 from imbtorch.readings.averaging import AveragedMeasure
 from imbtorch.readings.resolving import directed, resolved
 from imbtorch.saved import report
@@ -60,6 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except EXPECTED as error:
         text = error.args[0] if isinstance(error, KeyError) and error.args else error
         print(f"imbtorch {options.command}: error: {text}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print(f"imbtorch {options.command}: interrupted", file=sys.stderr)
     except BaseException:  # exit code 1 would mean "worse"
         traceback.print_exc()
     return ERROR
@@ -93,7 +95,10 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--cluster", metavar="COLUMN", help="column of patients or the like, which intervals resample")
     one.add_argument("--weight", metavar="COLUMN", help="column of the weights of samples")
     one.add_argument(
-        "--prevalence", type=_numbers, metavar="SHARES", help="class shares of the population, as in 999,1"
+        "--prevalence",
+        type=_shares,
+        metavar="SHARES",
+        help="class shares of the population, in the order of the classes or by name, as in 999,1 or ok=999,fraud=1",
     )
     one.add_argument("--measures", type=_names, metavar="NAMES", help="measures, as in iam,mcc")
     one.add_argument("--intervals", action="store_true", help="add the 95%% intervals of all measures")
@@ -138,12 +143,22 @@ def _numbers(text: str) -> list[float]:
         raise argparse.ArgumentTypeError(f"must be numbers between commas such as 900,90,10, got {text!r}") from error
 
 
+def _shares(text: str) -> list[float] | dict[str, float]:
+    """Convert numbers between commas, or those behind names, such as ``ok=999,fraud=1``."""
+    if "=" not in text:
+        return _numbers(text)
+    names, numbers = zip(*(each.rpartition("=")[::2] for each in text.split(",")), strict=True)
+    return dict(zip((name.strip() for name in names), _numbers(",".join(numbers)), strict=True))
+
+
 # --- commands -------------------------------------------------------------------------------------------------------
 
 
 def _report(options: argparse.Namespace) -> int:
     """Print a report, and write it if a file is named."""
     predicted = options.preds or options.scores
+    if any("*" in name for name in (options.cluster, options.weight) if name is not None):
+        raise ValueError("--cluster and --weight name one column each, without *")
     columns = _read(options.file, [options.target, predicted, options.cluster, options.weight])
     target, preds = columns[options.target], columns[predicted]
     if isinstance(target, dict):
@@ -209,6 +224,8 @@ def _compare(options: argparse.Namespace) -> int:
 def _of_predictions(options: argparse.Namespace) -> tuple[Interval, bool, list[str]]:
     """Compare two models on the same samples; return the difference, the direction, and notes."""
     names = [options.target, options.preds, options.id]
+    if any("*" in name for name in names if name is not None):
+        raise ValueError("compare takes one class for each sample, so --target, --preds and --id name one column each")
     old, new = (_read(each, names) for each in (options.old, options.new))
     rows = len(old[options.target])
     if len(new[options.target]) != rows:
@@ -254,6 +271,13 @@ def _of_results(old: ReportResult, new: ReportResult, options: argparse.Namespac
         raise ValueError(f"both files must be of the same classes, got {first} and {second}")
     if any("weighted" in result.signature for result in (old, new)):
         raise ValueError("weighted counts have no intervals, so they cannot be compared")
+    if any("prevalence" in result.signature for result in (old, new)):
+        raise ValueError("compare reads counts, not values at a prevalence; write both files without --prevalence")
+    if any(map(depends_on_clusters, (old, new))):
+        raise ValueError(
+            "compare treats samples as independent, but these files count clusters; compare the predictions of both "
+            "models by imbtorch.paired_compare(..., cluster=)"
+        )
     task, names = first.partition(",")[0], list(old.table()["class"])
     if task == "multilabel":
         raise ValueError("compare takes one class for each sample; compare labels by imbtorch.statistics.compare")
@@ -310,10 +334,18 @@ def _read(path: str, names: Sequence[str | None]) -> dict[str, Any]:
 
 def _csv(path: str) -> dict[str, list[str]]:
     """Read a CSV file."""
-    with open(path, newline="", encoding="utf-8-sig") as file:
-        rows = csv.reader(file)
-        head = next(rows, [])
-        lines = [row for row in rows if row]
+    most = csv.field_size_limit(sys.maxsize)
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            rows = csv.reader(file, strict=True)  # which refuses a quote that is not closed
+            head = next(rows, [])
+            lines = [row for row in rows if row]
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not in UTF-8: {error}") from error
+    except csv.Error as error:
+        raise ValueError(f"{path} is no CSV file, line {rows.line_num}: {error}") from error
+    finally:
+        csv.field_size_limit(most)
     if not head or not lines:
         raise ValueError(f"{path} must have a head and at least one row")
     twice = sorted({name for name in head if head.count(name) > 1})

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from imbtorch.counting.log_odds import against_the_rest, of_class_one
+from imbtorch.counts import rescaled_rows
 from imbtorch.metrics.adjustment_result import LogitAdjustmentResult
 from imbtorch.metrics.adjustment_sweep import LogitAdjustmentSweep
 from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.metrics.report_result import ReportResult, with_values
 from imbtorch.metrics.sweep import ThresholdSweep
-from imbtorch.metrics.sweep_result import SweepResult
-from imbtorch.metrics.sweep_settings import Also
 from imbtorch.readings.resolving import Measured
 from imbtorch.readings.rows import Row, shown
 from imbtorch.saved_columns import (
@@ -28,11 +28,12 @@ from imbtorch.saved_columns import (
     read_weights,
 )
 from imbtorch.statistics.intervals import Interval
+from imbtorch.statistics.scores import area, area_interval, average_precision, average_precision_interval
 from imbtorch.suggestions import first_names
 
 __all__ = ["report"]
 
-AREAS: tuple[Also, ...] = ("auc", "average_precision")
+AREAS = ("auc", "average_precision")
 
 
 def report(
@@ -60,7 +61,7 @@ def report(
 
     **Scores.** Floating ``preds`` are scores, and the table then also has the area under the ROC curve (``auc``) and
     the average precision (``average_precision``), with several classes of each one against the rest and their mean.
-    They come from the bins of a :class:`ThresholdSweep`, which warns if they may be off by more than 0.002.
+    They are exact; a :class:`ThresholdSweep`, which does not keep the scores, has them up to the width of its bins.
 
     **The rule.** ``rule`` names the measure for which a decision rule is chosen on the same samples: with two classes
     or labels the threshold of a :class:`ThresholdSweep`, with several classes the tau of a
@@ -82,7 +83,8 @@ def report(
             for AUC and average precision, which get none.
         weight: weight of each sample, ``[N]``; weighted values have no intervals.
         prevalence: class shares of the population for which values are computed, by class or in the order of the
-            classes; for labels the share of positives of each. See :class:`ImbalanceReport`.
+            classes (by class if ``positive`` names the first of two, which the report puts last); for labels the share
+            of positives of each. See :class:`ImbalanceReport`.
         measures: measures over all classes, as in :class:`ImbalanceReport`.
         intervals: True for the 95% intervals of all measures, or names of values; False by default.
         rule: name of the measure for which a decision rule is chosen; by default none.
@@ -121,6 +123,12 @@ def report(
         extra["cluster"] = read_clusters(cluster, len(read.target))
     if weight is not None:
         extra["weight"] = read_weights(weight, len(read.target))
+    if read.swapped and prevalence is not None and not isinstance(prevalence, Mapping):
+        shares = ", ".join(f"{name!r}: ..." for name in read.names)
+        raise ValueError(
+            f"positive puts {read.names[-1]!r} last, so the order of prevalence is unclear; give the shares by class, "
+            f"prevalence={{{shares}}}"
+        )
     own, of_areas = _split(intervals, read)
     counted = ImbalanceReport(
         read.task,
@@ -140,12 +148,11 @@ def report(
     result = counted.result()
     if not read.scored:
         return result
-    sweep = _swept(read, rule, counted.prevalence, logits, extra.get("weight"))
-    rows = _areas(sweep, () if extra else of_areas)
+    rows = _areas(read, logits, counted.prevalence, extra.get("weight"), () if extra else of_areas)
     if rule is not None and read.task == "multiclass":
         rows |= _adjusted(read, rule, prior, logits, extra)
     elif rule is not None:
-        rows |= _thresholds(sweep, rule, read, "weight" in extra)
+        rows |= _thresholds(read, rule, counted.prevalence, logits, extra.get("weight"))
     return with_values(result, rows)
 
 
@@ -154,6 +161,10 @@ def _split(intervals: bool | Sequence[str], read: Samples) -> tuple[bool | Seque
     if isinstance(intervals, (bool, str)) or not read.scored:
         return intervals, AREAS if intervals is True else ()
     of_areas = [name for name in intervals if name.partition("/")[0] in AREAS]
+    known = AREAS if read.task == "binary" else tuple(f"{area}/{name}" for area in AREAS for name in read.names)
+    for name in of_areas:
+        if name not in known:
+            raise ValueError(f"intervals contains {name!r}, but areas have intervals for {first_names(known)} only")
     return [name for name in intervals if name not in of_areas], of_areas
 
 
@@ -183,39 +194,51 @@ def _check_rule(rule: str | None, prior: Any, read: Samples, weight: Any, preval
             raise ValueError(f"prior must name each class, {first_names(read.names)}; {wrong[0]!r} differs")
 
 
-def _swept(
-    read: Samples, rule: str | None, prevalence: Sequence[float] | None, logits: bool, weight: Tensor | None
-) -> SweepResult:
-    """Return the sweep of the scores of the positive class, or of each label or class against the rest."""
-    several: dict[str, Any] = {"multilabel": {"num_labels": len(read.names)}}.get(
-        read.task, {"num_classes": len(read.names), "per_class": True}
-    )
-    several = {} if read.task == "binary" else several | {"class_names": read.names}
-    sweep = ThresholdSweep(
-        rule if rule is not None and read.task != "multiclass" else "balanced_accuracy",
-        task=read.task,
-        also=AREAS,
-        prevalence=prevalence,
-        logits=logits,
-        weighted=weight is not None,
-        **several,
-    )
-    sweep.update(read.preds, read.target, **({} if weight is None else {"weight": weight}))
-    return sweep.result()
-
-
-def _areas(sweep: SweepResult, bounded: Sequence[str]) -> dict[Row, Tensor]:
-    """Return the values of areas under curves, with the bounds of some of them."""
-    found = {row: value for row, value in sweep.rows.items() if row.measure in AREAS}
+def _areas(
+    read: Samples, logits: bool, prevalence: Sequence[float] | None, weight: Tensor | None, bounded: Sequence[str]
+) -> dict[Row, Tensor]:
+    """Return areas under curves, of each label or class against the rest and their mean, with the bounds of some."""
+    binary, scores = read.task == "binary", _ranked(read, logits)
+    shares = prevalence[1:] if binary and prevalence is not None else prevalence
+    histograms = []
+    for at in range(scores.shape[1]):
+        positive = read.target[:, at] if read.task == "multilabel" else read.target == at + binary
+        values, place = torch.unique(scores[:, at], return_inverse=True)
+        cells = positive.long() * len(values) + place
+        histograms.append(torch.bincount(cells, weight, 2 * len(values)).double().view(2, -1))
+    found: dict[Row, Tensor] = {}
     for measure in AREAS:
-        rows = [row for row in found if row.measure == measure]
-        if not any(row.name in bounded for row in rows) or (len(rows) > 1 and tuple(bounded) == AREAS):
-            continue
-        interval = sweep.interval(measure)
-        for place, row in enumerate(rows[: interval.low.numel()]):
-            if row.name in bounded:
-                found |= _ends(row, interval, place)
+        areas = []
+        for at, histogram in enumerate(histograms):
+            row = Row(measure, True) if binary else Row(measure, True, "class", read.names[at])
+            whole = bool(histogram.sum(-1).all())
+            if measure == "auc" or shares is None:
+                value = (area if measure == "auc" else average_precision)(histogram)
+                interval = area_interval if measure == "auc" else average_precision_interval
+                if row.name in bounded and whole:
+                    found |= _ends(row, interval(histogram))
+            else:
+                share = torch.tensor([1 - shares[at], shares[at]], dtype=torch.float64)
+                value = average_precision(rescaled_rows(histogram, share))
+                if row.name in bounded and bounded is not AREAS:
+                    raise ValueError(f"{row.name!r} has no interval at another prevalence; leave out prevalence")
+            areas.append(value if whole or binary else value.new_tensor(torch.nan))
+            found[row] = shown([value])[0]
+        if not binary:
+            found[Row(measure, True)] = shown([torch.stack(areas).nanmean()])[0]
     return found
+
+
+def _ranked(read: Samples, logits: bool) -> Tensor:
+    """Return float64 scores ``[N, L]`` that rank the samples: of the positive class, or of each label or class."""
+    scores = read.preds.double()
+    if read.task == "binary":
+        scores = of_class_one(scores, 1) if logits or scores.ndim == 1 else scores[:, 1]
+        return scores.unsqueeze(1)
+    if read.task == "multiclass" and logits:
+        most = torch.finfo(scores.dtype).max / 4
+        return against_the_rest(scores.clamp(-most, most))
+    return scores
 
 
 def _ends(row: Row, interval: Interval, place: int = 0) -> dict[Row, Tensor]:
@@ -239,11 +262,20 @@ def _chosen(
     return found
 
 
-def _thresholds(sweep: SweepResult, rule: str, read: Samples, weighted: bool) -> dict[Row, Tensor]:
+def _thresholds(
+    read: Samples, rule: str, prevalence: Sequence[float] | None, logits: bool, weight: Tensor | None
+) -> dict[Row, Tensor]:
     """Return the rows of the threshold of two classes, or of each label."""
+    labels: dict[str, Any] = {"num_labels": len(read.names), "class_names": read.names}
+    labels = {} if read.task == "binary" else labels
+    counted = ThresholdSweep(
+        rule, task=read.task, prevalence=prevalence, logits=logits, weighted=weight is not None, **labels
+    )
+    counted.update(read.preds, read.target, **({} if weight is None else {"weight": weight}))
+    sweep = counted.result()
     thresholds, values = sweep.curve()
     plain = values[..., int((thresholds - 0.5).abs().argmin())].reshape(-1).tolist()
-    interval = None if weighted else sweep.gain(generator=torch.Generator().manual_seed(0))
+    interval = None if weight is not None else sweep.gain(generator=torch.Generator().manual_seed(0))
     found: dict[Row, Tensor] = {}
     chosen, at_it = ([row for row in sweep.rows if row.measure == each] for each in ("threshold", "value"))
     for place, (number, value) in enumerate(zip(chosen, at_it, strict=True)):

@@ -30,6 +30,8 @@ __all__ = [
 Array: TypeAlias = Any
 """NumPy array of any dtype; the type checker would ask for one."""
 Kind: TypeAlias = Literal["strings", "integers", "booleans"]
+LEAST = -(2**63)  # least int64
+EXACT = 2**53  # up to which floating numbers hold every integer
 NARROW = 1_000_000  # span of integer classes up to which a table finds their indices
 
 
@@ -42,12 +44,14 @@ class Samples:
         names: names of the classes or labels, in the order of their indices.
         preds: indices ``[N]``, for labels ``[N, L]``; or scores.
         target: indices ``[N]``, for labels ``[N, L]``.
+        swapped: whether ``positive`` put the first of two classes last.
     """
 
     task: Literal["binary", "multiclass", "multilabel"]
     names: tuple[str, ...]
     preds: Tensor
     target: Tensor
+    swapped: bool = False
 
     @property
     def scored(self) -> bool:
@@ -77,6 +81,11 @@ class _Classes:
         self.kind = kind
         present = _unique(target)
         names = None if class_names is None else checked_names([str(name) for name in _listed(class_names)])
+        if names is None and kind == "integers" and columns is not None and 0 < present[0] <= present[-1] < columns > 2:
+            raise ValueError(
+                f"target holds neither 0 nor {columns}, so that the {columns} columns of preds may be the classes 0 to "
+                f"{columns - 1} or 1 to {columns}; name them by class_names=[...]"
+            )
         if names is not None:
             classes = self._named(names, present)
         elif kind == "booleans" or (kind == "integers" and set(present) <= set(range(columns or 2))):
@@ -189,9 +198,9 @@ def read_classes(preds: Any, target: Any, class_names: Sequence[Any] | None, pos
     if given is not None and given.ndim == 1 and given.dtype.kind != "f":
         _check_length("preds", given, len(truth))
         labels, of_preds = _labels("preds", given)
-        return Samples(task, classes.names, classes.encode("preds", labels, of_preds), indices)
+        return Samples(task, classes.names, classes.encode("preds", labels, of_preds), indices, classes.swapped)
     scores = _class_scores(given, table, classes, len(truth), logits)
-    return Samples(task, classes.names, torch.from_numpy(np.ascontiguousarray(scores)), indices)
+    return Samples(task, classes.names, torch.from_numpy(np.ascontiguousarray(scores)), indices, classes.swapped)
 
 
 def _class_scores(
@@ -282,6 +291,10 @@ def as_array(name: str, given: Any) -> Array:
         raise ValueError(f"{name} must be one column, or rows of equal length: {error}") from error
     if found.ndim == 0:
         raise TypeError(f"{name} must hold a value for each sample, got {given!r}")
+    if isinstance(given, np.ma.MaskedArray):
+        _refuse_missing(name, np.ma.getmaskarray(given).reshape(len(found), -1).any(1))
+    if found.dtype == object and found.size and all(type(each) is float for each in found.flat):
+        return found.astype(float)
     if found.dtype.kind == "U" and isinstance(given, (list, tuple)):  # NumPy turns numbers among strings into strings
         return np.array(given, dtype=object)
     return found
@@ -306,10 +319,12 @@ def _labels(name: str, given: Array) -> tuple[Array, Kind]:
     if given.dtype.kind == "b":
         return given.astype(np.int64), "booleans"
     if given.dtype.kind in "iu":
+        _refuse_huge(name, given > np.iinfo(np.int64).max)
         return given.astype(np.int64, copy=False), "integers"
     if given.dtype.kind == "f":
         missing, broken = np.isnan(given), given != np.floor(given)
         _refuse_missing(name, missing)
+        _refuse_huge(name, np.abs(given) > EXACT)
         if broken.any():
             row = int(broken.argmax())
             raise ValueError(f"{name} holds {given[row]:g} in row {row}, which is no class; pass integers or strings")
@@ -323,6 +338,7 @@ def _labels(name: str, given: Array) -> tuple[Array, Kind]:
     if types == {bool}:
         return np.array(values, dtype=np.int64), "booleans"
     if all(issubclass(each, (int, np.integer)) for each in types - {bool}):
+        _refuse_huge(name, np.array([not LEAST <= each <= -1 - LEAST for each in values]))
         return np.array(values, dtype=np.int64), "integers"
     first = type(values[0]) if isinstance(values[0], (str, int)) else str
     row = next(at for at, each in enumerate(values) if type(each) is not first)
@@ -345,6 +361,14 @@ def _refuse_missing(name: str, missing: Array) -> None:
         raise ValueError(
             f"{name} has no value in row {int(missing.argmax())} ({int(missing.sum())} of {len(missing)}); leave these "
             "rows out of all arguments"
+        )
+
+
+def _refuse_huge(name: str, huge: Array) -> None:
+    """Raise for integers that int64, or the floating numbers that hold them, cannot tell apart."""
+    if huge.any():
+        raise ValueError(
+            f"{name} holds a number in row {int(huge.argmax())} that is too large for a class; pass classes as strings"
         )
 
 

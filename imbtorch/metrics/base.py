@@ -404,7 +404,9 @@ class CountsMetric(SummedState):
         what = "classes had no target"
         if self.task == "multilabel":
             what = "labels had no positive or no negative target" if read_at else "labels had no positive target"
-        then = "means over classes and their intervals leave them out, so that missing classes cannot lower the value"
+        then = "means leave them out if they were not predicted either, and count them as 0 if they were"
+        if self.task != "multilabel":
+            then += " (balanced_accuracy and gmean always leave them out)"
         if needed:
             share = "prevalence 0 or 1" if self.task == "multilabel" else "prevalence 0"
             then = f"their predictions in another population are unknown; give them {share}"

@@ -122,8 +122,9 @@ class ReportResult(Result):
             path: path of the file, which is overwritten.
         """
         text = file_of_result(self._rows, self.table(), self.signature, self._version, self._at.whole, self._settings)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+        encoded = text.encode()  # an error leaves an older file as it is
+        with open(path, "wb") as file:
+            file.write(encoded)
 
     def of_classes(self, key: str) -> Tensor:
         """Return the values of a measure for each class ``[K]``, or label ``[L]``.
@@ -149,7 +150,7 @@ class ReportResult(Result):
     ) -> Interval:
         """Compute the interval of a value.
 
-        A mean over classes and its interval include only classes that have targets.
+        A mean over classes and its interval leave out classes with neither targets nor predictions.
 
         Args:
             name: measure of the report, or value of a class, class group or group of samples, such as
@@ -321,6 +322,11 @@ def with_values(result: ReportResult, rows: Mapping[Row, Tensor]) -> ReportResul
     if taken:
         raise ValueError(f"measures contains {sorted(taken)[0]!r}, which scores add; rename it in measures")
     return replace(result, _rows={**result._rows, **rows})
+
+
+def depends_on_clusters(result: ReportResult) -> bool:
+    """Return whether the samples of a result depend on each other."""
+    return result._settings.counting.clusters or result._at.dependent
 
 
 def _cells(rows: Mapping[Row, Any]) -> dict[Row, Cell]:
