@@ -250,14 +250,20 @@ def test_slips_of_a_command_are_read_or_told(old, tmp_path, capsys):
     assert "columns are label;pred; separate them by commas" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("error", [RuntimeError, MemoryError, AssertionError, SystemExit, KeyboardInterrupt])
-def test_no_unexpected_error_looks_worse(error, old, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        *[(each, "Traceback") for each in (RuntimeError, MemoryError, AssertionError, SystemExit)],
+        (KeyboardInterrupt, "imbtorch compare: interrupted"),
+    ],
+)
+def test_no_unexpected_error_looks_worse(error, text, old, capsys, monkeypatch):
     def fail(*_, **__):
         raise error(1)
 
     monkeypatch.setattr(command_line, "paired_compare", fail)
     assert compare(old, old) == 2
-    assert "Traceback" in capsys.readouterr().err
+    assert text in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -269,6 +275,8 @@ def test_no_unexpected_error_looks_worse(error, old, capsys, monkeypatch):
         ("label,pred\na,b\na\n", "1 cells in row 1, but 2 columns"),
         ("label,pred\na,b\nb,\n", "preds has no value in row 1"),
         ("label,pred\na,b\nb,b\nb,c\n", "preds holds 'c' in row 2"),
+        ('label,pred,note\na,b,1\nb,b,"5 inch\nb,a,3\n', "no CSV file, line 4: unexpected end of data"),
+        ('label,pred,note\na,b,1\nb,b,"5 inch\nb,a,"3\n', "no CSV file, line 4: "),
     ],
 )
 def test_a_broken_file_is_named_with_its_row(lines, text, tmp_path, capsys):
@@ -276,6 +284,54 @@ def test_a_broken_file_is_named_with_its_row(lines, text, tmp_path, capsys):
     path.write_text(lines)
     assert command_line.main(["report", str(path), "--target", "label", "--preds", "pred"]) == 2
     assert text in capsys.readouterr().err
+
+
+def test_long_cells_are_read_and_other_encodings_are_told(tmp_path, capsys):
+    path = tmp_path / "file.csv"
+    command = ["report", str(path), "--target", "label", "--preds", "pred"]
+    path.write_text(f"label,pred,text\na,a,{'x' * 200_000}\nb,b,y\n", encoding="utf-8")
+    assert command_line.main(command) == 0
+    path.write_text("label,pred\ncafé,café\nb,b\n", encoding="latin-1")
+    assert command_line.main(command) == command_line.ERROR
+    assert f"{path} is not in UTF-8" in capsys.readouterr().err
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["label", "pred"], ["1" + "0" * 20, "1"], ["1", "1"]])
+    assert command_line.main(command) == command_line.ERROR
+    assert "target holds a number in row 0 that is too large" in capsys.readouterr().err
+
+
+def test_prevalence_is_given_by_name_if_positive_changes_the_order(tmp_path, capsys):
+    """Of 10 frauds 8 are found, of 90 others 9 are false alarms; the precision at 1 in 100 is by hand."""
+    target, preds = ["fraud"] * 10 + ["ok"] * 90, ["fraud"] * 8 + ["ok"] * 2 + ["fraud"] * 9 + ["ok"] * 81
+    path = tmp_path / "file.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["label", "pred"], *zip(target, preds, strict=True)])
+    command = ["report", str(path), "--target", "label", "--preds", "pred", "--positive", "fraud"]
+    assert command_line.main([*command, "--prevalence", "1,99"]) == command_line.ERROR
+    assert "positive puts 'fraud' last, so the order of prevalence is unclear" in capsys.readouterr().err
+    assert command_line.main([*command, "--prevalence", "ok=99, fraud=1", "--json", str(tmp_path / "x.json")]) == 0
+    expected = 0.01 * 0.8 / (0.01 * 0.8 + 0.99 * 0.1)
+    assert imbtorch.open_result(tmp_path / "x.json")["precision"].item() == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [(["--prevalence", "1,1,1"], "values at a prevalence"), (["--cluster", "patient"], "count clusters")],
+)
+def test_results_that_counts_do_not_describe_are_not_compared(more, text, old, tmp_path, capsys):
+    path = str(tmp_path / "x.json")
+    command = ["report", old, "--target", "label", "--preds", "pred", "--json", path]
+    assert command_line.main([*command, *more]) == 0
+    assert compare(path, path) == command_line.ERROR
+    assert text in capsys.readouterr().err
+
+
+def test_columns_of_single_values_take_no_star(old, capsys):
+    assert compare(old, old, "--id", "im*") == command_line.ERROR
+    assert "--id name one column each" in capsys.readouterr().err
+    command = ["report", old, "--target", "label", "--preds", "pred", "--cluster", "pat*"]
+    assert command_line.main(command) == command_line.ERROR
+    assert "--cluster and --weight name one column each" in capsys.readouterr().err
 
 
 def test_warnings_are_lines_of_text(old, capsys):

@@ -188,6 +188,7 @@ def test_scores_of_the_positive_class_in_every_form():
         {"preds": {"ok": 1 - scores, "a fraud": scores}, "target": texts, "positive": "a fraud"},
         {"preds": {"a fraud": scores}, "target": texts, "positive": "a fraud"},
         {"preds": both, "target": texts, "positive": "a fraud", "class_names": ["ok", "a fraud"]},
+        {"preds": scores.astype(object), "target": target},
     ):
         result = imbtorch.report(**options, intervals=True)
         assert result["auc"].item() == pytest.approx(auc, abs=1e-6)
@@ -230,6 +231,66 @@ def test_a_rule_is_that_of_the_sweep_with_its_gain():
     assert row["gain"] == pytest.approx(
         sweep.gain(generator=torch.Generator().manual_seed(0)).estimate.item(), abs=1e-6
     )
+
+
+def test_areas_are_exact_for_few_scores_and_for_equal_ones():
+    """Scores within one bin of a sweep, few scores, many ties, weights, and logits of softmax and sigmoid."""
+    rng = np.random.default_rng(0)
+    for samples, digits in ((30, 9), (200, 9), (200, 1), (99, 5)):
+        target = (np.arange(samples) < samples / 5).astype(int)
+        scores = 0.6 + 0.001 * (rng.random(samples) + 0.3 * target).round(digits)
+        weight = rng.random(samples)
+        logits = np.log(scores) - np.log1p(-scores)
+        both = np.stack([np.zeros(samples), logits], 1)
+        for options, weights in (
+            ({"preds": scores}, None),
+            ({"preds": logits, "logits": True}, None),
+            ({"preds": both + 5, "logits": True}, None),
+            ({"preds": scores, "weight": weight}, weight),
+        ):
+            result = imbtorch.report(target=target, **options)
+            auc = sklearn.metrics.roc_auc_score(target, scores.round(12), sample_weight=weights)
+            ap = sklearn.metrics.average_precision_score(target, scores.round(12), sample_weight=weights)
+            if digits > 1 or "logits" not in options:  # log and exp may part equal scores
+                assert result["auc"].item() == pytest.approx(auc, abs=1e-6)
+                assert result["average_precision"].item() == pytest.approx(ap, abs=1e-6)
+
+
+def test_average_precision_at_a_prevalence_is_that_of_weighted_samples():
+    target, scores = TARGET == 2, SCORES[:, 2]
+    weight = np.where(target, 0.01 / target.sum(), 0.99 / (~target).sum())
+    expected = sklearn.metrics.average_precision_score(target, scores, sample_weight=weight)
+    result = imbtorch.report(preds=scores, target=target, prevalence=[0.99, 0.01], intervals=True)
+    assert result["average_precision"].item() == pytest.approx(expected, abs=1e-6)
+    assert "auc_low" in result.values
+    assert "average_precision_low" not in result.values
+
+
+def test_logits_without_end_are_ranked():
+    logits = np.array([[np.inf, 0, 0], [0, -np.inf, 1], [0, 2, 0], [1, 0, -np.inf]])
+    result = imbtorch.report(preds=logits, target=[0, 2, 1, 0], logits=True)
+    assert [result[f"auc/{name}"].item() for name in "012"] == [1, 1, 1]
+
+
+def test_a_class_without_targets_counts_as_0_if_it_is_predicted():
+    """Recalls of 0.8 and 0.9, and a class that is predicted 15 times and never true."""
+    target, preds = ["a"] * 50 + ["b"] * 50, ["a"] * 40 + ["c"] * 10 + ["b"] * 45 + ["c"] * 5
+    with pytest.warns(UserWarning, match=r"1 of 3 classes had no target: c; means .* count them as 0 if they were"):
+        result = imbtorch.report(preds=preds, target=target, class_names=["a", "b", "c"])
+    assert result["recall"].item() == pytest.approx((0.8 + 0.9 + 0) / 3)
+    assert result["balanced_accuracy"].item() == pytest.approx((0.8 + 0.9) / 2)
+    with pytest.warns(UserWarning, match="leave them out if they were not predicted"):
+        result = imbtorch.report(preds=target, target=target, class_names=["a", "b", "c"])
+    assert result["recall"].item() == 1
+
+
+def test_a_file_that_cannot_be_written_leaves_the_older_one(tmp_path):
+    path = tmp_path / "x.json"
+    imbtorch.report(preds=PREDS, target=TARGET).to_json(path)
+    before = path.read_bytes()
+    with pytest.raises(UnicodeEncodeError):
+        imbtorch.report(preds=["a\ud800", "b"], target=["a\ud800", "b"]).to_json(path)
+    assert path.read_bytes() == before
 
 
 def test_areas_say_where_their_intervals_are():
@@ -293,6 +354,16 @@ LOW[3] = -0.5
         ({"target": TARGET[:, None]}, ValueError, r"pass target\[:, 0\]"),
         ({"measures": {"auc": "f1"}, "preds": SCORES}, ValueError, "rename it in measures"),
         ({"preds": ["x"] * 3, "target": [[1], [2, 3]]}, ValueError, "rows of equal length"),
+        ({"target": np.ma.masked_equal(TARGET, 2)}, ValueError, r"target has no value in row \d+ "),
+        ({"weight": np.ma.masked_equal(TARGET * 1.0, 2)}, ValueError, r"weight has no value in row \d+ "),
+        ({"preds": SCORES[TARGET > 0], "target": TARGET[TARGET > 0]}, ValueError, "the classes 0 to 2 or 1 to 3"),
+        ({"target": [0, 1, 1e19], "preds": [0, 1, 1]}, ValueError, "target holds a number in row 2 that is too large"),
+        ({"target": [0, 10**20], "preds": [0, 1]}, ValueError, "target holds a number in row 1 that is too large"),
+        ({"target": np.array([0, 2**63], np.uint64), "preds": [0, 1]}, ValueError, "in row 1 that is too large"),
+        ({"target": [0, np.inf], "preds": [0, 1]}, ValueError, "in row 1 that is too large"),
+        ({"preds": SCORES, "intervals": ["auc"]}, ValueError, "'auc', but areas have intervals for auc/0, auc/1"),
+        ({"preds": SCORES[:, 2], "target": TARGET == 2, "prevalence": [0.9, 0.1], "intervals": ["average_precision"]},
+         ValueError, "no interval at another prevalence"),
     ],
 )  # fmt: skip
 def test_errors_name_row_column_and_remedy(options, error, text):
