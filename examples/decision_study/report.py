@@ -380,11 +380,11 @@ def tables(folder: Path) -> str:
 LOOKS = {"two": ("#0072B2", "o"), "three to nine": ("#E69F00", "^"), "ten and more": ("#D55E00", "D")}
 
 
-KINDS = {
-    "constant": "constant rate,\n20 epochs",
+KINDS = {  # in the order of the pictures
     "falling": "rate falling to 0,\n20 epochs",
-    "short": "rate falling to 0,\n6 epochs",
+    "constant": "constant rate,\n20 epochs",
     "weighted": "class-weighted\nloss, 20 epochs",
+    "short": "rate falling to 0,\n6 epochs",
     "pretrained": "pretrained,\n6 epochs",
 }
 
@@ -448,8 +448,8 @@ def draw_epochs(folder: Path, path: Path) -> None:
     values = Values(folder)
     labels = {
         PRIMARY[0]: ("a chosen rule instead of argmax", "#0072B2", "o"),
-        PRIMARY[2]: ("the epoch of the best value instead of the lowest loss", "#D55E00", "D"),
-        PRIMARY[1]: ("the epoch of the best value instead of the last epoch", "#009E73", "s"),
+        PRIMARY[2]: ("the best epoch instead of the epoch of the lowest loss", "#D55E00", "D"),
+        PRIMARY[1]: ("the best epoch instead of the last epoch", "#009E73", "s"),
     }
     findings = {
         "balanced_accuracy": "test balanced accuracy: the rule gains more\nthan any choice of the epoch",
@@ -458,7 +458,7 @@ def draw_epochs(folder: Path, path: Path) -> None:
     fig, axes = pyplot.subplots(1, 2, figsize=(9, 5.2), sharey=True, layout="constrained")
     for ax, measure in zip(axes, COMPARED, strict=True):
         for shift, (pair, (label, color, marker)) in zip((-0.22, 0, 0.22), labels.items(), strict=True):
-            for place, regime in enumerate(REGIMES):
+            for place, regime in enumerate(KINDS):
                 rule = pair is PRIMARY[0]
                 gain = values.gain_of_today(measure, regime) if rule else values.difference(pair, measure, regime)
                 found = array(values.by_unit(gain, values.run))
@@ -468,11 +468,11 @@ def draw_epochs(folder: Path, path: Path) -> None:
                     name = label if not place else None
                     ax.plot(found.mean(), place + shift, marker, color=color, label=name)
         finished(ax, findings[measure])
-    axes[0].set_yticks(range(len(REGIMES)), [KINDS[regime] for regime in REGIMES])
+    axes[0].set_yticks(range(len(KINDS)), list(KINDS.values()))
     axes[0].invert_yaxis()
     handles = axes[0].get_legend_handles_labels()
     fig.suptitle(
-        "The last epoch is as good as the best one; the rule changes more",
+        "The last epoch is as good as the best one, the epoch of the lowest loss is worse",
         fontsize=12,
         fontweight="bold",
     )
