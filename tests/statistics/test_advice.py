@@ -55,12 +55,14 @@ def test_the_readme_gives_a_part_of_the_table():
 
 def test_the_figures_of_the_evidence_are_those_of_the_tables():
     text = (ROOT / "examples" / "evidence.md").read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 190
-    before, wrong = text.split("## 1. ")[1].split("## 4. Wrong labels")
+    assert len(text.splitlines()) <= 200
+    before, wrong = text.split("## 4. Wrong labels")
     figures = re.findall(r"[+-][\d.]+ \[[^]]+\]", " ".join(before.split()))
     assert len(figures) > 60
     studies = " ".join((results("decision_study") + results("threshold_study")).split())
-    assert set(figures) <= set(re.findall(r"[+-][\d.]+ \[[^]]+\]", studies))
+    found = set(re.findall(r"[+-][\d.]+ \[[^]]+\]", studies))
+    assert set(figures) - found == {"+9.6 [+5.5, +13.5]"}  # of the best epoch with wrong training labels, see below
+    assert "+9.6 [+5.5, +13.5]" in wrong
     costs = {
         tuple(round(float(number), 1) for number in numbers)
         for numbers in re.findall(r"([+-][\d.]+) \[([+-][\d.]+), ([+-][\d.]+)\]", results("monitor_study"))
