@@ -96,12 +96,11 @@ class ThresholdSweep(TaskOptions, DecidingSweep):
     the scores of rare events and of overconfident models are. AUC, average precision, best F1 and best G-mean differ
     from scikit-learn's exact values by at most 0.002. This was checked at prevalences from 0.5 to 1e-4, with calibrated
     scores and with logits four times too large or too small. (With 101 evenly spaced thresholds, AUC is off by 0.18 at
-    a prevalence of 0.001.) With few positives, two scores in one bin
-    can change the average precision more: with 20 positives among 200 scores by more than 0.002 in 54 of 400 sets, at
-    most by 0.025; :func:`imbtorch.report` is exact. ``compute`` warns if a bin holds so many samples that the error may
-    be larger. Pass logits
-    with ``logits=True`` if you have them: in float32 the probabilities of all logits from 17 on are 1. Half precision
-    is converted to float32. The default takes 64 kB for each label or class; fewer thresholds take less.
+    a prevalence of 0.001.) With few positives, two scores in one bin can change the average precision more: with 20
+    positives among 200 scores by more than 0.002 in 54 of 400 sets, at most by 0.025; :func:`imbtorch.report` is exact.
+    ``compute`` warns if a bin holds so many samples that the error may be larger. Pass logits with ``logits=True`` if
+    you have them: in float32 the probabilities of all logits from 17 on are 1. Half precision is converted to float32.
+    The default takes 64 kB for each label or class; fewer thresholds take less.
 
     **Clusters.** The visits of a patient or the pixels of an image resemble each other. With ``clusters=True`` the
     choice of the threshold, :meth:`interval`, :meth:`gain`, tables and pictures resample and hold out whole clusters.
