@@ -559,7 +559,7 @@ def draw_labels(costs: Costs, path: Path) -> None:
     left.legend(loc="lower right", frameon=False, fontsize=9)
     for ax in (left, right):
         ax.set_xlabel("percentage points gained on test data")
-    title = "With wrong labels the loss and the last epoch mislead; MCC helps if both parts are wrong"
+    title = "With wrong labels keep the best epoch; monitor MCC for IAM if both parts are wrong"
     fig.suptitle(title, fontsize=11, fontweight="bold")
     fig.savefig(path, dpi=120)
     pyplot.close(fig)
