@@ -25,7 +25,7 @@ from imbtorch.readings.tables import COUNTS, Cell, Table, baseline_line
 from imbtorch.statistics.intervals import Interval
 from imbtorch.version import __version__
 
-__all__ = ["Opened", "ReportResult", "with_values"]
+__all__ = ["Opened", "ReportResult", "depends_on_clusters", "with_values"]
 
 
 class Opened(NamedTuple):

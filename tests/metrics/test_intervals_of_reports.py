@@ -214,7 +214,7 @@ def test_a_prefix_is_a_string(argument):
 def test_a_warning_names_the_class_that_intervals_leave_out(ask):
     report = ImbalanceReport("multiclass", class_names=NAMES, measures=["iam"], intervals=True)
     report.update(PREDS[:250], TARGET[:250])
-    with pytest.warns(UserWarning, match="1 of . classes had no target: late; means over classes and their intervals"):
+    with pytest.warns(UserWarning, match="1 of . classes had no target: late; means leave them out"):
         ask(report)
 
 
