@@ -157,8 +157,7 @@ def _shares(text: str) -> list[float] | dict[str, float]:
 def _report(options: argparse.Namespace) -> int:
     """Print a report, and write it if a file is named."""
     predicted = options.preds or options.scores
-    if any("*" in name for name in (options.cluster, options.weight) if name is not None):
-        raise ValueError("--cluster and --weight name one column each, without *")
+    _check_single("--cluster and --weight name one column each, without *", options.cluster, options.weight)
     columns = _read(options.file, [options.target, predicted, options.cluster, options.weight])
     target, preds = columns[options.target], columns[predicted]
     if isinstance(target, dict):
@@ -224,8 +223,7 @@ def _compare(options: argparse.Namespace) -> int:
 def _of_predictions(options: argparse.Namespace) -> tuple[Interval, bool, list[str]]:
     """Compare two models on the same samples; return the difference, the direction, and notes."""
     names = [options.target, options.preds, options.id]
-    if any("*" in name for name in names if name is not None):
-        raise ValueError("compare takes one class for each sample, so --target, --preds and --id name one column each")
+    _check_single("compare takes one class for each sample, so --target, --preds and --id name one column each", *names)
     old, new = (_read(each, names) for each in (options.old, options.new))
     rows = len(old[options.target])
     if len(new[options.target]) != rows:
@@ -306,6 +304,12 @@ def _measure(options: argparse.Namespace, names: Sequence[str], binary: bool) ->
 def _generator() -> torch.Generator:
     """Return a source of randomness that gives the same verdict again."""
     return torch.Generator().manual_seed(0)
+
+
+def _check_single(text: str, *names: str | None) -> None:
+    """Raise with a text for names of several columns."""
+    if any("*" in name for name in names if name is not None):
+        raise ValueError(text)
 
 
 # --- files ----------------------------------------------------------------------------------------------------------

@@ -28,12 +28,13 @@ from imbtorch.saved_columns import (
     read_weights,
 )
 from imbtorch.statistics.intervals import Interval
+from imbtorch.statistics.paired_scores import histogram_of_ranks
 from imbtorch.statistics.scores import area, area_interval, average_precision, average_precision_interval
 from imbtorch.suggestions import first_names
 
 __all__ = ["report"]
 
-AREAS = ("auc", "average_precision")
+AREAS = {"auc": (area, area_interval), "average_precision": (average_precision, average_precision_interval)}
 
 
 def report(
@@ -123,13 +124,8 @@ def report(
         extra["cluster"] = read_clusters(cluster, len(read.target))
     if weight is not None:
         extra["weight"] = read_weights(weight, len(read.target))
-    if read.swapped and prevalence is not None and not isinstance(prevalence, Mapping):
-        shares = ", ".join(f"{name!r}: ..." for name in read.names)
-        raise ValueError(
-            f"positive puts {read.names[-1]!r} last, so the order of prevalence is unclear; give the shares by class, "
-            f"prevalence={{{shares}}}"
-        )
-    own, of_areas = _split(intervals, read)
+    _check_order(read, prevalence)
+    own, of_areas = _split(intervals, read, prevalence)
     counted = ImbalanceReport(
         read.task,
         class_names=read.names,
@@ -156,15 +152,31 @@ def report(
     return with_values(result, rows)
 
 
-def _split(intervals: bool | Sequence[str], read: Samples) -> tuple[bool | Sequence[str], Sequence[str]]:
+def _check_order(read: Samples, prevalence: Any) -> None:
+    """Raise for class shares in an order that ``positive`` makes unclear."""
+    if read.swapped and prevalence is not None and not isinstance(prevalence, Mapping):
+        shares = ", ".join(f"{name!r}: ..." for name in read.names)
+        raise ValueError(
+            f"positive puts {read.names[-1]!r} last, so the order of prevalence is unclear; give the shares by class, "
+            f"prevalence={{{shares}}}"
+        )
+
+
+def _split(
+    intervals: bool | Sequence[str], read: Samples, prevalence: Any
+) -> tuple[bool | Sequence[str], Sequence[str]]:
     """Return the names of values with intervals of the report, and those of areas under curves."""
+    bounded = list(AREAS) if prevalence is None else ["auc"]  # average precision has none at another prevalence
     if isinstance(intervals, (bool, str)) or not read.scored:
-        return intervals, AREAS if intervals is True else ()
+        return intervals, bounded if intervals is True else ()
     of_areas = [name for name in intervals if name.partition("/")[0] in AREAS]
-    known = AREAS if read.task == "binary" else tuple(f"{area}/{name}" for area in AREAS for name in read.names)
+    known = bounded if read.task == "binary" else [f"{area}/{name}" for area in bounded for name in read.names]
     for name in of_areas:
         if name not in known:
-            raise ValueError(f"intervals contains {name!r}, but areas have intervals for {first_names(known)} only")
+            raise ValueError(
+                f"intervals contains {name!r}, but areas have intervals for {first_names(known)} only"
+                + ("" if prevalence is None else "; average precision has no interval at another prevalence")
+            )
     return [name for name in intervals if name not in of_areas], of_areas
 
 
@@ -200,33 +212,29 @@ def _areas(
     """Return areas under curves, of each label or class against the rest and their mean, with the bounds of some."""
     binary, scores = read.task == "binary", _ranked(read, logits)
     shares = prevalence[1:] if binary and prevalence is not None else prevalence
-    histograms = []
-    for at in range(scores.shape[1]):
+    one = torch.ones(len(scores), dtype=torch.float64) if weight is None else weight
+    found: dict[str, dict[Row, Tensor]] = {measure: {} for measure in AREAS}
+    bounds: dict[Row, Tensor] = {}
+    whole = []  # whether there are samples of both classes
+    for at in range(scores.shape[1]):  # one at a time: a histogram has a cell for each sample
         positive = read.target[:, at] if read.task == "multilabel" else read.target == at + binary
-        values, place = torch.unique(scores[:, at], return_inverse=True)
-        cells = positive.long() * len(values) + place
-        histograms.append(torch.bincount(cells, weight, 2 * len(values)).double().view(2, -1))
-    found: dict[Row, Tensor] = {}
-    for measure in AREAS:
-        areas = []
-        for at, histogram in enumerate(histograms):
+        different, place = torch.unique(scores[:, at], return_inverse=True)
+        histogram = histogram_of_ranks(place, positive, len(different), one.unsqueeze(0))[0]
+        rates = histogram
+        if shares is not None:
+            rates = rescaled_rows(histogram, torch.tensor([1 - shares[at], shares[at]], dtype=torch.float64))
+        whole.append(bool(histogram.sum(-1).all()))
+        for measure, (value, interval) in AREAS.items():
             row = Row(measure, True) if binary else Row(measure, True, "class", read.names[at])
-            whole = bool(histogram.sum(-1).all())
-            if measure == "auc" or shares is None:
-                value = (area if measure == "auc" else average_precision)(histogram)
-                interval = area_interval if measure == "auc" else average_precision_interval
-                if row.name in bounded and whole:
-                    found |= _ends(row, interval(histogram))
-            else:
-                share = torch.tensor([1 - shares[at], shares[at]], dtype=torch.float64)
-                value = average_precision(rescaled_rows(histogram, share))
-                if row.name in bounded and bounded is not AREAS:
-                    raise ValueError(f"{row.name!r} has no interval at another prevalence; leave out prevalence")
-            areas.append(value if whole or binary else value.new_tensor(torch.nan))
-            found[row] = shown([value])[0]
-        if not binary:
-            found[Row(measure, True)] = shown([torch.stack(areas).nanmean()])[0]
-    return found
+            found[measure][row] = value(rates)
+            if row.name in bounded and whole[-1]:
+                bounds |= _ends(row, interval(histogram))
+    if not binary:
+        for measure, areas in found.items():
+            of_whole = torch.where(torch.tensor(whole), torch.stack(list(areas.values())), torch.nan)
+            areas[Row(measure, True)] = of_whole.nanmean()
+    rows = {row: value for areas in found.values() for row, value in areas.items()}
+    return dict(zip(rows, shown(list(rows.values())), strict=True)) | bounds
 
 
 def _ranked(read: Samples, logits: bool) -> Tensor:

@@ -30,7 +30,7 @@ __all__ = [
 Array: TypeAlias = Any
 """NumPy array of any dtype; the type checker would ask for one."""
 Kind: TypeAlias = Literal["strings", "integers", "booleans"]
-LEAST = -(2**63)  # least int64
+WHOLE = np.iinfo(np.int64)
 EXACT = 2**53  # up to which floating numbers hold every integer
 NARROW = 1_000_000  # span of integer classes up to which a table finds their indices
 
@@ -81,11 +81,8 @@ class _Classes:
         self.kind = kind
         present = _unique(target)
         names = None if class_names is None else checked_names([str(name) for name in _listed(class_names)])
-        if names is None and kind == "integers" and columns is not None and 0 < present[0] <= present[-1] < columns > 2:
-            raise ValueError(
-                f"target holds neither 0 nor {columns}, so that the {columns} columns of preds may be the classes 0 to "
-                f"{columns - 1} or 1 to {columns}; name them by class_names=[...]"
-            )
+        if names is None and kind == "integers" and columns is not None and columns > 2:
+            _check_first(present, columns)
         if names is not None:
             classes = self._named(names, present)
         elif kind == "booleans" or (kind == "integers" and set(present) <= set(range(columns or 2))):
@@ -141,6 +138,15 @@ class _Classes:
                 f"{where}no target has ({first_names(self.names)}){did_you_mean(str(wrong), self.names)}; {remedy}"
             )
         return torch.from_numpy(codes)
+
+
+def _check_first(present: Sequence[int], columns: int) -> None:
+    """Raise if columns of scores may be the classes from 0 on or those from 1 on."""
+    if present[0] > 0 and present[-1] < columns:
+        raise ValueError(
+            f"target holds neither 0 nor {columns}, so that the {columns} columns of preds may be the classes 0 to "
+            f"{columns - 1} or 1 to {columns}; name them by class_names=[...]"
+        )
 
 
 def _is_first(positive: Any, names: Sequence[str]) -> bool:
@@ -319,7 +325,7 @@ def _labels(name: str, given: Array) -> tuple[Array, Kind]:
     if given.dtype.kind == "b":
         return given.astype(np.int64), "booleans"
     if given.dtype.kind in "iu":
-        _refuse_huge(name, given > np.iinfo(np.int64).max)
+        _refuse_huge(name, given > WHOLE.max)
         return given.astype(np.int64, copy=False), "integers"
     if given.dtype.kind == "f":
         missing, broken = np.isnan(given), given != np.floor(given)
@@ -338,7 +344,7 @@ def _labels(name: str, given: Array) -> tuple[Array, Kind]:
     if types == {bool}:
         return np.array(values, dtype=np.int64), "booleans"
     if all(issubclass(each, (int, np.integer)) for each in types - {bool}):
-        _refuse_huge(name, np.array([not LEAST <= each <= -1 - LEAST for each in values]))
+        _refuse_huge(name, np.array([not WHOLE.min <= each <= WHOLE.max for each in values]))
         return np.array(values, dtype=np.int64), "integers"
     first = type(values[0]) if isinstance(values[0], (str, int)) else str
     row = next(at for at, each in enumerate(values) if type(each) is not first)

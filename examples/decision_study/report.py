@@ -89,11 +89,11 @@ class Values:
         """Tasks of a stratum, None for all."""
         return [task for task in self.run if stratum in (None, self.tasks[task]["stratum"])]
 
-    def cell(self, task: str, regime: str, size: str, rule: str, measure: str) -> dict[str, str]:
-        """Row of the file; empty if there is none."""
+    def cell(self, task: str, regime: str, size: str, rule: str, measure: str, today: bool = False) -> dict[str, str]:
+        """Row of the file, or of the one of the rule of today; empty if there is none."""
         if size == MAIN:
             size = "1000" if task in self.large else "all"
-        return self.cells.get((task, regime, size, rule, measure), {})
+        return (self.today if today else self.cells).get((task, regime, size, rule, measure), {})
 
     def of(self, way: Way, measure: str, regime: str, size: str = MAIN) -> Callable[[str], float]:
         """Function that gives the value of a task, nan if it has none."""
@@ -115,9 +115,8 @@ class Values:
         """Function that gives the gain of the rule that the library chooses today over none, at the last epoch."""
 
         def gain(task: str) -> float:
-            size = "1000" if task in self.large else "all"
             rule = "resampled" if self.tasks[task]["stratum"] == STRATA[0] else "chosen"
-            found = [self.today.get((task, regime, size, each, measure), {}).get("last") for each in (rule, "none")]
+            found = [self.cell(task, regime, MAIN, each, measure, today=True).get("last") for each in (rule, "none")]
             return 100 * (float(found[0]) - float(found[1])) if all(found) else math.nan
 
         return gain

@@ -11,7 +11,7 @@ from imbtorch.statistics.draws import chunks
 from imbtorch.statistics.intervals import Interval, quantiles
 from imbtorch.statistics.scores import area_interval, average_precision
 
-__all__ = ["SCORE_MEASURES", "compare_areas", "compare_average_precisions", "of_scores"]
+__all__ = ["SCORE_MEASURES", "compare_areas", "compare_average_precisions", "histogram_of_ranks", "of_scores"]
 
 SCORE_MEASURES = ("auc", "average_precision")
 
@@ -45,8 +45,8 @@ def of_scores(preds_a: Tensor, preds_b: Tensor, target: Tensor) -> tuple[Tensor,
     return torch.stack([place for _, place in found]), positive, torch.tensor([len(each) for each, _ in found])
 
 
-def _histogram(place: Tensor, positive: Tensor, size: int, weight: Tensor) -> Tensor:
-    """Count weights ``[R, N]`` in the bins of one model, ``[R, 2, size]``."""
+def histogram_of_ranks(place: Tensor, positive: Tensor, size: int, weight: Tensor) -> Tensor:
+    """Count weights ``[R, N]`` of samples at each of the different scores of one model, ``[R, 2, size]``."""
     cell = positive.long() * size + place
     return weight.new_zeros(len(weight), 2 * size).index_add_(1, cell, weight).view(-1, 2, size)
 
@@ -62,7 +62,9 @@ def compare_areas(places: Tensor, positive: Tensor, sizes: Tensor, level: float)
     Clarke-Pearson (1988).
     """
     one = torch.ones(1, len(positive), dtype=torch.float64)
-    counted = [_histogram(place, positive, int(size), one)[0] for place, size in zip(places, sizes, strict=True)]
+    counted = [
+        histogram_of_ranks(place, positive, int(size), one)[0] for place, size in zip(places, sizes, strict=True)
+    ]
     a, b = (area_interval(each, level) for each in counted)
     outranked = torch.stack([_outranked(each, place, positive) for each, place in zip(counted, places, strict=True)])
     covariance = torch.stack(
@@ -100,7 +102,7 @@ def compare_average_precisions(
 
     def difference(weight: Tensor) -> Tensor:
         values = [
-            average_precision(_histogram(place, positive, int(size), weight))
+            average_precision(histogram_of_ranks(place, positive, int(size), weight))
             for place, size in zip(places, sizes, strict=True)
         ]
         return values[0] - values[1]
