@@ -116,7 +116,7 @@ ANSWERS = {  # what readers type, and what has to be among the first three resul
     "threshold": {"guide#rare-events-with-a-threshold"},
     "average precision": {"api/metrics/ThresholdSweep"},
     "early stopping": {"guide#ties", "guide#monitor"},
-    "class weights": {"guide#decide", "evidence#what-does-a-decision-rule-gain"},
+    "class weights": {"guide#decide", "evidence#the-decision-rule"},
     "csv": {"guide#tables-and-pictures", "trainers#csv"},
     "balanced accuracy": {"api/metrics/BalancedAccuracy"},
     "ModelCheckpoint": {"api/lightning/ModelCheckpoint"},

@@ -3,7 +3,7 @@
     python examples/decision_study/measure.py kept                  # of each file once: kept/*.csv
     python examples/decision_study/measure.py kept --out /tmp/x     # another folder for results.csv
 
-A row of ``results.csv`` stands for a task, regime, validation size, rule and test measure. Its columns ``last``,
+A row of ``results.csv`` is of a task, regime, validation size, rule and test measure. Its columns ``last``,
 ``own``, ``loss``, ``accuracy``, ``mcc`` and ``ap`` hold the mean test value of the epoch that each keeps, over runs and
 validation parts. ``setting`` is the mean tau or threshold at the last epoch, ``said`` the mean validation value there
 with that rule.
@@ -48,7 +48,7 @@ TAUS = np.arange(-16, 25) / 8
 GRID = Grid.of(None, logits=True)
 ODDS = GRID.edges[: len(GRID.thresholds)]  # of the thresholds
 BUCKETS, RESAMPLES = 64, 100
-SIZES, PARTS = (300, 1_000), 3  # drawn from the large pools; all of it stands beside them
+SIZES, PARTS = (300, 1_000), 3  # drawn from the large pools; and all of it besides
 KEY = ("task", "regime", "size", "rule", "measure")
 FIELDS = (*KEY, "runs", *EPOCHS, "setting", "said")
 Array = NDArray[np.float64]
@@ -147,12 +147,13 @@ class Run:
     ) -> Iterator[tuple[int, str, float, float, float]]:
         """Choose the single best threshold, the lowest of tied ones, as version 0.4 of the library chose."""
         for name in names:
-            yield epoch, name, *self.threshold(part, epoch, name, lowest_of_tied)
+            threshold, said, tested = self.threshold(part, epoch, name, lowest_of_tied)
+            yield epoch, name, threshold, said, tested[name]
 
     def threshold(
         self, part: Index, epoch: int, name: str, place_of: Callable[[Tensor, str], int]
-    ) -> tuple[float, float, float]:
-        """Threshold that a rule chooses on the validation part, its value there and its test value."""
+    ) -> tuple[float, float, dict[str, float]]:
+        """Threshold that a rule chooses on the validation part, its value there and all test values."""
         bins = torch.bucketize(torch.from_numpy(log_odds(self.pool[epoch, part])), ODDS)
         size = len(ODDS) + 1
         flat = torch.from_numpy(self.pool_target[part]) * size + bins
@@ -160,7 +161,11 @@ class Run:
         place = place_of(histogram, name)
         predicted = (log_odds(self.test[epoch]) > ODDS[place].item()).astype(int)
         said = MEASURES[name](matrices_of(histogram)[place]).item()
-        return GRID.thresholds[place].item(), said, float(self.tested(predicted)[name])
+        return (
+            GRID.thresholds[place].item(),
+            said,
+            {each: float(value) for each, value in self.tested(predicted).items()},
+        )
 
     def chosen_taus(self, part: Index, epoch: int, names: list[str]) -> Iterator[tuple[int, str, float, float, float]]:
         """Choose tau by the mean of the best ones of resamples."""
@@ -179,6 +184,7 @@ class Run:
         )  # [epochs]
         for size, some in self.parts().items():
             for part in some:
+                run = {"task": self.name, "regime": self.regime, "seed": self.seed, "size": size}
                 kept = self.kept_epochs(part)
                 wanted: dict[int, list[str]] = {}
                 for name, epochs in kept.items():
@@ -186,21 +192,44 @@ class Run:
                         wanted.setdefault(epoch, []).append(name)
                 found = {(epoch, name): rest for epoch, name, *rest in self.chosen(part, wanted)}
                 for name, epochs in kept.items():
-                    head = {"task": self.name, "regime": self.regime, "seed": self.seed, "size": size, "measure": name}
+                    head = run | {"measure": name}
                     for rule, table in (("none", none), ("tau 1", one)):
                         yield head | {"rule": rule} | {way: table[name][epoch] for way, epoch in epochs.items()}
                     setting, said, _ = found[epochs["last"], name]
                     row = head | {"rule": "chosen", "setting": setting, "said": said}
                     yield row | {way: found[epoch, name][2] for way, epoch in epochs.items()}
-                    if self.classes > 2:
-                        continue
-                    last = epochs["last"]
-                    added = {"resampled": self.threshold(part, last, name, resampled)}  # when the results were known
-                    if self.regime == "falling":
-                        added["nearest .5"] = self.threshold(part, last, name, nearest_of_tied)
-                        added["chosen tau"] = next(self.chosen_taus(part, last, [name]))[2:]
-                    for rule, (setting, said, tested) in added.items():
-                        yield head | {"rule": rule, "setting": setting, "said": said, "last": tested}
+                    if self.classes == 2:
+                        for row in self.other_thresholds(part, name, epochs):
+                            yield head | row
+                if self.regime == "falling":
+                    for name, value in self.for_balanced_accuracy(part).items():
+                        yield run | {"measure": name, "rule": "for balanced accuracy", "last": value}
+
+    # added when the results were known --------------------------------------------------------------------------------
+
+    def other_thresholds(self, part: Index, name: str, epochs: Mapping[str, int]) -> Iterator[dict[str, object]]:
+        """Rows of other ways to choose a threshold: at all epochs, or at the last one, the one that is chosen today."""
+        last = epochs["last"]
+        if self.regime == "falling":
+            threshold, said, tested = self.threshold(part, last, name, nearest_of_tied)
+            yield {"rule": "nearest .5", "setting": threshold, "said": said, "last": tested[name]}
+            _, _, tau, said, value = next(self.chosen_taus(part, last, [name]))
+            yield {"rule": "chosen tau", "setting": tau, "said": said, "last": value}
+        else:
+            epochs = {"last": last}
+        found = {epoch: self.threshold(part, epoch, name, resampled) for epoch in set(epochs.values())}
+        threshold, said, _ = found[last]
+        values = {way: found[epoch][2][name] for way, epoch in epochs.items()}
+        yield {"rule": "resampled", "setting": threshold, "said": said} | values
+
+    def for_balanced_accuracy(self, part: Index) -> dict[str, float]:
+        """Test values of the last epoch with the rule that is chosen today for balanced accuracy."""
+        last = len(self.test) - 1
+        if self.classes == 2:
+            return self.threshold(part, last, "balanced_accuracy", resampled)[2]
+        _, _, tau, _, _ = next(self.chosen_taus(part, last, ["balanced_accuracy"]))
+        place = TAUS.tolist().index(tau)
+        return {name: float(table[place]) for name, table in self.tested_at_taus(last).items()}
 
 
 # counting -------------------------------------------------------------------------------------------------------------

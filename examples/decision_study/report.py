@@ -3,7 +3,7 @@
     python examples/decision_study/report.py                # rewrites the tables of results.md, and the pictures
     python examples/decision_study/report.py --out /tmp/x   # of another folder, as measure.py --out made it
 
-``results.md`` is written by hand above the line that begins the tables; below it stands what this script writes.
+``results.md`` is written by hand above the line that begins the tables; this script writes what is below it.
 Differences are in points, that is hundredths of the measure; units, intervals and verdicts are as in ``protocol.md``.
 """
 
@@ -63,23 +63,17 @@ class Way:
 LAST, OWN, LOSS = Way("last"), Way("own"), Way("loss")
 RULE = (Way("last", "chosen"), LAST)
 PRIMARY = (RULE, (OWN, LAST), (OWN, LOSS))
-
-
-def cells_of(path: Path) -> dict[tuple[str, ...], dict[str, str]]:
-    """Rows of a file, by task, regime, size, rule and measure."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return {tuple(row[name] for name in KEY): row for row in csv.DictReader(file)}
+TODAY = Way("last", "rule of today")
 
 
 class Values:
-    """Test values in points, by task."""
+    """Test values of a run of the study in points, by task."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, path: Path) -> None:
         with (HERE / "tasks.csv").open(encoding="utf-8", newline="") as file:
             self.tasks = {row["task"]: row for row in csv.DictReader(file) if row["stratum"]}
-        self.cells = cells_of(folder / "results.csv")
-        again = folder / "second_run.csv"  # of the rule of today, which the first run did not have
-        self.today = cells_of(again) if again.exists() else self.cells
+        with path.open(encoding="utf-8", newline="") as file:
+            self.cells = {tuple(row[name] for name in KEY): row for row in csv.DictReader(file)}
         self.run = sorted({key[0] for key in self.cells}, key=list(self.tasks).index)
         self.large = [task for task in self.run if any(key[0] == task and key[2] == "1000" for key in self.cells)]
         with OLDER.open(encoding="utf-8", newline="") as file:
@@ -89,11 +83,13 @@ class Values:
         """Tasks of a stratum, None for all."""
         return [task for task in self.run if stratum in (None, self.tasks[task]["stratum"])]
 
-    def cell(self, task: str, regime: str, size: str, rule: str, measure: str, today: bool = False) -> dict[str, str]:
-        """Row of the file, or of the one of the rule of today; empty if there is none."""
+    def cell(self, task: str, regime: str, size: str, rule: str, measure: str) -> dict[str, str]:
+        """Row of the file; empty if there is none."""
         if size == MAIN:
             size = "1000" if task in self.large else "all"
-        return (self.today if today else self.cells).get((task, regime, size, rule, measure), {})
+        if rule == "rule of today":
+            rule = "resampled" if self.tasks[task]["stratum"] == STRATA[0] else "chosen"
+        return self.cells.get((task, regime, size, rule, measure), {})
 
     def of(self, way: Way, measure: str, regime: str, size: str = MAIN) -> Callable[[str], float]:
         """Function that gives the value of a task, nan if it has none."""
@@ -105,21 +101,16 @@ class Values:
         return value
 
     def difference(
-        self, pair: tuple[Way, Way], measure: str, regime: str = "falling", size: str = MAIN
+        self,
+        pair: tuple[Way, Way],
+        measure: str,
+        regime: str | tuple[str, str] = "falling",
+        size: str = MAIN,
     ) -> Callable[[str], float]:
-        """Function that gives the difference of two ways in a task."""
-        first, second = (self.of(way, measure, regime, size) for way in pair)
+        """Function that gives the difference of two ways in a task, in a regime or each in its own."""
+        regimes = (regime, regime) if isinstance(regime, str) else regime
+        first, second = (self.of(way, measure, each, size) for way, each in zip(pair, regimes, strict=True))
         return lambda task: first(task) - second(task)
-
-    def gain_of_today(self, measure: str, regime: str = "falling") -> Callable[[str], float]:
-        """Function that gives the gain of the rule that the library chooses today over none, at the last epoch."""
-
-        def gain(task: str) -> float:
-            rule = "resampled" if self.tasks[task]["stratum"] == STRATA[0] else "chosen"
-            found = [self.cell(task, regime, MAIN, each, measure, today=True).get("last") for each in (rule, "none")]
-            return 100 * (float(found[0]) - float(found[1])) if all(found) else math.nan
-
-        return gain
 
     def by_unit(self, value: Callable[[str], float], tasks: Sequence[str]) -> dict[str, float]:
         """Mean value of the tasks of each unit."""
@@ -220,16 +211,23 @@ def primary(values: Values) -> str:
     return table("Primary tests: rate falling over 20 epochs, all units", head, rows)
 
 
-def by_stratum(values: Values, title: str, pairs: Sequence[tuple[Way, Way]], measures: Sequence[str]) -> str:
+def by_stratum(values: Values, title: str, pairs: Sequence[tuple[Way, Way]]) -> str:
     """Differences for all units and for each stratum, falling rate."""
-    rows = []
-    for pair in pairs:
-        for measure in measures:
-            value = values.difference(pair, measure)
-            cells = [told(array(values.by_unit(value, values.among(stratum)))) for stratum in (None, *STRATA)]
-            if any(cells):
-                rows.append([named(pair), NAMES[measure], *cells])
+    rows = [row for pair in pairs for row in rows_by_stratum(values, named(pair), pair)]
     return table(title, ["comparison", "test measure", "all", *STRATA], rows)
+
+
+def rows_by_stratum(
+    values: Values, name: str, pair: tuple[Way, Way], regime: str | tuple[str, str] = "falling"
+) -> list[list[str]]:
+    """Difference of each measure for all units and for each stratum."""
+    rows = []
+    for measure in MEASURES:
+        value = values.difference(pair, measure, regime)
+        cells = [told(array(values.by_unit(value, values.among(stratum)))) for stratum in (None, *STRATA)]
+        if any(cells):
+            rows.append([name, NAMES[measure], *cells])
+    return rows
 
 
 def by_regime(values: Values, pairs: Sequence[tuple[Way, Way]], stratum: str | None, measures: Sequence[str]) -> str:
@@ -293,14 +291,28 @@ def rule_of_today(values: Values) -> str:
     rows = []
     for stratum in (None, *STRATA):
         for measure in MEASURES:
-            cells = [
-                told(array(values.by_unit(values.gain_of_today(measure, regime), values.among(stratum))))
-                for regime in REGIMES
-            ]
+            gains = [values.difference((TODAY, LAST), measure, regime) for regime in REGIMES]
+            cells = [told(array(values.by_unit(gain, values.among(stratum)))) for gain in gains]
             if any(cells):
                 rows.append([stratum or "all", NAMES[measure], *cells])
     title = "The rule of today (two classes: the resampled threshold), added when the results were known"
     return table(title, ["classes", "test measure", *REGIMES], rows)
+
+
+def advice(values: Values) -> str:
+    """The own epoch with the rule of today against other ways; added when the results were known."""
+    own = Way("own", "rule of today")
+    pairs = [(own, Way(epoch)) for epoch in ("last", "loss", "accuracy")]
+    pairs += [(own, Way(epoch, "rule of today")) for epoch in ("last", "loss", "accuracy")]
+    pairs.append((Way("last", "for balanced accuracy"), LAST))
+    rows = []
+    for measure in MEASURES:  # what the differences are to be compared with
+        some = [values.by_unit(values.of(LAST, measure, "falling"), values.among(each)) for each in (None, *STRATA)]
+        cells = [f"{array(found).mean():.1f} ({len(found)})" if found else "" for found in some]
+        rows.append([f"mean value of the {LAST}", NAMES[measure], *cells])
+    rows += [row for pair in pairs for row in rows_by_stratum(values, named(pair), pair)]
+    title = "The own epoch with the rule of today, added when the results were known"
+    return table(title, ["comparison", "test measure", "all", *STRATA], rows)
 
 
 def promised(values: Values) -> str:
@@ -339,37 +351,39 @@ def levels(values: Values, measure: str) -> str:
     return table(f"Test {NAMES[measure]}, falling rate", head, rows)
 
 
-def weighted_loss(values: Values) -> str:
+def weighted_loss(first: Values, second: Values) -> str:
     """Class-weighted loss against the plain one, and against the plain one with a rule; last epoch, falling rate."""
-    rows = []
-    for way in (LAST, Way("last", "chosen"), Way("last", "tau 1")):
-        for measure in MEASURES:
-
-            def value(task: str, way: Way = way, measure: str = measure) -> float:
-                weighted, plain = values.of(LAST, measure, "weighted"), values.of(way, measure, "falling")
-                return weighted(task) - plain(task)
-
-            cells = [told(array(values.by_unit(value, values.among(stratum)))) for stratum in (None, *STRATA)]
-            rows.append([f"weighted - plain, {way}", NAMES[measure], *cells])
+    plain = (LAST, Way("last", "chosen"), Way("last", "tau 1"))
+    compared = [(first, f"weighted - plain, {way}", (LAST, way)) for way in plain]
+    compared.append((second, f"weighted - plain, {TODAY}", (LAST, TODAY)))  # these two when the results were known
+    compared.append((second, f"weighted, {TODAY} - plain, {TODAY}", (TODAY, TODAY)))
+    rows = [row for some, name, pair in compared for row in rows_by_stratum(some, name, pair, ("weighted", "falling"))]
     title = "Class-weighted loss against the plain one, falling rate"
     return table(title, ["comparison", "test measure", "all", *STRATA], rows)
 
 
+def runs_of(folder: Path) -> tuple[Values, Values]:
+    """Values of the first run and of the second, from which the rule of today is measured; one run has both."""
+    first, second = folder / "results.csv", folder / "second_run.csv"
+    return Values(first), Values(second if second.exists() else first)
+
+
 def tables(folder: Path) -> str:
     """All tables."""
-    values = Values(folder)
+    values, second = runs_of(folder)
     found = [what_was_run(values), primary(values)]
-    found.append(by_stratum(values, "The same comparisons by the number of classes, falling rate", PRIMARY, MEASURES))
+    found.append(by_stratum(values, "The same comparisons by the number of classes, falling rate", PRIMARY))
     tau = ((Way("last", "tau 1"), LAST), (Way("last", "chosen"), Way("last", "tau 1")))
-    found.append(by_stratum(values, "tau = 1, which needs no validation data, falling rate", tau, MEASURES))
+    found.append(by_stratum(values, "tau = 1, which needs no validation data, falling rate", tau))
     after = tuple((Way(epoch, "chosen"), Way("last", "chosen")) for epoch in ("own", "loss"))
-    found.append(by_stratum(values, "The epoch when the rule is chosen, falling rate", after, MEASURES))
+    found.append(by_stratum(values, "The epoch when the rule is chosen, falling rate", after))
     others = tuple((OWN, Way(epoch)) for epoch in ("accuracy", "mcc", "ap"))
-    found.append(by_stratum(values, "Other monitors, without a rule, falling rate", others, MEASURES))
+    found.append(by_stratum(values, "Other monitors, without a rule, falling rate", others))
     found += [by_regime(values, (*PRIMARY, tau[0]), stratum, MEASURES[:5]) for stratum in (None, *STRATA)]
     if values.large:
         found.append(by_size(values))
-    found += [by_rarity(values), thresholds(values), rule_of_today(values), weighted_loss(values), promised(values)]
+    found += [by_rarity(values), thresholds(values), rule_of_today(second), advice(second)]
+    found += [weighted_loss(values, second), promised(values)]
     found += [levels(values, measure) for measure in COMPARED]
     return "\n".join(found)
 
@@ -379,12 +393,12 @@ def tables(folder: Path) -> str:
 LOOKS = {"two": ("#0072B2", "o"), "three to nine": ("#E69F00", "^"), "ten and more": ("#D55E00", "D")}
 
 
-KINDS = {  # in the order of the pictures
-    "falling": "rate falling to 0,\n20 epochs",
-    "constant": "constant rate,\n20 epochs",
-    "weighted": "class-weighted\nloss, 20 epochs",
-    "short": "rate falling to 0,\n6 epochs",
-    "pretrained": "pretrained,\n6 epochs",
+KINDS = {  # in the order of the picture
+    "falling": "20 epochs, learning\nrate falling to 0",
+    "constant": "20 epochs,\nconstant learning rate",
+    "weighted": "20 epochs,\nclass-weighted loss",
+    "short": "6 epochs",
+    "pretrained": "6 epochs, pretrained\non other small data",
 }
 
 
@@ -412,10 +426,10 @@ def draw_rule(folder: Path, path: Path) -> None:
     """Draw the gain of the chosen rule in each unit and stratum, for balanced accuracy and IAM."""
     from matplotlib import pyplot
 
-    values = Values(folder)
+    _, values = runs_of(folder)
     fig, axes = pyplot.subplots(1, 2, figsize=(8.4, 6), layout="constrained")
     for ax, measure in zip(axes, COMPARED, strict=True):
-        gain = values.gain_of_today(measure)
+        gain = values.difference((TODAY, LAST), measure)
         of_units = values.by_unit(gain, values.run)
         order = sorted(of_units, key=lambda unit: of_units[unit])
         for stratum, (color, marker) in LOOKS.items():
@@ -441,41 +455,35 @@ def draw_rule(folder: Path, path: Path) -> None:
 
 
 def draw_epochs(folder: Path, path: Path) -> None:
-    """Draw what the epoch moves, by regime, compared with what the rule moves."""
+    """Draw what the best epoch gains over two others, by regime."""
     from matplotlib import pyplot
 
-    values = Values(folder)
+    values, _ = runs_of(folder)
     labels = {
-        PRIMARY[0]: ("a chosen rule instead of argmax", "#0072B2", "o"),
-        PRIMARY[2]: ("the best epoch instead of the epoch of the lowest loss", "#D55E00", "D"),
-        PRIMARY[1]: ("the best epoch instead of the last epoch", "#009E73", "s"),
+        (OWN, LOSS): ("over the epoch of the lowest validation loss", "#D55E00", "D"),
+        (OWN, LAST): ("over the last epoch", "#009E73", "s"),
     }
-    findings = {
-        "balanced_accuracy": "test balanced accuracy: the rule gains more\nthan any choice of the epoch",
-        "iam": "test IAM: avoid the lowest loss; the rule\ngains most in short training",
-    }
-    fig, axes = pyplot.subplots(1, 2, figsize=(9, 5.2), sharey=True, layout="constrained")
+    names = list(KINDS.values())
+    fig, axes = pyplot.subplots(1, 2, figsize=(8.4, 4.4), sharey=True, layout="constrained")
     for ax, measure in zip(axes, COMPARED, strict=True):
-        for shift, (pair, (label, color, marker)) in zip((-0.22, 0, 0.22), labels.items(), strict=True):
+        for shift, (pair, (label, color, marker)) in zip((-0.15, 0.15), labels.items(), strict=True):
             for place, regime in enumerate(KINDS):
-                rule = pair is PRIMARY[0]
-                gain = values.gain_of_today(measure, regime) if rule else values.difference(pair, measure, regime)
-                found = array(values.by_unit(gain, values.run))
+                found = array(values.by_unit(values.difference(pair, measure, regime), values.run))
                 if len(found) >= FEWEST:
-                    low, high = interval(found)
-                    ax.plot([low, high], [place + shift] * 2, color=color, linewidth=2)
-                    name = label if not place else None
-                    ax.plot(found.mean(), place + shift, marker, color=color, label=name)
-        finished(ax, findings[measure])
-    axes[0].set_yticks(range(len(KINDS)), list(KINDS.values()))
+                    ax.plot(interval(found), [place + shift] * 2, color=color, linewidth=2)
+                    ax.plot(found.mean(), place + shift, marker, color=color, label=None if place else label)
+                    names[place] = f"{KINDS[regime]}\n({len(found)} units)"
+        finished(ax, f"test {NAMES[measure]}")
+    axes[0].set_yticks(range(len(names)), names)
     axes[0].invert_yaxis()
     handles = axes[0].get_legend_handles_labels()
     fig.suptitle(
-        "The last epoch is as good as the best one, the epoch of the lowest loss is worse",
-        fontsize=12,
+        "The best epoch is better than that of the lowest loss, and as good as the last one",
+        fontsize=11,
         fontweight="bold",
     )
-    fig.legend(*handles, loc="outside lower center", ncols=1, frameon=False, title="gain of (95% interval over units)")
+    title = "mean gain of the best epoch, 95% interval"
+    fig.legend(*handles, loc="outside lower center", ncols=2, frameon=False, title=title)
     save(fig, path)
     pyplot.close(fig)
 

@@ -246,7 +246,7 @@ def oracle(name, target, predicted, shares=None):
 def test_rows_are_those_of_scikit_learn_and_of_an_exhaustive_search(classes):
     run = kept_run(classes)
     rows = {(row["rule"], row["measure"]): row for row in run.rows()}
-    assert len(rows) == (6 if classes == 2 else 3) * len(run.measures)
+    assert len(rows) == (7 if classes == 2 else 4) * len(run.measures)
     prior = np.log(run.counts / run.counts.sum())
     loss = min(range(4), key=lambda epoch: log_loss(run.pool_target, probabilities(run.pool[epoch])))
     for name in run.measures:
@@ -279,9 +279,16 @@ def test_rows_are_those_of_scikit_learn_and_of_an_exhaustive_search(classes):
             logit = math.log(resampled["setting"] / (1 - resampled["setting"]))
             assert resampled["said"] == pytest.approx(oracle(name, run.pool_target, odds > logit))
             assert resampled["last"] == pytest.approx(oracle(name, run.test_target, tested > logit))
+            at_own = run.threshold(np.arange(150), own, name, measure.resampled)[0]
+            tested_at_own = run.test[own, :, 1].astype(float) - run.test[own, :, 0] > math.log(at_own / (1 - at_own))
+            assert resampled["own"] == pytest.approx(oracle(name, run.test_target, tested_at_own))
             adjusted = rows["chosen tau", name]
             predicted = tested > adjusted["setting"] * (prior[1] - prior[0])
             assert adjusted["last"] == pytest.approx(oracle(name, run.test_target, predicted))
+        for_balanced = rows["chosen" if classes > 2 else "resampled", "balanced_accuracy"]["setting"]
+        shift = for_balanced * prior if classes > 2 else [0, math.log(for_balanced / (1 - for_balanced))]
+        predicted = (run.test[3] - shift).argmax(1)
+        assert rows["for balanced accuracy", name]["last"] == pytest.approx(oracle(name, run.test_target, predicted))
 
 
 def test_the_library_chooses_thresholds_alike():
@@ -368,7 +375,8 @@ def test_the_subset_runs_from_training_to_pictures(subset):
         rows = list(csv.DictReader(file))
     assert {row["task"] for row in rows} == set(train.SUBSET)
     assert {row["runs"] for row in rows} == {"2"}
-    assert len(rows) == 4 * 3 * (6 + 5 + 5) + (4 + 2) * 6  # and other ways to choose a threshold
+    other = (4 + 2) * 6 + (6 + 5 + 5)  # ways to choose a threshold; for balanced accuracy
+    assert len(rows) == 4 * 3 * (6 + 5 + 5) + other
     accuracy = [float(row["last"]) for row in rows if (row["rule"], row["measure"]) == ("none", "accuracy")]
     assert min(accuracy) > 0.4  # the networks learn
     text = (subset / "results.md").read_text(encoding="utf-8")

@@ -14,6 +14,9 @@ def results(study):
     return (ROOT / "examples" / study / "results.md").read_text(encoding="utf-8")
 
 
+STUDIES = "decision_study", "deep_study", "monitor_study", "threshold_study"
+
+
 def table_of(begin):
     """Rows of a table of the evidence, given the begin of its head."""
     text = (ROOT / "examples" / "evidence.md").read_text(encoding="utf-8").split(begin)[1]
@@ -21,26 +24,44 @@ def table_of(begin):
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
-def test_the_gains_of_the_evidence_are_those_of_the_study():
-    """Cells of fewer than three units, which have no interval, are empty."""
-    found = {}
-    for measure, _, *cells in table_of("| gain over argmax, 20 epochs |"):
-        found |= {(classes, measure, "falling"): cell for classes, cell in zip(CLASSES, cells, strict=True)}
-    for classes, measure, *cells in table_of("| classes, units |"):
-        key = (classes.partition(",")[0], measure)
-        assert cells[0] == found[(*key, "falling")]
-        regimes = ("falling", "short", "pretrained", "weighted", "constant")
-        found |= {(*key, regime): cell for regime, cell in zip(regimes, cells, strict=True)}
-    assert len(found) == 6 * 4 + 6 * 4
-    for (classes, measure, regime), cell in found.items():
-        if measure == "G-mean" and classes != "two":
-            assert not cell
-            continue
-        shown, _, units = cell_of(*TODAY, [classes, measure], regime).rpartition(" (")
-        assert cell.removesuffix(" (4 units)") == (shown if int(units.rstrip(")")) >= 3 else "")
+def in_words(cell, units):
+    """Cell of a study without its mark of small differences and its number of units, which is known."""
+    assert cell.endswith(f" ({units})")
+    return cell.removesuffix(f" ({units})").removesuffix(" =")
 
 
-CLASSES = ("two", "three to nine", "ten and more", "all")
+def test_the_gains_of_rules_in_the_evidence_are_those_of_the_studies():
+    first, *rows = table_of("| gain of a chosen rule over argmax (exploratory) |")
+    families = [cell_of(*FAMILIES, ["resampled - 0.5"], measure).partition(", worst")[0] for measure in MEASURES]
+    assert first == ["two classes, 52 families of tables", *families]
+    for (name, *cells), classes in zip(rows, ("two", "three to nine", "ten and more"), strict=True):
+        units = re.search(r"(\d+) units", name)[1]
+        assert cells == [in_words(cell_of(*TODAY, [classes, measure], "falling"), units) for measure in MEASURES]
+
+
+def all_units(table, comparison):
+    """Row of the evidence for a comparison of the study of decisions."""
+    return [in_words(cell_of("decision_study", table, [comparison, measure], "all"), 24) for measure in MEASURES]
+
+
+def test_the_gains_of_the_whole_advice_are_those_of_the_study():
+    table = "The own epoch with the rule of today, added when the results were known"
+    others = ["lowest loss", "best accuracy", "last epoch", "lowest loss, rule of today", "last epoch, rule of today"]
+    (_, *value), *rows = table_of("| gain of the best epoch with a chosen rule, 24 units (exploratory) |")
+    assert value == all_units(table, "mean value of the last epoch")
+    assert [cells for _, *cells in rows] == [
+        all_units(table, f"own epoch, rule of today - {other}") for other in others
+    ]
+
+
+def test_the_gains_of_the_best_epoch_are_those_of_the_study():
+    by_classes = "The same comparisons by the number of classes, falling rate"
+    expected = [all_units(by_classes, f"own epoch - {other}") for other in ("lowest loss", "last epoch")]
+    expected.append(all_units("Other monitors, without a rule, falling rate", "own epoch - best accuracy"))
+    assert [cells for _, *cells in table_of("| gain of the best epoch with argmax |")] == expected
+
+
+MEASURES = "balanced accuracy", "macro F1", "IAM"
 
 
 def test_the_readme_gives_a_part_of_the_table():
@@ -53,36 +74,29 @@ def test_the_readme_gives_a_part_of_the_table():
         assert line == [row.have, row.last, row.choose, *gains(names[line[0]]), row.sure]
 
 
+def figures_of(text):
+    """Means with their intervals, as numbers."""
+    number = r"([+-]?\d+\.\d+)"
+    found = re.findall(rf"{number} \[{number}, {number}\]", " ".join(text.split()))
+    return [tuple(round(float(each), 1) for each in figure) for figure in found]
+
+
 def test_the_figures_of_the_evidence_are_those_of_the_tables():
+    """As they are, or as a cost that is turned into a gain."""
     text = (ROOT / "examples" / "evidence.md").read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 200
-    before, wrong = text.split("## 4. Wrong labels")
-    figures = re.findall(r"[+-][\d.]+ \[[^]]+\]", " ".join(before.split()))
+    assert len(text.splitlines()) <= 155
+    studies = {figure for study in STUDIES for figure in figures_of(results(study))}
+    turned = {(-mean, -high, -low) for mean, low, high in studies}
+    figures = figures_of(text)
     assert len(figures) > 60
-    studies = " ".join((results("decision_study") + results("threshold_study")).split())
-    found = set(re.findall(r"[+-][\d.]+ \[[^]]+\]", studies))
-    costs = {
-        tuple(round(float(number), 1) for number in numbers)
-        for numbers in re.findall(r"([+-][\d.]+) \[([+-][\d.]+), ([+-][\d.]+)\]", results("monitor_study"))
-    }
-    turned = set()  # gains whose tables have costs
-    for mean, low, high in (re.findall(r"[+-][\d.]+", figure) for figure in set(figures) - found):
-        mean, low, high = -float(mean), -float(high), -float(low)
-        turned.add((mean, low, high))
-        assert f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]" in found or (mean, low, high) in costs
-    assert len(turned) == 3
-    rows = [
-        [[float(part) for part in parts] for parts in re.findall(r"(\S+) \[(\S+), (\S+)\]", line.replace("*", ""))]
-        for line in wrong.splitlines()
-        if line.startswith(("| best epoch", "| monitoring MCC instead of IAM"))
-    ]
-    assert [len(row) for row in rows] == [4, 4, 4]
-    for mean, low, high in rows[0] + rows[1]:  # costs there, gains here
-        assert (-mean, -high, -low) in costs
-    for numbers in rows[2]:  # MCC minus the measure itself, which is the measure itself minus MCC in costs
-        assert tuple(numbers) in costs
+    assert set(figures) <= studies | turned
+    for cell in (cell for row in table_of("| gain of the best epoch (exploratory) |") for cell in row[1:]):
+        ((mean, low, high),) = figures_of(cell)
+        assert (-mean, -high, -low) in figures_of(results("monitor_study"))
+        assert cell.startswith("**") == (low * high > 0)
 
 
+FAMILIES = "threshold_study", "New families, both models (52 families)"
 TODAY = "decision_study", "The rule of today (two classes: the resampled threshold), added when the results were known"
 PLACES = {  # classes and regime in the table of the rule of today
     "three to nine classes": ("three to nine", "falling"),
@@ -102,8 +116,7 @@ def cell_of(study, table, row, column):
 def gain_cells(name):
     """Gains of balanced accuracy and IAM in the study's table."""
     if name == "two classes":
-        table = "New families, both models (52 families)"
-        return [cell_of("threshold_study", table, ["resampled - 0.5"], each) for each in ("balanced accuracy", "IAM")]
+        return [cell_of(*FAMILIES, ["resampled - 0.5"], each) for each in ("balanced accuracy", "IAM")]
     classes, regime = PLACES[name]
     return [cell_of(*TODAY, [classes, each], regime) for each in ("balanced accuracy", "IAM")]
 
