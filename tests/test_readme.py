@@ -1,4 +1,4 @@
-"""README, guide and recipes are run and held against the package: snippets, commands, links, claims about peers."""
+"""README, guide, recipes and evidence are run and held against the package: snippets, links, claims about peers."""
 
 import io
 import math
@@ -31,12 +31,14 @@ with warnings.catch_warnings():
     import torcheval.metrics.functional
 
 ROOT = Path(__file__).parents[1]
-README, GUIDE, RECIPES, COMPARISON = (
+README, GUIDE, RECIPES, EVIDENCE, COMPARISON = (
     (ROOT / name).read_text(encoding="utf-8")
-    for name in ("README.md", *(f"examples/{page}.md" for page in ("README", "recipes", "comparison")))
+    for name in ("README.md", *(f"examples/{page}.md" for page in ("README", "recipes", "evidence", "comparison")))
 )
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
-SNIPPETS = [found for page in (README, GUIDE, RECIPES) for found in BLOCK.findall(page)]  # with what it prints
+SNIPPETS = [
+    found for page in (README, GUIDE, RECIPES, EVIDENCE) for found in BLOCK.findall(page)
+]  # with what it prints
 COMMANDS = re.findall(r"^```bash\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
 SETUP = 'python3 -m venv .venv && .venv/bin/pip install -q -e ".[{}]" && '
 
