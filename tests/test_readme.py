@@ -1,4 +1,4 @@
-"""README, guide, recipes and evidence are run and held against the package: snippets, links, claims about peers."""
+"""README, guide and recipes are run and held against the package: snippets, commands, links, claims about peers."""
 
 import io
 import math
@@ -31,14 +31,12 @@ with warnings.catch_warnings():
     import torcheval.metrics.functional
 
 ROOT = Path(__file__).parents[1]
-README, GUIDE, RECIPES, EVIDENCE, COMPARISON = (
+README, GUIDE, RECIPES, COMPARISON = (
     (ROOT / name).read_text(encoding="utf-8")
-    for name in ("README.md", *(f"examples/{page}.md" for page in ("README", "recipes", "evidence", "comparison")))
+    for name in ("README.md", *(f"examples/{page}.md" for page in ("README", "recipes", "comparison")))
 )
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
-SNIPPETS = [
-    found for page in (README, GUIDE, RECIPES, EVIDENCE) for found in BLOCK.findall(page)
-]  # with what it prints
+SNIPPETS = [found for page in (README, GUIDE, RECIPES) for found in BLOCK.findall(page)]  # with what it prints
 COMMANDS = re.findall(r"^```bash\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
 SETUP = 'python3 -m venv .venv && .venv/bin/pip install -q -e ".[{}]" && '
 
