@@ -175,9 +175,10 @@ class LogitAdjustment(_Rule):
     **When to use tau = 1.** After training with an unweighted loss, ``tau=1`` is a good choice for balanced accuracy
     and needs no validation data. It raised balanced accuracy by 5.7 [3.0, 8.3] points, but changed IAM (the imbalance
     accuracy metric) by -4.0 [-7.8, -0.3] and accuracy by -3.8 [-5.4, -2.3] points (means of 24 units of data with 95%
-    intervals, ``examples/decision_study/results.md``). Do not use it after training with class weights, with oversampling
-    or with a balanced loss, which already favours rare classes: after a class-weighted loss it cost 17.8 points of IAM.
-    If you report accuracy on data with the class shares of training, use ``tau=0``, which changes nothing.
+    intervals, ``examples/decision_study/results.md``). Do not use it after training with class weights, with
+    oversampling or with a balanced loss, which already favours rare classes: after a class-weighted loss it cost 17.8
+    points of IAM. If you report accuracy on data with the class shares of training, use ``tau=0``, which changes
+    nothing.
 
     Args:
         prior: ``[K]`` number or share of the training samples of each class, as a sequence, array or tensor, in any
