@@ -446,7 +446,7 @@ def draw_rule(folder: Path, path: Path) -> None:
         ax.set_yticks(range(len(order)), order)
     handles = axes[0].get_legend_handles_labels()
     fig.suptitle(
-        "Gain of a chosen rule over argmax: each line is a unit",
+        "In most units (one line each) a chosen rule gains over argmax",
         fontsize=11,
         fontweight="bold",
     )
