@@ -161,11 +161,8 @@ class Run:
         place = place_of(histogram, name)
         predicted = (log_odds(self.test[epoch]) > ODDS[place].item()).astype(int)
         said = MEASURES[name](matrices_of(histogram)[place]).item()
-        return (
-            GRID.thresholds[place].item(),
-            said,
-            {each: float(value) for each, value in self.tested(predicted).items()},
-        )
+        tested = {each: float(value) for each, value in self.tested(predicted).items()}
+        return GRID.thresholds[place].item(), said, tested
 
     def chosen_taus(self, part: Index, epoch: int, names: list[str]) -> Iterator[tuple[int, str, float, float, float]]:
         """Choose tau by the mean of the best ones of resamples."""

@@ -436,6 +436,40 @@ def test_the_primary_table_is_that_of_the_file_by_other_code():
         assert line[7].strip() == (", ".join(verdict) or "inconclusive")
 
 
+def test_the_whole_advice_and_class_weights_are_those_of_the_second_run_by_other_code():
+    """Two classes have the resampled threshold, more the tau of resamples."""
+    with (FOLDER / "tasks.csv").open(encoding="utf-8", newline="") as file:
+        task_of = {row["task"]: row for row in csv.DictReader(file)}
+    with (FOLDER / "second_run.csv").open(encoding="utf-8", newline="") as file:
+        cell = {(row["task"], row["regime"], row["rule"], row["measure"]): row for row in csv.DictReader(file)}
+    names = {"balanced_accuracy": "balanced accuracy", "macro_f1": "macro F1", "iam": "IAM", "accuracy": "accuracy"}
+    lines = (FOLDER / "results.md").read_text(encoding="utf-8").replace("*", "").splitlines()
+    for title, first, second in (
+        ("own epoch, rule of today - lowest loss", ("falling", "", "own"), ("falling", "none", "loss")),
+        (
+            "last epoch, for balanced accuracy - last epoch",
+            ("falling", "for balanced accuracy", "last"),
+            ("falling", "none", "last"),
+        ),
+        (
+            "weighted, last epoch, rule of today - plain, last epoch, rule of today",
+            ("weighted", "", "last"),
+            ("falling", "", "last"),
+        ),
+    ):
+        for measure, name in names.items():
+            of_units = {}
+            for task in {task for task, *_ in cell}:
+                today = "resampled" if task_of[task]["classes"] == "2" else "chosen"
+                a, b = (cell[task, regime, rule or today, measure][epoch] for regime, rule, epoch in (first, second))
+                of_units.setdefault(task_of[task]["unit"], []).append(100 * (float(a) - float(b)))
+            means = [statistics.fmean(some) for some in of_units.values()]
+            mean, reach = statistics.fmean(means), stdtrit(23, 0.975) * statistics.stdev(means) / math.sqrt(24)
+            assert len(means) == 24
+            (line,) = (line for line in lines if line.startswith(f"| {title} | {name} |"))
+            assert line.split("|")[3].startswith(f" {mean:+.1f} [{mean - reach:+.1f}, {mean + reach:+.1f}] ")
+
+
 PROTOCOL = "2026-11-23 21:38:21"  # time at which it was committed, UTC
 
 
