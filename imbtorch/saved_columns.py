@@ -79,17 +79,8 @@ class _Classes:
         self, target: Array, kind: Kind, class_names: Sequence[Any] | None, columns: int | None, positive: Any
     ) -> None:
         self.kind = kind
-        present = _unique(target)
-        names = None if class_names is None else checked_names([str(name) for name in _listed(class_names)])
-        if names is None and kind == "integers" and columns is not None and columns > 2:
-            _check_first(present, columns)
-        if names is not None:
-            classes = self._named(names, present)
-        elif kind == "booleans" or (kind == "integers" and set(present) <= set(range(columns or 2))):
-            names = ["False", "True"] if kind == "booleans" else [str(index) for index in range(columns or 2)]
-            classes = list(range(len(names)))
-        else:
-            classes, names = present, list(map(str, present))
+        given = None if class_names is None else checked_names([str(name) for name in _listed(class_names)])
+        classes, names = self._in_order(_unique(target), given, columns)
         if len(names) < 2:
             raise ValueError(f"target holds one class only, {names[0]!r}; name all classes by class_names=[...]")
         self.swapped = False
@@ -101,6 +92,22 @@ class _Classes:
         order = -1 if self.swapped else 1
         self.names = tuple(names[::order])
         self.index = {each: at for at, each in enumerate(classes[::order])}
+
+    def _in_order(
+        self, present: list[Any], names: list[str] | None, columns: int | None
+    ) -> tuple[list[Any], list[str]]:
+        """Return the classes in the order of their indices, and their names."""
+        if names is not None:
+            return self._named(names, present), names
+        if self.kind == "booleans":
+            return [0, 1], ["False", "True"]
+        if self.kind == "integers":
+            if columns is not None and columns > 2:
+                _check_first(present, columns)
+            from_zero = list(range(columns or 2))
+            if set(present) <= set(from_zero):
+                return from_zero, list(map(str, from_zero))
+        return present, list(map(str, present))
 
     def _named(self, names: list[str], present: Sequence[Any]) -> list[Any]:
         """Return the class of each name; names that are none of the classes number the integers from 0 on."""
