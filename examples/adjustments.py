@@ -18,8 +18,8 @@ from torch import Tensor
 
 import imbtorch
 from imbtorch import LogitAdjustment, Margins
-from imbtorch.statistics.adjustments import Adjustments
-from imbtorch.statistics.intervals import Interval
+from imbtorch.deciding.adjustments import Adjustments
+from imbtorch.intervals.intervals import Interval
 
 CLASSES, SAMPLES, CONFIDENCE = (3, 10, 56), (300, 1000), (1.0, 2.0)
 MEASURES = {

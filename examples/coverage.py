@@ -50,6 +50,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 import imbtorch
+from imbtorch.deciding.curves import area_interval, average_precision_interval
 from imbtorch.statistics import (
     Interval,
     beats_baseline,
@@ -60,7 +61,6 @@ from imbtorch.statistics import (
     posterior,
     select_epoch,
 )
-from imbtorch.statistics.scores import area_interval, average_precision_interval
 
 Measures = dict[str, Callable[[Tensor], Tensor]]
 Limits = tuple[Tensor, Tensor]

@@ -11,15 +11,20 @@ from typing import TYPE_CHECKING
 from imbtorch.counting.clusters import cluster_ids
 from imbtorch.counting.sampler import ExactBatchSampler
 from imbtorch.counts import Counts, Margins, at_prevalence, margins, merge_classes, one_vs_rest
+from imbtorch.deciding.adjustment_sweep import LogitAdjustmentSweep
+from imbtorch.deciding.rules import LogitAdjustment, Threshold
+from imbtorch.deciding.sweep import ThresholdSweep
 from imbtorch.functional import confusion_matrix
 from imbtorch.measures import *
 from imbtorch.measures import __all__ as _measures
-from imbtorch.metrics import *
-from imbtorch.metrics import __all__ as _metrics
-from imbtorch.metrics.opened import open_result
-from imbtorch.readings.class_groups import shot_groups
-from imbtorch.rules import LogitAdjustment, Threshold
-from imbtorch.saved import report
+from imbtorch.metrics.catalogue import *
+from imbtorch.metrics.catalogue import __all__ as _catalogue
+from imbtorch.metrics.hand_till import HandTill
+from imbtorch.metrics.single import ConfusionMatrix, ConfusionMatrixMetric
+from imbtorch.predictions.report import report
+from imbtorch.reports.groups import shot_groups
+from imbtorch.reports.opened import open_result
+from imbtorch.reports.report import ImbalanceReport
 from imbtorch.suggestions import PUBLIC_MODULES as _PUBLIC_MODULES
 from imbtorch.suggestions import did_you_mean as _did_you_mean
 from imbtorch.version import __version__ as __version__
@@ -33,11 +38,17 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "ConfusionMatrix",
+    "ConfusionMatrixMetric",
     "Counts",
     "ExactBatchSampler",
+    "HandTill",
+    "ImbalanceReport",
     "LogitAdjustment",
+    "LogitAdjustmentSweep",
     "Margins",
     "Threshold",
+    "ThresholdSweep",
     "at_prevalence",
     "cluster_ids",
     "confusion_matrix",
@@ -48,7 +59,7 @@ __all__ = [
     "report",
     "shot_groups",
     *_measures,
-    *_metrics,
+    *_catalogue,
 ]
 
 if not TYPE_CHECKING:  # type checkers would take any name for one of these

@@ -1,6 +1,6 @@
 """Command line: ``python -m imbtorch``."""
 
-from imbtorch.command_line import main
+from imbtorch.predictions.command_line import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

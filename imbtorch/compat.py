@@ -22,26 +22,6 @@ from typing import Any, cast
 import torch
 from torchmetrics import Metric, MetricCollection
 
-__all__ = [
-    "LIGHTNINGS_SAMPLER_WARNING",
-    "batch_value",
-    "batches_before_resuming",
-    "callback_of",
-    "dealer_of_accelerate",
-    "evaluation_of_transformers",
-    "ignore_warnings",
-    "is_traced",
-    "is_tracked",
-    "logged",
-    "logged_in_training",
-    "rank_zero",
-    "step_of_last_save",
-    "stop_ignoring",
-    "updated_by_collection",
-    "warn_caller",
-    "warn_once",
-]
-
 # --- torchmetrics ---------------------------------------------------------------------------------------------------
 
 # torchmetrics/collections.py, MetricCollection.update: "only update the first member" of a compute group, `m0.update(

@@ -11,38 +11,6 @@ from torch import Tensor
 
 from imbtorch.suggestions import did_you_mean
 
-__all__ = [
-    "CountedMargins",
-    "Counts",
-    "Margins",
-    "Measure",
-    "Normalize",
-    "at_prevalence",
-    "check_choice",
-    "check_square",
-    "checked_function",
-    "confusion_counts",
-    "double",
-    "evaluated",
-    "has_float64",
-    "mapped",
-    "margins",
-    "matrix",
-    "merge_classes",
-    "normalized",
-    "of_each_class",
-    "one_vs_rest",
-    "ratio",
-    "reads_margins",
-    "rescaled",
-    "rescaled_rows",
-    "restore",
-    "shown_dtype",
-    "sums",
-    "targets",
-    "two_by_two",
-]
-
 Normalize: TypeAlias = Literal["true", "pred", "all"]
 
 ROUNDING = 1e-9  # share of the total by which rounding may push a difference of rates below 0

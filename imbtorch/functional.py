@@ -12,9 +12,7 @@ from imbtorch.counting.arguments import Task, Thresholds, check_flag, refuses_ar
 from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Normalize, check_choice, normalized
 from imbtorch.measures import __all__ as measures
-from imbtorch.readings.resolving import Measured, resolved
-
-__all__ = ["confusion_matrix", "evaluate"]
+from imbtorch.measures.named import Measured, resolved
 
 
 @refuses_arguments_of_others

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-__all__ = ["PUBLIC_MODULES", "did_you_mean", "first_names", "nearest_name", "one_slip_apart"]
-
 PUBLIC_MODULES = (
     "imbtorch",
     "imbtorch.statistics",

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator
 
 from imbtorch.compat import rank_zero
 
-__all__ = ["announced"]
-
 LOG = logging.getLogger("imbtorch")
 SECONDS = 3.0  # estimated time above which a computation is announced
 EVIDENCE = 0.5  # seconds of work before the total time is estimated

@@ -20,7 +20,7 @@ def _figures_are_closed():
 @pytest.fixture
 def accelerator(monkeypatch):
     """Make the CPU count as an accelerator does, where no value is read during an update."""
-    for module in ("counting.batches", "counting.adjusted_margins", "metrics.base"):
+    for module in ("counting.batches", "deciding.adjusted_margins", "metrics.base"):
         monkeypatch.setattr(f"imbtorch.{module}.reading_is_free", lambda _: False)
 
 

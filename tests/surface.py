@@ -14,13 +14,13 @@ FILE = Path(__file__).with_name("public_surface.txt")
 MODULES = (
     *PUBLIC_MODULES,
     # returned by reports, sweeps and callbacks; not imported, but their attributes are used
-    "imbtorch.metrics.report_result.ReportResult",
-    "imbtorch.metrics.sweep_result.SweepResult",
-    "imbtorch.metrics.adjustment_result.LogitAdjustmentResult",
-    "imbtorch.statistics.adjustments.AdjustmentPoint",
+    "imbtorch.reports.result.ReportResult",
+    "imbtorch.deciding.sweep_result.SweepResult",
+    "imbtorch.deciding.adjustment_result.LogitAdjustmentResult",
+    "imbtorch.deciding.adjustments.AdjustmentPoint",
     "imbtorch.metrics.shared_result.ReportedValue",
-    "imbtorch.readings.tables.Table",
-    "imbtorch.readings.tables.Cell",
+    "imbtorch.tables.Table",
+    "imbtorch.tables.Cell",
     "imbtorch.lightning.validation_history.ValidationHistory",
 )
 

@@ -1,6 +1,5 @@
 """What users may import, name by name: whatever is added, renamed or lost shows here."""
 
-import ast
 import importlib
 import inspect
 import pydoc
@@ -35,7 +34,6 @@ NAMES = {
         Counts ExactBatchSampler LogitAdjustment Margins Threshold at_prevalence cluster_ids confusion_matrix margins
         merge_classes one_vs_rest open_result report shot_groups
     """,
-    "imbtorch.metrics": METRICS,
     "imbtorch.measures": MEASURES,
     "imbtorch.statistics": """
         BalancedAccuracyPosterior ChosenEpoch Comparison Interval OperatingPoint Runs Selection
@@ -73,9 +71,8 @@ def test_the_whole_surface_is_that_of_the_file():
 
 def test_a_name_means_the_same_wherever_it_is_imported_from():
     everything = importlib.import_module("imbtorch")
-    for module in ("imbtorch.metrics", "imbtorch.measures"):
-        part = importlib.import_module(module)
-        assert not [name for name in part.__all__ if getattr(everything, name) is not getattr(part, name)]
+    part = importlib.import_module("imbtorch.measures")
+    assert not [name for name in part.__all__ if getattr(everything, name) is not getattr(part, name)]
 
 
 def is_public(path):
@@ -97,24 +94,6 @@ def test_the_first_page_of_the_reference_names_some_thirty():
     assert [name for name in names if not is_public(name)] == []
     arguments = list(inspect.signature(importlib.import_module("imbtorch").ImbalanceReport).parameters)[:8]
     assert all(f"`{argument}`" in text for argument in arguments)  # those that its signature and docstring show first
-
-
-def test_modules_say_what_they_offer_each_other():
-    """A name that another module imports stands in ``__all__`` of its own module."""
-    sources = {}
-    for path in Path(imbtorch.__file__).parent.rglob("*.py"):
-        place = path.relative_to(Path(imbtorch.__file__).parents[1]).with_suffix("")
-        sources[".".join(place.parts).removesuffix(".__init__")] = path
-    hidden = set()
-    for module, path in sources.items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module in sources and node.module != module:
-                if sources[node.module].name == "__init__.py":
-                    continue
-                names = {each.name for each in node.names} - {"*", "__all__"}
-                offered = set(getattr(importlib.import_module(node.module), "__all__", ()))
-                hidden |= {f"{node.module}.{name}" for name in names - offered}
-    assert hidden == set()
 
 
 def test_public_modules_are_read_without_an_import_of_their_own():

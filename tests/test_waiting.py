@@ -8,7 +8,8 @@ import torch
 
 import imbtorch
 from imbtorch import waiting
-from imbtorch.statistics import bootstrap, halves, posterior, select_epoch
+from imbtorch.choosing import halves
+from imbtorch.statistics import bootstrap, posterior, select_epoch
 from imbtorch.waiting import announced
 
 CLUSTERS = torch.tensor([[[8, 1], [1, 3]], [[9, 2], [0, 4]], [[7, 0], [2, 2]]])

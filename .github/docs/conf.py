@@ -31,10 +31,9 @@ import imbtorch.lightning
 from imbtorch import Margins
 from imbtorch.counting import arguments
 from imbtorch.lightning.base import Callback
-from imbtorch.measures import shared
+from imbtorch.measures import named, shared
 from imbtorch.measures.traits import CATALOGUE
 from imbtorch.metrics import base as metrics_base
-from imbtorch.readings import resolving
 from imbtorch.suggestions import PUBLIC_MODULES, SYNONYMS
 
 mpl.use("Agg")
@@ -152,7 +151,8 @@ def write_pages(app: Sphinx) -> None:
             module = importlib.import_module(module_name)
             listed = OBJECTS[module_name] = []
             for name, value in vars(module).items():
-                public = public_name(value) if name in module.__all__ else None
+                own = getattr(value, "__module__", None) == module_name
+                public = public_name(value) if own or name in getattr(module, "__all__", ()) else None
                 if public is None:
                     continue
                 path = page.with_suffix("") / f"{name}.rst"
@@ -356,7 +356,7 @@ ALIASES = {
         arguments: ("Task", "Layout", "Thresholds"),
         metrics_base: ("OnInvalid",),
         shared: ("Average",),
-        resolving: ("Measured",),
+        named: ("Measured",),
     }.items()
     for name in names
 }

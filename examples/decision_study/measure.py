@@ -31,9 +31,9 @@ from train import class_weights
 
 import imbtorch
 from imbtorch import Margins
-from imbtorch.counting.histogram import Grid
-from imbtorch.statistics.scores import matrices_of
-from imbtorch.statistics.steady import steady_threshold
+from imbtorch.deciding.curves import matrices_of
+from imbtorch.deciding.histogram import Grid
+from imbtorch.deciding.steady import steady_threshold
 
 MEASURES: dict[str, Callable[..., Tensor]] = {
     "accuracy": imbtorch.accuracy,

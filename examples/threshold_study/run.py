@@ -41,12 +41,12 @@ from scipy import stats  # noqa: E402
 from tasks import keel_sets, keel_tasks, monitor_study  # noqa: E402
 
 import imbtorch  # noqa: E402
-from imbtorch.counting.histogram import Grid  # noqa: E402
 from imbtorch.counts import evaluated  # noqa: E402
-from imbtorch.statistics import steady  # noqa: E402
-from imbtorch.statistics.scores import matrices_of  # noqa: E402
-from imbtorch.statistics.steady import Tried, steady_threshold  # noqa: E402
-from imbtorch.statistics.thresholds import Limit, best_of_tied, log_odds  # noqa: E402
+from imbtorch.deciding import steady  # noqa: E402
+from imbtorch.deciding.curves import matrices_of  # noqa: E402
+from imbtorch.deciding.histogram import Grid  # noqa: E402
+from imbtorch.deciding.steady import Tried, steady_threshold  # noqa: E402
+from imbtorch.deciding.thresholds import Limit, best_of_tied, log_odds  # noqa: E402
 
 Array = NDArray[np.float64]
 FIRST, SEEDS, KEEL_SEEDS = 60, 5, 3  # seeds 60 to 64 of new sets, 60 to 62 of KEEL sets
@@ -314,7 +314,7 @@ def kept_by(limits: dict[str, Limit], counts: Tensor) -> Tensor:
 def steady_within(held: Tensor, measure: Callable[..., Tensor], limits: dict[str, Limit]) -> int:
     """Index of the mean of the best thresholds of resamples, moved to the nearest one that keeps the limits.
 
-    As :func:`imbtorch.statistics.steady.steady_threshold`, with limits in each resample and on all samples.
+    As :func:`imbtorch.deciding.steady.steady_threshold`, with limits in each resample and on all samples.
     """
     odds = log_odds(THRESHOLDS)
     every = Tried.of(held, odds)

@@ -22,19 +22,6 @@ from imbtorch.counting.kernels import (
     reading_is_free,
 )
 
-__all__ = [
-    "COMMON",
-    "FAULTS",
-    "Batch",
-    "add_batch",
-    "check_device",
-    "counted_samples",
-    "extreme",
-    "highest",
-    "in_own_buckets",
-    "readable",
-]
-
 # Faults of a sample. Each has a spare cell behind the counts, in this order; the first one that applies is tallied.
 FAULTS = (
     "targets out of range",

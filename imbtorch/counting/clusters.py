@@ -12,8 +12,6 @@ from torch import Tensor
 
 from imbtorch.counting.kernels import Integers, array, reading_is_free
 
-__all__ = ["BUCKETS", "bucket_of_each", "bucket_of_numbers", "cluster_ids", "coin_of_each"]
-
 BUCKETS = 64
 KEPT = 65_536  # running numbers whose buckets are kept
 

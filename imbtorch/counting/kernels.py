@@ -16,18 +16,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-__all__ = [
-    "Integers",
-    "Table",
-    "add_masked",
-    "array",
-    "below",
-    "count_valid",
-    "integers",
-    "kept_targets",
-    "reading_is_free",
-]
-
 Integers: TypeAlias = npt.NDArray[Any]
 FEW = 4096  # batches below this size are added one by one; a separate table would take a third more time
 BLOCK = 65_536  # samples that the CPU counts at a time, which bounds the memory that a large batch takes

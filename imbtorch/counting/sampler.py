@@ -12,8 +12,6 @@ from torch.utils.data.distributed import DistributedSampler
 
 from imbtorch.compat import dealer_of_accelerate
 
-__all__ = ["ExactBatchSampler"]
-
 
 class ExactBatchSampler(Sampler[list[int]]):
     """Batch sampler that yields each sample on exactly one process, in the same number of batches on every process.

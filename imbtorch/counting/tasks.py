@@ -17,12 +17,17 @@ from imbtorch.counting.arguments import (
     Task,
     Thresholds,
     check_flag,
+    check_pair,
+    check_tensor,
     checked_ids,
     checked_size,
     checked_task,
     checked_thresholds,
     group_of_each,
+    misfit,
+    misfit_of_class_scores,
     spread,
+    value_message,
     whole_number,
 )
 from imbtorch.counting.batches import (
@@ -35,24 +40,9 @@ from imbtorch.counting.batches import (
     readable,
 )
 from imbtorch.counting.clusters import BUCKETS, bucket_of_each
-from imbtorch.counting.errors import check_pair, check_tensor, misfit, misfit_of_class_scores, value_message
 from imbtorch.counting.kernels import Table, integers, reading_is_free
-from imbtorch.counting.log_odds import logit_threshold, of_class_one, wide
+from imbtorch.counting.logits import logit_threshold, of_class_one, wide
 from imbtorch.counts import Counts, Margins, check_choice, has_float64, sums
-
-__all__ = [
-    "MANY_CELLS",
-    "UNEVEN",
-    "Binary",
-    "Counting",
-    "Layout",
-    "Multiclass",
-    "Multilabel",
-    "Task",
-    "Thresholds",
-    "TwoClasses",
-    "check_memory",
-]
 
 FEW_CELLS = 6_000_000  # cells up to which labels have buckets by default: 48 MB
 MOST = 2**62  # samples in a cell, of which two processes sum without overflow
@@ -472,7 +462,7 @@ class Counting:
         return tuple(part.flatten() for part in counted_samples(batch, self.table, self.ignored_target))
 
     def error_message(self, fault: int, values: Tensor, samples: int) -> str:
-        """Return the error message for a fault; see :func:`imbtorch.counting.errors.value_message`."""
+        """Return the error message for a fault; see :func:`imbtorch.counting.arguments.value_message`."""
         return value_message(
             fault,
             values,

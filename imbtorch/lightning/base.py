@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.metrics.shared_result import SharedResult
+from imbtorch.reports.report import ImbalanceReport
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
@@ -26,7 +26,7 @@ else:
                 "imbtorch.lightning needs Lightning: pip install 'imbtorch[lightning]'"
             ) from error
 
-__all__ = ["Callback", "is_fitting", "reports", "shared_results"]
+__all__ = ["Callback", "is_fitting", "reports", "shared_results"]  # exports what is imported above
 
 
 def shared_results(module: nn.Module) -> Iterator[tuple[str, SharedResult]]:

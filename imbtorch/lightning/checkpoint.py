@@ -13,7 +13,7 @@ from torch import Tensor
 from imbtorch.compat import logged, rank_zero, warn_once
 from imbtorch.counts import check_choice
 from imbtorch.lightning.base import Callback
-from imbtorch.statistics.ties import TIES, Ties
+from imbtorch.ties import TIES, Ties
 
 if TYPE_CHECKING:
     from lightning.pytorch.callbacks import ModelCheckpoint as LightningCheckpoint
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 else:  # the package that the other callbacks are built on
     _package = "pytorch_lightning" if Callback.__module__.startswith("pytorch_lightning") else "lightning.pytorch"
     LightningCheckpoint, _Base = import_module(f"{_package}.callbacks").ModelCheckpoint, object
-
-__all__ = ["ModelCheckpoint", "TieRule", "TiesCheckpoint"]
 
 
 class TieRule(_Base):

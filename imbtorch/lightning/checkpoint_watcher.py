@@ -11,8 +11,6 @@ import torch
 
 from imbtorch.compat import step_of_last_save
 
-__all__ = ["CheckpointWatcher", "TrainingPoint"]
-
 
 class TrainingPoint(NamedTuple):
     """Point of a training at which weights are taken.

@@ -11,8 +11,6 @@ import sys
 import traceback
 from typing import Any
 
-__all__ = ["command_line", "lightning_callbacks", "pytorch_lightning_callbacks"]
-
 
 def lightning_callbacks() -> list[Any]:
     """Give a Trainer of ``lightning`` its guard if the program has imported imbtorch."""
@@ -35,7 +33,7 @@ def pytorch_lightning_callbacks() -> list[Any]:
 def command_line() -> int:
     """Run the command ``imbtorch``; return 2 if it cannot be imported, since 1 means that a model is worse."""
     try:
-        from imbtorch.command_line import main
+        from imbtorch.predictions.command_line import main
     except Exception:
         traceback.print_exc()
         return 2

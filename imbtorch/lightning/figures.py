@@ -12,8 +12,6 @@ from imbtorch.lightning.checkpoint_watcher import CheckpointWatcher, TrainingPoi
 from imbtorch.lightning.drawings import drawings
 from imbtorch.lightning.loggers import log_figure
 
-__all__ = ["ConfusionFigures"]
-
 
 class ConfusionFigures(Callback):
     """Figures of reports and sweeps, drawn after each validation and test and handed to the loggers.

@@ -9,11 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from imbtorch.choosing.epochs import FEW_CLASSES, ChosenEpoch, select_epoch
 from imbtorch.lightning.validation_history import FollowedReport, ValidationHistory
-from imbtorch.metrics.report import ImbalanceReport
-from imbtorch.statistics.epochs import FEW_CLASSES, ChosenEpoch, select_epoch
-
-__all__ = ["PredictionListener", "Processes", "choose_with_predictions", "seconds_to_choose", "why_not_predictable"]
+from imbtorch.reports.report import ImbalanceReport
 
 REPEATS = 100  # how often samples are halved
 

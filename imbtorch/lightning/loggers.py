@@ -9,9 +9,7 @@ from typing import Any, ClassVar
 from weakref import WeakSet
 
 from imbtorch.compat import warn_once
-from imbtorch.readings.tables import Table
-
-__all__ = ["file_name", "log_figure", "log_table"]
+from imbtorch.tables import Table
 
 
 @dataclass(frozen=True)

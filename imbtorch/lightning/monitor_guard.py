@@ -32,16 +32,14 @@ from imbtorch.compat import (
     warn_once,
 )
 from imbtorch.counting.sampler import ExactBatchSampler
+from imbtorch.deciding.base import DecidingSweep
+from imbtorch.deciding.rules import LogitAdjustment, Threshold
 from imbtorch.lightning.base import Callback, is_fitting, reports, shared_results
 from imbtorch.measures.traits import by_any_name
 from imbtorch.metrics.base import CountsMetric
-from imbtorch.metrics.deciding import DecidingSweep
 from imbtorch.metrics.shared_result import ReportedValue, SharedResult
 from imbtorch.metrics.state import RunningTraining, SyncedMetric
-from imbtorch.rules import LogitAdjustment, Threshold
 from imbtorch.suggestions import nearest_name, one_slip_apart
-
-__all__ = ["MonitorGuard", "guards"]
 
 LoggedMetric: TypeAlias = SyncedMetric | ReportedValue
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from imbtorch.choosing.epochs import ChosenEpoch
 from imbtorch.compat import warn_once
 from imbtorch.lightning.base import Callback, is_fitting, reports
 from imbtorch.lightning.checkpoint_watcher import CheckpointWatcher
@@ -24,12 +25,9 @@ from imbtorch.lightning.loggers import file_name, log_figure, log_table
 from imbtorch.lightning.selection_table import Kept, baseline_of, selection_table
 from imbtorch.lightning.validation_history import FollowedReport, PackedCounts, ValidationHistory
 from imbtorch.measures.traits import by_any_name
-from imbtorch.metrics.report import ImbalanceReport
 from imbtorch.plots import plot_selection
-from imbtorch.readings.tables import Table
-from imbtorch.statistics.epochs import ChosenEpoch
-
-__all__ = ["SelectionSummary"]
+from imbtorch.reports.report import ImbalanceReport
+from imbtorch.tables import Table
 
 LARGE = 10_000_000  # bytes of the predictions of one validation from which a warning is worth its line
 SLOW = 3.0  # seconds of silence after which one wonders

@@ -6,16 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import nan
 from typing import Any, NamedTuple
 
+from imbtorch.choosing.caveats import caveats_of, situation_of
+from imbtorch.choosing.epochs import ChosenEpoch
 from imbtorch.counts import Margins, rescaled, sums
+from imbtorch.intervals.baselines import always_commonest
+from imbtorch.intervals.intervals import TOLD, simulated_bias
 from imbtorch.lightning.validation_history import FollowedReport, ValidationHistory
-from imbtorch.readings.tables import Cell, Table, spans
-from imbtorch.statistics.advice import situation_of
-from imbtorch.statistics.baselines import always_commonest
-from imbtorch.statistics.caveats import caveats_of
-from imbtorch.statistics.epochs import ChosenEpoch
-from imbtorch.statistics.intervals import TOLD, simulated_bias
-
-__all__ = ["Kept", "baseline_of", "selection_table"]
+from imbtorch.tables import Cell, Table, spans
 
 
 class Kept(NamedTuple):

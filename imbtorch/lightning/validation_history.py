@@ -11,11 +11,9 @@ import torch
 from torch import Tensor
 
 from imbtorch.counts import Counts, Margins, sums
-from imbtorch.metrics.report import ImbalanceReport
-from imbtorch.statistics.intervals import Interval, posterior
-from imbtorch.statistics.ties import Ties, best_first
-
-__all__ = ["Column", "FollowedReport", "PackedCounts", "ValidationHistory", "read_column"]
+from imbtorch.intervals.intervals import Interval, posterior
+from imbtorch.reports.report import ImbalanceReport
+from imbtorch.ties import Ties, best_first
 
 DRAWS = 2000  # of a posterior
 FEWEST_DRAWS = 500  # with fewer, bounds are noise

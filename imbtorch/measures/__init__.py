@@ -13,13 +13,13 @@ nan, as do impossible counts: a nan or negative cell, or margins that contradict
 :func:`~imbtorch.counts.margins`).
 """
 
+from imbtorch.counts import Measure as Measure
 from imbtorch.measures.overall import *
 from imbtorch.measures.overall import __all__ as _overall
 from imbtorch.measures.per_class import *
 from imbtorch.measures.per_class import __all__ as _per_class
 from imbtorch.measures.shared import Average as Average
 from imbtorch.measures.shared import ClassAverage as ClassAverage
-from imbtorch.measures.shared import Measure as Measure
 from imbtorch.measures.shared import class_mean as class_mean
 from imbtorch.measures.two_classes import *
 from imbtorch.measures.two_classes import __all__ as _two_classes

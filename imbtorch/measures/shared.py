@@ -8,23 +8,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from imbtorch.counts import Counts, Measure, check_choice, margins, ratio
-
-__all__ = [
-    "Average",
-    "ClassAverage",
-    "Measure",
-    "averaged",
-    "check_two",
-    "class_distances",
-    "class_mean",
-    "defined",
-    "mean_where",
-    "quotient",
-    "root",
-    "two_rates",
-    "xlogx",
-]
+from imbtorch.counts import Counts, check_choice, margins, ratio
 
 ClassAverage: TypeAlias = Literal["macro", "weighted", "none", "min"] | None
 Average: TypeAlias = Literal["macro", "weighted", "none", "min", "micro", "binary"] | None

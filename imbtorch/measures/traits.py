@@ -14,24 +14,6 @@ from torch import Tensor
 
 from imbtorch.counts import check_choice
 
-__all__ = [
-    "CATALOGUE",
-    "PER_CLASS",
-    "PER_CLASS_OR_POSITIVE",
-    "Traits",
-    "arguments_of",
-    "by_any_name",
-    "by_key",
-    "catalogued",
-    "declared",
-    "defaults_of",
-    "direction_of",
-    "measure_function",
-    "needs_matrix",
-    "of_two_classes",
-    "traits_of",
-]
-
 PER_CLASS = ("macro", "weighted", "none", "min")
 PER_CLASS_OR_POSITIVE = (*PER_CLASS, "micro", "binary")
 ALIASES = {"dice": "f1"}  # alternative keys

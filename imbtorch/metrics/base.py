@@ -16,30 +16,16 @@ from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from typing_extensions import Unpack
 
 from imbtorch.compat import rank_zero, warn_once
-from imbtorch.counting.arguments import checked_ids, spread
+from imbtorch.counting.arguments import Layout, Task, Thresholds, checked_ids, spread
 from imbtorch.counting.batches import FAULTS, Batch
 from imbtorch.counting.kernels import reading_is_free
-from imbtorch.counting.tasks import Counting, Layout, Task, Thresholds
+from imbtorch.counting.logits import PROBABILITIES, like_probabilities
+from imbtorch.counting.tasks import Counting
 from imbtorch.counts import Counts, Margins, check_choice, confusion_counts, shown_dtype, sums
 from imbtorch.measures import Average
+from imbtorch.metrics.rows import dependent_text
 from imbtorch.metrics.state import Setting, SummedState, digest
-from imbtorch.readings.result import dependent_text
-from imbtorch.rules import PROBABILITIES, like_probabilities
 from imbtorch.suggestions import first_names
-
-__all__ = [
-    "NO_BUCKETS",
-    "UNSURE",
-    "Counter",
-    "CountsMetric",
-    "LocalCounts",
-    "MetricArguments",
-    "OnInvalid",
-    "TaskOptions",
-    "TorchmetricsArguments",
-    "canonical",
-    "uncounted_text",
-]
 
 OnInvalid = Literal["raise", "warn"]
 

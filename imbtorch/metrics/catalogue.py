@@ -10,12 +10,12 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from imbtorch import measures
-from imbtorch.counting.tasks import Task
+from imbtorch.counting.arguments import Task
 from imbtorch.counts import check_choice, has_float64
 from imbtorch.measures import Measure
 from imbtorch.measures.traits import measure_function
 from imbtorch.metrics.base import MetricArguments
-from imbtorch.metrics.confusion_matrix import ConfusionMatrixMetric
+from imbtorch.metrics.single import ConfusionMatrixMetric
 
 __all__ = [
     "P4",

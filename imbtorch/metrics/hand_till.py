@@ -18,13 +18,11 @@ from typing_extensions import Unpack
 from imbtorch.compat import rank_zero
 from imbtorch.counting.batches import FAULTS, extreme
 from imbtorch.counting.kernels import integers, reading_is_free
-from imbtorch.counting.log_odds import against_the_rest, wide
+from imbtorch.counting.logits import against_the_rest, wide
 from imbtorch.counting.tasks import Counting
 from imbtorch.counts import has_float64, ratio, shown_dtype
 from imbtorch.metrics.base import TorchmetricsArguments, uncounted_text
 from imbtorch.metrics.state import Setting, SyncedMetric, digest
-
-__all__ = ["HandTill"]
 
 OUT_OF_RANGE, NAN = FAULTS.index("targets out of range"), FAULTS.index("NaN scores")
 IMPOSSIBLE = FAULTS.index("probabilities outside [0, 1]")

@@ -17,12 +17,9 @@ from imbtorch.counting.arguments import cpu_by_default
 from imbtorch.counting.tasks import MANY_CELLS
 from imbtorch.counts import has_float64
 from imbtorch.metrics.base import Counter, CountsMetric
+from imbtorch.metrics.rows import Result, Row
 from imbtorch.metrics.state import Setting, property_names
-from imbtorch.readings.result import Result
-from imbtorch.readings.rows import Row
 from imbtorch.suggestions import did_you_mean, first_names
-
-__all__ = ["PREVALENCE", "ReportedValue", "SharedResult", "checked_names"]
 
 NESTED = (
     ". A MetricCollection sets it on members of a collection inside it; add the report to the outer collection itself"

@@ -21,8 +21,6 @@ from imbtorch.counting.arguments import cpu_by_default, refuse_arguments_of_othe
 from imbtorch.counts import has_float64
 from imbtorch.suggestions import did_you_mean
 
-__all__ = ["RunningTraining", "Setting", "SummedState", "SyncedMetric", "captures", "digest", "property_names"]
-
 T = TypeVar("T")
 SHOWN = 80  # characters that an error shows of each of two settings, from shortly before they differ
 CHANGED = {"_stale": True, "_empty": False}  # flags of a metric after its counts changed

@@ -11,8 +11,6 @@ from torch import Tensor
 from imbtorch.counting.arguments import check_generator, computed_on_cpu
 from imbtorch.counts import Measure, evaluated, two_by_two
 
-__all__ = ["Correlations", "measure_correlations", "perturbed_scores"]
-
 
 @computed_on_cpu
 def perturbed_scores(

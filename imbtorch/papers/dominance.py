@@ -7,17 +7,7 @@ from torch import Tensor
 
 from imbtorch import measures as formulas
 from imbtorch.counts import Measure, check_square, double, evaluated, two_by_two
-from imbtorch.statistics.isometrics import class_totals
-
-__all__ = [
-    "dominance_points",
-    "equal_area_gmean",
-    "feasible",
-    "greatest_gmean",
-    "greatest_value",
-    "largest_trapezium",
-    "space_points",
-]
+from imbtorch.plots.curves import class_totals
 
 
 def greatest_gmean(dominance: Tensor) -> Tensor:
@@ -122,7 +112,7 @@ def dominance_points(counts: Tensor) -> Tensor:
     """Compute dominance and G-mean at each threshold, ``[T, 2]`` in the order of the counts.
 
     Args:
-        counts: ``[T, 2, 2]``; errors as in :func:`imbtorch.statistics.isometrics.class_totals`.
+        counts: ``[T, 2, 2]``; errors as in :func:`imbtorch.plots.curves.class_totals`.
 
     Source: Garcia, Mollineda and Sanchez (2009), which name the curve over thresholds as future work.
 

@@ -10,9 +10,7 @@ from torch import Tensor
 
 from imbtorch.counting.arguments import check_generator, computed_on_cpu
 from imbtorch.counts import Measure, evaluated
-from imbtorch.readings.tables import aligned
-
-__all__ = ["SOKOLOVA", "InvarianceTable", "invariance_table", "invariances"]
+from imbtorch.tables import aligned
 
 BINARY = ("p1", "p2", "p3", "p4", "I3", "I4")
 ANY = ("permutation", "transpose", "scaling", "prior shift")

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from imbtorch.counts import Measure, check_square, double, evaluated, ratio, two_by_two
 
-__all__ = ["effective_skew_ratio", "implied_cost", "skew", "skew_delta", "skew_map", "skew_ratio"]
-
 FromErrors: TypeAlias = Literal["proportional"] | int | Tensor
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["plot_correlations", "plot_prevalence", "plot_sensitivity"]
-
 MOST_LISTED = 4  # most classes of which the label of an axis names each
 
 

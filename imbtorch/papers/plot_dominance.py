@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from imbtorch.choosing.models import Selection
 from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.measures.traits import measure_function, of_two_classes
 from imbtorch.papers.dominance import (
@@ -21,14 +22,11 @@ from imbtorch.papers.dominance import (
 )
 from imbtorch.plots.operating import Models, draw_curves, marked_places, model_texts, named_counts, rising
 from imbtorch.plots.style import MARKERS, add_legend, display_names, figure_and_axes, literal
-from imbtorch.statistics.models import Selection
-from imbtorch.statistics.ties import undominated
+from imbtorch.ties import undominated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["plot_accuracy_dominance", "plot_dominance_curve"]
 
 LEVELS = (0.25, 0.5, 0.75, 1.0, 1.25)
 EDGE = torch.linspace(-1, 1, 401, dtype=torch.float64)  # dominance of the points at which the limit is drawn

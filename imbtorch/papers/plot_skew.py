@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
-__all__ = ["plot_skew_map"]
-
 
 @computed_on_cpu
 def plot_skew_map(

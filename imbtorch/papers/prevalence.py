@@ -11,8 +11,6 @@ from torch import Tensor
 
 from imbtorch.counts import Measure, at_prevalence, check_square, evaluated
 
-__all__ = ["PrevalenceCurves", "prevalence_curves"]
-
 
 def prevalence_curves(
     measures: Mapping[str, Measure], counts: Tensor, *, span: tuple[float, float] = (1e-4, 0.5), steps: int = 121

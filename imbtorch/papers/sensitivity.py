@@ -11,8 +11,6 @@ from torch import Tensor
 from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.counts import Measure, evaluated
 
-__all__ = ["SensitivityCurves", "sensitivity_curves"]
-
 
 @computed_on_cpu
 def sensitivity_curves(

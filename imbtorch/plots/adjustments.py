@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["plot_adjustments"]
-
 
 @computed_on_cpu
 def plot_adjustments(

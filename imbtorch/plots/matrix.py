@@ -9,15 +9,13 @@ from torch import Tensor
 
 from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.counts import check_square, normalized
+from imbtorch.intervals.intervals import Interval
 from imbtorch.plots.style import display_names, figure_and_axes, interval_note, name_ticks
 from imbtorch.plots.values import draw_interval
-from imbtorch.statistics.intervals import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["plot_confusion_matrix"]
 
 MAX_WRITTEN = 20  # most classes for which each cell has room for its numbers
 LEAST_FONT = 4.0  # points of the smallest readable numbers

@@ -10,6 +10,15 @@ from torch import Tensor
 
 from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.counts import Measure, evaluated
+from imbtorch.intervals.intervals import Interval
+from imbtorch.plots.curves import (
+    class_totals,
+    least_precision,
+    precision_recall_isometrics,
+    precision_recall_points,
+    roc_isometrics,
+    roc_points,
+)
 from imbtorch.plots.style import (
     LEGEND_ROW,
     TITLE_PAD,
@@ -24,32 +33,10 @@ from imbtorch.plots.style import (
     probability,
 )
 from imbtorch.plots.values import draw_baseline, plot_values
-from imbtorch.statistics.intervals import Interval
-from imbtorch.statistics.isometrics import (
-    class_totals,
-    least_precision,
-    precision_recall_isometrics,
-    precision_recall_points,
-    roc_isometrics,
-    roc_points,
-)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = [
-    "Models",
-    "draw_curves",
-    "marked_places",
-    "model_texts",
-    "named_counts",
-    "plot_average_precisions",
-    "plot_best_thresholds",
-    "plot_precision_recall",
-    "plot_roc",
-    "rising",
-]
 
 Models: TypeAlias = Any
 """Counts ``[T, 2, 2]`` at each threshold, a sweep or its result; or name -> one of these."""

@@ -11,14 +11,12 @@ from torch import Tensor
 
 from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.counts import check_choice
+from imbtorch.intervals.intervals import Interval
 from imbtorch.plots.style import BASELINE, LINES, add_legend, explain_baseline, figure_and_axes, line_style, literal
-from imbtorch.statistics.intervals import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["plot_selection"]
 
 ROW = 0.2  # inches for each way of choosing
 FEW = 20  # number of epochs below which each one has its marker

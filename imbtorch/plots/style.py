@@ -9,34 +9,11 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from imbtorch.statistics.intervals import Interval
+from imbtorch.intervals.intervals import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = [
-    "BASELINE",
-    "COLORS",
-    "LEGEND_ROW",
-    "LINES",
-    "MARKERS",
-    "MAX_NAMED",
-    "TITLE_PAD",
-    "add_legend",
-    "bracketed",
-    "brackets_note",
-    "display_names",
-    "explain_baseline",
-    "figure_and_axes",
-    "figure_of_panels",
-    "interval_note",
-    "legend_texts",
-    "line_style",
-    "literal",
-    "name_ticks",
-    "probability",
-]
 
 MAX_NAMED = 40  # most classes of which each is named at the axis
 MAX_LETTERS = 30  # longest name that is written in full; the middle of a longer one is cut out

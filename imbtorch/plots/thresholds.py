@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.counting.arguments import computed_on_cpu
+from imbtorch.intervals.intervals import Interval
 from imbtorch.plots.style import (
     LEGEND_ROW,
     add_legend,
@@ -21,13 +22,10 @@ from imbtorch.plots.style import (
     literal,
     probability,
 )
-from imbtorch.statistics.intervals import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["plot_sweep"]
 
 NEAR_AN_END = 0.2  # share of the axis at each end where a text centred on its point would leave the axes
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.counting.arguments import computed_on_cpu
+from imbtorch.intervals.intervals import Interval
 from imbtorch.plots.style import (
     BASELINE,
     MAX_NAMED,
@@ -21,13 +22,10 @@ from imbtorch.plots.style import (
     literal,
     name_ticks,
 )
-from imbtorch.statistics.intervals import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["draw_baseline", "draw_interval", "plot_values"]
 
 
 @computed_on_cpu

@@ -1,17 +1,17 @@
 """Intervals, comparisons, and choices of epochs, thresholds and models, for any function of counts."""
 
-from imbtorch.statistics.baselines import beats_baseline, skill, trivial
-from imbtorch.statistics.caveats import choice_caveats
-from imbtorch.statistics.comparisons import Comparison, compare, paired_compare
-from imbtorch.statistics.epochs import ChosenEpoch, select_epoch
-from imbtorch.statistics.exact import BalancedAccuracyPosterior, balanced_accuracy_posterior
-from imbtorch.statistics.intervals import Interval, bootstrap, posterior
-from imbtorch.statistics.models import Selection, select_model
-from imbtorch.statistics.planning import samples_needed
-from imbtorch.statistics.runs import Runs, over_runs
-from imbtorch.statistics.scores import partial_auc
-from imbtorch.statistics.thresholds import OperatingPoint
-from imbtorch.statistics.ties import undominated
+from imbtorch.choosing.caveats import choice_caveats
+from imbtorch.choosing.comparisons import Comparison, compare, paired_compare
+from imbtorch.choosing.epochs import ChosenEpoch, select_epoch
+from imbtorch.choosing.exact import BalancedAccuracyPosterior, balanced_accuracy_posterior
+from imbtorch.choosing.models import Selection, select_model
+from imbtorch.choosing.planning import samples_needed
+from imbtorch.choosing.runs import Runs, over_runs
+from imbtorch.deciding.curves import partial_auc
+from imbtorch.deciding.thresholds import OperatingPoint
+from imbtorch.intervals.baselines import beats_baseline, skill, trivial
+from imbtorch.intervals.intervals import Interval, bootstrap, posterior
+from imbtorch.ties import undominated
 
 __all__ = [
     "BalancedAccuracyPosterior",

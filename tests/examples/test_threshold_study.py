@@ -14,7 +14,7 @@ from scipy.special import stdtr, stdtrit
 from sklearn import metrics as sk
 from sklearn.datasets import load_wine, make_classification
 
-from imbtorch.statistics.steady import steady_threshold
+from imbtorch.deciding.steady import steady_threshold
 
 FOLDER = Path(__file__).parents[2] / "examples" / "threshold_study"
 SHARED = ("data", "run", "tasks", "report")

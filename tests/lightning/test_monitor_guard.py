@@ -16,7 +16,7 @@ import torch
 from both_packages import CALLBACKS, EVERY_PACKAGE, FACTORIES, Watcher, fit, watch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from processes import counted_collectives, launch
-from reports import directed
+from report_cases import directed
 from sklearn import metrics as sklearn_metrics
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

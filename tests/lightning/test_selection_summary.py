@@ -21,7 +21,7 @@ from both_packages import CALLBACKS, EVERY_PACKAGE
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from processes import counted_collectives, launch
-from reports import directed
+from report_cases import directed
 from sklearn import metrics as sklearn_metrics
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -29,10 +29,10 @@ from trainings import QUIET, THIRD_PARTY, exact, join_lightning, listening
 from versions import loading, needs_callbacks_for
 
 from imbtorch import ImbalanceReport, accuracy, expected_cost, imbalance_accuracy
+from imbtorch.choosing.caveats import SITUATIONS
 from imbtorch.lightning import ModelCheckpoint as TieKeeper
 from imbtorch.lightning import SelectionSummary, validation_history
 from imbtorch.statistics import select_model
-from imbtorch.statistics.advice import SITUATIONS
 
 mpl.use("Agg")
 from matplotlib import image

@@ -41,7 +41,7 @@ from torch import Tensor
 from versions import needs_simulated_device, traced
 
 import imbtorch
-from imbtorch import Margins, at_prevalence, margins, measures, metrics, one_vs_rest
+from imbtorch import Margins, at_prevalence, margins, measures, one_vs_rest
 from imbtorch.measures.traits import CATALOGUE, by_key, needs_matrix
 from imbtorch.metrics import catalogue
 
@@ -76,7 +76,7 @@ def test_every_measure_is_catalogued_once():
 
 @pytest.mark.parametrize("name", FACTS)
 def test_metric_classes_know_their_measure(name):
-    cls, facts = getattr(metrics, name), FACTS[name]
+    cls, facts = getattr(imbtorch, name), FACTS[name]
     assert cls.measure is getattr(measures, cls.measure.__name__)
     assert cls.averages == AVERAGES.get(name, ())
     assert cls.binary_only == (facts.kind == OF_TWO)
@@ -850,9 +850,9 @@ def test_what_is_no_confusion_matrix_is_refused(case):
     arguments = case.ready(2)
     for counts in (torch.ones(2, 3), torch.ones(2)):
         with pytest.raises(ValueError, match=r"counts must be a confusion matrix \[..., K, K\], got shape"):
-            getattr(metrics, case.name).measure(counts, **arguments)
+            getattr(imbtorch, case.name).measure(counts, **arguments)
     with pytest.raises(TypeError, match="counts must be a tensor"):
-        getattr(metrics, case.name).measure(SKEWED, **arguments)
+        getattr(imbtorch, case.name).measure(SKEWED, **arguments)
 
 
 # --- very rare classes ----------------------------------------------------------------------------------------------

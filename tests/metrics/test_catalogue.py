@@ -22,7 +22,7 @@ import imbtorch
 from imbtorch import ConfusionMatrixMetric, ImbalanceReport, measures
 from imbtorch.measures.traits import by_key
 from imbtorch.metrics import catalogue as metrics
-from imbtorch.metrics.confusion_matrix import METRICS
+from imbtorch.metrics.single import METRICS
 
 CATALOGUE = Path(measures.__file__).parent / "README.md"  # an installed package has none: it holds code alone
 

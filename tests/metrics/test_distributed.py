@@ -13,7 +13,7 @@ import warnings
 import pytest
 import torch
 from processes import counted_collectives, launch
-from reports import directed
+from report_cases import directed
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix
 from torch.utils.data import DataLoader, SequentialSampler, TensorDataset
 from torchmetrics import MetricCollection

@@ -7,7 +7,7 @@ from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
-from reports import (
+from report_cases import (
     OVERALL,
     TASKS,
     assert_same,
@@ -26,7 +26,7 @@ from torchmetrics import Metric, MetricCollection, MetricTracker
 
 import imbtorch
 from imbtorch import ImbalanceReport
-from imbtorch.readings.readings import Readings
+from imbtorch.reports.readings import Readings
 
 # --- reading a value ------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""Decision rules: thresholds of scores and logit adjustments, swept on validation data."""

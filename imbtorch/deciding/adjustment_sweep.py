@@ -1,0 +1,371 @@
+"""Sweep of a measure of several classes over logit adjustments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor
+from typing_extensions import Unpack
+
+from imbtorch.compat import is_traced
+from imbtorch.counting.arguments import in_class_order
+from imbtorch.counting.batches import Batch
+from imbtorch.counting.kernels import reading_is_free
+from imbtorch.counting.logits import sum_to_one
+from imbtorch.counting.tasks import Counting
+from imbtorch.counts import Margins, evaluated
+from imbtorch.deciding.adjusted_margins import AdjustedMargins
+from imbtorch.deciding.adjustment_result import AdjustmentSettings, LogitAdjustmentResult, maximised, of_margins
+from imbtorch.deciding.adjustments import AdjustmentPoint, Adjustments
+from imbtorch.deciding.base import DecidingSweep
+from imbtorch.deciding.rules import LogitAdjustment, checked_prior
+from imbtorch.deciding.thresholds import InfeasibleError, worst_value
+from imbtorch.intervals.intervals import Interval
+from imbtorch.measures.named import Measured, directed
+from imbtorch.metrics.base import Counter, OnInvalid, TorchmetricsArguments, canonical
+from imbtorch.metrics.rows import Row, shown
+from imbtorch.metrics.shared_result import checked_names
+from imbtorch.metrics.state import Setting, captures
+from imbtorch.reports.groups import checked_class_groups
+from imbtorch.tables import Table
+
+FROM, STEPS, PER_UNIT = -2, 41, 8  # default taus: 41 from -2 in steps of an eighth, to 3
+APART = 0.3  # total variation between prior and samples from which their order may be wrong
+ALIKE = 0.1  # total variation between both, each sorted, below which it is
+SHOWN = 10  # most shares of the prior that the repr shows
+
+
+class LogitAdjustmentSweep(DecidingSweep):
+    """Sweep of a measure over logit adjustments: it logs the chosen ``tau`` and the value there.
+
+    Post-hoc logit adjustment subtracts ``tau`` times the log class shares of training from the logits
+    (:class:`~imbtorch.LogitAdjustment`), which moves decisions from frequent to rare classes. Update the sweep with the
+    logits of a validation set, like any metric::
+
+        sweep = LogitAdjustmentSweep("balanced_accuracy", train_counts, logits=True)
+        sweep.update(logits, y)  # for each batch of the validation set
+        sweep.compute()  # {"tau": ..., "value": ...}
+        print(sweep.table())  # measures of the plain rule, of tau = 1, and of the chosen tau, and what it gains
+        test.update(sweep.rule(test_logits), test_y)  # with the chosen tau
+
+    In Lightning, log the sweep itself. Each checkpoint that is saved after a validation holds its ``tau``::
+
+        self.sweep = LogitAdjustmentSweep("balanced_accuracy", train_counts, logits=True, prefix="val_")
+        self.sweep.update(logits, y)  # in validation_step, without the rule
+        self.log_dict(self.sweep)  # in on_validation_epoch_end: val_tau and val_value
+        self.test.update(self.sweep.rule(logits), y)  # in test_step, also after ckpt_path="best"
+
+    Probabilities of scikit-learn work with the default ``logits=False``:
+    ``sweep.update(torch.from_numpy(model.predict_proba(X)), torch.from_numpy(y))`` if ``y`` are class indices.
+
+    **The rule.** ``sweep.rule`` is a :class:`~imbtorch.LogitAdjustment`: a submodule that takes the same scores and
+    returns adjusted logits; ``sweep.rule.predict`` returns classes.
+
+    - Its ``tau`` is 0, the plain rule, until ``compute`` is called. A later ``compute`` without new samples does not
+      change it.
+    - Lightning's sanity check, test and predict do not change it; ``trainer.validate`` chooses again. Outside
+      Lightning, do not update this sweep with test data; use another metric.
+    - ``sweep.rule.take(sweep.best(...))`` sets another ``tau``, until ``compute`` is called with new samples. To choose
+      under the same settings each time, give the sweep ``at_least`` or ``taus``. To keep a ``tau`` for good, make a
+      :class:`~imbtorch.LogitAdjustment` of your own.
+    - Loading a checkpoint restores the ``tau`` saved in it.
+
+    **The gain.** ``examples/decision_study`` compares the chosen ``tau`` with the plain rule after training with an
+    unweighted loss, in percentage points on test data with 95% intervals over units. A unit is a large data set or a
+    family of related small ones. With three to nine classes (15 units) balanced accuracy rose by 3.9 [1.3, 6.5];
+    without the four units used to develop the rule, by 2.7 [-0.3, 5.7]. With ten to 56 classes (4 units) it rose by 6.0
+    [1.6, 10.4]. Accuracy and the Matthews correlation coefficient (MCC) changed by less than a point; the result for
+    IAM is inconclusive. Adjustment does not make the choice of the epoch better. After training with class weights a
+    negative ``tau`` can restore accuracy and MCC.
+
+    **The choice.** The samples are resampled 100 times, in buckets of whole clusters. The best values of ``tau`` of the
+    resamples are averaged, and the mean is rounded to the grid of ``taus``. With ``at_least`` it is moved to the
+    nearest ``tau`` that satisfies the constraints on all samples. If none does, the worst possible value of the measure
+    is logged, with a warning that says what is reachable.
+
+    **Two classes.** Adjusting the logits of two classes is the same as moving the threshold. Use
+    :class:`~imbtorch.ThresholdSweep`, which has finer steps, curves, and guarantees for constraints.
+
+    **Clusters.** The visits of a patient or the pixels of an image resemble each other. The choice of ``tau``,
+    :meth:`gain` and the table always resample and hold out whole clusters; this sweep has no argument ``clusters``.
+    ``update(..., cluster=ids)`` takes the id of each sample's cluster. Without ids each sample, with all its positions
+    (pixels or tokens), is a cluster.
+
+    **Accuracy and memory.** Scores are shifted in float64 (float32 on devices without it); of tied classes the one with
+    the lowest index is predicted. Counts are exact. One communication step (``all_reduce``) sums them over processes.
+    The state holds 2 x K integers for each of 64 buckets of clusters and each ``tau``, with K the number of classes:
+    42 MB for 1,000 classes, 0.4 MB for 10. An update takes as long as one argmax for each ``tau``.
+
+    Args:
+        measure: name in the catalogue such as ``"balanced_accuracy"``, ``functools.partial`` of a measure, or function
+            of :class:`~imbtorch.Margins`: for each class the number of correct predictions, of targets and of
+            predictions, each ``[..., K]``. A measure that needs the whole confusion matrix raises an error.
+        prior: ``[K]`` number or share of the training samples of each class, in any unit; all must be positive. With
+            ``class_names`` also a dict of class name -> number.
+        at_least: constraints as name of a value -> least value, such as ``{"accuracy": 0.9, "recall/fraud": 0.8}``;
+            ``tau`` is chosen among those that satisfy them. By default none.
+        taus: multiples to try; 0, the plain rule, is always among them. By default -2 to 3 in steps of 0.125.
+        class_names: names of the classes, for constraints, tables and messages; by default their indices.
+        class_groups: dict that maps the name of a group to its classes, by name or index, such as
+            :func:`~imbtorch.shot_groups` makes; the table and the picture show the mean recall of each group.
+        higher_is_better: direction; by default the attribute ``higher_is_better`` of the measure, or True if it has no
+            such attribute. A measure without a direction is refused unless one is given.
+        prefix: text before each name, such as ``"val_"``.
+        postfix: text after each name.
+        logits: True if scores are logits. By default they are probabilities, and their logarithms are adjusted. The
+            sweep never guesses.
+        ignore_index: target of the samples to leave out.
+        on_invalid: ``"raise"``, or ``"warn"`` to skip invalid samples, such as probabilities that do not sum to 1, with
+            a warning.
+        kwargs: arguments of :class:`torchmetrics.Metric`.
+
+    Raises:
+        ValueError: for a class without training samples, measures that need the matrix or have no direction, and
+            arguments that do not fit the classes.
+        TypeError: for something that is not a measure, and arguments of the wrong type.
+
+    Source: Menon et al. (2021), Long-tail learning via logit adjustment, section 4.
+
+    >>> sweep = LogitAdjustmentSweep("balanced_accuracy", [8, 2], logits=True)
+    >>> logits = torch.tensor([[2.0, 0.0], [0.5, 0.0], [3.0, 1.5]])
+    >>> sweep.update(logits.repeat(40, 1), torch.tensor([0, 1, 0]).repeat(40))
+    >>> sweep.compute()
+    {'tau': tensor(0.3750), 'value': tensor(1.)}
+    """
+
+    prior = Setting[Tensor](lambda sweep: sweep._settings.prior.clone(), "Class shares of training, float64 ``[K]``.")
+    taus = Setting[tuple[float, ...]]("_settings.taus", "Multiples that are tried, sorted.")
+    class_names = Setting[tuple[str, ...]]("_settings.class_names", "Names of the classes.")
+    class_groups = Setting[dict[str, tuple[int, ...]]](
+        lambda sweep: dict(sweep._settings.groups), "Indices of the classes of each class group."
+    )
+    at_least = Setting[dict[str, float]](
+        lambda sweep: {name: limit.bound for name, limit in sweep._settings.limits.items()},
+        "Constraints under which tau is chosen, as name of a value -> least value.",
+    )
+
+    def __init__(
+        self,
+        measure: Measured,
+        prior: Tensor | Sequence[float] | Mapping[str, float],
+        *,
+        at_least: Mapping[str, float] | None = None,
+        taus: Tensor | Sequence[float] | None = None,
+        class_names: Sequence[str] | None = None,
+        class_groups: Mapping[str, Sequence[str | int]] | None = None,
+        higher_is_better: bool | None = None,
+        prefix: str = "",
+        postfix: str = "",
+        logits: bool = False,
+        ignore_index: int | None = None,
+        on_invalid: OnInvalid = "raise",
+        **kwargs: Unpack[TorchmetricsArguments],
+    ) -> None:
+        names = None if class_names is None else checked_names(class_names)
+        given = in_class_order("prior", prior, names or ())
+        shares = checked_prior(given, names).cpu().double()
+        if names is not None and len(names) != len(shares):
+            raise ValueError(f"class_names holds {len(names)} names for the {len(shares)} classes of prior; name each")
+        counting = Counting.of("multiclass", len(shares), None, 0.5, logits, ignore_index)
+        counting = replace(counting, clusters=True)
+        grid = _checked_taus(taus)
+        super().__init__(counting, on_invalid, AdjustedMargins(counting, grid, shares.log()), **kwargs)
+        self._counter = self._adjusted.on(self._state.device)
+        self._prevalence = None
+        swept = directed(of_margins("measure", measure, counting), higher_is_better)
+        ones = torch.ones(3, counting.size, dtype=torch.float64, device="cpu")
+        evaluated(swept, Margins(ones, ones, ones))  # before the first epoch
+        class_labels = tuple(map(str, range(len(shares))) if names is None else names)
+        name = swept.traits.key or str(getattr(swept.function, "__name__", "value"))
+        groups = checked_class_groups(class_groups, class_labels)
+        settings = AdjustmentSettings(counting, shares, grid, swept, name, class_labels, groups, {})
+        self._settings = replace(settings, limits=settings.checked_limits(at_least))
+        self._name(self._settings.rows, prefix, postfix)
+        self._own_rule(LogitAdjustment(shares, 0.0, logits))
+        self._sums_to_one: Tensor | None = None  # whether the first logits do, on another device than the CPU
+        self._warn_if_large(f"{len(grid)} taus and {len(shares)} classes", "fewer taus=")
+
+    if TYPE_CHECKING:
+        rule: LogitAdjustment
+
+    @property
+    def _adjusted(self) -> AdjustedMargins:
+        return cast(AdjustedMargins, self._counter)
+
+    def _label(self, index: int) -> str:
+        return self.class_names[index]
+
+    def _apply(  # type: ignore[override]
+        self, fn: Callable[[Tensor], Tensor], exclude_state: Any = (), recurse: bool = True
+    ) -> torch.nn.Module:
+        super()._apply(fn, exclude_state, recurse)
+        self._counter = replace(self._adjusted, logs=self._settings.prior.log()).on(self._state.device)
+        return self
+
+    def _counter_of_a_batch(self) -> Counter:
+        return copy(self._adjusted)  # another one, since the bucket of a sample depends on the number before it
+
+    def _shown_arguments(self) -> dict[str, Any]:
+        prior = [round(share, 6) for share in self.prior.tolist()]
+        shown: dict[str, Any] = {"measure": self._settings.measure.function}
+        shown |= {"prior": prior if len(prior) <= SHOWN else f"{len(prior)} shares"}
+        shown |= {"at_least": self.at_least} if self.at_least else {}
+        shown |= {"taus": list(self.taus)} if self.taus != _checked_taus(None) else {}
+        defaults = {"logits": False, "ignore_index": None, "on_invalid": "raise"}
+        return shown | {name: value for name in defaults if (value := getattr(self, name)) != defaults[name]}
+
+    def _settings_text(self) -> str:
+        own = (self._settings.measure.settings, self.class_names, self.class_groups, self.at_least)
+        return f"{super()._settings_text()} {canonical(own)}"
+
+    # --- computing --------------------------------------------------------------------------------------------------
+
+    def _result(self, buckets: Margins) -> tuple[LogitAdjustmentResult, str]:
+        """Return the result of the counts of buckets, and a text about floors that no tau keeps."""
+        settings, adjustments, problem = self._settings, Adjustments(self.taus, buckets), ""
+        try:
+            index = adjustments.chosen(maximised(settings.measure), settings.limits)
+            value = evaluated(settings.measure, adjustments.total)[index]
+        except InfeasibleError as error:
+            index, problem = adjustments.plain, str(error)
+            worst = worst_value(settings.measure.higher_is_better, settings.measure.traits.value_range)
+            value = torch.tensor(worst, dtype=torch.float64)
+        tau = torch.tensor(self.taus[index], dtype=torch.float64)
+        values = dict(zip(settings.rows, shown((tau, value)), strict=True))
+        return LogitAdjustmentResult(values, buckets, settings, index, not problem), problem
+
+    def _values_of_a_batch(self, counter: Counter, state: Tensor) -> dict[Row, Tensor]:
+        assert isinstance(counter, AdjustedMargins)
+        return self._result(counter.of_buckets(state))[0].rows
+
+    def compute(self) -> dict[str, Tensor]:
+        """Compute the best tau and the value there from the scores of all processes (a collective step); set the rule.
+
+        Raises:
+            ValueError: if there were invalid samples and ``on_invalid="raise"``.
+        """
+        state = self._state.cpu()
+        buckets = self._adjusted.of_buckets(state)
+        actual = buckets.actual.sum((0, 1))
+        self._report_problems(self._adjusted.faults(state), actual)
+        self._warn_of_another_order(actual)
+        sums, self._sums_to_one = self._sums_to_one, None
+        if sums is not None and bool(sums):
+            self._warn_of_sums()
+        result, problem = self._result(buckets)
+        if problem and bool(actual.any()):
+            logged = result[Row("value", None).name].item()
+            self._warn_once(
+                "infeasible", f"{type(self).__name__}: {problem}; the worst possible value, {logged:g}, is reported"
+            )
+        elif result.tau != 0 and result.tau in (self.taus[0], self.taus[-1]):
+            self._warn_once(
+                "end",
+                f"{type(self).__name__}: the chosen tau {result.tau:g} is an end of the grid, so that a better one may "
+                "lie beyond it; pass taus= that reach further",
+            )
+        return self._keep_choice(result, actual.sum().item())
+
+    def _look_at_logits(self, preds: Tensor, batch: Batch) -> None:
+        """Look at the first logits; on another device ``compute`` tells, as counts of decisions hold no scores."""
+        if reading_is_free(preds) or is_traced(preds) or captures(preds.device):
+            super()._look_at_logits(preds, batch)
+        elif not self._update_count:
+            self._sums_to_one = sum_to_one(preds)
+
+    def _warn_of_another_order(self, actual: Tensor) -> None:
+        """Warn if the prior fits the classes of the samples in another order than that of the classes."""
+        if not self._may_warn("order") or not bool(actual.any()):
+            return
+        prior, shares = self._settings.prior, actual.double() / actual.sum()
+        apart, sorted_apart = (
+            (one - other).abs().sum().item() / 2
+            for one, other in ((prior, shares), (prior.sort().values, shares.sort().values))
+        )
+        if apart > APART and sorted_apart < ALIKE:
+            largest = [self.class_names[int(each.argmax())] for each in (prior, shares)]
+            self._warn_once(
+                "order",
+                f"{type(self).__name__}: prior fits the samples in another order of the classes only: its largest "
+                f"number is that of class {largest[0]!r}, and most samples are of class {largest[1]!r}; pass prior in "
+                "the order of the classes, such as torch.bincount(labels, minlength=K)",
+            )
+
+    # --- the last result --------------------------------------------------------------------------------------------
+
+    def result(self) -> LogitAdjustmentResult:
+        """Return the last computed result, with the rule, curves, table and plot; it can be pickled.
+
+        Never communicates. If samples were added after the last ``compute``, a single process computes the result
+        again; several processes keep it until all of them call ``compute``. ``reset`` keeps the last result.
+
+        Raises:
+            RuntimeError: on several processes, if nothing was computed yet.
+        """
+        return cast(LogitAdjustmentResult, super().result())
+
+    def best(self, measure: Measured | None = None, *, at_least: Mapping[str, float] | None = None) -> AdjustmentPoint:
+        """Choose another tau from the last result.
+
+        Details are in :meth:`~imbtorch.deciding.adjustment_result.LogitAdjustmentResult.best`.
+
+        Args:
+            measure: name in the catalogue, function of margins, or ``functools.partial`` of one; by default the swept
+                measure.
+            at_least: name of a value -> least value, such as ``{"recall/fraud": 0.8}``. These constraints add to the
+                ones of the sweep; ``{}`` removes all constraints of the sweep.
+
+        Raises:
+            ValueError: if no tau satisfies the constraints; the error says what is reachable.
+        """
+        return self.result().best(measure, at_least=at_least)
+
+    def gain(self, level: float = 0.95, generator: torch.Generator | None = None) -> Interval:
+        """Estimate the gain of the chosen tau over tau = 0 on new samples.
+
+        Details are in :meth:`~imbtorch.deciding.adjustment_result.LogitAdjustmentResult.gain`.
+
+        Args:
+            level: nominal coverage of the interval, in (0, 1).
+            generator: source of randomness, on the CPU; by default torch's.
+        """
+        return self.result().gain(level, generator)
+
+    def table(self) -> Table:
+        """Return measures of the plain rule, of tau = 1 and of the chosen tau; never communicates."""
+        return self.result().table()
+
+    def plot(self, val: Any | None = None, ax: Any | None = None) -> tuple[Any, Any]:
+        """Draw measures and class groups of the last result over tau.
+
+        Args:
+            val: not used; the last computed result is drawn.
+            ax: matplotlib axes to draw into; by default a new figure.
+
+        Returns:
+            Figure (None if axes were given) and axes.
+        """
+        return self.result().plot(ax)
+
+
+def _checked_taus(taus: Tensor | Sequence[float] | None) -> tuple[float, ...]:
+    """Return sorted multiples, with 0 among them.
+
+    Raises:
+        ValueError: for multiples that are not finite, and for none besides 0.
+        TypeError: for anything but numbers.
+    """
+    if taus is None:
+        return tuple(FROM + step / PER_UNIT for step in range(STEPS))
+    try:
+        given = torch.as_tensor(taus, dtype=torch.float64, device="cpu").flatten()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"taus must be a sequence of numbers such as [0, 0.5, 1], got {taus!r}") from error
+    found = tuple(sorted({0.0, *(each + 0.0 for each in given.tolist())}))
+    if not bool(given.isfinite().all()) or len(found) < 2:
+        raise ValueError(f"taus must be finite numbers, at least one of them not 0, got {given.tolist()}")
+    return found

@@ -1,0 +1,79 @@
+"""Base of the sweeps, which own the rule that they choose."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from imbtorch.compat import warn_caller
+from imbtorch.counting.batches import Batch
+from imbtorch.counting.logits import SUMS, sum_to_one
+from imbtorch.deciding.rules import LogitAdjustment, Threshold
+from imbtorch.metrics.rows import Result
+from imbtorch.metrics.shared_result import SharedResult
+
+LARGE = 100_000_000  # bytes of a state above which the constructor warns
+LEFT = (
+    "{}: its rule stays as it was chosen before, because a test chooses nothing; measure the rule on these samples by "
+    "a metric that is updated with the rule's predictions, metric.update(sweep.rule(scores), target)"
+)
+
+
+class DecidingSweep(SharedResult):
+    """Base of the sweeps: metrics whose :attr:`rule` takes what ``compute`` chooses."""
+
+    if TYPE_CHECKING:  # TorchScript would read the annotation
+        rule: Threshold | LogitAdjustment
+
+    decides: bool = True
+    """True if ``compute`` sets the rule; Lightning's sanity check, test and predict switch it off."""
+
+    def _check_first_logits(self, preds: Tensor, batch: Batch) -> None:
+        """Raise, or with ``on_invalid="warn"`` warn, if the first logits of several classes are probabilities."""
+        of_classes = self.task == "multiclass" or preds.ndim > batch.target.ndim
+        if not (of_classes and bool(sum_to_one(preds))):
+            super()._check_first_logits(preds, batch)
+        elif self.on_invalid == "raise":
+            raise ValueError(f"preds {SUMS}")
+        else:
+            self._warn_of_sums()
+
+    def _warn_of_sums(self) -> None:
+        self._warn_once("probabilities", f"{type(self).__name__}: preds {SUMS}")
+
+    def _own_rule(self, rule: Threshold | LogitAdjustment | None) -> None:
+        """Make a rule a submodule, on the device of the counts."""
+        self._decided_on = 0.0  # number of samples on which the rule was chosen, since the last reset
+        self.rule = rule if rule is None else rule.to(self._state.device)  # type: ignore[assignment]
+        if rule is not None:
+            rule.of_a_sweep = True
+
+    def _warn_if_large(self, what: str, remedy: str) -> None:
+        """Warn if the counts take much memory."""
+        taken = 8 * self._counter.length
+        if taken > LARGE:
+            warn_caller(f"{type(self).__name__}: the counts of {what} take {1e-6 * taken:,.0f} MB; {remedy} take less")
+
+    def _keep_choice(self, result: Result, samples: float) -> dict[str, Tensor]:
+        """Keep a result, and let the rule take what it chose from new samples; return the values by full name.
+
+        A result of no samples replaces neither the rule nor an earlier result. The number of samples is that of all
+        processes, so that all of them decide alike.
+        """
+        before = self._last
+        values = self._keep(result)
+        if not samples:
+            self._last = before or result
+        elif self.rule is not None and samples != self._decided_on:
+            if self.decides:
+                self.rule.take(result)
+                self._decided_on = samples
+            elif self.rule.chosen:
+                self._warn_once("left", LEFT.format(type(self).__name__))
+        return values
+
+    def reset(self) -> None:
+        """Set all counts to zero; the rule and the last result stay."""
+        super().reset()
+        self._decided_on = 0.0

@@ -1,0 +1,443 @@
+"""Decision rules as modules, whose numbers travel in checkpoints: logit adjustment and thresholds."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from imbtorch.compat import is_traced, is_tracked, warn_caller
+from imbtorch.counting.logits import PROBABILITIES, SUMS, like_probabilities, sum_to_one
+from imbtorch.counts import has_float64
+
+NAMED = 20  # most classes that an error names
+KINDS = {True: "logits", False: "probabilities"}
+
+
+class _Rule(nn.Module):
+    """Base of the rules: a module without parameters and buffers, whose numbers stay as they were chosen.
+
+    The numbers are float64 tensors in plain attributes. As buffers they would be cast (FullyShardedDataParallel),
+    averaged (AveragedModel) or broadcast in each step (DistributedDataParallel). The state dict still holds them, and
+    they follow the module to other devices; on the meta device they keep their values, on the CPU.
+
+    Attributes:
+        of_a_sweep: whether a sweep owns the rule. A state dict may then lack it, for a sweep that was added later.
+        chosen: whether the numbers were chosen or loaded after the constructor.
+    """
+
+    _numbers = cast("tuple[str, ...]", ())  # names of the attributes that hold numbers; TorchScript reads annotations
+    _unit = ""  # what a number stands for, in errors
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_a_sweep = False
+        self.chosen = False
+        self._missing = False  # whether the state that was loaded last held no rule
+        self._checked = False  # whether the first scores were compared with the kind that the rule takes
+
+    def _write(self, name: str, value: Tensor) -> None:
+        """Change a number in place, inside and outside ``inference_mode``."""
+        own: Any = getattr(self, name, None)
+        with torch.inference_mode(False), torch.no_grad():
+            if own is None:
+                setattr(self, name, value.clone())
+            elif own.is_inference():  # a copy that was made inside inference_mode
+                setattr(self, name, value.to(own.device, own.dtype, copy=True))
+            else:
+                own.copy_(value, non_blocking=True)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
+        """Move the numbers to another device; they keep their precision, which ``half()`` would take from them."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name in self._numbers:
+            own = getattr(self, name)
+            probe = fn(torch.zeros(1, device=own.device))
+            if probe.is_meta:
+                continue
+            with torch.inference_mode(False):
+                moved = own.to(probe.device, torch.float64 if has_float64(probe.device) else torch.float32)
+            if probe.device.type == "cpu" and probe.is_shared():  # type: ignore[no-untyped-call]
+                moved.share_memory_()
+            setattr(self, name, moved)
+        return self
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        for name in self._numbers:
+            destination[prefix + name] = getattr(self, name)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Copy saved numbers into the rule; refuse another number of classes or labels."""
+        others = dict(state_dict)
+        saved = {name: others.pop(prefix + name) for name in self._numbers if prefix + name in state_dict}
+        missing = [prefix + name for name in self._numbers if name not in saved]
+        if not self.of_a_sweep:
+            missing_keys += missing
+        elif saved and missing:
+            error_msgs.append(f"{', '.join(missing)} is missing, but the state holds {prefix}{', '.join(saved)}")
+        for name, value in saved.items():
+            own = getattr(self, name)
+            if value.shape != own.shape:
+                error_msgs.append(
+                    f"{prefix}{name} holds {value.numel()} {self._unit}, but this {type(self).__name__} has "
+                    f"{own.numel()}; build the module with as many {self._unit} as the saved one, or remove the entry"
+                )
+                return
+        for name, value in saved.items():
+            self._write(name, value)
+        self.chosen, self._missing = self.chosen or bool(saved), not saved
+        unexpected_keys[:] = [key for key in unexpected_keys if not is_tracked(key, prefix)]
+        super()._load_from_state_dict(others, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+
+    def _take(self, source: Any, **numbers: Any) -> None:
+        """Set numbers, which are those of a result or of a point, after a check of the kind of its scores."""
+        kind = getattr(source, "logits", None)
+        if kind is not None and kind != self.logits:
+            raise ValueError(
+                f"source was chosen for {KINDS[kind]}, but this {type(self).__name__} takes {KINDS[not kind]}; build "
+                f"it with logits={kind}, or use the rule of the sweep, sweep.rule"
+            )
+        for name, value in numbers.items():
+            self._write(name, torch.as_tensor(value, dtype=torch.float64, device="cpu"))
+        self.chosen, self._missing = True, False
+
+    def _misfit(self, scores: Tensor) -> str:
+        """Return a warning about scores that are probabilities; empty if they may be logits."""
+        raise NotImplementedError
+
+    def _check_use(self, scores: Tensor) -> None:
+        """Warn at the first use of a rule that the loaded state did not hold, or of probabilities in place of logits.
+
+        Scores are read on the CPU only, outside traces.
+        """
+        if not (self._checked or is_traced(scores)) and scores.is_cpu:
+            self._checked = True
+            if self.logits and (text := self._misfit(scores.detach())):
+                warn_caller(f"{type(self).__name__}: {text}")
+        if self._missing:
+            self._missing = False
+            warn_caller(
+                f"the state that was loaded holds no rule, so {self} decides as before; validate once, so that its "
+                "sweep chooses it, or set it by sweep.rule.take(...)"
+            )
+
+
+class LogitAdjustment(_Rule):
+    """Post-hoc logit adjustment: logits minus ``tau`` times the log class shares of training.
+
+    A network trained with an unweighted loss favours frequent classes, as it should for accuracy. With ``tau=1`` the
+    highest adjusted logit is the best decision for balanced accuracy, if the probabilities are calibrated; other
+    measures have other best values of ``tau``. :class:`~imbtorch.LogitAdjustmentSweep` finds the best value on
+    validation data; its own rule, ``sweep.rule``, changes after each validation. A rule that you make keeps its
+    ``tau``::
+
+        self.rule = LogitAdjustment(torch.bincount(train_labels, minlength=num_classes), tau=1.0)
+        self.test_report.update(self.rule(logits), y)  # in test_step
+
+    For deployment, append it to the network: ``nn.Sequential(network, rule)``. It can be exported and scripted.
+    ``prior`` and ``tau`` are neither parameters nor buffers, so nothing averages them or casts them to half precision.
+    They follow the module to another device, and its state dict holds them.
+
+    **When to use tau = 1.** After training with an unweighted loss, ``tau=1`` is a good choice for balanced accuracy
+    and needs no validation data. It raised balanced accuracy by 5.7 [3.0, 8.3] points, but changed IAM (the imbalance
+    accuracy metric) by -4.0 [-7.8, -0.3] and accuracy by -3.8 [-5.4, -2.3] points (means of 24 units of data with 95%
+    intervals, ``examples/decision_study/results.md``). Do not use it after training with class weights, with
+    oversampling or with a balanced loss, which already favours rare classes: after a class-weighted loss it cost 17.8
+    points of IAM. If you report accuracy on data with the class shares of training, use ``tau=0``, which changes
+    nothing.
+
+    Args:
+        prior: ``[K]`` number or share of the training samples of each class, as a sequence, array or tensor, in any
+            unit; all must be positive.
+        tau: number by which the log shares are multiplied before they are subtracted; 0 changes nothing, negative
+            values favour frequent classes.
+        logits: True if scores are logits, False if they are probabilities; their logarithms are then adjusted.
+
+    Attributes:
+        prior: class shares of training, float64 ``[K]``, which sum to 1.
+        tau: multiple of their logarithms, float64 ``[]``.
+        logits: True if scores are logits.
+
+    Raises:
+        ValueError: for a class without training samples, negative and infinite numbers, fewer than two classes, and a
+            ``tau`` that is not finite.
+        TypeError: for anything but numbers.
+
+    Source: Menon et al. (2021), Long-tail learning via logit adjustment, eq. 9.
+
+    >>> rule = LogitAdjustment([90, 10])
+    >>> logits = torch.tensor([[1.0, 0.0]])
+    >>> logits.argmax(1), rule.predict(logits)
+    (tensor([0]), tensor([1]))
+    """
+
+    prior: Tensor
+    tau: Tensor
+    logits: bool
+
+    _numbers = ("prior", "tau")
+    _unit = "classes"
+
+    def __init__(self, prior: Tensor | Sequence[float], tau: float = 1.0, logits: bool = True) -> None:
+        super().__init__()
+        shares = checked_prior(prior)
+        if bool((shares == shares[0]).all()):
+            warn_caller("prior is the same for all classes, so that logit adjustment changes no decision")
+        self._write("prior", shares)
+        self._write("tau", _number("tau", tau))
+        self.logits = logits
+
+    def _misfit(self, scores: Tensor) -> str:
+        return f"scores {SUMS}" if scores.dim() > 1 and sum_to_one(scores) else ""
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """Shift logits, or the logarithms of probabilities, by ``tau`` times the log shares.
+
+        Args:
+            scores: ``[N, K, ...]`` logits or log-probabilities; with ``logits=False`` probabilities.
+
+        Returns:
+            Adjusted logits in the same shape, in float64 for float64, else in float32.
+
+        Raises:
+            ValueError: for another number of classes.
+        """
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            self._check_use(scores)
+        classes = self.prior.shape[0]
+        if scores.dim() < 2 or scores.shape[1] != classes:
+            raise ValueError(
+                f"scores must be [N, {classes}, ...], a score for each class of the prior; got another shape"
+            )
+        shape = [1] * scores.dim()
+        shape[1] = classes
+        shift = (self.tau * self.prior.log()).view(shape)
+        wide = scores if scores.dtype == torch.float64 else scores.to(torch.float32)
+        if not self.logits:
+            wide = wide.log()
+        return wide - shift.to(wide)
+
+    def predict(self, scores: Tensor) -> Tensor:
+        """Return the class of the highest adjusted score, as the sweep counts it.
+
+        Args:
+            scores: ``[N, K, ...]``, as for :meth:`forward`.
+
+        Returns:
+            int64 ``[N, ...]``; of tied classes the one with the lowest index.
+        """
+        adjusted: Tensor = self(scores.double() if has_float64(scores.device) else scores)
+        return adjusted.argmax(1)
+
+    def take(self, source: Any) -> None:
+        """Set ``tau`` and ``prior`` to the values in a sweep's result or in a point of its ``best``, in place.
+
+        A state dict that is saved afterwards holds them. The rule of a sweep keeps them until the sweep's ``compute``
+        is called with new samples.
+
+        Args:
+            source: result of a :class:`~imbtorch.LogitAdjustmentSweep`, or a point of its
+                :meth:`~imbtorch.LogitAdjustmentSweep.best`.
+
+        Raises:
+            ValueError: for another number of classes, and for another kind of scores.
+            TypeError: for anything else, also a sweep, which owns a rule already.
+        """
+        if isinstance(source, nn.Module) or not hasattr(source, "tau") or not hasattr(source, "prior"):
+            raise TypeError(_not_taken("LogitAdjustmentSweep", source))
+        classes = len(source.prior)
+        if classes != len(self.prior):
+            raise ValueError(f"source has {classes} classes, but this rule has {len(self.prior)}")
+        self._take(source, prior=source.prior, tau=source.tau)
+
+    def extra_repr(self) -> str:
+        """Return the arguments as text."""
+        return f"num_classes={len(self.prior)}, tau={float(self.tau):g}" + ", logits=False" * (not self.logits)
+
+
+class Threshold(_Rule):
+    """Threshold of one score, or of the scores of several labels: 1 strictly above it, else 0.
+
+    :class:`~imbtorch.ThresholdSweep` chooses thresholds on validation data; its own rule, ``sweep.rule``, changes after
+    each validation. A rule that you make keeps its threshold::
+
+        self.rule = Threshold(0.3, logits=True)
+        self.test_report.update(self.rule(logits), y)  # in test_step
+
+    The threshold is neither a parameter nor a buffer, so nothing averages it or casts it to half precision. It follows
+    the module to another device, and its state dict holds it.
+
+    Args:
+        threshold: probability in [0, 1] strictly above which 1 is predicted; for several labels one for each, ``[L]``.
+        logits: True if scores are logits; the threshold remains a probability.
+
+    Attributes:
+        threshold: probabilities, float64 ``[]``, or ``[L]`` for labels.
+        logits: True if scores are logits.
+
+    Raises:
+        ValueError: for thresholds outside [0, 1].
+        TypeError: for anything but numbers.
+
+    >>> rule = Threshold(0.2)
+    >>> rule(torch.tensor([0.1, 0.2, 0.3]))
+    tensor([0, 0, 1])
+    """
+
+    threshold: Tensor
+    logits: bool
+
+    _numbers = ("threshold",)
+    _unit = "thresholds"
+
+    def __init__(self, threshold: float | Sequence[float] | Tensor, logits: bool = False) -> None:
+        super().__init__()
+        found = _number("threshold", threshold, several=True)
+        if not bool(((found >= 0) & (found <= 1)).all()):
+            raise ValueError(f"threshold must lie in [0, 1], got {threshold!r}; thresholds of logits are probabilities")
+        self._write("threshold", found)
+        self.logits = logits
+
+    def _misfit(self, scores: Tensor) -> str:
+        return PROBABILITIES if like_probabilities(scores, self.threshold.dim() == 1 and scores.dim() > 1) else ""
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """Decide for 1 where scores are above the threshold, else for 0.
+
+        Args:
+            scores: ``[N, ...]`` probabilities or logits of class 1; ``[N, L, ...]`` for several labels.
+
+        Returns:
+            int64 0 and 1 in the same shape.
+
+        Raises:
+            ValueError: for another number of labels.
+        """
+        if not torch.jit.is_scripting():  # type: ignore[attr-defined]
+            self._check_use(scores)
+        limit = self.threshold
+        if self.logits:
+            limit = limit.log() - torch.log1p(-limit)
+        if limit.dim() == 1:
+            labels = limit.shape[0]
+            if scores.dim() < 2 or scores.shape[1] != labels:
+                raise ValueError(f"scores must be [N, {labels}, ...], a score for each threshold; got another shape")
+            shape = [1] * scores.dim()
+            shape[1] = labels
+            limit = limit.view(shape)
+        wide = scores if scores.dtype == torch.float64 else scores.to(torch.float32)
+        return (wide > limit.to(wide)).to(torch.int64)
+
+    def predict(self, scores: Tensor) -> Tensor:
+        """Return the classes, 0 and 1, as :meth:`forward` does."""
+        decided: Tensor = self(scores)
+        return decided
+
+    def take(self, source: Any) -> None:
+        """Set the thresholds to the values in a sweep's result or in a point of its ``best``, in place.
+
+        A state dict that is saved afterwards holds them. The rule of a sweep keeps them until the sweep's ``compute``
+        is called with new samples.
+
+        Args:
+            source: result of a :class:`~imbtorch.ThresholdSweep`, or an operating point of its
+                :meth:`~imbtorch.ThresholdSweep.best` (for several labels the dict of them).
+
+        Raises:
+            ValueError: for another number of thresholds, and for another kind of scores.
+            TypeError: for anything else, also a sweep, which owns a rule already.
+        """
+        found: list[float] = []
+        points = list(source.values()) if isinstance(source, dict) else [source]
+        if hasattr(source, "rows"):
+            found = [float(value) for row, value in source.rows.items() if row.measure == "threshold"]
+        elif not isinstance(source, nn.Module) and all(hasattr(point, "threshold") for point in points):
+            found = [float(point.threshold) for point in points]
+        if not found:
+            raise TypeError(_not_taken("ThresholdSweep", source))
+        if len(found) != self.threshold.numel():
+            raise ValueError(
+                f"source has {len(found)} thresholds, but this rule has {self.threshold.numel()}; build it with one "
+                "for each label, as in Threshold([0.5] * num_labels)"
+            )
+        taken = torch.tensor(found, dtype=torch.float64, device="cpu").reshape(self.threshold.shape)
+        self._take(points[0], threshold=taken)
+
+    def extra_repr(self) -> str:
+        """Return the arguments as text."""
+        return f"threshold={self.threshold.tolist()}, logits={self.logits}"
+
+
+def _not_taken(sweep: str, source: Any) -> str:
+    """Return the error message for something that a rule cannot take."""
+    remedy = "; it owns a rule that holds its choice, sweep.rule" if isinstance(source, nn.Module) else ""
+    return f"source must be the result of a {sweep} or a point of its best(), got a {type(source).__name__}{remedy}"
+
+
+def _number(name: str, value: Any, several: bool = False) -> Tensor:
+    """Convert a finite number, or several, to a float64 tensor."""
+    found = _converted(name, value, "a number such as 0.5" + ", or one for each label" * several)
+    if found.ndim > int(several) or not bool(found.isfinite().all()) or not found.numel():
+        raise ValueError(f"{name} must be a finite number{' or a sequence of them' * several}, got {value!r}")
+    return found
+
+
+def _converted(name: str, value: Any, expected: str) -> Tensor:
+    """Convert numbers to a float64 tensor that shares no memory with them, on their own device or the default one.
+
+    It is float32 on devices without float64, and on the CPU in place of the meta device.
+    """
+    device = value.device if isinstance(value, Tensor) else torch.get_default_device()
+    if isinstance(value, Tensor) and value.is_meta:
+        raise ValueError(f"{name} is a tensor on the meta device, which holds no numbers; make it with device='cpu'")
+    device = torch.device("cpu") if device.type == "meta" else device
+    wide = torch.float64 if has_float64(device) else torch.float32
+    try:
+        if isinstance(value, (str, bool)):
+            raise TypeError
+        if isinstance(value, Tensor):
+            return value.detach().to(wide, copy=True)
+        return torch.tensor(value, dtype=wide, device=device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{name} must be {expected}, got {value!r}") from error
+
+
+def checked_prior(prior: Tensor | Sequence[float], class_names: Sequence[str] | None = None) -> Tensor:
+    """Check class counts or shares of training, and return them as float64 shares ``[K]``.
+
+    Args:
+        prior: ``[K]`` numbers in any unit.
+        class_names: names of the classes, for errors; by default their indices.
+
+    Raises:
+        ValueError: for a class without samples, negative and infinite numbers, and fewer than two classes.
+        TypeError: for anything but numbers.
+    """
+    found = _converted("prior", prior, "the number or share of training samples of each class, such as [900, 90, 10]")
+    if found.ndim != 1 or len(found) < 2:
+        raise ValueError(
+            "prior must hold the number or share of training samples of each of at least two classes, [K], got shape "
+            f"{list(found.shape)}; torch.bincount(labels, minlength=K) counts them"
+        )
+    if not bool((found.isfinite() & (found >= 0)).all()):
+        raise ValueError(f"prior must be finite and not negative, got {found.tolist()[:NAMED]}")
+    if not bool((found > 0).all()):
+        empty = (found == 0).nonzero().flatten().tolist()
+        names = [str(index) if class_names is None else repr(class_names[index]) for index in empty]
+        shown = ", ".join(names[:NAMED]) + ", ..." * (len(names) > NAMED)
+        raise ValueError(
+            f"prior is 0 for {'class' if len(names) == 1 else 'classes'} {shown}, which would get an infinite score; "
+            "give them a small number such as 0.5 samples, or leave them out of the network. If prior holds the label "
+            "of each sample, pass torch.bincount(labels, minlength=K)"
+        )
+    return found / found.sum()

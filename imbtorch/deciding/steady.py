@@ -1,0 +1,317 @@
+"""Steady choice of a threshold, the mean of the best thresholds of resamples, and what it gains on other samples.
+
+A histogram is ``[2, B]``, the number of negatives and positives in each of B bins of scores, or ``[M, 2, B]``, those of
+M buckets of clusters, which are then resampled and held out as wholes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from imbtorch.counting.arguments import computed_on_cpu
+from imbtorch.counts import Measure, evaluated, ratio
+from imbtorch.deciding.curves import matrices_of
+from imbtorch.deciding.thresholds import best_of_tied, distinct, log_odds
+from imbtorch.intervals.draws import clusters_drawn, effective_samples, gammas
+from imbtorch.intervals.intervals import Interval, quantiles, stretch
+
+RESAMPLES = 100  # resamples of the samples, each of which has a best threshold
+MOST = 512  # thresholds that resamples try; of more that predict differently every second, third, ... is tried
+EXPLAINED = 0.5  # standard deviations, over resamples, of a loss that resampling explains
+FOLDS, REPEATS = 10, 2  # parts of the samples, each counted at a threshold of the others, and random divisions
+DRAWS = 2000  # draws of the posterior of a gain
+
+
+def pooled(histogram: Tensor) -> Tensor:
+    """Return the histogram ``[2, B]`` of all samples."""
+    return histogram.sum(0) if histogram.ndim == 3 else histogram
+
+
+def filled(buckets: Tensor) -> Tensor:
+    """Return the buckets ``[M, ...]`` that hold samples."""
+    return buckets[buckets.flatten(1).any(1)]
+
+
+class Tried(NamedTuple):
+    """Thresholds that predict differently, with the samples between them.
+
+    Attributes:
+        histogram: float64 ``[2, K + 1]``.
+        first: index of the lowest threshold of the grid that predicts the same, ``[K]``.
+        places: index of that nearest 0.5, ``[K]``.
+    """
+
+    histogram: Tensor
+    first: Tensor
+    places: Tensor
+
+    @classmethod
+    def of(cls, histogram: Tensor, odds: Tensor) -> Tried:
+        """Find all of them, given the log-odds of the thresholds ``[T]``."""
+        small, first = distinct(histogram, len(odds))
+        last = torch.cat((first[1:] - 1, first.new_tensor([len(odds) - 1])))
+        return cls(small.double(), first, _middle(odds).clamp(first, last))
+
+    def at(self, places: Tensor) -> Tensor:
+        """Return which of them predict as thresholds of the grid do, or the last ones below these."""
+        return (torch.searchsorted(self.first, places, right=True) - 1).clamp(min=0)
+
+    def thinned(self) -> Tried:
+        """Keep at most :data:`MOST` of them; the samples between two that are kept are merged."""
+        number = len(self.first)
+        kept = torch.arange(0, number, -(-number // MOST))
+        group = torch.searchsorted(kept, torch.arange(number + 1))
+        merged = self.histogram.new_zeros(2, len(kept) + 1).index_add_(1, group, self.histogram)
+        return Tried(merged, self.first[kept], self.places[kept])
+
+    def between(self, buckets: Tensor) -> Tensor:
+        """Sum the bins of buckets between these thresholds, float64 ``[M, 2, K + 1]``."""
+        group = torch.searchsorted(self.first, torch.arange(buckets.shape[-1]))
+        summed = self.histogram.new_zeros(*buckets.shape[:-1], len(self.first) + 1)
+        return summed.index_add_(-1, group, buckets.double())
+
+    def values(self, objective: Measure, histogram: Tensor) -> Tensor:
+        """Return the value at each of them ``[..., K]``, -inf where it is undefined."""
+        return evaluated(objective, matrices_of(histogram)).nan_to_num(nan=-torch.inf)
+
+
+@computed_on_cpu
+def single_threshold(histogram: Tensor, thresholds: Tensor, objective: Measure) -> int:
+    """Choose the threshold with the best value on all samples, of tied ones the one nearest 0.5.
+
+    Arguments and result are those of :func:`steady_threshold`; counts may be weighted.
+    """
+    odds = log_odds(thresholds)
+    every = Tried.of(pooled(histogram), odds)
+    return _single(every, every.values(objective, every.histogram), odds)
+
+
+@computed_on_cpu
+def steady_threshold(histogram: Tensor, thresholds: Tensor, objective: Measure) -> int:
+    """Choose the mean of the best thresholds of resamples, which is steadier than the single best threshold.
+
+    The samples, or their buckets of clusters, are resampled 100 times, with a fixed seed, so that all processes choose
+    alike. In each resample the best threshold is found; of tied ones, also of those between which no sample lies, it is
+    the one nearest 0.5. Their log-odds are averaged and rounded to the grid. Resamples that lack a class do not count.
+
+    Few different scores, such as those of a small forest, leave gaps in which a mean may fall, on the wrong side of
+    many samples. If it loses against the nearest threshold that was the best of a resample by more than half a standard
+    deviation of that loss over resamples, the latter is chosen.
+
+    Args:
+        histogram: ``[2, B]`` whole counts, or ``[M, 2, B]`` of buckets.
+        thresholds: ``[T]`` sorted thresholds, between the first T + 1 bins.
+        objective: function of counts ``[..., 2, 2]`` that is maximised; undefined values are never the best.
+
+    Returns:
+        Index among the thresholds; of the one nearest 0.5 if a class has no samples.
+
+    >>> from imbtorch import balanced_accuracy
+    >>> steady_threshold(torch.tensor([[9, 0, 0, 0], [0, 0, 0, 9]]), torch.tensor([0.2, 0.4, 0.7]), balanced_accuracy)
+    1
+    """
+    odds = log_odds(thresholds)
+    every = Tried.of(pooled(histogram), odds)
+    on_all, tried = every.values(objective, every.histogram), every.thinned()
+    parts = tried.histogram if histogram.ndim == 2 else tried.between(filled(histogram))
+    values = tried.values(objective, _resampled(parts))
+    values = values[(values > -torch.inf).any(-1)]
+    if not len(values):
+        return _single(every, on_all, odds)
+    bests = tried.places[best_of_tied(values, odds[tried.places])]
+    closeness = -(odds - odds[bests].mean()).abs()
+    steady = best_of_tied(closeness, odds)
+    nearest = best_of_tied(torch.full_like(closeness, -torch.inf).index_copy(0, bests, closeness[bests]), odds)
+    loss = on_all[every.at(nearest)] - on_all[every.at(steady)]
+    of_resamples = values[:, tried.at(nearest)] - values[:, tried.at(steady)]
+    finite = of_resamples[of_resamples.isfinite()]
+    explained = EXPLAINED * (finite - finite.mean()).square().mean().sqrt().nan_to_num()
+    chosen = nearest if bool(loss > explained) else steady
+    return _single(every, on_all, odds) if on_all[every.at(chosen)] == -torch.inf else int(chosen)
+
+
+def _single(every: Tried, values: Tensor, odds: Tensor) -> int:
+    """Return the index of the best threshold, or of the one nearest 0.5 if a class has no samples."""
+    if not bool(every.histogram.sum(-1).all()):
+        return int(_middle(odds))
+    return int(every.places[best_of_tied(values, odds[every.places])])
+
+
+def _middle(odds: Tensor) -> Tensor:
+    """Return the index of the threshold nearest 0.5."""
+    return best_of_tied(torch.zeros_like(odds), odds)
+
+
+def _resampled(histogram: Tensor) -> Tensor:
+    """Draw all samples or buckets with replacement; return the draws with both classes ``[R, 2, B]``."""
+    if not bool(pooled(histogram).sum(-1).all()):
+        return histogram.new_zeros(0, *histogram.shape[-2:])
+    if histogram.ndim == 3:
+        drawn = torch.cat([*clusters_drawn(histogram, RESAMPLES, torch.Generator().manual_seed(0), 2)])
+        return drawn[drawn.sum(-1).all(-1)]
+    cells = histogram.flatten()
+    held = cells.nonzero().flatten()
+    shares = (cells[held] / cells.sum()).numpy()
+    times = np.random.default_rng(0).multinomial(int(cells.sum()), shares, RESAMPLES)
+    drawn = torch.zeros(RESAMPLES, len(cells), dtype=torch.float64)
+    drawn[:, held] = torch.from_numpy(times).double()
+    drawn = drawn.view(RESAMPLES, *histogram.shape)
+    return drawn[drawn.sum(-1).all(-1)]
+
+
+# --- on other samples -----------------------------------------------------------------------------------------------
+
+
+class HeldOut(NamedTuple):
+    """Counts of samples at thresholds that other samples chose.
+
+    Attributes:
+        counts: float64 ``[2, 2]``, whose rows sum to the targets; whole ones ``[M, 2, 2]`` of buckets.
+        failed: number of folds without which no threshold keeps the limits.
+        folds: number of folds.
+    """
+
+    counts: Tensor
+    failed: int
+    folds: int
+
+
+@computed_on_cpu
+def held_out(
+    histogram: Tensor, choose: Callable[[Tensor], int | None], generator: torch.Generator | None = None
+) -> HeldOut:
+    """Count each tenth of the samples at the threshold that the other nine tenths choose.
+
+    No sample takes part in a choice that it is counted at, so that the values of these counts are not flattered by the
+    choice. Samples are divided at random, twice, and counts are averaged. The bins suffice for that: the number of
+    samples of a bin in a fold is binomial. Folds without which no threshold keeps the limits are left out. Buckets are
+    divided once, into ten groups or fewer, and keep their counts.
+
+    Args:
+        histogram: ``[2, B]`` whole counts, or ``[M, 2, B]`` of two buckets or more.
+        choose: function of such a histogram that returns the index of a threshold, or None.
+        generator: source of randomness, on the CPU.
+
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> held_out(torch.tensor([[9, 0], [0, 9]]), lambda _: 0, generator).counts
+    tensor([[9., 0.],
+            [0., 9.]], dtype=torch.float64)
+    """
+    if histogram.ndim == 3:
+        return _held_out_buckets(filled(histogram), choose, generator)
+    whole, failed = histogram.double(), 0
+    counted = whole.new_zeros(2, 2)
+    for _ in range(REPEATS):
+        left = whole.clone()
+        for fold in range(FOLDS, 0, -1):
+            own = torch.binomial(left, torch.full_like(left, 1 / fold), generator)
+            left -= own
+            place = choose(whole - own)
+            if place is None:
+                failed += 1
+            else:
+                counted += counts_at(own, place)
+    totals = whole.sum(-1, keepdim=True)
+    if bool((counted.sum(-1) == 0).any()):
+        place = choose(whole)
+        counted = counts_at(whole, 0 if place is None else place)
+    return HeldOut(ratio(counted, counted.sum(-1, keepdim=True)) * totals, failed, REPEATS * FOLDS)
+
+
+def _held_out_buckets(
+    buckets: Tensor, choose: Callable[[Tensor], int | None], generator: torch.Generator | None
+) -> HeldOut:
+    """Count each group of buckets at the threshold that the other groups choose; see :func:`held_out`."""
+    counts, failed = buckets.new_zeros(len(buckets), 2, 2), 0
+    folds = torch.randperm(len(buckets), generator=generator).tensor_split(min(FOLDS, len(buckets)))
+    for fold in folds:
+        place = choose(buckets[~torch.isin(torch.arange(len(buckets)), fold)])
+        if place is None:
+            failed += 1
+        else:
+            counts[fold] = counts_at(buckets[fold], place)
+    if not bool(counts.sum((0, -1)).all()):
+        place = choose(buckets)
+        counts = counts_at(buckets, 0 if place is None else place)
+    return HeldOut(counts, failed, len(folds))
+
+
+def counts_at(histogram: Tensor, place: int) -> Tensor:
+    """Return the counts ``[..., 2, 2]`` of a histogram ``[..., 2, B]`` at a threshold."""
+    return torch.stack((histogram[..., : place + 1].sum(-1), histogram[..., place + 1 :].sum(-1)), -1)
+
+
+@computed_on_cpu
+def gain_interval(
+    histogram: Tensor,
+    place: int,
+    plain: int,
+    objective: Measure,
+    counts: Tensor,
+    level: float,
+    generator: torch.Generator | None,
+) -> Interval:
+    """Compute what a threshold gains over another one, with a range.
+
+    The estimate is that of held-out counts. The bounds are those of the posterior of the gain at the two thresholds,
+    and the same shifted to the estimate; the outermost are returned. The posterior of buckets is that of their
+    effective number of samples, and bounds of resampled buckets, stretched and shifted for their bias as those of
+    :func:`imbtorch.statistics.bootstrap`, widen it.
+
+    Args:
+        histogram: ``[2, B]`` whole counts, or ``[M, 2, B]`` of two buckets or more.
+        place: index of the chosen threshold.
+        plain: index of the other threshold.
+        objective: function of counts ``[..., 2, 2]``, of which higher is better.
+        counts: ``[2, 2]`` of samples at thresholds that others chose, see :func:`held_out`.
+        level: level of the range.
+        generator: source of randomness, on the CPU.
+    """
+    buckets = filled(histogram).double() if histogram.ndim == 3 else None
+    low, high = sorted((place, plain))
+
+    def divided(each: Tensor) -> Tensor:
+        """Return the counts ``[..., 2, 3]`` below, between and above the thresholds."""
+        some = each[..., : low + 1], each[..., low + 1 : high + 1], each[..., high + 1 :]
+        return torch.stack([part.sum(-1) for part in some], -1)
+
+    def difference(cells: Tensor) -> Tensor:
+        """Return the gain of cells ``[..., 2, 3]``."""
+        below, between, above = cells.unbind(-1)
+        lower, upper = torch.stack((below, between + above), -1), torch.stack((below + between, above), -1)
+        after, before = (lower, upper) if place < plain else (upper, lower)
+        return evaluated(objective, after) - evaluated(objective, before)
+
+    whole = pooled(histogram).double()
+    parts, totals = divided(whole), whole.sum(-1)
+    share = torch.ones(2, dtype=torch.float64)  # of the samples, what they are worth
+    if buckets is not None:
+        below, between, above = divided(buckets).unbind(-1)
+        moved = torch.stack((below + above, between), -1)  # by the other threshold
+        moved = torch.stack((moved[:, 0], moved[:, 1].flip(-1)), 1)
+        share = ratio(effective_samples(moved, 2), totals)
+    prior = torch.full((2, 3), 0.5) if high > low else torch.tensor([0.5, 0.0, 0.5])
+    drawn = gammas((parts * share.unsqueeze(-1) + prior).flatten(), DRAWS, generator).T.reshape(DRAWS, 2, 3)
+    sizes = gammas(totals * share + 0.5, DRAWS, generator).T / share
+    drawn = ratio(drawn, drawn.sum(-1, keepdim=True)) * sizes.unsqueeze(-1)
+    seen = difference(parts)
+    estimate = evaluated(objective, counts) - evaluated(objective, counts_at(whole, plain))
+    values = difference(drawn)
+    ends = [*quantiles(torch.where(values.isnan(), seen, values), level)]
+    method = "range of the posterior, held-out estimate"
+    if buckets is not None:
+        resampled = torch.cat([difference(some) for some in clusters_drawn(divided(buckets), DRAWS, generator, 2)])
+        resampled = torch.where(resampled.isnan(), seen, resampled)
+        wider = stretch(difference, divided(buckets), parts, level, 2)
+        stretched = [seen + wider * (end - seen) for end in quantiles(resampled, level)]
+        bias = 2 * (seen - resampled.mean())
+        ends += [*stretched, *(end + bias for end in stretched)]
+        method = f"range of {len(buckets)} resampled buckets, held-out estimate"
+    shift = estimate - seen
+    bounds = torch.stack([*ends, *(end + shift for end in ends), estimate])
+    return Interval(estimate, bounds.min(), bounds.max(), level, method)

@@ -1,0 +1,276 @@
+"""Settings of sweeps: which threshold is chosen from a histogram of scores, and which values are reported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Literal, TypeAlias, cast
+
+import torch
+from torch import Tensor
+
+from imbtorch.counting.tasks import Counting
+from imbtorch.counts import Measure, double, evaluated, rescaled_rows, shown_dtype
+from imbtorch.deciding.curves import area, average_precision, matrices_of, partial_area_at
+from imbtorch.deciding.limits import at_observed_odds, check_promise, checked_limits
+from imbtorch.deciding.steady import counts_at, pooled, single_threshold, steady_threshold
+from imbtorch.deciding.thresholds import (
+    InfeasibleError,
+    Limits,
+    best_of_tied,
+    candidates,
+    log_odds,
+    with_one,
+    worst_value,
+)
+from imbtorch.measures import expected_cost
+from imbtorch.measures.named import AtPrevalence, AveragedMeasure
+from imbtorch.metrics.base import UNSURE
+from imbtorch.metrics.rows import Row
+
+Also: TypeAlias = Literal["auc", "average_precision", "partial_auc"]
+AP: Literal["average_precision"] = "average_precision"
+MOST_STEADY = 200  # labels or classes up to which thresholds are chosen by resampling
+
+
+@dataclass(frozen=True, eq=False)
+class SweepSettings:
+    """Settings by which a sweep computes values from a histogram of scores; its results share them.
+
+    Attributes:
+        counting: how samples are counted.
+        class_names: names of the labels or classes; ``("0",)`` in the binary task.
+        measure: swept measure, with a direction.
+        name: name of the measure in pictures.
+        thresholds: float64 ``[T]`` on the CPU, sorted.
+        also: names of further values.
+        prevalence: class shares of the population for which values are computed; None for those of the counts.
+        crowded: whether the thresholds crowd near 0 and 1, so that pictures show them as logits.
+        limits: limits within which the threshold is chosen.
+        costs: ``[2, 2]`` costs by which it is chosen in place of the measure; None without.
+    """
+
+    counting: Counting
+    class_names: tuple[str, ...]
+    measure: AveragedMeasure
+    name: str
+    thresholds: Tensor
+    also: tuple[str, ...]
+    prevalence: Tensor | None
+    crowded: bool
+    limits: Limits = field(default_factory=dict)
+    costs: Tensor | None = None
+
+    def rows_of(self, name: str) -> list[Row]:
+        """Return the rows of a value: one for each label or class, then their mean if it has one."""
+        better = {"threshold": None, "value": self.measure.higher_is_better}.get(name, True)
+        if self.counting.task == "binary":
+            return [Row(name, better)]
+        mean = [Row(name, better)] if name in ("auc", AP) else []
+        return [Row(name, better, "class", label) for label in self.class_names] + mean
+
+    @property
+    def rows(self) -> list[Row]:
+        """Rows of all reported values."""
+        return [row for name in ("threshold", "value", *self.also) for row in self.rows_of(name)]
+
+    def values(self, histogram: Tensor, buckets: Tensor | None = None) -> dict[Row, Tensor]:
+        """Return the value of each row.
+
+        Args:
+            histogram: scores of negatives and positives, ``[2, B]`` or ``[L, 2, B]``.
+            buckets: those of each bucket of clusters, ``[M, ...]``; None without clusters.
+        """
+        wide = shown_dtype()
+        best, chosen, value = self._within_limits(histogram) if self.constrained else self._best(histogram, buckets)
+        found = {"threshold": chosen, "value": value.to(wide)}  # thresholds stay in float64
+        whole = histogram.sum(-1).gt(0).all(-1)  # labels that have targets of both classes
+        for name in self.also:
+            if name == "partial_auc":
+                part = partial_area_at(histogram, best)
+            else:
+                part = area(histogram) if name == "auc" else average_precision(self.rates(histogram))
+                if self.counting.task != "binary":
+                    mean = torch.where(whole, part, torch.nan).nanmean()
+                    part = torch.cat((part, mean.view(1)))
+            found[name] = part.to(wide)
+        return {
+            row: value
+            for name, parts in found.items()
+            for row, value in zip(self.rows_of(name), parts.reshape(-1).unbind(), strict=True)
+        }
+
+    @property
+    def constrained(self) -> bool:
+        """True if the threshold is chosen within limits or by costs."""
+        return bool(self.limits) or self.costs is not None
+
+    @property
+    def steady(self) -> bool:
+        """True if thresholds are chosen by resampling: of whole counts, for up to 200 labels."""
+        return not self.counting.weighted and len(self.class_names) <= MOST_STEADY
+
+    @staticmethod
+    def parts(histogram: Tensor, buckets: Tensor | None) -> Sequence[Tensor]:
+        """Return the histogram of each label, ``[2, B]``, or with clusters that of their buckets, ``[M, 2, B]``."""
+        if buckets is None:
+            return histogram.reshape(-1, *histogram.shape[-2:]).unbind()
+        return buckets.reshape(len(buckets), -1, *buckets.shape[-2:]).unbind(1)
+
+    def _best(self, histogram: Tensor, buckets: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Return index and threshold of the chosen threshold, and the value there, each ``[]`` or ``[L]``."""
+        if self.steady:
+            labels, rates = self.parts(histogram, buckets), self.parts(self.rates(histogram), None)
+            places = [steady_threshold(each, self.thresholds, self.objective(i)) for i, each in enumerate(labels)]
+            best = torch.tensor(places).reshape(histogram.shape[:-2])
+            counts = torch.stack([counts_at(each, place) for each, place in zip(rates, places, strict=True)])
+            return best, self.thresholds[best], evaluated(self.measure, double(counts)).reshape(best.shape)
+        at_each = self.at_each_threshold(histogram)
+        ranked = at_each if self.measure.higher_is_better else -at_each
+        best = best_of_tied(ranked.nan_to_num(nan=-torch.inf), log_odds(self.thresholds))
+        return best, self.thresholds[best], at_each.gather(-1, best.unsqueeze(-1)).squeeze(-1)
+
+    def choose(self, index: int, histogram: Tensor, thresholds: Tensor, steady: bool = True) -> int | None:
+        """Choose a threshold for a label and return its index; None if none keeps the limits.
+
+        Args:
+            index: index of the label.
+            histogram: ``[2, B]``, or ``[M, 2, B]`` of buckets.
+            thresholds: ``[T]``.
+            steady: whether to choose by resampling, as the sweep does.
+        """
+        if not self.constrained:
+            choose = steady_threshold if steady and self.steady else single_threshold
+            return choose(histogram, thresholds, self.objective(index))
+        swept = candidates(pooled(histogram), thresholds, self.shares_of(index))
+        try:
+            place, _ = swept.best(self.objective(), self.limits, "")
+        except InfeasibleError:
+            return None
+        return int(swept.places[place])
+
+    def grid(self, histogram: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a histogram ``[..., 2, B]`` and the thresholds to choose from: within limits or by costs also 1."""
+        return with_one(histogram, self.thresholds) if self.constrained else (histogram, self.thresholds)
+
+    def _within_limits(self, histogram: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the same as :meth:`_best` within the limits.
+
+        Where no threshold keeps them, it is the threshold nearest to 0.5 and the worst possible value. Without targets
+        of both classes it is the threshold nearest to 0.5 and nan.
+        """
+        found = []
+        nearest = int(log_odds(self.thresholds).abs().argmin())
+        for index, each in enumerate(histogram.reshape(-1, *histogram.shape[-2:])):
+            swept = candidates(each, self.thresholds, self.shares_of(index))
+            if not bool(each.sum(-1).all()):
+                found.append((nearest, self.thresholds[nearest].item(), torch.nan))
+                continue
+            try:
+                place, _ = swept.best(self.objective(), self.limits, "")
+            except InfeasibleError:
+                worst = worst_value(self.measure.higher_is_better, self.measure.traits.value_range)
+                found.append((nearest, self.thresholds[nearest].item(), worst))
+                continue
+            value = evaluated(self.measure, swept.rates)[place].item()
+            last = len(self.thresholds) - 1  # a threshold of 1 may lie behind it
+            found.append((min(int(swept.places[place]), last), swept.thresholds[place].item(), value))
+        places, *others = zip(*found, strict=True)
+        shape = histogram.shape[:-2]
+        chosen, values = (torch.tensor(each, dtype=torch.float64).reshape(shape) for each in others)
+        return torch.tensor(places).reshape(shape), chosen, values
+
+    def within(
+        self,
+        at_least: Mapping[str, float] | None,
+        alerts: float | None,
+        costs: Tensor | Sequence[Sequence[float]] | None,
+        sure: float | None,
+    ) -> SweepSettings:
+        """Return the settings with further limits; an empty ``at_least`` first removes all of these settings.
+
+        Raises:
+            ValueError: as :func:`~imbtorch.deciding.limits.checked_limits`, and for limits of weighted counts.
+            TypeError: likewise.
+        """
+        own = {} if at_least is not None and not at_least else self.limits
+        limits = {**own, **checked_limits(at_least or {}, alerts)}
+        if sure is not None:
+            check_promise(limits, sure)
+        if self.counting.weighted and limits:
+            raise ValueError(f"limits need probabilities, and {UNSURE}")
+        return replace(self, limits=limits, costs=self.costs if costs is None else checked_costs(costs))
+
+    def promised(self, limits: Limits, index: int, histogram: Tensor) -> Limits:
+        """Return the limits whose promise on the counted samples promises those at the prevalence."""
+        shares = self.shares_of(index)
+        return limits if shares is None else at_observed_odds(limits, pooled(histogram).sum(-1), shares)
+
+    def problems(self, histogram: Tensor) -> list[str]:
+        """Describe limits that no threshold keeps, for each label with targets of both classes."""
+        texts = []
+        for index, each in enumerate(histogram.reshape(-1, *histogram.shape[-2:])):
+            where = "" if self.counting.task == "binary" else f"{self.class_names[index]}: "
+            if bool(each.sum(-1).all()):
+                try:
+                    candidates(each, self.thresholds, self.shares_of(index)).best(self.objective(), self.limits, where)
+                except InfeasibleError as error:
+                    texts.append(str(error))
+        return texts
+
+    def limits_of(self, index: int) -> Limits:
+        """Return the limits as functions of the counts of a label, which rescale them to the prevalence."""
+        shares = self.shares_of(index)
+        if shares is None:
+            return self.limits
+        read = {name: AtPrevalence(limit.measure, shares) for name, limit in self.limits.items()}
+        return {name: limit._replace(measure=read[name]) for name, limit in self.limits.items()}
+
+    def rates(self, histogram: Tensor) -> Tensor:
+        """Rescale a histogram to the prevalence, if there is one."""
+        shares = self.shares()
+        return histogram if shares is None else rescaled_rows(double(histogram), shares)
+
+    def shares(self) -> Tensor | None:
+        """Return the shares of negatives and positives at the prevalence, ``[2]`` or ``[L, 2]``."""
+        if self.prevalence is None:
+            return None
+        prevalence = self.prevalence / self.prevalence.sum(-1, keepdim=True)
+        return torch.stack((1 - prevalence, prevalence), -1) if self.counting.task == "multiclass" else prevalence
+
+    def matrices(self, histogram: Tensor) -> Tensor:
+        """Return the counts at each threshold, ``[..., T, 2, 2]``, without edges beyond the last threshold."""
+        return matrices_of(histogram)[..., : len(self.thresholds), :, :]
+
+    def at_each_threshold(self, histogram: Tensor) -> Tensor:
+        """Compute the measure at each threshold, ``[..., T]``."""
+        return evaluated(self.measure, double(self.matrices(self.rates(histogram))))  # int64 divides in float32
+
+    def shares_of(self, index: int) -> Tensor | None:
+        """Return the shares ``[2]`` of negatives and positives of a label at the prevalence."""
+        shares = self.shares()
+        return None if shares is None else shares.reshape(-1, 2)[index]
+
+    def objective(self, index: int | None = None) -> Measure:
+        """Return a function to maximise: at the prevalence of a label, or without ``index`` as is."""
+        shares = None if index is None else self.shares_of(index)
+        higher, measure = bool(self.measure.higher_is_better), cast(Measure, self.measure)
+        if self.costs is not None:
+            higher, measure = False, partial(expected_cost, costs=self.costs)
+        measure = measure if shares is None else AtPrevalence(measure, shares)
+        return measure if higher else negated(measure)
+
+
+def checked_costs(costs: Tensor | Sequence[Sequence[float]] | None) -> Tensor | None:
+    """Convert costs to float64 ``[2, 2]`` on the CPU and try them; None stays None."""
+    if costs is None:
+        return None
+    given = torch.as_tensor(costs, dtype=torch.float64, device="cpu").clone()
+    expected_cost(torch.ones(2, 2, dtype=torch.float64, device="cpu"), costs=given)
+    return given
+
+
+def negated(measure: Measure) -> Measure:
+    """Return the negative of a measure."""
+    return lambda counts: -measure(counts)

@@ -1,0 +1,456 @@
+"""Thresholds of a histogram of scores, their limits and promises, and operating points."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias, cast
+
+import torch
+from torch import Tensor
+
+from imbtorch.counting.arguments import computed_on_cpu
+from imbtorch.counts import Counts, Measure, double, evaluated, ratio, rescaled
+from imbtorch.deciding.curves import matrices_of
+from imbtorch.intervals.draws import beta_cdf, gammas
+from imbtorch.tables import wrapped
+from imbtorch.ties import ROUNDING
+
+REACHES = (1 / 8, 1 / 4, 1 / 2)  # recalls at which walks for precision start
+ALERTS = tuple(2 ** (third / 3) for third in range(-3, 4))  # alerts per positive where walks for a peak start
+
+
+class Proportion(NamedTuple):
+    """A limit, expressed as the least share of successes in independent trials.
+
+    Attributes:
+        successes: 1 for each of the cells tn, fp, fn, tp whose samples are successes.
+        trials: 1 for each of these cells whose samples are trials.
+        monotone: whether the share is monotone over the thresholds in every sample.
+        floor: function that converts the bound of the limit to the least share.
+    """
+
+    successes: tuple[int, int, int, int]
+    trials: tuple[int, int, int, int]
+    monotone: bool = False
+    floor: Callable[[float], float] = float
+
+
+OF_F1 = Proportion((0, 0, 0, 1), (0, 1, 1, 1), floor=lambda f1: f1 / (2 - f1))  # F1 = 2 IoU / (1 + IoU)
+PROPORTIONS = {
+    "recall": Proportion((0, 0, 0, 1), (0, 0, 1, 1), monotone=True),
+    "specificity": Proportion((1, 0, 0, 0), (1, 1, 0, 0), monotone=True),
+    "alerts": Proportion((1, 0, 1, 0), (1, 1, 1, 1), monotone=True, floor=lambda most: 1 - most),
+    "precision": Proportion((0, 0, 0, 1), (0, 1, 0, 1)),
+    "npv": Proportion((1, 0, 0, 0), (1, 0, 1, 0)),
+    "accuracy": Proportion((1, 0, 0, 1), (1, 1, 1, 1)),
+    "iou": Proportion((0, 0, 0, 1), (0, 1, 1, 1)),
+    "f1": OF_F1,
+    "dice": OF_F1,
+}
+
+
+def promised(name: str, bound: float, counts: Tensor, error: float) -> Tensor:
+    """Find the thresholds at which a limit can be promised; a false promise is made in at most ``error`` of samples.
+
+    For a threshold that is chosen without the sample, an exact binomial test shows whether the limit holds. Recall,
+    specificity and alerts are monotone over the thresholds. All thresholds that pass the test are promised for them: if
+    one of these is false, the test errs at the first threshold beyond the limit as well. The other measures are tested
+    along walks, from threshold to threshold until a test fails. Walks start at several places, which share ``error``;
+    a walk that arrives at the next start keeps its own share of it (the fallback procedure).
+
+    - Precision: from few alerts to many. Walks start where a precision equal to the limit would reach a recall of 1/8,
+      1/4 and 1/2, or at the fewest alerts that can pass the test.
+    - Negative predictive value (NPV): the same, with the classes exchanged.
+    - Accuracy, intersection over union (IoU) and F1, which have a peak: in both directions, from seven numbers of
+      alerts between half and twice the number of positives, in geometric steps. The test at a start takes its whole
+      share of ``error``, because one that lies outside the true range is wrong once, whatever follows. Walks onward
+      take half of it in either direction, because the true range has two ends.
+
+    At most a share ``error`` of all samples leads to a false promise. This is no probability that a promise, once made,
+    holds: if a limit cannot be reached, all promises of it are false.
+
+    Args:
+        name: key of :data:`PROPORTIONS`.
+        bound: greatest share of alerts, or least value of another measure.
+        counts: ``[K, 2, 2]`` whole counts at rising thresholds, on the CPU.
+        error: greatest share of samples in which a false promise may be made, in (0, 1).
+
+    Returns:
+        bool ``[K]``, True where the limit can be promised.
+
+    Source: Clopper and Pearson (1934) for the tests; Wiens (2003), A fixed sequence Bonferroni procedure for testing
+    multiple endpoints.
+
+    >>> counts = torch.tensor([[[0, 90], [0, 10]], [[80, 10], [0, 10]], [[90, 0], [1, 9]], [[90, 0], [9, 1]]])
+    >>> promised("precision", 0.5, counts, 0.1)  # 9 of 9 passes, 10 of 20 fails, 1 of 1 is too few
+    tensor([False, False,  True, False])
+    >>> promised("recall", 0.5, counts, 0.1)
+    tensor([ True,  True,  True, False])
+    """
+    if name == "npv":
+        return promised("precision", bound, counts.flip(0, 1, 2), error).flip(0)
+    proportion = PROPORTIONS[name]
+    floor = proportion.floor(bound)
+    if not 0 < floor < 1:  # no test is needed, or none can pass
+        return torch.full((len(counts),), floor <= 0)
+    chances = _chances(proportion, floor, double(counts))
+    if proportion.monotone:
+        return chances <= error
+    few_first, alerts = chances.flip(0), counts[..., 1].sum(-1).flip(0)
+    if name == "precision":
+        starts = _starts_of_precision(alerts, counts[:, 1, 0].flip(0), floor, error)
+        return _walked(few_first, starts, error).flip(0)
+    positives = counts[0, 1].sum()
+    starts = [_last(alerts <= times * positives) for times in ALERTS]
+    passed = few_first.clone()
+    passed[[start for start in starts if few_first[start] <= error / len(starts)]] = 0.0
+    upwards = _walked(passed.flip(0), [len(chances) - 1 - start for start in starts], error / 2)
+    return _walked(passed, starts, error / 2).flip(0) | upwards
+
+
+def _chances(proportion: Proportion, floor: float, counts: Tensor) -> Tensor:
+    """Return the probabilities ``[K]`` of at least so many successes if their true share were the floor."""
+    cells = counts.flatten(-2)
+    successes, trials = (cells @ cells.new_tensor(each) for each in (proportion.successes, proportion.trials))
+    tail = beta_cdf(cells.new_tensor(floor), successes.clamp(min=1), trials - successes + 1)
+    return torch.where(successes > 0, tail, 1.0)
+
+
+def _starts_of_precision(alerts: Tensor, missed: Tensor, floor: float, error: float) -> list[int]:
+    """Return the starts of walks for precision, given thresholds with rising alerts and falling missed positives.
+
+    Except for ties a start depends only on samples below it, so that the samples above are independent of its choice.
+    """
+    fewest = math.ceil(math.log(error / len(REACHES)) / math.log(floor))  # alerts that pass the test if all are true
+    first = min(int((alerts < fewest).sum()), len(alerts) - 1)
+    return [max(first, _last(floor * alerts * (1 - reach) <= reach * missed)) for reach in REACHES]
+
+
+def _last(chosen: Tensor) -> int:
+    """Return the index of the last True of a tensor that begins with all its True; 0 without any."""
+    return max(int(chosen.sum()) - 1, 0)
+
+
+def _walked(chances: Tensor, starts: Sequence[int], error: float) -> Tensor:
+    """Return the thresholds ``[K]`` that walks in this order reach, from starts that share the error."""
+    reached, carried = torch.zeros_like(chances, dtype=torch.bool), 0.0
+    ordered = sorted(starts)
+    for start, stop in zip(ordered, [*ordered[1:], len(chances)], strict=True):
+        carried += error / len(starts)
+        failed = (chances[start:stop] > carried).nonzero()
+        end = start + int(failed[0]) if len(failed) else stop
+        reached[start:end] = True
+        if end < stop:
+            carried = 0.0
+    return reached
+
+
+# --- thresholds of a histogram of scores, their limits, and operating points ---
+
+
+class Limit(NamedTuple):
+    """A limit that an operating point must keep.
+
+    Attributes:
+        measure: function of counts.
+        bound: least or greatest value of the measure.
+        least: whether the bound is the least value.
+    """
+
+    measure: Measure
+    bound: float
+    least: bool
+
+    def kept(self, counts: Counts) -> Tensor:
+        """Return whether counts ``[..., K, K]``, or margins, keep the limit, up to rounding; nan does not."""
+        values = evaluated(self.measure, counts)
+        return values >= self.bound - 1e-12 if self.least else values <= self.bound + 1e-12
+
+
+Limits: TypeAlias = Mapping[str, Limit]
+DRAWS = 2000  # draws of the posterior; the standard error of a probability of .9 is .007
+
+
+@dataclass(frozen=True, eq=False)
+class OperatingPoint:
+    """A threshold with its value, counts and rates. :meth:`imbtorch.ThresholdSweep.best` finds it.
+
+    Attributes:
+        threshold: probability strictly above which 1 is predicted.
+        value: value of the measure that was swept.
+        counts: ``[2, 2]`` as counted.
+        recall: share of the positives that are predicted positive.
+        precision: share of positives among positive predictions, nan without any; at ``prevalence`` if there is one.
+        alerts: share of samples predicted positive; at ``prevalence`` if there is one.
+        holds: name of each constraint -> posterior probability that it holds at this threshold. For constraints other
+            than recall it ignores that the threshold was chosen, and is much too high if the constraint is hard to
+            satisfy.
+        sure: level of the guarantee that all constraints hold, None without a guarantee: a false guarantee is given in
+            at most ``1 - sure`` of validation sets. It is not the probability that this guarantee is true.
+        logits: whether the scores were logits; None if it is unknown.
+
+    >>> point = OperatingPoint(0.3, 0.8, torch.tensor([[90, 10], [1, 9]]), 0.9, 9 / 19, 19 / 110, {"recall": 0.86})
+    >>> print(point)
+    threshold 0.3: value 0.800, recall 0.900, precision 0.474, alerts 0.173; limit of recall holds with
+      probability 0.86
+    """
+
+    threshold: float
+    value: float
+    counts: Tensor
+    recall: float
+    precision: float
+    alerts: float
+    holds: Mapping[str, float]
+    sure: float | None = None
+    logits: bool | None = None
+
+    def __str__(self) -> str:
+        """Return one sentence."""
+        flags = {0.0: ", which flags nobody", 1.0: ", which flags everybody"}.get(self.alerts, "")
+        held = "".join(f"; limit of {name} holds with probability {chance:.2f}" for name, chance in self.holds.items())
+        level = "" if self.sure is None else f"; promised at sure={self.sure:g}"
+        return wrapped(
+            f"threshold {self.threshold:.6g}{flags}: value {self.value:.3f}, recall {self.recall:.3f}, precision "
+            f"{self.precision:.3f}, alerts {self.alerts:.3g}{held}{level}"
+        )
+
+
+def distinct(histogram: Tensor, thresholds: int) -> tuple[Tensor, Tensor]:
+    """Drop empty bins, so that each remaining threshold predicts differently.
+
+    Args:
+        histogram: ``[2, B]`` counts on the CPU.
+        thresholds: number of thresholds T; all bins above the last threshold are merged.
+
+    Returns:
+        Histogram ``[2, K + 1]``, and the index of the lowest threshold between each two of its bins, ``[K]``. The first
+        threshold may have no sample below it, the last none above.
+
+    >>> distinct(torch.tensor([[3, 0, 1, 0], [0, 0, 2, 0]]), thresholds=3)
+    (tensor([[3, 1, 0],
+            [0, 2, 0]]), tensor([0, 2]))
+    """
+    whole = torch.cat((histogram[:, :thresholds], histogram[:, thresholds:].sum(-1, keepdim=True)), -1)
+    held = whole.sum(0) > 0
+    held[0], held[-1] = True, True
+    return whole[:, held], held[:-1].nonzero().flatten()
+
+
+def log_odds(thresholds: Tensor) -> Tensor:
+    """Compute the log-odds of thresholds ``[T]``; 0 and 1 count as the outermost thresholds between them.
+
+    >>> log_odds(torch.tensor([0.0, 0.5, 0.75, 1.0])).exp()
+    tensor([1.0000, 1.0000, 3.0000, 3.0000], dtype=torch.float64)
+    """
+    wide = thresholds.double()
+    inner = wide[(wide > 0) & (wide < 1)]
+    return wide.clamp(inner[0], inner[-1]).logit() if len(inner) else 2 * wide - 1
+
+
+def best_of_tied(values: Tensor, odds: Tensor) -> Tensor:
+    """Find the index of the greatest of values ``[..., T]``, up to rounding: of tied thresholds, the one nearest 0.5.
+
+    Args:
+        values: value at each threshold; none is nan.
+        odds: log-odds of the thresholds ``[T]``.
+
+    >>> best_of_tied(torch.tensor([3.0, 3.0, 3.0, 1.0]), torch.tensor([-2.0, -1.0, 1.5, 2.0]))
+    tensor(1)
+    """
+    nearest = odds.abs().argsort(stable=True)
+    tied = values >= values.amax(-1, keepdim=True) - ROUNDING
+    return nearest[tied[..., nearest].to(torch.uint8).argmax(-1)]
+
+
+class InfeasibleError(ValueError):
+    """Error about limits that no candidate keeps."""
+
+
+class Candidates(NamedTuple):
+    """Thresholds that predict differently.
+
+    Attributes:
+        thresholds: ``[K]``; the last one may be 1, at which nothing is flagged.
+        places: index of each among the given thresholds, ``[K]``.
+        counts: ``[K, 2, 2]``.
+        rates: counts, or rates at other class shares.
+    """
+
+    thresholds: Tensor
+    places: Tensor
+    counts: Tensor
+    rates: Tensor
+
+    @computed_on_cpu
+    def best(self, objective: Measure, limits: Limits, where: str) -> tuple[int, Tensor]:
+        """Return the index of the best threshold within limits, and which of them keep the limits, bools ``[K]``.
+
+        Raises:
+            InfeasibleError: if no threshold keeps the limits; it begins with ``where``.
+        """
+        kept = {name: limit.kept(self.rates) for name, limit in limits.items()}
+        feasible = torch.stack([*kept.values(), torch.ones(len(self.places), dtype=torch.bool)]).all(0)
+        if not bool(feasible.any()):
+            raise InfeasibleError(where + infeasible(limits, kept, self.rates))
+        return self.best_of(objective, feasible), feasible
+
+    def at(self, place: int) -> int:
+        """Return the index of the one that predicts as a given threshold does."""
+        return int(torch.searchsorted(self.places, place, right=True)) - 1
+
+    def best_of(self, objective: Measure, feasible: Tensor) -> int:
+        """Return the index of the best of the feasible thresholds, the lowest of tied ones."""
+        goodness = evaluated(objective, self.rates).nan_to_num(nan=-torch.inf)
+        order = goodness.argsort(descending=True, stable=True)
+        return int(order[feasible[order]][0])
+
+
+@computed_on_cpu
+def candidates(histogram: Tensor, thresholds: Tensor, shares: Tensor | None) -> Candidates:
+    """Find the thresholds that predict differently; one at which nothing is flagged is always among them.
+
+    Args:
+        histogram: ``[2, B]`` counts on the CPU.
+        thresholds: ``[T]``, between the first T + 1 bins.
+        shares: ``[2]`` class shares at which all values are read; None for those of the counts.
+    """
+    histogram, thresholds = with_one(histogram, thresholds)
+    small, index = distinct(histogram, len(thresholds))
+    counts = matrices_of(small)
+    return Candidates(thresholds[index], index, counts, _read_at(shares, counts.double()))
+
+
+def with_one(histogram: Tensor, thresholds: Tensor) -> tuple[Tensor, Tensor]:
+    """Add a threshold of 1, at which nothing is flagged, to thresholds ``[T]`` if scores lie above all of them."""
+    above = histogram[..., len(thresholds) :].sum(-1, keepdim=True)
+    if not bool(above.any()):
+        return histogram, thresholds
+    extended = torch.cat((histogram[..., : len(thresholds)], above, torch.zeros_like(above)), -1)
+    return extended, torch.cat((thresholds, thresholds.new_ones(1)))
+
+
+@computed_on_cpu
+def operating_point(
+    found: Candidates,
+    place: int,
+    threshold: float,
+    measure: Measure,
+    limits: Limits,
+    shares: Tensor | None,
+    sure: float | None,
+    generator: torch.Generator | None,
+    worth: Tensor | None = None,
+) -> OperatingPoint:
+    """Describe a threshold.
+
+    Args:
+        found: thresholds that predict differently.
+        place: index of the one that predicts as the threshold does.
+        threshold: chosen threshold.
+        measure: function of counts ``[..., 2, 2]`` whose value is reported.
+        limits: limits that the threshold keeps.
+        shares: ``[2]`` class shares at which all values are read; None for those of the counts.
+        sure: level at which all limits are promised; None if it is enough that they hold in the counts.
+        generator: source of randomness of the posterior.
+        worth: ``[2]`` independent samples that the samples of each class are worth; None for independent ones.
+    """
+    counts, at = found.counts[place], found.rates[place]
+    flagged = at[:, 1].double()
+    return OperatingPoint(
+        threshold,
+        evaluated(measure, at).item(),
+        counts,
+        (flagged[1] / at[1].double().sum()).item(),
+        (flagged[1] / flagged.sum()).item(),
+        (at[..., 1].sum() / at.sum()).item(),
+        _probabilities(counts, limits, shares, generator, worth),
+        sure,
+    )
+
+
+def _read_at(shares: Tensor | None, counts: Tensor) -> Tensor:
+    """Rescale counts to the class shares at which all values are read."""
+    return counts if shares is None else cast(Tensor, rescaled(counts, shares))
+
+
+@computed_on_cpu
+def all_promised(limits: Limits, counts: Tensor, sure: float, where: str) -> Tensor:
+    """Find the thresholds ``[K]`` at which all limits are promised, given their counts ``[K, 2, 2]``.
+
+    Raises:
+        ValueError: if there is none; it begins with ``where``.
+    """
+    single = {name: promised(name, limit.bound, counts, 1 - sure) for name, limit in limits.items()}
+    every = torch.stack(list(single.values())).all(0)
+    if not bool(every.any()):
+        alone = {name: limit for name, limit in limits.items() if not bool(single[name].any())}
+        reason = f"{_text(alone)} at none" if alone else "each limit at some, but never all at one"
+        raise ValueError(
+            f"{where}no threshold can be promised to have {_text(limits)} at sure={sure:g} ({reason}); count more "
+            "samples, lower sure, or loosen the limits"
+        )
+    return every
+
+
+def _probabilities(
+    counts: Tensor, limits: Limits, shares: Tensor | None, generator: torch.Generator | None, worth: Tensor | None
+) -> dict[str, float]:
+    """Return the posterior probability of each limit, given counts ``[2, 2]``."""
+    if not limits:
+        return {}
+    drawn = _read_at(shares, _drawn(counts.double(), generator, worth))
+    return {name: limit.kept(drawn).double().mean().item() for name, limit in limits.items()}
+
+
+def _drawn(counts: Tensor, generator: torch.Generator | None, worth: Tensor | None) -> Tensor:
+    """Draw counts ``[DRAWS, 2, 2]`` from the posterior at a threshold that was chosen by the scores.
+
+    The recall of a threshold just below the k-th highest of P positives has the distribution Beta(k, P - k + 1), since
+    that score is an order statistic. For a threshold chosen without the scores it would be Beta(k + 1/2, P - k + 1/2),
+    whose probability is 0.67 where 0.5 is true.
+    """
+    prior = torch.tensor([[0.5, 0.5], [1.0, 1e-9]], dtype=torch.float64)
+    totals = counts.sum(-1)
+    share = torch.ones_like(totals) if worth is None else ratio(worth, totals)
+    concentrations = counts * share.unsqueeze(-1) + prior, totals * share + 0.5
+    cells, sizes = (gammas(each.flatten(), DRAWS, generator).T.reshape(DRAWS, *each.shape) for each in concentrations)
+    return cells / cells.sum(-1, keepdim=True) * (sizes / share).unsqueeze(-1)
+
+
+def _text(limits: Limits) -> str:
+    """Write limits as text."""
+    return " and ".join(f"{name} {'>=' if limit.least else '<='} {limit.bound:g}" for name, limit in limits.items())
+
+
+def infeasible(limits: Limits, kept: Mapping[str, Tensor], counts: Counts, what: str = "threshold") -> str:
+    """Describe limits that cannot be kept, with the best value of each that is achievable while the others hold.
+
+    Args:
+        limits: limits.
+        kept: name of a limit -> whether it is kept by each candidate, ``[C]``.
+        counts: counts of each candidate.
+        what: name of a candidate.
+    """
+    reached = []
+    for name, limit in limits.items():
+        others = [each for other, each in kept.items() if other != name]
+        values = evaluated(limit.measure, counts)
+        possible = ~values.isnan() & (torch.stack(others).all(0) if others else True)
+        if bool(possible.any()):
+            end, best = ("highest", values[possible].max()) if limit.least else ("lowest", values[possible].min())
+            reached.append(f"the {end} {name}{' with the other limits' * bool(others)} is {best:.4g}")
+    nowhere = f"even without any one of them, no {what} keeps the others"
+    return f"no {what} has {_text(limits)}: {'; '.join(reached) or nowhere}"
+
+
+def worst_value(higher_is_better: bool | None, bounds: tuple[float | None, float | None]) -> float:
+    """Return the value to log where no candidate keeps the limits: the worst possible one, which is finite.
+
+    With nan, Lightning's ``EarlyStopping`` would stop the run.
+    """
+    worst = bounds[0] if higher_is_better else bounds[1]
+    largest = torch.finfo(torch.float32).max
+    return worst if worst is not None else -largest if higher_is_better else largest

@@ -1,0 +1,1 @@
+"""Saved predictions of any model: one call, and the command line."""

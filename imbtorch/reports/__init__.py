@@ -1,0 +1,1 @@
+"""Reports of many measures, and their results."""

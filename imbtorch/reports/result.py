@@ -1,0 +1,352 @@
+"""Results of reports: values by row, with table, picture and intervals, independent of the report."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import isnan, nan
+from os import PathLike
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from imbtorch.counts import Counts, Margins, confusion_counts, mapped, margins
+from imbtorch.intervals.buckets import ONE_BUCKET
+from imbtorch.intervals.intervals import Interval
+from imbtorch.measures.named import of_name
+from imbtorch.metrics.base import NO_BUCKETS, UNSURE
+from imbtorch.metrics.rows import Result, Row, Snapshot, shown
+from imbtorch.reports.files import file_of_result
+from imbtorch.reports.groups import comparable_groups
+from imbtorch.reports.readings import ENDS, LEVEL, Readings, values_of_classes
+from imbtorch.tables import COUNTS, Cell, Table, baseline_line
+from imbtorch.version import __version__
+
+
+class Opened(NamedTuple):
+    """Contents of the file of an opened result beside values, counts and settings.
+
+    Attributes:
+        version: version of the package that computed the result.
+        table: its table.
+    """
+
+    version: str
+    table: Table
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ReportResult(Result):
+    """Result of a report: its values and the counts behind them, with table, picture and intervals.
+
+    :meth:`ImbalanceReport.result` returns it. ``result["iam"]`` is one value, :attr:`values` is a dict of all,
+    without prefix and postfix. A result never changes and never communicates. It can be pickled, next to a checkpoint
+    for example, and read later without the report; functions among the measures must then be defined at the top level
+    of a module.
+
+    >>> from imbtorch import ImbalanceReport
+    >>> report = ImbalanceReport("binary", measures=["iam", "accuracy"], class_names=["ok", "fraud"])
+    >>> report.update(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 0, 0, 1]))
+    >>> result = report.result()
+    >>> result["accuracy"]
+    tensor(0.7500)
+    >>> result.interval("accuracy", generator=torch.Generator().manual_seed(0)).low < 0.75
+    tensor(True)
+    """
+
+    _at: Snapshot
+    _settings: Readings
+    _opened: Opened | None = None
+
+    @property
+    def _counted(self) -> Counts:
+        return self._at.whole.counts
+
+    @property
+    def _dependent(self) -> bool:
+        return self._at.dependent and self._at.buckets is None
+
+    @property
+    def groups(self) -> Counts | None:
+        """Counts of each group of samples, ``[G, ...]``; None without groups."""
+        groups = self._at.whole.groups
+        return None if groups is None else mapped(groups, Tensor.clone)
+
+    @property
+    def signature(self) -> str:
+        """Version, task, number of samples, settings and a hash of the counts, in one line.
+
+        Two results with the same signature have the same counts, in the same order of classes.
+
+        >>> from imbtorch import report
+        >>> report(preds=["cat", "dog", "dog"], target=["cat", "dog", "cat"]).signature.partition(" | ")[2]
+        'multiclass, 2 classes | 3 samples | threshold 0.5 | counts b98406b6'
+        """
+        counting, counts = self._settings.counting, self._at.whole.counts
+        actual = margins(counts).actual
+        samples = (actual[0] if counting.task == "multilabel" else actual).sum().item()
+        limits = counting.threshold if isinstance(counting.threshold, tuple) else (counting.threshold,)
+        parts = [
+            f"imbtorch {self._version}",
+            f"{counting.task}, {counting.size} {'labels' if counting.num_labels else 'classes'}",
+        ]
+        parts += [f"{samples:.10g} samples", f"threshold {', '.join(f'{limit:.10g}' for limit in limits)}"]
+        parts += ["weighted"] * counting.weighted
+        parts += [] if counting.ignore_index is None else [f"ignore_index {counting.ignore_index}"]
+        shares = self._at.prevalence
+        if shares is not None:
+            shares = shares[:, 1] if counting.task == "multilabel" else shares
+            parts.append(f"prevalence {', '.join(f'{share:.6g}' for share in shares.tolist())}")
+        cells = torch.stack(counts) if isinstance(counts, Margins) else counts
+        digest = hashlib.sha256(cells.contiguous().numpy().astype("<f8" if counting.weighted else "<i8").tobytes())
+        return " | ".join([*parts, f"counts {digest.hexdigest()[:8]}"])
+
+    @property
+    def _version(self) -> str:
+        """Version of the package that computed the result."""
+        return __version__ if self._opened is None else self._opened.version
+
+    def to_json(self, path: str | PathLike[str]) -> None:
+        """Write values, intervals, counts and settings to a JSON file, which :func:`imbtorch.open_result` opens.
+
+        Intervals are those of the result, with the table's; opening draws nothing again. The file holds the names of
+        measures, no code: those of your own functions open as values that cannot be computed anew. It is strict JSON,
+        with null for nan and the texts "inf" and "-inf", and needs no pickle.
+
+        Args:
+            path: path of the file, which is overwritten.
+        """
+        text = file_of_result(self._rows, self.table(), self.signature, self._version, self._at.whole, self._settings)
+        encoded = text.encode()  # an error leaves an older file as it is
+        with open(path, "wb") as file:
+            file.write(encoded)
+
+    def of_classes(self, key: str) -> Tensor:
+        """Return the values of a measure for each class ``[K]``, or label ``[L]``.
+
+        Args:
+            key: name of a measure in ``per_class`` or in the catalogue, whether reported or not.
+
+        Raises:
+            ValueError: for an unknown measure, and one without values of single classes.
+        """
+        measure = self._settings.per_class.get(key) or of_name(key, self._settings.counting)
+        at = self._at.whole if measure.needs_matrix else self._at
+        return torch.stack(shown([at.of_classes(key, measure)]))
+
+    def interval(
+        self,
+        name: str,
+        *,
+        level: float = 0.95,
+        generator: torch.Generator | None = None,
+        clusters: bool | None = None,
+        draws: int = 10_000,
+    ) -> Interval:
+        """Compute the interval of a value.
+
+        A mean over classes and its interval leave out classes with neither targets nor predictions.
+
+        Args:
+            name: measure of the report, or value of a class, class group or group of samples, such as
+                ``recall/fraud``, without prefix and postfix.
+            level: nominal coverage of the interval, in (0, 1).
+            generator: source of randomness, on the CPU; by default torch's.
+            clusters: True to resample clusters (:func:`imbtorch.statistics.bootstrap`), which needs a report with
+                ``clusters=True``; False to treat all samples as independent (:func:`imbtorch.statistics.posterior`). By
+                default clusters are resampled if the report has them, except for values of a single label while each of
+                its samples is a cluster of its own.
+            draws: number of draws.
+
+        Raises:
+            ValueError: for an unknown name, a minimum over classes or groups, a value that depends on classes without
+                targets, ``clusters=True`` without clusters or with samples of fewer than two, ``state="margins"``, and
+                weighted counts.
+        """
+        if self._settings.counting.weighted:
+            raise ValueError(UNSURE)
+        row = next((row for row in self._rows if row.name == name), None)
+        if row is not None and row not in self._settings.rows:
+            raise ValueError(
+                f"{name!r} is a value of scores, which the result does not hold; report(..., intervals=True) or the "
+                "interval of a ThresholdSweep give its bounds"
+            )
+        if clusters and not self._settings.counting.clusters:
+            raise ValueError(NO_BUCKETS.format("the report"))
+        row, group = self._settings.with_interval(name)
+        if clusters is None:
+            self._warn_if_dependent()
+        at = self._at.whole
+        counts = confusion_counts(at.counts)
+        interval = self._settings.intervals(
+            at, [row], group, clusters=clusters, draws=draws, level=level, generator=generator
+        )[row]
+        if bool(interval.low.isnan()):
+            cause = "it depends on classes without targets; count samples of every class"
+            if not bool(counts.any()):
+                cause = "no sample was counted; call update before interval"
+            elif interval.method.startswith(ONE_BUCKET):
+                cause = "all samples lie in one bucket of clusters; count samples of more clusters"
+            raise ValueError(f"{name!r} has no interval, because {cause}")
+        return interval
+
+    def table(self, sort: str | None = None, head: int | None = None) -> Table:
+        """Return all values as a table, to print, show in a notebook or write as CSV.
+
+        Its blocks are ``"class"``, ``"class group"`` and ``"group"`` (of samples), with a row for each of them, and
+        ``"measure"`` with the values over all classes: ``table["class"]["cat"]["recall"]`` and
+        ``table["measure"]["iam"]["all"]``. Columns are the measures of ``per_class`` (recall and precision if it is
+        empty), for groups of samples the ``measures``. Groups of samples are sorted, the worst first. ``support``
+        (number of targets) and ``predicted`` (number of predictions) are counts of samples, also with ``prevalence``.
+
+        Args:
+            sort: column by which classes are sorted, the worst first; ``"support"`` sorts the rarest first. Classes
+                without targets come last if a measure sorts. By default classes stay in the order of their indices.
+            head: number of classes to print, by default all; ``to_csv`` and the other forms of
+                :class:`~imbtorch.tables.Table` always hold all of them.
+
+        Raises:
+            ValueError: for an unknown column, and a ``head`` below 1.
+
+        >>> from imbtorch import ImbalanceReport
+        >>> report = ImbalanceReport("multiclass", class_names=["cat", "dog", "emu"], measures=["iam"])
+        >>> report.update(torch.tensor([0, 0, 1, 1, 2]), torch.tensor([0, 0, 1, 2, 2]))
+        >>> print(report.result().table(sort="recall", head=2))
+        class  support  predicted  recall  precision
+        emu          2          1   0.500      1.000
+        cat          2          2   1.000      1.000
+        ... 1 more
+        <BLANKLINE>
+        measure    all
+        iam      0.333
+        Baseline: always predicting 'cat': iam -0.733
+        """
+        if head is not None and (isinstance(head, bool) or not isinstance(head, int) or head < 1):
+            raise ValueError(f"head must be the number of classes to print, 1 or more, got {head!r}")
+        whole = self._whole_table() if self._opened is None else self._opened.table
+        blocks = dict(whole.blocks)
+        if sort is not None:
+            known = list(next(iter(blocks["class"].values())))
+            if sort not in known:
+                raise ValueError(f"sort must be a column of the classes, {', '.join(known)}, got {sort!r}")
+            better = next((row.better for row in self._rows if row.kind == "class" and row.measure == sort), None)
+            blocks["class"] = _worst_first(blocks["class"], sort, better)
+        return replace(whole, blocks=blocks, printed={**whole.printed, **({} if head is None else {"class": head})})
+
+    def _added_rows(self) -> dict[Row, Tensor]:
+        """Return values of the table that are not reported: of each group, and recall and precision."""
+        settings = self._settings
+        more = {row: value for row, value in settings.values.items() if row.kind == "overall" and settings.groups}
+        if not settings.per_class:
+            columns = {key: of_name(key, settings.counting) for key in ("recall", "precision")}
+            more |= values_of_classes(columns, settings.class_names)
+        return replace(settings, values=more, bounded=(), per_group=tuple(settings.measures)).read(self._at.whole)
+
+    def _whole_table(self) -> Table:
+        """Return the table with the classes in the order of their indices."""
+        settings, at = self._settings, self._at.whole
+        blocks: dict[str, dict[str, dict[str, Any]]] = {
+            kind: {} for kind in ("class", "class group", "group", "measure", "rule")
+        }
+        counted, positive = margins(at.counts), 1 if settings.counting.task == "multilabel" else slice(None)
+        supports = zip(counted.actual[..., positive].tolist(), counted.predicted[..., positive].tolist(), strict=True)
+        for name, (support, predicted) in zip(settings.class_names, supports, strict=True):
+            blocks["class"][name] = {"support": support, "predicted": predicted}
+        if at.groups is not None:
+            samples, _ = comparable_groups(settings.counting, at.groups)
+            for name, size in zip(settings.groups, samples.tolist(), strict=True):
+                blocks["group"][name] = {"support": size}
+        for row, cell in _cells({**self._rows, **self._added_rows()}).items():
+            if row.kind == "overall":
+                blocks["measure"][row.measure] = {"all": cell}
+            elif row.kind in blocks:
+                blocks[row.kind].setdefault(row.of, {})[row.measure] = cell
+        directed = next((row for row in self._rows if row.kind == "overall" and row.better is not None), None)
+        if directed is not None:
+            blocks["group"] = _worst_first(blocks["group"], directed.measure, directed.better)
+        return Table(
+            {kind: found for kind, found in blocks.items() if found},
+            tuple(filter(None, [baseline_line(*settings.baseline(at)), RULE if blocks["rule"] else ""])),
+            printed={"group": FEW},
+        )
+
+    def plot(self, ax: Any | None = None) -> tuple[Any, Any]:
+        """Draw the confusion matrix with the recall of each class next to its row.
+
+        The multilabel task, and ``state="margins"``, which keeps no matrix, draw a bar for the recall of each label or
+        class. If ``intervals`` names recalls of classes, such as ``recall/fraud``, error bars show them.
+
+        Args:
+            ax: matplotlib axes to draw into; by default a new figure.
+
+        Returns:
+            Figure (None if axes were given) and axes.
+        """
+        from imbtorch.plots.matrix import plot_confusion_matrix
+        from imbtorch.plots.values import plot_values
+
+        settings, counts = self._settings, self._at.whole.counts
+        names = settings.class_names
+        ends = {
+            row.of: (cell.low, cell.high)
+            for row, cell in _cells(self._rows).items()
+            if row.kind == "class" and row.measure == "recall"
+        }
+        low, high = torch.tensor([ends.get(name, (nan, nan)) for name in names], dtype=torch.float64).unbind(-1)
+        recalls = Interval(self.of_classes("recall"), low, high, LEVEL, "")
+        if isinstance(counts, Tensor) and counts.ndim == 2:
+            return plot_confusion_matrix(counts, ax, labels=names, recalls=recalls)
+        item = "Label" if settings.counting.task == "multilabel" else "Class"
+        return plot_values(recalls, ax, name="recall", value_range=(0.0, 1.0), item=item, labels=names)
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        return self.table()._repr_html_()
+
+
+FEW = 20  # number of groups of samples to print
+RULE = (
+    "rule: chosen on the same samples, so that its value looks better than it is; gain: what to expect on new samples, "
+    "with its 95% interval"
+)
+
+
+def with_values(result: ReportResult, rows: Mapping[Row, Tensor]) -> ReportResult:
+    """Return a result with further values, which need more than its counts."""
+    taken = {row.name for row in result._rows}.intersection(row.name for row in rows)
+    if taken:
+        raise ValueError(f"measures contains {sorted(taken)[0]!r}, which scores add; rename it in measures")
+    return replace(result, _rows={**result._rows, **rows})
+
+
+def depends_on_clusters(result: ReportResult) -> bool:
+    """Return whether the samples of a result depend on each other."""
+    return result._settings.counting.clusters or result._at.dependent
+
+
+def _cells(rows: Mapping[Row, Any]) -> dict[Row, Cell]:
+    """Return each value with its bounds."""
+    cells = {}
+    for row, value in rows.items():
+        if not row.bound:
+            low, high = (float(rows.get(replace(row, bound=end), nan)) for end in ENDS)
+            cells[row] = Cell(float(value), low, high)
+    return cells
+
+
+def _worst_first(
+    rows: Mapping[str, Mapping[str, Any]], column: str, higher_is_better: bool | None
+) -> dict[str, dict[str, Any]]:
+    """Sort rows by a column, the worst first; the lowest counts as worst without a direction.
+
+    If a measure sorts, nan comes after all other values, and rows without targets come last of all.
+    """
+    sign, of_measure = -1 if higher_is_better is False else 1, column not in COUNTS
+
+    def rank(name: str) -> tuple[bool, bool, float]:
+        value, without_targets = rows[name].get(column, nan), rows[name]["support"] == 0
+        return of_measure and without_targets, isnan(value), 0.0 if isnan(value) else sign * value
+
+    return {name: dict(rows[name]) for name in sorted(rows, key=rank)}

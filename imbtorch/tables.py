@@ -1,0 +1,319 @@
+"""The table of results, as text, HTML, CSV, dict and pandas, and what other texts share with it."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from math import nan
+from os import PathLike
+from textwrap import wrap
+from typing import Any, TextIO
+
+WIDTH = 100  # characters of a printed line
+NAME = 40  # characters of the name of a row in a table that is wider
+COUNTS = ("support", "predicted", "positives")  # columns that count samples, or sum their weights
+
+
+class Cell(float):
+    """Value in a table: a float with the bounds of its interval.
+
+    Attributes:
+        low: lower bound; nan without an interval.
+        high: upper bound; nan without an interval.
+        mark: text before the value when it is printed, such as ``"*"``.
+
+    >>> recall = Cell(0.9, 0.8, 0.95)
+    >>> recall > 0.85, recall.low
+    (True, 0.8)
+    """
+
+    low: float
+    high: float
+    mark: str
+
+    def __new__(cls, value: float, low: float = nan, high: float = nan, mark: str = "") -> Cell:
+        """Make a cell."""
+        cell = super().__new__(cls, value)
+        cell.low, cell.high, cell.mark = low, high, mark
+        return cell
+
+
+@dataclass(frozen=True)
+class Table:
+    """Table of results in one or several blocks; print it for text.
+
+    A value is found by what is printed: ``table["class"]["cat"]["recall"]`` is in the block whose head begins with
+    "class", in the row "cat" and the column "recall". A value with an interval is a :class:`Cell`. Text rounds values
+    and writes intervals in brackets; all other forms hold them in full precision.
+
+    Attributes:
+        blocks: first word of the head -> name of a row -> column -> value. A nan is undefined; None leaves a cell
+            empty, and a block has no column without values.
+        notes: sentences to read beside the values.
+        title: first line of the text.
+        printed: first word of the head -> number of rows to print; by default all. The other forms always hold all.
+
+    >>> table = Table({"class": {"cat": {"support": 20, "recall": Cell(0.9, 0.7, 1.0)}, "dog": {"recall": nan}}})
+    >>> print(table)
+    class  support                recall
+    cat         20  0.900 [0.700, 1.000]
+    dog                                -
+    >>> import sys
+    >>> table.to_csv(sys.stdout)
+    kind,name,support,recall,recall_low,recall_high
+    class,cat,20,0.9,0.7,1.0
+    class,dog,,,,
+    """
+
+    blocks: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    notes: tuple[str, ...] = ()
+    title: str = ""
+    printed: Mapping[str, int] = field(default_factory=dict)
+
+    def __getitem__(self, kind: str) -> Mapping[str, Mapping[str, Any]]:
+        """Return the rows of a block."""
+        if kind not in self.blocks:
+            raise KeyError(f"the table has no block {kind!r}; blocks are {', '.join(map(repr, self.blocks))}")
+        return self.blocks[kind]
+
+    def to_dict(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """Return dicts: ``["class"]["cat"]["recall"]``, with bounds as ``"recall_low"`` and ``"recall_high"``."""
+        return {
+            kind: {name: dict(_with_bounds(row)) for name, row in rows.items()} for kind, rows in self.blocks.items()
+        }
+
+    def to_rows(self) -> list[list[Any]]:
+        """Return the head and all rows as lists of cells; None is an empty cell.
+
+        The columns are ``kind`` (the first word of the block), ``name``, and those of all blocks, with
+        ``<column>_low`` and ``<column>_high`` for the bounds of intervals.
+        """
+        rows = [
+            {"kind": kind, "name": name, **row} for kind, some in self.to_dict().items() for name, row in some.items()
+        ]
+        head = _columns(rows)
+        return [head, *([row.get(column) for column in head] for row in rows)]
+
+    def to_csv(self, to: str | PathLike[str] | TextIO) -> None:
+        """Write :meth:`to_rows` as CSV; a value that is nan or missing is an empty cell.
+
+        Text that begins with =, +, - or @ and is no number gets an apostrophe in front, since a spreadsheet would
+        evaluate it as a formula.
+
+        Args:
+            to: path of a file, which is overwritten, or an open text file (opened with ``newline=""``).
+
+        Raises:
+            TypeError: for anything but a path or an open file.
+        """
+        if isinstance(to, (str, PathLike)):
+            with open(to, "w", newline="", encoding="utf-8") as file:
+                self.to_csv(file)
+            return
+        if not hasattr(to, "write"):
+            raise TypeError(f"to must be a path or an open text file such as sys.stdout, got {to!r}")
+        csv.writer(to, lineterminator="\n").writerows(map(_cell_of_csv, row) for row in self.to_rows())
+
+    def to_pandas(self) -> Any:
+        """Return :meth:`to_rows` as a ``pandas.DataFrame`` indexed by kind and name: ``.loc["class"]`` is one block.
+
+        imbtorch does not install pandas.
+
+        Raises:
+            ModuleNotFoundError: without pandas (``pip install pandas``).
+        """
+        try:
+            pandas = importlib.import_module("pandas")
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError("to_pandas needs pandas: pip install pandas", name="pandas") from error
+        head, *rows = self.to_rows()
+        return pandas.DataFrame(rows, columns=head).set_index(["kind", "name"])
+
+    def to_markdown(self) -> str:
+        r"""Return a Markdown table for each block, rounded as the text, and the notes below.
+
+        >>> table = Table({"class": {"cat | dog": {"recall": Cell(0.9, 0.7, 1.0)}}}, ("Baseline: always 'cat'",))
+        >>> print(table.to_markdown())
+        | class | recall |
+        |---|--:|
+        | cat \| dog | 0.900 [0.700, 1.000] |
+        <BLANKLINE>
+        Baseline: always 'cat'
+        """
+        parts = [_marked(self.title)] * bool(self.title)
+        for (head, *lines), rest in self._printed():
+            rows = [[_marked(cell) for cell in line] for line in (head, *lines)]
+            ruler = "".join(["|---", *["|--:"] * (len(head) - 1), "|"])
+            text = [f"| {' | '.join(row)} |" for row in rows]
+            parts.append("\n".join([text[0], ruler, *text[1:], *["", rest] * bool(rest)]))
+        bullet = "- " if len(self.notes) > 1 else ""
+        parts += ["\n".join(f"{bullet}{_marked(note)}" for note in self.notes)] * bool(self.notes)
+        return "\n\n".join(parts)
+
+    def _printed(self) -> Iterator[tuple[list[list[str]], str]]:
+        """Yield head and rows of each block as text, and a line that counts the rows left out."""
+        for kind, rows in self.blocks.items():
+            columns, shown = _columns(rows.values()), list(rows.items())[: self.printed.get(kind)]
+            lines = [[name, *(_text(column, row.get(column)) for column in columns)] for name, row in shown]
+            yield [[kind, *columns], *lines], f"... {len(rows) - len(shown)} more" * (len(shown) < len(rows))
+
+    def __str__(self) -> str:
+        """Return aligned text of at most 100 columns."""
+        blocks = "\n\n".join(
+            "\n".join([*aligned(lines, names_left=True), *filter(None, [rest])]) for lines, rest in self._printed()
+        )
+        notes = [wrapped(note) for note in self.notes]
+        if len(notes) > 1:
+            notes = ["", *(wrapped(f"- {note}") for note in self.notes)]
+        return "\n".join([*filter(None, [wrapped(self.title), blocks]), *notes])
+
+    def _repr_html_(self) -> str:
+        """Return HTML for notebooks; names are escaped."""
+        blocks = [html_table(lines) + f"<p>{escape(rest)}</p>" * bool(rest) for lines, rest in self._printed()]
+        return "".join([*blocks, *(f"<p>{escape(note)}</p>" for note in self.notes)])
+
+
+def _columns(rows: Collection[Mapping[str, Any]]) -> list[str]:
+    """Return the columns that have a value in some row."""
+    every = dict.fromkeys(column for row in rows for column in row)
+    return [column for column in every if any(row.get(column) is not None for row in rows)]
+
+
+def _with_bounds(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield columns and plain values of a row, with its bounds as columns of their own."""
+    for column, value in row.items():
+        yield column, float(value) if isinstance(value, Cell) else value
+        if isinstance(value, Cell) and value.low == value.low:
+            yield from ((f"{column}_low", value.low), (f"{column}_high", value.high))
+
+
+def _text(column: str, value: Any) -> str:
+    """Return a value as rounded text, with its interval in brackets."""
+    if value is None:
+        return ""
+    if value != value:
+        return "-"
+    if isinstance(value, int) or column in COUNTS:
+        return f"{value:.2f}".removesuffix(".00")
+    if column == "threshold":
+        return f"{value:.6g}"
+    if not isinstance(value, Cell):
+        return f"{value:.3f}"
+    return f"{value.mark}{value:.3f}" + f" [{value.low:.3f}, {value.high:.3f}]" * (value.low == value.low)
+
+
+MARKDOWN = re.compile(r"([\\`*<|]|(?<!\w)_|_(?!\w))")  # what Markdown takes for a mark
+
+
+def _marked(text: str) -> str:
+    """Return a text for Markdown, in one line, with a backslash before its marks."""
+    return MARKDOWN.sub(r"\\\1", " ".join(text.split()))
+
+
+FORMULAS = ("=", "+", "-", "@", "\t")  # beginnings of text that spreadsheets evaluate
+
+
+def _cell_of_csv(value: Any) -> Any:
+    """Return a value as a cell of CSV, which no spreadsheet takes for a formula."""
+    if value is None or value != value:
+        return ""
+    if not isinstance(value, str) or not value.startswith(FORMULAS):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
+
+
+def wrapped(text: str) -> str:
+    """Break a line of text that is wider than :data:`WIDTH`; what follows is indented by two spaces.
+
+    >>> print(wrapped("epoch 3: value 0.800, " + "and more " * 12))
+    epoch 3: value 0.800, and more and more and more and more and more and more and more and more and
+      more and more and more and more
+    """
+    return "\n".join(wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False))
+
+
+def shortened(name: str, width: int) -> str:
+    """Leave out the middle of a long name.
+
+    >>> shortened("val_balanced_accuracy", 10)
+    'val_..racy'
+    """
+    return name if len(name) <= width else f"{name[: width // 2 - 1]}..{name[len(name) - (width - width // 2 - 1) :]}"
+
+
+def aligned(rows: Sequence[Sequence[str]], names_left: bool = False) -> list[str]:
+    """Format rows as lines with right-aligned columns.
+
+    Columns that do not fit into :data:`WIDTH` characters stand in a second block of lines below, which repeats the
+    first column, without rows that are empty there; names in that column are then shortened.
+
+    Args:
+        rows: cells, the same number in each row.
+        names_left: whether to align the first column to the left.
+
+    >>> aligned([["class", "recall"], ["cat", "0.5"]], names_left=True)
+    ['class  recall', 'cat       0.5']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    if sum(widths) + 2 * (len(widths) - 1) > WIDTH:
+        rows = [[shortened(first, NAME), *rest] for first, *rest in rows]
+        widths[0] = max(len(first) for first, *_ in rows)
+        blocks: list[list[int]] = []
+        for column in range(1, len(widths)):
+            if not blocks or sum(widths[each] + 2 for each in (*blocks[-1], column)) + widths[0] > WIDTH:
+                blocks.append([])
+            blocks[-1].append(column)
+        if len(blocks) > 1:
+            parts = [[[row[0], *(row[column] for column in block)] for row in rows] for block in blocks]
+            return [line for part in parts for line in aligned([row for row in part if any(row[1:])], names_left)]
+    lines = []
+    for first, *rest in rows:
+        name = first.ljust(widths[0]) if names_left else first.rjust(widths[0])
+        cells = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
+        lines.append("  ".join([name, *cells]).rstrip())
+    return lines
+
+
+def html_table(rows: Sequence[Sequence[str]]) -> str:
+    """Format rows as an HTML table whose head is the first row; cells are escaped.
+
+    >>> html_table([["class", "recall"], ["<cat>", "0.5"]])
+    '<table><tr><th>class</th><th>recall</th></tr><tr><td>&lt;cat&gt;</td><td>0.5</td></tr></table>'
+    """
+    lines = []
+    for tag, row in zip(["th", *["td"] * (len(rows) - 1)], rows, strict=True):
+        lines.append("".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row))
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+
+
+def spans(indices: Sequence[int], names: Sequence[object] | None = None) -> str:
+    """Format increasing indices as ranges, with names in place of indices if they are given.
+
+    >>> spans([3, 5, 6, 7])
+    '3, 5 to 7'
+    """
+    runs: list[list[int]] = []
+    for index in indices:
+        if runs and index == runs[-1][-1] + 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    ends = [[run[0]] if len(run) == 1 else [run[0], run[-1]] for run in runs]
+    return ", ".join(" to ".join(str(index if names is None else names[index]) for index in end) for end in ends)
+
+
+def baseline_line(name: str, values: Mapping[str, float]) -> str:
+    """Format the values of a baseline; return an empty string without values.
+
+    >>> baseline_line("always predicting 'ok'", {"accuracy": 0.99})
+    "Baseline: always predicting 'ok': accuracy 0.990"
+    """
+    return f"Baseline: {name}: {', '.join(f'{key} {value:.3f}' for key, value in values.items())}" if values else ""

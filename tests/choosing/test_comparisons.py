@@ -1,0 +1,428 @@
+"""Comparisons of models against simulation, Dirichlet distributions and exact cases."""
+
+import itertools
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from cases import shown_in_notebook
+from distributions import A, B, apart, betas, distance, labels, score, seeded
+from scipy import stats
+
+import imbtorch
+from imbtorch import balanced_accuracy
+from imbtorch.intervals import draws as drawing
+from imbtorch.statistics import Comparison, Interval, compare, paired_compare
+
+# --- comparisons ----------------------------------------------------------------------------------------------------
+
+
+def test_compare_against_simulation():
+    found = compare(balanced_accuracy, torch.tensor(A), torch.tensor(B), draws=100_000, generator=seeded())
+    rng = np.random.default_rng(0)
+    simulated = sum(
+        sign * law.rvs(200_000, random_state=rng) / 2
+        for sign, matrix in ((1, A), (-1, B))
+        for law in betas(matrix, 0.5)
+    )
+    assert float(found.difference.estimate) == pytest.approx((0.9 + 0.9 - 0.95 - 0.6) / 2)
+    expected = np.quantile(simulated, [0.025, 0.975])
+    assert [float(found.difference.low), float(found.difference.high)] == pytest.approx(expected.tolist(), abs=0.004)
+    assert float(found.probability) == pytest.approx((simulated > 0).mean(), abs=0.004)
+    assert float(found.probability) > 0.9
+
+
+def test_compare_with_itself_and_the_other_way_round():
+    a, b = torch.tensor(A), torch.tensor(B)
+    assert float(compare(balanced_accuracy, a, a, generator=seeded()).probability) == pytest.approx(0.5, abs=0.025)
+    there, back = (compare(balanced_accuracy, *pair, generator=seeded()) for pair in ((a, b), (b, a)))
+    assert float(there.probability + back.probability) == pytest.approx(1, abs=0.02)
+    assert float(there.difference.low) == pytest.approx(-float(back.difference.high), abs=0.015)
+
+
+def test_direction_is_mirrored():
+    a, b = torch.tensor(A), torch.tensor(B)
+    up = compare(balanced_accuracy, a, b, generator=seeded())
+    down = compare(balanced_accuracy, a, b, higher_is_better=False, generator=seeded())
+    assert float(up.probability + down.probability) == pytest.approx(1)
+    assert torch.equal(up.difference.draws, down.difference.draws)
+    target = torch.tensor([0] * 40 + [1] * 20)
+    preds_a, preds_b = target.clone(), target.clone()
+    preds_a[55:], preds_b[:5] = 0, 1
+    pair = [
+        paired_compare(balanced_accuracy, preds_a, preds_b, target, 2, higher_is_better=way, generator=seeded())
+        for way in (True, False)
+    ]
+    assert float(pair[0].probability + pair[1].probability) == pytest.approx(1)
+
+
+def test_the_direction_of_a_measure_of_the_package_is_known():
+    good, bad = torch.tensor([[95, 5], [5, 95]]), torch.tensor([[70, 30], [30, 70]])
+    assert compare(imbtorch.confusion_entropy, good, bad, generator=seeded()).probability > 0.99  # lower is better
+    target = torch.tensor([0, 1] * 50)
+    worse = torch.where(torch.arange(100) < 40, 1 - target, target)
+    assert paired_compare(imbtorch.confusion_entropy, target, worse, target, 2, generator=seeded()).probability > 0.99
+    with pytest.raises(ValueError, match="measure dominance has no direction"):
+        compare(imbtorch.dominance, good, bad)
+
+
+def test_equal_predictions_are_no_proof_of_equal_models():
+    target = torch.tensor([0] * 12 + [1] * 4)
+    same = target.clone()
+    same[::5] = 1
+    found = paired_compare(balanced_accuracy, same, same, target, 2, draws=20_000, generator=seeded())
+    assert float(found.probability) == pytest.approx(0.5, abs=0.02)
+    assert float(found.difference.estimate) == 0
+    assert -0.25 < float(found.difference.low) < -0.005
+    assert 0.005 < float(found.difference.high) < 0.25
+
+
+def test_ties_count_one_half():
+    a = torch.tensor([[[3, 1], [1, 3]]])
+    found = compare(lambda c: (c > -1).double().sum((-1, -2)), a, a, draws=50)
+    assert float(found.probability) == 0.5
+
+
+def test_compare_is_batched():
+    found = compare(balanced_accuracy, torch.tensor([A, B]), torch.tensor([B, A]), draws=4000, generator=seeded())
+    assert found.probability.shape == found.difference.low.shape == (2,)
+    assert float(found.probability.sum()) == pytest.approx(1, abs=0.04)
+
+
+def test_compare_of_several_matrices_and_of_each_class():
+    a, b = torch.tensor([A, B]), torch.tensor([B, A])
+    found = compare(lambda c: score(c).mean(-1), a, b, draws=4000, generator=seeded(), event_dims=3)
+    assert found.probability.shape == ()
+    assert float(found.probability) == pytest.approx(0.5, abs=0.04)
+    each = compare(lambda c: imbtorch.recall(c, "none"), a, b, draws=50)
+    assert each.probability.shape == each.difference.low.shape == (2, 2)
+
+
+def outcomes_of_pairs(a, b, target, kind):
+    """How often both models, either, or none are right on the samples of a class."""
+    right_a, right_b = (a == target)[target == kind], (b == target)[target == kind]
+    pairs = itertools.product((True, False), repeat=2)
+    return np.array([((right_a == x) & (right_b == y)).sum() for x, y in pairs])
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_paired_compare_against_dirichlet_distributions_of_outcomes(size):
+    a, b, target = labels(size)
+    found = paired_compare(
+        balanced_accuracy,
+        *(torch.from_numpy(each) for each in (a, b, target)),
+        size,
+        draws=40_000,
+        generator=seeded(),
+    )
+    rng = np.random.default_rng(1)
+    simulated, estimate, variances, totals = 0.0, 0.0, [], []
+    for kind in range(size):
+        times = outcomes_of_pairs(a, b, target, kind)
+        share = rng.dirichlet(times + np.array([0.25, 0.5, 0.5, 0.25]), 40_000)
+        of_class = (share[:, 1] - share[:, 2]) / size
+        simulated = simulated + of_class
+        variances.append(of_class.var())
+        totals.append(times.sum())
+        estimate += (times[1] - times[2]) / times.sum() / size
+    assert float(found.difference.estimate) == pytest.approx(estimate)
+    assert apart(found.difference.draws, simulated) < 2
+    ends = np.quantile(simulated, [0.025, 0.975])
+    weights = np.array(variances) / np.sum(variances)
+    about = estimate + np.sqrt(1 + np.sum(2.5 * weights / totals)) * (ends - simulated.mean())
+    expected = [min(ends[0], about[0]), max(ends[1], about[1])]
+    assert [float(found.difference.low), float(found.difference.high)] == pytest.approx(
+        expected, abs=0.1 * simulated.std()
+    )
+    assert float(found.probability) == pytest.approx((simulated > 0).mean(), abs=0.015)
+
+
+def test_paired_draws_have_the_cells_and_totals_that_the_outcomes_say():
+    a, b, target = labels(3)
+    seen = []
+
+    def measure(c):
+        seen.append(c)
+        return balanced_accuracy(c)
+
+    inputs = [torch.from_numpy(each) for each in (a, b, target)]
+    paired_compare(measure, *inputs, 3, draws=20_000, generator=seeded(), totals="fixed")
+    totals = torch.bincount(inputs[2], minlength=3).double()
+    for each, preds in zip(seen[-2:], (a, b), strict=True):
+        torch.testing.assert_close(each.sum(-1), totals.expand(len(each), 3))
+        counted = imbtorch.confusion_matrix(torch.from_numpy(preds), inputs[2], "multiclass", num_classes=3)
+        hits = counted.diagonal()  # three quarters of a sample of prior on the right cell, as many on the wrong ones
+        for index in range(3):
+            law = stats.beta(float(hits[index]) + 0.75, float(totals[index] - hits[index]) + 0.75)
+            assert distance(each[:, index, index] / totals[index], law.cdf) < 2
+    seen.clear()
+    paired_compare(measure, *inputs, 3, draws=20_000, generator=seeded())
+    drawn = seen[-1].sum(-1)
+    torch.testing.assert_close(seen[-2].sum(-1), drawn)  # both models saw the same samples
+    assert distance(drawn[:, 2] / 90, stats.beta(float(totals[2]) + 0.5, float(90 - totals[2]) + 1.0).cdf) < 2
+
+
+def test_paired_compare_says_what_to_make_of_arrays():
+    labels = torch.tensor([0, 1])
+    with pytest.raises(TypeError, match=r"preds_b must be a torch.Tensor, got ndarray; use torch.as_tensor\(preds_b\)"):
+        paired_compare(balanced_accuracy, labels, labels.numpy(), labels, 2)
+
+
+def test_paired_compare_takes_bools_and_says_what_to_make_of_scores():
+    classes, target = torch.tensor([0, 1, 1, 0]), torch.tensor([0, 1, 0, 0])
+    expected = paired_compare(balanced_accuracy, classes, target, target, 2, generator=seeded()).difference
+    found = paired_compare(balanced_accuracy, classes.bool(), target, target.bool(), 2, generator=seeded()).difference
+    assert torch.equal(found.draws, expected.draws)
+    scores = torch.tensor([0.2, 0.7, 0.9, 0.1])
+    remedy = r"must hold class indices, got torch.float32; pass classes: scores.argmax\(-1\), or \(scores > 0.5\)"
+    with pytest.raises(TypeError, match=f"preds_a {remedy}"):
+        paired_compare(balanced_accuracy, torch.stack((1 - scores, scores), -1), classes, target, 2)
+    with pytest.raises(TypeError, match=f"preds_b {remedy}"):
+        paired_compare(balanced_accuracy, classes, scores, target, 2)
+    with pytest.raises(TypeError, match=r"target must hold class indices, got torch.float32; use target.long\(\)"):
+        paired_compare(balanced_accuracy, classes, classes, target.float(), 2)
+
+
+def test_the_difference_is_that_of_a_minus_b():
+    target = torch.tensor([0, 1] * 20)
+    found = paired_compare(balanced_accuracy, preds_a=target, preds_b=1 - target, target=target, num_classes=2)
+    assert float(found.difference.estimate) == 1
+    assert float(found.probability) > 0.9
+
+
+def test_paired_compare_of_one_class():
+    target = torch.zeros(6, dtype=torch.long)
+    found = paired_compare(imbtorch.accuracy, target, target, target, 1, draws=20)
+    assert float(found.difference.low) == float(found.difference.high) == 0
+    assert float(found.probability) == 0.5
+
+
+def test_pairs_are_narrower_than_independent_test_sets_where_errors_coincide():
+    a, b, target = (torch.from_numpy(each) for each in labels())
+    paired = paired_compare(balanced_accuracy, a, b, target, 3, generator=seeded()).difference
+    counts = [imbtorch.confusion_matrix(each, target, "multiclass", num_classes=3) for each in (a, b)]
+    apart_ = compare(balanced_accuracy, *counts, generator=seeded()).difference
+    torch.testing.assert_close(paired.estimate, apart_.estimate)
+    assert float(paired.high - paired.low) < 0.7 * float(apart_.high - apart_.low)
+
+
+def test_comparisons_reproduce_and_chunk(monkeypatch):
+    a, b, target = (torch.from_numpy(each) for each in labels())
+
+    def once():
+        return paired_compare(balanced_accuracy, a, b, target, 3, draws=400, generator=seeded())
+
+    first = once()
+    assert torch.equal(first.difference.draws, once().difference.draws)
+    monkeypatch.setattr(drawing, "CELLS_AT_ONCE", 50)
+    assert once().difference.draws.shape == (400,)
+    assert apart(once().difference.draws, first.difference.draws) < 2
+
+
+# --- clusters -------------------------------------------------------------------------------------------------------
+
+
+def test_clusters_of_single_or_equal_samples_are_worth_their_number():
+    """Three copies of each sample, with the same id, tell what one tells."""
+    inputs = [torch.from_numpy(each) for each in labels()]
+    compared = partial(paired_compare, balanced_accuracy, num_classes=3, draws=300, totals="fixed")
+    plain = compared(*inputs, generator=seeded())
+    ids = torch.randperm(len(inputs[0]), generator=seeded())
+    alone = compared(*inputs, generator=seeded(), cluster=ids)
+    copied = [each.repeat_interleave(3) for each in inputs]
+    copies = compared(*copied, generator=seeded(), cluster=ids.repeat_interleave(3))
+    positions = compared(*(each.view(-1, 3) for each in copied), generator=seeded(), cluster=ids.to(torch.int16))
+    for found in (alone, copies, positions):
+        for end in ("estimate", "low", "high"):
+            assert getattr(found.difference, end) == pytest.approx(getattr(plain.difference, end).item())
+        assert found.probability == plain.probability
+        assert found.difference.method == f"paired posterior of {len(ids)} clusters"
+    naive = compared(*copied, generator=seeded()).difference
+    assert naive.high - naive.low < 0.7 * (plain.difference.high - plain.difference.low)
+
+
+def test_class_totals_vary_as_those_of_clusters():
+    """Accuracies of models that predict one class each differ by the class shares, here of clusters of one class."""
+    ids = torch.arange(30).repeat_interleave(10)
+    target = (ids % 3 == 0).long()
+    compared = partial(paired_compare, imbtorch.accuracy, 0 * target, 0 * target + 1, target, 2, draws=4000)
+    apart_ = (compared(cluster=each, generator=seeded()).difference for each in (ids, torch.arange(300)))
+    found, plain = (each.draws.std().item() for each in apart_)
+    share = stats.beta(20, 10)  # of a third of 30 clusters with exponential weights
+    assert found == pytest.approx(2 * share.std(), rel=0.1)
+    assert plain < 0.5 * found
+
+
+@pytest.mark.parametrize("shared", [0.0, 1.0])
+def test_intervals_of_clusters_cover_the_difference(shared):
+    """15 clusters of 20 equal samples; models err on clusters of their own, or partly on the same ones."""
+    generator, covered = seeded(2), {"samples": 0, "clusters": 0}
+    for _ in range(60):
+        ids = torch.arange(15).repeat_interleave(20)
+        target = (torch.arange(300) % 3 == 0).long()
+        hard, own = torch.rand(2, 15, generator=generator), torch.rand(2, 2, 15, generator=generator)
+        wrong_a, wrong_b = own[0] < 0.3, torch.where(torch.tensor(shared > 0), hard, own[1]) < 0.2
+        if shared:
+            wrong_a = wrong_b | (own[0] < 0.125)  # .3 = .2 + .8 * .125
+        a, b = (torch.where(wrong[target, ids], 1 - target, target) for wrong in (wrong_a, wrong_b))
+        for kind, options in (("samples", {}), ("clusters", {"cluster": ids})):
+            found = paired_compare(balanced_accuracy, a, b, target, 2, draws=300, generator=generator, **options)
+            covered[kind] += found.difference.low.item() <= -0.1 <= found.difference.high.item()
+    assert covered["samples"] < 35
+    assert covered["clusters"] >= 53
+
+
+def test_equal_predictions_of_few_clusters_prove_little():
+    target = torch.arange(300) % 2
+    compared = partial(paired_compare, balanced_accuracy, target, target, target, 2, draws=500)
+    found, plain = (compared(cluster=each, generator=seeded()) for each in (torch.arange(300) // 30, torch.arange(300)))
+    for each in (found, plain):
+        assert each.difference.estimate == 0
+        assert each.probability == pytest.approx(0.5, abs=0.08)
+    width, narrow = ((each.difference.high - each.difference.low).item() for each in (found, plain))
+    assert width > 5 * narrow > 0
+
+
+def test_positions_without_clusters_are_told():
+    target = torch.arange(60).view(10, 6) % 2
+    with pytest.warns(UserWarning, match=r"several positions.*pass cluster=torch.arange\(len\(target\)\)") as told:
+        paired_compare(balanced_accuracy, target, 1 - target, target, 2, draws=20)
+    assert told[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("ids", "error", "text"),
+    [
+        (torch.tensor([0, 1]), ValueError, r"cluster must hold one value per sample: shape \[3\]"),
+        (torch.tensor([4, 4, 4]), ValueError, "cluster must name at least 2 clusters, got 1"),
+        (["a", "b", "c"], TypeError, r"cluster must be a tensor of integers.*cluster_ids\(names\)"),
+    ],
+)
+def test_ids_that_do_not_fit(ids, error, text):
+    with pytest.raises(error, match=text):
+        paired_compare(balanced_accuracy, LABELS, LABELS, LABELS, 2, cluster=ids)
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------
+
+COUNTS = torch.tensor(A)
+LABELS = torch.tensor([0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "match"),
+    [
+        ("preds_a", torch.tensor([0, 1]), r"preds_a must hold a class index for each target, \[3\], got \[2\]"),
+        ("preds_b", torch.tensor([0, 1, 2]), r"preds_b holds classes outside 0\.\.1"),
+        ("target", torch.tensor([0, -1, 1]), r"target holds classes outside 0\.\.1"),
+    ],
+)
+def test_paired_compare_refuses(name, wrong, match):
+    arguments = {"preds_a": LABELS, "preds_b": LABELS, "target": LABELS, "num_classes": 2} | {name: wrong}
+    with pytest.raises(ValueError, match=match):
+        paired_compare(balanced_accuracy, **arguments)
+
+
+def test_paired_compare_takes_integers_of_every_dtype():
+    other = torch.tensor([0, 1, 0])
+    expected = paired_compare(balanced_accuracy, LABELS, other, LABELS, 2, draws=100, generator=seeded())
+    for dtype in (torch.uint16, torch.uint32, torch.uint64):
+        labels, others = LABELS.to(dtype), other.to(dtype)
+        found = paired_compare(balanced_accuracy, labels, others, labels, 2, draws=100, generator=seeded())
+        assert found.probability == expected.probability
+        assert found.difference.estimate == expected.difference.estimate == 0.25
+    with pytest.raises(TypeError, match="num_classes must be an int, got '2'"):
+        paired_compare(balanced_accuracy, LABELS, LABELS, LABELS, "2")
+
+
+def test_counts_of_different_shapes_are_not_compared():
+    for other in (torch.eye(3), torch.ones(4, 2, 2)):
+        with pytest.raises(ValueError, match=r"matrices of the same shape, got \[\d, \d\] and"):
+            compare(imbtorch.accuracy, COUNTS[:2, :2], other)
+
+
+def test_comparisons_check_level_and_samples():
+    with pytest.raises(ValueError, match="level"):
+        compare(score, COUNTS, COUNTS, level=95)
+    with pytest.raises(ValueError, match="level"):
+        paired_compare(score, LABELS, LABELS, LABELS, 2, level=95)
+    with pytest.raises(ValueError, match="draws must be at least 2"):
+        paired_compare(score, LABELS, LABELS, LABELS, 2, draws=1)
+
+
+def test_a_notebook_shows_a_comparison_value_by_value():
+    nan = torch.tensor([0.1, torch.nan])
+    found = Comparison(Interval(nan, nan - 0.25, nan + 0.25, 0.9, "a < b & c"), torch.tensor([0.75, torch.nan]))
+    rows, notes = shown_in_notebook(found)
+    assert rows == [
+        ["a - b", "probability that a is better"],
+        ["0.100 [-0.150, 0.350] (90% a < b & c)", "0.750"],
+        ["nan [nan, nan] (90% a < b & c)", "nan"],
+    ]
+    assert notes == []
+
+
+# --- nearly equal predictions -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [(580, 20), (480, 90, 30), (200, 120, 80, 60, 45, 35, 25, 15, 10, 10)])
+def test_a_prior_of_differing_predictions_calls_equal_ones_equal(sizes):
+    size = len(sizes)
+    target = torch.arange(size).repeat_interleave(torch.tensor(sizes))
+    old = torch.where(torch.arange(600) % 7 == 0, (target + 1) % size, target)
+    for measure in ("balanced_accuracy", "iam", "f1", "mcc"):
+        equal = paired_compare(measure, old, old, target, size, draws=100, prior="differing")
+        ends = (equal.difference.estimate, equal.difference.low, equal.difference.high, equal.probability)
+        assert ends == (0, 0, 0, 0.5)
+    new = old.clone()
+    new[1] = size - 1  # one sample of the largest class, right before
+    for prior, decided in (("differing", True), ("half", False)):
+        generator = torch.Generator().manual_seed(0)
+        found = paired_compare(
+            "balanced_accuracy", new, old, target, size, level=0.9, generator=generator, prior=prior
+        ).difference
+        assert (found.low >= -0.01) == decided
+        assert float(found.estimate) == pytest.approx(-1 / sizes[0] / size)
+        assert found.low < found.estimate < found.high
+
+
+def test_where_one_prediction_in_twenty_differs_the_priors_are_the_same():
+    target = torch.arange(200) // 100
+    old = torch.where(torch.arange(200) % 10 == 0, 1 - target, target)
+    new = torch.where(torch.arange(200) % 20 == 7, 1 - old, old)
+    texts = {
+        str(paired_compare("iam", new, old, target, 2, generator=torch.Generator().manual_seed(0), prior=prior))
+        for prior in ("half", "differing")
+    }
+    assert len(texts) == 1
+
+
+def test_a_loss_of_the_margin_is_rarely_called_none():
+    """A nominal 5% of sets; 20 rare samples, models that differ everywhere; a bootstrap says so of half the sets."""
+    rng = np.random.default_rng(0)
+    torch.manual_seed(0)
+    target, false = np.arange(600) // 580, 0
+    for _ in range(100):
+        drawn, old = rng.random(600), np.where(rng.random(600) < 0.9, target, 1 - target)
+        old, new = np.where(drawn < 0.02, target, old), np.where(drawn < 0.02, 1 - target, old)  # .02 lost,
+        old, new = (
+            np.where((drawn >= 0.02) & (drawn < 0.03), each, preds)
+            for each, preds in ((1 - target, old), (target, new))
+        )  # .01 won
+        found = paired_compare(
+            "balanced_accuracy",
+            *map(torch.from_numpy, (new, old, target)),
+            2,
+            level=0.9,
+            draws=200,
+            prior="differing",
+        )
+        false += bool(found.difference.low >= -0.01)
+    assert false <= 10
+
+
+def test_an_unknown_prior_is_an_error():
+    target = torch.tensor([0, 1])
+    with pytest.raises(ValueError, match="prior must be"):
+        paired_compare("iam", target, target, target, 2, prior="none")

@@ -1,0 +1,395 @@
+"""The command line: what it reads and prints, its exit codes, and that no error looks like a verdict."""
+
+import csv
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sklearn.metrics
+
+import imbtorch
+from imbtorch.predictions import command_line
+
+NAMES = np.array(["emu, rare", "house cat", "wild dog"])  # sorted; one class is never predicted
+RNG = np.random.default_rng(0)
+TARGET = np.arange(600) % 20
+TARGET = np.where(TARGET < 1, 0, np.where(TARGET < 4, 2, 1))  # 30, 480 and 90
+SCORES = RNG.dirichlet([1, 1, 1], 600) + np.array([0, 0.4, 0.2]) + 0.8 * np.eye(3)[TARGET] * (TARGET > 0)[:, None]
+SCORES /= SCORES.sum(1, keepdims=True)
+PREDS = np.where(SCORES[:, 1] >= SCORES[:, 2], 1, 2)
+RIGHT = np.flatnonzero((TARGET == 1) & (PREDS == 1))  # of the most common class
+
+
+def write(path, preds=PREDS, target=TARGET, names=NAMES, order=None, **more):
+    """Write predictions as a CSV file and return its path."""
+    columns = {"image": [f"image {row}" for row in range(len(target))], "label": names[target], "pred": names[preds]}
+    columns |= more
+    order = range(len(target)) if order is None else order
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows([column[row] for column in columns.values()] for row in order)
+    return str(path)
+
+
+@pytest.fixture
+def old(tmp_path):
+    scores = {f"p_{name}": SCORES[:, place] for place, name in enumerate(NAMES)}
+    return write(tmp_path / "old.csv", patient=[row // 3 for row in range(600)], score=SCORES[:, 1], **scores)
+
+
+def compare(old, new, *more, measure="balanced_accuracy", margin=".01"):
+    command = ["compare", old, new, "--target", "label", "--preds", "pred", "--measure", measure, "--margin", margin]
+    return command_line.main([*command, *more])
+
+
+# --- report -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_report_prints_table_and_signature_and_writes_the_result(old, tmp_path, capsys):
+    path = tmp_path / "out.json"
+    assert command_line.main(["report", old, "--target", "label", "--preds", "pred", "--json", str(path)]) == 0
+    result = imbtorch.report(preds=NAMES[PREDS], target=NAMES[TARGET])
+    assert capsys.readouterr().out == f"{result.table()}\n\n{result.signature}\n"
+    opened = imbtorch.open_result(path)
+    assert opened.counts.tolist() == sklearn.metrics.confusion_matrix(TARGET, PREDS, labels=[0, 1, 2]).tolist()
+    assert opened["recall/emu, rare"] == 0
+
+
+def test_scores_are_found_by_a_star_and_give_a_rule(old, capsys):
+    command = ["report", old, "--target", "label", "--scores", "p_*", "--cluster", "patient", "--intervals"]
+    assert command_line.main([*command, "--rule", "balanced_accuracy", "--prior", "30,480,90", "--markdown"]) == 0
+    shown = capsys.readouterr().out
+    auc = sklearn.metrics.roc_auc_score(TARGET == 2, SCORES[:, 2])
+    row = next(line for line in shown.splitlines() if line.startswith("| wild dog"))
+    assert float(row.split(" | ")[5]) == pytest.approx(auc, abs=0.002)
+    assert "| rule | tau | plain | chosen | gain |\n|---|--:|--:|--:|--:|\n| balanced_accuracy |" in shown
+    assert shown.splitlines()[-1].startswith("`imbtorch ")
+
+
+@pytest.mark.parametrize("names", [["0", "1"], ["False", "True"], ["false", "true"], ["ok", "a fraud"]])
+def test_classes_are_read_as_their_types(names, tmp_path, capsys):
+    path = write(tmp_path / "two.csv", PREDS // 2, TARGET // 2, np.array(names), score=SCORES[:, 2])
+    positive = ["--positive", "a fraud"] if "ok" in names else []
+    for column in (["--preds", "pred"], ["--scores", "score"]):
+        command = ["report", path, "--target", "label", *column, *positive, "--measures", "recall,f1"]
+        assert command_line.main([*command, "--json", str(tmp_path / "two.json")]) == 0
+        result = imbtorch.open_result(tmp_path / "two.json")
+        preds = PREDS // 2 if column[0] == "--preds" else SCORES[:, 2] > 0.5
+        assert result["f1"].item() == pytest.approx(sklearn.metrics.f1_score(TARGET // 2, preds), abs=1e-6)
+        assert "binary, 2 classes" in capsys.readouterr().out
+
+
+def test_ten_integer_classes_are_in_the_order_of_numbers(tmp_path, capsys):
+    rows = np.arange(220) % 11
+    path = write(tmp_path / "eleven.csv", rows, rows, np.arange(11).astype(str))
+    assert command_line.main(["report", path, "--target", "label", "--preds", "pred"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:12]]
+    assert names == [str(each) for each in range(11)]
+
+
+def test_labels_are_columns_of_the_same_name(tmp_path, capsys):
+    labels = {f"y_{name}": (place == TARGET).astype(int) for place, name in enumerate(NAMES)}
+    scores = {f"p_{name}": SCORES[:, place] for place, name in enumerate(NAMES)}
+    path = write(tmp_path / "labels.csv", **labels, **scores)
+    command = ["report", path, "--target", "y_*", "--scores", "p_*", "--measures", "f1"]
+    assert command_line.main([*command, "--json", str(tmp_path / "labels.json")]) == 0
+    expected = sklearn.metrics.f1_score(np.eye(3)[TARGET], SCORES > 0.5, average="macro")
+    assert imbtorch.open_result(tmp_path / "labels.json")["f1"].item() == pytest.approx(expected, abs=1e-6)
+    assert "multilabel, 3 labels" in capsys.readouterr().out
+
+
+def test_parquet_files_are_read_where_pandas_reads_them(tmp_path, capsys, monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"label": NAMES[TARGET], "pred": NAMES[PREDS]})
+    monkeypatch.setattr(pandas, "read_parquet", {"some.parquet": frame}.__getitem__)
+    command = ["report", "some.parquet", "--target", "label", "--preds", "pred"]
+    assert command_line.main(command) == 0
+    assert imbtorch.report(preds=NAMES[PREDS], target=NAMES[TARGET]).signature in capsys.readouterr().out
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert command_line.main(command) == 2
+    assert "pip install pandas" in capsys.readouterr().err
+
+
+# --- compare ----------------------------------------------------------------------------------------------------------
+
+
+def worse(rows, to=2):
+    preds = PREDS.copy()
+    preds[rows] = to
+    return preds
+
+
+@pytest.mark.parametrize(
+    ("preds", "margin", "code", "text"),
+    [
+        (PREDS, ".01", 0, "not worse by more than 0.01"),
+        (PREDS, "0", 0, "not worse by more than 0"),
+        (worse(RIGHT[:1]), ".01", 0, "not worse"),
+        (worse(RIGHT[:200]), ".01", 1, "is worse by more than 0.01"),
+        (worse(RIGHT[:15]), ".01", 3, "Undecided"),
+        (np.where(TARGET == 0, 0, PREDS), ".01", 0, "not worse"),
+    ],
+)
+def test_the_exit_code_is_the_verdict(preds, margin, code, text, old, tmp_path, capsys):
+    new = write(tmp_path / "new.csv", preds)
+    assert compare(old, new, margin=margin) == code
+    shown = capsys.readouterr().out
+    assert text in shown
+    before, after = (sklearn.metrics.balanced_accuracy_score(TARGET, each) for each in (PREDS, preds))
+    assert f"new - old: {after - before:+.3f} [" in shown
+    assert compare(old, new, "--undecided", "pass", margin=margin) == (0 if code == 3 else code)
+
+
+def test_lower_values_of_a_loss_are_better(old, tmp_path, capsys):
+    new = write(tmp_path / "new.csv", worse(RIGHT[:200]))
+    assert compare(old, new, measure="confusion_entropy") == 1
+    assert compare(new, old, measure="confusion_entropy") == 0
+    assert "new - old: -" in capsys.readouterr().out.splitlines()[-5]
+
+
+def test_rows_are_paired_by_id_or_in_equal_order(old, tmp_path, capsys):
+    order = np.random.default_rng(1).permutation(600)
+    new = write(tmp_path / "new.csv", order=order)
+    assert compare(old, new) == 2
+    assert "the targets of the files differ in row" in capsys.readouterr().err
+    assert compare(old, new, "--id", "image") == 0
+    assert "600 equal predictions" in capsys.readouterr().out
+    write(tmp_path / "new.csv", order=order[1:])
+    assert compare(old, new, "--id", "image") == 2
+    write(tmp_path / "new.csv", order=[*order[1:], order[5]])
+    assert compare(old, new, "--id", "image") == 2
+    assert "has several rows with image" in capsys.readouterr().err
+
+
+def test_two_classes_without_a_positive_one_are_averaged(tmp_path, capsys):
+    names = np.array(["ok", "a fraud"])
+    old = write(tmp_path / "old.csv", PREDS // 2, TARGET // 2, names)
+    new = write(tmp_path / "new.csv", TARGET // 2, TARGET // 2, names)
+    for positive, average in (([], {"average": "macro"}), (["--positive", "a fraud"], {})):
+        assert compare(old, new, *positive, measure="f1") == 0
+        gain = 1 - sklearn.metrics.f1_score(TARGET // 2, PREDS // 2, **average)
+        assert f"{gain:+.3f} [" in capsys.readouterr().out
+
+
+def test_results_without_rows_are_compared_as_independent_samples(old, tmp_path, capsys):
+    files = [str(tmp_path / f"{name}.json") for name in ("old", "new")]
+    new = write(tmp_path / "new.csv", worse(RIGHT[:300]))
+    for source, path in zip((old, new), files, strict=True):
+        assert command_line.main(["report", source, "--target", "label", "--preds", "pred", "--json", path]) == 0
+    capsys.readouterr()
+    command = ["compare", *files, "--measure", "balanced_accuracy", "--margin", ".01"]
+    assert command_line.main(command) == 1
+    assert "compared as independent samples, because the files hold counts and no rows" in capsys.readouterr().out
+    assert command_line.main([*command[:2], files[0], *command[3:]]) == 3  # the same counts, perhaps of other samples
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        (["report", "{old}", "--target", "lable", "--preds", "pred"], "no column 'lable'; did you mean 'label'"),
+        (["report", "missing.csv", "--target", "label", "--preds", "pred"], "missing.csv"),
+        (["report", "{old}", "--target", "label", "--scores", "q_*"], "no column like 'q_*'"),
+        (["report", "{old}", "--target", "label", "--scores", "pred"], "column 'pred' holds 'house cat' in row 0"),
+        (["report", "{old}", "--target", "label", "--scores", "score"], "positive="),
+        (["report", "{old}", "--target", "label", "--preds", "pred", "--measures", "f3"], "f3"),
+        (["report", "{old}", "--target", "label"], "--preds --scores"),
+        (["compare", "{old}", "{old}", "--measure", "f1", "--margin", ".01"], "--target and --preds"),
+        (
+            [
+                "compare",
+                "{old}",
+                "{old}",
+                "--measure",
+                "dominance",
+                "--margin",
+                ".01",
+                "--target",
+                "label",
+                "--preds",
+                "pred",
+            ],
+            "has no direction",
+        ),
+        (["compare", "{old}", "{old}", "--measure", "f1", "--margin", "-1"], "--margin must be"),
+        (["report", "{old}", "--target", "label", "--scores", "p_*", "--prior", "a,b"], "such as 900,90,10, got 'a,b'"),
+        (["nothing"], "invalid choice"),
+        ([], "required"),
+    ],
+)
+def test_bad_input_exits_with_2_and_a_remedy(command, text, old, capsys):
+    assert command_line.main([each.format(old=old) for each in command]) == 2
+    shown = capsys.readouterr()
+    assert text in shown.err
+    assert "Traceback" not in shown.err
+    assert not shown.out
+
+
+@pytest.mark.parametrize(("measure", "margin"), [("accuracy", "1"), ("balanced_accuracy", ".5"), ("mcc", "1")])
+def test_a_margin_in_percent_is_an_error(measure, margin, old, capsys):
+    """It would pass any model."""
+    assert compare(old, old, measure=measure, margin=margin) == command_line.ERROR
+    assert f"--margin must be a difference of {measure} such as .01" in capsys.readouterr().err
+    assert compare(old, old, measure=measure, margin=".4") == command_line.NOT_WORSE
+
+
+def test_slips_of_a_command_are_read_or_told(old, tmp_path, capsys):
+    assert command_line.main(["report", old, "--target", "label", "--preds", "pred", "--measures", "iam, mcc"]) == 0
+    assert "mcc" in capsys.readouterr().out
+    file = tmp_path / "semicolons.csv"
+    file.write_text("label;pred\ncat;dog\n", encoding="utf-8")
+    assert command_line.main(["report", str(file), "--target", "label", "--preds", "pred"]) == command_line.ERROR
+    assert "columns are label;pred; separate them by commas" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        *[(each, "Traceback") for each in (RuntimeError, MemoryError, AssertionError, SystemExit)],
+        (KeyboardInterrupt, "imbtorch compare: interrupted"),
+    ],
+)
+def test_no_unexpected_error_looks_worse(error, text, old, capsys, monkeypatch):
+    def fail(*_, **__):
+        raise error(1)
+
+    monkeypatch.setattr(command_line, "paired_compare", fail)
+    assert compare(old, old) == 2
+    assert text in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        ("", "must have a head and at least one row"),
+        ("label,pred\n", "must have a head and at least one row"),
+        ("label,pred,label\na,a,a\n", "several columns 'label'"),
+        ("label,pred\na,b\na\n", "1 cells in row 1, but 2 columns"),
+        ("label,pred\na,b\nb,\n", "preds has no value in row 1"),
+        ("label,pred\na,b\nb,b\nb,c\n", "preds holds 'c' in row 2"),
+        ('label,pred,note\na,b,1\nb,b,"5 inch\nb,a,3\n', "no CSV file, line 4: unexpected end of data"),
+        ('label,pred,note\na,b,1\nb,b,"5 inch\nb,a,"3\n', "no CSV file, line 4: "),
+    ],
+)
+def test_a_broken_file_is_named_with_its_row(lines, text, tmp_path, capsys):
+    path = tmp_path / "broken.csv"
+    path.write_text(lines)
+    assert command_line.main(["report", str(path), "--target", "label", "--preds", "pred"]) == 2
+    assert text in capsys.readouterr().err
+
+
+def test_long_cells_are_read_and_other_encodings_are_told(tmp_path, capsys):
+    path = tmp_path / "file.csv"
+    command = ["report", str(path), "--target", "label", "--preds", "pred"]
+    path.write_text(f"label,pred,text\na,a,{'x' * 200_000}\nb,b,y\n", encoding="utf-8")
+    assert command_line.main(command) == 0
+    path.write_text("label,pred\ncafé,café\nb,b\n", encoding="latin-1")
+    assert command_line.main(command) == command_line.ERROR
+    assert f"{path} is not in UTF-8" in capsys.readouterr().err
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["label", "pred"], ["1" + "0" * 20, "1"], ["1", "1"]])
+    assert command_line.main(command) == command_line.ERROR
+    assert "target holds a number in row 0 that is too large" in capsys.readouterr().err
+
+
+def test_prevalence_is_given_by_name_if_positive_changes_the_order(tmp_path, capsys):
+    """Of 10 frauds 8 are found, of 90 others 9 are false alarms; the precision at 1 in 100 is by hand."""
+    target, preds = ["fraud"] * 10 + ["ok"] * 90, ["fraud"] * 8 + ["ok"] * 2 + ["fraud"] * 9 + ["ok"] * 81
+    path = tmp_path / "file.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["label", "pred"], *zip(target, preds, strict=True)])
+    command = ["report", str(path), "--target", "label", "--preds", "pred", "--positive", "fraud"]
+    assert command_line.main([*command, "--prevalence", "1,99"]) == command_line.ERROR
+    assert "positive puts 'fraud' last, so the order of prevalence is unclear" in capsys.readouterr().err
+    assert command_line.main([*command, "--prevalence", "ok=99, fraud=1", "--json", str(tmp_path / "x.json")]) == 0
+    expected = 0.01 * 0.8 / (0.01 * 0.8 + 0.99 * 0.1)
+    assert imbtorch.open_result(tmp_path / "x.json")["precision"].item() == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [(["--prevalence", "1,1,1"], "values at a prevalence"), (["--cluster", "patient"], "count clusters")],
+)
+def test_results_that_counts_do_not_describe_are_not_compared(more, text, old, tmp_path, capsys):
+    path = str(tmp_path / "x.json")
+    command = ["report", old, "--target", "label", "--preds", "pred", "--json", path]
+    assert command_line.main([*command, *more]) == 0
+    assert compare(path, path) == command_line.ERROR
+    assert text in capsys.readouterr().err
+
+
+def test_columns_of_single_values_take_no_star(old, capsys):
+    assert compare(old, old, "--id", "im*") == command_line.ERROR
+    assert "--id name one column each" in capsys.readouterr().err
+    command = ["report", old, "--target", "label", "--preds", "pred", "--cluster", "pat*"]
+    assert command_line.main(command) == command_line.ERROR
+    assert "--cluster and --weight name one column each" in capsys.readouterr().err
+
+
+def test_warnings_are_lines_of_text(old, capsys):
+    assert (
+        command_line.main(["report", old, "--target", "label", "--preds", "pred", "--class-names", *NAMES, "fox"]) == 0
+    )
+    assert "warning: ImbalanceReport: 1 of 4 classes had no target: fox" in capsys.readouterr().err
+
+
+# --- what the guide shows ---------------------------------------------------------------------------------------------
+
+
+def test_the_commands_of_the_guide_print_what_it_shows(tmp_path, monkeypatch, capsys):
+    guide = (Path(__file__).parents[2] / "examples" / "README.md").read_text(encoding="utf-8")
+    section = guide.partition("\n## After training\n")[2].partition("\n## ")[0]
+    monkeypatch.chdir(tmp_path)
+    program = re.search(r"```python\n(import csv.*?)```", section, re.DOTALL)[1]
+    exec(compile(program, "guide", "exec"), {"__name__": "guide"})
+    capsys.readouterr()
+    commands = re.findall(r"```console\n\$ imbtorch (.*?)\n(.*?)```", section, re.DOTALL)
+    codes = [command_line.main(shlex.split(command)) for command, _ in commands]
+    assert codes == [0, 0, 3]
+    printed = re.sub(r"imbtorch \d+\.\d+\.\d+", "imbtorch", capsys.readouterr().out)
+    for _, shown in commands:
+        assert re.sub(r"imbtorch \d+\.\d+\.\d+", "imbtorch", shown) in printed
+    assert commands[0][1]
+    assert commands[2][1]
+
+
+# --- programs ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_loads_nothing_but_the_base_dependencies(old):
+    program = (
+        "import sys; from imbtorch.__main__ import main; code = main()\n"
+        "print([name for name in ('pandas', 'lightning', 'pytorch_lightning', 'sklearn') if name in sys.modules], code)"
+    )
+    command = [sys.executable, "-c", program, "report", old, "--target", "label", "--preds", "pred"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.splitlines()[-1] == "[] 0"
+    assert "balanced_accuracy" in done.stdout
+
+
+def test_import_imbtorch_loads_no_command_line():
+    program = (
+        "import sys, imbtorch; print('argparse' in sys.modules and 'imbtorch.predictions.command_line' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_the_entry_point_exits_with_2_if_the_package_cannot_be_imported(monkeypatch, capsys):
+    path = Path(imbtorch.__file__).parent / "lightning" / "entry_point.py"
+    spec = importlib.util.spec_from_file_location("entry_point_of_a_test", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(sys, "argv", ["imbtorch", "--version"])
+    assert module.command_line() == 0
+    assert capsys.readouterr().out == f"imbtorch {imbtorch.__version__}\n"
+    monkeypatch.setitem(sys.modules, "imbtorch.predictions.command_line", None)
+    assert module.command_line() == 2

@@ -1,0 +1,176 @@
+"""Tables: text of at most 100 columns, HTML, CSV, dicts and pandas."""
+
+import csv
+import io
+import math
+import pickle
+import sys
+
+import pytest
+import torch
+from cases import shown_in_notebook
+from report_cases import COLUMNS, SHOWN, data, filled, table_peers
+
+from imbtorch import ImbalanceReport
+from imbtorch.tables import Cell, Table, aligned
+
+
+def test_columns_that_do_not_fit_stand_below_next_to_their_names():
+    names = ["a", "b " + 10 * "many words "]
+    rows = [["", *(f"measure {number}" for number in range(12))]]
+    rows += [[name, *(f"{name[0]}{number}.5" for number in range(12))] for name in names]
+    lines = aligned(rows, names_left=True)
+    assert max(map(len, lines)) <= 100
+    for row in rows[1:]:
+        cells = [cell for line in lines if line.startswith(row[0][:10]) for cell in line.split() if cell.endswith(".5")]
+        assert cells == row[1:]
+    assert aligned([row[:2] for row in rows[:2]], names_left=True) == ["   measure 0", "a       a0.5"]
+
+
+@pytest.mark.parametrize("names", [["a", "b", "c"], [f"class with a rather long name {index}" for index in range(3)]])
+def test_tables_of_reports_with_many_columns(names):
+    shown = ["recall", "precision", "specificity", "f1", "fowlkes_mallows", "npv", "cba"]
+    intervals = [f"{measure}/{name}" for measure in shown for name in names]
+    report = ImbalanceReport("multiclass", class_names=names, per_class=shown, intervals=intervals)
+    report.update(torch.arange(60) % 7 % 3, torch.arange(60) % 3)
+    report.compute()
+    text = str(report.table())
+    assert max(map(len, [*text.splitlines(), *repr(report.result()).splitlines()])) <= 100
+    values = report.table().to_dict()["class"]
+    assert all(f"{values[name][measure]:.3f} [" in text for name in names for measure in shown)
+
+
+# --- other forms -----------------------------------------------------------------------------------------------------
+
+
+def test_table_in_pandas():
+    pandas = pytest.importorskip("pandas")
+    names = ["cat", "dog", "owl"]
+    frame = filled("multiclass", class_names=names, per_class=SHOWN).table().to_pandas()
+    wanted = pandas.DataFrame(table_peers(*data("multiclass")), index=names)
+    pandas.testing.assert_frame_equal(frame.loc["class"][COLUMNS], wanted, check_dtype=False, check_names=False)
+    assert frame.loc[("measure", "recall"), "all"] == pytest.approx(wanted["recall"].mean())
+
+
+def test_pandas_is_named_where_it_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)  # import pandas then fails
+    with pytest.raises(ModuleNotFoundError, match=r"to_pandas needs pandas: pip install pandas$"):
+        filled("binary").table().to_pandas()
+
+
+def test_all_numbers_as_csv(tmp_path):
+    report = ImbalanceReport("binary", class_names=["ok", "fraud, card"], measures=["accuracy"], groups=["a", "b"])
+    target, preds = torch.tensor([0, 0, 0, 1, 1, 0]), torch.tensor([0, 0, 1, 1, 0, 0])
+    report.update(preds, target, group=torch.tensor([0, 0, 0, 0, 1, 1]))
+    table, text = report.table(), io.StringIO()
+    table.to_csv(text)
+    table.to_csv(tmp_path / "table.csv")
+    with pytest.raises(TypeError, match=r"to must be a path or an open text file.* got None"):
+        table.to_csv(None)
+    assert (tmp_path / "table.csv").read_bytes().decode() == text.getvalue()
+    rows = list(csv.DictReader(text.getvalue().splitlines()))
+    found = {(row["kind"], row["name"]): row for row in rows}
+    assert [*found] == [
+        ("class", "ok"),
+        ("class", "fraud, card"),
+        ("group", "b"),
+        ("group", "a"),
+        ("measure", "accuracy"),
+    ]
+    wanted = {
+        ("measure", "accuracy", "all"): 4 / 6,
+        ("class", "ok", "support"): 4,
+        ("class", "fraud, card", "recall"): 1 / 2,
+        ("class", "fraud, card", "precision"): 1 / 2,
+        ("group", "a", "support"): 4,
+        ("group", "a", "accuracy"): 3 / 4,
+        ("group", "b", "accuracy"): 1 / 2,
+    }
+    values = {(kind, name, column): float(found[kind, name][column]) for kind, name, column in wanted}
+    assert values == pytest.approx(wanted)
+    assert found["measure", "accuracy"]["recall"] == ""
+    sure = ImbalanceReport("binary", measures=["accuracy"], intervals=True, per_class=())
+    sure.update(torch.tensor([0, 0]), torch.tensor([0, 1]))
+    sure.table().to_csv(text := io.StringIO())
+    first, *_, last = csv.DictReader(text.getvalue().splitlines())
+    assert float(last["all_low"]) == pytest.approx(sure.compute()["accuracy_low"].item())
+    assert (first["name"], first["support"], first["all_low"]) == ("0", "1.0", "")
+
+
+def test_no_cell_of_text_is_a_formula():
+    """Numbers stay numbers, also those that are names, as of the classes -1 and +1."""
+    names = ["=HYPERLINK(1)", "+cat", "-dog", "@emu", "\tfox", "=gnu, 1", "-1", "+1e3", "a=b", "'owl"]
+    report = ImbalanceReport("multiclass", class_names=names, measures={"-mine": "mcc"}, per_class=["recall"])
+    report.update(torch.arange(10).flip(0), torch.arange(10))
+    report.table().to_csv(text := io.StringIO(newline=""))
+    head, *rows = csv.reader(io.StringIO(text.getvalue(), newline=""))
+    assert head == ["kind", "name", "support", "predicted", "recall", "all"]
+    *classes, mine = rows
+    assert [row[1] for row in classes] == [f"'{name}" for name in names[:6]] + names[6:]
+    assert mine[:2] == ["measure", "'-mine"]
+    assert mine[-1].startswith("-")
+    assert float(mine[-1]) == pytest.approx(report.compute()["-mine"].item())
+
+
+def test_every_form_holds_the_same_values():
+    """Two blocks with other columns, an interval, an undefined value, an empty column and a row that is not printed."""
+    rows = {"cat": {"support": 3.0, "step": None, "recall": Cell(0.5, 0.25, 0.75)}, "<dog>": {"recall": math.nan}}
+    table = Table(
+        {"class": rows, "measure": {"iam": {"all": Cell(-0.125, mark="*")}, "epoch": {"all": 7}}},
+        ("one note", "another"),
+        "A title",
+        printed={"class": 1},
+    )
+    lines = [
+        "A title",
+        "class  support                recall",
+        "cat          3  0.500 [0.250, 0.750]",
+        "... 1 more",
+    ]
+    lines += ["", "measure      all", "iam      *-0.125", "epoch          7", "", "- one note", "- another"]
+    assert str(table).splitlines() == lines
+    cells, notes = shown_in_notebook(table)
+    assert cells[:2] == [["class", "support", "recall"], ["cat", "3", "0.500 [0.250, 0.750]"]]
+    assert cells[2:] == [["measure", "all"], ["iam", "*-0.125"], ["epoch", "7"]]
+    assert notes == ["... 1 more", "one note", "another"]
+    head, cat, dog, *measures = table.to_rows()
+    assert head == ["kind", "name", "support", "recall", "recall_low", "recall_high", "all"]
+    assert cat == ["class", "cat", 3.0, 0.5, 0.25, 0.75, None]
+    assert dog == ["class", "<dog>", None, pytest.approx(math.nan, nan_ok=True), None, None, None]
+    assert measures == [["measure", "iam", *4 * [None], -0.125], ["measure", "epoch", *4 * [None], 7]]
+    assert table.to_dict()["class"]["cat"] == dict(zip(head[2:6], cat[2:6], strict=True)) | {"step": None}
+    assert (table["class"]["cat"]["recall"], table["class"]["cat"]["recall"].high) == (0.5, 0.75)
+    again = pickle.loads(pickle.dumps(table))
+    assert (str(again), again.to_dict()["measure"]) == (str(table), table.to_dict()["measure"])
+
+
+def test_an_unknown_block_names_those_there_are():
+    with pytest.raises(KeyError, match="no block 'classes'; blocks are 'class', 'measure'"):
+        filled("binary").table()["classes"]
+
+
+def test_markdown_holds_the_printed_cells_with_marks_escaped():
+    blocks = {
+        "class": {"a | b": {"support": 20, "recall": Cell(0.9, 0.7, 1.0, "*")}, "_x_ y_z": {"recall": math.nan}},
+        "measure": {"iam": {"all": Cell(0.25)}},
+    }
+    table = Table(blocks, ("first", "<second>"), title="A *title*", printed={"class": 1})
+    assert table.to_markdown() == "\n".join(
+        [
+            r"A \*title\*",
+            "",
+            "| class | support | recall |",
+            "|---|--:|--:|",
+            r"| a \| b | 20 | \*0.900 [0.700, 1.000] |",
+            "",
+            "... 1 more",
+            "",
+            "| measure | all |",
+            "|---|--:|",
+            "| iam | 0.250 |",
+            "",
+            "- first",
+            r"- \<second>",
+        ]
+    )
+    assert r"| \_x\_ y_z |  | - |" in Table(blocks).to_markdown()
