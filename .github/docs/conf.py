@@ -1,5 +1,6 @@
 """Configuration of the web site: ``python -m sphinx -W --keep-going .github/docs out/site``."""
 
+import ast
 import contextlib
 import doctest
 import functools
@@ -12,6 +13,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 import latex2mathml.converter
@@ -143,6 +145,18 @@ def replace_bases(app: Sphinx, name: str, value: type, options: object, bases: l
 OBJECTS: dict[str, list[tuple[str, str, str]]] = {}  # module -> page, title and public name of each object
 
 
+def names_of(module: ModuleType) -> set[str]:
+    """Return the names that a module defines, without those that it imports."""
+    names = set()
+    for node in ast.parse(inspect.getsource(module)).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return names
+
+
 def write_pages(app: Sphinx) -> None:
     """Write a page for each object of the modules that a page of the reference shows, in a folder of that page."""
     written = set()
@@ -150,9 +164,9 @@ def write_pages(app: Sphinx) -> None:
         for module_name in re.findall(r"^\.\. public:: (\S+)", page.read_text(encoding="utf-8"), re.MULTILINE):
             module = importlib.import_module(module_name)
             listed = OBJECTS[module_name] = []
+            own = names_of(module)
             for name, value in vars(module).items():
-                own = getattr(value, "__module__", None) == module_name
-                public = public_name(value) if own or name in getattr(module, "__all__", ()) else None
+                public = public_name(value) if name in own else None
                 if public is None:
                     continue
                 path = page.with_suffix("") / f"{name}.rst"
