@@ -80,7 +80,7 @@ class Adjustments:
     @cached_property
     def total(self) -> Margins:
         """Margins of all samples, ``[T, K]``."""
-        return summed(self.buckets)
+        return over_buckets(self.buckets)
 
     @cached_property
     def _times(self) -> Tensor:
@@ -274,7 +274,7 @@ def _without_hits(pooled: Tensor) -> Tensor:
     return (targets > 0) & (targets < torch.where(hits > 0, targets, torch.inf).min())
 
 
-def summed(buckets: Margins) -> Margins:
+def over_buckets(buckets: Margins) -> Margins:
     """Sum margins over buckets: ``[T, K]`` of ``[B, T, K]``."""
     right, actual, predicted = (part.sum(0) for part in buckets)
     return CountedMargins(right, actual.expand(right.shape), predicted)

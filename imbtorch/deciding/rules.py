@@ -190,7 +190,7 @@ class LogitAdjustment(_Rule):
 
     def __init__(self, prior: Tensor | Sequence[float], tau: float = 1.0, logits: bool = True) -> None:
         super().__init__()
-        shares = checked_prior(prior)
+        shares = checked_shares(prior)
         if bool((shares == shares[0]).all()):
             warn_caller("prior is the same for all classes, so that logit adjustment changes no decision")
         self._write("prior", shares)
@@ -412,7 +412,7 @@ def _converted(name: str, value: Any, expected: str) -> Tensor:
         raise TypeError(f"{name} must be {expected}, got {value!r}") from error
 
 
-def checked_prior(prior: Tensor | Sequence[float], class_names: Sequence[str] | None = None) -> Tensor:
+def checked_shares(prior: Tensor | Sequence[float], class_names: Sequence[str] | None = None) -> Tensor:
     """Check class counts or shares of training, and return them as float64 shares ``[K]``.
 
     Args:

@@ -203,7 +203,7 @@ def scaled(values: Tensor, factors: Tensor, groups: Tensor) -> Tensor:
     return result
 
 
-def summed(values: Tensor, groups: Tensor, number: int) -> Tensor:
+def sums_by_group(values: Tensor, groups: Tensor, number: int) -> Tensor:
     """Sum the rows of ``values`` by sorted groups, in a fixed order, so that sums are reproducible on GPUs as well."""
     lengths = torch.bincount(groups, minlength=number)
     return torch.segment_reduce(values, "sum", lengths=lengths, axis=0, unsafe=True)
@@ -312,8 +312,8 @@ class CountsPosterior:
         drawn = gammas(self.actual + 0.5, samples, generator)
         matrix = self.rows // self.size
         count = self.number // max(self.size, 1)
-        sums = summed(drawn, matrix, count)
-        number = summed(self.actual, matrix, count)
+        sums = sums_by_group(drawn, matrix, count)
+        number = sums_by_group(self.actual, matrix, count)
         return drawn * (number.unsqueeze(-1) / sums).index_select(0, matrix)
 
     def mean(self, rates: Tensor, totals: Tensor) -> Tensor:
@@ -368,7 +368,7 @@ class Draws:
                 cells = scaled(cells, posterior.clean_cells.unsqueeze(-1), each)
         elif variant == "hopeless":
             right = right * posterior.hit.unsqueeze(-1)
-        scale = ratio(self.totals, right + lump + summed(cells, posterior.cell_rows, len(right)))
+        scale = ratio(self.totals, right + lump + sums_by_group(cells, posterior.cell_rows, len(right)))
         return scaled(cells, scale, posterior.cell_rows), right * scale, lump * scale
 
     def matrices(self, kind: str, variant: str) -> Tensor:
@@ -397,7 +397,7 @@ class Draws:
         for some, into in zip(*(blocks(each, cells.shape[-1]) for each in (posterior.by_column, errors)), strict=True):
             torch.index_select(cells, 0, some, out=into)
         columns = posterior.cell_columns.index_select(0, posterior.by_column)
-        predicted = (correct + summed(errors, columns, posterior.number)).scatter_add_(0, self.column, lump)
+        predicted = (correct + sums_by_group(errors, columns, posterior.number)).scatter_add_(0, self.column, lump)
         shape = (cells.shape[-1], *posterior.shape[:-1])
         return Margins(*(part.t().reshape(shape) for part in (correct, actual, predicted)))
 
@@ -437,7 +437,7 @@ def _wrong_cells(actual: Tensor, predicted: Tensor) -> Tensor:
     return off & (actual > 0).unsqueeze(-1) & seen.unsqueeze(-2)
 
 
-def checked_prior(prior: Prior, size: int) -> None:
+def check_prior(prior: Prior, size: int) -> None:
     """Raise for an invalid prior of K classes."""
     if isinstance(prior, Tensor):
         if prior.shape != (size, size) or not bool(((prior > 0) & prior.isfinite()).all()):

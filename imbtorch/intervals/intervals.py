@@ -17,8 +17,8 @@ from imbtorch.intervals.draws import (
     CountsPosterior,
     Prior,
     Totals,
+    check_prior,
     checked_counts,
-    checked_prior,
     checked_whole,
     chunks,
     clusters_drawn,
@@ -224,7 +224,7 @@ def posterior(
     check_draws(draws, level, generator)
     check_choice("totals", totals, get_args(Totals))
     wide = checked_counts(counts, event_dims)
-    checked_prior(prior, wide.shape[-1])
+    check_prior(prior, wide.shape[-1])
     measures = measures_of_counts(measure, wide, event_dims)
     source = CountsPosterior(wide, prior, totals)
     found = _drawn(measures, wide, source, (wide, totals), draws, level, generator, keep_draws, event_dims)

@@ -85,12 +85,19 @@ class Counter(Protocol):
     """Interface of the objects that count batches, such as :class:`~imbtorch.counting.tasks.Counting`."""
 
     @property
+    def counting(self) -> Counting:
+        """Task and options by which predictions and targets are read."""
+
+    @property
     def name(self) -> str:
         """Identifier that differs between counters that count differently."""
 
     @property
     def length(self) -> int:
         """Number of cells of a state."""
+
+    def on(self, device: torch.device) -> Counter:
+        """Return the same counter with its tensors on a device, so that updates need not move them."""
 
     def zeros(self, device: torch.device | None = None) -> Tensor:
         """Return an empty state."""
@@ -152,8 +159,7 @@ class CountsMetric(SummedState):
         check_choice("on_invalid", on_invalid, get_args(OnInvalid))
         counter = counter or counting
         super().__init__(f"{counter.name}{self._own_update}", counter.length, counting.dtype, **kwargs)
-        self._counting, self._counter, self._on_invalid = counting, counter, on_invalid
-        self._set_counting(counting.on(self._state.device))
+        self._counter, self._on_invalid = counter.on(self._state.device), on_invalid
         self.quiet = False  # True in Lightning's sanity check, whose few batches often lack classes
         self._already_warned: set[str] = set()
         self._listeners: list[tuple[Listener, bool]] = []  # and whether it takes the ids of clusters
@@ -163,14 +169,13 @@ class CountsMetric(SummedState):
     ) -> torch.nn.Module:
         """Move counts and thresholds to another device."""
         super()._apply(fn, exclude_state, recurse)
-        self._set_counting(self._counting.on(self._state.device))
+        self._counter = self._counter.on(self._state.device)
         return self
 
-    def _set_counting(self, counting: Counting) -> None:
-        """Replace the settings by the same ones on another device."""
-        if self._counter is self._counting:
-            self._counter = counting
-        self._counting = counting
+    @property
+    def _counting(self) -> Counting:
+        """Task and options by which samples are counted."""
+        return self._counter.counting
 
     def _reported(self, counts: Counts) -> Any:
         """Return the values that the metric reports for counts."""

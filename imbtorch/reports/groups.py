@@ -179,7 +179,7 @@ def report_memory(counting: Counting) -> None:
         if not layout and counting.task == "multiclass" and counting.layout == "matrix":
             layout = "; state='margins' takes less"
         kept = [f"{counting.groups} groups"] * (counting.groups is not None)
-        kept += [f"{counting.table.buckets} buckets of clusters"] * counting.clusters
+        kept += [f"{counting.shape.buckets} buckets of clusters"] * counting.clusters
         warn_caller(
             f"the counts of {' times '.join(kept)} take {taken / 1e6:,.0f} MB, and twice as much during the sum over "
             f"processes{layout}"

@@ -185,7 +185,7 @@ def test_large_batches_are_counted_in_blocks(monkeypatch):
     monkeypatch.setattr("imbtorch.deciding.adjusted_margins.AT_ONCE", 5000)
     sweep = LogitAdjustmentSweep("recall", prior, logits=True)
     sweep.update(logits, target)  # more cells than samples and taus
-    small = AdjustedMargins(sweep.counting, TAUS[:2], prior.log())
+    small = AdjustedMargins(sweep.counting, TAUS[:2], prior, torch.device("cpu"))
     state = small.zeros()
     small.add_(state, small.read(logits, target), defer=lambda: False)  # fewer
     chosen = decided(logits, prior)
