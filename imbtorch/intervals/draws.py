@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
+import numpy as np
 import torch
 from scipy import special
 from torch import Tensor
@@ -477,6 +478,20 @@ def multinomial(shares: Tensor, totals: Tensor, generator: torch.Generator | Non
     return counts
 
 
+def resampled_cells(counts: Tensor, samples: int) -> Tensor:
+    """Draw all samples of whole counts ``[..., C]`` with replacement, with a fixed seed, float64 ``[samples, ..., C]``.
+
+    NumPy's multinomial distribution takes many draws at the same shares at once, which chained binomials do not.
+    """
+    cells = counts.flatten()
+    held = cells.nonzero().flatten()
+    shares = (cells[held] / cells.sum()).numpy()
+    times = np.random.default_rng(0).multinomial(int(cells.sum()), shares, samples)
+    drawn = torch.zeros(samples, len(cells), dtype=torch.float64)
+    drawn[:, held] = torch.from_numpy(times).double()
+    return drawn.view(samples, *counts.shape)
+
+
 def effective_samples(clusters: Tensor, event_dims: int) -> Tensor:
     """Compute the effective number of independent targets of each class in clusters, ``[..., K]``.
 
@@ -509,6 +524,15 @@ def worth_of_hits(hits: Tensor, actual: Tensor, place: int) -> Tensor:
     return ratio(total**2, total + (squares - total) * rho)
 
 
+def times_drawn(
+    shape: tuple[int, ...], generator: torch.Generator | None, device: torch.device | None = None
+) -> Tensor:
+    """Draw clusters with replacement; return how often each of M was drawn, float64 of the shape ``[..., M]``."""
+    chosen = torch.randint(shape[-1], shape, device=device, generator=generator)
+    times = torch.zeros(shape, dtype=torch.float64, device=device)
+    return times.scatter_add_(-1, chosen, torch.ones_like(times))
+
+
 def clusters_drawn(
     counts: Tensor, samples: int, generator: torch.Generator | None, event_dims: int
 ) -> Iterator[Tensor]:
@@ -521,9 +545,7 @@ def clusters_drawn(
     flat = counts.reshape(-1, number, event.numel())
     sizes = chunks(samples, len(flat) * max(event.numel(), number), counts.device)
     for some in announced(sizes, samples, "a cluster bootstrap", "fewer draws= shorten it"):
-        chosen = torch.randint(number, (some, len(flat), number), device=counts.device, generator=generator)
-        times = counts.new_zeros(some, len(flat), number)
-        times.scatter_add_(-1, chosen, torch.ones_like(times))
+        times = times_drawn((some, len(flat), number), generator, counts.device)
         drawn = torch.einsum("sbm,bmc->sbc", times, flat)
         yield drawn.reshape(some, *counts.shape[: -event_dims - 1], *event)
 

@@ -299,10 +299,8 @@ class _Measured:
         low = torch.stack([end[0] for end in ends]).amin(0)
         high = torch.stack([end[1] for end in ends]).amax(0)
         plain, at_mean_draw = parts["plain"], self.of(at_mean[self.kind])
-        shift = 2 * (at_mean_draw - plain.mean(0))
-        shift = torch.where(shift.isfinite(), shift, 0.0)  # infinite draws have no mean
         perfect = self.of(torch.diag_embed(counts.sum(-1)))  # nan for a class that has neither targets nor predictions
-        lower, upper = torch.minimum(low, low + shift), torch.maximum(high, high + shift)
+        lower, upper = moved_outwards(low, high, 2 * (at_mean_draw - plain.mean(0)))  # infinite draws have no mean
         if self.kind == "average" and recalls is not None:
             wider = self._dispersion(plain, recalls, counts, level)
             spread = [wider * (end - at_mean_draw) for end in (low, high)]
@@ -312,11 +310,11 @@ class _Measured:
                 torch.maximum(upper, self.estimate + spread[1]),
             )
         if self.bias is not None:
-            lower, upper = torch.minimum(lower, lower - self.bias), torch.maximum(upper, upper - self.bias)
+            lower, upper = moved_outwards(lower, upper, -self.bias)
         least, most = (torch.stack([end(each, 0) for each in parts.values()]) for end in (torch.amin, torch.amax))
         low = torch.minimum(low, torch.maximum(lower, torch.fmin(least.amin(0), perfect)))
         high = torch.maximum(high, torch.minimum(upper, torch.fmax(most.amax(0), perfect)))
-        low, high = torch.minimum(low, self.estimate), torch.maximum(high, self.estimate)
+        low, high = outermost(low, high, self.estimate)
         absent = (counts.sum(-1) == 0).flatten(counts.ndim - self.event_dims).any(-1)
         absent = absent.reshape((*absent.shape, *[1] * (low.ndim - absent.ndim)))
         unknown = absent & (high - low <= 1e-12)  # equal in all draws: it depends only on a class without targets
@@ -605,11 +603,9 @@ def of_clusters(
         estimate, (low, high) = own.estimate, quantiles(drawn, level, of_defined=True)
         wider, finite = stretch(measure, clusters, counts, level, event_dims), estimate.isfinite()
         low, high = (torch.where(finite, estimate + wider * (end - estimate), end) for end in (low, high))
-        shift = 2 * (estimate - drawn.nanmean(0))
-        shift = torch.where(shift.isfinite(), shift, 0.0)
-        low, high = torch.minimum(low, low + shift), torch.maximum(high, high + shift)
+        low, high = moved_outwards(low, high, 2 * (estimate - drawn.nanmean(0)))
         if own.bias is not None:
-            low, high = torch.minimum(low, low - own.bias), torch.maximum(high, high - own.bias)
+            low, high = moved_outwards(low, high, -own.bias)
         assert own.draws is not None
         ends = [values(measure, each, event_dims).unsqueeze(0) for each in (right, right.roll(1, -1))]
         reached = torch.cat((drawn, own.draws, *ends))
@@ -657,6 +653,19 @@ def jackknife(measure: Measure, clusters: Tensor, pooled: Tensor, event_dims: in
 
 
 # --- shared with other modules --------------------------------------------------------------------------------------
+
+
+def outermost(low: Tensor, high: Tensor, *ends: Tensor) -> tuple[Tensor, Tensor]:
+    """Widen bounds where necessary, so that they include further values; nan stays."""
+    for end in ends:
+        low, high = torch.minimum(low, end), torch.maximum(high, end)
+    return low, high
+
+
+def moved_outwards(low: Tensor, high: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the outermost of bounds and of the same bounds shifted; an infinite shift is left out."""
+    shift = torch.where(shift.isfinite(), shift, 0.0)
+    return torch.minimum(low, low + shift), torch.maximum(high, high + shift)
 
 
 def class_shares(drawn: Tensor, recalls: Tensor, places: tuple[int, ...]) -> Tensor:
