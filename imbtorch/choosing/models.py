@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from html import escape
 from typing import cast
 
 import torch
@@ -17,7 +18,7 @@ from imbtorch.counts import Measure, check_choice, check_square, double, evaluat
 from imbtorch.measures.named import Measured, measure_of_counts
 from imbtorch.measures.traits import by_any_name, by_key, direction_of
 from imbtorch.suggestions import did_you_mean
-from imbtorch.tables import Table
+from imbtorch.tables import aligned, html_table, wrapped
 from imbtorch.ties import TIES, Ties, best_first, pareto_front, undominated
 
 FIVE: dict[str, Measured] = {
@@ -274,28 +275,29 @@ class Selection:
 
     def __str__(self) -> str:
         """Return aligned text: ``*`` marks the best of a column, ``_`` the lowest measure of a row."""
-        return str(self.table())
+        return "\n".join([*aligned(self._cells()), *map(wrapped, self._notes())])
 
     def _repr_html_(self) -> str:
         """Return the same for notebooks; names are escaped."""
-        return self.table()._repr_html_()
+        return html_table(self._cells()) + "".join(f"<p>{escape(note)}</p>" for note in self._notes())
 
-    def table(self) -> Table:
-        """Return the values as a table of texts, with the marks explained below."""
+    def _cells(self) -> list[list[str]]:
+        """Return the cells of the table, the head first."""
         columns = [(name, self.values[:, index], best) for index, (name, best) in enumerate(self.by_measure.items())]
         columns.append(("IAM", self.iam, self.by_iam))
         if self.points is not None:  # no dominance and no G-mean is best on its own
             bests = ((), (), self.by_area or ())
             columns += zip(POINT, self.points.unbind(1), bests, strict=True)
-        rows: dict[str, dict[str, str]] = {}
+        rows = [["", *(name for name, _, _ in columns)]]
         for index, (model, low) in enumerate(zip(self.models, self.lowest, strict=True)):
-            rows[model] = {}
+            row = [model]
             for place, (name, values, best) in enumerate(columns):
                 chosen = place < len(self.measures)
                 marks = "*" * (model in best) + "_" * (chosen and name == low)
                 spread = f"±{self.spread[index, place].item():.3f}" if chosen and self.spread is not None else ""
-                rows[model][name] = f"{marks}{values[index].item():.3f}{spread}"
-        return Table({"model": rows}, tuple(self._notes()))
+                row.append(f"{marks}{values[index].item():.3f}{spread}")
+            rows.append(row)
+        return rows
 
     def _notes(self) -> list[str]:
         """Explain the marks, and name the models that each way of choosing keeps."""

@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
+from rooms import caveats
 from scipy import stats
 
 from imbtorch import margins
-from imbtorch.choosing import caveats
 from imbtorch.statistics import choice_caveats
 
 # --- caveats --------------------------------------------------------------------------------------------------------

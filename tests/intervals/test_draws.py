@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 from distributions import CASES, WEIGHT, betas, distance, many, mean_cdf, rates, seeded, whole
+from rooms import draws as drawing
 from scipy import stats
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import imbtorch
 from imbtorch import balanced_accuracy, imbalance_accuracy
-from imbtorch.intervals import draws as drawing
 from imbtorch.statistics import balanced_accuracy_posterior, posterior
 
 # --- posterior ------------------------------------------------------------------------------------------------------

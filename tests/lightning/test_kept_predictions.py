@@ -346,7 +346,7 @@ def test_reports_whose_predictions_say_too_little(task, options, error):
 
 
 def test_what_takes_long_is_announced(monkeypatch, capsys):
-    from imbtorch.lightning import kept_predictions
+    from rooms import kept_predictions
 
     summary()
     assert "resampling" not in capsys.readouterr().out
@@ -356,7 +356,7 @@ def test_what_takes_long_is_announced(monkeypatch, capsys):
 
 
 def test_predictions_that_take_much_memory_are_told_once(monkeypatch):
-    from imbtorch.lightning import selection_summary
+    from rooms import selection_summary
 
     monkeypatch.setattr(selection_summary, "LARGE", SIZE - 1)
     with listening() as told:

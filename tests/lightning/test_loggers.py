@@ -11,6 +11,7 @@ import torch
 from both_packages import fit
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
 from pictures import legend, recalls_beside
+from rooms import drawings
 from sklearn import metrics as sklearn_metrics
 from torch import nn
 from trainings import THIRD_PARTY, Comet, MLflow, Notes, Wandb, listening, new_pictures, scripted
@@ -18,7 +19,6 @@ from versions import import_or_skip
 
 from imbtorch import ImbalanceReport, ThresholdSweep, balanced_accuracy, f_score
 from imbtorch.lightning import ConfusionFigures, SelectionSummary
-from imbtorch.lightning.drawings import drawings
 from imbtorch.plots import plot_values
 
 pytestmark = [pytest.mark.filterwarnings(f"ignore:{text}") for text in THIRD_PARTY]

@@ -22,6 +22,7 @@ from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from processes import counted_collectives, launch
 from report_cases import directed
+from rooms import SITUATIONS, validation_history
 from sklearn import metrics as sklearn_metrics
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -29,9 +30,8 @@ from trainings import QUIET, THIRD_PARTY, exact, join_lightning, listening
 from versions import loading, needs_callbacks_for
 
 from imbtorch import ImbalanceReport, accuracy, expected_cost, imbalance_accuracy
-from imbtorch.choosing.caveats import SITUATIONS
 from imbtorch.lightning import ModelCheckpoint as TieKeeper
-from imbtorch.lightning import SelectionSummary, validation_history
+from imbtorch.lightning import SelectionSummary
 from imbtorch.statistics import select_model
 
 mpl.use("Agg")

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sklearn.metrics
+from rooms import command_line
 
 import imbtorch
-from imbtorch.predictions import command_line
 
 NAMES = np.array(["emu, rare", "house cat", "wild dog"])  # sorted; one class is never predicted
 RNG = np.random.default_rng(0)
