@@ -120,7 +120,7 @@ def _listed(names: Sequence[str]) -> str:
     return f"class{'es' * (len(names) > 1)} {', '.join(names[:NAMED])}{more}"
 
 
-# --- table by situation: which epoch to keep and what to choose afterwards, as four studies found it ---
+# --- advice by situation ---------------------------------------------------------------------------------------------
 MANY_CLASSES = 10
 
 

@@ -116,7 +116,7 @@ def _intervals(scores: Tensor, logits: bool) -> Integers:
     return np.where(upper, 2 * HALF - near, near)
 
 
-# --- histogram of scores between thresholds, which a sweep counts ---
+# --- histogram -------------------------------------------------------------------------------------------------------
 EDGES = 4097
 FURTHEST = 100.0  # logit of the last edge
 

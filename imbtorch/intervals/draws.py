@@ -94,7 +94,7 @@ def student_quantile(level: float, freedom: Tensor) -> Tensor:
     return torch.as_tensor(special.stdtrit(degrees, (1 + level) / 2), device=freedom.device)
 
 
-# --- random confusion matrices, given counts: draws from a posterior, and resamples ---
+# --- draws -----------------------------------------------------------------------------------------------------------
 PriorName: TypeAlias = Literal["auto", "jeffreys", "pooled", "uniform"]
 Prior: TypeAlias = PriorName | Tensor
 Totals: TypeAlias = Literal["drawn", "fixed"]

@@ -122,7 +122,7 @@ def _counts_for_shots(classes: int) -> str:
     )
 
 
-# --- values of each group of samples (site, dataloader, subgroup), and of the worst group ---
+# --- groups of samples -----------------------------------------------------------------------------------------------
 FEW_GROUPS = 20  # number of groups up to which the values of each group are reported by default
 LARGE = 100_000_000  # bytes of a state above which the constructor warns
 
@@ -232,7 +232,7 @@ def group_problems(counting: Counting, counts: Counts, names: Sequence[str]) -> 
     return texts
 
 
-# --- warning of values at a prevalence that one error more would change far more than the same values of the counts ---
+# --- too few samples for a prevalence --------------------------------------------------------------------------------
 FRAGILE = 0.1  # change by one error from which the first decimal of a value is chance
 
 
