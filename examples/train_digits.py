@@ -153,7 +153,7 @@ def table(tested: list[tuple[int, Tensor]]) -> str:
 
 def draw(metrics: Path, tested: list[tuple[int, Tensor]], picture: Path) -> None:
     """Validation curves with the epochs that were kept, and the confusion matrices of these on the test set."""
-    with metrics.open(newline="") as file:
+    with metrics.open(newline="", encoding="utf-8") as file:
         history = [row for row in csv.DictReader(file) if row["val_iam"]]
     epochs, kept = [int(row["epoch"]) for row in history], dict(zip(MONITORS, tested, strict=True))
     figure, axes = plt.subplot_mosaic(

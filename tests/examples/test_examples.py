@@ -43,7 +43,7 @@ def typed(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def history(folder: Path) -> list[dict[str, float]]:
-    with (folder / "out" / "version_0" / "metrics.csv").open(newline="") as file:
+    with (folder / "out" / "version_0" / "metrics.csv").open(newline="", encoding="utf-8") as file:
         return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
 
 

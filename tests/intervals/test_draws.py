@@ -240,11 +240,13 @@ def peak_of(call):
     reset = Path("/proc/self/clear_refs")
     if not reset.exists():
         pytest.skip("the peak of resident memory can be set back on Linux alone")
-    reset.write_text("5")
+    reset.write_text("5", encoding="ascii")
     peaks = []
     for step in (lambda: None, call):
         step()
-        peaks.append(1024 * int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]))
+        peaks.append(
+            1024 * int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))[1])
+        )
     return peaks[1] - peaks[0]
 
 
