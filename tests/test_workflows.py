@@ -78,7 +78,7 @@ def test_jobs_need_run_and_upload_what_exists(file, name, job):
         return
     assert job["timeout-minutes"] <= 60
     for step in steps(job, "uses"):
-        assert re.fullmatch(r"[\w.-]+/[\w./-]+@(release/)?v\d+", step["uses"]), step["uses"]
+        assert re.fullmatch(r"[\w.-]+/[\w./-]+@((release/)?v\d+|[0-9a-f]{40})", step["uses"]), step["uses"]
         action, options = step["uses"].partition("@")[0], step.get("with", {})
         if "upload" in action:
             assert any(options["path"].strip("/") in run["run"] for run in steps(job, "run"))
@@ -176,3 +176,23 @@ def test_dependabot_watches_the_pins_and_the_actions():
     for each in settings["updates"]:
         assert (each["directory"], each["schedule"]) == ("/", {"interval": "monthly"})
         assert all(group == {"patterns": ["*"]} for group in each["groups"].values())
+
+
+def test_the_recipe_for_conda_requires_what_the_package_does():
+    page = (ROOT / ".github" / "RELEASING.md").read_text(encoding="utf-8")
+    recipe = yaml.safe_load(re.search(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[1])
+    names = {"torch": "pytorch", "typing-extensions": "typing_extensions"}
+    needed = [Requirement(each) for each in PROJECT["dependencies"]]
+    expected = [f"{names.get(each.name, each.name)} {each.specifier}" for each in needed]
+    assert recipe["requirements"]["run"] == ["python >=${{ python_min }}", *expected]
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
+    assert [each.replace(" ", "") for each in recipe["requirements"]["host"][2:]] == build
+    scripts = [f"{name} = {target}" for name, target in PROJECT["scripts"].items()]
+    assert recipe["build"]["python"]["entry_points"] == scripts
+    assert recipe["about"]["license"] == PROJECT["license"]
+
+
+def test_the_page_on_releases_names_all_that_the_script_requires():
+    page = (ROOT / ".github" / "RELEASING.md").read_text(encoding="utf-8")
+    for name in ("authors", "Repository", "Documentation", "Changelog", "Issues", "creators", "pypi", "release.yml"):
+        assert f"`{name}`" in page
