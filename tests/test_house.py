@@ -79,7 +79,7 @@ def room(module):
 def modules():
     """Return the syntax tree of each module by its dotted name."""
     paths = {".".join(path.relative_to(ROOT.parent).with_suffix("").parts): path for path in ROOT.rglob("*.py")}
-    return {name.removesuffix(".__init__"): ast.parse(path.read_text("utf-8")) for name, path in paths.items()}
+    return {name.removesuffix(".__init__"): ast.parse(path.read_text(encoding="utf-8")) for name, path in paths.items()}
 
 
 def within(tree, *kinds):
@@ -120,7 +120,7 @@ def lines(module):
     """Return the number of lines of a module."""
     place = ROOT.parent.joinpath(*module.split("."))
     path = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
-    return len(path.read_text("utf-8").splitlines())
+    return len(path.read_text(encoding="utf-8").splitlines())
 
 
 def test_every_module_has_a_room():
@@ -245,7 +245,7 @@ def test_tests_read_internals_in_one_place():
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         if path.name in ("rooms.py", "surface.py", "test_kept_predictions.py", Path(__file__).name):
             continue
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
@@ -261,7 +261,7 @@ def test_tests_read_internals_in_one_place():
 
 def cut(face, wings):
     """Remove from a face the imports of wings and the names that they bring."""
-    text = face.read_text("utf-8")
+    text = face.read_text(encoding="utf-8")
     rows, names, places = text.split("\n"), set(), []
     for node in ast.parse(text).body:
         if isinstance(node, ast.ImportFrom) and node.module and room(node.module) in wings:
@@ -270,7 +270,7 @@ def cut(face, wings):
     for begin, end in reversed(places):
         del rows[begin:end]
     dropped = {f'"{name}",' for name in names} | {f"*{name}," for name in names}
-    face.write_text("\n".join(row for row in rows if row.strip() not in dropped), "utf-8")
+    face.write_text("\n".join(row for row in rows if row.strip() not in dropped), encoding="utf-8")
 
 
 def without(wings, folder):

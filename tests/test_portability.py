@@ -125,18 +125,16 @@ def command(monkeypatch, encoding, *arguments):
     return ended.value.code, *(stream.buffer.getvalue().decode(encoding) for stream in streams)
 
 
-CONSOLE = pytest.mark.xfail(reason="the command prints to a console that refuses letters outside its encoding")
 COLUMNS = ("test set.csv", "--target", "label", "--preds", "pred")
 
 
-@CONSOLE
 def test_a_child_process_prints_a_report_on_a_console_of_windows(predictions):
     done = child(predictions, "report", *COLUMNS)
     assert done.returncode == 0, done.stderr
     assert all(name.encode("cp1252", "backslashreplace").decode("cp1252") in done.stdout for name in NAMES)
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", *(pytest.param(each, marks=CONSOLE) for each in ("cp1252", "ascii"))])
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252", "ascii"])
 def test_commands_print_on_every_console(encoding, predictions, monkeypatch):
     monkeypatch.chdir(predictions)
     code, shown, told = command(monkeypatch, encoding, "report", *COLUMNS, "--json", "a result.json")

@@ -87,6 +87,9 @@ class _Rule(nn.Module):
             error_msgs.append(f"{', '.join(missing)} is missing, but the state holds {prefix}{', '.join(saved)}")
         for name, value in saved.items():
             own = getattr(self, name)
+            if not (isinstance(value, Tensor) and value.is_floating_point() and value.layout == torch.strided):
+                error_msgs.append(f"{prefix}{name} must be a tensor of real numbers, got {type(value).__name__}")
+                return
             if value.shape != own.shape:
                 error_msgs.append(
                     f"{prefix}{name} holds {value.numel()} {self._unit}, but this {type(self).__name__} has "

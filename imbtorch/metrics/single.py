@@ -58,14 +58,7 @@ if TYPE_CHECKING:
 
 # measures of all samples; all others are means over classes, which leave out classes without targets
 OVER_SAMPLES = frozenset(
-    (
-        accuracy,
-        cohen_kappa,
-        confusion_entropy,
-        expected_cost,
-        matthews_corrcoef,
-        relative_classifier_information,
-    )
+    (accuracy, cohen_kappa, confusion_entropy, expected_cost, matthews_corrcoef, relative_classifier_information)
 )
 
 

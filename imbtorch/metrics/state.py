@@ -382,7 +382,8 @@ class SummedState(SyncedMetric):
     def _misfit(self, value: object) -> str:
         """Describe the error in a state from outside; return an empty text if it fits."""
         if isinstance(value, Tensor) and value.dtype == self._state.dtype and value.shape == self._state.shape:
-            return ""
+            plain = value.layout == torch.strided and not (value.is_meta and not self._state.is_meta)
+            return "" if plain else f"state {self._state_name!r} must be a dense tensor with values"
         got = f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         kind = str(self._state.dtype).removeprefix("torch.")
         return f"state {self._state_name!r} must be {kind} {list(self._state.shape)}, got {got}"
@@ -477,6 +478,8 @@ class SummedState(SyncedMetric):
                 )
             elif misfit := self._misfit(value):
                 error_msgs.append(misfit)
+            elif not bool((value.isfinite() & (value >= 0)).all()):
+                error_msgs.append(f"{key} holds counts below 0 or not finite, which no update gives")
             else:
                 self._writable(exclusive=True).copy_(value)
                 self._note_change()
