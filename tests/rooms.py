@@ -7,7 +7,6 @@ asked for. The functions below read private attributes.
 import importlib
 
 ROOMS = {
-    "choosing.caveats": "SITUATIONS situation_of",
     "choosing.epochs": "",
     "choosing.halves": "",
     "counting.arguments": "computed_on_cpu",
@@ -30,10 +29,7 @@ ROOMS = {
     "intervals.intervals": "jackknife quantiles",
     "lightning.checkpoint": "TieRule",
     "lightning.drawings": "drawings",
-    "lightning.kept_predictions": "",
     "lightning.monitor_guard": "",
-    "lightning.selection_summary": "",
-    "lightning.validation_history": "",
     "measures.named": "measure_of_counts resolved",
     "measures.traits": "CATALOGUE by_key direction_of needs_matrix traits_of",
     "metrics.base": "MetricArguments TorchmetricsArguments",

@@ -713,9 +713,6 @@ ANALYSIS = {
         put(GUESSES), put(TARGET), MEASURES, repeats=4, draws=100, **drawn()
     ),
     "select_model": lambda put: str(statistics.select_model({"a": put(TABLE), "b": put(TABLE.T)}, MEASURES)),
-    "choice_caveats": lambda put: statistics.choice_caveats(
-        put(torch.stack([TABLE] * 3)), put(torch.tensor([0.5, 0.6, 0.6]))
-    ),
     "undominated": lambda put: statistics.undominated(put(torch.tensor([[0.1, 0.2], [0.3, 0.1], [0.0, 0.0]]))),
     "partial_auc": lambda put: statistics.partial_auc(put(BINARY)),
     "invariances": lambda put: papers.invariances(imbtorch.accuracy, samples=8),

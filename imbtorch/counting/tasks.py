@@ -35,7 +35,6 @@ from imbtorch.counting.batches import (
     FAULTS,
     Batch,
     add_batch,
-    counted_samples,
     highest,
     readable,
 )
@@ -461,10 +460,6 @@ class Counting:
     def add_(self, state: Tensor, batch: Batch, *, defer: Callable[[], bool]) -> None:
         """Add a batch to a state in place; see :func:`imbtorch.counting.batches.add_batch`."""
         add_batch(state, self.shape, batch, self.ignored_target, defer, self.error_message)
-
-    def predicted(self, batch: Batch) -> tuple[Tensor, ...]:
-        """Return flat predictions and targets, and bools of the samples that count, without waiting for a device."""
-        return tuple(part.flatten() for part in counted_samples(batch, self.shape, self.ignored_target))
 
     def error_message(self, fault: int, values: Tensor, samples: int) -> str:
         """Return the error message for a fault; see :func:`imbtorch.counting.arguments.value_message`."""

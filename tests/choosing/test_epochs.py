@@ -13,7 +13,7 @@ from sklearn import metrics
 
 import imbtorch
 from imbtorch import balanced_accuracy
-from imbtorch.statistics import choice_caveats, posterior, select_epoch
+from imbtorch.statistics import posterior, select_epoch
 
 
 def one_line(found):
@@ -434,8 +434,6 @@ def test_epochs_of_infinite_value_are_not_told_apart():
         torch.stack((one, one, other)), target, imbtorch.likelihood_ratio, generator=seeded(), draws=50, repeats=50
     )
     assert {0, 1} <= set(found.indistinguishable)
-    with pytest.raises(ValueError, match="those of M >= 1 epochs"):
-        choice_caveats(torch.zeros(0, 2, 2), torch.zeros(0))
 
 
 def test_the_interval_covers_one_candidate_that_is_truly_better():

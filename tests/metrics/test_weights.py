@@ -496,17 +496,11 @@ def test_negative_frequencies_are_tallied_on_devices():
         assert metric.compute().tolist() == [[5, 3], [0, 0]]
 
 
-def test_frequencies_are_refused_with_weights_and_kept_predictions():
+def test_frequencies_are_refused_with_weights():
     batch = torch.tensor([0, 1]), torch.tensor([0, 1])
     times = torch.tensor([2, 3])
     with pytest.raises(ValueError, match="weighted=True does not count; pass weight instead"):
         ConfusionMatrix("binary", weighted=True).update(*batch, frequency=times)
-    metric = imbtorch.Accuracy("binary")
-    metric.add_listener(lambda *_: None)
-    for call in (metric.update, metric):
-        with pytest.raises(ValueError, match=r"leave SelectionSummary\(predictions=True\) and other listeners out"):
-            call(*batch, frequency=times)
-    assert not metric.update_called
 
 
 def test_a_collection_passes_frequencies():
