@@ -95,19 +95,6 @@ def test_reset_starts_anew(name, task):
     assert torch.equal(metric.compute(), fresh.compute())
 
 
-@pytest.mark.parametrize("name", ["ImbalanceAccuracy", "ImbalanceReport", "HandTill"])
-def test_the_value_returned_last_outlives_a_reset_and_copies(name):
-    metric = imbtorch.HandTill(5, logits=True) if name == "HandTill" else build(name, "multiclass")
-    assert metric.last_value is None
-    metric.update(*(part[:60] for part in batch("multiclass")))
-    assert metric.last_value is None
-    value = metric.compute()
-    metric.update(*batch("multiclass"))
-    metric.reset()
-    for each in (metric, pickle.loads(pickle.dumps(metric)), metric.clone()):
-        torch.testing.assert_close(each.last_value, value, rtol=0, atol=0)
-
-
 @pytest.mark.parametrize("task", ["binary", "multiclass"])
 def test_the_state_keeps_its_address(task):
     metric = build("Recall", task)
