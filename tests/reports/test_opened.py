@@ -83,7 +83,8 @@ def test_an_opened_result_is_the_first_one(tmp_path):
             assert str(found.table()) == str(result.table())
         for kind, rows in result.table().blocks.items():
             for name, row in rows.items():
-                assert repr(sorted(found.table()[kind][name].items())) == repr(sorted(row.items()))
+                wanted = {key: cell for key, cell in row.items() if key != "mine" or kind == "measure"}
+                assert repr(sorted(found.table()[kind][name].items())) == repr(sorted(wanted.items()))
         rule = {"tau", "threshold", "plain", "chosen", "gain"}
         assert {each["measure"] for each in data["values"]} <= {"mine", "auc", "average_precision"} | rule
         assert found.rows.keys() == result.rows.keys()
