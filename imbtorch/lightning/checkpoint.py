@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Callable
 from importlib import import_module
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -42,6 +43,8 @@ class TieRule(_Base):
         self._already_warned: set[str] = set()
         self._of_validation = False  # whether a validation of this fit has measured the monitored value
         self._measured_step: int | None = None  # step of the weights whose monitored value was measured last
+        self._validated: dict[str, float] = {}  # values of the last validation of this fit
+        self._kept: dict[str, dict[str, float] | None] = {}  # by name of the file; None where no validation was made
 
     @property
     def state_key(self) -> str:
@@ -50,6 +53,50 @@ class TieRule(_Base):
 
     def _key(self, ties: str) -> str:
         return f"{super().state_key}, ties={ties!r}"
+
+    @property
+    def kept(self) -> dict[str, float]:
+        """Values of the validation behind the best checkpoint, by their names in ``trainer.callback_metrics``.
+
+        ``"epoch"`` and ``"step"`` say when it was made. The values are part of the state of the callback, so a resumed
+        run has them; a file of weights only does not hold them.
+
+        Raises:
+            ValueError: if no file is kept, or if its weights were saved without a validation.
+
+        >>> checkpoint = TiesCheckpoint(monitor="val_iam", mode="max")
+        >>> checkpoint.kept
+        Traceback (most recent call last):
+            ...
+        ValueError: no checkpoint is kept yet; call `fit` first
+        """
+        if not self.best_model_path:
+            raise ValueError("no checkpoint is kept yet; call `fit` first")
+        return self.kept_of(self.best_model_path)
+
+    def kept_of(self, path: str | PathLike[str]) -> dict[str, float]:
+        """Return the values of the validation behind one of the kept checkpoints, as :attr:`kept`.
+
+        Args:
+            path: file that ``best_k_models`` or ``best_model_path`` names, wherever its folder is now.
+
+        Raises:
+            ValueError: for another file, or one whose weights were saved without a validation.
+        """
+        named = "/" + str(path).replace("\\", "/")
+        name = max((name for name in self._kept if named.endswith("/" + name)), key=len, default=None)
+        if name is None:
+            raise ValueError(
+                f"this callback holds no values of {str(path)!r}; it holds those of {sorted(self._kept)}. A run that "
+                "began with another checkpoint callback has none of the files which that one saved"
+            )
+        values = self._kept[name]
+        if values is None:
+            raise ValueError(
+                f"the weights in {str(path)!r} were saved without a validation, so there are no values of them; call "
+                "`trainer.validate(ckpt_path=...)` with this file, or let each epoch that saves validate first"
+            )
+        return dict(values)
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Refuse the Trainer of the other package, which would keep the last epoch in place of the best.
@@ -67,9 +114,15 @@ class TieRule(_Base):
                     f"{package}.callbacks.ModelCheckpoint): pass`"
                 )
         self._stage, self._has_fitted = stage, self._has_fitted or stage == "fit"
+        if stage == "fit":
+            self._validated = {}
         if stage == "fit" and trainer.global_step == 0:
             self._last_global_step_saved = 0  # else that step of an earlier fit is not saved in this one
         super().setup(trainer, pl_module, stage)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return Lightning's state and the values of each kept checkpoint."""
+        return {**super().state_dict(), "kept": self._kept}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state of a checkpoint, but not in ``validate``, ``test`` and ``predict`` after ``fit``.
@@ -79,6 +132,7 @@ class TieRule(_Base):
         """
         if self._stage == "fit" or not self._has_fitted:
             super().load_state_dict(state_dict)
+            self._kept = dict(state_dict.get("kept", {}))
             if self.best_model_path in self.best_k_models:  # first of tied ones, whoever chose it
                 best = {self.best_model_path: self.best_k_models[self.best_model_path]}
                 self.best_k_models = best | self.best_k_models
@@ -104,6 +158,8 @@ class TieRule(_Base):
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Note whether this validation measured the monitored value, before Lightning may save the weights."""
         self._note_measured(trainer)
+        if self._stage == "fit" and not trainer.sanity_checking:
+            self._validated = _values_of_validation(trainer)
         if self._stage == "fit" and self._measured_step == trainer.global_step:
             self._of_validation = True
             if not trainer.sanity_checking:  # which knows no training batches yet
@@ -158,7 +214,7 @@ class TieRule(_Base):
         return bool(trainer.strategy.reduce_boolean_decision(bool(enters)))
 
     def _save_checkpoint(self, trainer: Any, filepath: str) -> None:
-        """Rank the checkpoints before the file, which holds the path of the best one, is written."""
+        """Rank the checkpoints before the file, which holds the best one's path and values, is written."""
         if filepath in self.best_k_models:
             saved = {filepath: self.best_k_models.pop(filepath)}
             measured = trainer.global_step == self._measured_step
@@ -170,7 +226,15 @@ class TieRule(_Base):
                     f"saves step {trainer.global_step} as the best, whose weights were not validated, with the value "
                     "of the last validation; let the run end with an epoch that every_n_epochs saves"
                 )
+        self._note_kept(trainer, filepath)
         super()._save_checkpoint(trainer, filepath)
+
+    def _note_kept(self, trainer: Any, filepath: str) -> None:
+        """Note the values of the weights that are saved, and forget those of files that are no longer kept."""
+        validated = self._validated if self._validated.get("step") == trainer.global_step else None
+        values = {**self._kept, _name(filepath, self.dirpath): validated}
+        files = {_name(path, self.dirpath) for path in (*self.best_k_models, self.best_model_path)}
+        self._kept = {name: values[name] for name in values if name in files}
 
     def _rank(self) -> None:
         """Find the best and the worst of the checkpoints; of tied ones the first is to be kept, the last deleted."""
@@ -179,6 +243,19 @@ class TieRule(_Base):
         self.best_model_score = self.best_k_models[self.best_model_path]
         if len(self.best_k_models) == self.save_top_k:
             self.kth_best_model_path = worst(reversed(self.best_k_models), key=self.best_k_models.__getitem__)
+
+
+def _values_of_validation(trainer: Any) -> dict[str, float]:
+    """Return what the validation that has just ended has logged, with its epoch and step."""
+    names = {name for name, result in logged(trainer) if not result.has_reset}
+    values = {name: float(value) for name, value in trainer.callback_metrics.items() if name in names}
+    return {**values, "epoch": trainer.current_epoch, "step": trainer.global_step}
+
+
+def _name(path: str | PathLike[str], folder: str | PathLike[str] | None) -> str:
+    """Return the name of a file below its folder, which may move."""
+    inner = str(path).removeprefix(str(folder or ""))
+    return inner.replace("\\", "/").lstrip("/")
 
 
 def _with_ties(init: Callable[..., None]) -> inspect.Signature:

@@ -686,3 +686,136 @@ def test_early_stopping_counts_a_tie_as_no_improvement(tmp_path):
     trainer = run([1, 1, 1, 1, 2], saver, EarlyStopping("value", mode="max", patience=2))
     assert trainer.current_epoch == 3
     assert epoch_of(saver.best_model_path) == 2
+
+
+class Losses(lightning.LightningModule):
+    """Logs two values of each validation and one of training; the list ``seen`` is the oracle."""
+
+    def __init__(self, values):
+        super().__init__()
+        self.net, self.values, self.seen = nn.Linear(1, 1), values, []
+
+    def training_step(self, batch, batch_idx):
+        loss = self.net(batch[0]).sum()
+        self.log("train_loss", loss, on_step=True, on_epoch=True)
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        pass
+
+    def on_validation_epoch_end(self):
+        value = float(self.values[min(len(self.seen), len(self.values) - 1)])
+        logged = {"value": value, "double": 2 * value}
+        if not self.trainer.sanity_checking:
+            self.seen.append({**logged, "epoch": self.current_epoch, "step": self.global_step})
+        self.log_dict(logged)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+def run_losses(model, saver, **options):
+    data = DataLoader(TensorDataset(torch.ones(4, 1)))
+    resume = options.pop("resume", {})
+    options = {"max_epochs": len(model.values), "logger": False, "num_sanity_val_steps": 1, **QUIET, **options}
+    trainer = lightning.Trainer(callbacks=[saver], **options)
+    trainer.fit(model, data, data, **resume)
+    return trainer
+
+
+@pytest.mark.parametrize("number", [1, 2, -1])
+@pytest.mark.parametrize("ties", ["latest", "earliest"])
+def test_the_values_of_each_kept_file_are_those_of_its_validation(ties, number, tmp_path):
+    model = Losses(TIED[:8])
+    saver = ModelCheckpoint(tmp_path, "{epoch}", monitor="value", mode="max", save_top_k=number, ties=ties)
+    run_losses(model, saver)
+    assert saver.kept == model.seen[epoch_of(saver.best_model_path)]
+    assert set(saver.kept) == {"value", "double", "epoch", "step"}  # nothing of training
+    for path in saver.best_k_models:
+        expected = model.seen[epoch_of(path)]
+        assert saver.kept_of(path) == pytest.approx(expected, nan_ok=True)
+        assert saver.kept_of(Path("moved") / Path(path).name) == pytest.approx(expected, nan_ok=True)
+    assert len(saver.state_dict()["kept"]) == len(saver.best_k_models)  # those of deleted files have left
+
+
+def test_values_of_files_in_folders_of_their_own_are_told_apart(tmp_path):
+    model = Losses([1, 3, 2])
+    saver = ModelCheckpoint(tmp_path, "{epoch}/best", monitor="value", mode="max", save_top_k=-1)
+    run_losses(model, saver)
+    assert [saver.kept_of(f"elsewhere/epoch={at}/best.ckpt")["value"] for at in range(3)] == [1, 3, 2]
+    with pytest.raises(ValueError, match="holds no values of"):
+        saver.kept_of("best.ckpt")
+
+
+def test_a_run_that_is_resumed_from_the_last_file_has_the_values_and_a_later_one_replaces_them(tmp_path):
+    model = Losses([1, 3, 2])
+    saver = ModelCheckpoint(tmp_path, monitor="value", mode="max", save_last=True)
+    run_losses(model, saver)
+    for more, best in ([0, 1], 3), ([0, 5], 5):
+        later = Losses([*model.values, *more])
+        last = torch.load(tmp_path / "last.ckpt", weights_only=True)
+        later.seen = [each for each in model.seen if each["step"] <= last["global_step"]]
+        resumed = ModelCheckpoint(tmp_path, monitor="value", mode="max", save_last=True)
+        run_losses(later, resumed, resume=loading(lightning, tmp_path / "last.ckpt", True))
+        assert resumed.kept == next(each for each in later.seen if each["value"] == best)
+        model = later
+
+
+def test_an_interrupted_fit_keeps_the_values_of_its_best_validation(tmp_path):
+    class Interrupted(Losses):
+        def training_step(self, batch, batch_idx):
+            if self.current_epoch == 2 and batch_idx == 1:
+                raise RuntimeError("power cut")
+            return super().training_step(batch, batch_idx)
+
+    model = Interrupted([1, 3, 2, 5])
+    saver = ModelCheckpoint(tmp_path, monitor="value", mode="max", save_on_exception=True)
+    with pytest.raises(RuntimeError, match="power cut"):
+        run_losses(model, saver)
+    assert saver.kept == model.seen[1]
+
+
+def test_validations_within_an_epoch_are_told_apart(tmp_path):
+    model = Losses([1, 3, 2, 0])
+    saver = ModelCheckpoint(tmp_path, monitor="value", mode="max")
+    run_losses(model, saver, max_epochs=2, val_check_interval=0.5)
+    assert saver.kept == model.seen[1] == {"value": 3, "double": 6, "epoch": 0, "step": 4}
+
+
+def test_weights_that_were_not_validated_have_no_values(tmp_path):
+    model = Losses([1, 3])
+    saver = ModelCheckpoint(tmp_path, every_n_train_steps=3, save_top_k=1)  # steps 3 and 6; validations after 4 and 8
+    with pytest.raises(ValueError, match="no checkpoint is kept yet"):
+        _ = saver.kept
+    run_losses(model, saver)
+    with pytest.raises(ValueError, match=r"saved without a validation.*trainer.validate\(ckpt_path"):
+        _ = saver.kept
+
+
+def test_validate_and_a_sanity_check_change_no_value(tmp_path):
+    model = Losses([1, 3, 2])
+    saver = ModelCheckpoint(tmp_path, monitor="value", mode="max")
+    trainer = run_losses(model, saver)
+    before = saver.kept
+    model.values = [9]
+    trainer.validate(model, DataLoader(TensorDataset(torch.ones(4, 1))), verbose=False)
+    assert saver.kept == before
+
+
+def test_files_of_weights_only_hold_no_values_but_the_callback_does(tmp_path):
+    model = Losses([1, 3, 2])
+    saver = ModelCheckpoint(tmp_path, monitor="value", mode="max", save_weights_only=True)
+    run_losses(model, saver)
+    assert saver.kept == model.seen[1]
+    assert "callbacks" not in torch.load(saver.best_model_path, weights_only=True)
+
+
+def test_a_run_that_began_with_lightnings_own_has_no_values_of_its_files(tmp_path):
+    model = Losses([1, 3, 2])
+    run_losses(model, LightningsOwn(tmp_path, monitor="value", mode="max", save_last=True))
+    resumed = ModelCheckpoint(tmp_path, monitor="value", mode="max", save_last=True)
+    later = Losses([1, 3, 2, 0])
+    later.seen = model.seen[:2]  # last.ckpt was written with the best one
+    run_losses(later, resumed, resume=loading(lightning, tmp_path / "last.ckpt", True))
+    with pytest.raises(ValueError, match="began with another checkpoint callback"):
+        _ = resumed.kept
