@@ -16,6 +16,7 @@ from typing import Any, TextIO
 WIDTH = 100  # characters of a printed line
 NAME = 40  # characters of the name of a row in a table that is wider
 COUNTS = ("support", "predicted", "positives")  # columns that count samples, or sum their weights
+SMALL = ("score", "share")  # columns of probabilities that may be tiny, printed with three significant digits
 
 
 class Cell(float):
@@ -201,9 +202,10 @@ def _text(column: str, value: Any) -> str:
         return f"{value:.2f}".removesuffix(".00")
     if column == "threshold":
         return f"{value:.6g}"
+    form = "#.3g" if column in SMALL else ".3f"
     if not isinstance(value, Cell):
-        return f"{value:.3f}"
-    return f"{value.mark}{value:.3f}" + f" [{value.low:.3f}, {value.high:.3f}]" * (value.low == value.low)
+        return f"{value:{form}}"
+    return f"{value.mark}{value:{form}}" + f" [{value.low:{form}}, {value.high:{form}}]" * (value.low == value.low)
 
 
 MARKDOWN = re.compile(r"([\\`*<|]|(?<!\w)_|_(?!\w))")  # what Markdown takes for a mark

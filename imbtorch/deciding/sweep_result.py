@@ -14,6 +14,7 @@ from torch import Tensor
 from imbtorch.compat import warn_caller
 from imbtorch.counting.arguments import check_generator
 from imbtorch.counts import check_choice, evaluated
+from imbtorch.deciding.calibration import Calibration
 from imbtorch.deciding.curves import (
     area,
     area_interval,
@@ -338,6 +339,44 @@ class SweepResult(Result):
         counts = pooled(corrected.counts).double()
         found = gain_interval(whole, place, half, objective, counts, level, generator)
         return replace(found, method=found.method + self._held_text(index, corrected))
+
+    def calibration(
+        self, bins: int = 10, level: float = 0.95, generator: torch.Generator | None = None
+    ) -> Calibration | dict[str, Calibration]:
+        """Compare the scores with the shares of positives among the samples that have them.
+
+        Rules, costs and ``tau=1`` trust probabilities; this says whether they may. Logits are read as the log-odds
+        of probabilities. Of several classes each is compared with the rest.
+
+        Args:
+            bins: greatest number of bins of scores.
+            level: nominal coverage of the interval of each share, in (0, 1).
+            generator: source of randomness for resampled clusters, on the CPU; by default torch's.
+
+        Returns:
+            :class:`~imbtorch.statistics.Calibration`, or for several labels or classes a dict of their names, without
+            those that have no samples.
+
+        Raises:
+            ValueError: for ``bins`` below 1, a level outside (0, 1), a sweep at another ``prevalence``, and without
+                samples.
+        """
+        check_level(level)
+        check_generator(generator)
+        if isinstance(bins, bool) or not isinstance(bins, int) or bins < 1:
+            raise ValueError(f"bins must be a whole number of at least 1, got {bins!r}")
+        if self._settings.prevalence is not None:
+            raise ValueError("calibration compares scores with the counted samples; sweep without prevalence=")
+        self._warn_if_dependent()
+        names, weighted = self._settings.class_names, self._settings.counting.weighted
+        found = {
+            name: Calibration.of(part, self._settings.thresholds, bins, level, generator, weighted)
+            for name, part in zip(names, self._parts(), strict=True)
+            if bool(part.any())
+        }
+        if not found:
+            raise ValueError("there is no calibration without samples; call update first")
+        return found["0"] if self._settings.counting.task == "binary" else found
 
     def best(
         self,

@@ -5,6 +5,7 @@ from imbtorch.choosing.epochs import ChosenEpoch, select_epoch
 from imbtorch.choosing.models import Selection, select_model
 from imbtorch.choosing.planning import samples_needed
 from imbtorch.choosing.runs import Runs, over_runs
+from imbtorch.deciding.calibration import Calibration
 from imbtorch.deciding.curves import partial_auc
 from imbtorch.deciding.thresholds import OperatingPoint
 from imbtorch.intervals.baselines import beats_baseline, skill, trivial
@@ -12,6 +13,7 @@ from imbtorch.intervals.intervals import Interval, bootstrap, posterior
 from imbtorch.ties import undominated
 
 __all__ = [
+    "Calibration",
     "ChosenEpoch",
     "Comparison",
     "Interval",
