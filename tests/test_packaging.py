@@ -132,7 +132,7 @@ def test_the_sdist_holds_what_it_takes_to_build_and_test(built):
     texts = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").rglob("*.md")}
     texts |= {f"examples/monitor_study/{name}.csv" for name in ("noise", "results", "seen", "sets")}
     texts |= {f"examples/deep_study/{name}.csv" for name in ("results", "stops", "curves", "runs")}
-    texts |= {f"examples/decision_study/{name}.csv" for name in ("tasks", "log", "results", "second_run")}
+    texts |= {f"examples/decision_study/{name}.csv" for name in ("tasks", "rare", "log", "results", "second_run")}
     texts.add("examples/threshold_study/results.csv")
     assert found == python | pictures | others | texts | {"imbtorch/measures/README.md", *PAGES}
     assert built[1].stat().st_size < 2_400_000
