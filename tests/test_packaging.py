@@ -133,7 +133,7 @@ def test_the_sdist_holds_what_it_takes_to_build_and_test(built):
     texts |= {f"examples/monitor_study/{name}.csv" for name in ("noise", "results", "seen", "sets")}
     texts |= {f"examples/deep_study/{name}.csv" for name in ("results", "stops", "curves", "runs")}
     texts |= {f"examples/decision_study/{name}.csv" for name in ("tasks", "rare", "log", "results", "second_run")}
-    texts.add("examples/threshold_study/results.csv")
+    texts |= {f"examples/{name}/results.csv" for name in ("threshold_study", "wrong_labels")}
     assert found == python | pictures | others | texts | {"imbtorch/measures/README.md", *PAGES}
     assert built[1].stat().st_size < 2_400_000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -110,3 +110,43 @@ def losses(logits: Tensor, target: Tensor, class_weights: Tensor) -> Tensor:
     weights = class_weights.gather(1, target)
     each = functional.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none").view_as(target)
     return (weights * each).sum(1) / weights.sum(1)
+
+
+def trained_together(
+    samples: tuple[Tensor, Tensor],
+    class_weights: Tensor,
+    seeds: Sequence[int],
+    batch_size: int,
+    epochs: int,
+    rate_at: Callable[[int, int], float],
+) -> Iterator[list[Tensor]]:
+    """Train perceptrons at once, as one model with a leading dimension; yield their parameters after each epoch.
+
+    Losses are summed and AdamW (without weight decay) works on each number for itself, so that no run sees another.
+
+    Args:
+        samples: features ``[runs, samples, features]`` and classes ``[runs, samples]``.
+        class_weights: ``[runs, classes]``.
+        seeds: one for each run; runs of the same seed have the same initial weights and order.
+        batch_size: of each run.
+        epochs: their number.
+        rate_at: rate of a step, given its place and the number of all steps.
+    """
+    features, target = samples
+    sizes = (features.shape[-1], WIDTH, WIDTH, class_weights.shape[-1])
+    drawn = zip(*(initial(seed, sizes) for seed in seeds), strict=True)
+    parameters = [torch.stack(some).requires_grad_() for some in drawn]
+    optimizer = torch.optim.AdamW(parameters, weight_decay=0.0, fused=True)
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    runs, number = target.shape
+    every, step, steps = torch.arange(runs)[:, None], 0, epochs * -(-number // batch_size)
+    for _ in range(epochs):
+        orders = torch.stack([torch.randperm(number, generator=each) for each in generators])
+        for batch in orders.split(batch_size, 1):
+            optimizer.param_groups[0]["lr"] = rate_at(step, steps)
+            optimizer.zero_grad()
+            logits = logits_of(parameters, features[every, batch])
+            losses(logits, target[every, batch], class_weights).sum().backward()
+            optimizer.step()
+            step += 1
+        yield [parameter.detach() for parameter in parameters]

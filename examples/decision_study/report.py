@@ -173,6 +173,13 @@ def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str
     return "\n".join([f"### {title}", "", *lines, ""])
 
 
+def write_tables(path: Path, text: str) -> None:
+    """Print the tables, and write them below what is written by hand in a file."""
+    above = path.read_text(encoding="utf-8").split(MARK)[0] if path.exists() else ""
+    path.write_text(f"{above}{MARK}\n\n{text}", encoding="utf-8")
+    print(text)
+
+
 def array(found: dict[str, float]) -> Array:
     """Values of the units."""
     return np.array(list(found.values()))
@@ -494,11 +501,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE, help="folder of results.csv and of results.md")
     parser.add_argument("--figures", type=Path, help="folder of the pictures; by default examples/figures, or --out")
     arguments = parser.parse_args()
-    path = arguments.out / "results.md"
-    above = path.read_text(encoding="utf-8").split(MARK)[0] if path.exists() else ""
-    text = tables(arguments.out)
-    path.write_text(f"{above}{MARK}\n\n{text}", encoding="utf-8")
-    print(text)
+    write_tables(arguments.out / "results.md", tables(arguments.out))
     figures = arguments.figures or (FIGURES if arguments.out == HERE else arguments.out)
     draw_rule(arguments.out, figures / "decision_rule.png")
     draw_epochs(arguments.out, figures / "decision_epochs.png")

@@ -19,13 +19,14 @@ import os
 import time
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import tasks as study
 import torch
 from keel import scaled, split
-from networks import SETTINGS, WIDTH, initial, logits_of, losses, network_of
+from networks import SETTINGS, logits_of, network_of, trained_together
 from pools import IGNORED, Data, Part
 from tasks import Task
 from torch import Tensor, nn
@@ -145,25 +146,10 @@ def of_keel(task: Task, regime: str, seeds: Sequence[int], epochs: int) -> dict[
     )
     counts = functional.one_hot(y, task.classes).sum(1)
     weights = class_weights(regime, counts)
-    sizes = (x.shape[-1], WIDTH, WIDTH, task.classes)
-    parameters = [
-        torch.stack(some).requires_grad_()
-        for some in map(list, zip(*(initial(seed, sizes) for seed in seeds), strict=True))
-    ]
-    optimizer = torch.optim.AdamW(parameters, KEEL_RATE, weight_decay=0.0, fused=True)
-    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-    every, samples = torch.arange(len(seeds))[:, None], y.shape[1]
-    batch_size = max(FEWEST, -(-samples // STEPS))
-    steps, step = epochs * -(-samples // batch_size), 0
     held, tested = [], []
-    for _ in range(epochs):
-        orders = torch.stack([torch.randperm(samples, generator=each) for each in generators])
-        for batch in orders.split(batch_size, 1):
-            optimizer.param_groups[0]["lr"] = rate_at(regime, KEEL_RATE, step, steps)
-            optimizer.zero_grad()
-            losses(logits_of(parameters, x[every, batch]), y[every, batch], weights).sum().backward()
-            optimizer.step()
-            step += 1
+    batch_size = max(FEWEST, -(-y.shape[1] // STEPS))
+    rate = partial(rate_at, regime, KEEL_RATE)
+    for parameters in trained_together((x, y), weights, seeds, batch_size, epochs, rate):
         with torch.inference_mode():
             held.append(logits_of(parameters, pool).log_softmax(-1))
             tested.append(logits_of(parameters, test).log_softmax(-1))

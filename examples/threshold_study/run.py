@@ -36,10 +36,11 @@ HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "decision_study"))  # where `tasks` and others are found, after this study's files
 
 from keel import package_data, scaled, split  # noqa: E402
-from networks import WIDTH, initial, logits_of, losses  # noqa: E402
-from report import MARK, array, holm, interval, p_value, table, told  # noqa: E402
+from networks import logits_of, trained_together  # noqa: E402
+from report import array, holm, interval, p_value, table, told, write_tables  # noqa: E402
 from scipy import stats  # noqa: E402
 from tasks import keel_sets, keel_tasks  # noqa: E402
+from train import rate_at  # noqa: E402
 
 import imbtorch  # noqa: E402
 from imbtorch.counts import evaluated  # noqa: E402
@@ -272,19 +273,9 @@ def regression(train: tuple[Tensor, Tensor], seed: int, others: Sequence[Tensor]
 def network(train: tuple[Tensor, Tensor], seed: int, others: Sequence[Tensor]) -> list[Tensor]:
     """Probabilities of class 1 by the network of the study of decisions, at a rate that falls to zero."""
     x, y = train
-    parameters = [some[None].requires_grad_() for some in initial(seed, (x.shape[1], WIDTH, WIDTH, 2))]
-    optimizer = torch.optim.AdamW(parameters, RATE, weight_decay=0.0, fused=True)
-    generator = torch.Generator().manual_seed(seed)
-    batches = [
-        batch
-        for _ in range(EPOCHS)
-        for batch in torch.randperm(len(y), generator=generator).split(max(SMALLEST, -(-len(y) // STEPS)))
-    ]
-    for step, batch in enumerate(batches):
-        optimizer.param_groups[0]["lr"] = RATE * (1 - step / len(batches))
-        optimizer.zero_grad()
-        losses(logits_of(parameters, x[None, batch]), y[None, batch], torch.ones(1, 2)).sum().backward()
-        optimizer.step()
+    batch_size = max(SMALLEST, -(-len(y) // STEPS))
+    rate, samples = partial(rate_at, "falling", RATE), (x[None], y[None])
+    *_, parameters = trained_together(samples, torch.ones(1, 2), [seed], batch_size, EPOCHS, rate)
     with torch.inference_mode():
         logits = [logits_of(parameters, part[None])[0].double() for part in others]
     return [(some[:, 1] - some[:, 0]).sigmoid().clone() for some in logits]
@@ -525,9 +516,7 @@ def main() -> None:
                 for task in made():
                     writer.writerows(rows_of(task, range(FIRST, FIRST + seeds)))
                     file.flush()
-    text = arguments.out / "results.md"
-    above = text.read_text(encoding="utf-8").split(MARK)[0] if text.exists() else ""
-    text.write_text(f"{above}{MARK}\n\n{report(arguments.out)}", encoding="utf-8")
+    write_tables(arguments.out / "results.md", report(arguments.out))
 
 
 if __name__ == "__main__":

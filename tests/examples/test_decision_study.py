@@ -156,6 +156,31 @@ def test_the_transformer_sees_nothing_that_comes_later():
     assert same[40:].min() > 1e-5
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_run_that_is_trained_with_others_is_that_of_a_model_alone(weighted):
+    generator = torch.Generator().manual_seed(3)
+    target = torch.randint(0, 3, (4, 130), generator=generator)
+    features = torch.randn(4, 130, 5, generator=generator) + target[..., None]
+    weights = torch.rand(4, 3, generator=generator) + 0.5 if weighted else torch.ones(4, 3)
+    runs = networks.trained_together((features, target), weights, [11, 12] * 2, 60, 3, lambda a, n: 3e-3 * (1 - a / n))
+    model = nn.Sequential(nn.Linear(5, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 3))
+    with torch.no_grad():
+        for parameter, start in zip(model.parameters(), networks.initial(12, (5, 64, 64, 3)), strict=True):
+            parameter.copy_(start.T.reshape(parameter.shape))
+    loss, optimizer = nn.CrossEntropyLoss(weights[3]), torch.optim.Adam(model.parameters(), 3e-3)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / 9)
+    order = torch.Generator().manual_seed(12)
+    for parameters in runs:
+        for batch in torch.randperm(130, generator=order).split(60):
+            optimizer.zero_grad()
+            loss(model(features[3, batch]), target[3, batch]).backward()
+            optimizer.step()
+            schedule.step()
+        logits, alone = networks.logits_of(parameters, features), model(features[3])
+        torch.testing.assert_close(logits[3], alone, atol=2e-5, rtol=1e-4)
+    torch.testing.assert_close(networks.losses(logits, target, weights)[3], loss(alone, target[3]))
+
+
 # tasks ----------------------------------------------------------------------------------------------------------------
 
 

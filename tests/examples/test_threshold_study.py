@@ -16,7 +16,7 @@ from sklearn.datasets import load_wine, make_classification
 
 FOLDER = Path(__file__).parents[2] / "examples" / "threshold_study"
 with scripts_of(FOLDER, FOLDER.parent / "decision_study") as script:
-    study = script("run")
+    study, mark = script("run"), script("report").MARK
 
 
 def generated(samples=500):
@@ -83,7 +83,7 @@ def test_a_small_run_gives_rows_and_tables(tmp_path):
 
 def test_tables_are_those_of_the_file():
     text = (FOLDER / "results.md").read_text(encoding="utf-8")
-    assert text.split(study.MARK)[1].strip() == study.report(FOLDER).strip()
+    assert text.split(mark)[1].strip() == study.report(FOLDER).strip()
 
 
 def test_the_primary_tests_by_hand():
