@@ -25,7 +25,7 @@ with scripts_of(FOLDER, EXAMPLES / "decision_study") as script:
 def toy():
     generator = torch.Generator().manual_seed(3)
     target = torch.tensor([0] * 300 + [1] * 40 + [2] * 60)
-    return keel.DataSet("toy", torch.randn(400, 5, generator=generator) + target[:, None], target)
+    return keel.DataSet("toy", torch.randn(400, 5, generator=generator) + 0.5 * target[:, None], target)
 
 
 def test_noise_changes_its_share_of_labels():
