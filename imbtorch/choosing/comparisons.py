@@ -9,16 +9,9 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor
 
+from imbtorch.choosing.outcomes import JointOutcomes, checked_outcomes
 from imbtorch.compat import warn_caller
-from imbtorch.counting.arguments import (
-    check_class_indices,
-    check_tensor,
-    checked_ids,
-    computed_on_cpu,
-    spread,
-    whole_number,
-)
-from imbtorch.counting.kernels import integers
+from imbtorch.counting.arguments import check_tensor, computed_on_cpu
 from imbtorch.counts import Measure, check_choice, check_square, ratio
 from imbtorch.deciding.curves import area_interval, average_precision
 from imbtorch.intervals.draws import AGREE, DIFFER, Prior, Totals, chunks, gammas, normal_quantile, worth_of_hits
@@ -358,37 +351,22 @@ def paired_compare(
         return _of_scores(measure, preds_a, preds_b, target, draws, level, generator)
     if num_classes is None:
         raise ValueError("num_classes must be the number of classes")
-    for name, labels in (("preds_a", preds_a), ("preds_b", preds_b), ("target", target)):
-        check_class_indices(name, labels, predicted=name != "target")
-    preds_a, preds_b, target = map(integers, (preds_a, preds_b, target))
-    if whole_number("num_classes", num_classes) < 1:
-        raise ValueError(f"num_classes must be at least 1, got {num_classes!r}")
-    called = measure_of_counts(measure, num_classes)
+    outcomes = checked_outcomes({"preds_a": preds_a, "preds_b": preds_b}, target, num_classes, cluster)
+    called = measure_of_counts(measure, outcomes.classes)
     better = direction_of(called, higher_is_better)
-    for name, labels in (("preds_a", preds_a), ("preds_b", preds_b), ("target", target)):
-        if labels.shape != target.shape:
-            raise ValueError(
-                f"{name} must hold a class index for each target, {list(target.shape)}, got {list(labels.shape)}"
-            )
-        if labels.numel() and not 0 <= int(labels.min()) <= int(labels.max()) < num_classes:
-            raise ValueError(f"{name} holds classes outside 0..{num_classes - 1}")
-    if not target.numel():
-        raise ValueError("target holds no samples, so there is nothing to compare")
-    if cluster is not None:
-        cluster = spread("cluster", checked_ids(cluster), target, target)
-    elif target.ndim > 1:
+    if cluster is None and target.ndim > 1:
         warn_caller(POSITIONS)
-    pairs = _Pairs(preds_a, preds_b, target, num_classes, cluster, prior)
+    pairs = _Pairs(outcomes, prior)
 
     def difference(of_a: Tensor, of_b: Tensor) -> Tensor:
         return values(called, of_a) - values(called, of_b)
 
-    estimate = difference(*(each[0] for each in pairs.counted()))
-    sizes: Iterable[int] = chunks(draws, max(2 * num_classes**2, len(pairs.times)), target.device)
+    estimate = difference(*pairs.outcomes.counted())
+    sizes: Iterable[int] = chunks(draws, max(2 * num_classes**2, len(pairs.outcomes.times)), target.device)
     sizes = announced(sizes, draws, "a paired comparison", "fewer draws= shorten it")
     parts, apart = [], []
     for size in sizes:
-        of_a, of_b = pairs.draw(size, generator, totals)
+        of_a, of_b = pairs.draw(size, generator, totals).unbind(1)
         parts.append(difference(of_a, of_b))
         apart.append(ratio((of_a - of_b).diagonal(dim1=-2, dim2=-1), of_a.sum(-1)))
     drawn, recalls = torch.cat(parts), torch.cat(apart)
@@ -423,74 +401,51 @@ def _of_scores(
 
 
 class _Pairs:
-    """Joint outcomes of two models on the samples of each class, and their posterior.
+    """Posterior of the joint outcomes of two models on the samples of each class.
 
     With clusters the outcomes of a class count as many samples as those of its clusters are worth, and the class totals
     are those of clusters with random weights (Bayesian bootstrap).
     """
 
-    def __init__(
-        self,
-        preds_a: Tensor,
-        preds_b: Tensor,
-        target: Tensor,
-        size: int,
-        cluster: Tensor | None,
-        prior: PairedPrior,
-    ) -> None:
-        self.size, self.few = size, prior == "differing"
-        a, b, truth = (labels.flatten() for labels in (preds_a, preds_b, target))
-        joint, times = torch.unique((truth * size + a) * size + b, return_counts=True)
-        self.times = times.double()
-        self.rows, self.a, self.b = joint // size**2, joint // size % size, joint % size
-        self.actual = self.times.new_zeros(size).index_add_(0, self.rows, self.times)
+    def __init__(self, outcomes: JointOutcomes, prior: PairedPrior) -> None:
+        self.outcomes, self.few = outcomes.pooled().by_class(), prior == "differing"
+        self.actual = self.outcomes.actual()
         self.worth, self.clusters = self.actual, None
-        if cluster is not None:
-            ids, place = torch.unique(cluster.flatten(), return_inverse=True)
-            if len(ids) < 2:
-                raise ValueError(f"cluster must name at least 2 clusters, got {len(ids)}")
-
-            def of_clusters(chosen: Tensor | None = None) -> Tensor:
-                return torch.bincount(place * size + truth, chosen, len(ids) * size).view(-1, size).double()
-
-            self.clusters = of_clusters()  # [M, K]
-            only = ((a == truth) & (b != truth), (b == truth) & (a != truth))
-            worths = [worth_of_hits(of_clusters(each.double()), self.clusters, 0) for each in only]
-            self.worth = torch.minimum(*worths)
-        expected = self.actual * ((a != b).double().mean() if self.few else torch.inf)  # differing samples of a class
+        if outcomes.cluster is not None:
+            if outcomes.clusters < 2:
+                raise ValueError(f"cluster must name at least 2 clusters, got {outcomes.clusters}")
+            self.clusters = outcomes.of_clusters(outcomes.times)  # [M, K]
+            a, b = outcomes.preds == outcomes.target
+            only = (outcomes.of_clusters(outcomes.times * each) for each in (a & ~b, b & ~a))
+            self.worth = torch.minimum(*(worth_of_hits(each, self.clusters, 0) for each in only))
+        changed = (self.outcomes.times * (self.outcomes.preds[0] != self.outcomes.preds[1])).sum()
+        # expected differing samples of a class
+        expected = self.actual * (changed / self.actual.sum() if self.few else torch.inf)
         self.differ = torch.where(self.actual > 0, expected.clamp(max=DIFFER), 0.0)
         self.prior = 2 * (AGREE + self.differ)
-        predicted = torch.cat((a, b)).bincount(minlength=size)
-        seen = (self.actual > 0) | (predicted > 0)
         self.classes = (self.actual > 0).nonzero().flatten()
-        options = [[j for j in seen.nonzero().flatten().tolist() if j != i] for i in self.classes.tolist()]
-        self.wrong = torch.tensor(options, dtype=torch.long, device=target.device)  # [R, wrong classes]
+        seen = self.outcomes.seen.tolist()
+        options = [[j for j in seen if j != i] for i in self.classes.tolist()]
+        self.wrong = torch.tensor(options, dtype=torch.long)  # [R, wrong classes]
 
-    def counted(self) -> tuple[Tensor, Tensor]:
-        """Count the predictions of each model, ``[1, K, K]``."""
-        times = self.times.unsqueeze(-1)
-        first, second = (self._matrices(self.rows, column.unsqueeze(-1), times) for column in (self.a, self.b))
-        return first, second
-
-    def draw(self, samples: int, generator: torch.Generator | None, totals: Totals) -> tuple[Tensor, Tensor]:
-        """Draw counts of each model, ``[samples, K, K]``."""
-        rows, wrong = len(self.classes), self.wrong.shape[-1]
-        cells = gammas(self.times * ratio(self.worth, self.actual)[self.rows], samples, generator)
-        agree, differ = self.times.new_full((rows,), AGREE), self.differ[self.classes]
+    def draw(self, samples: int, generator: torch.Generator | None, totals: Totals) -> Tensor:
+        """Draw counts of both models, ``[samples, 2, K, K]``."""
+        rows, wrong, target = len(self.classes), self.wrong.shape[-1], self.outcomes.target
+        cells = gammas(self.outcomes.times * ratio(self.worth, self.actual)[target], samples, generator)
+        agree, differ = self.actual.new_full((rows,), AGREE), self.differ[self.classes]
         spread = torch.cat((agree, differ, differ, agree)) if wrong else agree
         lumps = gammas(spread, samples, generator)
-        right = self.classes.repeat(len(spread) // rows).unsqueeze(-1).expand(-1, samples)
-        column_a, column_b = right.clone(), right.clone()
+        row = self.classes.repeat(len(spread) // rows)
+        columns = row.unsqueeze(-1).expand(2, -1, samples)
         if wrong:  # both right, only a right, only b right, both wrong
             place = self.classes.unsqueeze(-1).expand(-1, samples)
-            drawn = torch.rand(3, rows, samples, dtype=torch.float64, device=place.device, generator=generator)
+            drawn = torch.rand(3, rows, samples, dtype=torch.float64, generator=generator)
             option = (drawn * wrong).long().clamp(max=wrong - 1)
             chosen = [self.wrong.gather(1, each) for each in option]
             column_a = torch.cat((place, place, chosen[0], chosen[1]))
             column_b = torch.cat((place, chosen[0], place, chosen[1 if self.few else 2]))
-        row = torch.cat((self.rows, right[:, 0]))
-        mass = torch.cat((cells, lumps))
-        sums = mass.new_zeros(self.size, samples).index_add_(0, row, mass)
+            columns = torch.stack((column_a, column_b))
+        sums = self.outcomes.actual(cells).index_add_(0, row, lumps)
         total = self.actual.unsqueeze(-1).expand(-1, samples)
         if totals == "drawn":
             if self.clusters is None:
@@ -498,19 +453,8 @@ class _Pairs:
             else:
                 total = self.clusters.t() @ gammas(self.actual.new_ones(len(self.clusters)), samples, generator)
             total = total * self.actual.sum() / total.sum(0)
-        mass = mass * ratio(total, sums)[row]
-        columns = (
-            torch.cat((own.unsqueeze(-1).expand(-1, samples), lump))
-            for own, lump in ((self.a, column_a), (self.b, column_b))
-        )
-        first, second = (self._matrices(row, column, mass) for column in columns)
-        return first, second
-
-    def _matrices(self, row: Tensor, column: Tensor, mass: Tensor) -> Tensor:
-        """Sum mass ``[C, S]`` into matrices ``[S, K, K]``."""
-        place = row.unsqueeze(-1) * self.size + column
-        flat = mass.new_zeros(self.size**2, mass.shape[-1]).scatter_add_(0, place, mass)
-        return flat.t().reshape(-1, self.size, self.size)
+        scale = ratio(total, sums)
+        return self.outcomes.matrices(cells * scale[target], (lumps * scale[row], row, columns))
 
 
 def _comparison(

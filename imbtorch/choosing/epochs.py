@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from imbtorch.choosing.halves import CellOrder, Predictions, SumCounts, crossed, measure_counts, parts
+from imbtorch.choosing.outcomes import check_predictions
 from imbtorch.counting.arguments import check_class_indices, computed_on_cpu, whole_number
 from imbtorch.counting.batches import readable
 from imbtorch.counts import Measure, check_choice, evaluated, ratio, reads_margins
@@ -360,12 +361,7 @@ def _stacked(predictions: Mapping[str, Tensor], target: Tensor) -> Tensor:
     for name, each in predictions.items():
         if each is None:
             raise TypeError(f"predictions[{name!r}] is None; leave out candidates without predictions")
-        check_class_indices(f"predictions[{name!r}]", each, predicted=True)
-        if each.shape != target.shape:
-            raise ValueError(
-                f"predictions[{name!r}] must hold a class index for each target, {list(target.shape)}, "
-                f"got shape {list(each.shape)}"
-            )
+        check_predictions(f"predictions[{name!r}]", each, target)
     return torch.stack([readable(each) for each in predictions.values()])
 
 

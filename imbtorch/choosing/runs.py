@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imbtorch.counting.arguments import check_class_indices, computed_on_cpu, whole_number
-from imbtorch.counting.kernels import integers
+from imbtorch.choosing.outcomes import JointOutcomes, checked_outcomes
+from imbtorch.counting.arguments import computed_on_cpu
 from imbtorch.counts import evaluated, ratio
 from imbtorch.intervals.draws import chunks, gammas, pooled_recall, student_quantile
 from imbtorch.intervals.intervals import Interval, check_draws
@@ -142,123 +142,58 @@ def over_runs(
       deviation over seeds
     """
     check_draws(draws, level, generator)
-    classes = _checked(runs, target, cluster, num_classes)
-    called = measure_of_counts(measure, classes)
-    preds = torch.stack([integers(each).flatten() for some in runs.values() for each in some])
-    outcomes = _Outcomes.of(preds, integers(target).flatten(), classes, cluster)
+    outcomes = _outcomes(runs, target, cluster, num_classes)
+    called = measure_of_counts(measure, outcomes.classes)
     values = evaluated(called, outcomes.counted())
-    sizes = chunks(draws, max(len(preds) * classes**2, len(outcomes.times)), values.device)
-    drawn = torch.cat([evaluated(called, outcomes.draw(size, generator)) for size in sizes])
+    sizes = chunks(draws, max(len(values) * outcomes.classes**2, len(outcomes.times)), values.device)
+    drawn = torch.cat([evaluated(called, _draw(outcomes, size, generator)) for size in sizes])
     seeds = [len(some) for some in runs.values()]
     parts = zip(runs, values.split(seeds), drawn.split(seeds, -1), strict=True)  # type: ignore[no-untyped-call]
     of_models = {name: _Model(name, *each) for name, *each in parts}
     pairs = combinations(of_models.values(), 2)
     return Runs(
-        {name: _within(_interval([model], outcomes.groups, level), called) for name, model in of_models.items()},
-        {(one.name, other.name): _interval([one, other], outcomes.groups, level) for one, other in pairs},
+        {name: _within(_interval([model], outcomes.clusters, level), called) for name, model in of_models.items()},
+        {(one.name, other.name): _interval([one, other], outcomes.clusters, level) for one, other in pairs},
         {name: model.values for name, model in of_models.items()},
         measure_text(called),
     )
 
 
-def _checked(
+def _outcomes(
     runs: Mapping[str, Sequence[Tensor]], target: Tensor, cluster: Tensor | None, num_classes: int | None
-) -> int:
-    """Check predictions and targets, and return the number of classes."""
+) -> JointOutcomes:
+    """Check predictions and targets, and return the joint outcomes of all runs."""
     if not isinstance(runs, Mapping) or not runs:
         raise ValueError(f"runs must map the name of each model to the predictions of its seeds, got {runs!r}")
-    check_class_indices("target", target, predicted=False)
-    if not target.numel():
-        raise ValueError("target holds no samples, so there is nothing to compare")
-    largest = int(target.max())
     for name, some in runs.items():
         if len(some) < 2:
             raise ValueError(f"runs[{name!r}] must hold the predictions of at least two seeds, got {len(some)}")
-        for index, each in enumerate(some):
-            where = f"runs[{name!r}][{index}]"
-            check_class_indices(where, each, predicted=True)
-            if each.shape != target.shape:
-                raise ValueError(
-                    f"{where} must hold a class index for each target, {list(target.shape)}, got {list(each.shape)}"
-                )
-            largest = max(largest, int(each.max()))
-            if int(each.min()) < 0:
-                raise ValueError(f"{where} holds the class {int(each.min())}; classes count from 0")
-    if int(target.min()) < 0:
-        raise ValueError(f"target holds the class {int(target.min())}; classes count from 0")
-    if cluster is not None:
-        check_class_indices("cluster", cluster, predicted=False)
-        if cluster.shape != target.shape:
-            raise ValueError(
-                f"cluster must hold an id for each target, {list(target.shape)}, got {list(cluster.shape)}"
-            )
-    classes = max(largest + 1, 2) if num_classes is None else whole_number("num_classes", num_classes)
-    if largest >= classes:
-        raise ValueError(f"runs or target hold the class {largest}, but num_classes={classes} allows 0..{classes - 1}")
-    return classes
+    preds = {f"runs[{name!r}][{index}]": each for name, some in runs.items() for index, each in enumerate(some)}
+    return checked_outcomes(preds, target, num_classes, cluster)
 
 
-@dataclass(frozen=True)
-class _Outcomes:
-    """Joint outcomes of all runs: their classes ``[R, U]``, true class, cluster and number of samples ``[U]``."""
-
-    preds: Tensor
-    target: Tensor
-    group: Tensor | None
-    times: Tensor
-    classes: int
-
-    @classmethod
-    def of(cls, preds: Tensor, target: Tensor, classes: int, cluster: Tensor | None) -> _Outcomes:
-        groups = (
-            torch.zeros_like(target) if cluster is None else torch.unique(cluster.flatten(), return_inverse=True)[1]
-        )
-        joint, times = torch.unique(torch.cat((preds, target[None], groups[None])), dim=1, return_counts=True)
-        return cls(joint[:-2], joint[-2], None if cluster is None else joint[-1], times.double(), classes)
-
-    @property
-    def groups(self) -> int | None:
-        """Number of clusters; None for independent samples."""
-        return None if self.group is None else int(self.group.max()) + 1
-
-    def counted(self) -> Tensor:
-        """Count the predictions of each run, ``[R, K, K]``."""
-        return self._matrices(self.times.unsqueeze(-1))[0]
-
-    def draw(self, size: int, generator: torch.Generator | None) -> Tensor:
-        """Draw counts of all runs from the same samples, ``[size, R, K, K]``."""
-        counts, number = self.counted(), self.times.sum()
-        actual = counts[0].sum(-1)
-        if self.groups is None:
-            mass = gammas(self.times, size, generator)
-            totals = gammas(torch.where(actual > 0, actual + 0.5, 0.0), size, generator)
-        else:
-            weights = gammas(self.times.new_ones(self.groups), size, generator)
-            mass = self.times.unsqueeze(-1) * weights[self.group]
-            totals = mass.new_zeros(self.classes, size).index_add_(0, self.target, mass)
-        rows = (actual > 0).nonzero().flatten()
-        right = pooled_recall(counts.diagonal(dim1=-2, dim2=-1).mean(0), actual).expand(len(rows))
-        lumps = gammas(torch.cat((right, 1 - right)), size, generator).split(len(rows))  # type: ignore[no-untyped-call]
-        seen = ((actual > 0) | counts.sum((0, 1)).gt(0)).nonzero().flatten()
-        seen = seen if len(seen) > 1 else torch.arange(self.classes)
-        step = torch.randint(1, len(seen), (len(rows), size), generator=generator)
-        wrong = seen[(torch.searchsorted(seen, rows).unsqueeze(-1) + step) % len(seen)]  # another class that occurs
-        sums = mass.new_zeros(self.classes, size).index_add_(0, self.target, mass).index_add_(0, rows, sum(lumps))
-        scale = ratio(totals * number / totals.sum(0), sums)
-        matrices = self._matrices(mass * scale[self.target])
-        flat = matrices.view(size, -1, self.classes**2).permute(1, 2, 0)
-        for column, lump in zip((rows.unsqueeze(-1).expand(-1, size), wrong), lumps, strict=True):
-            place = rows.unsqueeze(-1) * self.classes + column
-            flat.scatter_add_(1, place.expand(len(flat), -1, -1), (lump * scale[rows]).expand(len(flat), -1, -1))
-        return matrices
-
-    def _matrices(self, mass: Tensor) -> Tensor:
-        """Sum mass ``[U, D]`` into matrices ``[D, R, K, K]``."""
-        runs, size = len(self.preds), self.classes
-        flat = mass.new_zeros(runs, size**2, mass.shape[-1])
-        for own, preds in zip(flat, self.preds, strict=True):
-            own.index_add_(0, self.target * size + preds, mass)
-        return flat.permute(2, 0, 1).reshape(-1, runs, size, size).contiguous()
+def _draw(outcomes: JointOutcomes, size: int, generator: torch.Generator | None) -> Tensor:
+    """Draw counts of all runs from the same samples, ``[size, R, K, K]``."""
+    counts, number = outcomes.counted(), outcomes.times.sum()
+    actual = outcomes.actual()
+    if outcomes.cluster is None:
+        mass = gammas(outcomes.times, size, generator)
+        totals = gammas(torch.where(actual > 0, actual + 0.5, 0.0), size, generator)
+    else:
+        weights = gammas(actual.new_ones(outcomes.clusters), size, generator)
+        mass = outcomes.times.unsqueeze(-1) * weights[outcomes.cluster]
+        totals = outcomes.actual(mass)
+    rows = (actual > 0).nonzero().flatten()
+    right = pooled_recall(counts.diagonal(dim1=-2, dim2=-1).mean(0), actual).expand(len(rows))
+    lumps = gammas(torch.cat((right, 1 - right)), size, generator)
+    seen = outcomes.seen if len(outcomes.seen) > 1 else torch.arange(outcomes.classes)
+    step = torch.randint(1, len(seen), (len(rows), size), generator=generator)
+    wrong = seen[(torch.searchsorted(seen, rows).unsqueeze(-1) + step) % len(seen)]  # another class that occurs
+    sums = outcomes.actual(mass).index_add_(0, rows, lumps[: len(rows)] + lumps[len(rows) :])
+    scale = ratio(totals * number / totals.sum(0), sums)
+    columns = torch.cat((rows.unsqueeze(-1).expand(-1, size), wrong)).expand(len(counts), -1, -1)
+    row = rows.repeat(2)
+    return outcomes.matrices(mass * scale[outcomes.target], (lumps * scale[row], row, columns))
 
 
 @dataclass(frozen=True)
@@ -289,7 +224,7 @@ def _within(found: Interval, measure: object) -> Interval:
     return replace(found, low=found.low.clamp(min=ends[0]), high=found.high.clamp(max=ends[1]))
 
 
-def _interval(models: Sequence[_Model], groups: int | None, level: float) -> Interval:
+def _interval(models: Sequence[_Model], groups: int, level: float) -> Interval:
     """Compute the interval of the mean of a model, or of the difference of the means of two."""
     signs = (1, -1)
     estimate = sum((sign * model.values.mean() for sign, model in zip(signs, models, strict=False)), torch.zeros(()))
@@ -297,7 +232,7 @@ def _interval(models: Sequence[_Model], groups: int | None, level: float) -> Int
     of_samples, spreads = drawn.var(), torch.stack([model.spread for model in models])
     of_seeds = torch.stack([(model.spread - model.noise).clamp(min=0) for model in models]).sum()
     less = torch.tensor([len(model.values) - 1.0 for model in models], dtype=torch.float64)
-    squares = (spreads.square() / less).sum() + (0 if groups is None else of_samples.square() / max(groups - 1, 1))
+    squares = (spreads.square() / less).sum() + (of_samples.square() / max(groups - 1, 1) if groups else 0)
     freedom = ((of_samples + spreads.sum()).square() / squares).nan_to_num(nan=CERTAIN).clamp(1, CERTAIN)
     half = student_quantile(level, freedom) * (of_samples + of_seeds).sqrt()
     low, high = estimate - half, estimate + half

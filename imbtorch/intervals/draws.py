@@ -102,6 +102,7 @@ SERIAL = 32_767  # numbers up to which PyTorch works in the calling thread
 LEAST_DRAWS = 16  # draws that are worth an operation of their own
 SPARSE_FROM = 16  # classes from which margins are summed over the cells with counts
 LUCKY = 0.1  # share of samples whose clusters differ so little by chance that their spread is taken as too small
+AGREE, DIFFER = 0.25, 0.5  # prior, in samples, of outcomes with both models right or both wrong, and with one right
 EXPONENTIALS = 3  # Gamma concentrations up to which draws are sums of exponentials, which is 4 times as fast
 
 
@@ -526,7 +527,3 @@ def clusters_drawn(
         times.scatter_add_(-1, chosen, torch.ones_like(times))
         drawn = torch.einsum("sbm,bmc->sbc", times, flat)
         yield drawn.reshape(some, *counts.shape[: -event_dims - 1], *event)
-
-
-# --- moved ---
-AGREE, DIFFER = 0.25, 0.5  # prior, in samples, of outcomes with both models right or both wrong, and with one right

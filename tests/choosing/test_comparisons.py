@@ -314,8 +314,8 @@ LABELS = torch.tensor([0, 1, 1])
     ("name", "wrong", "match"),
     [
         ("preds_a", torch.tensor([0, 1]), r"preds_a must hold a class index for each target, \[3\], got \[2\]"),
-        ("preds_b", torch.tensor([0, 1, 2]), r"preds_b holds classes outside 0\.\.1"),
-        ("target", torch.tensor([0, -1, 1]), r"target holds classes outside 0\.\.1"),
+        ("preds_b", torch.tensor([0, 1, 2]), r"preds_b holds the class 2, but num_classes=2 allows 0\.\.1"),
+        ("target", torch.tensor([0, -1, 1]), "target holds the class -1; classes count from 0"),
     ],
 )
 def test_paired_compare_refuses(name, wrong, match):

@@ -175,7 +175,7 @@ def test_named_candidates_are_chosen_like_epochs_and_called_by_their_names():
     assert one_line(choose({"a": target, "b": 1 - target})).endswith("; distinguishable from all other candidates")
     assert one_line(choose({"only": first})).endswith(" (95% posterior), stability 1.00")
 
-    with pytest.raises(ValueError, match=r"predictions\['b'\] must hold .* each target, \[80\], got shape \[3\]"):
+    with pytest.raises(ValueError, match=r"predictions\['b'\] must hold .* each target, \[80\], got \[3\]"):
         choose({"a": target, "b": target[:3]})
     with pytest.raises(TypeError, match=r"predictions\['a'\] must be a torch.Tensor, got list"):
         choose({"a": target.tolist()})
