@@ -22,7 +22,8 @@ differences of models, and a choice with one better candidate. Areas: scores of 
 distributions. Kept predictions: clusters in the choice of an epoch and in paired
 comparisons. Thresholds: the value at a threshold that was chosen on the same samples, and its gain over .5.
 Promises: in how many samples does ``ThresholdSweep.best(..., sure=)`` promise limits, and in how many wrongly? Sweeps
-with clusters: patients whose scores resemble each other. Seeds: means over seeds, and differences of two models.
+with clusters: patients whose scores resemble each other. Seeds: means over seeds, and differences of two models, equal
+and unequal, of independent samples and of clusters.
 Scores: differences of AUC and average precision of two models.
 """
 
@@ -1587,7 +1588,33 @@ def seeds(quick: bool, run: Run) -> str:
         "and new samples. Shared and own: how often that of the difference of two models of equal expectation covers "
         "0, if both have the same number of each sample, and if each has its own."
     )
-    return f"## Means over seeds\n\n{text}\n\n{markdown(columns, rows)}"
+    about = (
+        f"{sets} sets. Recalls of the rare classes (all classes of ten, and .95 of the frequent one of two) differ "
+        "between both models. A model errs where a normal number is too high; the shared part of its variance belongs "
+        "to the sample and is common to all seeds of both models. How often the interval of the difference covers the "
+        "true one, and its mean width."
+    )
+    unequal = run("unequal seeds", over_unequal_seeds, [(sets, *case) for case in UNEQUAL_SEEDS])
+    measured = [f"{name}: {what}" for name in OVER_SEEDS for what in ("difference", "width")]
+    clustered_ = run("seeds of clusters", over_clusters, [(2 * sets // 3, *case) for case in CLUSTERED_SEEDS])
+    about_clusters = (
+        f"{2 * sets // 3} sets of clusters of ten samples, five seeds; a quarter of the samples is positive. A cluster "
+        "has samples of both classes, or of one. The shares of the variance are those of the cluster and class, of "
+        "these and the model, and of the sample; the rest belongs to sample and seed."
+    )
+    names = ["mean", "difference", "mean without ids"]
+    return "\n\n".join(
+        [
+            f"## Means over seeds\n\n{text}\n\n{markdown(columns, rows)}",
+            f"### Unequal models over seeds\n\n{about}",
+            markdown(["classes", "rare", "recall of a", "of b", "shared", "seeds", "deviation", *measured], unequal),
+            f"### Seeds and clusters\n\n{about_clusters}",
+            markdown(
+                ["clusters", "classes of one", "a", "b", "parts", *(f"{m}: {n}" for m in OVER_SEEDS for n in names)],
+                clustered_,
+            ),
+        ]
+    )
 
 
 def over_seeds(sets: int, name: str, number: int, deviation: float) -> list[str]:
@@ -1618,6 +1645,95 @@ def over_seeds(sets: int, name: str, number: int, deviation: float) -> list[str]
             covered[each, "mean"] += bool(mean.low <= true[each] <= mean.high) * (not own)
             covered[each, "own" if own else "shared"] += bool(difference.low <= 0 <= difference.high)
     return [name, str(number), f"{deviation:g}", *(f"{each / sets:.3f}" for each in covered.values())]
+
+
+RARE_SEEDS = ((8, 0.97, 0.87), (15, 0.97, 0.87), (15, 0.8, 0.6), (40, 0.995, 0.95))
+UNEQUAL_SEEDS = (  # classes, samples of the rarest, recalls of both models, shared part, seeds, deviation
+    *((2, *case, shared, number, 0.0) for case in RARE_SEEDS for shared in (0.9, 0.5) for number in (3, 10)),
+    *((2, 15, 0.97, 0.87, shared, 5, 0.03) for shared in (0.9, 0.5)),
+    *((10, 8, 0.95, 0.8, shared, number, 0.0) for shared in (0.9, 0.5) for number in (3, 10)),
+    *((10, 8, 0.9, 0.8, shared, 5, 0.03) for shared in (0.9, 0.5)),
+)
+
+
+def over_unequal_seeds(
+    sets: int, size: int, rare: int, first: float, second: float, shared: float, number: int, deviation: float
+) -> list[str]:
+    """Row of the table of unequal models."""
+    samples = torch.tensor([250 - rare, rare])
+    if size > 2:
+        samples = torch.logspace(2, math.log10(rare), size).round().long()
+    recalls = torch.tensor([[first], [second]], dtype=torch.float64).repeat(1, size)
+    if size == 2:
+        recalls[:, 0] = 0.95
+    grid = torch.tensor(stats.norm.ppf((np.arange(400) + 0.5) / 400)) * deviation
+    counts = [
+        torch.stack([expected(samples.double(), (each + shift).clamp(0.01, 0.995), False) for shift in grid])
+        for each in recalls
+    ]
+    of_each = {name: [measure(each).mean().item() for each in counts] for name, measure in OVER_SEEDS.items()}
+    true = {name: values[0] - values[1] for name, values in of_each.items()}
+    target = torch.arange(size).repeat_interleave(samples)
+    found = []
+    for _ in range(sets):
+        common, runs = math.sqrt(shared) * torch.randn(len(target)), {}
+        for name, each in zip("ab", recalls, strict=True):
+            rates = (each + deviation * torch.randn(number, 1).double()).clamp(0.01, 0.995)
+            drawn = common + math.sqrt(1 - shared) * torch.randn(number, len(target))
+            other = (target + torch.randint(1, size, drawn.shape)) % size
+            runs[name] = list(torch.where(drawn < torch.special.ndtri(rates)[:, target], target, other))
+        row: list[float] = []
+        for name, measure in OVER_SEEDS.items():
+            interval = over_runs(runs, target, measure, num_classes=size, draws=400).differences["a", "b"]
+            row += [inside(interval, true[name]), (interval.high - interval.low).item()]
+        found.append(row)
+    about = [str(size), str(rare), f"{first:g}", f"{second:g}", f"{shared:g}", str(number), f"{deviation:g}"]
+    return [*about, *(f"{each:.3f}" for each in np.mean(found, 0))]
+
+
+CLUSTERED_SEEDS = tuple(  # clusters, of one class, recalls of both models, parts of the variance
+    (number, apart, *case)
+    for number in (15, 40, 100)
+    for case in (
+        (((0.9, 0.7), (0.9, 0.7)), (0.7, 0.1, 0.1)),
+        (((0.95, 0.95), (0.95, 0.85)), (0.7, 0.1, 0.1)),
+        (((0.95, 0.95), (0.95, 0.85)), (0.2, 0.1, 0.4)),
+    )
+    for apart in (False, True)
+)
+
+
+def over_clusters(
+    sets: int, number: int, apart: bool, recalls: tuple[tuple[float, ...], ...], parts: tuple[float, ...]
+) -> list[str]:
+    """Row of the table of seeds and clusters."""
+    shares = torch.tensor([0.75, 0.25])
+    expected_of = [expected(shares.double(), torch.tensor(each).double(), False) for each in recalls]
+    values = [{name: measure(each) for name, measure in OVER_SEEDS.items()} for each in expected_of]
+    ids, found = torch.arange(number).repeat_interleave(10), []
+    while len(found) < sets:
+        share = (torch.rand(number) < 0.25).float() if apart else beta(0.25, 0.2, (number,)).float()
+        target = (torch.rand(len(ids)) < share[ids]).long()
+        if not 0 < int(target.sum()) < len(target):
+            continue
+        common = math.sqrt(parts[0]) * torch.randn(number, 2)[ids, target] + math.sqrt(parts[2]) * torch.randn(len(ids))
+        runs = {}
+        for name, each in zip("ab", recalls, strict=True):
+            own = math.sqrt(parts[1]) * torch.randn(number, 2)[ids, target]
+            drawn = common + own + math.sqrt(1 - sum(parts)) * torch.randn(5, len(ids))
+            runs[name] = list(torch.where(drawn < torch.special.ndtri(torch.tensor(each))[target], target, 1 - target))
+        row = []
+        for name, measure in OVER_SEEDS.items():
+            compared = partial(over_runs, runs, target, measure, num_classes=2, draws=300)
+            with_ids, alone, true = compared(cluster=ids), compared(), [each[name].item() for each in values]
+            row += [
+                inside(with_ids.models["a"], true[0]),
+                inside(with_ids.differences["a", "b"], true[0] - true[1]),
+                inside(alone.models["a"], true[0]),
+            ]
+        found.append(row)
+    about = [str(number), "one" if apart else "both", *(", ".join(f"{x:g}" for x in each) for each in recalls)]
+    return [*about, " ".join(f"{100 * each:g}" for each in parts), *(f"{each:.3f}" for each in np.mean(found, 0))]
 
 
 # --- scores of two models -------------------------------------------------------------------------------------------

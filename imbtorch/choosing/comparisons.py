@@ -408,7 +408,7 @@ class _Pairs:
     """
 
     def __init__(self, outcomes: JointOutcomes, prior: PairedPrior) -> None:
-        self.outcomes, self.few = outcomes.pooled().by_class(), prior == "differing"
+        self.outcomes, self.few = outcomes.pooled(), prior == "differing"
         self.actual = self.outcomes.actual()
         self.worth, self.clusters = self.actual, None
         if outcomes.cluster is not None:

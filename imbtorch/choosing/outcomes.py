@@ -16,7 +16,7 @@ LARGEST = 2**62  # numbers of combined columns, below the end of int64
 
 @dataclass(frozen=True)
 class JointOutcomes:
-    """Outcomes of R predictions of the same samples: a column for each different one, with its number of samples.
+    """Outcomes of R predictions of the same samples: a column for each different one, in the order of the true classes.
 
     Attributes:
         preds: ``[R, U]`` predicted classes.
@@ -53,7 +53,7 @@ class JointOutcomes:
         if cluster is not None:
             cluster = torch.unique(cluster, return_inverse=True)[1]
         key, most = torch.zeros_like(target), 1
-        for column in (*preds, target, *([] if cluster is None else [cluster])):
+        for column in (target, *preds, *([] if cluster is None else [cluster])):
             size = max(classes, int(column.max()) + 1)
             if most > LARGEST // size:  # ranks keep the order
                 known, key = torch.unique(key, return_inverse=True)
@@ -68,12 +68,6 @@ class JointOutcomes:
     def pooled(self) -> JointOutcomes:
         """Return the outcomes without their clusters."""
         return JointOutcomes.of(self.preds, self.target, self.classes, times=self.times)
-
-    def by_class(self) -> JointOutcomes:
-        """Return the outcomes in the order of their true classes."""
-        order = self.target.argsort(stable=True)
-        cluster = None if self.cluster is None else self.cluster[order]
-        return JointOutcomes(self.preds[:, order], self.target[order], self.times[order], self.classes, cluster)
 
     @property
     def clusters(self) -> int:

@@ -26,8 +26,8 @@ def test_each_different_outcome_is_held_once_with_its_number(runs, classes, clus
     preds, target = preds.repeat(1, 2), target.repeat(2)  # each outcome at least twice
     ids = ids.repeat(2) if clusters else None
     found = JointOutcomes.of(preds, target, classes, ids)
-    columns = [*found.preds.tolist(), found.target.tolist()]
-    expected = [*preds.tolist(), target.tolist()]
+    columns = [found.target.tolist(), *found.preds.tolist()]
+    expected = [target.tolist(), *preds.tolist()]
     if clusters:
         names = sorted(set(ids.tolist()))
         columns.append([names[place] for place in found.cluster.tolist()])
@@ -54,11 +54,10 @@ def test_matrices_and_totals_are_those_of_the_samples():
     preds, target, ids = drawn(2, 3)
     found = JointOutcomes.of(preds, target, 3, ids)
     expected = [confusion_matrix(each, target, "multiclass", num_classes=3).tolist() for each in preds]
-    for each in (found, found.pooled(), found.by_class()):
+    for each in (found, found.pooled()):
         assert each.counted().tolist() == expected
         assert each.actual().tolist() == target.bincount(minlength=3).tolist()
     assert found.pooled().cluster is None
-    assert found.by_class().target.tolist() == sorted(found.target.tolist())
     of_each = [target[ids == name].bincount(minlength=3).tolist() for name in sorted(set(ids.tolist()))]
     assert found.of_clusters(found.times).tolist() == of_each
     more = torch.tensor([[2.0, 3.0]]).double(), torch.tensor([1]), torch.tensor([[[0, 2]], [[1, 1]]])
